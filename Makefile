@@ -1,0 +1,72 @@
+# outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
+# make demo, make test, make bench, each by itself on a fresh machine (they install what they need);
+# make lint, make format for those who change it.
+
+EXTENSION = outbox
+VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
+MODULE_big = outbox
+DATA_built = outbox--$(VERSION).sql
+
+SERVER_SOURCES = $(sort $(wildcard src/server/*.cpp))
+DELIVERY_SOURCES = $(sort $(wildcard src/delivery/*.cpp src/delivery/*/*.cpp))
+OBJS = $(patsubst %.cpp,%.o,$(SERVER_SOURCES) $(DELIVERY_SOURCES))
+SCRIPT_PARTS = $(sort $(wildcard src/extension/*.sql))
+
+REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+REGRESS_OPTS = --outputdir=$(or $(REGRESS_OUTPUT),build/regress)
+ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),build/isolation)
+
+EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DELIVERY_SOURCES)) outbox.so
+
+# The loadable module is C++: no LLVM bitcode, and only the entry points that PostgreSQL looks up are visible.
+with_llvm = no
+SHLIB_LINK = -lrdkafka -lcurl -lssl -lcrypto -lstdc++ -lpthread -Wl,--version-script=src/server/exports.map -Wl,--no-undefined -Wl,--unresolved-symbols=ignore-all
+
+PG_CONFIG ?= pg_config
+ifneq ($(shell command -v $(PG_CONFIG)),)
+ifneq ($(wildcard $(shell $(PG_CONFIG) --pgxs)),)
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+endif
+endif
+
+ifdef PGXS
+include $(PGXS)
+override with_llvm = no
+else
+all install installcheck:
+	@echo "PostgreSQL's server headers are missing: install postgresql-server-dev-NN (Debian), or set PG_CONFIG=/path/to/pg_config" >&2
+	@exit 1
+endif
+
+OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -Isrc -MMD -MP $(EXTRA_CXXFLAGS)
+
+# Two rooms: only the server room sees PostgreSQL's headers, and it neither throws nor catches.
+src/server/%.o: src/server/%.cpp
+	$(CXX) $(OUTBOX_CXXFLAGS) -fno-exceptions -fno-rtti -Wno-register -Wno-unused-parameter \
+	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -c -o $@ $<
+src/delivery/%.o: src/delivery/%.cpp
+	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
+-include $(OBJS:.o=.d)
+
+outbox--$(VERSION).sql: $(SCRIPT_PARTS)
+	@{ echo '\echo Use "CREATE EXTENSION outbox" to load this file. \quit'; cat $^; } > $@.part && mv $@.part $@
+
+# pg_regress writes where it is told, and does not make the folders.
+installcheck: | build/regress build/isolation
+build/regress build/isolation:
+	mkdir -p $@
+
+.PHONY: demo test unit bench lint format
+demo:
+	test/demo/run
+test:
+	test/run
+unit:
+	$(MAKE) -f test/unit/Makefile run
+bench:
+	test/bench/run
+lint:
+	test/lint
+format:
+	git ls-files '*.cpp' '*.h' | xargs clang-format -i

@@ -1,0 +1,203 @@
+/*
+ * delivery.h: the one door between the server room and the delivery room.
+ *
+ * The server room (src/server, postgres.h, longjmp) hands events in and takes completions out. The delivery room
+ * (src/delivery, modern C++, threads) talks to brokers and endpoints and never sees PostgreSQL.
+ *
+ * Rules of the door: every function is noexcept and safe to call from a thread that may later longjmp (none keeps a
+ * lock or a C++ object alive in the caller's frame); none blocks on the network, except ob_engine_close(), which is
+ * bounded. All functions of one engine are called from one thread, the caller's. Text is UTF-8, not NUL-terminated
+ * unless it is `const char *`.
+ */
+#ifndef OUTBOX_DELIVERY_H
+#define OUTBOX_DELIVERY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define OB_NOEXCEPT noexcept
+extern "C" {
+#else
+#define OB_NOEXCEPT
+#endif
+
+/* ---- plain data ------------------------------------------------------------------------------------------- */
+
+/* A piece of text or bytes that the caller owns for the time of the call. data == NULL means SQL NULL. */
+typedef struct ob_text {
+  const char *data;
+  size_t len;
+} ob_text;
+
+typedef struct ob_header {
+  ob_text name;
+  ob_text value;
+} ob_header;
+
+/* An option as CREATE SERVER or CREATE USER MAPPING gave it. */
+typedef struct ob_option {
+  const char *name;
+  const char *value;
+} ob_option;
+
+/* What went wrong, in PostgreSQL's style: a primary message in lower case without a full stop, the fact, the next
+ * step. Empty strings where there is nothing to say. Never holds a secret. */
+typedef enum ob_error_kind {
+  OB_OK = 0,
+  OB_UNKNOWN_OPTION, /* name is in `subject`; the server room adds the HINT with the nearest name */
+  OB_BAD_VALUE,      /* an option or an event's field has a value that cannot work */
+  OB_MISSING_OPTION, /* a required option is absent */
+  OB_WRONG_PLACE,    /* a secret given to the server, or a server option given to the user mapping */
+  OB_FORBIDDEN,      /* superuser only */
+  OB_TOO_LARGE,      /* an event that the sink can never take */
+  OB_INTERNAL        /* out of memory, a library refused to start */
+} ob_error_kind;
+
+typedef struct ob_error {
+  ob_error_kind kind;
+  char subject[64]; /* the option's name, where there is one */
+  char message[512];
+  char detail[512];
+  char hint[512];
+} ob_error;
+
+typedef enum ob_scope { OB_SERVER, OB_USER_MAPPING } ob_scope;
+
+typedef struct ob_event {
+  uint64_t ticket;   /* the caller's; comes back in the completion */
+  uint64_t key_hash; /* events of one key have one hash; 0 = unordered, no key to keep in order */
+  int64_t position;
+  int64_t created_at_ms; /* Unix time */
+  uint8_t id[16];
+  ob_text aggregate_type;
+  ob_text aggregate_id; /* may be NULL */
+  ob_text event_type;
+  ob_text key; /* the partition key; may be NULL */
+  ob_text dedup_key;
+  ob_text payload;      /* NULL = tombstone; JSON text, or raw bytes when payload_is_bytes */
+  ob_text content_type; /* of raw bytes; NULL for JSON */
+  bool payload_is_bytes;
+  int attempt; /* 1 for the first try */
+  const ob_header *headers;
+  size_t n_headers;
+} ob_event;
+
+/* ---- options (pure functions: any thread, any process, no state) ------------------------------------------- */
+
+/* Checks the options of a sink of `kind` ("kafka", "webhook"). With OB_SERVER the list is the whole server as it
+ * would be after the DDL. True when good; else false, with *error filled. */
+bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
+                      ob_error *error) OB_NOEXCEPT;
+
+/* The names that `kind` knows in `scope`, for a HINT. Writes at most `max` pointers to static strings. */
+size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) OB_NOEXCEPT;
+
+/* The options that every kind has, parsed. Unset ones carry the kind's defaults. */
+typedef struct ob_common {
+  bool ordered;
+  int max_attempts;       /* 0 = not set: the caller's default applies */
+  int64_t retention_ms;   /* -1 = not set; 0 = delete on delivery */
+  const char *events;     /* comma-separated globs; points into `options` or to a static string */
+  const char *aggregates; /* likewise */
+  const char *retry;      /* policy text; NULL = not set */
+  int default_max_attempts;  /* of the kind and format, when neither option nor setting says otherwise */
+  const char *default_retry; /* static string */
+} ob_common;
+bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
+                       ob_error *error) OB_NOEXCEPT;
+
+/* Retry policy: 'exponential 100ms..5min' (with full jitter down to a half) or steps '15s*3, 5m*5' (the last one
+ * repeats). `attempts` counts the failed ones, from 1; `random` is any uniformly distributed number. */
+bool ob_check_retry(const char *policy, ob_error *error) OB_NOEXCEPT;
+int64_t ob_retry_delay_ms(const char *policy, int attempts, uint64_t random) OB_NOEXCEPT;
+
+/* A checker judges events at enqueue time against one sink's options: is the topic legal, are the headers, is it
+ * too large? It has no thread and no connection. NULL with *error filled when the options do not parse. */
+typedef struct ob_checker ob_checker;
+ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) OB_NOEXCEPT;
+bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
+/* The largest payload that can pass, in bytes (SIZE_MAX = no limit of its own): lets the caller skip rendering. */
+size_t ob_checker_max_payload(const ob_checker *checker) OB_NOEXCEPT;
+void ob_checker_close(ob_checker *checker) OB_NOEXCEPT;
+
+/* ---- the engine (one per worker process; only its main thread calls) ----------------------------------------- */
+
+typedef struct ob_engine ob_engine;
+typedef struct ob_sink ob_sink;
+
+/* Starts the engine. Its threads block every signal. NULL with *error filled on failure. */
+ob_engine *ob_engine_open(ob_error *error) OB_NOEXCEPT;
+
+/* Readable whenever ob_collect() or ob_next_log() may have something. Never read it: ob_collect() does. */
+int ob_engine_fd(const ob_engine *engine) OB_NOEXCEPT;
+
+/* Ends every thread and connection within about `timeout_ms`. Outstanding tickets get no completion. True: all is
+ * gone and the process may run exit handlers. False: something hangs (a resolver, a broker) and the process must
+ * leave with _exit(). The engine must not be used again either way. */
+bool ob_engine_close(ob_engine *engine, int timeout_ms) OB_NOEXCEPT;
+
+/* Opens a sink: connects in the background, never waits. `name` is used in logs and errors. `mapping` are the
+ * options of PUBLIC's user mapping (secrets). */
+ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
+                      const ob_option *mapping, size_t n_mapping, ob_error *error) OB_NOEXCEPT;
+
+/* Gives the sink up: what is not on the wire comes back as OB_RELEASED at once, what is gets `grace_ms` to finish
+ * and then comes back as OB_RELEASED too (it may have arrived: a possible duplicate). Returns immediately; every
+ * ticket gets its completion. The pointer is invalid after ob_sink_closed() returned true. */
+void ob_sink_close(ob_sink *sink, int grace_ms) OB_NOEXCEPT;
+/* True once every ticket of a closing sink has been collected; frees it. */
+bool ob_sink_closed(ob_sink *sink) OB_NOEXCEPT;
+
+typedef enum ob_sink_state {
+  OB_SINK_OK,           /* delivering or idle */
+  OB_SINK_CIRCUIT_OPEN, /* down as a whole: takes nothing until a probe succeeds */
+  OB_SINK_DISABLED      /* will not try again by itself (410, wrong credentials): open it anew to reset */
+} ob_sink_state;
+
+typedef struct ob_sink_status {
+  ob_sink_state state;
+  uint32_t credit;      /* how many events it takes now; 0 while the circuit is open, 1 for a probe */
+  int64_t retry_in_ms;  /* with credit 0: when to ask again, -1 = when a completion arrives */
+  char last_error[512]; /* of the sink as a whole; empty when all is well */
+} ob_sink_status;
+void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) OB_NOEXCEPT;
+
+/* Submits events in order; everything is copied. Returns how many were taken (a prefix): the rest is
+ * back-pressure, not an attempt. Every one taken gets exactly one completion. */
+size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) OB_NOEXCEPT;
+
+typedef enum ob_outcome {
+  OB_SENT,     /* acknowledged */
+  OB_RETRY,    /* this event failed: count an attempt, wait, try again */
+  OB_REJECTED, /* this event can never succeed: a dead letter */
+  OB_RELEASED  /* not tried, or the sink is down as a whole: no attempt is spent, claim it again later */
+} ob_outcome;
+
+typedef struct ob_completion {
+  uint64_t ticket;
+  ob_outcome outcome;
+  int64_t retry_after_ms; /* what the peer asked for; -1 = nothing */
+  const char *error;      /* NULL for OB_SENT; NUL-terminated; valid until the next ob_collect() of the engine */
+} ob_completion;
+
+/* Takes at most `max` completions; never waits. */
+size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) OB_NOEXCEPT;
+
+typedef enum ob_log_level { OB_LOG_DEBUG, OB_LOG_INFO, OB_LOG_WARNING } ob_log_level;
+typedef struct ob_log_line {
+  ob_log_level level;
+  char sink[64];
+  char text[1024];
+} ob_log_line;
+/* Takes one queued log line; false when there is none. Lines are bounded in number: in a flood the oldest go. */
+bool ob_next_log(ob_engine *engine, ob_log_line *line) OB_NOEXCEPT;
+
+/* "librdkafka 2.0.2, libcurl 7.88.1, OpenSSL 3.0.15": for doctor and bug reports. Static string. */
+const char *ob_library_versions(void) OB_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,122 @@
+/*
+ * sink.h: what a kind of sink is. A new kind is one file in sinks/ that defines a SinkKind and registers it, plus
+ * one wrapper in the SQL script. Nothing else in the delivery room knows its name.
+ *
+ * Errors: functions here may throw BadInput or std::exception; the door (delivery.cpp) turns both into an ob_error.
+ */
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery.h"
+#include "options.h"
+
+namespace outbox {
+
+inline std::string_view view(const ob_text &text) { return {text.data ? text.data : "", text.len}; }
+
+/* How one event ended, as the sink saw it. The engine's circuit turns it into the ob_outcome that the server room
+ * sees: SinkDown becomes OB_RELEASED and opens the circuit. */
+enum class Result {
+  Sent,
+  Retry,          /* this event failed and may succeed later */
+  RetryBlameSink, /* likewise, but the peer may be ill as a whole (5xx, timeout): many keys in a row open the circuit */
+  Rejected,       /* this event can never succeed */
+  SinkDown,       /* nothing gets through (connection refused, no broker, TLS, credentials): not the event's fault */
+  Released        /* never left this process */
+};
+
+struct Completion {
+  uint64_t ticket = 0;
+  uint64_t key_hash = 0;
+  Result result = Result::Released;
+  int64_t retry_after_ms = -1;
+  std::string error;
+};
+
+/* Where a running sink reports. Safe to call from any thread. */
+class Reporter {
+public:
+  virtual ~Reporter() = default;
+  virtual void complete(Completion completion) = 0;
+  virtual void complete(std::vector<Completion> completions) = 0;
+  /* The sink as a whole went down or came back, seen apart from any event. */
+  virtual void down(std::string reason) = 0;
+  virtual void up() = 0;
+  /* Will not try again by itself: 410, wrong credentials. */
+  virtual void disabled(std::string reason) = 0;
+  virtual void log(ob_log_level level, std::string text) = 0;
+  /* The descriptor of the engine's eventfd: write eight bytes to make the main thread call Sink::poll(). */
+  virtual int wake_fd() const = 0;
+};
+
+/* Parsed options. Immutable, shared by checkers and running sinks. */
+class SinkConfig {
+public:
+  virtual ~SinkConfig() = default;
+  /* Throws BadInput when the event can never be sent with these options. Only the length of the payload counts, so
+   * that a caller need not render it. */
+  virtual void check_event(const ob_event &event) const = 0;
+  virtual size_t max_payload() const { return SIZE_MAX; }
+};
+
+/* A running sink. All functions are called from the engine's (main) thread. */
+class Sink {
+public:
+  /* Destroying may block (a resolver, a TLS shutdown): the engine does it on a thread of its own. */
+  virtual ~Sink() = default;
+  /* How many more events it takes now. */
+  virtual uint32_t credit() const = 0;
+  /* Takes one event (copies it) and reports exactly one Completion for its ticket, now or later. False:
+   * back-pressure, nothing was taken. */
+  virtual bool submit(const ob_event &event) = 0;
+  /* After a run of submits: start what was queued. */
+  virtual void flush() {}
+  /* Called by ob_collect(): serve an event queue that is polled rather than threaded. Never waits. */
+  virtual void poll() {}
+  /* Give up: everything not on the wire is completed as Released now. */
+  virtual void release_queued() = 0;
+  /* The grace is over: complete everything that is left as Released. */
+  virtual void abandon() = 0;
+};
+
+/* The defaults that a kind (with these options) brings when nobody says otherwise. */
+struct KindDefaults {
+  int max_attempts;
+  const char *retry;
+};
+
+class SinkKind {
+public:
+  explicit SinkKind(const char *name);
+  virtual ~SinkKind() = default;
+  const char *name() const { return name_; }
+  /* Its own options, besides the common ones. */
+  virtual const std::vector<OptionSpec> &options() const = 0;
+  /* A property that is not in options() may still be known (librdkafka's): true when checked and good, false when
+   * unknown; throws BadInput for a bad value. */
+  virtual bool check_other(ob_scope, const std::string & /*name*/, const std::string & /*value*/,
+                           bool /*superuser*/) const {
+    return false;
+  }
+  /* Names beyond options(), for the HINT of an unknown one. */
+  virtual void other_names(ob_scope, std::vector<const char *> &) const {}
+  /* Checks values and what must be present. `mapping` is null when only the server's options are known (DDL time,
+   * enqueue time): then what may stand in the user mapping is not missed. */
+  virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const = 0;
+  virtual std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
+                                     std::shared_ptr<Reporter> reporter) const = 0;
+  virtual KindDefaults defaults(const Options &server) const = 0;
+
+  static const SinkKind *find(std::string_view name);
+
+private:
+  const char *name_;
+  const SinkKind *next_;
+};
+
+}  // namespace outbox

@@ -1,0 +1,95 @@
+-- The one table that people see. Its columns and partitions are explained in src/README.md, "The table".
+
+CREATE SEQUENCE outbox.events_position AS bigint CACHE 1;
+COMMENT ON SEQUENCE outbox.events_position IS
+  'Dispatch order of events. CACHE must stay 1: a transaction draws its positions after it has its transaction id, and the worker relies on that.';
+
+CREATE TABLE outbox.events (
+  id uuid NOT NULL,
+  aggregate_type text NOT NULL,
+  aggregate_id text,
+  event_type text NOT NULL,
+  payload jsonb DEFAULT '{}',
+  payload_bytes bytea,
+  content_type text,
+  headers jsonb,
+  partition_key text,
+  dedup_key text,
+  seq bigint,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  available_at timestamptz,
+  attempts integer NOT NULL DEFAULT 0,
+  status text DEFAULT 'PENDING',
+  last_error text,
+  sent_at timestamptz,
+  last_attempt_at timestamptz,
+  position bigint NOT NULL,
+  sink text,
+  held_by bigint,
+  xact xid8 NOT NULL,
+  origin bigint NOT NULL
+) PARTITION BY LIST (status);
+
+COMMENT ON TABLE outbox.events IS 'The transactional outbox: one row per event and sink. INSERT here, or call outbox.enqueue(), in the transaction that changes your data.';
+COMMENT ON COLUMN outbox.events.id IS 'Identifies the event in every delivery, so that consumers can drop duplicates. UUIDv7 unless given. The same for every sink of one event.';
+COMMENT ON COLUMN outbox.events.aggregate_type IS 'What kind of thing the event is about, such as Order. Names the Kafka topic by default.';
+COMMENT ON COLUMN outbox.events.aggregate_id IS 'Which thing the event is about.';
+COMMENT ON COLUMN outbox.events.event_type IS 'What happened, such as order.created.';
+COMMENT ON COLUMN outbox.events.payload IS 'The event''s body. NULL, said explicitly, is a tombstone; left out it is {}.';
+COMMENT ON COLUMN outbox.events.payload_bytes IS 'The body as raw bytes (Avro, Protobuf), sent exactly as given; then payload is NULL.';
+COMMENT ON COLUMN outbox.events.content_type IS 'The media type of payload_bytes.';
+COMMENT ON COLUMN outbox.events.headers IS 'A flat JSON object: sent as headers beside the body.';
+COMMENT ON COLUMN outbox.events.partition_key IS 'Events with the same key reach a sink in the order in which they were enqueued. aggregate_id unless given.';
+COMMENT ON COLUMN outbox.events.dedup_key IS 'Within outbox.dedup_window, a second event with the same key is not enqueued.';
+COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number; NULL unless given.';
+COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued: start of its transaction unless given.';
+COMMENT ON COLUMN outbox.events.available_at IS 'Not delivered before this time: a schedule, or the next attempt after a failure. NULL = at once.';
+COMMENT ON COLUMN outbox.events.attempts IS 'Failed deliveries so far.';
+COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter).';
+COMMENT ON COLUMN outbox.events.last_error IS 'What the last failed delivery said.';
+COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event.';
+COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed.';
+COMMENT ON COLUMN outbox.events.position IS 'Dispatch order, drawn from outbox.events_position by the server.';
+COMMENT ON COLUMN outbox.events.sink IS 'The foreign server that this row goes to. NULL = no sink takes it yet: it waits.';
+COMMENT ON COLUMN outbox.events.held_by IS 'Filled by the worker: position of the failing event of the same key that this row waits for.';
+COMMENT ON COLUMN outbox.events.xact IS 'Filled by the server: the transaction that wrote the row.';
+COMMENT ON COLUMN outbox.events.origin IS 'Filled by the server: the cluster and database that enqueued the row. Rows of another origin wait for outbox.adopt().';
+
+-- ORMs send explicit NULLs, and partition routing comes before triggers: so PENDING takes NULL too.
+CREATE TABLE outbox.events_pending PARTITION OF outbox.events (
+  CONSTRAINT events_pending_pkey PRIMARY KEY (position),
+  CONSTRAINT events_pending_id_sink_key UNIQUE NULLS NOT DISTINCT (id, sink)
+) FOR VALUES IN ('PENDING', NULL)
+WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+      autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1,
+      autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX events_pending_xact ON outbox.events_pending (xact, position);
+CREATE INDEX events_pending_due ON outbox.events_pending (sink, available_at, position)
+  WHERE available_at IS NOT NULL AND held_by IS NULL;
+CREATE INDEX events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;
+CREATE INDEX events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;
+COMMENT ON TABLE outbox.events_pending IS 'Events on their way: small and hot.';
+
+CREATE TABLE outbox.events_failed PARTITION OF outbox.events (
+  CONSTRAINT events_failed_pkey PRIMARY KEY (position)
+) FOR VALUES IN ('FAILED');
+COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a person acts.';
+
+CREATE TABLE outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
+COMMENT ON TABLE outbox.events_sent IS 'Delivered events, kept for outbox.retention; one partition per day (UTC), dropped whole.';
+
+CREATE TABLE outbox.dedup (
+  dedup_key text PRIMARY KEY,
+  event_id uuid NOT NULL,
+  created_at timestamptz NOT NULL
+);
+COMMENT ON TABLE outbox.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
+
+CREATE TABLE outbox.recalled (position bigint NOT NULL);
+COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
+
+-- A partitioned parent dumps nothing: every leaf, the dedup table and the sequence are registered one by one.
+SELECT pg_catalog.pg_extension_config_dump('outbox.events_pending', '');
+SELECT pg_catalog.pg_extension_config_dump('outbox.events_failed', '');
+SELECT pg_catalog.pg_extension_config_dump('outbox.dedup', '');
+SELECT pg_catalog.pg_extension_config_dump('outbox.events_position', '');

@@ -1,0 +1,19 @@
+/* settings.h: the settings of postgresql.conf, one variable each. Described where they are defined: settings.cpp. */
+#pragma once
+
+#include "server.h"
+
+extern bool setting_enabled;
+extern int setting_workers;
+extern char *setting_identity;
+extern char *setting_allow_networks;
+extern int setting_max_in_flight;
+extern int setting_max_in_flight_memory; /* kB */
+extern int setting_poll_interval;        /* ms */
+extern int setting_retention;            /* s */
+extern int setting_dedup_window;         /* s */
+extern int setting_max_attempts;         /* 0 = the sink kind's own */
+extern char *setting_retry;              /* "" = the sink kind's own */
+extern int setting_shutdown_timeout;     /* ms */
+
+void settings_define(void);

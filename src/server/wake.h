@@ -1,0 +1,14 @@
+/* wake.h: a commit wakes the worker of its database. */
+#pragma once
+
+#include "server.h"
+
+/* Registers the transaction callbacks, once per backend. Called from _PG_init. */
+void wake_init(void);
+
+/* Marks the current transaction: when it commits, this database's workers are woken. Cheap; call as often as rows
+ * are written. A subtransaction that rolls back may leave the mark: a needless wake-up is harmless. */
+void wake_at_commit(void);
+
+/* Likewise, and the worker will read outbox.recalled. */
+void wake_at_commit_recalled(void);
