@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "no_postgres.h"
+
 #include "delivery.h"
 
 namespace outbox {

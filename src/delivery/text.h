@@ -1,0 +1,36 @@
+/* text.h: small things about text. */
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace outbox {
+
+inline std::string_view trim(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  size_t from = text.find_first_not_of(blanks);
+  return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(blanks) - from + 1);
+}
+
+/* The parts between separators, trimmed. */
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0;;) {
+    size_t end = text.find(separator, at);
+    parts.push_back(trim(text.substr(at, end == text.npos ? end : end - at)));
+    if (end == text.npos)
+      return parts;
+    at = end + 1;
+  }
+}
+
+/* How many of the first `max` bytes can be kept without cutting a UTF-8 character in two. */
+inline size_t utf8_prefix(std::string_view text, size_t max) {
+  if (text.size() <= max)
+    return text.size();
+  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xC0) == 0x80)
+    max--;
+  return max;
+}
+
+}  // namespace outbox

@@ -1,0 +1,40 @@
+/*
+ * thread.h: how the delivery room starts a thread. Signals belong to the server's main thread, so every other thread
+ * has all of them blocked; and an exception must not leave a thread, so it ends there.
+ */
+#pragma once
+
+#include <csignal>
+#include <thread>
+#include <utility>
+
+namespace outbox {
+
+/* Blocks every signal while it lives; threads that are started meanwhile inherit that. */
+class SignalsBlocked {
+public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked &) = delete;
+  SignalsBlocked &operator=(const SignalsBlocked &) = delete;
+
+private:
+  sigset_t before_;
+};
+
+template <class Body> std::thread start_thread(Body body) {
+  SignalsBlocked blocked;
+  return std::thread([body = std::move(body)]() mutable noexcept {
+    try {
+      body();
+    } catch (...) {
+      /* There is nobody to tell: what the body owed is settled by its owner. */
+    }
+  });
+}
+
+}  // namespace outbox
