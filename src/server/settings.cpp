@@ -1,0 +1,104 @@
+/* settings.cpp: every setting of postgresql.conf, in alphabetical order, with its unit, default and range. */
+#include "server.h"
+
+extern "C" {
+#include "utils/guc.h"
+}
+
+#include "settings.h"
+
+bool setting_enabled = true;
+int setting_workers = 1;
+char *setting_identity;
+char *setting_allow_networks;
+int setting_max_in_flight = 40000;
+int setting_max_in_flight_memory = 64 * 1024;
+int setting_poll_interval = 5000;
+int setting_retention = 0;
+int setting_dedup_window = 24 * 60 * 60;
+int setting_max_attempts = 0;
+char *setting_retry;
+int setting_shutdown_timeout = 1000;
+
+static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
+
+static bool check_retry(char **newval, void **, GucSource) {
+  ob_error error;
+  if (*newval == NULL || **newval == '\0' || ob_check_retry(*newval, &error))
+    return true;
+  GUC_check_errcode(ERRCODE_INVALID_PARAMETER_VALUE);
+  GUC_check_errdetail("%s", error.detail[0] ? error.detail : error.message);
+  if (error.hint[0])
+    GUC_check_errhint("%s", error.hint);
+  return false;
+}
+
+void settings_define(void) {
+  DefineCustomStringVariable(
+      "outbox.allow_networks", "Private networks that webhooks may reach.",
+      "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: only public "
+      "addresses. A sink's own option allow_networks comes on top for sinks that a superuser made.",
+      &setting_allow_networks, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.dedup_window", "How long a dedup key is remembered.",
+      "Within this time a second event with the same dedup_key is not enqueued. Unit: seconds. Default: 1d. Range: 0 "
+      "(not remembered) to 3650d.",
+      &setting_dedup_window, 24 * 60 * 60, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+
+  DefineCustomBoolVariable("outbox.enabled", "Whether workers deliver events.",
+                           "Off stops every worker of the cluster; events are still enqueued and wait. Default: on.",
+                           &setting_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomStringVariable(
+      "outbox.identity", "The name of this cluster in its events.",
+      "Events carry where they were enqueued, and a worker delivers only those of its own cluster and database. The "
+      "default is empty: the system identifier, which pg_upgrade changes and a physical copy shares. Set a name of "
+      "your own to keep it through an upgrade, or to silence a copy.",
+      &setting_identity, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.max_attempts", "After how many failed deliveries an event becomes a dead letter.",
+      "A sink's own option max_attempts wins. Default: 0, which leaves it to the kind of sink. Range: 0 to 1000000.",
+      &setting_max_attempts, 0, 0, 1000000, PGC_SUSET, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.max_in_flight", "How many events a worker holds at once.",
+      "Claimed events that are not yet acknowledged and durably recorded: also the bound of what a crash can send "
+      "twice. Unit: events. Default: 40000. Range: 1 to 1000000.",
+      &setting_max_in_flight, 40000, 1, 1000000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.max_in_flight_memory", "How much memory the events that a worker holds may take.",
+                          "Unit: kB. Default: 64MB. Range: 1MB to 1TB.", &setting_max_in_flight_memory, 64 * 1024,
+                          1024, 1024 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.poll_interval", "How long an idle worker sleeps before it looks for events by itself.",
+      "A commit wakes the worker at once; this is the safety net for what no commit can announce, such as prepared "
+      "transactions. Unit: milliseconds. Default: 5s. Range: 100ms to 1h.",
+      &setting_poll_interval, 5000, 100, 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.retention", "How long delivered events are kept.",
+      "They stand in outbox.events with status SENT and are dropped by the day. A sink's own "
+      "option retention wins. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
+      &setting_retention, 0, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+
+  DefineCustomStringVariable(
+      "outbox.retry", "When a failed delivery is tried again.",
+      "'exponential 100ms..5min' (the delay doubles, with jitter) or steps such as '15s*3, 5m*5' (the last one "
+      "repeats). A sink's own option retry wins. The default is empty, which leaves it to the kind of sink.",
+      &setting_retry, "", PGC_SUSET, 0, check_retry, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.shutdown_timeout", "How long a stopping worker waits for acknowledgements.",
+                          "What is not acknowledged by then is sent again by the next worker. Unit: milliseconds. "
+                          "Default: 1s. Range: 0 to 1min.",
+                          &setting_shutdown_timeout, 1000, 0, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.workers", "How many workers each database with the extension gets.",
+                          "Events are spread over them by key. Each takes one of max_worker_processes. Default: 1. "
+                          "Range: 0 (none) to 32.",
+                          &setting_workers, 1, 0, 32, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  MarkGUCPrefixReserved("outbox");
+}
