@@ -1,0 +1,94 @@
+#include "delivery/formats/standard_webhooks.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "delivery/options.h"
+
+using namespace outbox;
+
+namespace {
+
+ob_text text(std::string_view value) {
+  return {value.data(), value.size()};
+}
+
+ob_event make_event(std::string_view payload) {
+  ob_event event{};
+  for (uint8_t i = 0; i < 16; ++i)
+    event.id[i] = static_cast<uint8_t>(0x01 + 0x11 * i);
+  event.created_at_ms = 1714564800007;
+  event.event_type = text("order.created");
+  event.payload = text(payload);
+  return event;
+}
+
+}  // namespace
+
+TEST(StandardWebhooks, SignsAsTheSpecificationsVector) {
+  std::string key = standard_webhooks::decode_secret("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+  EXPECT_EQ(standard_webhooks::sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, "{\"test\": 2432232314}"),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+}
+
+TEST(StandardWebhooks, SecretPrefixAndPaddingAreOptional) {
+  std::string key = standard_webhooks::decode_secret("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+  EXPECT_EQ(key.size(), 24u);
+  EXPECT_EQ(standard_webhooks::decode_secret("secret", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), key);
+  EXPECT_EQ(standard_webhooks::decode_secret("secret", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").size(),
+            32u);
+  EXPECT_EQ(standard_webhooks::decode_secret("secret", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").size(),
+            32u);
+  EXPECT_EQ(standard_webhooks::decode_secret("secret", "whsec_" + std::string(86, 'A')).size(), 64u);
+}
+
+TEST(StandardWebhooks, RefusesSecretsThatCannotProtectAndNeverShowsThem) {
+  for (std::string secret : {std::string(), std::string("whsec_"), std::string("whsec_c2hvcnQ="),
+                             std::string("whsec_not base64 at all, no!!"), "whsec_" + std::string(100, 'A'),
+                             "whsec_" + std::string(33, 'A'), std::string(100000, 'A'),
+                             std::string("whsec_\nMfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")}) {
+    try {
+      standard_webhooks::decode_secret("secret", secret);
+      ADD_FAILURE() << "accepted " << secret.substr(0, 50);
+    } catch (const BadInput &error) {
+      EXPECT_EQ(error.kind, OB_BAD_VALUE);
+      EXPECT_EQ(error.subject, "secret");
+      std::string shown = error.what() + error.detail + error.hint;
+      if (secret.size() > 6) {
+        EXPECT_EQ(shown.find(secret.substr(6)), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(StandardWebhooks, BodyKeepsThePayloadsText) {
+  ob_event event = make_event("{\"amount\": 12345678901234567890.123456789012345678, \"a\": [1.0, 1e400]}");
+  EXPECT_EQ(standard_webhooks::body(event),
+            "{\"id\":\"01122334-4556-6778-899a-abbccddeef00\",\"type\":\"order.created\","
+            "\"timestamp\":\"2024-05-01T12:00:00.007Z\","
+            "\"data\":{\"amount\": 12345678901234567890.123456789012345678, \"a\": [1.0, 1e400]}}");
+}
+
+TEST(StandardWebhooks, BodyEscapesTheTypeAndIsAlwaysJson) {
+  ob_event event = make_event("null");
+  std::string_view type = "a\"b\\c\n\x01\xc3\xa9\xff";
+  event.event_type = text(type);
+  auto parsed = nlohmann::json::parse(standard_webhooks::body(event));
+  EXPECT_EQ(parsed["type"], "a\"b\\c\n\x01\xc3\xa9\xef\xbf\xbd");
+}
+
+TEST(StandardWebhooks, TombstoneIsNullAndBytesAreTheBody) {
+  ob_event event = make_event("");
+  event.payload = {nullptr, 0};
+  auto parsed = nlohmann::json::parse(standard_webhooks::body(event));
+  EXPECT_TRUE(parsed.at("data").is_null());
+  event.payload = text(std::string_view("\x00\xff{", 3));
+  event.payload_is_bytes = true;
+  EXPECT_EQ(standard_webhooks::body(event), std::string("\x00\xff{", 3));
+}
+
+TEST(StandardWebhooks, TimestampsAtTheEdges) {
+  EXPECT_EQ(standard_webhooks::timestamp(0), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(standard_webhooks::timestamp(-1), "1969-12-31T23:59:59.999Z");
+  EXPECT_EQ(standard_webhooks::timestamp(951782400000), "2000-02-29T00:00:00.000Z");
+}
