@@ -1,0 +1,28 @@
+# Sourced by the scripts of the rig: where things are. ROOT is the repository, BUILD all that is made.
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+BUILD=$ROOT/build
+
+# The PostgreSQL to work with: $PG, else the newest server installed with headers, else none yet.
+newest_pg() {
+  local dir best=
+  for dir in /usr/lib/postgresql/*/; do
+    [ -x "$dir/bin/postgres" ] && [ -x "$dir/bin/pg_config" ] || continue
+    dir=$(basename "$dir")
+    if [ -z "$best" ] || [ "$dir" -gt "$best" ]; then best=$dir; fi
+  done
+  echo "$best"
+}
+PG=${PG:-$(newest_pg)}
+# shellcheck disable=SC2034
+PYTHON=$BUILD/venv/bin/python
+export ROOT BUILD PG
+if [ -n "$PG" ]; then
+  PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$PG/bin/pg_config}
+  export PG_CONFIG
+fi
+export PYTHONPATH=$ROOT/test/rig${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+
+say() { printf '%s==> %s%s\n' "${BOLD:-}" "$*" "${PLAIN:-}"; }
+if [ -t 1 ]; then
+  BOLD=$(printf '\033[1m') PLAIN=$(printf '\033[0m')
+fi

@@ -1,0 +1,20 @@
+"""The rig: a private PostgreSQL, Kafka, webhook receiver and nginx, started, broken and stopped from Python.
+
+    with Rig("demo") as rig:
+        pg = rig.postgres()
+        kafka = rig.kafka()
+        receiver = rig.receiver(secret="whsec_...")
+
+Everything lives under build/rig/<name>, and everything is stopped when the block, the process or its parent ends.
+"""
+
+from .consumer import Consumer, Record
+from .kafka import Kafka
+from .nginx import Nginx
+from .paths import BUILD, ROOT
+from .postgres import Postgres
+from .receiver import Delivery, Receiver
+from .rig import Rig
+from .wait import wait_until
+
+__all__ = ["BUILD", "ROOT", "Consumer", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "wait_until"]

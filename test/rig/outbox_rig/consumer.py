@@ -1,0 +1,89 @@
+"""What a Kafka consumer sees."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import confluent_kafka
+
+
+@dataclass
+class Record:
+    topic: str
+    partition: int
+    offset: int
+    key: str | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+    at: float = field(default_factory=time.time)
+
+    @property
+    def id(self) -> str | None:
+        """The event's id, from the header that Debezium's router would have set."""
+        value = dict(self.headers).get("id")
+        return value.decode() if value is not None else None
+
+
+class Consumer:
+    """Reads topics from their beginning, one message a poll (a batch would wait for its fellows). Close it."""
+
+    def __init__(self, bootstrap: str, topics: list[str], group: str | None = None):
+        self._consumer = confluent_kafka.Consumer({
+            "bootstrap.servers": bootstrap,
+            "group.id": group or f"rig-{uuid.uuid4()}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 500,
+            "allow.auto.create.topics": True,
+            "fetch.wait.max.ms": 10,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        })
+        self._consumer.subscribe(topics)
+
+    def __enter__(self) -> "Consumer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout: float) -> Record | None:
+        """One record, or None. Errors (the broker is down, the topic not yet there) are waited out, as a service would."""
+        message = self._consumer.poll(timeout)
+        if message is None or message.error():
+            return None
+        key = message.key()
+        return Record(message.topic(), message.partition(), message.offset(), key.decode() if key is not None else None,
+                      message.value(), message.headers() or [], message.timestamp()[1])
+
+    def records(self, timeout: float) -> Iterator[Record]:
+        """Records until `timeout` seconds have passed in all."""
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            record = self.poll(min(left, 1))
+            if record:
+                yield record
+
+    def take(self, count: int, timeout: float = 30) -> list[Record]:
+        """Exactly the next `count` records; TimeoutError when they do not come."""
+        return self.take_until(lambda got: len(got) >= count, timeout, f"{count} records")
+
+    def take_until(self, enough: Callable[[list[Record]], bool], timeout: float = 30,
+                   what: str = "the records") -> list[Record]:
+        got: list[Record] = []
+        if enough(got):
+            return got
+        for record in self.records(timeout):
+            got.append(record)
+            if enough(got):
+                return got
+        raise TimeoutError(f"waited {timeout:g} s for {what}, got {len(got)}")
+
+    def quiet(self, seconds: float) -> list[Record]:
+        """Whatever else comes within `seconds`: to show that nothing does."""
+        return list(self.records(seconds))

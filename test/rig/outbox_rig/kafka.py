@@ -1,0 +1,98 @@
+"""A private Apache Kafka broker (KRaft, one node), from the jars under build/kafka."""
+
+import base64
+import subprocess
+import uuid
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from .paths import BUILD
+from .process import Process, free_port
+from .wait import wait_until
+
+JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel={tier}", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS", "-cp", f"{BUILD}/kafka/*"]
+
+
+class Kafka:
+    def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {}):
+        """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours."""
+        self.name, self.dir, self.log = name, directory, log
+        self.port, controller = free_port(), free_port()
+        self._process: Process | None = None
+        self._properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(directory / "data"),
+            "num.partitions": str(partitions),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.enable": "false",
+            # After kill -9 it must not wait long for its own former session to end.
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "2000",
+        } | properties
+        directory.mkdir(parents=True)
+        self._format()
+
+    def _java(self, tier: int, *argv: str) -> list[str]:
+        return [part.replace("{tier}", str(tier)) for part in JAVA] + [*argv]
+
+    def _format(self) -> None:
+        config = self.dir / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        with open(self.log, "ab") as out:
+            subprocess.run(self._java(1, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)),
+                           check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    # ---- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.running()
+
+    def start(self) -> None:
+        """Starts it on the same port and data, and returns when it answers. Call it from a thread that lives on."""
+        if self.running():
+            return
+        self._process = Process(self.name, self._java(4, "kafka.Kafka", str(self.dir / "server.properties")), self.log,
+                                pid_file=BUILD / "run" / f"{self.name}.pid")
+        wait_until(self._answers, 60, lambda: f"Kafka to start; {self.log} ends:\n{self._process.tail()}")
+
+    def _answers(self) -> bool:
+        self._process.must_run()
+        try:
+            return bool(self.admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop(30)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+
+    # ---- use -------------------------------------------------------------------------------------------------
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name: str, partitions: int = 12) -> None:
+        self.admin().create_topics([NewTopic(name, partitions, 1)])[name].result(20)

@@ -1,0 +1,149 @@
+"""A private PostgreSQL server with outbox preloaded."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psycopg
+
+from .paths import BUILD, pg_config
+from .process import Process
+from .wait import wait_until
+
+# Never `fsync = off`: what is promised after kill -9 is tested here.
+DEFAULTS = {
+    "shared_preload_libraries": "outbox",
+    "listen_addresses": "",  # the socket only: its directory is closed to others
+    "port": "5432",  # names the socket
+    "log_line_prefix": "%m [%p] %b %d ",
+    "log_min_messages": "info",
+    "shared_buffers": "256MB",
+    "max_wal_size": "2GB",
+    "max_prepared_transactions": "10",
+    "max_worker_processes": "16",
+    "timezone": "UTC",
+}
+
+
+class Postgres:
+    PORT = 5432
+
+    def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {}):
+        self.name, self.dir, self.log = name, directory, log
+        self.data = directory / "data"
+        self._settings = DEFAULTS | settings
+        self._setpriv: list[str] = []
+        self._process: Process | None = None
+        # A socket's path holds at most 107 bytes, and the repository may lie deep.
+        self.host = tempfile.mkdtemp(prefix="outbox-", dir="/tmp")
+        directory.mkdir(parents=True)
+        if os.getuid() == 0:
+            self._become_postgres()
+        self._initdb()
+
+    def _become_postgres(self) -> None:
+        """PostgreSQL refuses to run as root."""
+        user = pwd.getpwnam("postgres")
+        for path in (self.dir, self.host):
+            os.chown(path, user.pw_uid, user.pw_gid)
+        self._setpriv = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        reachable = subprocess.run(["setpriv", *self._setpriv, "--", "test", "-x", str(self.dir)], cwd="/").returncode == 0
+        if not reachable:  # below a closed home directory such as /root
+            self._setpriv += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+
+    def _run(self, *argv: str | Path) -> None:
+        with open(self.log, "ab") as out:
+            done = subprocess.run(["setpriv", *self._setpriv, "--", *map(str, argv)] if self._setpriv else [*map(str, argv)],
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/")
+        if done.returncode:
+            raise RuntimeError(f"{argv[0]} failed; see {self.log}")
+
+    def _initdb(self) -> None:
+        self._run(pg_config("bindir") / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                  "--locale=C.UTF-8", "--no-sync")
+        with open(self.data / "postgresql.conf", "a") as conf:
+            for setting, value in (self._settings | {"unix_socket_directories": self.host}).items():
+                conf.write(f"{setting} = '{value}'\n")
+
+    # ---- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self) -> None:
+        """Returns when the server takes connections. Call it from a thread that lives on."""
+        if self._process and self._process.running():
+            return
+        self._process = Process(self.name, [str(pg_config("bindir") / "postgres"), "-D", str(self.data)], self.log,
+                                stop_signal=signal.SIGINT, setpriv=self._setpriv,
+                                pid_file=BUILD / "run" / f"{self.name}.pid")
+        wait_until(self._answers, 60, lambda: f"PostgreSQL to start; {self.log} ends:\n{self._process.tail()}")
+
+    def _answers(self) -> bool:
+        self._process.must_run()
+        try:
+            self.connect().close()
+            return True
+        except psycopg.OperationalError:
+            return False
+
+    def stop(self) -> None:
+        """A fast shutdown."""
+        if self._process:
+            self._process.stop(60)
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.host, ignore_errors=True)
+
+    def restart(self, mode: str = "fast") -> None:
+        self._process.signal({"fast": signal.SIGINT, "smart": signal.SIGTERM, "immediate": signal.SIGQUIT}[mode])
+        self._process.wait(60)
+        self.start()
+
+    def kill(self) -> None:
+        """kill -9 of the postmaster and of every process below it, as if the machine had stopped them."""
+        family = children(self._process.pid)
+        self._process.kill()
+        for pid in family:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        wait_until(lambda: not any(alive(pid) for pid in family), 20, "the server's processes to be gone")
+
+    # ---- use -------------------------------------------------------------------------------------------------
+
+    def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
+        return f"host={self.host} port={self.PORT} user={user} dbname={dbname}"
+
+    def connect(self, dbname: str = "postgres", user: str = "postgres", autocommit: bool = True,
+                **options) -> psycopg.Connection:
+        return psycopg.connect(self.dsn(dbname, user), autocommit=autocommit, connect_timeout=10, **options)
+
+    def reload(self) -> None:
+        self._process.signal(signal.SIGHUP)
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,68 @@
+"""A child process with a log file, that never outlives this one."""
+
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Process:
+    """Start it from a thread that lives on: the kernel signals the child when the *thread* that started it ends."""
+
+    def __init__(self, name: str, argv: list[str], log: Path, *, stop_signal: signal.Signals = signal.SIGTERM,
+                 setpriv: list[str] = [], pid_file: Path | None = None):
+        self.name, self.log, self.stop_signal, self.pid_file = name, log, stop_signal, pid_file
+        # A session of its own: Ctrl-C is for us, and we stop the parts in order.
+        command = ["setpriv", *setpriv, "--pdeathsig", stop_signal.name.removeprefix("SIG"), "--", *argv]
+        with open(log, "ab") as out:
+            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
+                                           start_new_session=True)
+        if pid_file:
+            pid_file.write_text(f"{self.pid}\n")
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    def must_run(self) -> None:
+        """RuntimeError with the end of the log when the process has ended."""
+        if not self.running():
+            raise RuntimeError(f"{self.name} ended with code {self._child.returncode}; {self.log} ends:\n{self.tail()}")
+
+    def tail(self, lines: int = 20) -> str:
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.running():
+            self._child.send_signal(number)
+
+    def wait(self, timeout: float) -> None:
+        self._child.wait(timeout)
+
+    def stop(self, timeout: float = 20) -> None:
+        """Asks, waits, and kills what does not go."""
+        self.signal(self.stop_signal)
+        try:
+            self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._forget()
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait(10)
+        self._forget()
+
+    def _forget(self) -> None:
+        if self.pid_file:
+            self.pid_file.unlink(missing_ok=True)

@@ -1,0 +1,284 @@
+"""A real webhook endpoint that verifies Standard Webhooks signatures, and misbehaves on demand."""
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httptools
+from standardwebhooks import Webhook, WebhookVerificationError
+
+
+@dataclass
+class Delivery:
+    """One request as it came in."""
+
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+    verified: bool | None  # None: no secret to verify with
+    at: float = field(default_factory=time.time)
+    answered: int | None = None  # the status that it got; None for none
+
+    @property
+    def id(self) -> str | None:
+        return self.headers.get("webhook-id")
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def accepted(self) -> bool:
+        return self.answered is not None and 200 <= self.answered < 300
+
+
+# ---- how to answer: Receiver.mode is one of these, or a function from a Delivery to one of these ----------------
+
+
+@dataclass
+class Status:
+    code: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    delay: float = 0
+
+
+@dataclass
+class Raw:
+    """Bytes in place of an HTTP reply, and then the end of the connection."""
+
+    data: bytes
+
+
+@dataclass
+class Hang:
+    """No answer, ever."""
+
+
+@dataclass
+class Huge:
+    """A body without end, as fast as it is taken."""
+
+    size: int = 1 << 30
+
+
+OK = Status()
+EMPTY = Raw(b"")
+HANG = Hang()
+HUGE = Huge()
+
+
+def status(code: int, retry_after: int | str | None = None, body: bytes = b"") -> Status:
+    return Status(code, {} if retry_after is None else {"Retry-After": str(retry_after)}, body)
+
+
+def slow(seconds: float) -> Status:
+    return Status(delay=seconds)
+
+
+def redirect(location: str, code: int = 302) -> Status:
+    return Status(code, {"Location": location})
+
+
+def garbage() -> Raw:
+    return Raw(b"\x00\xff no HTTP at all " + os.urandom(200) + b"\r\n\r\n")
+
+
+Mode = Status | Raw | Hang | Huge
+
+
+class Receiver:
+    def __init__(self, secret: str | None = None, mode: Mode | Callable[[Delivery], Mode] = OK,
+                 on_delivery: Callable[[Delivery], None] | None = None):
+        """`on_delivery` is called for each request that is answered, on the receiver's thread."""
+        self.mode = mode
+        self.deliveries: list[Delivery] = []
+        self.bytes_sent = 0
+        self.open_requests = 0
+        self.most_open_requests = 0
+        self.connections: set[_Connection] = set()
+        self.on_delivery = on_delivery
+        self._webhook = Webhook(secret) if secret else None
+        self.port = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    def start(self) -> None:
+        """Listens; after a stop, on the same port again."""
+        if self._loop:
+            return
+        loop = self._loop = asyncio.new_event_loop()
+        listening = threading.Event()
+        failure: list[Exception] = []
+
+        async def listen():
+            try:
+                server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=512)
+                self.port = server.sockets[0].getsockname()[1]
+            except OSError as e:
+                failure.append(e)
+            listening.set()
+
+        def serve():
+            asyncio.set_event_loop(loop)
+            loop.create_task(listen())
+            loop.run_forever()
+            loop.close()
+
+        self._thread = threading.Thread(target=serve, name="receiver", daemon=True)
+        self._thread.start()
+        listening.wait()
+        if failure:
+            self.stop()
+            raise failure[0]
+
+    def stop(self) -> None:
+        """Closes every connection and the port: connection refused from here on."""
+        if not self._loop:
+            return
+        loop, self._loop = self._loop, None
+
+        async def close():
+            for task in asyncio.all_tasks():
+                if task is not asyncio.current_task():
+                    task.cancel()
+            loop.stop()
+
+        for connection in list(self.connections):
+            loop.call_soon_threadsafe(connection.transport.abort)
+        asyncio.run_coroutine_threadsafe(close(), loop)
+        self._thread.join()
+
+    kill = stop
+
+    def accepted(self) -> list[Delivery]:
+        """What was answered with a 2xx, in the order of arrival."""
+        return [d for d in list(self.deliveries) if d.accepted()]
+
+    def clear(self) -> None:
+        self.deliveries.clear()
+
+    def _verify(self, headers: dict[str, str], body: bytes) -> bool | None:
+        if not self._webhook:
+            return None
+        try:
+            self._webhook.verify(body, headers)
+            return True
+        except (WebhookVerificationError, ValueError):
+            return False
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, receiver: Receiver):
+        self._receiver = receiver
+        self._parser = httptools.HttpRequestParser(self)
+        self._may_write: Callable[[], None] | None = None
+        self._waiting = False  # a request of this connection has no answer yet
+
+    # ---- asyncio -----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        self._receiver.connections.add(self)
+
+    def connection_lost(self, _) -> None:
+        self._receiver.connections.discard(self)
+        self._done()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._reply(Status(400))
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._may_write:
+            self._may_write()
+
+    # ---- httptools ---------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._body, self._paused = b"", {}, [], False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("utf-8", "surrogateescape")
+
+    def on_headers_complete(self) -> None:
+        if self._headers.get("expect", "").lower() == "100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        receiver = self._receiver
+        body = b"".join(self._body)
+        delivery = Delivery(self._url.decode("latin-1"), self._headers, body, receiver._verify(self._headers, body))
+        receiver.open_requests += 1
+        receiver.most_open_requests = max(receiver.most_open_requests, receiver.open_requests)
+        self._waiting = True
+        receiver.deliveries.append(delivery)
+        if delivery.verified is False:
+            return self._answer(delivery, Status(401, body=b"bad signature"))
+        mode = receiver.mode(delivery) if callable(receiver.mode) else receiver.mode
+        if isinstance(mode, Status) and mode.delay:
+            receiver._loop.call_later(mode.delay, self._answer, delivery, mode)
+        else:
+            self._answer(delivery, mode)
+
+    # ---- answers -----------------------------------------------------------------------------------------------
+
+    def _answer(self, delivery: Delivery, mode: Mode) -> None:
+        if self.transport.is_closing() or isinstance(mode, Hang):
+            return
+        if isinstance(mode, Raw):
+            self.transport.write(mode.data)
+            self.transport.close()
+        elif isinstance(mode, Huge):
+            delivery.answered = 200
+            self._pour(mode.size)
+        else:
+            delivery.answered = mode.code
+            self._reply(mode)
+        self._done()
+        if self._receiver.on_delivery:
+            self._receiver.on_delivery(delivery)
+
+    def _done(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._receiver.open_requests -= 1
+
+    def _reply(self, reply: Status) -> None:
+        head = [f"HTTP/1.1 {reply.code} .", *(f"{name}: {value}" for name, value in reply.headers.items())]
+        if reply.code != 204:
+            head.append(f"Content-Length: {len(reply.body)}")
+        self.transport.write("\r\n".join(head).encode() + b"\r\n\r\n" + reply.body)
+
+    def _pour(self, size: int) -> None:
+        chunk = b"x" * 65536
+        self.transport.write(f"HTTP/1.1 200 .\r\nContent-Length: {size}\r\n\r\n".encode())
+        left = size
+
+        def pour():
+            nonlocal left
+            while left > 0 and not self._paused and not self.transport.is_closing():
+                self.transport.write(chunk[:left])
+                self._receiver.bytes_sent += min(left, len(chunk))
+                left -= len(chunk)
+
+        self._may_write = pour
+        pour()

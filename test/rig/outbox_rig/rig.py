@@ -1,0 +1,84 @@
+"""Owns the parts of one run, and stops them however it ends."""
+
+import atexit
+import fcntl
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from .kafka import Kafka
+from .nginx import Nginx
+from .paths import BUILD, LOGS
+from .postgres import Postgres
+from .receiver import Receiver
+
+
+class Rig:
+    def __init__(self, name: str):
+        """One run of that name at a time: its directory is emptied."""
+        self.name = name
+        self.dir = BUILD / "rig" / name
+        self._parts: list = []
+        self._numbers: dict[str, int] = {}
+        (BUILD / "run").mkdir(parents=True, exist_ok=True)
+        LOGS.mkdir(parents=True, exist_ok=True)
+        self._lock = open(BUILD / "run" / f"{name}.lock", "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f'a rig named "{name}" is already running in {BUILD}') from None
+        shutil.rmtree(self.dir, ignore_errors=True)
+        self.dir.mkdir(parents=True)
+        atexit.register(self.stop)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+    def __enter__(self) -> "Rig":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def _place(self, kind: str) -> tuple[str, Path, Path]:
+        """Name, directory and log file of a new part."""
+        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
+        label = kind if number == 1 else f"{kind}{number}"
+        log = LOGS / f"{self.name}-{label}.log"
+        log.unlink(missing_ok=True)
+        return f"{self.name}-{label}", self.dir / label, log
+
+    def _add(self, part):
+        self._parts.append(part)
+        part.start()
+        return part
+
+    def postgres(self, **options) -> Postgres:
+        return self._add(Postgres(*self._place("postgres"), **options))
+
+    def kafka(self, **options) -> Kafka:
+        return self._add(Kafka(*self._place("kafka"), **options))
+
+    def receiver(self, **options) -> Receiver:
+        return self._add(Receiver(**options))
+
+    def nginx(self, **options) -> Nginx:
+        return self._add(Nginx(*self._place("nginx"), **options))
+
+    def stop(self) -> None:
+        """Stops the parts in the order in which they were started: the server first, so that its worker is spared
+        the sight of a dying broker. Interrupting it again does not leave a part behind."""
+        parts, self._parts = self._parts, []
+        interrupted = None
+        for part in parts:
+            try:
+                getattr(part, "close", part.stop)()
+            except KeyboardInterrupt as e:
+                interrupted = e
+                part.kill()
+            except Exception as e:  # one part that cannot stop must not keep the others
+                print(f"{self.name}: {type(part).__name__} did not stop: {e}", file=sys.stderr)
+        atexit.unregister(self.stop)
+        if interrupted:
+            raise interrupted
