@@ -10,3 +10,17 @@
 #else
 #define OUTBOX_HAS_OWN_WAIT_EVENTS (PG_VERSION_NUM >= 170000)
 #endif
+
+/* 16 folded the per-class ownership checks into one. */
+#if PG_VERSION_NUM < 160000
+#define outbox_owns_database(database, role) pg_database_ownercheck(database, role)
+#else
+#define outbox_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#endif
+
+/* And the per-class checks of rights. */
+#if PG_VERSION_NUM < 160000
+#define outbox_server_aclcheck(server, role) pg_foreign_server_aclcheck(server, role, ACL_USAGE)
+#else
+#define outbox_server_aclcheck(server, role) object_aclcheck(ForeignServerRelationId, server, role, ACL_USAGE)
+#endif

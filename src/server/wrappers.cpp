@@ -1,0 +1,119 @@
+#include "wrappers.h"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "foreign/foreign.h"
+#include "common/string.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+}
+
+#include "report.h"
+#include "sql_function.h"
+
+static const char WRAPPER_PREFIX[] = "outbox_";
+static const char VALIDATOR_SUFFIX[] = "_validator";
+
+static object_access_hook_type next_access_hook;
+
+bool wrapper_kind(Oid wrapper_oid, char kind[32]) {
+  ForeignDataWrapper *wrapper = GetForeignDataWrapper(wrapper_oid);
+  size_t prefix = strlen(WRAPPER_PREFIX);
+
+  if (strncmp(wrapper->fdwname, WRAPPER_PREFIX, prefix) != 0 || strlen(wrapper->fdwname + prefix) >= 32)
+    return false;
+  /* Somebody else's wrapper of such a name is not ours. */
+  Oid extension = get_extension_oid("outbox", true);
+  if (!OidIsValid(extension) || getExtensionOfObject(ForeignDataWrapperRelationId, wrapper_oid) != extension)
+    return false;
+  strlcpy(kind, wrapper->fdwname + prefix, 32);
+  return true;
+}
+
+ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
+  List *list = isnull ? NIL : untransformRelOptions(options);
+  ob_option *out = (ob_option *)palloc0(sizeof(ob_option) * (list_length(list) + 1));
+  ListCell *cell;
+
+  *n = 0;
+  foreach (cell, list) {
+    DefElem *option = (DefElem *)lfirst(cell);
+    out[*n].name = option->defname;
+    out[*n].value = option->arg ? defGetString(option) : "";
+    (*n)++;
+  }
+  return out;
+}
+
+/* One function for all kinds: outbox.kafka_validator checks options of the kind "kafka". */
+SQL_FUNCTION(outbox_validator) {
+  Oid catalog = PG_GETARG_OID(1);
+  size_t n;
+  ob_option *options = wrapper_options(PG_GETARG_DATUM(0), false, &n);
+  char *kind = get_func_name(fcinfo->flinfo->fn_oid);
+  ob_error error;
+
+  if (kind == NULL || !pg_str_endswith(kind, VALIDATOR_SUFFIX))
+    elog(ERROR, "a validator of outbox is named after its kind of sink");
+  kind[strlen(kind) - strlen(VALIDATOR_SUFFIX)] = '\0';
+
+  if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
+    ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
+    if (!ob_check_options(kind, scope, options, n, superuser(), &error))
+      report_option_error(&error, kind, scope);
+  } else if (n > 0) {
+    ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", options[0].name),
+                    errdetail("Only servers and user mappings of this wrapper have options."),
+                    errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
+  }
+  PG_RETURN_VOID();
+}
+
+/* The worker acts for no role, so it reads PUBLIC's mapping alone: another one would be a secret without effect. */
+static void refuse_private_mapping(Oid mapping_oid) {
+  Relation relation = table_open(UserMappingRelationId, AccessShareLock);
+  ScanKeyData key;
+  ScanKeyInit(&key, Anum_pg_user_mapping_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(mapping_oid));
+  /* The row was written a moment ago by this very command: only SnapshotSelf sees it. */
+  SysScanDesc scan = systable_beginscan(relation, UserMappingOidIndexId, true, SnapshotSelf, 1, &key);
+  HeapTuple tuple = systable_getnext(scan);
+  char kind[32];
+
+  if (HeapTupleIsValid(tuple)) {
+    Form_pg_user_mapping mapping = (Form_pg_user_mapping)GETSTRUCT(tuple);
+    ForeignServer *server = GetForeignServer(mapping->umserver);
+    if (OidIsValid(mapping->umuser) && wrapper_kind(server->fdwid, kind))
+      ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                      errmsg("user mapping for sink \"%s\" must be for PUBLIC", server->servername),
+                      errdetail("The worker delivers for all roles and reads no other mapping."),
+                      errhint("Use CREATE USER MAPPING FOR PUBLIC SERVER %s; only the owner of the server and "
+                              "superusers can read its options.",
+                              quote_identifier(server->servername))));
+  }
+  systable_endscan(scan);
+  table_close(relation, AccessShareLock);
+}
+
+static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg) {
+  if (next_access_hook)
+    next_access_hook(access, class_id, object_id, sub_id, arg);
+  if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
+    refuse_private_mapping(object_id);
+}
+
+void wrappers_init(void) {
+  next_access_hook = object_access_hook;
+  object_access_hook = on_object_access;
+}

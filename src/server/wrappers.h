@@ -1,0 +1,14 @@
+/* wrappers.h: our foreign-data wrappers. */
+#pragma once
+
+#include "server.h"
+
+/* Installs the hook that keeps user mappings to PUBLIC. Called from _PG_init. */
+void wrappers_init(void);
+
+/* The kind of sink ("kafka") that a foreign server of this wrapper is; false when the wrapper is not ours. Needs a
+ * transaction. */
+bool wrapper_kind(Oid wrapper_oid, char kind[32]);
+
+/* The generic options of a catalog row as the door takes them, palloc'd. NULL bits aside: a null array is none. */
+ob_option *wrapper_options(Datum options, bool isnull, size_t *n);
