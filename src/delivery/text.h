@@ -1,6 +1,7 @@
 /* text.h: small things about text. */
 #pragma once
 
+#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,14 @@ inline size_t utf8_prefix(std::string_view text, size_t max) {
   while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xC0) == 0x80)
     max--;
   return max;
+}
+
+/* Copies text into a fixed field of the door, cut at a whole character. */
+template <size_t N> void copy_text(char (&to)[N], std::string_view from) {
+  size_t length = utf8_prefix(from, N - 1);
+  if (length > 0)
+    std::memcpy(to, from.data(), length);
+  to[length] = '\0';
 }
 
 }  // namespace outbox

@@ -1,0 +1,69 @@
+/*
+ * circuit.h: is a sink as a whole up? While it is open the sink takes nothing but probes, and no event's attempts
+ * are spent on its outage.
+ *
+ *   closed --(sink down, or many keys failing in a row)--> open --(backoff over)--> half-open: one probe
+ *   half-open --(success)--> closed;  half-open --(failure)--> open, with a longer backoff
+ *
+ * A pure class: time comes in as a parameter. One thread.
+ */
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "sink.h"
+
+namespace outbox {
+
+class Circuit {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::milliseconds;
+
+  struct Settings {
+    size_t failing_keys = 10; /* different keys that fail in a row before the sink is blamed */
+    Duration first_backoff{200};
+    Duration longest_backoff{5000};
+  };
+
+  Circuit() : Circuit(Settings(), std::random_device{}()) {}
+  Circuit(Settings settings, uint32_t seed) : settings_(settings), random_(seed) {}
+
+  /* How one event ended: moves the circuit, and says what that means for the event. */
+  ob_outcome on_result(const Completion &completion, Time now);
+  /* Seen apart from any event. */
+  void down(Time now);
+  void up();
+
+  /* How many events may go now; UINT32_MAX when closed. Starts probing when the backoff is over. */
+  uint32_t credit(Time now);
+  /* With credit 0: how long until it may be more; -1 = when a probe ends. */
+  int64_t retry_in_ms(Time now) const;
+  void on_submit(uint64_t ticket);
+
+  bool is_open() const { return state_ != State::Closed; }
+
+private:
+  enum class State { Closed, Open, HalfOpen };
+
+  void open(Time now);
+  void close();
+  bool forget_probe(uint64_t ticket);
+  ob_outcome blame(const Completion &completion, Time now);
+
+  Settings settings_;
+  std::minstd_rand random_;
+  State state_ = State::Closed;
+  std::vector<uint64_t> failing_keys_; /* of the present row of failures, while closed */
+  std::vector<uint64_t> probes_;       /* tickets under way in the half-open state */
+  /* Probes allowed at once. A probe that got an answer, if a bad one, may have been an event that always fails: the
+   * next round tries more keys, so that one poisonous event cannot keep the circuit open. */
+  size_t width_ = 1;
+  Duration backoff_{0};
+  Time retry_at_{};
+};
+
+}  // namespace outbox

@@ -1,0 +1,240 @@
+/*
+ * delivery.cpp: the door's functions. Each turns whatever happens inside into its return value: an exception that
+ * left here would end every session of the server.
+ */
+#include "delivery.h"
+
+#include <curl/curl.h>
+#include <librdkafka/rdkafka.h>
+#include <malloc.h>
+#include <openssl/crypto.h>
+
+#include <algorithm>
+#include <new>
+
+#include "engine.h"
+#include "retry.h"
+#include "sink_options.h"
+#include "text.h"
+
+using namespace outbox;
+
+struct ob_checker {
+  std::shared_ptr<const SinkConfig> config;
+};
+
+/* The caller's handles are our objects. */
+static Engine *inside(ob_engine *engine) {
+  return reinterpret_cast<Engine *>(engine);
+}
+static const Engine *inside(const ob_engine *engine) {
+  return reinterpret_cast<const Engine *>(engine);
+}
+static Runner *inside(ob_sink *sink) {
+  return reinterpret_cast<Runner *>(sink);
+}
+
+static void fill(ob_error *error, ob_error_kind kind, std::string_view subject, std::string_view message,
+                 std::string_view detail, std::string_view hint) noexcept {
+  if (!error)
+    return;
+  error->kind = kind;
+  copy_text(error->subject, subject);
+  copy_text(error->message, message);
+  copy_text(error->detail, detail);
+  copy_text(error->hint, hint);
+}
+
+/* Runs the body; what it throws becomes *error and `failed`. */
+template <class Value, class Body> static Value guarded(ob_error *error, Value failed, Body body) noexcept {
+  try {
+    Value value = body();
+    fill(error, OB_OK, {}, {}, {}, {});
+    return value;
+  } catch (const BadInput &bad) {
+    fill(error, bad.kind, bad.subject, bad.what(), bad.detail, bad.hint);
+  } catch (const std::bad_alloc &) {
+    fill(error, OB_INTERNAL, {}, "out of memory", {}, {});
+  } catch (const std::exception &other) {
+    fill(error, OB_INTERNAL, {}, other.what(), {}, {});
+  } catch (...) {
+    fill(error, OB_INTERNAL, {}, "unexpected failure in the delivery room", {}, {});
+  }
+  return failed;
+}
+
+/* ---- options ---- */
+
+bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
+                      ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    const SinkKind &sink = sink_kind(kind);
+    Options given = to_options(options, n);
+    check_options(sink, scope, given, superuser);
+    if (scope == OB_SERVER)
+      sink.parse(given, nullptr);
+    return true;
+  });
+}
+
+size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
+  return guarded(nullptr, size_t(0), [&] {
+    const SinkKind &sink = sink_kind(kind);
+    std::vector<const char *> found;
+    for (const auto *specs : {&common_options(), &sink.options()})
+      for (const OptionSpec &spec : *specs)
+        if (scope == OB_SERVER ? spec.in_server : spec.in_mapping)
+          found.push_back(spec.name);
+    sink.other_names(scope, found);
+    size_t n = std::min(max, found.size());
+    std::copy_n(found.begin(), n, names);
+    return n;
+  });
+}
+
+bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
+                       ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    const SinkKind &sink = sink_kind(kind);
+    KindDefaults defaults = sink.defaults(to_options(options, n));
+    *out = {true, 0, -1, "*", "*", nullptr, defaults.max_attempts, defaults.retry};
+    for (size_t i = 0; i < n; i++) {
+      std::string name = options[i].name;
+      const char *value = options[i].value ? options[i].value : "";
+      for (const OptionSpec &spec : common_options())
+        if (name == spec.name && spec.check)
+          spec.check(name, value);
+      if (name == "events")
+        out->events = value;
+      else if (name == "aggregates")
+        out->aggregates = value;
+      else if (name == "ordered")
+        out->ordered = parse_bool(name, value);
+      else if (name == "retry")
+        out->retry = value;
+      else if (name == "max_attempts")
+        out->max_attempts = static_cast<int>(parse_int(name, value, 1, INT32_MAX));
+      else if (name == "retention")
+        out->retention_ms =
+            parse_duration(name, value, std::chrono::milliseconds(0), std::chrono::milliseconds::max()).count();
+    }
+    return true;
+  });
+}
+
+bool ob_check_retry(const char *policy, ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    RetryPolicy::parse("retry", policy);
+    return true;
+  });
+}
+
+int64_t ob_retry_delay_ms(const char *policy, int attempts, uint64_t random) noexcept {
+  constexpr int64_t unreadable_policy = 60'000; /* it was checked before; never spin on it */
+  return guarded(nullptr, unreadable_policy,
+                 [&] { return int64_t(RetryPolicy::parse("retry", policy).delay(attempts, random).count()); });
+}
+
+ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_checker *>(nullptr), [&] {
+    auto config = parse_options(sink_kind(kind), to_options(options, n), nullptr);
+    return new ob_checker{std::move(config)};
+  });
+}
+
+bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    checker->config->check_event(*event);
+    return true;
+  });
+}
+
+size_t ob_checker_max_payload(const ob_checker *checker) noexcept {
+  return guarded(nullptr, SIZE_MAX, [&] { return checker->config->max_payload(); });
+}
+
+void ob_checker_close(ob_checker *checker) noexcept {
+  delete checker;
+}
+
+/* ---- the engine ---- */
+
+ob_engine *ob_engine_open(ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_engine *>(nullptr), [] {
+    /* An arena per thread would keep the memory of every burst. Before the first thread starts. */
+    mallopt(M_ARENA_MAX, 2);
+    return reinterpret_cast<ob_engine *>(new Engine);
+  });
+}
+
+int ob_engine_fd(const ob_engine *engine) noexcept {
+  return inside(engine)->fd();
+}
+
+bool ob_engine_close(ob_engine *engine, int timeout_ms) noexcept {
+  bool gone = guarded(nullptr, false, [&] { return inside(engine)->close(std::chrono::milliseconds(timeout_ms)); });
+  delete inside(engine);
+  return gone;
+}
+
+ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
+                      const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_sink *>(nullptr), [&] {
+    const SinkKind &sink = sink_kind(kind);
+    Options secrets = to_options(mapping, n_mapping);
+    auto config = parse_options(sink, to_options(options, n), &secrets);
+    return reinterpret_cast<ob_sink *>(inside(engine)->open(name, sink, std::move(config)));
+  });
+}
+
+void ob_sink_close(ob_sink *sink, int grace_ms) noexcept {
+  guarded(nullptr, false, [&] {
+    inside(sink)->close(std::chrono::milliseconds(grace_ms));
+    return true;
+  });
+}
+
+bool ob_sink_closed(ob_sink *sink) noexcept {
+  return guarded(nullptr, false, [&] {
+    Runner *runner = inside(sink);
+    if (!runner->finished())
+      return false;
+    runner->engine().forget(runner);
+    return true;
+  });
+}
+
+void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
+  *status = {OB_SINK_OK, 0, -1, {}};
+  guarded(nullptr, false, [&] {
+    inside(sink)->status(*status);
+    return true;
+  });
+}
+
+size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
+  return guarded(nullptr, size_t(0), [&] { return inside(sink)->submit(events, n); });
+}
+
+size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) noexcept {
+  size_t n = 0;
+  guarded(nullptr, false, [&] {
+    inside(engine)->collect(out, max, n);
+    return true;
+  });
+  return n;
+}
+
+bool ob_next_log(ob_engine *engine, ob_log_line *line) noexcept {
+  return guarded(nullptr, false, [&] { return inside(engine)->next_log(*line); });
+}
+
+const char *ob_library_versions(void) noexcept {
+  static const char *const versions = guarded(nullptr, "", [] {
+    auto *text = new std::string("librdkafka " + std::string(rd_kafka_version_str()) + ", libcurl " +
+                                 curl_version_info(CURLVERSION_NOW)->version + ", OpenSSL " +
+                                 OpenSSL_version(OPENSSL_VERSION_STRING));
+    return text->c_str();
+  });
+  return versions;
+}

@@ -1,0 +1,246 @@
+#include "engine.h"
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "text.h"
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+static int checked(int fd, const char *what) {
+  if (fd < 0)
+    throw std::system_error(errno, std::generic_category(), what);
+  return fd;
+}
+
+/* ---- a sink ---- */
+
+size_t Runner::submit(const ob_event *events, size_t n) {
+  if (closing_ || disabled_)
+    return 0;
+  n = std::min<size_t>(n, circuit_.credit(Clock::now()));
+
+  std::vector<Completion> rejected;
+  size_t taken = 0;
+  try {
+    for (; taken < n; taken++) {
+      const ob_event &event = events[taken];
+      try {
+        config_->check_event(event);
+      } catch (const BadInput &bad) {
+        /* Good when it was enqueued, bad since the options changed. */
+        std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
+        rejected.push_back({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text)});
+        outstanding_++;
+        continue;
+      }
+      if (!sink_->submit(event))
+        break;
+      outstanding_++;
+      circuit_.on_submit(event.ticket);
+    }
+    sink_->flush();
+  } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */
+    engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
+  }
+  for (Completion &completion : rejected)
+    engine_.mailbox_->post(id_, std::move(completion));
+  return taken;
+}
+
+void Runner::status(ob_sink_status &out) {
+  Circuit::Time now = Clock::now();
+  out.credit = std::min(circuit_.credit(now), sink_->credit());
+  out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
+  out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : OB_SINK_OK;
+  if (disabled_)
+    out.state = OB_SINK_DISABLED;
+  if (disabled_ || closing_) {
+    out.credit = 0;
+    out.retry_in_ms = -1;
+  }
+  copy_text(out.last_error, last_error_);
+}
+
+void Runner::close(milliseconds grace) {
+  Time end = Clock::now() + std::max(grace, milliseconds(0));
+  grace_end_ = closing_ ? std::min(grace_end_, end) : end;
+  if (!closing_) {
+    closing_ = true;
+    sink_->release_queued();
+  }
+  engine_.arm_timer();
+  engine_.mailbox_->wake();
+}
+
+void Runner::poll(Time now) {
+  try {
+    sink_->poll();
+    if (closing_ && !abandoned_ && now >= grace_end_) {
+      abandoned_ = true;
+      sink_->abandon();
+    }
+  } catch (const std::exception &error) {
+    engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
+  }
+}
+
+void Runner::circuit_moved(bool was_open, const std::string &reason) {
+  if (circuit_.is_open() && !reason.empty())
+    last_error_ = reason;
+  if (circuit_.is_open() == was_open)
+    return;
+  if (was_open) {
+    last_error_.clear();
+    engine_.mailbox_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
+  } else {
+    engine_.mailbox_->log(OB_LOG_WARNING, name_, "circuit opened: " + reason);
+  }
+}
+
+void Runner::on_signal(const Mailbox::Report &report) {
+  bool was_open = circuit_.is_open();
+  switch (report.what) {
+  case Mailbox::Report::What::Down:
+    circuit_.down(Clock::now());
+    break;
+  case Mailbox::Report::What::Up:
+    circuit_.up();
+    break;
+  case Mailbox::Report::What::Disabled:
+    if (!disabled_)
+      engine_.mailbox_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);
+    disabled_ = true;
+    last_error_ = report.text;
+    return;
+  case Mailbox::Report::What::Completions:
+    return;
+  }
+  circuit_moved(was_open, report.text);
+}
+
+ob_outcome Runner::on_completion(const Completion &completion, Time now) {
+  outstanding_--;
+  bool was_open = circuit_.is_open();
+  ob_outcome outcome = circuit_.on_result(completion, now);
+  if (was_open || circuit_.is_open()) {
+    bool of_the_sink = completion.result == Result::SinkDown || completion.result == Result::RetryBlameSink;
+    circuit_moved(was_open, of_the_sink ? completion.error : std::string());
+  }
+  return outcome;
+}
+
+/* ---- the engine ---- */
+
+Engine::Engine()
+    : mailbox_(std::make_shared<Mailbox>()), epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      timer_fd_(-1) {
+  try {
+    timer_fd_ = checked(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create");
+    epoll_event event{};
+    event.events = EPOLLIN;
+    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, mailbox_->fd(), &event), "epoll_ctl");
+    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, timer_fd_, &event), "epoll_ctl");
+  } catch (...) {
+    if (timer_fd_ >= 0)
+      ::close(timer_fd_);
+    ::close(epoll_fd_);
+    throw;
+  }
+}
+
+Engine::~Engine() {
+  ::close(timer_fd_);
+  ::close(epoll_fd_);
+}
+
+Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config) {
+  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config);
+  runners_.reserve(runners_.size() + 1);
+  runner->sink_ = kind.open(runner->name_, std::move(config), make_reporter(mailbox_, next_id_, runner->name_));
+  next_id_++;
+  runners_.push_back(std::move(runner));
+  return runners_.back().get();
+}
+
+Runner *Engine::find(uint64_t id) {
+  for (auto &runner : runners_)
+    if (runner->id_ == id)
+      return runner.get();
+  return nullptr;
+}
+
+/* Rings at the earliest end of a grace period; steady_clock is CLOCK_MONOTONIC. */
+void Engine::arm_timer() {
+  itimerspec when{};
+  Clock::time_point next = Clock::time_point::max();
+  for (auto &runner : runners_)
+    if (runner->closing_ && !runner->abandoned_)
+      next = std::min(next, runner->grace_end_);
+  if (next != Clock::time_point::max()) {
+    auto ns = std::max<int64_t>(1, std::chrono::nanoseconds(next.time_since_epoch()).count());
+    when.it_value.tv_sec = ns / 1'000'000'000;
+    when.it_value.tv_nsec = ns % 1'000'000'000;
+  }
+  timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+void Engine::collect(ob_completion *out, size_t max, size_t &n) {
+  errors_.clear();
+  Clock::time_point now = Clock::now();
+  mailbox_->begin();
+  bool closing = false;
+  for (auto &runner : runners_) {
+    runner->poll(now);
+    closing |= runner->closing_;
+  }
+  if (closing)
+    arm_timer();
+  mailbox_->finish(reports_);
+
+  while (n < max && !reports_.empty()) {
+    Mailbox::Report &report = reports_.front();
+    Runner *runner = find(report.sink);
+    if (runner && report.what == Mailbox::Report::What::Completions) {
+      for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
+        Completion &completion = report.completions[next_in_report_];
+        const char *error = nullptr;
+        if (completion.result != Result::Sent)
+          error = errors_.emplace_back(completion.error).c_str();
+        out[n] = {completion.ticket, runner->on_completion(completion, now), completion.retry_after_ms, error};
+        n++;
+      }
+      if (next_in_report_ < report.completions.size())
+        break;
+      next_in_report_ = 0;
+    } else if (runner) {
+      runner->on_signal(report);
+    }
+    reports_.pop_front();
+  }
+  if (!reports_.empty())
+    mailbox_->wake();
+}
+
+void Engine::forget(Runner *runner) {
+  auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
+  reaper_.destroy(std::move((*at)->sink_));
+  runners_.erase(at);
+}
+
+bool Engine::close(milliseconds timeout) {
+  Clock::time_point deadline = Clock::now() + std::max(timeout, milliseconds(0));
+  for (auto &runner : runners_)
+    reaper_.destroy(std::move(runner->sink_));
+  runners_.clear();
+  return reaper_.finish(deadline);
+}
+
+}  // namespace outbox

@@ -1,0 +1,89 @@
+/*
+ * engine.h: what runs behind the door. One engine per worker: its sinks, their circuits, and the queue of
+ * completions. Everything here belongs to the caller's thread; other threads reach it through the mailbox only.
+ */
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "circuit.h"
+#include "mailbox.h"
+#include "reaper.h"
+#include "sink.h"
+
+namespace outbox {
+
+class Engine;
+
+/* A sink as the caller sees it: the sink itself, its circuit, and what is outstanding. */
+class Runner {
+public:
+  Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config)
+      : engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)) {}
+
+  size_t submit(const ob_event *events, size_t n);
+  void status(ob_sink_status &out);
+  void close(std::chrono::milliseconds grace);
+  bool finished() const { return closing_ && outstanding_ == 0; }
+  Engine &engine() const { return engine_; }
+
+private:
+  friend class Engine;
+  using Time = Circuit::Time;
+
+  void on_signal(const Mailbox::Report &report);
+  ob_outcome on_completion(const Completion &completion, Time now);
+  void circuit_moved(bool was_open, const std::string &reason);
+  void poll(Time now);
+
+  Engine &engine_;
+  const uint64_t id_;
+  const std::string name_;
+  std::shared_ptr<const SinkConfig> config_;
+  std::unique_ptr<Sink> sink_;
+  Circuit circuit_;
+  std::string last_error_;
+  size_t outstanding_ = 0; /* taken and not yet collected by the caller */
+  bool disabled_ = false;
+  bool closing_ = false;
+  bool abandoned_ = false;
+  Time grace_end_{};
+};
+
+class Engine {
+public:
+  Engine(); /* throws std::system_error */
+  ~Engine();
+  Engine(const Engine &) = delete;
+  Engine &operator=(const Engine &) = delete;
+
+  int fd() const { return epoll_fd_; }
+  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config);
+  /* Writes to `n` as it goes, so that nothing is lost when it throws. */
+  void collect(ob_completion *out, size_t max, size_t &n);
+  bool next_log(ob_log_line &line) { return mailbox_->take_log(line); }
+  void forget(Runner *runner);
+  /* True when every thread ended in time. */
+  bool close(std::chrono::milliseconds timeout);
+
+private:
+  friend class Runner;
+  Runner *find(uint64_t id);
+  void arm_timer();
+
+  std::shared_ptr<Mailbox> mailbox_;
+  Reaper reaper_;
+  std::vector<std::unique_ptr<Runner>> runners_;
+  uint64_t next_id_ = 1;
+  std::deque<Mailbox::Report> reports_; /* taken from the mailbox, not yet collected */
+  size_t next_in_report_ = 0;           /* within the first of them */
+  std::deque<std::string> errors_;      /* texts that the caller's completions point to */
+  int epoll_fd_;                        /* readable when the mailbox's eventfd or the timer is */
+  int timer_fd_;                        /* the end of the next grace period */
+};
+
+}  // namespace outbox

@@ -1,0 +1,122 @@
+#include "mailbox.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <system_error>
+
+#include "text.h"
+
+namespace outbox {
+
+static constexpr size_t max_log_lines = 256;
+
+Mailbox::Mailbox() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (fd_ < 0)
+    throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+Mailbox::~Mailbox() {
+  close(fd_);
+}
+
+void Mailbox::wake() {
+  uint64_t one = 1;
+  /* EAGAIN means that the counter is full, hence readable: good. */
+  while (write(fd_, &one, sizeof one) < 0 && errno == EINTR)
+    ;
+}
+
+void Mailbox::wake_locked() {
+  if (!signalled_) {
+    signalled_ = true;
+    wake();
+  }
+}
+
+void Mailbox::post(uint64_t sink, Completion completion) {
+  std::lock_guard lock(mutex_);
+  if (reports_.empty() || reports_.back().sink != sink || reports_.back().what != Report::What::Completions)
+    reports_.push_back({sink, Report::What::Completions, {}, {}});
+  reports_.back().completions.push_back(std::move(completion));
+  wake_locked();
+}
+
+void Mailbox::post(Report report) {
+  std::lock_guard lock(mutex_);
+  reports_.push_back(std::move(report));
+  wake_locked();
+}
+
+void Mailbox::log(ob_log_level level, const std::string &sink, std::string_view text) {
+  std::lock_guard lock(mutex_);
+  if (log_.size() == max_log_lines)
+    log_.pop_front();
+  ob_log_line &line = log_.emplace_back();
+  line.level = level;
+  copy_text(line.sink, sink);
+  copy_text(line.text, text);
+  wake_locked();
+}
+
+void Mailbox::begin() {
+  std::lock_guard lock(mutex_);
+  uint64_t count;
+  while (read(fd_, &count, sizeof count) < 0 && errno == EINTR)
+    ;
+  signalled_ = true;
+}
+
+void Mailbox::finish(std::deque<Report> &into) {
+  std::lock_guard lock(mutex_);
+  signalled_ = false;
+  if (!log_.empty())
+    wake_locked();
+  if (into.empty())
+    into.swap(reports_);
+  for (; !reports_.empty(); reports_.pop_front())
+    into.push_back(std::move(reports_.front()));
+}
+
+bool Mailbox::take_log(ob_log_line &line) {
+  std::lock_guard lock(mutex_);
+  if (log_.empty())
+    return false;
+  line = log_.front();
+  log_.pop_front();
+  return true;
+}
+
+namespace {
+class MailboxReporter final : public Reporter {
+public:
+  MailboxReporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name)
+      : mailbox_(std::move(mailbox)), sink_(sink), name_(std::move(name)) {}
+
+  void complete(Completion completion) override { mailbox_->post(sink_, std::move(completion)); }
+  void complete(std::vector<Completion> completions) override {
+    if (!completions.empty())
+      mailbox_->post({sink_, Mailbox::Report::What::Completions, std::move(completions), {}});
+  }
+  void down(std::string reason) override {
+    mailbox_->post({sink_, Mailbox::Report::What::Down, {}, std::move(reason)});
+  }
+  void up() override { mailbox_->post({sink_, Mailbox::Report::What::Up, {}, {}}); }
+  void disabled(std::string reason) override {
+    mailbox_->post({sink_, Mailbox::Report::What::Disabled, {}, std::move(reason)});
+  }
+  void log(ob_log_level level, std::string text) override { mailbox_->log(level, name_, text); }
+  int wake_fd() const override { return mailbox_->fd(); }
+
+private:
+  std::shared_ptr<Mailbox> mailbox_;
+  uint64_t sink_;
+  std::string name_;
+};
+}  // namespace
+
+std::shared_ptr<Reporter> make_reporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name) {
+  return std::make_shared<MailboxReporter>(std::move(mailbox), sink, std::move(name));
+}
+
+}  // namespace outbox

@@ -1,0 +1,72 @@
+#include "reaper.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+
+#include "thread.h"
+
+namespace outbox {
+
+struct Reaper::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t running = 0;
+};
+
+Reaper::Reaper() : state_(std::make_shared<State>()) {}
+
+Reaper::~Reaper() {
+  for (Job &job : jobs_)
+    job.thread.detach();
+}
+
+void Reaper::destroy(std::unique_ptr<Sink> sink) {
+  join_done();
+  auto done = std::make_shared<bool>(false);
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->running++;
+  }
+  auto state = state_;
+  jobs_.push_back({{}, done});
+  try {
+    jobs_.back().thread = start_thread([state, done, sink = std::move(sink)]() mutable {
+      sink.reset();
+      std::lock_guard lock(state->mutex);
+      *done = true;
+      state->running--;
+      state->changed.notify_all();
+    });
+  } catch (const std::system_error &) { /* no more threads: it was destroyed here and now */
+    jobs_.pop_back();
+    std::lock_guard lock(state->mutex);
+    state->running--;
+  }
+}
+
+void Reaper::join_done() {
+  for (auto job = jobs_.begin(); job != jobs_.end();) {
+    {
+      std::lock_guard lock(state_->mutex);
+      if (!*job->done) {
+        ++job;
+        continue;
+      }
+    }
+    job->thread.join();
+    job = jobs_.erase(job);
+  }
+}
+
+bool Reaper::finish(std::chrono::steady_clock::time_point deadline) {
+  bool all_done;
+  {
+    std::unique_lock lock(state_->mutex);
+    all_done = state_->changed.wait_until(lock, deadline, [this] { return state_->running == 0; });
+  }
+  join_done();
+  return all_done;
+}
+
+}  // namespace outbox

@@ -1,0 +1,70 @@
+#include "sink_options.h"
+
+namespace outbox {
+
+const SinkKind &sink_kind(std::string_view name) {
+  const SinkKind *kind = SinkKind::find(name);
+  if (!kind)
+    throw BadInput(OB_BAD_VALUE, {}, "unknown kind of sink \"" + std::string(name) + "\"");
+  return *kind;
+}
+
+Options to_options(const ob_option *options, size_t n) {
+  Options map;
+  for (size_t i = 0; i < n; i++)
+    map[options[i].name] = options[i].value ? options[i].value : "";
+  return map;
+}
+
+void throw_secret_in_server(const std::string &name) {
+  throw BadInput(OB_WRONG_PLACE, name, "option \"" + name + "\" is a secret and cannot be an option of the server",
+                 "Every role can read the options of a server.",
+                 "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + name + " '...').");
+}
+
+void throw_not_for_mapping(const std::string &name) {
+  throw BadInput(OB_WRONG_PLACE, name, "option \"" + name + "\" belongs to the server, not to its user mapping",
+                 "A user mapping holds names and secrets only.",
+                 "Use ALTER SERVER ... OPTIONS (" + name + " '...').");
+}
+
+void throw_superuser_only(const std::string &name, const std::string &detail) {
+  throw BadInput(OB_FORBIDDEN, name, "only a superuser may set option \"" + name + "\"", detail);
+}
+
+static const OptionSpec *find_spec(const std::vector<OptionSpec> &specs, const std::string &name) {
+  for (const OptionSpec &spec : specs)
+    if (name == spec.name)
+      return &spec;
+  return nullptr;
+}
+
+void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser) {
+  for (const auto &[name, value] : options) {
+    const OptionSpec *spec = find_spec(common_options(), name);
+    if (!spec)
+      spec = find_spec(kind.options(), name);
+    if (!spec) {
+      if (!kind.check_other(scope, name, value, superuser))
+        throw BadInput(OB_UNKNOWN_OPTION, name, "invalid option \"" + name + "\"");
+      continue;
+    }
+    if (scope == OB_SERVER && !spec->in_server)
+      throw_secret_in_server(name);
+    if (scope == OB_USER_MAPPING && !spec->in_mapping)
+      throw_not_for_mapping(name);
+    if (spec->superuser && !superuser)
+      throw_superuser_only(name, {});
+    if (spec->check)
+      spec->check(name, value);
+  }
+}
+
+std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {
+  check_options(kind, OB_SERVER, server, true);
+  if (mapping)
+    check_options(kind, OB_USER_MAPPING, *mapping, true);
+  return kind.parse(server, mapping);
+}
+
+}  // namespace outbox
