@@ -1,0 +1,97 @@
+"""Fixtures of the end-to-end and fault tests: real parts, one database per test."""
+
+import itertools
+
+import pytest
+from outbox_rig import Consumer, Rig
+from outbox_rig.crashes import crashes
+from outbox_rig.database import Database
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def rig():
+    with Rig("test-pytest") as rig:
+        yield rig
+
+
+@pytest.fixture(scope="session")
+def pg(rig):
+    """A private server with outbox preloaded."""
+    return rig.postgres(settings={"outbox.poll_interval": "1s"})
+
+
+@pytest.fixture(scope="session")
+def kafka(rig):
+    """A broker; tests keep apart by their aggregate types."""
+    return rig.kafka(partitions=12)
+
+
+@pytest.fixture
+def db(pg):
+    """A fresh database with the extension."""
+    database = Database(pg, f"test{next(_numbers)}")
+    database.create()
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def aggregate():
+    """An aggregate type, and so a topic, of this test alone."""
+    return f"Order{next(_numbers)}"
+
+
+@pytest.fixture
+def receiver(rig):
+    """A webhook endpoint that verifies signatures."""
+    receiver = rig.receiver(secret=SECRET)
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def consume(kafka):
+    """consume("topic", ...): a consumer of these topics from their beginning."""
+    consumers = []
+
+    def open_consumer(*topics: str) -> Consumer:
+        consumers.append(Consumer(kafka.bootstrap, list(topics)))
+        return consumers[-1]
+
+    yield open_consumer
+    for consumer in consumers:
+        consumer.close()
+
+
+def _server_log(item):
+    """The server's log file, when the test uses a server."""
+    pg = item.funcargs.get("pg") if hasattr(item, "funcargs") else None
+    return pg.log if pg else None
+
+
+@pytest.fixture(autouse=True)
+def no_crash(request):
+    """No process of the server may crash, unless the test kills one on purpose."""
+    pg = request.getfixturevalue("pg") if "pg" in request.fixturenames else None
+    before = pg.log.stat().st_size if pg else 0
+    request.node.log_start = before
+    yield
+    if pg and not request.node.get_closest_marker("kills_server"):
+        found = crashes(pg.log, before)
+        if found:
+            pytest.fail("the server's log tells of a crash:\n" + "\n".join(found), pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows the end of what the server logged during the test."""
+    report = (yield).get_result()
+    log = _server_log(item)
+    if report.failed and log and log.exists():
+        with open(log, errors="replace") as lines:
+            lines.seek(getattr(item, "log_start", 0))
+            tail = lines.readlines()[-30:]
+        report.sections.append((f"server log ({log})", "".join(tail)))

@@ -1,0 +1,73 @@
+"""One database with the extension, as a test sees it."""
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from .kafka import Kafka
+from .postgres import Postgres
+from .receiver import Receiver
+
+
+class Database:
+    def __init__(self, pg: Postgres, name: str):
+        self.pg, self.name = pg, name
+        self._connection: psycopg.Connection | None = None
+
+    def create(self) -> None:
+        with self.pg.connect() as admin:
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
+        self.sql("CREATE EXTENSION outbox")
+
+    def drop(self) -> None:
+        """Also shows that the worker gets out of the way at once."""
+        self.disconnect()
+        with self.pg.connect() as admin:
+            admin.execute("SET statement_timeout = '20s'")
+            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
+
+    def connect(self, **options) -> psycopg.Connection:
+        """A connection of its own, for transactions."""
+        return self.pg.connect(self.name, **options)
+
+    def disconnect(self) -> None:
+        if self._connection:
+            self._connection.close()
+        self._connection = None
+
+    def sql(self, query: str, *parameters: Any) -> list[tuple]:
+        """Runs it in autocommit mode and returns the rows; connects anew when the server went away."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self.connect()
+        cursor = self._connection.execute(query, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        rows = self.sql(query, *parameters)
+        return rows[0][0] if rows else None
+
+    def enqueue(self, aggregate_type: str, aggregate_id: str, event_type: str = "order.created",
+                payload: str = '{"a": 1}', **more: Any) -> str:
+        """outbox.enqueue() in a transaction of its own. The event's id."""
+        names = "".join(f", {name} => %s" for name in more)
+        return str(self.value(f"SELECT outbox.enqueue(%s, %s::text, %s, %s::jsonb{names})", aggregate_type, aggregate_id,
+                              event_type, payload, *more.values()))
+
+    def kafka_sink(self, name: str, kafka: Kafka, **options: str) -> None:
+        self._create_server(name, "outbox_kafka", {"bootstrap_servers": kafka.bootstrap} | options)
+
+    def webhook_sink(self, name: str, receiver: Receiver | str, secret: str | None = None, **options: str) -> None:
+        url = receiver if isinstance(receiver, str) else receiver.url
+        self._create_server(name, "outbox_webhook", {"url": url, "allow_http": "true", "allow_networks": "127.0.0.0/8"} | options)
+        if secret:
+            self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (secret {})")
+                     .format(sql.Identifier(name), sql.Literal(secret)))
+
+    def _create_server(self, name: str, wrapper: str, options: dict[str, str]) -> None:
+        pairs = sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items())
+        self.sql(sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER {} OPTIONS ({})")
+                 .format(sql.Identifier(name), sql.Identifier(wrapper), pairs))
+
+    def pending(self) -> int:
+        return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")

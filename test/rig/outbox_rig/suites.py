@@ -1,0 +1,196 @@
+"""Runs the test suites one after the other and counts: python -m outbox_rig.suites unit regress isolation e2e fault.
+
+Each suite's output goes to build/logs/<suite>.log. The last line is `N passed, N failed`."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .crashes import crashes
+from .paths import BUILD, LOGS, ROOT, pg_config
+from .rig import Rig
+
+MINUTES = 15
+DEADLINE = time.monotonic() + MINUTES * 60
+
+
+@dataclass
+class Result:
+    passed: int = 0
+    skipped: int = 0
+    failed: list[str] = field(default_factory=list)
+    seconds: float = 0
+
+
+def run(log: Path, argv: list[str], env: dict[str, str] = {}) -> int | None:
+    """Its exit code, None when the time was up. The output goes to the log and, as it comes, to the terminal."""
+    with open(log, "a", buffering=1) as out:
+        child = subprocess.Popen(argv, cwd=ROOT, env=os.environ | env, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                 start_new_session=True)
+        # The watchdog is a process, because reading the output blocks.
+        left = max(1, DEADLINE - time.monotonic())
+        watchdog = subprocess.Popen(["sh", "-c", f"sleep {left:.0f} && kill -TERM {child.pid} && sleep 20 && kill -KILL -{child.pid}"],
+                                    start_new_session=True)
+        try:
+            for line in child.stdout:
+                out.write(line)
+                if not line.startswith(("g++", "c++", "gcc")):  # compilers' command lines: in the log
+                    print("    " + line, end="")
+            child.wait()
+        except BaseException:
+            child.terminate()
+            child.wait(60)
+            raise
+        finally:
+            late = watchdog.poll() is not None or time.monotonic() >= DEADLINE
+            if watchdog.poll() is None:
+                os.killpg(watchdog.pid, 15)
+            watchdog.wait()
+        return None if late else child.returncode
+
+
+def judge(result: Result, code: int | None) -> Result:
+    """A suite that ended badly, or that ran nothing, has failed whatever it counted."""
+    if code is None:
+        result.failed.append(f"not ended after {MINUTES} minutes in all")
+    elif code != 0 and not result.failed:
+        result.failed.append(f"ended with code {code}")
+    elif not result.passed and not result.failed:
+        result.failed.append("ran no test")
+    return result
+
+
+def count_junit(path: Path) -> Result:
+    result = Result()
+    if not path.exists():
+        return result
+    try:
+        cases = list(ElementTree.parse(path).iter("testcase"))
+    except ElementTree.ParseError:
+        return result
+    for case in cases:
+        if case.find("failure") is not None or case.find("error") is not None:
+            result.failed.append(f"{case.get('classname', '')}.{case.get('name')}")
+        elif case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):
+            result.skipped += 1
+        else:
+            result.passed += 1
+    return result
+
+
+def lint(log: Path) -> Result:
+    code = run(log, ["test/lint"])
+    return judge(Result(passed=1) if code == 0 else Result(failed=["lint"]), code)
+
+
+def unit(log: Path) -> Result:
+    report = BUILD / "unit" / "results.xml"
+    report.unlink(missing_ok=True)
+    code = run(log, ["make", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", "run"])
+    return judge(count_junit(report), code)
+
+
+# "ok 3 - name   12 ms" since 16, "test name ... ok   12 ms" before.
+REGRESS_LINE = re.compile(r"^(?:(ok|not ok)\s+\d+\s+[-+] (\S+)|(?:test|\s{4,})\s*(\S+)\s+\.\.\. (ok|FAILED|failed))")
+
+
+def regress_suite(name: str, program: str, inputdir: Path, tests: list[str], log: Path) -> Result:
+    """pg_regress or pg_isolation_regress, on a server without the preload, as `make installcheck` has it on any."""
+    result = Result()
+    if not tests:
+        return judge(result, 0)
+    output = BUILD / name
+    output.mkdir(parents=True, exist_ok=True)
+    with Rig(f"test-{name}") as rig:
+        pg = rig.postgres(settings={"shared_preload_libraries": ""})
+        code = run(log, [str(pg_config("pgxs").parent.parent / "test" / program), f"--inputdir={inputdir}",
+                         f"--outputdir={output}", f"--bindir={pg_config('bindir')}", f"--host={pg.host}",
+                         f"--port={pg.PORT}", "--user=postgres", "--dbname=contrib_regression", *tests])
+        pg.stop()
+        found = crashes(pg.log)
+    for line in log.read_text(errors="replace").splitlines():
+        if match := REGRESS_LINE.match(line):
+            if "ok" in (match[1], match[4]):
+                result.passed += 1
+            else:
+                result.failed.append(match[2] or match[3])
+    differences = output / "regression.diffs"
+    if result.failed and differences.exists():
+        text = differences.read_text(errors="replace")
+        with open(log, "a") as out:
+            out.write(text)
+        print("".join("    " + line for line in text.splitlines(keepends=True)[:80]))
+        print(f"    all differences: {differences}")
+    if found:
+        print("\n".join(found))
+        result.failed.append(f"the server crashed: {pg.log}")
+    return judge(result, code)
+
+
+def regress(log: Path) -> Result:
+    tests = sorted(path.stem for path in (ROOT / "sql").glob("*.sql"))
+    return regress_suite("regress", "regress/pg_regress", ROOT, tests, log)
+
+
+def isolation(log: Path) -> Result:
+    tests = sorted(path.stem for path in (ROOT / "test/isolation/specs").glob("*.spec"))
+    return regress_suite("isolation", "isolation/pg_isolation_regress", ROOT / "test/isolation", tests, log)
+
+
+def pytest(folder: str, log: Path) -> Result:
+    report = BUILD / folder / "results.xml"
+    report.unlink(missing_ok=True)
+    if not list((ROOT / "test" / folder).glob("test_*.py")):
+        return judge(Result(), 0)
+    code = run(log, [sys.executable, "-u", "-m", "pytest", f"test/{folder}", f"--junitxml={report}",
+                     *shlex.split(os.environ.get("PYTEST_ARGS", ""))])
+    return judge(count_junit(report), code)
+
+
+SUITES = {
+    "lint": ("clang-format and clang-tidy", lint),
+    "unit": ("GoogleTest: src/delivery without a server, under ASan and UBSan", unit),
+    "regress": ("pg_regress: the SQL surface", regress),
+    "isolation": ("pg_isolation_regress: interleavings of sessions", isolation),
+    "e2e": ("pytest: the whole way, with a real broker and a real endpoint", lambda log: pytest("e2e", log)),
+    "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
+}
+
+
+def main() -> int:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    unknown = [name for name in sys.argv[1:] if name not in SUITES]
+    if unknown or not sys.argv[1:]:
+        print(f"suites: {' '.join(SUITES)}", file=sys.stderr)
+        return 2
+    results: dict[str, Result] = {}
+    for name in sys.argv[1:]:
+        title, suite = SUITES[name]
+        print(f"\n==> {name}: {title}")
+        log = LOGS / f"{name}.log"
+        log.unlink(missing_ok=True)
+        started = time.monotonic()
+        results[name] = suite(log)
+        results[name].seconds = time.monotonic() - started
+
+    print(f"\n{'suite':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    for name, result in results.items():
+        print(f"{name:<12}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{result.seconds:>9.1f}")
+    for name, result in results.items():
+        for failure in result.failed:
+            print(f"FAILED {name}: {failure}  (log: {LOGS / name}.log)")
+    passed = sum(result.passed for result in results.values())
+    failed = sum(len(result.failed) for result in results.values())
+    print(f"{passed} passed, {failed} failed")
+    return 0 if passed and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
