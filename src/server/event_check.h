@@ -1,0 +1,16 @@
+/* event_check.h: what an event must look like, judged while its writer can still be told. */
+#pragma once
+
+#include "trigger_row.h"
+#include "route.h"
+
+/* Names and headers; numbers and booleans in headers become text. `headers` gets the list, UTF-8, palloc'd. */
+typedef struct EventHeaders {
+  ob_header *list;
+  size_t n;
+} EventHeaders;
+void event_check(TriggerRow *row, EventHeaders *headers);
+
+/* Asks each sink whether it can ever send the event. Too large for some of them is left to their dead letters; too
+ * large for all is an error. */
+void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n);

@@ -1,0 +1,38 @@
+/*
+ * owner_sql.h: fixed statements that run as the owner of outbox.events, so that a producer needs no right on the
+ * tables behind it. Plans are kept per backend. Every name in them is qualified, operators too: they run with the
+ * caller's search_path.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "executor/spi.h"
+}
+
+typedef struct OwnerSql {
+  const char *text;
+  int nargs;
+  const Oid *types;
+  SPIPlanPtr plan; /* NULL until first used */
+} OwnerSql;
+
+typedef struct OwnerScope {
+  Oid user;
+  int context;
+} OwnerScope;
+
+/* Connects SPI and becomes the owner. An error in between ends with the transaction, which restores the role. */
+OwnerScope owner_enter(void);
+void owner_leave(OwnerScope scope);
+
+/* Runs it; the result is the number of rows, SPI_tuptable what it returned. `nulls` as SPI_execute_plan wants it. */
+uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
+
+/* OIDs of what the extension made, from the caches. */
+Oid outbox_events_oid(void);
+Oid outbox_sequence_oid(void);
+
+/* Tells the worker to look again at a pending row whose position it may have passed. */
+void recall(int64 position);

@@ -1,0 +1,84 @@
+#include "position.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/sequence.h"
+#include "common/hashfn.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+}
+
+#include "enqueue.h"
+#include "owner_sql.h"
+#include "settings.h"
+
+/* Positions up to this one are known to be drawn, in this sequence. */
+static Oid known_sequence;
+static int64 known_drawn;
+
+static void remember(Oid sequence, int64 drawn) {
+  if (known_sequence != sequence || drawn > known_drawn)
+    known_drawn = drawn;
+  known_sequence = sequence;
+}
+
+int64 position_draw(void) {
+  Oid sequence = outbox_sequence_oid();
+
+  (void)GetTopTransactionId();
+  int64 position = nextval_internal(sequence, false);
+  remember(sequence, position);
+  return position;
+}
+
+static int64 last_drawn(Oid sequence) {
+  LOCAL_FCINFO(fcinfo, 1);
+
+  /* NULL while nothing was drawn, so not by DirectFunctionCall. */
+  InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
+  fcinfo->args[0].value = ObjectIdGetDatum(sequence);
+  fcinfo->args[0].isnull = false;
+  Datum last = pg_sequence_last_value(fcinfo);
+  return fcinfo->isnull ? 0 : DatumGetInt64(last);
+}
+
+void position_keep(int64 given) {
+  Oid sequence = outbox_sequence_oid();
+
+  if (known_sequence == sequence && given <= known_drawn)
+    return;
+  OwnerScope scope = owner_enter();
+  remember(sequence, last_drawn(sequence));
+  if (given > known_drawn) {
+    /* nextval holds a weaker lock on the sequence until its transaction ends: under this one nobody draws between
+     * our look and our setval, which must not take the sequence back. */
+    LockRelationOid(sequence, ShareRowExclusiveLock);
+    remember(sequence, last_drawn(sequence));
+    if (given > known_drawn) {
+      DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(given));
+      remember(sequence, given);
+    }
+    UnlockRelationOid(sequence, ShareRowExclusiveLock);
+  }
+  owner_leave(scope);
+}
+
+int64 origin_here(void) {
+  static char *hashed_identity = NULL; /* what `origin` was made from */
+  static int64 origin;
+
+  if (hashed_identity == NULL || strcmp(hashed_identity, setting_identity) != 0) {
+    char text[1024];
+    if (setting_identity[0])
+      snprintf(text, sizeof text, "%s/%u", setting_identity, MyDatabaseId);
+    else
+      snprintf(text, sizeof text, UINT64_FORMAT "/%u", GetSystemIdentifier(), MyDatabaseId);
+    char *copy = strdup(setting_identity);
+    if (hashed_identity)
+      free(hashed_identity);
+    hashed_identity = copy;
+    origin = (int64)hash_bytes_extended((const unsigned char *)text, (int)strlen(text), 0);
+  }
+  return origin;
+}
