@@ -67,7 +67,7 @@ void owner_leave(OwnerScope scope) {
   SPI_finish();
 }
 
-uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
+SPIPlanPtr owner_plan(OwnerSql *sql) {
   if (sql->plan == NULL) {
     /* The values never matter to these plans: no custom ones. */
     SPIPlanPtr plan =
@@ -77,7 +77,11 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
     SPI_keepplan(plan);
     sql->plan = plan;
   }
-  int result = SPI_execute_plan(sql->plan, values, nulls, false, 0);
+  return sql->plan;
+}
+
+uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
+  int result = SPI_execute_plan(owner_plan(sql), values, nulls, false, 0);
   if (result < 0)
     elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
   return SPI_processed;

@@ -27,6 +27,9 @@ typedef struct OwnerScope {
 OwnerScope owner_enter(void);
 void owner_leave(OwnerScope scope);
 
+/* Its plan, made at first use. */
+SPIPlanPtr owner_plan(OwnerSql *sql);
+
 /* Runs it; the result is the number of rows, SPI_tuptable what it returned. `nulls` as SPI_execute_plan wants it. */
 uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
 

@@ -1,0 +1,97 @@
+/*
+ * change.cpp: plain SQL works on events at any moment. What a person changes on a pending event may lie behind the
+ * worker's cursor, or free a key that it holds: the position goes to outbox.recalled, and the worker looks again.
+ * The WHEN clauses of the triggers keep all other changes from coming here.
+ */
+#include "change.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+}
+
+#include "dedup.h"
+#include "enqueue.h"
+#include "event_check.h"
+#include "owner_sql.h"
+#include "sql_function.h"
+
+/* The row that an UPDATE of its status is about to move; 0 = none. */
+static int64 moving_position;
+
+bool change_moves(int64 position) {
+  bool moves = moving_position == position && position != 0;
+  moving_position = 0;
+  return moves;
+}
+
+static TriggerData *check_call(FunctionCallInfo fcinfo, bool good, const char *name, const char *kind) {
+  if (!good || !TRIGGER_FIRED_FOR_ROW(((TriggerData *)fcinfo->context)->tg_event))
+    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                    errmsg("function \"%s\" must be called by %s row trigger", name, kind)));
+  return (TriggerData *)fcinfo->context;
+}
+
+SQL_FUNCTION(outbox_events_before_update) {
+  bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_BEFORE(((TriggerData *)fcinfo->context)->tg_event) &&
+              TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
+  TriggerData *trigger = check_call(fcinfo, good, "events_before_update", "a BEFORE UPDATE");
+  TriggerRow before, after;
+  EventHeaders headers;
+
+  if (server_is_worker)
+    return PointerGetDatum(trigger->tg_newtuple);
+  trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
+  trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
+
+  if (row_isnull(&after, EV_STATUS))
+    row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
+  if (!row_same(&before, &after, EV_STATUS)) {
+    moving_position = row_isnull(&after, EV_POSITION) ? 0 : DatumGetInt64(row_get(&after, EV_POSITION));
+    if (row_has_status(&after, "SENT")) /* else it had no day to go to */
+      row_default(&after, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
+    else
+      row_set_null(&after, EV_SENT_AT);
+  }
+  if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
+    route_require(TextDatumGetCString(row_get(&after, EV_SINK)), GetUserId());
+  if (!row_isnull(&after, EV_AGGREGATE_TYPE) && !row_isnull(&after, EV_EVENT_TYPE))
+    event_check(&after, &headers);
+  return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
+}
+
+SQL_FUNCTION(outbox_events_after_update) {
+  bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_AFTER(((TriggerData *)fcinfo->context)->tg_event) &&
+              TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
+  TriggerData *trigger = check_call(fcinfo, good, "events_after_update", "an AFTER UPDATE");
+  TriggerRow row;
+
+  if (server_is_worker)
+    return PointerGetDatum(NULL);
+  trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
+  if (row_has_status(&row, "PENDING"))
+    recall(DatumGetInt64(row_get(&row, EV_POSITION)));
+  return PointerGetDatum(NULL);
+}
+
+SQL_FUNCTION(outbox_events_after_delete) {
+  bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_AFTER(((TriggerData *)fcinfo->context)->tg_event) &&
+              TRIGGER_FIRED_BY_DELETE(((TriggerData *)fcinfo->context)->tg_event);
+  TriggerData *trigger = check_call(fcinfo, good, "events_after_delete", "an AFTER DELETE");
+  TriggerRow row;
+
+  if (server_is_worker)
+    return PointerGetDatum(NULL);
+  trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
+  if (!row_has_status(&row, "PENDING"))
+    return PointerGetDatum(NULL);
+  int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
+  if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0)
+    recall(position); /* its key waited for it */
+  if (!row_isnull(&row, EV_DEDUP_KEY))
+    dedup_release(row_get(&row, EV_DEDUP_KEY), row_get(&row, EV_ID), position);
+  return PointerGetDatum(NULL);
+}

@@ -1,0 +1,264 @@
+/*
+ * enqueue.cpp: an event comes in. Every way in (outbox.enqueue, INSERT, COPY, an ORM, a restore) ends in the BEFORE
+ * INSERT trigger; outbox.enqueue() only spares its caller the rights on the table.
+ */
+#include "enqueue.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+#include "utils/xid8.h"
+}
+
+#include <time.h>
+
+#include "change.h"
+#include "dedup.h"
+#include "event_check.h"
+#include "event_insert.h"
+#include "owner_sql.h"
+#include "position.h"
+#include "sql_function.h"
+#include "uuid7.h"
+#include "wake.h"
+
+bool server_is_worker = false;
+
+static Datum new_uuid(void) {
+  static Uuid7Clock clock;
+  static uint8_t random[64 * 8]; /* drawn 64 at a time: one call each would cost as much as all the rest */
+  static size_t used = sizeof random;
+  pg_uuid_t *uuid = (pg_uuid_t *)palloc(sizeof *uuid);
+  struct timespec now;
+
+  if (used == sizeof random) {
+    if (!pg_strong_random(random, sizeof random))
+      ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random bits for a UUID")));
+    used = 0;
+  }
+  clock_gettime(CLOCK_REALTIME, &now);
+  uuid7_make(uuid->data, &clock, (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec, random + used);
+  used += 8;
+  return UUIDPGetDatum(uuid);
+}
+
+/* ORMs send explicit NULLs, which no DEFAULT catches. */
+static void fill_defaults(TriggerRow *row) {
+  if (row_isnull(row, EV_ID))
+    row_set(row, EV_ID, new_uuid());
+  row_default(row, EV_CREATED_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
+  row_default(row, EV_ATTEMPTS, Int32GetDatum(0));
+  if (row_isnull(row, EV_STATUS))
+    row_set(row, EV_STATUS, CStringGetTextDatum("PENDING"));
+  if (row_isnull(row, EV_PARTITION_KEY) && !row_isnull(row, EV_AGGREGATE_ID))
+    row_set(row, EV_PARTITION_KEY, row_get(row, EV_AGGREGATE_ID));
+}
+
+/* The position comes after the transaction id (see position_draw), and with it the origin. */
+static void draw_position(TriggerRow *row) {
+  row_set(row, EV_POSITION, Int64GetDatum(position_draw()));
+  row_set(row, EV_ORIGIN, Int64GetDatum(origin_here()));
+}
+
+static void stamp_transaction(TriggerRow *row) {
+  row_set(row, EV_XACT, FullTransactionIdGetDatum(GetTopFullTransactionId()));
+}
+
+/* The sinks that the event goes to: the one it names, or all that take it. */
+static RouteSink **choose_sinks(const TriggerRow *row, EventWriter writer, int *n) {
+  RouteSink *all = route_sinks(n);
+  RouteSink **chosen = (RouteSink **)palloc(sizeof(RouteSink *) * (*n + 1));
+  int found = 0;
+
+  if (!row_isnull(row, EV_SINK)) {
+    char *name = TextDatumGetCString(row_get(row, EV_SINK));
+    RouteSink *sink = writer == WRITER_ENQUEUE ? route_find(name) : NULL;
+    chosen[found++] = sink ? sink : route_require(name, GetUserId());
+  } else if (*n > 0) {
+    char *aggregate_type = TextDatumGetCString(row_get(row, EV_AGGREGATE_TYPE));
+    char *event_type = TextDatumGetCString(row_get(row, EV_EVENT_TYPE));
+    for (int i = 0; i < *n; i++)
+      if (route_matches(&all[i], aggregate_type, event_type))
+        chosen[found++] = &all[i];
+  }
+  *n = found;
+  return chosen;
+}
+
+/* One more row for each further sink, so that each has its own progress, retries and dead letters. */
+static void insert_copies(const TriggerRow *row, char (*names)[NAMEDATALEN], int n) {
+  Datum values[EV_GIVEN];
+  bool isnull[EV_GIVEN];
+
+  for (int column = 0; column < EV_GIVEN; column++) {
+    isnull[column] = row_isnull(row, (EventColumn)column);
+    values[column] = row_get(row, (EventColumn)column);
+  }
+  OwnerScope scope = owner_enter();
+  for (int i = 0; i < n; i++) {
+    values[EV_SINK] = CStringGetTextDatum(names[i]);
+    isnull[EV_SINK] = false;
+    event_insert(WRITER_COPY, values, isnull);
+  }
+  owner_leave(scope);
+}
+
+static void claim_dedup_key(const TriggerRow *row) {
+  pg_uuid_t first;
+
+  OwnerScope scope = owner_enter();
+  if (!dedup_claim(row_get(row, EV_DEDUP_KEY), row_get(row, EV_ID), &first))
+    dedup_report_duplicate(row_get(row, EV_DEDUP_KEY));
+  owner_leave(scope);
+}
+
+static void enqueue_event(TriggerRow *row, EventWriter writer) {
+  EventHeaders headers;
+  int n = 0;
+  char(*further)[NAMEDATALEN] = NULL;
+
+  wake_at_commit();
+  if (row_isnull(row, EV_AGGREGATE_TYPE) || row_isnull(row, EV_EVENT_TYPE))
+    return; /* their NOT NULL says it best, right after this trigger */
+  if (writer != WRITER_COPY) {
+    event_check(row, &headers);
+    RouteSink **sinks = choose_sinks(row, writer, &n);
+    event_check_sinks(row, &headers, sinks, n);
+    /* The sinks are gone after the next statement: keep their names. */
+    if (n > 0)
+      row_set(row, EV_SINK, CStringGetTextDatum(sinks[0]->name));
+    if (n > 1) {
+      further = (char(*)[NAMEDATALEN])palloc(NAMEDATALEN * (n - 1));
+      for (int i = 1; i < n; i++)
+        strlcpy(further[i - 1], sinks[i]->name, NAMEDATALEN);
+    }
+    if (writer == WRITER_PERSON && !row_isnull(row, EV_DEDUP_KEY))
+      claim_dedup_key(row);
+  }
+  stamp_transaction(row);
+  draw_position(row);
+  if (n > 1)
+    insert_copies(row, further, n - 1);
+}
+
+/* A pending row that brings its position: restored, or moved back by an UPDATE. It is routed and deduplicated
+ * already, and keeps its place; the worker may have passed that. */
+static void return_event(TriggerRow *row) {
+  int64 position = DatumGetInt64(row_get(row, EV_POSITION));
+
+  if (!change_moves(position) && !row_isnull(row, EV_SINK)) {
+    char *name = TextDatumGetCString(row_get(row, EV_SINK));
+    if (route_find(name)) /* a restore may come before its sinks */
+      route_require(name, GetUserId());
+  }
+  stamp_transaction(row);
+  position_keep(position);
+  recall(position);
+}
+
+/* A delivered event or a dead letter: the worker's own move, a person's, or a restore. */
+static void record_event(TriggerRow *row) {
+  if (row_has_status(row, "SENT"))
+    row_default(row, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
+  if (row_isnull(row, EV_XACT))
+    stamp_transaction(row);
+  if (row_isnull(row, EV_POSITION))
+    draw_position(row);
+  else if (!server_is_worker)
+    position_keep(DatumGetInt64(row_get(row, EV_POSITION)));
+}
+
+SQL_FUNCTION(outbox_events_before_insert) {
+  TriggerData *trigger = (TriggerData *)fcinfo->context;
+  EventWriter writer = event_writer_take();
+  TriggerRow row;
+
+  if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||
+      !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || !TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
+    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                    errmsg("function \"%s\" must be called by a BEFORE INSERT row trigger", "events_before_insert")));
+
+  trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
+  fill_defaults(&row);
+  if (!row_has_status(&row, "PENDING"))
+    record_event(&row);
+  else if (row_isnull(&row, EV_POSITION))
+    enqueue_event(&row, writer);
+  else
+    return_event(&row);
+  return PointerGetDatum(heap_form_tuple(row.desc, row.values, row.isnull));
+}
+
+/* ---- outbox.enqueue() and outbox.enqueue_bytes() ------------------------------------------------------------- */
+
+/* The argument as a column, NULL or not. */
+static void take(FunctionCallInfo fcinfo, int argument, Datum *values, bool *isnull, EventColumn column) {
+  isnull[column] = PG_ARGISNULL(argument);
+  if (!PG_ARGISNULL(argument))
+    values[column] = PG_GETARG_DATUM(argument);
+}
+
+static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text) {
+  Datum values[EV_GIVEN] = {};
+  bool isnull[EV_GIVEN];
+  pg_uuid_t *id = (pg_uuid_t *)palloc(sizeof *id);
+  int tail = bytes ? 5 : 4;
+
+  memset(isnull, true, sizeof isnull);
+  take(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
+  take(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);
+  if (id_to_text && !isnull[EV_AGGREGATE_ID])
+    values[EV_AGGREGATE_ID] =
+        CStringGetTextDatum(DatumGetCString(DirectFunctionCall1(id_to_text, values[EV_AGGREGATE_ID])));
+  take(fcinfo, 2, values, isnull, EV_EVENT_TYPE);
+  take(fcinfo, 3, values, isnull, bytes ? EV_PAYLOAD_BYTES : EV_PAYLOAD);
+  if (bytes)
+    take(fcinfo, 4, values, isnull, EV_CONTENT_TYPE);
+  take(fcinfo, tail + 0, values, isnull, EV_HEADERS);
+  take(fcinfo, tail + 1, values, isnull, EV_PARTITION_KEY);
+  take(fcinfo, tail + 2, values, isnull, EV_DEDUP_KEY);
+  take(fcinfo, tail + 3, values, isnull, EV_AVAILABLE_AT);
+  take(fcinfo, tail + 4, values, isnull, EV_SINK);
+  take(fcinfo, tail + 5, values, isnull, EV_ID);
+
+  if (isnull[EV_ID])
+    values[EV_ID] = new_uuid();
+  isnull[EV_ID] = false;
+  memcpy(id, DatumGetUUIDP(values[EV_ID]), sizeof *id);
+  if (!isnull[EV_SINK]) /* as the caller, before we become the owner */
+    route_require(TextDatumGetCString(values[EV_SINK]), GetUserId());
+
+  OwnerScope scope = owner_enter();
+  if (isnull[EV_DEDUP_KEY] || dedup_claim(values[EV_DEDUP_KEY], values[EV_ID], id))
+    event_insert(WRITER_ENQUEUE, values, isnull);
+  owner_leave(scope);
+  PG_RETURN_UUID_P(id);
+}
+
+SQL_FUNCTION(outbox_enqueue_text) {
+  return enqueue(fcinfo, false, NULL);
+}
+
+SQL_FUNCTION(outbox_enqueue_bigint) {
+  return enqueue(fcinfo, false, int8out);
+}
+
+SQL_FUNCTION(outbox_enqueue_uuid) {
+  return enqueue(fcinfo, false, uuid_out);
+}
+
+SQL_FUNCTION(outbox_enqueue_bytes_text) {
+  return enqueue(fcinfo, true, NULL);
+}
+
+SQL_FUNCTION(outbox_enqueue_bytes_bigint) {
+  return enqueue(fcinfo, true, int8out);
+}
+
+SQL_FUNCTION(outbox_enqueue_bytes_uuid) {
+  return enqueue(fcinfo, true, uuid_out);
+}

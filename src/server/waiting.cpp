@@ -1,0 +1,157 @@
+/* waiting.cpp: events that no sink took wait, unrouted; when sinks change, outbox.route_waiting() looks again. */
+#include "server.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+}
+
+#include "enqueue.h"
+#include "event_insert.h"
+#include "owner_sql.h"
+#include "route.h"
+#include "sql_function.h"
+#include "wake.h"
+
+enum { BATCH = 1000 };
+
+typedef struct Batch {
+  Datum positions[BATCH];
+  Datum sinks[BATCH];
+  int n;
+} Batch;
+
+static bool any_sink_takes(const char *aggregate_type, const char *event_type) {
+  int n;
+  RouteSink *sinks = route_sinks(&n);
+
+  for (int i = 0; i < n; i++)
+    if (route_matches(&sinks[i], aggregate_type, event_type))
+      return true;
+  return false;
+}
+
+/* The first events in the order that some sink takes now. Reads only: what still has to wait is not locked. Rows of
+ * another origin are not ours to send. */
+static void find_routable(Batch *batch) {
+  static const Oid types[] = {INT8OID};
+  static OwnerSql scan = {"SELECT position, aggregate_type, event_type FROM outbox.events_pending "
+                          "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 ORDER BY position",
+                          1, types, NULL};
+  Datum values[] = {Int64GetDatum(origin_here())};
+  Portal cursor = SPI_cursor_open(NULL, owner_plan(&scan), values, NULL, false);
+
+  for (;;) {
+    SPI_cursor_fetch(cursor, true, BATCH);
+    SPITupleTable *rows = SPI_tuptable;
+    for (uint64 i = 0; i < SPI_processed && batch->n < BATCH; i++) {
+      bool isnull;
+      if (any_sink_takes(SPI_getvalue(rows->vals[i], rows->tupdesc, 2),
+                         SPI_getvalue(rows->vals[i], rows->tupdesc, 3)))
+        batch->positions[batch->n++] = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
+    }
+    bool more = SPI_processed == BATCH && batch->n < BATCH;
+    SPI_freetuptable(rows);
+    if (!more)
+      break;
+  }
+  SPI_cursor_close(cursor);
+}
+
+/* The row itself goes to the first sink that takes it, a copy to every further one. NULL: none takes it any more. */
+static char *route_row(HeapTuple tuple, TupleDesc desc) {
+  Datum values[EV_GIVEN];
+  bool isnull[EV_GIVEN];
+  int n, matches = 0;
+
+  for (int column = 0; column < EV_GIVEN; column++)
+    values[column] = SPI_getbinval(tuple, desc, column + 1, &isnull[column]);
+  char *aggregate_type = TextDatumGetCString(values[EV_AGGREGATE_TYPE]);
+  char *event_type = TextDatumGetCString(values[EV_EVENT_TYPE]);
+  RouteSink *sinks = route_sinks(&n);
+  char **names = (char **)palloc(sizeof(char *) * (n + 1));
+  for (int i = 0; i < n; i++)
+    if (route_matches(&sinks[i], aggregate_type, event_type))
+      names[matches++] = pstrdup(sinks[i].name);
+
+  isnull[EV_SINK] = false;
+  for (int i = 1; i < matches; i++) {
+    values[EV_SINK] = CStringGetTextDatum(names[i]);
+    event_insert(WRITER_COPY, values, isnull);
+  }
+  return matches > 0 ? names[0] : NULL;
+}
+
+static void lock_and_route(Batch *batch) {
+  static const Oid types[] = {INT8ARRAYOID};
+  static OwnerSql lock = {NULL, 1, types, NULL};
+
+  if (lock.text == NULL) {
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfoString(&text, "SELECT ");
+    for (int column = 0; column < EV_GIVEN; column++)
+      appendStringInfo(&text, "%s, ", event_column_names[column]);
+    appendStringInfoString(&text,
+                           "position FROM outbox.events_pending WHERE position OPERATOR(pg_catalog.=) ANY ($1) "
+                           "AND sink IS NULL ORDER BY position FOR UPDATE SKIP LOCKED");
+    lock.text = MemoryContextStrdup(TopMemoryContext, text.data);
+  }
+  Datum values[] = {
+      PointerGetDatum(construct_array(batch->positions, batch->n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE))};
+  uint64 n = owner_execute(&lock, values, NULL);
+  SPITupleTable *rows = SPI_tuptable;
+
+  batch->n = 0;
+  for (uint64 i = 0; i < n; i++) {
+    bool isnull;
+    char *sink = route_row(rows->vals[i], rows->tupdesc);
+    if (sink == NULL)
+      continue;
+    batch->positions[batch->n] = SPI_getbinval(rows->vals[i], rows->tupdesc, EV_GIVEN + 1, &isnull);
+    batch->sinks[batch->n++] = CStringGetTextDatum(sink);
+  }
+}
+
+/* Their positions may lie behind the worker's cursors. */
+static void write_sinks(Batch *batch) {
+  static const Oid types[] = {INT8ARRAYOID, TEXTARRAYOID};
+  static OwnerSql update = {"WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
+                            "FROM pg_catalog.unnest($1, $2) AS chosen (position, sink) "
+                            "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
+                            "INSERT INTO outbox.recalled (position) SELECT position FROM routed",
+                            2, types, NULL};
+  Datum values[] = {
+      PointerGetDatum(construct_array(batch->positions, batch->n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)),
+      PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT))};
+
+  owner_execute(&update, values, NULL);
+  wake_at_commit_recalled();
+}
+
+/* Routes at most BATCH waiting events and says how many: call it, each time in a transaction of its own, until it
+ * returns 0. */
+SQL_FUNCTION(outbox_route_waiting) {
+  Batch *batch = (Batch *)palloc0(sizeof(Batch));
+  bool is_worker = server_is_worker;
+
+  OwnerScope scope = owner_enter();
+  find_routable(batch);
+  if (batch->n > 0) {
+    server_is_worker = true; /* whoever calls: this UPDATE is the server's */
+    PG_TRY();
+    {
+      lock_and_route(batch);
+      if (batch->n > 0)
+        write_sinks(batch);
+    }
+    PG_FINALLY();
+    { server_is_worker = is_worker; }
+    PG_END_TRY();
+  }
+  owner_leave(scope);
+  PG_RETURN_INT64(batch->n);
+}
