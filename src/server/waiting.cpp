@@ -49,9 +49,12 @@ static void find_routable(Batch *batch) {
     SPITupleTable *rows = SPI_tuptable;
     for (uint64 i = 0; i < SPI_processed && batch->n < BATCH; i++) {
       bool isnull;
-      if (any_sink_takes(SPI_getvalue(rows->vals[i], rows->tupdesc, 2),
-                         SPI_getvalue(rows->vals[i], rows->tupdesc, 3)))
+      char *aggregate_type = SPI_getvalue(rows->vals[i], rows->tupdesc, 2);
+      char *event_type = SPI_getvalue(rows->vals[i], rows->tupdesc, 3);
+      if (any_sink_takes(aggregate_type, event_type))
         batch->positions[batch->n++] = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
+      pfree(aggregate_type); /* millions may wait */
+      pfree(event_type);
     }
     bool more = SPI_processed == BATCH && batch->n < BATCH;
     SPI_freetuptable(rows);
@@ -120,7 +123,7 @@ static void lock_and_route(Batch *batch) {
 static void write_sinks(Batch *batch) {
   static const Oid types[] = {INT8ARRAYOID, TEXTARRAYOID};
   static OwnerSql update = {"WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
-                            "FROM pg_catalog.unnest($1, $2) AS chosen (position, sink) "
+                            "FROM unnest($1, $2) AS chosen (position, sink) "
                             "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
                             "INSERT INTO outbox.recalled (position) SELECT position FROM routed",
                             2, types, NULL};
