@@ -24,3 +24,9 @@
 #else
 #define outbox_server_aclcheck(server, role) object_aclcheck(ForeignServerRelationId, server, role, ACL_USAGE)
 #endif
+
+/* Only from 16 on does PostgreSQL itself undo -fvisibility=hidden for what it looks up. */
+#if PG_VERSION_NUM < 160000
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#endif
