@@ -1,0 +1,315 @@
+/*
+ * kafka.cpp: the sink that produces to Apache Kafka through librdkafka, whose threads do the work. This side only
+ * hands messages in and takes delivery reports out, on the engine's thread.
+ */
+#include <algorithm>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "../formats/debezium.h"
+#include "../thread.h"
+#include "kafka_errors.h"
+#include "kafka_producer.h"
+#include "kafka_properties.h"
+
+namespace outbox {
+namespace {
+
+/* The events that librdkafka holds. What comes back names a slot and its generation, so that a report that is late
+ * can never acknowledge another event. */
+class Slots {
+public:
+  struct Slot {
+    uint64_t ticket = 0;
+    uint64_t key_hash = 0;
+    uint32_t generation = 0;
+    bool used = false;
+  };
+
+  uint64_t take(const ob_event &event) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<uint32_t>(slots_.size()));
+      slots_.emplace_back();
+      free_.reserve(slots_.capacity()); /* so that give() cannot fail */
+    }
+    uint32_t index = free_.back();
+    free_.pop_back();
+    Slot &slot = slots_[index];
+    slot.ticket = event.ticket;
+    slot.key_hash = event.key_hash;
+    slot.generation++;
+    slot.used = true;
+    used_++;
+    return static_cast<uint64_t>(slot.generation) << 32 | index;
+  }
+
+  /* False for a report about an event that was given up. */
+  bool give(uint64_t opaque, Slot &out) {
+    uint32_t index = static_cast<uint32_t>(opaque);
+    if (index >= slots_.size() || !slots_[index].used || slots_[index].generation != opaque >> 32)
+      return false;
+    out = slots_[index];
+    slots_[index].used = false;
+    free_.push_back(index);
+    used_--;
+    return true;
+  }
+
+  size_t used() const { return used_; }
+
+  std::vector<Completion> release_all(const std::string &why) {
+    std::vector<Completion> released;
+    released.reserve(used_);
+    for (uint32_t index = 0; index < slots_.size(); index++)
+      if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
+        released.push_back({slot.ticket, slot.key_hash, Result::Released, -1, why});
+    return released;
+  }
+
+private:
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  size_t used_ = 0;
+};
+
+class KafkaSink final : public Sink {
+public:
+  KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter)
+      : config_(std::move(config)), reporter_(std::move(reporter)),
+        producer_(std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd())) {}
+
+  ~KafkaSink() override {
+    producer_.reset();
+    if (grave_.joinable())
+      grave_.join();
+  }
+
+  uint32_t credit() const override {
+    return full_ || slots_.used() >= config_->max_messages()
+               ? 0
+               : config_->max_messages() - static_cast<uint32_t>(slots_.used());
+  }
+
+  bool submit(const ob_event &event) override;
+  void poll() override;
+  void release_queued() override {
+    if (producer_)
+      producer_->purge_queued();
+  }
+  void abandon() override { reporter_->complete(slots_.release_all("given up while it was on its way")); }
+
+private:
+  void on_reports(rd_kafka_event_t *event, std::vector<Completion> &completions);
+  void on_error(rd_kafka_event_t *event);
+  void on_log(rd_kafka_event_t *event);
+  void on_statistics(rd_kafka_event_t *event);
+  void bury();
+  std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
+
+  std::shared_ptr<const KafkaConfig> config_;
+  std::shared_ptr<Reporter> reporter_;
+  std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error, until the next event */
+  std::thread grave_;                       /* destroys dead producers */
+  Slots slots_;
+  Record record_;
+  std::string topic_;
+  std::string last_error_; /* of a connection: why brokers are down */
+  std::string fatal_;      /* set when the producer must be replaced */
+  bool full_ = false;      /* librdkafka's own bound was hit: wait for a report */
+  bool down_ = false;
+  bool timed_out_ = false;
+};
+
+std::string KafkaSink::explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic,
+                               int32_t partition) const {
+  std::string all = std::string(text) + ": topic \"" + topic + "\"";
+  if (partition >= 0)
+    all += ", partition " + std::to_string(partition);
+  if (error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+    all += " (create the topic, or let the broker create topics)";
+  if (kafka_result(error) == Result::SinkDown && !last_error_.empty())
+    all += "; " + last_error_;
+  return all;
+}
+
+bool KafkaSink::submit(const ob_event &event) {
+  if (credit() == 0)
+    return false;
+  if (!producer_) {
+    try {
+      producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
+    } catch (const BadInput &bad) {
+      reporter_->complete(Completion{event.ticket, event.key_hash, Result::SinkDown, -1,
+                                     std::string(bad.what()) + ": " + bad.detail});
+      return true;
+    }
+  }
+  debezium_record(event, record_);
+  config_->topic().render(event, topic_);
+  uint64_t opaque = slots_.take(event);
+  rd_kafka_resp_err_t error = producer_->produce(topic_, record_, opaque);
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
+    return true;
+
+  Slots::Slot slot;
+  slots_.give(opaque, slot);
+  if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+    full_ = slots_.used() > 0;
+    return false;
+  }
+  Result result = kafka_result(error);
+  if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR__INVALID_ARG)
+    result = Result::Rejected; /* judged here, not by a broker: it will never do */
+  if (error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+    producer_->forget_topic(topic_);
+  reporter_->complete(
+      Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), topic_, -1)});
+  return true;
+}
+
+void KafkaSink::poll() {
+  std::vector<Completion> completions;
+  /* To the end: the queue rings only when it was empty. */
+  while (producer_) {
+    KafkaProducer::Event event = producer_->poll();
+    if (!event)
+      break;
+    switch (rd_kafka_event_type(event.get())) {
+    case RD_KAFKA_EVENT_DR:
+      on_reports(event.get(), completions);
+      break;
+    case RD_KAFKA_EVENT_ERROR:
+      on_error(event.get());
+      break;
+    case RD_KAFKA_EVENT_LOG:
+      on_log(event.get());
+      break;
+    case RD_KAFKA_EVENT_STATS:
+      on_statistics(event.get());
+      break;
+    default:
+      break;
+    }
+  }
+  reporter_->complete(std::move(completions));
+  if (timed_out_ && producer_) {
+    /* Later events of the same keys must not go before the one that timed out. */
+    producer_->purge_queued();
+    timed_out_ = false;
+  }
+  if (!fatal_.empty())
+    bury();
+}
+
+void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &completions) {
+  const rd_kafka_message_t *messages[256];
+  completions.reserve(completions.size() + rd_kafka_event_message_count(event));
+  while (size_t n = rd_kafka_event_message_array(event, messages, std::size(messages)))
+    for (size_t i = 0; i < n; i++) {
+      const rd_kafka_message_t &message = *messages[i];
+      Slots::Slot slot;
+      if (!slots_.give(reinterpret_cast<uint64_t>(message._private), slot))
+        continue;
+      full_ = false;
+      Completion completion{slot.ticket, slot.key_hash, kafka_result(message.err), -1, {}};
+      if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        down_ = false;
+      } else {
+        std::string topic = rd_kafka_topic_name(message.rkt);
+        completion.error = explain(message.err, rd_kafka_message_errstr(&message), topic, message.partition);
+        timed_out_ |= message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+        if (message.err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || message.err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+          producer_->forget_topic(topic);
+      }
+      completions.push_back(std::move(completion));
+    }
+}
+
+void KafkaSink::on_error(rd_kafka_event_t *event) {
+  rd_kafka_resp_err_t error = rd_kafka_event_error(event);
+  std::string text = rd_kafka_event_error_string(event);
+  if (rd_kafka_event_error_is_fatal(event) || error == RD_KAFKA_RESP_ERR__FATAL) {
+    fatal_ = text;
+    return;
+  }
+  if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+    down_ = true;
+    reporter_->down(last_error_.empty() ? text : text + "; " + last_error_);
+    return;
+  }
+  if (kafka_result(error) != Result::SinkDown)
+    return; /* librdkafka logs it as well, and tries again by itself */
+  last_error_ = text;
+  if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
+      error !=
+          RD_KAFKA_RESP_ERR__TIMED_OUT) { /* one broker of many may be away; wrong credentials are wrong everywhere */
+    down_ = true;
+    reporter_->down(text);
+  }
+}
+
+void KafkaSink::on_log(rd_kafka_event_t *event) {
+  const char *facility, *text;
+  int level;
+  if (rd_kafka_event_log(event, &facility, &text, &level) != 0)
+    return;
+  ob_log_level mapped = level <= 4 ? OB_LOG_WARNING : level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
+  reporter_->log(mapped, "librdkafka " + std::string(facility) + ": " + text);
+}
+
+/* There is no event for a broker's return, and with nothing to send no report either: the statistics tell. */
+void KafkaSink::on_statistics(rd_kafka_event_t *event) {
+  if (!down_)
+    return;
+  auto statistics = nlohmann::json::parse(rd_kafka_event_stats(event), nullptr, false);
+  if (statistics.is_discarded() || !statistics.contains("brokers"))
+    return;
+  for (const auto &broker : statistics["brokers"])
+    if (broker.value("state", "") == "UP") {
+      down_ = false;
+      reporter_->up();
+      return;
+    }
+}
+
+/* A fatal error ends this producer, not the sink: what it had not acknowledged goes through a new one, which is made
+ * with the next event, so that the circuit's backoff bounds how often. */
+void KafkaSink::bury() {
+  reporter_->complete(slots_.release_all("the Kafka producer was replaced: " + fatal_));
+  reporter_->down(fatal_);
+  fatal_.clear();
+  full_ = timed_out_ = false;
+  grave_ = start_thread([dead = std::move(producer_), before = std::move(grave_)]() mutable {
+    dead.reset();
+    if (before.joinable())
+      before.join();
+  });
+}
+
+class KafkaKind final : public SinkKind {
+public:
+  KafkaKind() : SinkKind("kafka") {}
+
+  const std::vector<OptionSpec> &options() const override { return KafkaConfig::options(); }
+  bool check_other(ob_scope scope, const std::string &name, const std::string &value, bool superuser) const override {
+    return check_kafka_property(scope, name, value, superuser);
+  }
+  void other_names(ob_scope scope, std::vector<const char *> &names) const override {
+    kafka_property_names(scope, names);
+  }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return std::make_shared<KafkaConfig>(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<KafkaSink>(std::static_pointer_cast<const KafkaConfig>(std::move(config)),
+                                       std::move(reporter));
+  }
+  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+};
+
+[[maybe_unused]] const SinkKind &registered = *new KafkaKind;
+
+}  // namespace
+}  // namespace outbox

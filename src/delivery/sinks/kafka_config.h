@@ -1,0 +1,40 @@
+/* kafka_config.h: the parsed options of a Kafka sink, and what they say about an event. */
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../sink.h"
+#include "../template.h"
+
+namespace outbox {
+
+using KafkaConf = std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)>;
+
+class KafkaConfig final : public SinkConfig {
+public:
+  static const std::vector<OptionSpec> &options();
+
+  KafkaConfig(const Options &server, const Options *mapping); /* throws BadInput */
+
+  void check_event(const ob_event &event) const override;
+  size_t max_payload() const override;
+
+  const Template &topic() const { return topic_; }
+  /* How many events librdkafka may hold. */
+  uint32_t max_messages() const { return max_messages_; }
+  /* A new set of librdkafka's properties. */
+  KafkaConf conf() const;
+
+private:
+  Template topic_;
+  std::vector<std::pair<std::string, std::string>> properties_; /* the person's, by librdkafka's names */
+  uint32_t max_messages_;
+  size_t max_message_bytes_;
+};
+
+}  // namespace outbox

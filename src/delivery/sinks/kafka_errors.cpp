@@ -1,0 +1,56 @@
+#include "kafka_errors.h"
+
+namespace outbox {
+
+Result kafka_result(rd_kafka_resp_err_t error) {
+  switch (error) {
+  case RD_KAFKA_RESP_ERR_NO_ERROR:
+    return Result::Sent;
+
+  case RD_KAFKA_RESP_ERR__TRANSPORT:
+  case RD_KAFKA_RESP_ERR__RESOLVE:
+  case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
+  case RD_KAFKA_RESP_ERR__MSG_TIMED_OUT:
+  case RD_KAFKA_RESP_ERR__TIMED_OUT:
+  case RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE:
+  case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+  case RD_KAFKA_RESP_ERR__SSL:
+  case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
+  case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    return Result::SinkDown;
+
+  /* The broker answers but cannot store: another event would fare no better. */
+  case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
+  case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+  case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
+  case RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION:
+  case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
+  case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
+    return Result::RetryBlameSink;
+
+  case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
+  case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
+  case RD_KAFKA_RESP_ERR__DESTROY:
+  /* The producer's own state is broken, and the event is none the worse: a new producer sends it again. */
+  case RD_KAFKA_RESP_ERR__FATAL:
+  case RD_KAFKA_RESP_ERR__FENCED:
+  case RD_KAFKA_RESP_ERR__STATE:
+  case RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE:
+  case RD_KAFKA_RESP_ERR__INCONSISTENT:
+  case RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER:
+  case RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID:
+  case RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH:
+    return Result::Released;
+
+  case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION: /* not a legal name */
+    return Result::Rejected;
+
+  /* The rest is about this event's batch or topic. A broker that finds a batch too large refuses all of it: its
+   * events come back one by one, and only what is too large alone goes on failing. A topic that is not there may
+   * be made any moment. */
+  default:
+    return Result::Retry;
+  }
+}
+
+}  // namespace outbox

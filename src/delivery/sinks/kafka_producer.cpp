@@ -1,0 +1,89 @@
+#include "kafka_producer.h"
+
+#include "../thread.h"
+
+namespace outbox {
+
+KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) {
+  KafkaConf conf = config.conf();
+  rd_kafka_conf_set_events(conf.get(),
+                           RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
+  char text[512] = "";
+  {
+    SignalsBlocked blocked; /* librdkafka's threads inherit it */
+    producer_ = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), text, sizeof text);
+  }
+  if (!producer_)
+    throw BadInput(OB_BAD_VALUE, {}, "librdkafka refuses the options of the sink", std::string(text) + ".");
+  conf.release(); /* the producer owns it now */
+  queue_ = rd_kafka_queue_get_main(producer_);
+  rd_kafka_set_log_queue(producer_, nullptr); /* null: the main queue */
+  constexpr uint64_t one = 1;
+  rd_kafka_queue_io_event_enable(queue_, fd, &one, sizeof one);
+}
+
+KafkaProducer::~KafkaProducer() {
+  rd_kafka_queue_io_event_enable(queue_, -1, nullptr, 0);
+  topics_.clear();
+  rd_kafka_queue_destroy(queue_);
+  rd_kafka_destroy(producer_);
+}
+
+rd_kafka_topic_t *KafkaProducer::topic(const std::string &name) {
+  constexpr size_t plenty = 1000; /* then start afresh: topics come from events, and must not fill the memory */
+  auto at = topics_.find(name);
+  if (at != topics_.end())
+    return at->second.get();
+  if (topics_.size() >= plenty)
+    topics_.clear();
+  rd_kafka_topic_t *made = rd_kafka_topic_new(producer_, name.c_str(), nullptr);
+  if (made)
+    topics_[name].reset(made);
+  return made;
+}
+
+static rd_kafka_vu_t field(rd_kafka_vtype_t type) {
+  rd_kafka_vu_t field{};
+  field.vtype = type;
+  return field;
+}
+
+static rd_kafka_vu_t bytes(rd_kafka_vtype_t type, const ob_text &text) {
+  rd_kafka_vu_t vu = field(type);
+  vu.u.mem.ptr = const_cast<char *>(text.data);
+  vu.u.mem.size = text.data ? text.len : 0;
+  return vu;
+}
+
+rd_kafka_resp_err_t KafkaProducer::produce(const std::string &name, const Record &record, uint64_t opaque) {
+  rd_kafka_topic_t *to = topic(name);
+  if (!to)
+    return rd_kafka_last_error();
+  std::unique_ptr<rd_kafka_headers_t, decltype(&rd_kafka_headers_destroy)> headers(
+      rd_kafka_headers_new(record.headers.size()), rd_kafka_headers_destroy);
+  for (const ob_header &header : record.headers)
+    rd_kafka_header_add(headers.get(), header.name.data, static_cast<ssize_t>(header.name.len), header.value.data,
+                        header.value.data ? static_cast<ssize_t>(header.value.len) : 0);
+
+  rd_kafka_vu_t fields[] = {field(RD_KAFKA_VTYPE_RKT),
+                            field(RD_KAFKA_VTYPE_MSGFLAGS),
+                            bytes(RD_KAFKA_VTYPE_VALUE, record.value),
+                            bytes(RD_KAFKA_VTYPE_KEY, record.key),
+                            field(RD_KAFKA_VTYPE_OPAQUE),
+                            field(RD_KAFKA_VTYPE_HEADERS)};
+  fields[0].u.rkt = to;
+  fields[1].u.i = RD_KAFKA_MSG_F_COPY;
+  fields[4].u.ptr = reinterpret_cast<void *>(opaque);
+  fields[5].u.headers = headers.get();
+
+  rd_kafka_error_t *error = rd_kafka_produceva(producer_, fields, std::size(fields));
+  if (!error) {
+    headers.release(); /* the message owns them now */
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  }
+  rd_kafka_resp_err_t code = rd_kafka_error_code(error);
+  rd_kafka_error_destroy(error);
+  return code;
+}
+
+}  // namespace outbox
