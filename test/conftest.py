@@ -6,8 +6,8 @@ import pytest
 from outbox_rig import Consumer, Rig
 from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 _numbers = itertools.count(1)
 
 

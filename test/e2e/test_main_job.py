@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import psycopg
 import pytest
-from conftest import SECRET
 from outbox_rig import BUILD, ROOT, wait_until
+from outbox_rig.receiver import SECRET
 
 
 def delivered(db) -> bool:

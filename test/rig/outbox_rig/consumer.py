@@ -84,6 +84,15 @@ class Consumer:
                 return got
         raise TimeoutError(f"waited {timeout:g} s for {what}, got {len(got)}")
 
+    def at_end(self) -> bool:
+        """True when everything that the topics hold has been polled."""
+        positions = self._consumer.position(self._consumer.assignment())
+        for partition in positions:
+            low, high = self._consumer.get_watermark_offsets(partition, timeout=5)
+            if max(partition.offset, low) < high:  # a partition never polled has a negative offset
+                return False
+        return bool(positions)
+
     def quiet(self, seconds: float) -> list[Record]:
         """Whatever else comes within `seconds`: to show that nothing does."""
         return list(self.records(seconds))

@@ -95,4 +95,5 @@ class Kafka:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 12) -> None:
-        self.admin().create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        admin = self.admin()  # must outlive the answer
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)

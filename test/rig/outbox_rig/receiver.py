@@ -12,6 +12,8 @@ from typing import Any
 import httptools
 from standardwebhooks import Webhook, WebhookVerificationError
 
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the specification's own example: known to everybody
+
 
 @dataclass
 class Delivery:

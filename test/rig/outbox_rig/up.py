@@ -5,8 +5,7 @@ import sys
 
 from . import Delivery, Rig
 from .paths import pg_config
-
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+from .receiver import SECRET
 
 
 def show(delivery: Delivery) -> None:
