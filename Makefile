@@ -20,7 +20,7 @@ ISOLATION_OPTS = --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),
 EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DELIVERY_SOURCES)) outbox.so
 
 # The loadable module is C++: no LLVM bitcode, and only the entry points that PostgreSQL looks up are visible.
-with_llvm = no
+override with_llvm = no
 SHLIB_LINK = -lrdkafka -lcurl -lssl -lcrypto -lstdc++ -lpthread -Wl,--version-script=src/server/exports.map -Wl,--no-undefined -Wl,--unresolved-symbols=ignore-all
 
 PG_CONFIG ?= pg_config
@@ -32,7 +32,6 @@ endif
 
 ifdef PGXS
 include $(PGXS)
-override with_llvm = no
 else
 all install installcheck:
 	@echo "PostgreSQL's server headers are missing: install postgresql-server-dev-NN (Debian), or set PG_CONFIG=/path/to/pg_config" >&2
@@ -44,7 +43,7 @@ OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Wer
 # Two rooms: only the server room sees PostgreSQL's headers, and it neither throws nor catches.
 src/server/%.o: src/server/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -fno-exceptions -fno-rtti -Wno-register -Wno-unused-parameter \
-	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -c -o $@ $<
+	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(VERSION)\" -c -o $@ $<
 src/delivery/%.o: src/delivery/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
 -include $(OBJS:.o=.d)
