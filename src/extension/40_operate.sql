@@ -1,0 +1,146 @@
+-- What an operator looks at and calls.
+
+CREATE FUNCTION outbox.sink_statistics(
+  OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT failed bigint,
+  OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
+  OUT last_error text, OUT last_error_at timestamptz) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
+COMMENT ON FUNCTION outbox.sink_statistics() IS
+  'Counters of this database''s sinks from shared memory, since the server started: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
+
+CREATE FUNCTION outbox.worker_slots(
+  OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT lanes integer, OUT state text,
+  OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_worker_slots';
+COMMENT ON FUNCTION outbox.worker_slots() IS
+  'The running workers of the whole cluster, from shared memory: the raw material of the view outbox.workers.';
+
+CREATE FUNCTION outbox.library(
+  OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
+  OUT longest_retention interval, OUT libraries text) RETURNS record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_library';
+COMMENT ON FUNCTION outbox.library() IS
+  'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, and the versions of librdkafka, libcurl and OpenSSL.';
+
+CREATE VIEW outbox.workers AS
+  SELECT d.datname AS database, w.pid, w.worker, w.workers, w.lanes, w.state, w.started_at, w.last_loop_at, w.memory
+  FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
+COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes.';
+
+-- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates.
+CREATE VIEW outbox.sinks AS
+  WITH sample AS MATERIALIZED (
+    SELECT e.sink, e.held_by IS NOT NULL AS held,
+           coalesce(e.available_at > pg_catalog.now(), false) AND e.attempts = 0 AS scheduled
+    FROM outbox.events_pending AS e LIMIT 200000),
+  scale AS (
+    SELECT CASE WHEN pg_catalog.count(*) < 200000 THEN 1
+           ELSE greatest(1, (SELECT c.reltuples FROM pg_catalog.pg_class AS c
+                             WHERE c.oid = 'outbox.events_pending'::pg_catalog.regclass) / 200000) END AS factor,
+           pg_catalog.count(*) >= 200000 AS estimated
+    FROM sample),
+  pending AS (
+    SELECT sink, pg_catalog.count(*) AS pending, pg_catalog.count(*) FILTER (WHERE scheduled) AS scheduled,
+           pg_catalog.count(*) FILTER (WHERE held) AS held
+    FROM sample GROUP BY sink),
+  failed AS (
+    SELECT sink, pg_catalog.count(*) AS failed
+    FROM (SELECT e.sink FROM outbox.events_failed AS e LIMIT 200000) AS f GROUP BY sink)
+  SELECT s.srvname AS name, pg_catalog.substr(w.fdwname, 8) AS kind,
+         coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
+                   FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
+                   WHERE o.option_name IN ('bootstrap_servers', 'url')), '(in the user mapping)') AS target,
+         coalesce(st.state, CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
+         (coalesce(p.pending, 0) * scale.factor)::bigint AS pending,
+         (coalesce(p.scheduled, 0) * scale.factor)::bigint AS scheduled,
+         (coalesce(p.held, 0) * scale.factor)::bigint AS held,
+         scale.estimated,
+         coalesce(st.in_flight, 0) AS in_flight,
+         coalesce(f.failed, 0) AS failed,
+         (SELECT pg_catalog.clock_timestamp() - e.created_at FROM outbox.events_pending AS e
+          WHERE e.sink = s.srvname AND (e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now())
+          ORDER BY e.position LIMIT 1) AS oldest_pending_age,
+         coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
+         coalesce(st.failed, 0) AS failed_total,
+         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at
+  FROM pg_catalog.pg_foreign_server AS s
+  JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname IN ('outbox_kafka', 'outbox_webhook')
+  CROSS JOIN scale CROSS JOIN outbox.library() AS lib
+  LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
+  LEFT JOIN pending AS p ON p.sink = s.srvname
+  LEFT JOIN failed AS f ON f.sink = s.srvname;
+COMMENT ON VIEW outbox.sinks IS
+  'A row per sink: state (delivering, idle, circuit open, disabled, misconfigured, no worker), counts of waiting and failed events (estimates beyond 200,000), the exact age of the oldest due one, totals since the server started, events per second, latencies in milliseconds, and the last error.';
+
+CREATE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  today date := (now() AT TIME ZONE 'UTC')::date;
+  day date;
+  part text;
+  done bigint := 0;
+  owner name := (SELECT r.rolname FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
+                 WHERE c.oid = 'outbox.events'::regclass);
+  keep interval := (SELECT l.longest_retention FROM outbox.library() AS l);
+BEGIN
+  FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
+    part := 'events_sent_' || to_char(day, 'YYYYMMDD');
+    CONTINUE WHEN to_regclass('outbox.' || part) IS NOT NULL;
+    -- A restore that is under way must not meet tables that it is about to make.
+    EXIT WHEN EXISTS (SELECT FROM outbox.events_pending AS e
+                      WHERE e.origin <> (SELECT l.origin FROM outbox.library() AS l));
+    -- CREATE and ATTACH: CREATE ... PARTITION OF would wait behind every reader of the parent.
+    EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING COMMENTS, PRIMARY KEY (position))', part);
+    EXECUTE format('ALTER TABLE outbox.%I OWNER TO %I', part, owner);
+    EXECUTE format('ALTER TABLE outbox.events_sent ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
+                   part, day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC');
+    done := done + 1;
+  END LOOP;
+
+  -- Whole days leave when the longest retention of any sink is over. A reader in the way: the next run tries again.
+  FOR part, day IN
+    SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD')
+    FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$'
+  LOOP
+    CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= now() OR day >= today - 1;
+    BEGIN
+      PERFORM set_config('lock_timeout', '100ms', true);
+      EXECUTE format('DROP TABLE outbox.%I', part);
+      done := done + 1;
+    EXCEPTION WHEN lock_not_available THEN
+      RAISE LOG 'outbox: day % of delivered events is in use and will be dropped later', day;
+    END;
+    PERFORM set_config('lock_timeout', '0', true);
+  END LOOP;
+
+  DELETE FROM outbox.dedup AS d
+  WHERE d.created_at < now() - current_setting('outbox.dedup_window')::interval;
+  RETURN done;
+END
+$$;
+COMMENT ON FUNCTION outbox.maintain() IS
+  'Makes the coming days of outbox.events_sent, drops those whose retention is over, and forgets expired dedup keys. The worker calls it every ten minutes; call it yourself where no worker runs. Returns how many days it made or dropped.';
+
+CREATE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  adopted bigint;
+BEGIN
+  UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
+  GET DIAGNOSTICS adopted = ROW_COUNT;
+  UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
+  RETURN adopted;
+END
+$$;
+COMMENT ON FUNCTION outbox.adopt() IS
+  'Lets this database deliver events that were enqueued elsewhere: after it was restored, copied or upgraded into another cluster. Until then they wait. Returns how many pending events it took over.';
+
+REVOKE EXECUTE ON FUNCTION outbox.sink_statistics(), outbox.worker_slots(), outbox.library(), outbox.maintain(),
+  outbox.adopt() FROM PUBLIC;

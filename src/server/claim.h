@@ -1,0 +1,33 @@
+/*
+ * claim.h: chooses the next rows of every sink that has room: in order of position from the sink's cursor, plus those
+ * that the cursor cannot find: late commits (by transaction), rows behind a key that drains, due ones, recalled ones.
+ * Rows are read first, so that each is seen and known, and then locked without waiting.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "utils/timestamp.h"
+}
+
+/* Once, in a transaction: learns from the rows which keys are held. */
+void claim_init(int64 origin);
+
+/* In a transaction, in a memory context that lives until the events are submitted. Fills the sinks' batches with
+ * claimed flights. True when there may be more at once. */
+bool claim_events(TimestampTz now, bool look_for_recalled);
+
+/* After the commit: hands the batches over; what is not taken is given back. */
+void claim_submit(void);
+
+/* After an abort: gives everything back that was claimed. What the round noted of its streams is gone with it, so all
+ * sinks begin at the beginning, as after a restart. */
+void claim_give_back(void);
+
+/* A claimed or returned event whose turn has to come again. */
+struct Flight;
+void claim_return(struct Flight *flight);
+
+/* When rows that others had locked should be looked at again; DT_NOEND = there are none. */
+TimestampTz claim_next_moment(void);

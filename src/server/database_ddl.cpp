@@ -1,0 +1,102 @@
+#include "database_ddl.h"
+
+#include "shared_state.h"
+
+extern "C" {
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/wait_event.h"
+}
+
+static ProcessUtility_hook_type previous_hook = NULL;
+
+/* The database that the command needs to be alone with, or NULL. */
+static const char *database_to_leave(Node *statement) {
+  ListCell *cell;
+
+  switch (nodeTag(statement)) {
+  case T_DropdbStmt:
+    return ((DropdbStmt *)statement)->dbname;
+  case T_RenameStmt:
+    return ((RenameStmt *)statement)->renameType == OBJECT_DATABASE ? ((RenameStmt *)statement)->subname : NULL;
+  case T_CreatedbStmt:
+    foreach (cell, ((CreatedbStmt *)statement)->options) {
+      DefElem *option = (DefElem *)lfirst(cell);
+      if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+        return defGetString(option);
+    }
+    return NULL; /* template1: we never connect to templates */
+  case T_AlterDatabaseStmt:
+    foreach (cell, ((AlterDatabaseStmt *)statement)->options)
+      if (strcmp(((DefElem *)lfirst(cell))->defname, "tablespace") == 0)
+        return ((AlterDatabaseStmt *)statement)->dbname;
+    return NULL;
+  default:
+    return NULL;
+  }
+}
+
+static void come_back(int, Datum database) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *slot = shared_database(DatumGetObjectId(database), false);
+  if (slot && slot->aside_for == MyProcPid)
+    slot->aside_for = 0;
+  shared->rescan = true;
+  LWLockRelease(shared->lock);
+  shared_wake_launcher();
+}
+
+/* Sends the workers of the database away and waits until they are gone, ten seconds at most: then the command
+ * itself says who is in the way. */
+static void stand_aside(Oid database) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *slot = shared_database(database, true);
+  if (slot)
+    slot->aside_for = MyProcPid;
+  LWLockRelease(shared->lock);
+
+  for (int i = 0; i < 1000 && shared_stop_workers(database) > 0; i++) {
+    CHECK_FOR_INTERRUPTS();
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10, PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+  }
+}
+
+static void process_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
+                            ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
+                            QueryCompletion *completion) {
+  ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
+  const char *name = database_to_leave(planned->utilityStmt);
+  Oid database = name ? get_database_oid(name, true) : InvalidOid;
+
+  /* Only the owner may make a worker pause. (Others may copy a template, where no worker ever connects.) */
+  if (!OidIsValid(database) || !outbox_owns_database(database, GetUserId())) {
+    next(planned, query, read_only_tree, context, params, environment, destination, completion);
+  } else {
+    PG_ENSURE_ERROR_CLEANUP(come_back, ObjectIdGetDatum(database));
+    {
+      stand_aside(database);
+      next(planned, query, read_only_tree, context, params, environment, destination, completion);
+    }
+    PG_END_ENSURE_ERROR_CLEANUP(come_back, ObjectIdGetDatum(database));
+    come_back(0, ObjectIdGetDatum(database));
+  }
+  if (IsA(planned->utilityStmt, CreatedbStmt)) {
+    shared_state()->rescan = true;
+    shared_wake_launcher();
+  }
+}
+
+void database_ddl_init(void) {
+  previous_hook = ProcessUtility_hook;
+  ProcessUtility_hook = process_utility;
+}

@@ -1,0 +1,148 @@
+#include "event_row.h"
+
+#include "lanes.h"
+
+extern "C" {
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+#include "utils/uuid.h"
+}
+
+/* Places in EVENT_ROW_COLUMNS. */
+enum {
+  C_CTID,
+  C_XMIN,
+  C_POSITION,
+  C_SINK,
+  C_KEY,
+  C_AVAILABLE_AT,
+  C_ATTEMPTS,
+  C_HELD_BY,
+  C_ORIGIN,
+  C_ID,
+  C_AGGREGATE_TYPE,
+  C_AGGREGATE_ID,
+  C_EVENT_TYPE,
+  C_PAYLOAD,
+  C_PAYLOAD_BYTES,
+  C_CONTENT_TYPE,
+  C_HEADERS,
+  C_CREATED_AT,
+  C_DEDUP_KEY
+};
+
+void event_row_read(TupleTableSlot *slot, EventRow *row) {
+  const Datum *values = slot->tts_values;
+  const bool *nulls = slot->tts_isnull;
+
+  row->ctid = *(ItemPointer)DatumGetPointer(values[C_CTID]);
+  row->xmin = DatumGetTransactionId(values[C_XMIN]);
+  row->position = DatumGetInt64(values[C_POSITION]);
+  row->sink = NULL;
+  row->sink_length = 0;
+  if (!nulls[C_SINK]) {
+    text *sink = DatumGetTextPP(values[C_SINK]);
+    row->sink = VARDATA_ANY(sink);
+    row->sink_length = VARSIZE_ANY_EXHDR(sink);
+  }
+  row->key_hash = 0;
+  if (!nulls[C_KEY]) {
+    text *key = DatumGetTextPP(values[C_KEY]);
+    row->key_hash = key_hash_of(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+  }
+  row->available_at = nulls[C_AVAILABLE_AT] ? DT_NOBEGIN : DatumGetTimestampTz(values[C_AVAILABLE_AT]);
+  row->attempts = nulls[C_ATTEMPTS] ? 0 : DatumGetInt32(values[C_ATTEMPTS]);
+  row->held_by = nulls[C_HELD_BY] ? 0 : DatumGetInt64(values[C_HELD_BY]);
+  row->origin = nulls[C_ORIGIN] ? 0 : DatumGetInt64(values[C_ORIGIN]);
+  row->created_at = nulls[C_CREATED_AT] ? 0 : DatumGetTimestampTz(values[C_CREATED_AT]);
+  row->slot = slot;
+}
+
+static ob_text copy_bytes(const char *data, size_t length) {
+  ob_text copy;
+  char *bytes = (char *)palloc(length + 1);
+
+  memcpy(bytes, data, length);
+  bytes[length] = '\0';
+  copy.data = bytes;
+  copy.len = length;
+  return copy;
+}
+
+static ob_text copy_varlena(const EventRow *row, int column) {
+  ob_text none = {NULL, 0};
+
+  if (row->slot->tts_isnull[column])
+    return none;
+  text *value = DatumGetTextPP(row->slot->tts_values[column]);
+  return copy_bytes(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+}
+
+static ob_text header_value(const JsonbValue *value) {
+  switch (value->type) {
+  case jbvString:
+    return copy_bytes(value->val.string.val, value->val.string.len);
+  case jbvNumeric: {
+    char *number = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
+    return copy_bytes(number, strlen(number));
+  }
+  case jbvBool:
+    return value->val.boolean ? copy_bytes("true", 4) : copy_bytes("false", 5);
+  default:
+    return copy_bytes("", 0);
+  }
+}
+
+/* The trigger has seen to it that headers are a flat object. */
+static void read_headers(const EventRow *row, ob_event *event) {
+  event->headers = NULL;
+  event->n_headers = 0;
+  if (row->slot->tts_isnull[C_HEADERS])
+    return;
+  Jsonb *headers = DatumGetJsonbP(row->slot->tts_values[C_HEADERS]);
+  if (!JB_ROOT_IS_OBJECT(headers) || JB_ROOT_COUNT(headers) == 0)
+    return;
+  ob_header *list = (ob_header *)palloc(sizeof(ob_header) * JB_ROOT_COUNT(headers));
+  JsonbIterator *walk = JsonbIteratorInit(&headers->root);
+  JsonbValue value;
+  JsonbIteratorToken token;
+  while ((token = JsonbIteratorNext(&walk, &value, true)) != WJB_DONE) {
+    if (token == WJB_KEY)
+      list[event->n_headers].name = header_value(&value);
+    else if (token == WJB_VALUE)
+      list[event->n_headers++].value = header_value(&value);
+  }
+  event->headers = list;
+}
+
+uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
+  const Datum *values = row->slot->tts_values;
+  const bool *nulls = row->slot->tts_isnull;
+
+  memset(event, 0, sizeof(*event));
+  event->key_hash = ordered ? row->key_hash : 0;
+  event->position = row->position;
+  event->created_at_ms = row->created_at / 1000 + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
+  memcpy(event->id, DatumGetUUIDP(values[C_ID])->data, UUID_LEN);
+  event->aggregate_type = copy_varlena(row, C_AGGREGATE_TYPE);
+  event->aggregate_id = copy_varlena(row, C_AGGREGATE_ID);
+  event->event_type = copy_varlena(row, C_EVENT_TYPE);
+  event->key = copy_varlena(row, C_KEY);
+  event->dedup_key = copy_varlena(row, C_DEDUP_KEY);
+  event->content_type = copy_varlena(row, C_CONTENT_TYPE);
+  event->attempt = row->attempts + 1;
+  if (!nulls[C_PAYLOAD_BYTES]) {
+    event->payload_is_bytes = true;
+    event->payload = copy_varlena(row, C_PAYLOAD_BYTES);
+  } else if (!nulls[C_PAYLOAD]) {
+    Jsonb *payload = DatumGetJsonbP(values[C_PAYLOAD]);
+    StringInfoData text;
+    initStringInfo(&text);
+    JsonbToCString(&text, &payload->root, VARSIZE(payload));
+    event->payload.data = text.data;
+    event->payload.len = text.len;
+  }
+  read_headers(row, event);
+  return (uint32)Min(event->payload.len + event->aggregate_type.len + event->key.len + 256, (size_t)PG_UINT32_MAX);
+}

@@ -1,0 +1,34 @@
+/* event_row.h: a pending row as the claiming statements read it, and the event made of it. */
+#pragma once
+
+#include "sql.h"
+
+extern "C" {
+#include "storage/itemptr.h"
+#include "utils/timestamp.h"
+}
+
+#define EVENT_ROW_COLUMNS                                                                                             \
+  "ctid, xmin, position, sink, partition_key, available_at, attempts, held_by, origin, id, aggregate_type, "           \
+  "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key"
+
+/* Pointers into the executor's slot: valid while the row is visited. */
+typedef struct EventRow {
+  ItemPointerData ctid;
+  TransactionId xmin;
+  int64 position;
+  const char *sink; /* not terminated; NULL = unrouted */
+  int sink_length;
+  uint64 key_hash; /* 0 = no key */
+  TimestampTz available_at; /* DT_NOBEGIN = at once */
+  int attempts;
+  int64 held_by; /* 0 = not held */
+  int64 origin;
+  TimestampTz created_at;
+  TupleTableSlot *slot;
+} EventRow;
+
+void event_row_read(TupleTableSlot *slot, EventRow *row);
+
+/* Fills everything of the event but its ticket; copies into the current memory context. Returns its size in bytes. */
+uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event);

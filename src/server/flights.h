@@ -1,0 +1,68 @@
+/*
+ * flights.h: the events that this worker has claimed and not yet recorded. A ticket names a flight through the
+ * delivery room and back; its generation keeps a late report from acknowledging another event.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "access/xlogdefs.h"
+#include "storage/itemptr.h"
+#include "utils/timestamp.h"
+}
+
+struct WorkerSink;
+
+typedef enum FlightState {
+  FLIGHT_FREE,
+  FLIGHT_CLAIMED, /* chosen in the running transaction, not submitted */
+  FLIGHT_IN_AIR,  /* submitted */
+  FLIGHT_ENDED    /* completed, to be recorded */
+} FlightState;
+
+typedef struct Flight {
+  int64 position;
+  uint64 key_hash;
+  struct WorkerSink *sink;
+  ItemPointerData ctid; /* where the row was when it was claimed */
+  FlightState state;
+  uint32 index;
+  uint32 generation;
+  uint32 bytes;
+  int32 attempts; /* failed ones before this */
+  TimestampTz created_at;
+  TimestampTz claimed_at;
+  /* filled at the end of the flight */
+  ob_outcome outcome;
+  int64 retry_after_ms;
+  char *error;              /* in the flights' memory context, or NULL */
+  TimestampTz record_after; /* somebody held the row: try to record again then */
+  bool recorded;            /* in the running transaction */
+  struct Flight *next;      /* free list, or list of ended ones */
+} Flight;
+
+void flights_init(void);
+
+/* How many more may be claimed, by number and by memory. */
+int flights_free(void);
+int flights_in_use(void);
+
+/* A claimed flight for a position that has none; never NULL. Pointers stay valid until flight_free(). */
+Flight *flight_new(int64 position, uint32 bytes);
+void flight_free(Flight *flight);
+Flight *flight_find(int64 position);
+uint64 flight_ticket(const Flight *flight);
+/* NULL for a ticket whose flight is over. */
+Flight *flight_of_ticket(uint64 ticket);
+
+/* Moves a flight to the ended ones, with its outcome. `error` is copied; may be NULL. */
+void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const char *error);
+Flight *flights_first_ended(void); /* then flight->next */
+int flights_ended(void);
+/* After the commit: frees those marked `recorded`. After an abort: takes the marks back. */
+int flights_settle_ended(bool committed);
+
+/* Recordings are committed asynchronously; until their WAL is flushed a crash would send them again, so they count
+ * against outbox.max_in_flight. */
+void flights_recorded(int n, XLogRecPtr lsn);

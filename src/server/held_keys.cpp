@@ -1,0 +1,146 @@
+#include "held_keys.h"
+
+extern "C" {
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+}
+
+static HTAB *held = NULL;
+static int draining = 0; /* entries without a head: spares a walk when there are none */
+
+void held_keys_init(void) {
+  HASHCTL control;
+
+  control.keysize = sizeof(HeldKeyId);
+  control.entrysize = sizeof(HeldKey);
+  control.hcxt = TopMemoryContext;
+  held = hash_create("outbox held keys", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static HeldKeyId id_of(Oid sink, uint64 key_hash) {
+  HeldKeyId id = {sink, 0, key_hash};
+
+  return id;
+}
+
+HeldKey *held_key_find(Oid sink, uint64 key_hash) {
+  if (key_hash == 0 || hash_get_num_entries(held) == 0)
+    return NULL;
+  HeldKeyId id = id_of(sink, key_hash);
+  return (HeldKey *)hash_search(held, &id, HASH_FIND, NULL);
+}
+
+HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
+  HeldKeyId id = id_of(sink, key_hash);
+  bool found;
+
+  if (key_hash == 0)
+    return NULL;
+  HeldKey *key = (HeldKey *)hash_search(held, &id, HASH_ENTER, &found);
+  if (!found) {
+    key->group = position;
+    key->head = position;
+    key->drained = 0;
+  } else if (key->head == 0) {
+    key->head = position;
+    draining--;
+  } else {
+    key->head = Min(key->head, position);
+  }
+  return key;
+}
+
+HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group) {
+  HeldKeyId id = id_of(sink, key_hash);
+  bool found;
+
+  if (key_hash == 0)
+    return NULL;
+  HeldKey *key = (HeldKey *)hash_search(held, &id, HASH_ENTER, &found);
+  if (!found) {
+    key->head = 0;
+    key->drained = 0;
+    draining++;
+  }
+  key->group = group;
+  return key;
+}
+
+void held_key_release(Oid sink, uint64 key_hash, int64 position) {
+  HeldKey *key = held_key_find(sink, key_hash);
+
+  if (key == NULL || key->head != position)
+    return;
+  key->head = 0;
+  key->drained = 0;
+  draining++;
+}
+
+void held_key_release_position(int64 position) {
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
+    if (key->head == position) {
+      key->head = 0;
+      key->drained = 0;
+      draining++;
+    }
+}
+
+void held_key_forget(HeldKey *key) {
+  if (key->head == 0)
+    draining--;
+  hash_search(held, &key->id, HASH_REMOVE, NULL);
+}
+
+void held_keys_forget_sink(Oid sink) {
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
+    if (key->id.sink == sink)
+      held_key_forget(key);
+}
+
+void held_keys_restart(void) {
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
+    key->drained = 0;
+}
+
+int held_keys_count(Oid sink) {
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+  int n = 0;
+
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
+    n += key->id.sink == sink;
+  return n;
+}
+
+int held_keys_draining(Oid sink, HeldKeyId *keys, int max) {
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+  int n = 0;
+
+  if (draining == 0)
+    return 0;
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL) {
+    if (key->head != 0 || key->id.sink != sink)
+      continue;
+    keys[n++] = key->id;
+    if (n == max) {
+      hash_seq_term(&walk);
+      break;
+    }
+  }
+  return n;
+}

@@ -1,0 +1,49 @@
+/*
+ * held_keys.h: the keys of ordered sinks that wait for a failing event (the head). Rows behind the head are marked
+ * in the table (held_by = group) when the worker comes across them, so memory holds one entry per key whatever
+ * stands behind it, and a restart rebuilds the entries from the rows. When the head is through, the key drains: its
+ * marked rows are claimed first, in order, and then the entry goes.
+ */
+#pragma once
+
+#include "server.h"
+
+struct WorkerSink;
+
+typedef struct HeldKeyId {
+  Oid sink;
+  uint32 zero; /* no padding in a hash key */
+  uint64 key_hash;
+} HeldKeyId;
+
+typedef struct HeldKey {
+  HeldKeyId id;   /* the hash key: first */
+  int64 head;     /* position of the failing event; 0 = none, the key drains */
+  int64 group;    /* what held_by says in the rows behind it */
+  int64 drained;  /* while draining: the last marked row that was claimed */
+} HeldKey;
+
+void held_keys_init(void);
+int held_keys_count(Oid sink);
+
+/* NULL when the key is free. */
+HeldKey *held_key_find(Oid sink, uint64 key_hash);
+
+/* A failing event takes its key, or an older failing one takes the lead. */
+HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position);
+
+/* Likewise for marked rows that a restart finds without a head. */
+HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group);
+
+/* The head is through (sent, dead, deleted): the key drains. No-op unless `position` leads the key. */
+void held_key_release(Oid sink, uint64 key_hash, int64 position);
+/* Likewise when only the position is known (a person deleted the row); slow, rare. */
+void held_key_release_position(int64 position);
+
+void held_key_forget(HeldKey *key);
+void held_keys_forget_sink(Oid sink);
+/* Draining keys begin again with their first marked row. */
+void held_keys_restart(void);
+
+/* Copies up to `max` keys of the sink that drain now. */
+int held_keys_draining(Oid sink, HeldKeyId *keys, int max);

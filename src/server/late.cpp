@@ -1,0 +1,90 @@
+#include "late.h"
+
+#include "sql.h"
+#include "worker_sinks.h"
+
+extern "C" {
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
+}
+
+/* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
+static Statement find_rows = {"SELECT x FROM pg_catalog.unnest($1) AS x "
+                              "WHERE EXISTS (SELECT FROM outbox.events_pending AS e "
+                              "WHERE e.xact = x AND e.position <= $2)",
+                              2,
+                              {XID8ARRAYOID, INT8OID},
+                              NULL};
+
+static TransactionId *running = NULL; /* in progress at the last round */
+static int n_running = 0, max_running = 0;
+
+static void note_running(Snapshot snapshot) {
+  if ((int)snapshot->xcnt > max_running) {
+    if (running)
+      pfree(running);
+    max_running = Max(64, (int)snapshot->xcnt * 2);
+    running = (TransactionId *)MemoryContextAlloc(TopMemoryContext, sizeof(TransactionId) * max_running);
+  }
+  n_running = snapshot->xcnt;
+  if (n_running > 0)
+    memcpy(running, snapshot->xip, sizeof(TransactionId) * n_running);
+}
+
+static bool still_running(Snapshot snapshot, TransactionId xid) {
+  for (uint32 i = 0; i < snapshot->xcnt; i++)
+    if (snapshot->xip[i] == xid)
+      return true;
+  return false;
+}
+
+/* A running or just ended transaction is never more than 2^31 behind the next one. */
+static uint64 full_xid(TransactionId xid) {
+  FullTransactionId next = ReadNextFullTransactionId();
+  uint32 epoch = EpochFromFullTransactionId(next);
+
+  if (xid > XidFromFullTransactionId(next))
+    epoch--;
+  return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+}
+
+static void add_late(WorkerSink *sink, uint64 xid) {
+  if (sink->n_late == sink->max_late) {
+    sink->max_late = Max(16, sink->max_late * 2);
+    sink->late = sink->late ? (LateTransaction *)repalloc(sink->late, sizeof(LateTransaction) * sink->max_late)
+                            : (LateTransaction *)MemoryContextAlloc(TopMemoryContext,
+                                                                    sizeof(LateTransaction) * sink->max_late);
+  }
+  sink->late[sink->n_late++] = {xid, 0, sink->cursor};
+}
+
+static bool visit_late(TupleTableSlot *slot, void *) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->cursor > 0)
+      add_late(sinks[i], DatumGetUInt64(slot->tts_values[0]));
+  return true;
+}
+
+void late_find(Snapshot snapshot) {
+  Datum *ended = (Datum *)palloc(sizeof(Datum) * Max(n_running, 1));
+  int64 farthest = 0;
+  int n_ended = 0, n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n_running; i++)
+    if (!still_running(snapshot, running[i]))
+      ended[n_ended++] = UInt64GetDatum(full_xid(running[i]));
+  for (int i = 0; i < n; i++)
+    farthest = Max(farthest, sinks[i]->cursor);
+  if (n_ended > 0 && farthest > 0) {
+    ArrayType *array = construct_array(ended, n_ended, XID8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+    Datum values[] = {PointerGetDatum(array), Int64GetDatum(farthest)};
+    statement_read(&find_rows, values, snapshot, visit_late, NULL);
+  }
+  note_running(snapshot);
+}

@@ -1,0 +1,358 @@
+/*
+ * launcher.cpp: starts workers, restarts dead ones with growing pauses, and follows pg_database.
+ *
+ * It connects to no database. A database is UNKNOWN until a worker has looked into it; the worker stays where it finds
+ * the extension and leaves where it does not. CREATE EXTENSION marks its database at commit (wake.cpp).
+ */
+#include "launcher.h"
+
+#include "settings.h"
+#include "shared_state.h"
+#include "worker.h"
+
+#include <signal.h>
+
+extern "C" {
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+/* Restart pauses double from one second to a minute; a minute's life forgives. */
+static const int64 FIRST_PAUSE_MS = 1000;
+static const int64 LAST_PAUSE_MS = 60000;
+/* Looking into databases must not eat the worker slots of others. */
+static const int MAX_LOOKING = 2;
+static const int RESCAN_MS = 60000;
+
+/* A worker that this launcher started. */
+typedef struct Child {
+  bool used;
+  bool stopping;
+  WorkerArguments arguments;
+  BackgroundWorkerHandle *handle;
+  TimestampTz started_at;
+} Child;
+
+/* Why a worker is not started right now: it died lately. */
+typedef struct Pause {
+  Oid database;
+  int failures;
+  TimestampTz until;
+} Pause;
+
+static Child children[OUTBOX_MAX_WORKERS];
+static Pause pauses[OUTBOX_MAX_DATABASES];
+static bool said_out_of_slots = false;
+
+extern "C" PGDLLEXPORT void outbox_launcher_main(Datum argument);
+
+void launcher_register(void) {
+  BackgroundWorker worker;
+
+  memset(&worker, 0, sizeof(worker));
+  worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+  worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+  worker.bgw_restart_time = 1;
+  strlcpy(worker.bgw_library_name, "outbox", sizeof(worker.bgw_library_name));
+  strlcpy(worker.bgw_function_name, "outbox_launcher_main", sizeof(worker.bgw_function_name));
+  strlcpy(worker.bgw_name, "outbox launcher", BGW_MAXLEN);
+  strlcpy(worker.bgw_type, "outbox launcher", BGW_MAXLEN);
+  RegisterBackgroundWorker(&worker);
+}
+
+static void forget_launcher(int, Datum) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  if (shared->launcher_pid == MyProcPid) {
+    shared->launcher_pid = 0;
+    shared->launcher_latch = NULL;
+  }
+  LWLockRelease(shared->lock);
+}
+
+/* A launcher that died left workers whose handles are lost: they are asked to end, and new ones take over. */
+static void announce_launcher(void) {
+  SharedState *shared = shared_state();
+
+  before_shmem_exit(forget_launcher, 0);
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  shared->launcher_pid = MyProcPid;
+  shared->launcher_latch = MyLatch;
+  shared->rescan = true;
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+    if (shared->workers[i].pid != 0)
+      kill(shared->workers[i].pid, SIGTERM);
+  LWLockRelease(shared->lock);
+}
+
+/* Brings the table of databases in line with pg_database. */
+static void scan_databases(void) {
+  SharedState *shared = shared_state();
+  bool *present = (bool *)palloc0(sizeof(bool) * OUTBOX_MAX_DATABASES);
+  HeapTuple tuple;
+
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  Relation relation = table_open(DatabaseRelationId, AccessShareLock);
+  TableScanDesc scan = table_beginscan_catalog(relation, 0, NULL);
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  shared->rescan = false;
+  LWLockRelease(shared->lock);
+  while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL) {
+    Form_pg_database database = (Form_pg_database)GETSTRUCT(tuple);
+    if (database->datistemplate || !database->datallowconn)
+      continue;
+    LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+    DatabaseSlot *slot = shared_database(database->oid, true);
+    if (slot)
+      present[slot - shared->databases] = true;
+    LWLockRelease(shared->lock);
+    if (slot == NULL) {
+      ereport(WARNING, (errmsg("outbox serves at most %d databases", OUTBOX_MAX_DATABASES)));
+      break;
+    }
+  }
+  table_endscan(scan);
+  table_close(relation, AccessShareLock);
+  CommitTransactionCommand();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
+    if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].aside_for == 0)
+      shared->databases[i].oid = InvalidOid;
+  LWLockRelease(shared->lock);
+  pfree(present);
+}
+
+static Pause *pause_of(Oid database) {
+  Pause *free_pause = NULL;
+
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
+    if (pauses[i].database == database)
+      return &pauses[i];
+    if (pauses[i].database == InvalidOid && free_pause == NULL)
+      free_pause = &pauses[i];
+  }
+  if (free_pause) {
+    free_pause->database = database;
+    free_pause->failures = 0;
+    free_pause->until = 0;
+  }
+  return free_pause;
+}
+
+/* Takes notice of children that ended. */
+static void reap(TimestampTz now) {
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    Child *child = &children[i];
+    pid_t pid;
+    if (!child->used || GetBackgroundWorkerPid(child->handle, &pid) != BGWH_STOPPED)
+      continue;
+    pfree(child->handle);
+    child->used = false;
+
+    LWLockAcquire(shared_state()->lock, LW_SHARED);
+    DatabaseSlot *slot = shared_database(child->arguments.database, false);
+    bool expected = child->stopping || slot == NULL || slot->aside_for != 0 || slot->state == DATABASE_HAS_NONE;
+    LWLockRelease(shared_state()->lock);
+    Pause *pause = pause_of(child->arguments.database);
+    if (pause == NULL)
+      continue;
+    if (expected) {
+      pause->database = InvalidOid;
+      continue;
+    }
+    if (TimestampDifferenceExceeds(child->started_at, now, LAST_PAUSE_MS))
+      pause->failures = 0;
+    int64 delay = FIRST_PAUSE_MS << Min(pause->failures, 6);
+    pause->failures++;
+    pause->until = TimestampTzPlusMilliseconds(now, Min(delay, LAST_PAUSE_MS));
+  }
+}
+
+/* One look at all workers of a database, ours and those that an earlier launcher left. */
+typedef struct Running {
+  int n;         /* started or starting */
+  bool foreign;  /* some have another count, or no handle of ours: they must go first */
+  uint64 present[2];
+} Running;
+
+static Running running_workers(Oid database, int wanted) {
+  SharedState *shared = shared_state();
+  Running running = {0, false, {0, 0}};
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    if (!children[i].used || children[i].arguments.database != database)
+      continue;
+    running.n++;
+    running.present[children[i].arguments.index / 64] |= UINT64CONST(1) << (children[i].arguments.index % 64);
+    if (children[i].arguments.count != wanted)
+      running.foreign = true;
+  }
+  LWLockAcquire(shared->lock, LW_SHARED);
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != database)
+      continue;
+    bool ours = false;
+    pid_t pid;
+    for (int j = 0; j < OUTBOX_MAX_WORKERS && !ours; j++)
+      ours = children[j].used && GetBackgroundWorkerPid(children[j].handle, &pid) == BGWH_STARTED && pid == slot->pid;
+    if (!ours)
+      running.foreign = true;
+  }
+  LWLockRelease(shared->lock);
+  return running;
+}
+
+static void stop_children(Oid database) {
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+    if (children[i].used && !children[i].stopping && children[i].arguments.database == database) {
+      children[i].stopping = true;
+      TerminateBackgroundWorker(children[i].handle);
+    }
+}
+
+/* False when the server has no free worker slot. */
+static bool start_child(const WorkerArguments *arguments, TimestampTz now) {
+  BackgroundWorker worker;
+  Child *child = NULL;
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS && child == NULL; i++)
+    if (!children[i].used)
+      child = &children[i];
+  if (child == NULL)
+    return false;
+
+  memset(&worker, 0, sizeof(worker));
+  worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+  worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+  worker.bgw_restart_time = BGW_NEVER_RESTART; /* the launcher restarts, with growing pauses */
+  worker.bgw_notify_pid = MyProcPid;
+  strlcpy(worker.bgw_library_name, "outbox", sizeof(worker.bgw_library_name));
+  strlcpy(worker.bgw_function_name, "outbox_worker_main", sizeof(worker.bgw_function_name));
+  snprintf(worker.bgw_name, BGW_MAXLEN, "outbox worker for database %u", arguments->database);
+  strlcpy(worker.bgw_type, "outbox worker", BGW_MAXLEN);
+  memcpy(worker.bgw_extra, arguments, sizeof(*arguments));
+
+  MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
+  bool registered = RegisterDynamicBackgroundWorker(&worker, &child->handle);
+  MemoryContextSwitchTo(previous);
+  if (!registered)
+    return false;
+  child->used = true;
+  child->stopping = false;
+  child->arguments = *arguments;
+  child->started_at = now;
+  return true;
+}
+
+/* Makes what runs what should run. Returns how long to sleep. */
+static long reconcile(TimestampTz now) {
+  SharedState *shared = shared_state();
+  long sleep_ms = RESCAN_MS;
+  bool out_of_slots = false;
+  int looking = 0;
+
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
+    LWLockAcquire(shared->lock, LW_SHARED);
+    DatabaseSlot slot = shared->databases[i];
+    LWLockRelease(shared->lock);
+    if (slot.oid == InvalidOid)
+      continue;
+    /* A session that died within the command that it had us stand aside for. */
+    if (slot.aside_for != 0 && kill(slot.aside_for, 0) != 0 && errno == ESRCH) {
+      LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+      if (shared->databases[i].aside_for == slot.aside_for)
+        shared->databases[i].aside_for = slot.aside_for = 0;
+      LWLockRelease(shared->lock);
+    }
+
+    int wanted = slot.state == DATABASE_HAS_OUTBOX ? setting_workers : slot.state == DATABASE_UNKNOWN ? 1 : 0;
+    if (!setting_enabled || slot.aside_for != 0)
+      wanted = 0;
+    if (wanted == 0 && slot.state == DATABASE_HAS_NONE)
+      continue;
+    Running running = running_workers(slot.oid, slot.state == DATABASE_UNKNOWN ? 1 : setting_workers);
+    if (slot.state == DATABASE_UNKNOWN && running.n > 0 && wanted > 0) {
+      looking++;
+      continue;
+    }
+    if (running.n > wanted || (running.foreign && running.n > 0)) {
+      stop_children(slot.oid); /* lanes change owners only when every old owner is gone */
+      continue;
+    }
+    if (wanted == 0)
+      continue;
+    if (running.foreign) {
+      sleep_ms = Min(sleep_ms, 100);
+      continue;
+    }
+    if (slot.state == DATABASE_UNKNOWN && ++looking > MAX_LOOKING)
+      continue;
+    Pause *pause = pause_of(slot.oid);
+    if (pause && pause->until > now) {
+      sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, pause->until) + 1);
+      continue;
+    }
+    for (int index = 0; index < wanted && !out_of_slots; index++) {
+      WorkerArguments arguments = {slot.oid, index, wanted};
+      if (running.present[index / 64] & (UINT64CONST(1) << (index % 64)))
+        continue;
+      out_of_slots = !start_child(&arguments, now);
+    }
+  }
+
+  if (out_of_slots) {
+    if (!said_out_of_slots)
+      ereport(WARNING, (errmsg("no free background worker slot for outbox"),
+                        errhint("Increase max_worker_processes. Trying again every 5 seconds.")));
+    sleep_ms = Min(sleep_ms, 5000);
+  }
+  said_out_of_slots = shared->out_of_slots = out_of_slots;
+  return sleep_ms;
+}
+
+void outbox_launcher_main(Datum) {
+  pqsignal(SIGHUP, SignalHandlerForConfigReload);
+  pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  BackgroundWorkerUnblockSignals();
+  BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+  announce_launcher();
+
+  MemoryContext round = AllocSetContextCreate(TopMemoryContext, "outbox launcher round", ALLOCSET_DEFAULT_SIZES);
+  TimestampTz scanned_at = 0;
+  while (!ShutdownRequestPending) {
+    MemoryContextSwitchTo(round);
+    MemoryContextReset(round);
+    TimestampTz now = GetCurrentTimestamp();
+    if (shared_state()->rescan || TimestampDifferenceExceeds(scanned_at, now, RESCAN_MS)) {
+      scan_databases();
+      MemoryContextSwitchTo(round);
+      scanned_at = now;
+    }
+    reap(now);
+    long sleep_ms = reconcile(now);
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, sleep_ms, PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+    if (ConfigReloadPending) {
+      ConfigReloadPending = false;
+      ProcessConfigFile(PGC_SIGHUP);
+    }
+  }
+  proc_exit(1); /* 0 would unregister the launcher: pg_terminate_backend must not turn delivery off */
+}

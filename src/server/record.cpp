@@ -1,0 +1,210 @@
+#include "record.h"
+
+#include "flights.h"
+#include "held_keys.h"
+#include "row_lock.h"
+#include "sql.h"
+#include "worker_sinks.h"
+
+#include <math.h>
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "common/pg_prng.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+}
+
+static const int RECORD_MAX = 20000;
+static const int BUSY_PAUSE_MS = 200;
+
+/* Moves between statuses are DELETE + INSERT, never an UPDATE of status: one concurrent partition move would make
+ * everybody's SKIP LOCKED fail. */
+#define MOVED_COLUMNS                                                                                                 \
+  "id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, "       \
+  "dedup_key, seq, created_at, available_at, position, sink, xact, origin"
+
+static Statement delete_sent = {
+    "DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
+                              "INSERT INTO outbox.events (" MOVED_COLUMNS
+                              ", attempts, last_error, last_attempt_at, status, sent_at) "
+                              "SELECT " MOVED_COLUMNS ", attempts, last_error, last_attempt_at, 'SENT', $2 FROM gone",
+                              2,
+                              {TIDARRAYOID, TIMESTAMPTZOID},
+                              NULL};
+static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
+                         "INSERT INTO outbox.events (" MOVED_COLUMNS
+                         ", attempts, last_error, last_attempt_at, status) "
+                         "SELECT " MOVED_COLUMNS ", attempts + 1, f.error, $4, 'FAILED' FROM gone "
+                         "JOIN pg_catalog.unnest($2, $3) AS f (at, error) ON f.at = position",
+                         4,
+                         {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
+                         NULL};
+static Statement put_back = {"UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, "
+                             "last_attempt_at = $5, available_at = f.next, held_by = nullif(f.held_by, 0) "
+                             "FROM pg_catalog.unnest($1, $2, $3, $4) AS f (place, error, next, held_by) "
+                             "WHERE e.ctid = f.place",
+                             5,
+                             {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID},
+                             NULL};
+
+/* One kind of recording in the running transaction. */
+typedef struct Batch {
+  ItemPointerData *tids;
+  Flight **flights;
+  int n;
+} Batch;
+
+static Batch batch_of(int max) {
+  Batch batch = {(ItemPointerData *)palloc(sizeof(ItemPointerData) * max), (Flight **)palloc(sizeof(Flight *) * max), 0};
+
+  return batch;
+}
+
+static void add(Batch *batch, Flight *flight, ItemPointerData ctid) {
+  batch->tids[batch->n] = ctid;
+  batch->flights[batch->n++] = flight;
+}
+
+static Datum errors_of(const Batch *batch) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
+
+  for (int i = 0; i < batch->n; i++)
+    values[i] = CStringGetTextDatum(batch->flights[i]->error ? batch->flights[i]->error : "");
+  return PointerGetDatum(construct_array(values, batch->n, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static void record_dead(const Batch *batch, TimestampTz now) {
+  int64 *positions = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
+
+  for (int i = 0; i < batch->n; i++)
+    positions[i] = batch->flights[i]->position;
+  Datum values[] = {tid_array(batch->tids, batch->n), int8_array(positions, batch->n), errors_of(batch),
+                    TimestampTzGetDatum(now)};
+  statement_write(&bury, values, NULL, NULL);
+}
+
+static void record_retries(const Batch *batch, TimestampTz now) {
+  Datum *times = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
+  int64 *holders = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
+
+  for (int i = 0; i < batch->n; i++) {
+    Flight *flight = batch->flights[i];
+    WorkerSink *sink = flight->sink;
+    int64 delay = flight->retry_after_ms >= 0 ? flight->retry_after_ms
+                                              : ob_retry_delay_ms(sink->retry, flight->attempts + 1,
+                                                                  pg_prng_uint64(&pg_global_prng_state));
+    TimestampTz next = TimestampTzPlusMilliseconds(now, Max(delay, (int64)1));
+    times[i] = TimestampTzGetDatum(next);
+    sink->next_due = Min(sink->next_due, next);
+    if (next <= sink->due_after) /* the clock went back */
+      sink->due_after = next - 1;
+    /* Behind an older failing event of its key it waits like any other. */
+    HeldKey *key = held_key_find(sink->oid, flight->key_hash);
+    holders[i] = key && key->head != 0 && key->head != flight->position ? key->group : 0;
+  }
+  Datum next_times =
+      PointerGetDatum(construct_array(times, batch->n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+  Datum values[] = {tid_array(batch->tids, batch->n), errors_of(batch), next_times, int8_array(holders, batch->n),
+                    TimestampTzGetDatum(now)};
+  statement_write(&put_back, values, NULL, NULL);
+}
+
+void record_ended(TimestampTz now) {
+  int max = Min(flights_ended(), RECORD_MAX), n = 0;
+
+  SPI_connect();
+  RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(max, 1));
+  for (Flight *flight = flights_first_ended(); flight && n < max; flight = flight->next)
+    if (flight->record_after <= now)
+      locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
+  row_lock(locks, n, true);
+
+  Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1)), dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
+  for (int i = 0; i < n; i++) {
+    Flight *flight = (Flight *)locks[i].owner;
+    if (locks[i].result == ROW_BUSY) {
+      flight->record_after = TimestampTzPlusMilliseconds(now, BUSY_PAUSE_MS);
+      continue;
+    }
+    flight->recorded = true;
+    if (locks[i].result == ROW_GONE)
+      continue; /* a person has deleted or moved it: nothing is left to say */
+    Batch *batch = flight->outcome == OB_REJECTED ? &dead
+                   : flight->outcome == OB_RETRY  ? &retried
+                   : flight->sink->retention_ms > 0 ? &kept
+                                                    : &sent;
+    add(batch, flight, locks[i].ctid);
+  }
+  if (sent.n > 0) {
+    Datum values[] = {tid_array(sent.tids, sent.n)};
+    statement_write(&delete_sent, values, NULL, NULL);
+  }
+  if (kept.n > 0) {
+    Datum values[] = {tid_array(kept.tids, kept.n), TimestampTzGetDatum(now)};
+    statement_write(&keep_sent, values, NULL, NULL);
+  }
+  if (dead.n > 0)
+    record_dead(&dead, now);
+  if (retried.n > 0)
+    record_retries(&retried, now);
+  SPI_finish();
+}
+
+/* ---- counters ---------------------------------------------------------------------------------------------- */
+
+/* Bucket i holds latencies up to 0.1 ms * 2^(i/4). */
+static int latency_bucket(double ms) {
+  int bucket = ms <= 0.1 ? 0 : (int)ceil(log2(ms / 0.1) * 4);
+
+  return Min(bucket, OUTBOX_LATENCY_BUCKETS - 1);
+}
+
+static void count_flight(const Flight *flight, TimestampTz now) {
+  SinkStats *stats = flight->sink->stats;
+
+  if (stats == NULL)
+    return;
+  if (flight->outcome == OB_SENT) {
+    stats->delivered++;
+    stats->last_delivered_at = now;
+    stats->latency[latency_bucket((now - flight->created_at) / 1000.0)]++;
+    return;
+  }
+  if (flight->outcome == OB_RETRY)
+    stats->retried++;
+  else
+    stats->failed++;
+  if (flight->error)
+    strlcpy(stats->last_error, flight->error, sizeof(stats->last_error));
+  stats->last_error_at = now;
+}
+
+/* Smoothed over ten seconds, by what was delivered since the last look. */
+static void update_rate(SinkStats *stats, uint64 delivered_before, TimestampTz now) {
+  double seconds = (now - stats->rate_at) / 1000000.0;
+
+  if (seconds <= 0)
+    return;
+  double weight = stats->rate_at == 0 ? 1 : 1 - exp(-seconds / 10);
+  double rate = (stats->delivered - delivered_before) / Max(seconds, 0.001);
+  stats->rate = stats->rate_at == 0 ? 0 : stats->rate + weight * (rate - stats->rate);
+  stats->rate_at = now;
+}
+
+void record_committed(TimestampTz now) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  uint64 *before = (uint64 *)palloc0(sizeof(uint64) * Max(n, 1));
+
+  for (int i = 0; i < n; i++)
+    before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
+  for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
+    if (flight->recorded)
+      count_flight(flight, now);
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->stats)
+      update_rate(sinks[i]->stats, before[i], now);
+}

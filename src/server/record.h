@@ -1,0 +1,17 @@
+/*
+ * record.h: writes down how flights ended: delivered rows leave (or move to SENT), failed ones get their next time,
+ * dead ones move to FAILED. A row that a person holds is skipped and recorded later; it is never sent again.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "utils/timestamp.h"
+}
+
+/* In a transaction. Marks the flights it recorded; flights_settle_ended() after the commit frees them. */
+void record_ended(TimestampTz now);
+
+/* After the commit: counters, and the keys that may go on. */
+void record_committed(TimestampTz now);

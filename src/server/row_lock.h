@@ -1,0 +1,28 @@
+/*
+ * row_lock.h: takes row locks without waiting, and knows afterwards which rows it did not get and why. A bare SKIP
+ * LOCKED knows neither.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "storage/itemptr.h"
+}
+
+typedef enum RowLockResult {
+  ROW_LOCKED, /* ours until the end of the transaction, at `ctid` */
+  ROW_BUSY,   /* somebody holds it, or changed it since it was read */
+  ROW_GONE    /* no pending row has this position any more */
+} RowLockResult;
+
+typedef struct RowLock {
+  int64 position;
+  ItemPointerData ctid; /* where it was read; where it is now, when ROW_LOCKED after a move */
+  RowLockResult result;
+  void *owner; /* the caller's */
+} RowLock;
+
+/* Locks rows of events_pending. The array is sorted by ctid on return. With `follow`, a row that has moved to another
+ * place is locked there (to record it); without, it counts as busy (to read it again before it is sent). */
+void row_lock(RowLock *locks, int n, bool follow);

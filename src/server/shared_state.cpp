@@ -1,0 +1,111 @@
+#include "shared_state.h"
+
+#include <signal.h>
+
+extern "C" {
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+}
+
+static SharedState *state = NULL;
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+static void request_memory(void) {
+  if (previous_request_hook)
+    previous_request_hook();
+  RequestAddinShmemSpace(MAXALIGN(sizeof(SharedState)));
+  RequestNamedLWLockTranche("outbox", 1);
+}
+
+static void attach_memory(void) {
+  bool found;
+
+  if (previous_startup_hook)
+    previous_startup_hook();
+  LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+  state = (SharedState *)ShmemInitStruct("outbox", sizeof(SharedState), &found);
+  if (!found) {
+    memset((void *)state, 0, sizeof(SharedState));
+    state->lock = &GetNamedLWLockTranche("outbox")->lock;
+    for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+      pg_atomic_init_u32(&state->workers[i].armed, 0);
+      pg_atomic_init_u32(&state->workers[i].recalled, 0);
+    }
+  }
+  LWLockRelease(AddinShmemInitLock);
+}
+
+void shared_state_request(void) {
+  previous_request_hook = shmem_request_hook;
+  shmem_request_hook = request_memory;
+  previous_startup_hook = shmem_startup_hook;
+  shmem_startup_hook = attach_memory;
+}
+
+SharedState *shared_state(void) {
+  return state;
+}
+
+DatabaseSlot *shared_database(Oid database, bool create) {
+  DatabaseSlot *free_slot = NULL;
+
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
+    DatabaseSlot *slot = &state->databases[i];
+    if (slot->oid == database)
+      return slot;
+    if (slot->oid == InvalidOid && free_slot == NULL)
+      free_slot = slot;
+  }
+  if (!create || free_slot == NULL)
+    return NULL;
+  free_slot->oid = database;
+  free_slot->state = DATABASE_UNKNOWN;
+  free_slot->aside_for = 0;
+  return free_slot;
+}
+
+SinkStats *shared_sink_stats(Oid database, Oid server, bool create) {
+  SinkStats *found = NULL, *free_slot = NULL;
+
+  if (state == NULL)
+    return NULL;
+  LWLockAcquire(state->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_SINKS && found == NULL; i++) {
+    SinkStats *stats = &state->sinks[i];
+    if (stats->database == database && stats->server == server)
+      found = stats;
+    else if (stats->database == InvalidOid && free_slot == NULL)
+      free_slot = stats;
+  }
+  if (found == NULL && create && free_slot != NULL) {
+    memset((void *)free_slot, 0, sizeof(SinkStats));
+    free_slot->database = database;
+    free_slot->server = server;
+    found = free_slot;
+  }
+  LWLockRelease(state->lock);
+  return found;
+}
+
+void shared_wake_launcher(void) {
+  Latch *latch = state ? state->launcher_latch : NULL;
+
+  if (latch)
+    SetLatch(latch);
+}
+
+int shared_stop_workers(Oid database) {
+  int n = 0;
+
+  LWLockAcquire(state->lock, LW_SHARED);
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &state->workers[i];
+    if (slot->pid != 0 && slot->database == database) {
+      kill(slot->pid, SIGTERM);
+      n++;
+    }
+  }
+  LWLockRelease(state->lock);
+  return n;
+}

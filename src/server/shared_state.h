@@ -1,0 +1,95 @@
+/*
+ * shared_state.h: what backends, launcher and workers tell one another in shared memory. Counters, flags and
+ * latches of the server's own PGPROCs only: never a heap pointer or a descriptor.
+ *
+ * Absent (shared_state() == NULL) when the library was not preloaded.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "port/atomics.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+}
+
+#define OUTBOX_MAX_DATABASES 4096
+#define OUTBOX_MAX_WORKERS 128
+#define OUTBOX_MAX_SINKS 1024
+#define OUTBOX_LATENCY_BUCKETS 64 /* a quarter of an octave each, from 0.1 ms */
+
+/* What the launcher knows of a database. */
+typedef enum DatabaseState {
+  DATABASE_UNKNOWN, /* a worker must look */
+  DATABASE_HAS_OUTBOX,
+  DATABASE_HAS_NONE
+} DatabaseState;
+
+typedef struct DatabaseSlot {
+  Oid oid; /* InvalidOid = free */
+  DatabaseState state;
+  pid_t aside_for; /* a session that is about to drop, rename or copy the database: no worker may start */
+} DatabaseSlot;
+
+typedef struct WorkerSlot {
+  pid_t pid; /* 0 = free; cleared on exit only by its owner */
+  Oid database;
+  int index; /* of `count` workers of the database */
+  int count;
+  Latch *latch;
+  pg_atomic_uint32 armed;    /* 1: the next commit must set the latch */
+  pg_atomic_uint32 recalled; /* 1: outbox.recalled may have rows */
+  TimestampTz started_at;
+  TimestampTz last_loop_at;
+  uint64 memory; /* bytes, of the process */
+  char activity[64];
+} WorkerSlot;
+
+/* One per sink and database. Survives the worker; gone with the server. */
+typedef struct SinkStats {
+  Oid database; /* InvalidOid = free */
+  Oid server;
+  char state[16];
+  uint32 in_flight[OUTBOX_MAX_WORKERS > 32 ? 32 : OUTBOX_MAX_WORKERS]; /* by worker index */
+  uint64 delivered;
+  uint64 retried;
+  uint64 failed;
+  uint64 duplicates_possible; /* re-sent after a fault */
+  char last_error[512];
+  TimestampTz last_error_at;
+  TimestampTz last_delivered_at;
+  double rate; /* events/s, exponentially smoothed over about 10 s */
+  TimestampTz rate_at;
+  uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* commit (created_at) to recorded acknowledgement */
+} SinkStats;
+
+typedef struct SharedState {
+  LWLock *lock; /* guards everything below but the atomics */
+  pid_t launcher_pid;
+  Latch *launcher_latch;
+  bool rescan; /* pg_database has changed */
+  bool out_of_slots; /* the launcher could not start a worker */
+  DatabaseSlot databases[OUTBOX_MAX_DATABASES];
+  WorkerSlot workers[OUTBOX_MAX_WORKERS];
+  SinkStats sinks[OUTBOX_MAX_SINKS];
+} SharedState;
+
+/* Asks for the memory; from _PG_init under shared_preload_libraries. */
+void shared_state_request(void);
+
+/* NULL without the preload. */
+SharedState *shared_state(void);
+
+/* Finds or makes a database's slot; the lock must be held exclusively. NULL when the table is full. */
+DatabaseSlot *shared_database(Oid database, bool create);
+
+/* Finds or makes a sink's counters; takes the lock. NULL when the table is full or there is no preload. */
+SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
+
+/* Sets the launcher's latch, if there is one. */
+void shared_wake_launcher(void);
+
+/* Ends a database's workers (SIGTERM). Returns how many there are. */
+int shared_stop_workers(Oid database);

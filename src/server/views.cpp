@@ -1,0 +1,183 @@
+/* views.cpp: what shared memory says to SQL. */
+#include "enqueue.h"
+#include "lanes.h"
+#include "route.h"
+#include "settings.h"
+#include "shared_state.h"
+#include "sql_function.h"
+#include "wrappers.h"
+
+#include <math.h>
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/pg_foreign_server.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+}
+
+/* In milliseconds; the upper edge of the bucket that holds the share. False without data. */
+static bool latency_quantile(const SinkStats *stats, double share, double *ms) {
+  uint64 total = 0, below = 0;
+
+  for (int i = 0; i < OUTBOX_LATENCY_BUCKETS; i++)
+    total += stats->latency[i];
+  if (total == 0)
+    return false;
+  for (int i = 0; i < OUTBOX_LATENCY_BUCKETS; i++) {
+    below += stats->latency[i];
+    if (below >= share * total) {
+      *ms = 0.1 * pow(2, i / 4.0);
+      return true;
+    }
+  }
+  return false;
+}
+
+static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_null) {
+  double ms = 0;
+
+  *is_null = !latency_quantile(stats, share, &ms);
+  return Float8GetDatum(ms);
+}
+
+/* A rate that was true ten seconds ago fades when nothing is delivered any more. */
+static double faded_rate(const SinkStats *stats) {
+  double seconds = (GetCurrentTimestamp() - stats->rate_at) / 1000000.0;
+
+  return stats->rate * exp(-Max(seconds - 1, 0) / 10);
+}
+
+static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
+  Datum values[11];
+  bool nulls[11] = {false};
+  int in_flight = 0;
+
+  for (size_t i = 0; i < lengthof(stats->in_flight); i++)
+    in_flight += stats->in_flight[i];
+  values[0] = ObjectIdGetDatum(stats->server);
+  values[1] = CStringGetTextDatum(stats->state);
+  nulls[1] = stats->state[0] == '\0';
+  values[2] = Int32GetDatum(in_flight);
+  values[3] = Int64GetDatum(stats->delivered);
+  values[4] = Int64GetDatum(stats->retried);
+  values[5] = Int64GetDatum(stats->failed);
+  values[6] = Float8GetDatum(faded_rate(stats));
+  values[7] = quantile_or_null(stats, 0.5, &nulls[7]);
+  values[8] = quantile_or_null(stats, 0.99, &nulls[8]);
+  values[9] = CStringGetTextDatum(stats->last_error);
+  nulls[9] = stats->last_error[0] == '\0';
+  values[10] = TimestampTzGetDatum(stats->last_error_at);
+  nulls[10] = stats->last_error_at == 0;
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Is a worker of this database alive? Its sinks' states are its word. */
+static bool have_worker(const SharedState *shared) {
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+    if (shared->workers[i].pid != 0 && shared->workers[i].database == MyDatabaseId)
+      return true;
+  return false;
+}
+
+SQL_FUNCTION(outbox_sink_statistics) {
+  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+  SharedState *shared = shared_state();
+
+  InitMaterializedSRF(fcinfo, 0);
+  if (shared == NULL)
+    PG_RETURN_NULL();
+  SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
+    LWLockAcquire(shared->lock, LW_SHARED);
+    *copy = shared->sinks[i];
+    bool alive = have_worker(shared);
+    LWLockRelease(shared->lock);
+    if (copy->database != MyDatabaseId)
+      continue;
+    if (!alive)
+      copy->state[0] = '\0';
+    put_sink(result, copy);
+  }
+  PG_RETURN_NULL();
+}
+
+SQL_FUNCTION(outbox_worker_slots) {
+  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+  SharedState *shared = shared_state();
+
+  InitMaterializedSRF(fcinfo, 0);
+  if (shared == NULL)
+    PG_RETURN_NULL();
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    Datum values[9];
+    bool nulls[9] = {false};
+    char activity[sizeof(shared->workers[i].activity)];
+
+    LWLockAcquire(shared->lock, LW_SHARED);
+    const WorkerSlot *slot = &shared->workers[i];
+    bool used = slot->pid != 0;
+    values[0] = ObjectIdGetDatum(slot->database);
+    values[1] = Int32GetDatum(slot->pid);
+    values[2] = Int32GetDatum(slot->index);
+    values[3] = Int32GetDatum(slot->count);
+    values[4] = Int32GetDatum(used ? lanes_owned(slot->index, slot->count) : 0);
+    strlcpy(activity, slot->activity, sizeof(activity));
+    values[6] = TimestampTzGetDatum(slot->started_at);
+    values[7] = TimestampTzGetDatum(slot->last_loop_at);
+    values[8] = Int64GetDatum(slot->memory);
+    LWLockRelease(shared->lock);
+    if (!used)
+      continue;
+    values[5] = CStringGetTextDatum(activity[0] ? activity : "starting");
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+  }
+  PG_RETURN_NULL();
+}
+
+/* The days of SENT are kept until nobody wants them any more. */
+static int64 longest_retention_ms(void) {
+  int64 longest = (int64)setting_retention * 1000;
+  int n;
+  RouteSink *sinks = route_sinks(&n);
+
+  for (int i = 0; i < n; i++) {
+    HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(sinks[i].server_oid));
+    if (!HeapTupleIsValid(server))
+      continue;
+    bool is_null;
+    size_t n_options;
+    Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &is_null);
+    ob_option *options = wrapper_options(datum, is_null, &n_options);
+    ob_common common;
+    ob_error error;
+    if (ob_common_options(sinks[i].kind, options, n_options, &common, &error))
+      longest = Max(longest, common.retention_ms);
+    ReleaseSysCache(server);
+  }
+  return longest;
+}
+
+SQL_FUNCTION(outbox_library) {
+  SharedState *shared = shared_state();
+  TupleDesc desc;
+  Datum values[7];
+  bool nulls[7] = {false};
+
+  if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+    elog(ERROR, "return type must be a row type");
+  Interval *retention = (Interval *)palloc0(sizeof(Interval));
+  retention->time = longest_retention_ms() * 1000;
+  values[0] = CStringGetTextDatum(OUTBOX_VERSION);
+  values[1] = BoolGetDatum(shared != NULL);
+  values[2] = Int32GetDatum(shared ? shared->launcher_pid : 0);
+  nulls[2] = shared == NULL || shared->launcher_pid == 0;
+  values[3] = BoolGetDatum(shared != NULL && shared->out_of_slots);
+  values[4] = Int64GetDatum(origin_here());
+  values[5] = IntervalPGetDatum(retention);
+  values[6] = CStringGetTextDatum(ob_library_versions());
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}

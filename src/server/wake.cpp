@@ -1,0 +1,67 @@
+#include "wake.h"
+
+#include "shared_state.h"
+
+extern "C" {
+#include "access/xact.h"
+}
+
+static bool marked = false;
+static bool marked_recalled = false;
+static bool marked_created = false;
+
+/* Runs after the transaction is visible to others. Nothing here may fail or allocate. */
+static void wake_workers(void) {
+  SharedState *shared = shared_state();
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &shared->workers[i];
+    if (slot->database != MyDatabaseId || slot->pid == 0)
+      continue;
+    if (marked_recalled)
+      pg_atomic_write_u32(&slot->recalled, 1);
+    /* A worker arms itself before it takes its snapshot: one latch per round, however many commits. */
+    if (pg_atomic_exchange_u32(&slot->armed, 0) == 1)
+      SetLatch(slot->latch);
+  }
+}
+
+static void at_end_of_transaction(XactEvent event, void *) {
+  if (!marked && !marked_created)
+    return;
+  if (event == XACT_EVENT_COMMIT && shared_state() != NULL) {
+    if (marked)
+      wake_workers();
+    if (marked_created) {
+      LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+      DatabaseSlot *slot = shared_database(MyDatabaseId, true);
+      if (slot)
+        slot->state = DATABASE_HAS_OUTBOX;
+      LWLockRelease(shared_state()->lock);
+      shared_wake_launcher();
+    }
+  }
+  if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+    marked = marked_recalled = marked_created = false;
+}
+
+void wake_init(void) {
+  RegisterXactCallback(at_end_of_transaction, NULL);
+}
+
+void wake_at_commit(void) {
+  marked = true;
+}
+
+void wake_at_commit_recalled(void) {
+  marked = marked_recalled = true;
+}
+
+/* Called at the end of the install and upgrade scripts: the launcher then knows the database. */
+extern "C" {
+PG_FUNCTION_INFO_V1(outbox_announce);
+Datum outbox_announce(PG_FUNCTION_ARGS) {
+  marked_created = true;
+  PG_RETURN_VOID();
+}
+}

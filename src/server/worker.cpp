@@ -1,0 +1,399 @@
+/*
+ * worker.cpp: one event loop that serves all sinks of one database:
+ *
+ *   wait (latch | engine's descriptor | timer) -> collect completions -> one short transaction: record + claim ->
+ *   commit -> submit -> wait
+ *
+ * No transaction is open and no row locked while the network works: the network works on the engine's threads, and
+ * this thread only waits on the latch and runs SQL, so it answers signals at once.
+ */
+#include "worker.h"
+
+#include "claim.h"
+#include "durable.h"
+#include "enqueue.h"
+#include "flights.h"
+#include "held_keys.h"
+#include "lanes.h"
+#include "maintenance.h"
+#include "record.h"
+#include "settings.h"
+#include "worker_sinks.h"
+#include "worker_slot.h"
+
+#include <unistd.h>
+
+extern "C" {
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+/* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
+static const int RECORD_DELAY_MS = 3;
+static const int RECORD_BATCH = 2000;
+static const int COLLECT_MAX = 4096;
+/* After a failed transaction: doubling up to this. */
+static const int ERROR_PAUSE_MAX_MS = 10000;
+
+static ob_engine *engine = NULL;
+static Oid extension_oid = InvalidOid;
+static bool check_extension = false;
+static MemoryContext round_context = NULL;
+
+/* The loop's state. */
+static bool claims_wanted = true;
+static bool recalled_wanted = true;
+static TimestampTz first_ended_at = 0;
+static TimestampTz polled_at = 0;
+static TimestampTz error_until = 0;
+static int error_pause_ms = 0;
+
+/* ---- beginning and end ------------------------------------------------------------------------------------- */
+
+static void relation_changed(Datum, Oid) {
+  check_extension = true; /* DROP EXTENSION invalidates its tables; so does much else, and a look is cheap */
+}
+
+/* However the process ends: threads first, then the server's exit handlers. A thread that hangs in a resolver would
+ * crash in OpenSSL's exit handler, and a crashed worker restarts the whole cluster: so leave without handlers then.
+ * Runs after shared memory is let go. */
+static void close_engine(int code, Datum) {
+  if (engine && !ob_engine_close(engine, setting_shutdown_timeout))
+    _exit(code);
+  engine = NULL;
+}
+
+static void set_session(void) {
+  static const char *const session[][2] = {
+      {"application_name", "outbox worker"},
+      {"search_path", "pg_catalog, pg_temp"},
+      /* What a crash loses of the recordings is sent again; what an application committed is another matter. */
+      {"synchronous_commit", "off"},
+      {"lock_timeout", "0"},
+      {"statement_timeout", "0"},
+      {"idle_in_transaction_session_timeout", "0"},
+      {"default_transaction_isolation", "read committed"},
+      {"default_transaction_read_only", "off"},
+      {"session_replication_role", "origin"},
+      /* Every statement has one right plan, also while the table has never been analysed. */
+      {"plan_cache_mode", "force_generic_plan"},
+      {"enable_seqscan", "off"},
+      {"enable_bitmapscan", "off"},
+      {"enable_hashjoin", "off"},
+      {"enable_mergejoin", "off"},
+      {"jit", "off"},
+  };
+
+  for (size_t i = 0; i < lengthof(session); i++)
+    SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+static Oid installed_extension(void) {
+  Oid oid = get_extension_oid("outbox", true);
+
+  /* CREATE EXTENSION may be under way: its tables are there when the extension is visible. */
+  return OidIsValid(oid) && OidIsValid(get_namespace_oid("outbox", true)) ? oid : InvalidOid;
+}
+
+/* Leaves the database for good: the launcher starts nobody here until CREATE EXTENSION says so. */
+static void leave_for_good(void) {
+  worker_slot_tell_launcher(DATABASE_HAS_NONE);
+  proc_exit(0);
+}
+
+static void begin(const WorkerArguments *arguments) {
+  pqsignal(SIGHUP, SignalHandlerForConfigReload);
+  pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  BackgroundWorkerUnblockSignals();
+  BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
+  if (!worker_slot_take(arguments))
+    proc_exit(1);
+  set_session();
+
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  extension_oid = installed_extension();
+  CommitTransactionCommand();
+  if (!OidIsValid(extension_oid))
+    leave_for_good();
+  worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
+
+  server_is_worker = true;
+  round_context = AllocSetContextCreate(TopMemoryContext, "outbox round", ALLOCSET_DEFAULT_SIZES);
+  CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
+  lanes_own(arguments->index, arguments->count);
+  flights_init();
+  held_keys_init();
+
+  ob_error error;
+  memset(&error, 0, sizeof(error));
+  engine = ob_engine_open(&error);
+  if (engine == NULL)
+    ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));
+  on_proc_exit(close_engine, 0);
+  worker_sinks_init(engine, arguments->index);
+  durable_init();
+}
+
+/* ---- one round --------------------------------------------------------------------------------------------- */
+
+static void take_completion(const ob_completion *completion, TimestampTz now) {
+  Flight *flight = flight_of_ticket(completion->ticket);
+
+  if (flight == NULL)
+    return;
+  WorkerSink *sink = flight->sink;
+  ob_outcome outcome = completion->outcome;
+  if (outcome == OB_RELEASED) {
+    claim_return(flight);
+    return;
+  }
+  if (outcome == OB_RETRY && flight->attempts + 1 >= sink->max_attempts)
+    outcome = OB_REJECTED;
+  worker_sink_event_over(sink, flight->bytes);
+  flight_end(flight, outcome, completion->retry_after_ms, completion->error);
+  /* The key is held or goes on from here, before anything more of it is claimed. */
+  if (outcome == OB_RETRY && sink->ordered)
+    held_key_hold(sink->oid, flight->key_hash, flight->position);
+  else
+    held_key_release(sink->oid, flight->key_hash, flight->position);
+  if (first_ended_at == 0)
+    first_ended_at = now;
+}
+
+static void collect(TimestampTz now) {
+  static ob_completion completions[COLLECT_MAX];
+  size_t n;
+  ob_log_line line;
+
+  do {
+    n = ob_collect(engine, completions, COLLECT_MAX);
+    for (size_t i = 0; i < n; i++)
+      take_completion(&completions[i], now);
+  } while (n == COLLECT_MAX);
+  while (ob_next_log(engine, &line))
+    ereport(line.level == OB_LOG_WARNING ? WARNING : line.level == OB_LOG_INFO ? LOG : DEBUG1,
+            (errmsg("outbox sink \"%s\": %s", line.sink, line.text)));
+}
+
+static void leave_if_dropped(void) {
+  if (!check_extension)
+    return;
+  check_extension = false;
+  Oid now_installed = installed_extension();
+  if (now_installed == extension_oid)
+    return;
+  AbortCurrentTransaction();
+  if (OidIsValid(now_installed))
+    proc_exit(1); /* dropped and made again: start anew */
+  leave_for_good();
+}
+
+/* The transaction. True when more could be claimed at once. */
+static bool transact(TimestampTz now, bool claim, bool recalled) {
+  bool more = false;
+  int n_recorded = flights_ended();
+
+  SetCurrentStatementStartTimestamp();
+  StartTransactionCommand();
+  MemoryContextSwitchTo(round_context);
+  PushActiveSnapshot(GetTransactionSnapshot());
+  leave_if_dropped();
+  if (worker_sinks_reload())
+    maintenance_routes_changed();
+  if (n_recorded > 0)
+    record_ended(now);
+  if (claim) {
+    worker_sinks_refresh(now);
+    more = claim_events(now, recalled);
+  }
+  PopActiveSnapshot();
+  CommitTransactionCommand();
+  MemoryContextSwitchTo(round_context);
+  if (n_recorded > 0)
+    record_committed(now);
+  int freed = flights_settle_ended(true);
+  if (freed > 0)
+    flights_recorded(freed, XactLastCommitEnd);
+  first_ended_at = flights_ended() > 0 ? now : 0;
+  if (claim) {
+    durable_flush();
+    claim_submit();
+  }
+  return more;
+}
+
+/* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
+static bool round_trip(TimestampTz now, bool claim, bool recalled) {
+  volatile bool more = false;
+
+  MemoryContextReset(round_context);
+  PG_TRY();
+  {
+    more = transact(now, claim, recalled);
+    error_pause_ms = 0;
+  }
+  PG_CATCH();
+  {
+    MemoryContextSwitchTo(TopMemoryContext);
+    HOLD_INTERRUPTS();
+    EmitErrorReport();
+    FlushErrorState();
+    AbortCurrentTransaction();
+    MemoryContextSwitchTo(round_context);
+    flights_settle_ended(false);
+    claim_give_back();
+    RESUME_INTERRUPTS();
+    error_pause_ms = Min(Max(error_pause_ms * 2, 100), ERROR_PAUSE_MAX_MS);
+    error_until = TimestampTzPlusMilliseconds(now, error_pause_ms);
+    more = false;
+    recalled_wanted = true;
+    maintenance_routes_changed();
+  }
+  PG_END_TRY();
+  return more;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+static bool any_sink_can_go_on(TimestampTz now) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->room > 0 && (sinks[i]->starved || sinks[i]->n_late > 0 || sinks[i]->next_due <= now))
+      return true;
+  return false;
+}
+
+static long milliseconds_until(TimestampTz now, TimestampTz moment) {
+  return moment == DT_NOEND ? LONG_MAX : moment <= now ? 0 : (long)((moment - now + 999) / 1000);
+}
+
+/* How long the worker may sleep if nobody wakes it. */
+static long sleep_time(TimestampTz now) {
+  long ms = milliseconds_until(now, TimestampTzPlusMilliseconds(polled_at, setting_poll_interval));
+
+  ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment()));
+  ms = Min(ms, milliseconds_until(now, claim_next_moment()));
+  ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
+  if (first_ended_at != 0)
+    ms = Min(ms, milliseconds_until(now, TimestampTzPlusMilliseconds(first_ended_at, RECORD_DELAY_MS)));
+  /* After an error nothing goes faster than its pause. */
+  return Max(ms, milliseconds_until(now, error_until));
+}
+
+static void reload_settings(void) {
+  if (!ConfigReloadPending)
+    return;
+  ConfigReloadPending = false;
+  ProcessConfigFile(PGC_SIGHUP);
+  worker_sinks_settings_changed();
+  claims_wanted = true;
+}
+
+static void say_what_goes_on(void) {
+  int n;
+
+  (void)worker_sinks_all(&n);
+  worker_slot_say(flights_in_use() > 0 ? "delivering" : n == 0 ? "no sink" : "waiting for events");
+}
+
+static void one_loop(void) {
+  WorkerSlot *slot = worker_slot();
+  TimestampTz now = GetCurrentTimestamp();
+
+  worker_slot_refresh(now);
+  /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
+  if (pg_atomic_exchange_u32(&slot->armed, 1) == 0)
+    claims_wanted = true;
+  pg_memory_barrier();
+  if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
+    recalled_wanted = claims_wanted = true;
+
+  collect(now);
+  worker_sinks_refresh(now);
+  bool poll = TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
+  if (poll) {
+    /* Prepared transactions, crashes between commit and wake-up, sessions without our library. */
+    polled_at = now;
+    recalled_wanted = true;
+  }
+  if (now >= error_until) {
+    bool claim = claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now;
+    bool record = flights_ended() >= RECORD_BATCH ||
+                  (first_ended_at != 0 && TimestampDifferenceExceeds(first_ended_at, now, RECORD_DELAY_MS));
+    if (claim || record) {
+      bool recalled = recalled_wanted;
+      recalled_wanted = false;
+      claims_wanted = round_trip(now, claim, claim && recalled);
+      recalled_wanted |= recalled && !claim;
+    }
+    maintenance_run(now, slot->index == 0);
+  }
+  say_what_goes_on();
+}
+
+static void wait_for_something(void) {
+  TimestampTz now = GetCurrentTimestamp();
+  long ms = claims_wanted && now >= error_until ? 0 : sleep_time(now);
+
+  (void)WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                          ob_engine_fd(engine), Min(ms, 3600000L), PG_WAIT_EXTENSION);
+  ResetLatch(MyLatch);
+  CHECK_FOR_INTERRUPTS();
+  reload_settings();
+}
+
+/* A planned end should cost no duplicate: what is in the air may land, within outbox.shutdown_timeout. */
+static void land(void) {
+  TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), setting_shutdown_timeout);
+
+  worker_slot_say("shutting down");
+  for (;;) {
+    TimestampTz now = GetCurrentTimestamp();
+    collect(now);
+    if (flights_in_use() == flights_ended() || now >= until)
+      break;
+    (void)WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                            ob_engine_fd(engine), milliseconds_until(now, until), PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+  }
+  if (flights_ended() > 0)
+    (void)round_trip(GetCurrentTimestamp(), false, false);
+}
+
+void outbox_worker_main(Datum) {
+  WorkerArguments arguments;
+
+  memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
+  begin(&arguments);
+
+  StartTransactionCommand();
+  PushActiveSnapshot(GetTransactionSnapshot());
+  MemoryContextSwitchTo(round_context);
+  (void)worker_sinks_reload();
+  claim_init(origin_here());
+  PopActiveSnapshot();
+  CommitTransactionCommand();
+  maintenance_routes_changed();
+
+  while (!ShutdownRequestPending) {
+    one_loop();
+    if (!ShutdownRequestPending)
+      wait_for_something();
+  }
+  land();
+  proc_exit(1); /* the launcher decides whether anybody comes after us */
+}

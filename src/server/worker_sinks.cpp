@@ -1,0 +1,353 @@
+#include "worker_sinks.h"
+
+#include "flights.h"
+#include "held_keys.h"
+#include "route.h"
+#include "settings.h"
+#include "wrappers.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "common/hashfn.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+}
+
+static const int REOPEN_PAUSE_MS = 10000;
+static const int CLOSE_GRACE_MS = 1000;
+
+/* What the catalog says of a sink, copied out of the transaction so that it can be opened after it. */
+typedef struct SinkOptions {
+  ob_option *options;
+  size_t n_options;
+  ob_option *mapping;
+  size_t n_mapping;
+  MemoryContext context;
+} SinkOptions;
+
+typedef struct SinkEntry {
+  WorkerSink sink; /* first: its name is the hash key */
+  SinkOptions given;
+} SinkEntry;
+
+static ob_engine *engine = NULL;
+static int worker_index = 0;
+static HTAB *sinks = NULL;
+static WorkerSink **list = NULL; /* all entries, for walking */
+static int n_list = 0, max_list = 0;
+static bool stale = true;
+
+static void catalog_changed(Datum, int, uint32) {
+  stale = true;
+}
+
+void worker_sinks_init(ob_engine *engine_, int worker_index_) {
+  HASHCTL control;
+
+  engine = engine_;
+  worker_index = worker_index_;
+  control.keysize = NAMEDATALEN;
+  control.entrysize = sizeof(SinkEntry);
+  control.hcxt = TopMemoryContext;
+  sinks = hash_create("outbox sinks", 64, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+  CacheRegisterSyscacheCallback(FOREIGNSERVEROID, catalog_changed, (Datum)0);
+  CacheRegisterSyscacheCallback(USERMAPPINGOID, catalog_changed, (Datum)0);
+  CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, catalog_changed, (Datum)0);
+}
+
+void worker_sinks_settings_changed(void) {
+  stale = true;
+}
+
+/* Options as they lie in the catalog, and a fingerprint that changes with them. */
+static ob_option *read_options(int cache, HeapTuple tuple, AttrNumber column, size_t *n, uint64 *fingerprint) {
+  bool is_null;
+  Datum datum = SysCacheGetAttr(cache, tuple, column, &is_null);
+  ob_option *options = wrapper_options(datum, is_null, n);
+
+  for (size_t i = 0; i < *n; i++) {
+    *fingerprint = hash_combine64(*fingerprint, hash_bytes_extended((const unsigned char *)options[i].name,
+                                                                    strlen(options[i].name), 0));
+    *fingerprint = hash_combine64(*fingerprint, hash_bytes_extended((const unsigned char *)options[i].value,
+                                                                    strlen(options[i].value), 1));
+  }
+  return options;
+}
+
+static ob_option *with_default_networks(ob_option *options, size_t *n, const char *kind) {
+  if (strcmp(kind, "webhook") != 0 || setting_allow_networks == NULL || setting_allow_networks[0] == '\0')
+    return options;
+  for (size_t i = 0; i < *n; i++)
+    if (strcmp(options[i].name, "allow_networks") == 0)
+      return options;
+  ob_option *more = (ob_option *)palloc(sizeof(ob_option) * (*n + 1));
+  if (*n > 0)
+    memcpy(more, options, sizeof(ob_option) * *n);
+  more[*n].name = "allow_networks";
+  more[*n].value = pstrdup(setting_allow_networks);
+  (*n)++;
+  return more;
+}
+
+static void add_to_list(WorkerSink *sink) {
+  if (n_list == max_list) {
+    max_list = Max(16, max_list * 2);
+    list = list ? (WorkerSink **)repalloc(list, sizeof(WorkerSink *) * max_list)
+                : (WorkerSink **)MemoryContextAlloc(TopMemoryContext, sizeof(WorkerSink *) * max_list);
+  }
+  list[n_list++] = sink;
+}
+
+static void apply_common(WorkerSink *sink, const SinkOptions *given) {
+  ob_common common;
+  ob_error error;
+
+  memset(&common, 0, sizeof(common));
+  if (!ob_common_options(sink->kind, given->options, given->n_options, &common, &error))
+    return; /* ob_sink_open() will say so */
+  sink->ordered = common.ordered;
+  sink->max_attempts = common.max_attempts > 0     ? common.max_attempts
+                       : setting_max_attempts > 0 ? setting_max_attempts
+                                                  : common.default_max_attempts;
+  sink->retention_ms = common.retention_ms >= 0 ? common.retention_ms : (int64)setting_retention * 1000;
+  const char *retry = common.retry                                  ? common.retry
+                      : setting_retry && setting_retry[0] != '\0' ? setting_retry
+                                                                  : common.default_retry;
+  strlcpy(sink->retry, retry, sizeof(sink->retry));
+}
+
+static void reload_one(const RouteSink *route) {
+  MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
+  MemoryContext previous = MemoryContextSwitchTo(context);
+  SinkOptions given = {NULL, 0, NULL, 0, context};
+  uint64 fingerprint = route->server_oid;
+  bool found;
+
+  HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(route->server_oid));
+  if (HeapTupleIsValid(server)) {
+    given.options = read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options,
+                                 &fingerprint);
+    ReleaseSysCache(server);
+  }
+  /* PUBLIC's mapping only: the worker acts for nobody in particular. */
+  HeapTuple mapping =
+      SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(route->server_oid));
+  if (HeapTupleIsValid(mapping)) {
+    fingerprint = hash_combine64(fingerprint, 1);
+    given.mapping = read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping,
+                                 &fingerprint);
+    ReleaseSysCache(mapping);
+  }
+  given.options = with_default_networks(given.options, &given.n_options, route->kind);
+  if (setting_allow_networks)
+    fingerprint = hash_combine64(fingerprint, hash_bytes_extended((const unsigned char *)setting_allow_networks,
+                                                                  strlen(setting_allow_networks), 2));
+  MemoryContextSwitchTo(previous);
+
+  SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_ENTER, &found);
+  WorkerSink *sink = &entry->sink;
+  if (!found) {
+    memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
+    add_to_list(sink);
+  }
+  if (sink->oid != route->server_oid) {
+    if (OidIsValid(sink->oid))
+      held_keys_forget_sink(sink->oid); /* another server of the same name */
+    sink->oid = route->server_oid;
+    sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
+  }
+  sink->present = true;
+  if (entry->given.context)
+    MemoryContextDelete(entry->given.context);
+  entry->given = given;
+  strlcpy(sink->kind, route->kind, sizeof(sink->kind));
+  apply_common(sink, &given);
+  if (sink->fingerprint != fingerprint) {
+    /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
+    worker_sink_restart(sink);
+    if (!sink->ordered)
+      held_keys_forget_sink(sink->oid);
+    sink->fingerprint = fingerprint;
+    sink->reopen_at = 0;
+    sink->open_error[0] = '\0';
+    if (sink->handle && !sink->closing) {
+      ob_sink_close(sink->handle, CLOSE_GRACE_MS);
+      sink->closing = true;
+    }
+  }
+}
+
+bool worker_sinks_reload(void) {
+  int n;
+
+  if (!stale)
+    return false;
+  stale = false;
+  RouteSink *routes = route_sinks(&n);
+  for (int i = 0; i < n_list; i++)
+    list[i]->present = false;
+  for (int i = 0; i < n; i++)
+    reload_one(&routes[i]);
+  for (int i = 0; i < n_list; i++) {
+    WorkerSink *sink = list[i];
+    if (sink->present || sink->handle == NULL || sink->closing)
+      continue;
+    ob_sink_close(sink->handle, CLOSE_GRACE_MS);
+    sink->closing = true;
+  }
+  return true;
+}
+
+static void open_sink(SinkEntry *entry, TimestampTz now) {
+  WorkerSink *sink = &entry->sink;
+  ob_error error;
+
+  memset(&error, 0, sizeof(error));
+  sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
+                              entry->given.mapping, entry->given.n_mapping, &error);
+  if (sink->handle) {
+    sink->open_error[0] = '\0';
+    return;
+  }
+  sink->reopen_at = TimestampTzPlusMilliseconds(now, REOPEN_PAUSE_MS);
+  if (strcmp(sink->open_error, error.message) != 0) {
+    strlcpy(sink->open_error, error.message, sizeof(sink->open_error));
+    ereport(WARNING, (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error.message),
+                      error.detail[0] ? errdetail("%s", error.detail) : 0,
+                      error.hint[0] ? errhint("%s", error.hint) : 0));
+  }
+}
+
+static void publish_state(WorkerSink *sink, TimestampTz now) {
+  SinkStats *stats = sink->stats;
+  const char *state = sink->handle == NULL                                   ? "misconfigured"
+                      : sink->status.state == OB_SINK_CIRCUIT_OPEN           ? "circuit open"
+                      : sink->status.state == OB_SINK_DISABLED               ? "disabled"
+                      : sink->in_flight > 0                                  ? "delivering"
+                                                                             : "idle";
+  const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
+
+  if (stats == NULL || sink->closing)
+    return;
+  stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
+  if (strcmp(stats->state, state) != 0) {
+    /* One line per change between well and ill, not one per event. */
+    bool ill = state[0] != 'd' && state[0] != 'i';
+    bool was_ill = stats->state[0] != '\0' && stats->state[0] != 'd' && stats->state[0] != 'i';
+    if (strcmp(state, "disabled") == 0 || ill)
+      ereport(LOG, (errmsg("outbox sink \"%s\" is now: %s", sink->name, state), error[0] ? errdetail("%s", error) : 0));
+    else if (was_ill)
+      ereport(LOG, (errmsg("outbox sink \"%s\" is delivering again", sink->name)));
+    strlcpy(stats->state, state, sizeof(stats->state));
+  }
+  if (error[0] != '\0' && strcmp(stats->last_error, error) != 0) {
+    strlcpy(stats->last_error, error, sizeof(stats->last_error));
+    stats->last_error_at = now;
+  }
+}
+
+static void drop_entry(int i) {
+  SinkEntry *entry = (SinkEntry *)list[i];
+
+  held_keys_forget_sink(entry->sink.oid);
+  if (entry->given.context)
+    MemoryContextDelete(entry->given.context);
+  if (entry->sink.late)
+    pfree(entry->sink.late);
+  if (entry->sink.stats)
+    entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
+  hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
+  list[i] = list[--n_list];
+}
+
+void worker_sinks_refresh(TimestampTz now) {
+  int share = Max(1, setting_max_in_flight / Max(1, n_list));
+  int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
+
+  for (int i = n_list - 1; i >= 0; i--) {
+    WorkerSink *sink = list[i];
+    if (sink->closing && ob_sink_closed(sink->handle)) {
+      sink->handle = NULL;
+      sink->closing = false;
+    }
+    if (sink->handle == NULL && !sink->present) {
+      if (sink->in_flight == 0)
+        drop_entry(i);
+      continue;
+    }
+    /* A sink is opened anew only when nothing of its former self is in flight: order. */
+    if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at)
+      open_sink((SinkEntry *)sink, now);
+    sink->room = 0;
+    sink->batch = NULL;
+    sink->n_batch = sink->max_batch = 0;
+    if (sink->handle && !sink->closing) {
+      ob_sink_get_status(sink->handle, &sink->status);
+      /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
+      if (sink->in_flight == 0 || sink->bytes_in_flight < bytes_share)
+        sink->room = Max(0, Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight));
+    }
+    publish_state(sink, now);
+  }
+}
+
+WorkerSink *worker_sink_find(const char *name, int length) {
+  char key[NAMEDATALEN];
+
+  if (length >= NAMEDATALEN)
+    return NULL;
+  memcpy(key, name, length);
+  key[length] = '\0';
+  return (WorkerSink *)hash_search(sinks, key, HASH_FIND, NULL);
+}
+
+WorkerSink **worker_sinks_all(int *n) {
+  *n = n_list;
+  return list;
+}
+
+TimestampTz worker_sinks_next_moment(void) {
+  TimestampTz moment = DT_NOEND;
+  TimestampTz now = GetCurrentTimestamp();
+
+  for (int i = 0; i < n_list; i++) {
+    WorkerSink *sink = list[i];
+    if (sink->handle == NULL && sink->present)
+      moment = Min(moment, sink->reopen_at);
+    if (sink->handle == NULL || sink->closing)
+      continue;
+    if (sink->status.credit == 0 && sink->status.retry_in_ms >= 0)
+      moment = Min(moment, TimestampTzPlusMilliseconds(now, sink->status.retry_in_ms + 1));
+    else if (sink->room > 0)
+      moment = Min(moment, sink->next_due);
+  }
+  return moment;
+}
+
+void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {
+  sink->in_flight++;
+  sink->bytes_in_flight += bytes;
+  sink->room--;
+}
+
+void worker_sink_event_over(WorkerSink *sink, uint32 bytes) {
+  sink->in_flight--;
+  sink->bytes_in_flight -= bytes;
+}
+
+void worker_sink_restart(WorkerSink *sink) {
+  sink->cursor = 0;
+  sink->n_late = 0;
+  sink->due_after = sink->next_due = DT_NOBEGIN;
+  sink->due_after_position = 0;
+  sink->starved = true;
+}
+
+void worker_sink_rewind(WorkerSink *sink, int64 position) {
+  sink->cursor = Min(sink->cursor, position - 1);
+  sink->starved = true;
+}

@@ -1,0 +1,82 @@
+/*
+ * worker_sinks.h: the sinks of the worker's database: opened, reopened when the catalog changes, closed when gone;
+ * and for each the place up to which it has claimed.
+ */
+#pragma once
+
+#include "server.h"
+#include "shared_state.h"
+
+/* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
+typedef struct LateTransaction {
+  uint64 xid;
+  int64 after; /* claimed up to here */
+  int64 upto;  /* the cursor when it was found: what lies above comes by itself */
+} LateTransaction;
+
+typedef struct WorkerSink {
+  char name[NAMEDATALEN]; /* hash key: first */
+  Oid oid;
+  char kind[32];
+  uint64 fingerprint; /* of options and user mapping */
+  bool present;       /* in the catalog */
+  bool closing;
+  ob_sink *handle; /* NULL while it cannot be opened, or is being reopened */
+  TimestampTz reopen_at;
+  char open_error[512];
+
+  bool ordered;
+  int max_attempts;
+  int64 retention_ms;
+  char retry[256];
+
+  /* how far it has come */
+  int64 cursor;               /* every row at or below was seen, but for late and recalled ones */
+  TimestampTz due_after;      /* scheduled and retried rows up to here were claimed, … */
+  int64 due_after_position;   /* … of that instant up to this position */
+  TimestampTz next_due;       /* nothing is due earlier; DT_NOEND = nothing is scheduled */
+  LateTransaction *late;
+  int n_late, max_late;
+
+  int in_flight;
+  int64 bytes_in_flight;
+  int room; /* how many more it takes in this round */
+  bool starved; /* it had more to claim than room */
+  ob_sink_status status;
+  SinkStats *stats; /* may be NULL */
+
+  /* claimed in this round, in order; memory of the round */
+  ob_event *batch;
+  struct Flight **batch_flights;
+  int n_batch, max_batch;
+  bool reading; /* takes part in the running read */
+} WorkerSink;
+
+void worker_sinks_init(ob_engine *engine, int worker_index);
+
+/* Defaults have changed: read everything again. */
+void worker_sinks_settings_changed(void);
+
+/* Reads the catalog when it has changed. In a transaction. True when the set or its routes changed. */
+bool worker_sinks_reload(void);
+
+/* Outside a transaction: finishes closing ones, opens what can be opened, asks each how much it takes now. */
+void worker_sinks_refresh(TimestampTz now);
+
+/* NULL when there is none of that name. */
+WorkerSink *worker_sink_find(const char *name, int length);
+
+/* All of them, in no order; valid until the next reload or refresh. */
+WorkerSink **worker_sinks_all(int *n);
+
+/* The earliest moment at which a sink wants to be looked at again. */
+TimestampTz worker_sinks_next_moment(void);
+
+void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_over(WorkerSink *sink, uint32 bytes);
+
+/* All rows must be seen again. */
+void worker_sink_restart(WorkerSink *sink);
+
+/* A row of this sink that was passed must be seen again. */
+void worker_sink_rewind(WorkerSink *sink, int64 position);

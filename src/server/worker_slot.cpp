@@ -1,0 +1,101 @@
+#include "worker_slot.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+extern "C" {
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/backend_status.h"
+}
+
+static WorkerSlot *mine = NULL;
+
+static void give_up_slot(int, Datum) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  if (mine && mine->pid == MyProcPid) {
+    for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
+      if (shared->sinks[i].database == mine->database)
+        shared->sinks[i].in_flight[mine->index % lengthof(shared->sinks[i].in_flight)] = 0;
+    mine->pid = 0;
+    mine->database = InvalidOid;
+  }
+  LWLockRelease(shared->lock);
+}
+
+bool worker_slot_take(const WorkerArguments *arguments) {
+  SharedState *shared = shared_state();
+  WorkerSlot *free_slot = NULL;
+  bool taken = false;
+
+  before_shmem_exit(give_up_slot, 0);
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0) {
+      free_slot = free_slot ? free_slot : slot;
+      continue;
+    }
+    /* Lanes of different counts overlap: nobody starts before the last of the old count has gone. */
+    if (slot->database == arguments->database &&
+        (slot->index == arguments->index || slot->count != arguments->count))
+      taken = true;
+  }
+  if (!taken && free_slot) {
+    free_slot->pid = MyProcPid;
+    free_slot->database = arguments->database;
+    free_slot->index = arguments->index;
+    free_slot->count = arguments->count;
+    free_slot->latch = MyLatch;
+    free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
+    free_slot->memory = 0;
+    free_slot->activity[0] = '\0';
+    pg_atomic_write_u32(&free_slot->armed, 0);
+    pg_atomic_write_u32(&free_slot->recalled, 1);
+    mine = free_slot;
+  }
+  LWLockRelease(shared->lock);
+  return mine != NULL;
+}
+
+WorkerSlot *worker_slot(void) {
+  return mine;
+}
+
+void worker_slot_tell_launcher(DatabaseState state) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *slot = shared_database(MyDatabaseId, true);
+  bool changed = slot && slot->state != state;
+  if (slot)
+    slot->state = state;
+  LWLockRelease(shared->lock);
+  if (changed)
+    shared_wake_launcher();
+}
+
+void worker_slot_say(const char *activity) {
+  if (strcmp(mine->activity, activity) == 0)
+    return;
+  strlcpy(mine->activity, activity, sizeof(mine->activity));
+  pgstat_report_activity(STATE_IDLE, activity);
+}
+
+void worker_slot_refresh(TimestampTz now) {
+  static TimestampTz refreshed_at = 0;
+
+  mine->last_loop_at = now;
+  if (!TimestampDifferenceExceeds(refreshed_at, now, 1000))
+    return;
+  refreshed_at = now;
+  long resident = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (file == NULL)
+    return;
+  if (fscanf(file, "%*s %ld", &resident) == 1)
+    mine->memory = (uint64)resident * (uint64)sysconf(_SC_PAGESIZE);
+  fclose(file);
+}

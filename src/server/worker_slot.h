@@ -1,0 +1,18 @@
+/* worker_slot.h: the worker's place in shared memory, by which commits wake it and people see it. */
+#pragma once
+
+#include "shared_state.h"
+#include "worker.h"
+
+/* Takes a free slot; false when another process has these lanes (it is about to leave: come back later). */
+bool worker_slot_take(const WorkerArguments *arguments);
+WorkerSlot *worker_slot(void);
+
+/* What the launcher should know of this database. */
+void worker_slot_tell_launcher(DatabaseState state);
+
+/* For pg_stat_activity and outbox.workers; no-op when nothing changed. */
+void worker_slot_say(const char *activity);
+
+/* Once a second at most: memory and the like. */
+void worker_slot_refresh(TimestampTz now);
