@@ -3,9 +3,9 @@
 # make lint, make format for those who change it.
 
 EXTENSION = outbox
-VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
+OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
 MODULE_big = outbox
-DATA_built = outbox--$(VERSION).sql
+DATA_built = outbox--$(OUTBOX_VERSION).sql
 
 SERVER_SOURCES = $(sort $(wildcard src/server/*.cpp))
 DELIVERY_SOURCES = $(sort $(wildcard src/delivery/*.cpp src/delivery/*/*.cpp))
@@ -43,12 +43,12 @@ OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Wer
 # Two rooms: only the server room sees PostgreSQL's headers, and it neither throws nor catches.
 src/server/%.o: src/server/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -fno-exceptions -fno-rtti -Wno-register -Wno-unused-parameter \
-	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(VERSION)\" -c -o $@ $<
+	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(OUTBOX_VERSION)\" -c -o $@ $<
 src/delivery/%.o: src/delivery/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
 -include $(OBJS:.o=.d)
 
-outbox--$(VERSION).sql: $(SCRIPT_PARTS)
+outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS)
 	@{ echo '\echo Use "CREATE EXTENSION outbox" to load this file. \quit'; cat $^; } > $@.part && mv $@.part $@
 
 # pg_regress writes where it is told, and does not make the folders.
