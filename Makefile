@@ -49,7 +49,7 @@ src/delivery/%.o: src/delivery/%.cpp
 -include $(OBJS:.o=.d)
 
 outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS)
-	@{ echo '\echo Use "CREATE EXTENSION outbox" to load this file. \quit'; cat $^; } > $@.part && mv $@.part $@
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION outbox" to load this file. \quit'; cat $^; } > $@.part && mv $@.part $@
 
 # pg_regress writes where it is told, and does not make the folders.
 installcheck: | build/regress build/isolation
