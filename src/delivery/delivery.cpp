@@ -230,11 +230,10 @@ bool ob_next_log(ob_engine *engine, ob_log_line *line) noexcept {
 }
 
 const char *ob_library_versions(void) noexcept {
-  static const char *const versions = guarded(nullptr, "", [] {
-    auto *text = new std::string("librdkafka " + std::string(rd_kafka_version_str()) + ", libcurl " +
-                                 curl_version_info(CURLVERSION_NOW)->version + ", OpenSSL " +
-                                 OpenSSL_version(OPENSSL_VERSION_STRING));
-    return text->c_str();
+  static const std::string *const versions = guarded(nullptr, static_cast<std::string *>(nullptr), [] {
+    return new std::string("librdkafka " + std::string(rd_kafka_version_str()) + ", libcurl " +
+                           curl_version_info(CURLVERSION_NOW)->version + ", OpenSSL " +
+                           OpenSSL_version(OPENSSL_VERSION_STRING));
   });
-  return versions;
+  return versions ? versions->c_str() : "";
 }

@@ -73,6 +73,12 @@ private:
   size_t used_ = 0;
 };
 
+/* librdkafka remembers these about a topic, and would go on refusing its events after the cause is gone. */
+bool about_topic(rd_kafka_resp_err_t error) {
+  return error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+         error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED || error == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
+}
+
 class KafkaSink final : public Sink {
 public:
   KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter)
@@ -161,7 +167,7 @@ bool KafkaSink::submit(const ob_event &event) {
   Result result = kafka_result(error);
   if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR__INVALID_ARG)
     result = Result::Rejected; /* judged here, not by a broker: it will never do */
-  if (error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+  if (about_topic(error))
     producer_->forget_topic(topic_);
   reporter_->complete(
       Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), topic_, -1)});
@@ -217,9 +223,9 @@ void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &com
         down_ = false;
       } else {
         std::string topic = rd_kafka_topic_name(message.rkt);
-        completion.error = explain(message.err, rd_kafka_message_errstr(&message), topic, message.partition);
+        completion.error = explain(message.err, rd_kafka_err2str(message.err), topic, message.partition);
         timed_out_ |= message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
-        if (message.err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || message.err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+        if (about_topic(message.err))
           producer_->forget_topic(topic);
       }
       completions.push_back(std::move(completion));

@@ -127,8 +127,12 @@ static void check_value(const KafkaProperty &property, const std::string &value)
   std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)> scratch(rd_kafka_conf_new(),
                                                                              rd_kafka_conf_destroy);
   char text[512] = "";
-  if (rd_kafka_conf_set(scratch.get(), property.name.c_str(), value.c_str(), text, sizeof text) != RD_KAFKA_CONF_OK)
+  if (rd_kafka_conf_set(scratch.get(), property.name.c_str(), value.c_str(), text, sizeof text) != RD_KAFKA_CONF_OK) {
+    if (std::string_view(text).find("not supported in this build") != std::string_view::npos)
+      throw BadInput(OB_BAD_VALUE, property.option, "option \"" + property.option + "\" is not supported here",
+                     std::string(text) + ".");
     bad_value(property, value, expected(property, text));
+  }
 
   /* Narrower than the library, because the producer is idempotent. */
   if ((property.name == "acks" || property.name == "request.required.acks") && value != "all" && value != "-1")

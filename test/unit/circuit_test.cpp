@@ -1,0 +1,163 @@
+#include "delivery/circuit.h"
+
+#include <gtest/gtest.h>
+
+using namespace outbox;
+using namespace std::chrono_literals;
+
+namespace {
+
+class CircuitTest : public testing::Test {
+protected:
+  ob_outcome ends(Result result, uint64_t ticket = 1, uint64_t key = 0) {
+    return circuit.on_result({ticket, key ? key : ticket, result, -1, {}}, now);
+  }
+  /* Time goes on until the circuit takes something; says how long that was. */
+  std::chrono::milliseconds wait_for_credit() {
+    auto from = now;
+    while (circuit.credit(now) == 0)
+      now += 1ms;
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - from);
+  }
+  void probe(uint64_t ticket) { circuit.on_submit(ticket); }
+
+  Circuit::Time now{};
+  Circuit circuit{Circuit::Settings{}, 1};
+};
+
+TEST_F(CircuitTest, TakesEverythingWhileClosed) {
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(ends(Result::Sent), OB_SENT);
+  EXPECT_EQ(ends(Result::Retry), OB_RETRY);
+  EXPECT_EQ(ends(Result::Rejected), OB_REJECTED);
+  EXPECT_EQ(ends(Result::Released), OB_RELEASED);
+  EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, ADownSinkOpensItAndNoAttemptIsSpent) {
+  EXPECT_EQ(ends(Result::SinkDown), OB_RELEASED);
+  EXPECT_TRUE(circuit.is_open());
+  EXPECT_EQ(circuit.credit(now), 0u);
+  EXPECT_GT(circuit.retry_in_ms(now), 0);
+  EXPECT_EQ(ends(Result::RetryBlameSink, 2), OB_RELEASED);
+}
+
+TEST_F(CircuitTest, TenDifferentKeysInARowOpenIt) {
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(Result::RetryBlameSink, key, key), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(ends(Result::RetryBlameSink, 10, 10), OB_RELEASED);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, OneKeyThatFailsForEverDoesNot) {
+  for (int i = 0; i < 50; i++)
+    EXPECT_EQ(ends(Result::RetryBlameSink, i, 77), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, ASuccessInBetweenStartsTheCountAnew) {
+  for (Result alive : {Result::Sent, Result::Retry}) {
+    for (uint64_t key = 1; key <= 9; key++)
+      ends(Result::RetryBlameSink, key, key);
+    ends(alive, 100, 100);
+  }
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(Result::RetryBlameSink, key, key), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, EventsWithoutAKeyCountOneByOne) {
+  for (uint64_t i = 1; i <= 9; i++)
+    circuit.on_result({i, 0, Result::RetryBlameSink, -1, {}}, now);
+  EXPECT_FALSE(circuit.is_open());
+  circuit.on_result({10, 0, Result::RetryBlameSink, -1, {}}, now);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, AfterTheBackoffOneProbeGoesAndItsSuccessCloses) {
+  circuit.down(now);
+  auto backoff = wait_for_credit();
+  EXPECT_GE(backoff, 150ms);
+  EXPECT_LE(backoff, 200ms);
+  EXPECT_EQ(circuit.credit(now), 1u);
+  EXPECT_TRUE(circuit.is_open());
+  probe(5);
+  EXPECT_EQ(circuit.credit(now), 0u);
+  EXPECT_EQ(circuit.retry_in_ms(now), -1); /* the probe's end will tell */
+  EXPECT_EQ(ends(Result::Sent, 5), OB_SENT);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, FailedProbesWaitLongerAndLonger) {
+  circuit.down(now);
+  std::chrono::milliseconds expected = 200ms;
+  for (uint64_t ticket = 1; ticket < 12; ticket++) {
+    auto backoff = wait_for_credit();
+    EXPECT_GE(backoff, expected * 3 / 4);
+    EXPECT_LE(backoff, expected);
+    EXPECT_EQ(circuit.credit(now), 1u);
+    probe(ticket);
+    EXPECT_EQ(ends(Result::SinkDown, ticket), OB_RELEASED);
+    expected = std::min<std::chrono::milliseconds>(expected * 2, 5000ms);
+  }
+  wait_for_credit();
+  probe(99);
+  ends(Result::Sent, 99);
+  circuit.down(now); /* from the start again */
+  EXPECT_LE(wait_for_credit(), 200ms);
+}
+
+TEST_F(CircuitTest, WhatWasUnderWayBeforeDoesNotCountAsAProbe) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(5);
+  EXPECT_EQ(ends(Result::RetryBlameSink, 1), OB_RELEASED);
+  EXPECT_EQ(ends(Result::SinkDown, 2), OB_RELEASED);
+  EXPECT_EQ(circuit.retry_in_ms(now), -1) << "still waiting for its probe";
+  EXPECT_EQ(ends(Result::Sent, 3), OB_SENT);
+  EXPECT_FALSE(circuit.is_open()) << "but a success is a success";
+}
+
+TEST_F(CircuitTest, AProbeThatProvesNothingMakesRoomForAnother) {
+  circuit.down(now);
+  wait_for_credit();
+  for (Result result : {Result::Rejected, Result::Released}) {
+    probe(5);
+    EXPECT_EQ(circuit.credit(now), 0u);
+    ends(result, 5);
+    EXPECT_TRUE(circuit.is_open());
+    EXPECT_EQ(circuit.credit(now), 1u);
+  }
+}
+
+TEST_F(CircuitTest, OnePoisonousEventCannotKeepItOpen) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(1);
+  EXPECT_EQ(ends(Result::RetryBlameSink, 1), OB_RELEASED);
+  wait_for_credit();
+  EXPECT_EQ(circuit.credit(now), 2u);
+  probe(1);
+  probe(2);
+  EXPECT_EQ(ends(Result::Sent, 2), OB_SENT);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(ends(Result::RetryBlameSink, 1), OB_RETRY);
+}
+
+TEST_F(CircuitTest, UpClosesIt) {
+  circuit.down(now);
+  circuit.up();
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, BeingToldTwiceDoesNotPutTheProbeOff) {
+  circuit.down(now);
+  now += 100ms;
+  circuit.down(now);
+  EXPECT_LE(wait_for_credit(), 100ms);
+}
+
+}  // namespace

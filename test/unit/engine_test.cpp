@@ -1,0 +1,333 @@
+/* The whole door, with the memory kind: open, submit, collect, the circuit, close. */
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "delivery/reaper.h"
+#include "door.h"
+#include "memory_sink.h"
+
+using memory::control;
+using outbox::Result;
+
+namespace {
+
+class EngineTest : public testing::Test {
+protected:
+  void SetUp() override { control("main") = {}; }
+
+  ob_sink *open(const door::OptionList &options = {}) {
+    ob_sink *sink = engine.open("memory", options);
+    EXPECT_NE(sink, nullptr) << engine.error.message;
+    return sink;
+  }
+  bool submit(ob_sink *sink, uint64_t ticket) {
+    door::Event event;
+    event.ticket = ticket;
+    event.key = "key " + std::to_string(ticket);
+    return engine.submit(sink, event);
+  }
+  void end(uint64_t ticket, Result result, std::string error = {}) { control("main").end(ticket, result, error); }
+
+  door::Engine engine;
+};
+
+TEST_F(EngineTest, EveryResultBecomesACompletion) {
+  ob_sink *sink = open();
+  for (uint64_t ticket = 1; ticket <= 5; ticket++)
+    ASSERT_TRUE(submit(sink, ticket));
+  EXPECT_EQ(engine.status(sink).credit, 95u);
+  EXPECT_FALSE(engine.wait(0)) << "nothing to collect yet";
+
+  end(1, Result::Sent);
+  end(2, Result::Retry, "again later");
+  end(3, Result::RetryBlameSink, "HTTP 500");
+  end(4, Result::Rejected, "never");
+  end(5, Result::Released);
+  EXPECT_TRUE(engine.wait(0));
+  engine.collect();
+  EXPECT_FALSE(engine.wait(0)) << "the descriptor is quiet again";
+
+  ASSERT_EQ(engine.done.size(), 5u);
+  const ob_outcome outcomes[] = {OB_SENT, OB_RETRY, OB_RETRY, OB_REJECTED, OB_RELEASED};
+  const char *errors[] = {"", "again later", "HTTP 500", "never", ""};
+  for (size_t i = 0; i < 5; i++) {
+    EXPECT_EQ(engine.done[i].ticket, i + 1);
+    EXPECT_EQ(engine.done[i].outcome, outcomes[i]);
+    EXPECT_EQ(engine.done[i].error, errors[i]);
+  }
+}
+
+TEST_F(EngineTest, TakesNoMoreThanTheSinkHolds) {
+  ob_sink *sink = open({{"capacity", "3"}});
+  std::vector<door::Event> events(5);
+  std::vector<ob_event> raw;
+  for (auto &event : events)
+    raw.push_back(event.raw());
+  for (size_t i = 0; i < 5; i++)
+    raw[i].ticket = i + 1;
+  EXPECT_EQ(ob_submit(sink, raw.data(), 5), 3u);
+  EXPECT_EQ(engine.status(sink).credit, 0u);
+  EXPECT_EQ(engine.status(sink).retry_in_ms, -1);
+  end(1, Result::Sent);
+  EXPECT_EQ(engine.status(sink).credit, 1u);
+}
+
+TEST_F(EngineTest, ACollectionThatIsCutShortRingsAgain) {
+  ob_sink *sink = open();
+  for (uint64_t ticket = 1; ticket <= 3; ticket++)
+    submit(sink, ticket);
+  for (uint64_t ticket = 1; ticket <= 3; ticket++)
+    end(ticket, Result::Retry, "error " + std::to_string(ticket));
+  ob_completion out[2];
+  ASSERT_EQ(ob_collect(engine.raw(), out, 2), 2u);
+  EXPECT_EQ(out[0].ticket, 1u);
+  EXPECT_STREQ(out[0].error, "error 1");
+  EXPECT_STREQ(out[1].error, "error 2");
+  EXPECT_TRUE(engine.wait(0));
+  ASSERT_EQ(ob_collect(engine.raw(), out, 2), 1u);
+  EXPECT_STREQ(out[0].error, "error 3");
+}
+
+TEST_F(EngineTest, AnEventThatTheOptionsForbidIsRejected) {
+  ob_sink *sink = open();
+  door::Event event;
+  event.event_type = "forbidden";
+  EXPECT_TRUE(engine.submit(sink, event));
+  engine.collect();
+  ASSERT_EQ(engine.done.size(), 1u);
+  EXPECT_EQ(engine.done[0].outcome, OB_REJECTED);
+  EXPECT_EQ(engine.done[0].error, "event type is forbidden: The memory sink does not take it.");
+}
+
+TEST_F(EngineTest, ADownSinkOpensTheCircuitAndAProbeClosesIt) {
+  ob_sink *sink = open();
+  submit(sink, 1);
+  submit(sink, 2);
+  end(1, Result::SinkDown, "connection refused");
+  engine.collect();
+  ASSERT_EQ(engine.done.size(), 1u);
+  EXPECT_EQ(engine.done[0].outcome, OB_RELEASED);
+  ob_sink_status status = engine.status(sink);
+  EXPECT_EQ(status.state, OB_SINK_CIRCUIT_OPEN);
+  EXPECT_EQ(status.credit, 0u);
+  EXPECT_GT(status.retry_in_ms, 0);
+  EXPECT_LE(status.retry_in_ms, 200);
+  EXPECT_STREQ(status.last_error, "connection refused");
+  EXPECT_FALSE(submit(sink, 3));
+  EXPECT_NE(engine.log.find("main: circuit opened: connection refused"), std::string::npos) << engine.log;
+
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).credit == 1; }, 5000, 20));
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_CIRCUIT_OPEN);
+  EXPECT_TRUE(submit(sink, 4));
+  EXPECT_FALSE(submit(sink, 5)) << "one probe only";
+  end(4, Result::Sent);
+  engine.collect();
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_OK);
+  EXPECT_STREQ(engine.status(sink).last_error, "");
+  EXPECT_NE(engine.log.find("main: circuit closed"), std::string::npos) << engine.log;
+  EXPECT_TRUE(submit(sink, 5));
+}
+
+TEST_F(EngineTest, SignalsApartFromEvents) {
+  ob_sink *sink = open();
+  control("main").reporter->down("no broker");
+  engine.collect();
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_CIRCUIT_OPEN);
+  EXPECT_STREQ(engine.status(sink).last_error, "no broker");
+  control("main").reporter->up();
+  engine.collect();
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_OK);
+
+  control("main").reporter->disabled("HTTP 410");
+  engine.collect();
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_DISABLED);
+  EXPECT_STREQ(engine.status(sink).last_error, "HTTP 410");
+  EXPECT_EQ(engine.status(sink).credit, 0u);
+  EXPECT_FALSE(submit(sink, 1));
+}
+
+TEST_F(EngineTest, LogLinesAreBoundedAndTheOldestGo) {
+  open();
+  for (int i = 0; i < 300; i++)
+    control("main").reporter->log(OB_LOG_WARNING, "line " + std::to_string(i));
+  EXPECT_TRUE(engine.wait(0));
+  ob_log_line line;
+  int n = 0;
+  while (ob_next_log(engine.raw(), &line)) {
+    std::string expected = "line " + std::to_string(44 + n++);
+    EXPECT_EQ(line.text, expected);
+    EXPECT_STREQ(line.sink, "main");
+    EXPECT_EQ(line.level, OB_LOG_WARNING);
+  }
+  EXPECT_EQ(n, 256);
+  EXPECT_STREQ(line.text, "line 299");
+}
+
+TEST_F(EngineTest, AClosingSinkWaitsForWhatIsOnTheWire) {
+  ob_sink *sink = open();
+  submit(sink, 1);
+  ob_sink_close(sink, 60'000);
+  engine.collect();
+  EXPECT_FALSE(ob_sink_closed(sink));
+  EXPECT_FALSE(submit(sink, 2));
+  end(1, Result::Sent);
+  EXPECT_FALSE(ob_sink_closed(sink)) << "the completion is not collected yet";
+  engine.collect();
+  EXPECT_EQ(engine.done.at(0).outcome, OB_SENT);
+  EXPECT_TRUE(ob_sink_closed(sink));
+}
+
+TEST_F(EngineTest, TheEndOfTheGraceIsNoticedByTheDescriptor) {
+  ob_sink *sink = open();
+  submit(sink, 1);
+  submit(sink, 2);
+  ob_sink_close(sink, 100);
+  /* No tick: only the descriptor wakes this wait. */
+  ASSERT_TRUE(engine.until([&] { return engine.done.size() == 2; }, 20'000, 20'000));
+  EXPECT_EQ(engine.done[0].outcome, OB_RELEASED);
+  EXPECT_EQ(engine.done[1].outcome, OB_RELEASED);
+  EXPECT_TRUE(ob_sink_closed(sink));
+  EXPECT_FALSE(engine.wait(0)) << "the timer is off";
+}
+
+TEST_F(EngineTest, AnotherSinkGoesOnWhileOneCloses) {
+  ob_sink *sink = open();
+  ob_sink *other = engine.open("memory", {}, {}, "other");
+  submit(sink, 1);
+  submit(other, 2);
+  ob_sink_close(sink, 60'000);
+  control("other").end(2, Result::Sent);
+  engine.collect();
+  ASSERT_EQ(engine.done.size(), 1u);
+  EXPECT_EQ(engine.done[0].ticket, 2u);
+  EXPECT_EQ(engine.status(other).state, OB_SINK_OK);
+}
+
+TEST_F(EngineTest, ReportsOfASinkThatIsGoneFindNothing) {
+  ob_sink *sink = open();
+  auto reporter = control("main").reporter;
+  ob_sink_close(sink, 0);
+  engine.collect();
+  ASSERT_TRUE(ob_sink_closed(sink));
+  reporter->complete(outbox::Completion{9, 9, Result::Sent, -1, {}});
+  reporter->down("late");
+  engine.collect();
+  EXPECT_TRUE(engine.done.empty());
+}
+
+TEST_F(EngineTest, ReportsFromManyThreadsAllArrive) {
+  ob_sink *sink = open({{"capacity", "1000"}});
+  std::vector<uint64_t> tickets;
+  for (uint64_t ticket = 1; ticket <= 1000; ticket++) {
+    submit(sink, ticket);
+    tickets.push_back(ticket);
+  }
+  auto reporter = control("main").reporter;
+  std::vector<std::thread> threads;
+  for (uint64_t part = 0; part < 4; part++)
+    threads.emplace_back([&, part] {
+      for (uint64_t i = part * 250; i < (part + 1) * 250; i++)
+        reporter->complete(outbox::Completion{tickets[i], tickets[i], Result::Sent, -1, {}});
+    });
+  EXPECT_TRUE(engine.until([&] { return engine.done.size() == 1000; }));
+  for (auto &thread : threads)
+    thread.join();
+  std::vector<uint64_t> seen;
+  for (auto &done : engine.done)
+    seen.push_back(done.ticket);
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(seen, tickets);
+}
+
+TEST_F(EngineTest, CloseIsBoundedWhenADestructorHangs) {
+  auto hang = control("main").hang = std::make_shared<memory::Hang>();
+  ob_sink *sink = open();
+  engine.open("memory", {}, {}, "other");
+  submit(sink, 1);
+  auto reporter = control("main").reporter;
+  auto from = std::chrono::steady_clock::now();
+  EXPECT_FALSE(ob_engine_close(engine.release(), 200));
+  auto took = std::chrono::steady_clock::now() - from;
+  EXPECT_GE(took, std::chrono::milliseconds(200));
+  EXPECT_LT(took, std::chrono::seconds(5));
+  reporter->complete(outbox::Completion{1, 1, Result::Sent, -1, {}}); /* a late thread does no harm */
+  hang->let_go.set_value();
+  hang->gone.get_future().wait();
+}
+
+TEST_F(EngineTest, AHangingDestructorDoesNotHoldUpTheMainThread) {
+  auto hang = control("main").hang = std::make_shared<memory::Hang>();
+  ob_sink *sink = open();
+  ob_sink_close(sink, 0);
+  engine.collect();
+  EXPECT_TRUE(ob_sink_closed(sink)) << "returns although the destructor still waits";
+  ob_sink *other = engine.open("memory", {}, {}, "other");
+  door::Event event;
+  EXPECT_TRUE(engine.submit(other, event));
+  hang->let_go.set_value();
+  hang->gone.get_future().wait();
+}
+
+TEST_F(EngineTest, BadOptionsOpenNothing) {
+  EXPECT_EQ(engine.open("memory", {{"capacity", "0"}}), nullptr);
+  EXPECT_EQ(engine.error.kind, OB_BAD_VALUE);
+  EXPECT_EQ(engine.open("memory", {}, {{"capacity", "5"}}), nullptr);
+  EXPECT_EQ(engine.error.kind, OB_WRONG_PLACE);
+  EXPECT_EQ(engine.open("pigeon", {}), nullptr);
+}
+
+TEST_F(EngineTest, ACheckerJudgesWithoutASink) {
+  ob_error error;
+  ob_checker *checker = ob_checker_open("memory", nullptr, 0, &error);
+  ASSERT_NE(checker, nullptr);
+  door::Event event;
+  ob_event raw = event.raw();
+  EXPECT_TRUE(ob_checker_check(checker, &raw, &error));
+  event.event_type = "forbidden";
+  raw = event.raw();
+  EXPECT_FALSE(ob_checker_check(checker, &raw, &error));
+  EXPECT_STREQ(error.message, "event type is forbidden");
+  EXPECT_EQ(ob_checker_max_payload(checker), SIZE_MAX);
+  ob_checker_close(checker);
+  ob_checker_close(nullptr);
+  door::OptionList bad = {{"capacity", "x"}};
+  EXPECT_EQ(ob_checker_open("memory", bad.data(), 1, &error), nullptr);
+}
+
+TEST(Engine, NamesItsLibraries) {
+  std::string versions = ob_library_versions();
+  for (const char *part : {"librdkafka ", ", libcurl ", ", OpenSSL 3."})
+    EXPECT_NE(versions.find(part), std::string::npos) << versions;
+}
+
+TEST(Engine, ItsThreadsHaveEverySignalBlocked) {
+  std::promise<sigset_t> promise;
+  auto future = promise.get_future();
+  struct Asks : outbox::Sink {
+    std::promise<sigset_t> &promise;
+    explicit Asks(std::promise<sigset_t> &p) : promise(p) {}
+    ~Asks() override {
+      sigset_t set;
+      pthread_sigmask(SIG_SETMASK, nullptr, &set);
+      promise.set_value(set);
+    }
+    uint32_t credit() const override { return 0; }
+    bool submit(const ob_event &) override { return false; }
+    void release_queued() override {}
+    void abandon() override {}
+  };
+  outbox::Reaper reaper;
+  reaper.destroy(std::make_unique<Asks>(promise));
+  sigset_t blocked = future.get();
+  EXPECT_TRUE(reaper.finish(std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+  for (int number : {SIGTERM, SIGINT, SIGHUP, SIGURG, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD, SIGQUIT, SIGPIPE})
+    EXPECT_EQ(sigismember(&blocked, number), 1) << number;
+  sigset_t mine;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mine);
+  EXPECT_EQ(sigismember(&mine, SIGTERM), 0) << "the starter's own mask is as before";
+}
+
+}  // namespace

@@ -1,0 +1,36 @@
+#include "delivery/headers.h"
+
+#include <gtest/gtest.h>
+
+using outbox::BadInput;
+using outbox::check_header;
+
+namespace {
+
+std::string refusal(std::string_view name, std::string_view value) {
+  try {
+    check_header(name, value);
+    return "";
+  } catch (const BadInput &bad) {
+    EXPECT_EQ(bad.kind, OB_BAD_VALUE);
+    return bad.what();
+  }
+}
+
+TEST(Headers, OrdinaryOnesPass) {
+  EXPECT_EQ(refusal("traceparent", "00-abc-def-01"), "");
+  EXPECT_EQ(refusal("name", ""), "");
+  EXPECT_EQ(refusal("name", "tab\tand ünïcode"), "");
+}
+
+TEST(Headers, LineBreaksAndNulDoNot) {
+  for (std::string bad :
+       {std::string("a\rb"), std::string("a\nb"), std::string("a\0b", 3), std::string("\r\nX: y")}) {
+    EXPECT_EQ(refusal("name", bad), "value of header \"name\" contains a line break or NUL");
+    EXPECT_NE(refusal(bad, "value").find("contains a line break or NUL"), std::string::npos);
+    EXPECT_EQ(refusal(bad, "value").find('\n'), std::string::npos) << "a message must stay one line";
+  }
+  EXPECT_EQ(refusal("", "value"), "header name must not be empty");
+}
+
+}  // namespace

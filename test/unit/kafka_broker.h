@@ -1,0 +1,37 @@
+/* kafka_broker.h: librdkafka's mock cluster of one broker, and a consumer that shows what arrived there. */
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+struct Message {
+  int32_t partition;
+  std::optional<std::string> key, value;
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+class KafkaBroker {
+public:
+  KafkaBroker();
+  ~KafkaBroker();
+  const char *address() const { return rd_kafka_mock_cluster_bootstraps(cluster_); }
+  void create_topic(const char *topic, int partitions) { rd_kafka_mock_topic_create(cluster_, topic, partitions, 1); }
+  void stop() { rd_kafka_mock_broker_set_down(cluster_, 1); }
+  void start() { rd_kafka_mock_broker_set_up(cluster_, 1); }
+  /* The next `n` produce requests fail like this. */
+  void fail_produce(rd_kafka_resp_err_t error, int n);
+  void topic_error(const char *topic, rd_kafka_resp_err_t error) {
+    rd_kafka_mock_topic_set_error(cluster_, topic, error);
+  }
+  /* Everything in the topic, once there are at least `n` messages; by partition and offset. */
+  std::vector<Message> read(const char *topic, int partitions, size_t n);
+
+private:
+  rd_kafka_t *host_;
+  rd_kafka_mock_cluster_t *cluster_;
+};

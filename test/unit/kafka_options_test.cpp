@@ -1,0 +1,326 @@
+/* The options of a Kafka sink, and what they say about events, through the door. No broker. */
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "door.h"
+
+namespace {
+
+const door::OptionList good = {{"bootstrap_servers", "localhost:9092"}};
+
+bool check(ob_scope scope, door::OptionList options, ob_error &error, bool superuser = false) {
+  if (scope == OB_SERVER)
+    options.insert(options.begin(), good[0]);
+  return ob_check_options("kafka", scope, options.data(), options.size(), superuser, &error);
+}
+
+TEST(KafkaOptions, BootstrapServersIsRequired) {
+  ob_error error;
+  EXPECT_FALSE(ob_check_options("kafka", OB_SERVER, nullptr, 0, true, &error));
+  EXPECT_EQ(error.kind, OB_MISSING_OPTION);
+  EXPECT_STREQ(error.subject, "bootstrap_servers");
+  EXPECT_STREQ(error.message, "option \"bootstrap_servers\" is required");
+  EXPECT_STREQ(error.detail, "A Kafka sink needs a broker to start from.");
+  EXPECT_STREQ(error.hint, "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
+  EXPECT_TRUE(ob_check_options("kafka", OB_SERVER, good.data(), 1, false, &error)) << error.message;
+}
+
+TEST(KafkaOptions, BootstrapServersIsAListOfBrokers) {
+  ob_error error;
+  for (const char *brokers :
+       {"a", "a:1", "a:9092,b:9093", " a:9092 , b ", "[::1]:9092", "SSL://a:9092", "10.0.0.1:65535"}) {
+    door::OptionList options = {{"bootstrap_servers", brokers}};
+    EXPECT_TRUE(ob_check_options("kafka", OB_SERVER, options.data(), 1, false, &error)) << brokers;
+  }
+  for (const char *brokers :
+       {"", ",", "a:9092,", "a:0", "a:65536", "a:port", ":9092", "a b:9092", "[::1:9092", "http://a/b"}) {
+    door::OptionList options = {{"bootstrap_servers", brokers}};
+    EXPECT_FALSE(ob_check_options("kafka", OB_SERVER, options.data(), 1, false, &error)) << brokers;
+    EXPECT_EQ(error.kind, OB_BAD_VALUE);
+    EXPECT_STREQ(error.detail, "Expected a comma-separated list of host:port.");
+  }
+}
+
+TEST(KafkaOptions, ProducerPropertiesAreTakenWithUnderscores) {
+  ob_error error;
+  for (ob_option option : door::OptionList{{"linger_ms", "5"},
+                                           {"compression_type", "zstd"},
+                                           {"message_max_bytes", "2000000"},
+                                           {"security_protocol", "sasl_ssl"},
+                                           {"sasl_mechanism", "SCRAM-SHA-512"},
+                                           {"sasl_username", "outbox"},
+                                           {"acks", "all"},
+                                           {"retries", "10"},
+                                           {"max_in_flight", "5"},
+                                           {"partitioner", "consistent"},
+                                           {"allow_auto_create_topics", "false"},
+                                           {"enable_ssl_certificate_verification", "false"},
+                                           {"ssl_ca_pem", "-----BEGIN CERTIFICATE-----"},
+                                           {"delivery_timeout_ms", "60000"},
+                                           {"topic", "events"},
+                                           {"format", "debezium"}})
+    EXPECT_TRUE(check(OB_SERVER, {option}, error)) << option.name << ": " << error.message << " " << error.detail;
+  for (ob_option option : door::OptionList{{"sasl_username", "outbox"},
+                                           {"sasl_password", "hush"},
+                                           {"ssl_key_pem", "-----BEGIN PRIVATE KEY-----"},
+                                           {"ssl_key_password", "hush"},
+                                           {"ssl_certificate_pem", "-----BEGIN CERTIFICATE-----"}})
+    EXPECT_TRUE(check(OB_USER_MAPPING, {option}, error)) << option.name << ": " << error.message;
+}
+
+struct Bad {
+  ob_scope scope;
+  ob_option option;
+  ob_error_kind kind;
+  const char *message, *detail, *hint;
+};
+
+TEST(KafkaOptions, EveryMistakeHasItsOwnError) {
+  const Bad bad[] = {
+      {OB_SERVER, {"linger", "5"}, OB_UNKNOWN_OPTION, "invalid option \"linger\"", "", ""},
+      {OB_SERVER, {"linger.ms", "5"}, OB_UNKNOWN_OPTION, "invalid option \"linger.ms\"", "", ""},
+      {OB_SERVER, {"group_id", "x"}, OB_UNKNOWN_OPTION, "invalid option \"group_id\"", "", ""},
+      {OB_SERVER, {"auto_offset_reset", "earliest"}, OB_UNKNOWN_OPTION, nullptr, "", ""},
+      {OB_SERVER, {"dr_msg_cb", "0"}, OB_UNKNOWN_OPTION, "invalid option \"dr_msg_cb\"", "", ""},
+      {OB_SERVER, {"opaque", "0"}, OB_UNKNOWN_OPTION, "invalid option \"opaque\"", "", ""},
+      {OB_SERVER, {"test_mock_num_brokers", "1"}, OB_UNKNOWN_OPTION, nullptr, "", ""},
+      {OB_SERVER,
+       {"linger_ms", "soon"},
+       OB_BAD_VALUE,
+       "invalid value for option \"linger_ms\": \"soon\"",
+       "Expected a number from 0 to 900000.",
+       ""},
+      {OB_SERVER, {"linger_ms", "-1"}, OB_BAD_VALUE, nullptr, "Expected a number from 0 to 900000.", ""},
+      {OB_SERVER,
+       {"compression_type", "rar"},
+       OB_BAD_VALUE,
+       "invalid value for option \"compression_type\": \"rar\"",
+       "Expected one of: none, gzip, snappy, lz4, zstd.",
+       ""},
+      {OB_SERVER,
+       {"acks", "1"},
+       OB_BAD_VALUE,
+       "invalid value for option \"acks\": \"1\"",
+       "Expected \"all\": an event counts as delivered when every in-sync replica has it.",
+       ""},
+      {OB_SERVER, {"request_required_acks", "0"}, OB_BAD_VALUE, nullptr, nullptr, ""},
+      {OB_SERVER, {"max_in_flight", "6"}, OB_BAD_VALUE, nullptr, "Expected a whole number from 1 to 5.", ""},
+      {OB_SERVER, {"retries", "0"}, OB_BAD_VALUE, nullptr, "Expected a whole number from 1 to 2147483647.", ""},
+      {OB_SERVER,
+       {"enable_idempotence", "false"},
+       OB_BAD_VALUE,
+       "option \"enable_idempotence\" cannot be set",
+       "It is always on: retries would reorder and duplicate events without it.",
+       ""},
+      {OB_SERVER,
+       {"transactional_id", "x"},
+       OB_BAD_VALUE,
+       "option \"transactional_id\" cannot be set",
+       "Events are not sent in Kafka transactions.",
+       ""},
+      {OB_SERVER,
+       {"plugin_library_paths", "/tmp/x.so"},
+       OB_BAD_VALUE,
+       "option \"plugin_library_paths\" cannot be set",
+       "It would load code into the database server.",
+       ""},
+      {OB_SERVER, {"log_queue", "false"}, OB_BAD_VALUE, "option \"log_queue\" cannot be set", nullptr, ""},
+      {OB_SERVER, {"delivery_report_only_error", "true"}, OB_BAD_VALUE, nullptr, nullptr, ""},
+      {OB_SERVER, {"metadata_broker_list", "a"}, OB_BAD_VALUE, nullptr, "Use option \"bootstrap_servers\".", ""},
+      {OB_SERVER,
+       {"ssl_key_location", "/k"},
+       OB_FORBIDDEN,
+       "only a superuser may set option \"ssl_key_location\"",
+       "The file is read with the rights of the database server.",
+       ""},
+      {OB_SERVER, {"ssl_ca_location", "/k"}, OB_FORBIDDEN, nullptr, nullptr, ""},
+      {OB_SERVER, {"ssl_providers", "default"}, OB_FORBIDDEN, nullptr, "It loads code into the database server.", ""},
+      {OB_SERVER, {"ssl_engine_location", "/e"}, OB_FORBIDDEN, nullptr, nullptr, ""},
+      {OB_SERVER,
+       {"sasl_kerberos_kinit_cmd", "id"},
+       OB_FORBIDDEN,
+       nullptr,
+       "It becomes part of a command that the database server runs.",
+       ""},
+      {OB_SERVER, {"sasl_kerberos_principal", "$(id)"}, OB_FORBIDDEN, nullptr, nullptr, ""},
+      {OB_SERVER,
+       {"sasl_password", "hush"},
+       OB_WRONG_PLACE,
+       "option \"sasl_password\" is a secret and cannot be an option of the server",
+       "Every role can read the options of a server.",
+       "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (sasl_password '...')."},
+      {OB_SERVER, {"ssl_key_pem", "hush"}, OB_WRONG_PLACE, nullptr, nullptr, nullptr},
+      {OB_SERVER, {"ssl_key_password", "hush"}, OB_WRONG_PLACE, nullptr, nullptr, nullptr},
+      {OB_SERVER, {"ssl_keystore_password", "hush"}, OB_WRONG_PLACE, nullptr, nullptr, nullptr},
+      {OB_SERVER, {"sasl_oauthbearer_client_secret", "hush"}, OB_WRONG_PLACE, nullptr, nullptr, nullptr},
+      {OB_SERVER, {"sasl_oauthbearer_config", "hush"}, OB_WRONG_PLACE, nullptr, nullptr, nullptr},
+      {OB_USER_MAPPING,
+       {"bootstrap_servers", "a"},
+       OB_WRONG_PLACE,
+       "option \"bootstrap_servers\" belongs to the server, not to its user mapping",
+       nullptr,
+       nullptr},
+      {OB_USER_MAPPING,
+       {"linger_ms", "5"},
+       OB_WRONG_PLACE,
+       nullptr,
+       nullptr,
+       "Use ALTER SERVER ... OPTIONS (linger_ms '...')."},
+      {OB_USER_MAPPING, {"url", "http://x"}, OB_UNKNOWN_OPTION, nullptr, nullptr, nullptr},
+      {OB_SERVER,
+       {"topic", "outbox.${tenant}"},
+       OB_BAD_VALUE,
+       "unknown variable \"tenant\" in the template of option \"topic\"",
+       "",
+       "Known variables are ${aggregate_type}, ${event_type}."},
+      {OB_SERVER,
+       {"topic", "my topic"},
+       OB_BAD_VALUE,
+       "invalid value for option \"topic\": \"my topic\"",
+       "A Kafka topic's name has 1 to 249 characters: letters, digits, \".\", \"_\" and \"-\".",
+       ""},
+      {OB_SERVER, {"topic", ""}, OB_BAD_VALUE, nullptr, nullptr, nullptr},
+      {OB_SERVER, {"topic", ".."}, OB_BAD_VALUE, nullptr, nullptr, nullptr},
+      {OB_SERVER,
+       {"format", "avro"},
+       OB_BAD_VALUE,
+       "invalid value for option \"format\": \"avro\"",
+       "Expected one of: debezium.",
+       ""},
+  };
+  for (const Bad &each : bad) {
+    ob_error error;
+    ASSERT_FALSE(check(each.scope, {each.option}, error)) << each.option.name << " = " << each.option.value;
+    EXPECT_EQ(error.kind, each.kind) << error.message;
+    EXPECT_STREQ(error.subject, each.option.name);
+    std::string name = each.option.name;
+    EXPECT_EQ(each.message ? std::string(each.message) : error.message, error.message) << name;
+    EXPECT_EQ(each.detail ? std::string(each.detail) : error.detail, error.detail) << name;
+    EXPECT_EQ(each.hint ? std::string(each.hint) : error.hint, error.hint) << name;
+    for (const char *text : {error.message, error.detail, error.hint})
+      EXPECT_EQ(std::string(text).find("hush"), std::string::npos) << "a secret in a message of " << name;
+  }
+}
+
+TEST(KafkaOptions, WhatTheLibraryWasBuiltWithoutIsSaid) {
+  ob_error error;
+  if (check(OB_USER_MAPPING, {{"sasl_oauthbearer_client_secret", "hush"}}, error))
+    GTEST_SKIP() << "this librdkafka has OIDC";
+  EXPECT_STREQ(error.message, "option \"sasl_oauthbearer_client_secret\" is not supported here");
+  EXPECT_NE(std::string(error.detail).find("not supported in this build"), std::string::npos) << error.detail;
+}
+
+TEST(KafkaOptions, ASuperuserMayNameFiles) {
+  ob_error error;
+  EXPECT_TRUE(check(OB_SERVER, {{"ssl_ca_location", "/etc/ssl/certs/ca-certificates.crt"}}, error, true))
+      << error.message;
+  EXPECT_TRUE(check(OB_SERVER, {{"sasl_kerberos_principal", "outbox"}}, error, true)) << error.message;
+  EXPECT_FALSE(check(OB_SERVER, {{"plugin_library_paths", "x"}}, error, true));
+}
+
+std::set<std::string> names(ob_scope scope) {
+  static const char *found[1000];
+  size_t n = ob_option_names("kafka", scope, found, 1000);
+  return {found, found + n};
+}
+
+TEST(KafkaOptions, NamesForAHint) {
+  auto server = names(OB_SERVER);
+  for (const char *name : {"bootstrap_servers", "topic", "format", "events", "linger_ms", "sasl_username"})
+    EXPECT_EQ(server.count(name), 1u) << name;
+  for (const char *name : {"sasl_password", "group_id", "enable_idempotence", "dr_cb"})
+    EXPECT_EQ(server.count(name), 0u) << name;
+  auto mapping = names(OB_USER_MAPPING);
+  for (const char *name : {"sasl_username", "sasl_password", "ssl_key_pem"})
+    EXPECT_EQ(mapping.count(name), 1u) << name;
+  EXPECT_EQ(mapping.count("linger_ms"), 0u);
+}
+
+TEST(KafkaOptions, Defaults) {
+  ob_common common;
+  ob_error error;
+  ASSERT_TRUE(ob_common_options("kafka", good.data(), 1, &common, &error));
+  EXPECT_EQ(common.default_max_attempts, 10);
+  EXPECT_STREQ(common.default_retry, "exponential 100ms..5min");
+}
+
+class KafkaChecker : public testing::Test {
+protected:
+  void open(door::OptionList options = {}) {
+    options.insert(options.begin(), good[0]);
+    checker = ob_checker_open("kafka", options.data(), options.size(), &error);
+    ASSERT_NE(checker, nullptr) << error.message;
+  }
+  ~KafkaChecker() override { ob_checker_close(checker); }
+  bool check() {
+    ob_event raw = event.raw();
+    return ob_checker_check(checker, &raw, &error);
+  }
+  ob_checker *checker = nullptr;
+  door::Event event;
+  ob_error error{};
+};
+
+TEST_F(KafkaChecker, TopicsMustBeLegal) {
+  open();
+  EXPECT_TRUE(check()) << error.message;
+  event.aggregate_type = "My Order";
+  EXPECT_FALSE(check());
+  EXPECT_EQ(error.kind, OB_BAD_VALUE);
+  EXPECT_STREQ(error.message, "\"outbox.event.My Order\" is not a legal topic name");
+  EXPECT_STREQ(error.detail,
+               "A Kafka topic's name has 1 to 249 characters: letters, digits, \".\", \"_\" and \"-\".");
+  EXPECT_STREQ(error.hint, "Change the event's aggregate_type, or option \"topic\" of the sink.");
+  event.aggregate_type = std::string(236, 'x');
+  EXPECT_TRUE(check());
+  event.aggregate_type += "x";
+  EXPECT_FALSE(check());
+}
+
+TEST_F(KafkaChecker, AFixedTopicTakesAnyAggregate) {
+  open({{"topic", "events"}});
+  event.aggregate_type = "My Order";
+  EXPECT_TRUE(check()) << error.message;
+}
+
+TEST_F(KafkaChecker, ATopicMadeOfNothingIsNone) {
+  open({{"topic", "${aggregate_type}"}});
+  event.aggregate_type = "";
+  EXPECT_FALSE(check());
+  event.aggregate_type = "..";
+  EXPECT_FALSE(check());
+}
+
+TEST_F(KafkaChecker, HeadersMustNotForgeOthers) {
+  open();
+  event.headers = {{"trace", "a\r\nb"}};
+  EXPECT_FALSE(check());
+  EXPECT_STREQ(error.subject, "headers");
+  EXPECT_STREQ(error.message, "value of header \"trace\" contains a line break or NUL");
+}
+
+TEST_F(KafkaChecker, SizeCountsKeyAndHeaders) {
+  open({{"message_max_bytes", "2000"}});
+  EXPECT_EQ(ob_checker_max_payload(checker), 2000u - 38);
+  event.key = std::string(100, 'k');
+  event.headers = {{"name", std::string(96, 'v')}};
+  event.payload = std::string(2000 - 38 - 100 - 100, 'p');
+  EXPECT_TRUE(check()) << error.detail;
+  event.payload += "p";
+  EXPECT_FALSE(check());
+  EXPECT_EQ(error.kind, OB_TOO_LARGE);
+  EXPECT_STREQ(error.message, "event is too large for a Kafka message");
+  EXPECT_STREQ(error.detail, "With its key and headers it has 2001 bytes, and at most 2000 are allowed.");
+  EXPECT_NE(std::string(error.hint).find("\"message_max_bytes\""), std::string::npos);
+}
+
+TEST_F(KafkaChecker, OnlyTheLengthOfThePayloadCounts) {
+  open();
+  ob_event raw = event.raw();
+  raw.payload = {nullptr, 2'000'000};
+  EXPECT_FALSE(ob_checker_check(checker, &raw, &error));
+  EXPECT_EQ(error.kind, OB_TOO_LARGE);
+}
+
+}  // namespace

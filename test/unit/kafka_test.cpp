@@ -1,0 +1,333 @@
+/* The Kafka sink against librdkafka's mock cluster, through the door. */
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <set>
+
+#include "door.h"
+#include "kafka_broker.h"
+
+namespace {
+
+class KafkaTest : public testing::Test {
+protected:
+  ob_sink *open(door::OptionList options = {}) {
+    options.insert(options.begin(), {"bootstrap_servers", address.c_str()});
+    ob_sink *sink = engine.open("kafka", options);
+    EXPECT_NE(sink, nullptr) << engine.error.message << " " << engine.error.detail;
+    return sink;
+  }
+  bool send(ob_sink *sink, uint64_t ticket, const std::string &key, const std::string &payload) {
+    door::Event event;
+    event.ticket = ticket;
+    event.key = key;
+    event.payload = payload;
+    return engine.submit(sink, event);
+  }
+  bool done(size_t n, int timeout_ms = 30'000) {
+    return engine.until([&] { return engine.done.size() >= n; }, timeout_ms, 100);
+  }
+  size_t sent() const {
+    return static_cast<size_t>(
+        std::count_if(engine.done.begin(), engine.done.end(), [](auto &done) { return done.outcome == OB_SENT; }));
+  }
+
+  /* One event after the other, until one arrives. */
+  bool sends_again(ob_sink *sink, uint64_t ticket) {
+    return engine.until(
+        [&] {
+          if (engine.done.back().outcome == OB_SENT)
+            return true;
+          if (engine.done.size() == ticket && send(sink, ticket + 1, "7", "{}"))
+            ticket++;
+          return false;
+        },
+        20'000, 100);
+  }
+
+  KafkaBroker broker;
+  std::string address = broker.address();
+  door::Engine engine;
+};
+
+TEST_F(KafkaTest, SendsWhatDebeziumsRouterWouldSend) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  door::Event event, tombstone, keyless, empty;
+  event.headers = {{"traceparent", "00-1"}, {"a", ""}};
+  tombstone.ticket = 2;
+  tombstone.has_payload = false;
+  keyless.ticket = 3;
+  keyless.has_key = false;
+  empty.ticket = 4;
+  empty.key = empty.payload = "";
+  for (door::Event *each : {&event, &tombstone, &keyless, &empty})
+    ASSERT_TRUE(engine.submit(sink, *each));
+  ASSERT_TRUE(done(4));
+  EXPECT_EQ(sent(), 4u) << engine.done[0].error;
+
+  auto messages = broker.read("outbox.event.Order", 1, 4);
+  ASSERT_EQ(messages.size(), 4u);
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(messages[0].key, "7");
+  EXPECT_EQ(messages[0].value, R"({"total": 12.5})");
+  EXPECT_EQ(messages[0].headers, (Headers{{"id", door::event_id}, {"traceparent", "00-1"}, {"a", ""}}));
+  EXPECT_EQ(messages[1].key, "7");
+  EXPECT_EQ(messages[1].value, std::nullopt) << "a tombstone is NULL";
+  EXPECT_EQ(messages[1].headers, (Headers{{"id", door::event_id}}));
+  EXPECT_EQ(messages[2].key, std::nullopt) << "no key stays no key";
+  EXPECT_EQ(messages[3].key.value_or("NULL"), "");
+  EXPECT_EQ(messages[3].value.value_or("NULL"), "") << "empty is not NULL";
+}
+
+TEST_F(KafkaTest, ChoosesThePartitionsThatJavaChooses) {
+  broker.create_topic("outbox.event.Order", 12);
+  ob_sink *sink = open();
+  const std::map<std::string, int> expected = {{"21", 0}, {"foobar", 6}, {"abc", 3}, {"1", 3}, {"", 9}};
+  uint64_t ticket = 0;
+  for (auto &[key, partition] : expected)
+    ASSERT_TRUE(send(sink, ++ticket, key, key));
+  ASSERT_TRUE(done(expected.size()));
+  std::map<std::string, int> found;
+  for (auto &message : broker.read("outbox.event.Order", 12, expected.size()))
+    found[message.key.value()] = message.partition;
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(KafkaTest, TheTopicFollowsItsTemplate) {
+  broker.create_topic("x.Order.order.created", 1);
+  ob_sink *sink = open({{"topic", "x.${aggregate_type}.${event_type}"}});
+  ASSERT_TRUE(send(sink, 1, "7", "{}"));
+  ASSERT_TRUE(done(1));
+  EXPECT_EQ(engine.done[0].outcome, OB_SENT);
+  EXPECT_EQ(broker.read("x.Order.order.created", 1, 1).size(), 1u);
+}
+
+TEST_F(KafkaTest, ManyEventsKeepTheOrderOfTheirKeys) {
+  constexpr int keys = 20, each = 250;
+  broker.create_topic("outbox.event.Order", 4);
+  ob_sink *sink = open({{"queue_buffering_max_messages", "1000"}});
+  EXPECT_EQ(engine.status(sink).credit, 1000u);
+  uint64_t ticket = 0;
+  for (int i = 0; i < each; i++)
+    for (int key = 0; key < keys; key++) {
+      ticket++;
+      if (!send(sink, ticket, std::to_string(key), std::to_string(i))) {
+        size_t before = engine.done.size(); /* back-pressure: room comes with completions */
+        ASSERT_TRUE(engine.until([&] { return engine.done.size() > before; }));
+        ASSERT_TRUE(send(sink, ticket, std::to_string(key), std::to_string(i)));
+      }
+    }
+  ASSERT_TRUE(done(ticket));
+  EXPECT_EQ(sent(), ticket);
+  EXPECT_EQ(engine.status(sink).credit, 1000u);
+  std::set<uint64_t> tickets;
+  for (auto &one : engine.done)
+    tickets.insert(one.ticket);
+  EXPECT_EQ(tickets.size(), ticket) << "each ticket once";
+
+  std::map<std::string, int> next;
+  auto messages = broker.read("outbox.event.Order", 4, ticket);
+  EXPECT_EQ(messages.size(), ticket);
+  for (auto &message : messages)
+    ASSERT_EQ(message.value.value(), std::to_string(next[message.key.value()]++)) << "key " << *message.key;
+}
+
+TEST_F(KafkaTest, AStoppedBrokerOpensTheCircuitAndNothingIsLostOrReordered) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  ASSERT_TRUE(send(sink, 1, "7", "1"));
+  ASSERT_TRUE(done(1));
+
+  broker.stop();
+  uint64_t ticket = 1;
+  for (int i = 0; i < 10; i++)
+    ASSERT_TRUE(send(sink, ticket + 1, "7", std::to_string(ticket + 1)) && ++ticket);
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_CIRCUIT_OPEN; }, 20'000, 20));
+  std::string reason = engine.status(sink).last_error;
+  EXPECT_NE(reason.find("brokers are down"), std::string::npos) << reason;
+  EXPECT_EQ(engine.done.size(), 1u) << "librdkafka holds them, in order";
+
+  /* The probe joins them. */
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).credit == 1; }, 20'000, 20));
+  ASSERT_TRUE(send(sink, ticket + 1, "7", std::to_string(ticket + 1)) && ++ticket);
+  EXPECT_FALSE(send(sink, ticket + 1, "7", "x"));
+
+  broker.start();
+  auto from = std::chrono::steady_clock::now();
+  ASSERT_TRUE(done(ticket));
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(5));
+  EXPECT_EQ(sent(), ticket);
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_OK);
+  EXPECT_STREQ(engine.status(sink).last_error, "");
+
+  int next = 1;
+  auto messages = broker.read("outbox.event.Order", 1, ticket);
+  EXPECT_EQ(messages.size(), ticket);
+  for (auto &message : messages)
+    EXPECT_EQ(message.value.value(), std::to_string(next++));
+}
+
+TEST_F(KafkaTest, ABrokerThatComesBackIsSeenWithNothingToSend) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"statistics_interval_ms", "200"}});
+  ASSERT_TRUE(send(sink, 1, "7", "1"));
+  ASSERT_TRUE(done(1));
+  broker.stop();
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_CIRCUIT_OPEN; }, 20'000, 20));
+  broker.start();
+  EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 20'000, 100));
+}
+
+TEST_F(KafkaTest, NoBrokerAtAllOpensTheCircuitWithTheReason) {
+  address = "127.0.0.1:1";
+  ob_sink *sink = open();
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_CIRCUIT_OPEN; }, 20'000, 20));
+  std::string reason = engine.status(sink).last_error;
+  EXPECT_NE(reason.find("Connection refused"), std::string::npos) << reason;
+}
+
+TEST_F(KafkaTest, ATimedOutEventIsReleasedAndSpendsNoAttempt) {
+  address = "127.0.0.1:1";
+  ob_sink *sink = open({{"message_timeout_ms", "500"}, {"linger_ms", "0"}});
+  ASSERT_TRUE(send(sink, 1, "7", "1"));
+  ASSERT_TRUE(done(1));
+  EXPECT_EQ(engine.done[0].outcome, OB_RELEASED);
+  EXPECT_NE(engine.done[0].error.find("Message timed out: topic \"outbox.event.Order\""), std::string::npos)
+      << engine.done[0].error;
+}
+
+struct BrokerError {
+  rd_kafka_resp_err_t error;
+  ob_outcome outcome;
+  const char *text;
+};
+void PrintTo(const BrokerError &error, std::ostream *out) {
+  *out << rd_kafka_err2name(error.error);
+}
+
+class KafkaBrokerError : public KafkaTest, public testing::WithParamInterface<BrokerError> {};
+
+TEST_P(KafkaBrokerError, HasItsOutcomeAndItsWholeText) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  ASSERT_TRUE(send(sink, 1, "7", "warm up"));
+  ASSERT_TRUE(done(1));
+  broker.fail_produce(GetParam().error, 1);
+  ASSERT_TRUE(send(sink, 2, "7", "{}"));
+  ASSERT_TRUE(done(2));
+  EXPECT_EQ(engine.done[1].outcome, GetParam().outcome);
+  EXPECT_EQ(engine.done[1].error, std::string(GetParam().text) + ": topic \"outbox.event.Order\", partition 0");
+  /* The cause is gone, and the sink goes on. */
+  EXPECT_TRUE(sends_again(sink, 2));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Errors, KafkaBrokerError,
+    testing::Values(
+        BrokerError{RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, OB_RETRY, "Broker: Message size too large"},
+        BrokerError{RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, OB_RETRY, "Broker: Topic authorization failed"},
+        BrokerError{RD_KAFKA_RESP_ERR_INVALID_RECORD, OB_RETRY, "Broker: Broker failed to validate record"},
+        BrokerError{RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, OB_REJECTED, "Broker: Invalid topic"}),
+    [](const auto &info) { return std::string(rd_kafka_err2name(info.param.error)); });
+
+TEST_F(KafkaTest, AnErrorThatPassesIsRetriedByLibrdkafkaItself) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 2);
+  ASSERT_TRUE(send(sink, 1, "7", "{}"));
+  ASSERT_TRUE(done(1));
+  EXPECT_EQ(engine.done[0].outcome, OB_SENT) << engine.done[0].error;
+  EXPECT_EQ(broker.read("outbox.event.Order", 1, 1).size(), 1u);
+}
+
+TEST_F(KafkaTest, AnUnknownTopicIsRetriedAndFoundOnceItIsThere) {
+  broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  ob_sink *sink = open({{"topic_metadata_propagation_max_ms", "100"}});
+  ASSERT_TRUE(send(sink, 1, "7", "{}"));
+  ASSERT_TRUE(done(1));
+  EXPECT_EQ(engine.done[0].outcome, OB_RETRY);
+  EXPECT_NE(engine.done[0].error.find("topic \"outbox.event.Order\""), std::string::npos) << engine.done[0].error;
+  EXPECT_NE(engine.done[0].error.find("create the topic"), std::string::npos) << engine.done[0].error;
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_OK) << "the broker is well";
+
+  broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_NO_ERROR);
+  EXPECT_TRUE(sends_again(sink, 1)) << engine.done.back().error;
+}
+
+TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  ASSERT_TRUE(send(sink, 1, "7", "1"));
+  ASSERT_TRUE(done(1));
+  broker.fail_produce(RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, 1);
+  ASSERT_TRUE(send(sink, 2, "7", "2"));
+  ASSERT_TRUE(done(2));
+  ASSERT_EQ(engine.done[1].ticket, 2u);
+  ASSERT_TRUE(engine.done[1].outcome == OB_RELEASED || engine.done[1].outcome == OB_SENT) << engine.done[1].error;
+  ASSERT_TRUE(engine.until([&] { return send(sink, 3, "7", "3"); }, 20'000, 20));
+  ASSERT_TRUE(done(3));
+  EXPECT_EQ(engine.done[2].outcome, OB_SENT) << engine.done[2].error;
+}
+
+TEST_F(KafkaTest, AnOversizeEventIsADeadLetterAndItsNeighboursGo) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"message_max_bytes", "2000"}});
+  ASSERT_TRUE(send(sink, 1, "7", "small"));
+  ASSERT_TRUE(send(sink, 2, "7", std::string(3000, 'x')));
+  ASSERT_TRUE(send(sink, 3, "8", "small"));
+  ASSERT_TRUE(done(3));
+  for (auto &one : engine.done)
+    EXPECT_EQ(one.outcome, one.ticket == 2 ? OB_REJECTED : OB_SENT) << one.error;
+  auto rejected = std::find_if(engine.done.begin(), engine.done.end(), [](auto &one) { return one.ticket == 2; });
+  EXPECT_EQ(rejected->error, "event is too large for a Kafka message: With its key and headers it has 3039 bytes, "
+                             "and at most 2000 are allowed.");
+}
+
+TEST_F(KafkaTest, ClosingReleasesWhatNoBrokerWasSent) {
+  address = "127.0.0.1:1";
+  ob_sink *sink = open();
+  for (uint64_t ticket = 1; ticket <= 5; ticket++)
+    ASSERT_TRUE(send(sink, ticket, "7", "x"));
+  ob_sink_close(sink, 60'000);
+  ASSERT_TRUE(done(5, 10'000)) << "long before the end of the grace";
+  for (auto &one : engine.done)
+    EXPECT_EQ(one.outcome, OB_RELEASED);
+  EXPECT_TRUE(ob_sink_closed(sink));
+}
+
+TEST_F(KafkaTest, ClosingLetsWhatIsOnTheWireFinish) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  ASSERT_TRUE(send(sink, 1, "7", "1"));
+  ASSERT_TRUE(done(1));
+  for (uint64_t ticket = 2; ticket <= 50; ticket++)
+    ASSERT_TRUE(send(sink, ticket, "7", "x"));
+  ob_sink_close(sink, 20'000);
+  ASSERT_TRUE(done(50));
+  EXPECT_TRUE(ob_sink_closed(sink));
+  for (auto &one : engine.done)
+    EXPECT_TRUE(one.outcome == OB_SENT || one.outcome == OB_RELEASED);
+}
+
+TEST_F(KafkaTest, TheEngineClosesInBoundedTimeWithEventsUnderWay) {
+  address = "127.0.0.1:1";
+  ob_sink *sink = open();
+  for (uint64_t ticket = 1; ticket <= 100; ticket++)
+    if (!send(sink, ticket, "7", "x"))
+      break;
+  auto from = std::chrono::steady_clock::now();
+  EXPECT_TRUE(ob_engine_close(engine.release(), 10'000));
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(10));
+}
+
+TEST_F(KafkaTest, OptionsThatDoNotGoTogetherAreRefusedWhenItOpens) {
+  door::OptionList options = {
+      {"bootstrap_servers", address.c_str()}, {"linger_ms", "900000"}, {"message_timeout_ms", "10"}};
+  EXPECT_EQ(engine.open("kafka", options), nullptr);
+  EXPECT_EQ(engine.error.kind, OB_BAD_VALUE);
+  EXPECT_STREQ(engine.error.message, "librdkafka refuses the options of the sink");
+  EXPECT_NE(std::string(engine.error.detail).find("message.timeout.ms"), std::string::npos) << engine.error.detail;
+}
+
+}  // namespace

@@ -1,0 +1,91 @@
+#include "memory_sink.h"
+
+#include <algorithm>
+
+using namespace outbox;
+
+namespace memory {
+
+Control &control(const std::string &sink) {
+  static auto &all = *new std::map<std::string, Control>;
+  return all[sink];
+}
+
+void Control::end(uint64_t ticket, Result result, std::string error) {
+  held.erase(std::find(held.begin(), held.end(), ticket));
+  reporter->complete(Completion{ticket, key_of[ticket], result, -1, std::move(error)});
+}
+
+namespace {
+
+struct Config : SinkConfig {
+  uint32_t capacity = 100;
+  void check_event(const ob_event &event) const override {
+    if (view(event.event_type) == "forbidden")
+      throw BadInput(OB_BAD_VALUE, "event_type", "event type is forbidden", "The memory sink does not take it.");
+  }
+};
+
+class MemorySink : public Sink {
+public:
+  MemorySink(const std::string &name, std::shared_ptr<const Config> config, std::shared_ptr<Reporter> reporter)
+      : control_(control(name)), config_(std::move(config)), hang_(control_.hang) {
+    control_.reporter = std::move(reporter);
+    control_.held.clear();
+  }
+  ~MemorySink() override {
+    if (hang_) {
+      hang_->let_go.get_future().wait();
+      hang_->gone.set_value();
+    }
+  }
+  uint32_t credit() const override { return config_->capacity - static_cast<uint32_t>(control_.held.size()); }
+  bool submit(const ob_event &event) override {
+    if (credit() == 0)
+      return false;
+    control_.held.push_back(event.ticket);
+    control_.key_of[event.ticket] = event.key_hash;
+    return true;
+  }
+  void release_queued() override { /* all of it counts as being on the wire */
+  }
+  void abandon() override {
+    while (!control_.held.empty())
+      control_.end(control_.held.front(), Result::Released);
+  }
+
+private:
+  Control &control_;
+  std::shared_ptr<const Config> config_;
+  std::shared_ptr<Hang> hang_;
+};
+
+class MemoryKind : public SinkKind {
+public:
+  MemoryKind() : SinkKind("memory") {}
+  const std::vector<OptionSpec> &options() const override {
+    static const auto &specs = *new std::vector<OptionSpec>{
+        {"capacity", true, false, false, false,
+         [](const std::string &name, const std::string &value) { parse_int(name, value, 1, 1000); }, "Events held."},
+        {"token", false, true, true, false, nullptr, "A secret."},
+        {"path", true, false, false, true, nullptr, "For superusers."},
+    };
+    return specs;
+  }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *) const override {
+    auto config = std::make_shared<Config>();
+    if (auto capacity = server.find("capacity"); capacity != server.end())
+      config->capacity = static_cast<uint32_t>(parse_int("capacity", capacity->second, 1, 1000));
+    return config;
+  }
+  std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<MemorySink>(name, std::static_pointer_cast<const Config>(config), std::move(reporter));
+  }
+  KindDefaults defaults(const Options &) const override { return {3, "exponential 1s..2s"}; }
+};
+
+[[maybe_unused]] const SinkKind &registered = *new MemoryKind;
+
+}  // namespace
+}  // namespace memory

@@ -1,0 +1,32 @@
+/*
+ * memory_sink.h: a third kind of sink, "memory", in one file: it keeps what it is given, and the test says how each
+ * event ends. Options: `capacity` (default 100), and in the user mapping the secret `token`.
+ */
+#pragma once
+
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "delivery/sink.h"
+
+namespace memory {
+
+/* Set before a sink is opened: its destructor waits until the test lets it go. */
+struct Hang {
+  std::promise<void> let_go, gone;
+};
+
+/* A test's hold on the sinks that are open, by name. */
+struct Control {
+  std::shared_ptr<outbox::Reporter> reporter;
+  std::vector<uint64_t> held; /* tickets taken and not ended */
+  std::map<uint64_t, uint64_t> key_of;
+  std::shared_ptr<Hang> hang;
+
+  void end(uint64_t ticket, outbox::Result result, std::string error = {});
+};
+Control &control(const std::string &sink);
+
+}  // namespace memory

@@ -1,0 +1,219 @@
+/* Option values and the checks that every kind shares, through the door, with the memory kind. */
+#include "delivery/options.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "door.h"
+
+using namespace std::chrono_literals;
+using outbox::BadInput;
+
+namespace {
+
+std::string detail_of(const std::function<void()> &parse) {
+  try {
+    parse();
+    return "accepted";
+  } catch (const BadInput &bad) {
+    EXPECT_EQ(bad.kind, OB_BAD_VALUE);
+    EXPECT_EQ(bad.subject, "option");
+    return bad.detail;
+  }
+}
+
+TEST(Options, Booleans) {
+  for (const char *yes : {"true", "on", "yes", "1", "TRUE", " On "})
+    EXPECT_TRUE(outbox::parse_bool("option", yes));
+  for (const char *no : {"false", "off", "no", "0", "False"})
+    EXPECT_FALSE(outbox::parse_bool("option", no));
+  for (const char *bad : {"", "maybe", "2", "tru"})
+    EXPECT_EQ(detail_of([&] { outbox::parse_bool("option", bad); }), "Expected \"true\" or \"false\".");
+}
+
+TEST(Options, Integers) {
+  EXPECT_EQ(outbox::parse_int("option", "5", 1, 10), 5);
+  EXPECT_EQ(outbox::parse_int("option", " 10 ", 1, 10), 10);
+  EXPECT_EQ(outbox::parse_int("option", "-3", -5, 10), -3);
+  for (const char *bad : {"", "0", "11", "5x", "x", "1.5", "99999999999999999999", "--1"})
+    EXPECT_EQ(detail_of([&] { outbox::parse_int("option", bad, 1, 10); }), "Expected a whole number from 1 to 10.");
+}
+
+TEST(Options, Durations) {
+  auto parse = [](const char *text) { return outbox::parse_duration("option", text, 0ms, 24h * 365); };
+  EXPECT_EQ(parse("500ms"), 500ms);
+  EXPECT_EQ(parse("15s"), 15s);
+  EXPECT_EQ(parse("5min"), 5min);
+  EXPECT_EQ(parse("5m"), 5min);
+  EXPECT_EQ(parse("2h"), 2h);
+  EXPECT_EQ(parse("1d"), 24h);
+  EXPECT_EQ(parse("0"), 0ms);
+  EXPECT_EQ(parse("0s"), 0ms);
+  EXPECT_EQ(parse(" 3 s "), 3s);
+  for (const char *bad :
+       {"", "5", "s", "5 parsecs", "-5s", "1.5s", "366d", "9223372036854775807d", "99999999999999999999s"})
+    EXPECT_EQ(detail_of([&] { parse(bad); }),
+              "Expected a duration from 0 to 365d with a unit: ms, s, min (or m), h, d.")
+        << bad;
+}
+
+struct Bad {
+  ob_scope scope;
+  door::OptionList options;
+  ob_error_kind kind;
+  const char *subject, *message, *detail, *hint;
+};
+
+TEST(Options, EveryMistakeHasItsOwnError) {
+  const Bad bad[] = {
+      {OB_SERVER, {{"colour", "red"}}, OB_UNKNOWN_OPTION, "colour", "invalid option \"colour\"", "", ""},
+      {OB_USER_MAPPING, {{"colour", "red"}}, OB_UNKNOWN_OPTION, "colour", "invalid option \"colour\"", "", ""},
+      {OB_SERVER,
+       {{"token", "hush"}},
+       OB_WRONG_PLACE,
+       "token",
+       "option \"token\" is a secret and cannot be an option of the server",
+       "Every role can read the options of a server.",
+       "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (token '...')."},
+      {OB_USER_MAPPING,
+       {{"capacity", "5"}},
+       OB_WRONG_PLACE,
+       "capacity",
+       "option \"capacity\" belongs to the server, not to its user mapping",
+       "A user mapping holds names and secrets only.",
+       "Use ALTER SERVER ... OPTIONS (capacity '...')."},
+      {OB_USER_MAPPING,
+       {{"events", "a"}},
+       OB_WRONG_PLACE,
+       "events",
+       "option \"events\" belongs to the server, not to its user mapping",
+       nullptr,
+       nullptr},
+      {OB_SERVER, {{"path", "/etc"}}, OB_FORBIDDEN, "path", "only a superuser may set option \"path\"", "", ""},
+      {OB_SERVER,
+       {{"capacity", "many"}},
+       OB_BAD_VALUE,
+       "capacity",
+       "invalid value for option \"capacity\": \"many\"",
+       "Expected a whole number from 1 to 1000.",
+       ""},
+      {OB_SERVER,
+       {{"ordered", "maybe"}},
+       OB_BAD_VALUE,
+       "ordered",
+       "invalid value for option \"ordered\": \"maybe\"",
+       "Expected \"true\" or \"false\".",
+       ""},
+      {OB_SERVER,
+       {{"max_attempts", "0"}},
+       OB_BAD_VALUE,
+       "max_attempts",
+       "invalid value for option \"max_attempts\": \"0\"",
+       "Expected a whole number from 1 to 10000.",
+       ""},
+      {OB_SERVER,
+       {{"retention", "7"}},
+       OB_BAD_VALUE,
+       "retention",
+       "invalid value for option \"retention\": \"7\"",
+       "Expected a duration from 0 to 3650d with a unit: ms, s, min (or m), h, d.",
+       ""},
+      {OB_SERVER,
+       {{"retry", "often"}},
+       OB_BAD_VALUE,
+       "retry",
+       "invalid value for option \"retry\": \"often\"",
+       nullptr,
+       nullptr},
+      {OB_SERVER,
+       {{"events", "order.*,,x"}},
+       OB_BAD_VALUE,
+       "events",
+       "invalid value for option \"events\": \"order.*,,x\"",
+       "Expected a comma-separated list of patterns, and one of them is empty.",
+       "Example: 'order.*, customer.created'. The default '*' takes everything."},
+      {OB_SERVER, {{"aggregates", ""}}, OB_BAD_VALUE, "aggregates", nullptr, nullptr, nullptr},
+  };
+  for (const Bad &each : bad) {
+    ob_error error;
+    ASSERT_FALSE(ob_check_options("memory", each.scope, each.options.data(), each.options.size(), false, &error))
+        << each.subject;
+    EXPECT_EQ(error.kind, each.kind) << error.message;
+    EXPECT_STREQ(error.subject, each.subject);
+    if (each.message) {
+      EXPECT_STREQ(error.message, each.message);
+    }
+    if (each.detail) {
+      EXPECT_STREQ(error.detail, each.detail);
+    }
+    if (each.hint) {
+      EXPECT_STREQ(error.hint, each.hint);
+    }
+  }
+}
+
+TEST(Options, GoodOnesPassAndClearTheError) {
+  door::OptionList server = {{"capacity", "5"}, {"events", "order.*, x"}, {"retry", "5s*3"}, {"path", "/etc"}};
+  door::OptionList mapping = {{"token", "hush"}};
+  ob_error error;
+  error.kind = OB_INTERNAL;
+  EXPECT_TRUE(ob_check_options("memory", OB_SERVER, server.data(), server.size(), true, &error)) << error.message;
+  EXPECT_EQ(error.kind, OB_OK);
+  EXPECT_TRUE(ob_check_options("memory", OB_USER_MAPPING, mapping.data(), 1, false, &error)) << error.message;
+  EXPECT_FALSE(ob_check_options("pigeon", OB_SERVER, nullptr, 0, true, &error));
+  EXPECT_STREQ(error.message, "unknown kind of sink \"pigeon\"");
+}
+
+TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
+  ob_common common;
+  ob_error error;
+  ASSERT_TRUE(ob_common_options("memory", nullptr, 0, &common, &error));
+  EXPECT_TRUE(common.ordered);
+  EXPECT_EQ(common.max_attempts, 0);
+  EXPECT_EQ(common.retention_ms, -1);
+  EXPECT_STREQ(common.events, "*");
+  EXPECT_STREQ(common.aggregates, "*");
+  EXPECT_EQ(common.retry, nullptr);
+  EXPECT_EQ(common.default_max_attempts, 3);
+  EXPECT_STREQ(common.default_retry, "exponential 1s..2s");
+
+  door::OptionList options = {{"events", "a.*"},      {"aggregates", "B"}, {"ordered", "off"}, {"retry", "5s*3"},
+                              {"max_attempts", "12"}, {"retention", "2d"}, {"capacity", "7"}};
+  ASSERT_TRUE(ob_common_options("memory", options.data(), options.size(), &common, &error)) << error.message;
+  EXPECT_FALSE(common.ordered);
+  EXPECT_EQ(common.max_attempts, 12);
+  EXPECT_EQ(common.retention_ms, 2 * 86'400'000);
+  EXPECT_EQ(common.events, options[0].value);
+  EXPECT_EQ(common.aggregates, options[1].value);
+  EXPECT_EQ(common.retry, options[3].value);
+
+  door::OptionList bad = {{"max_attempts", "x"}};
+  EXPECT_FALSE(ob_common_options("memory", bad.data(), 1, &common, &error));
+  EXPECT_STREQ(error.subject, "max_attempts");
+}
+
+std::set<std::string> names(ob_scope scope) {
+  const char *found[64];
+  size_t n = ob_option_names("memory", scope, found, 64);
+  return {found, found + n};
+}
+
+TEST(Options, NamesByScopeForAHint) {
+  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "ordered", "retry", "max_attempts",
+                                                     "retention", "capacity", "path"}));
+  EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
+  const char *one;
+  EXPECT_EQ(ob_option_names("memory", OB_SERVER, &one, 1), 1u);
+}
+
+TEST(Options, LongTextsAreCutAtWholeCharacters) {
+  std::string name(62, 'x');
+  name += "ü and more"; /* the ü would straddle the end of the field of 64 bytes */
+  door::OptionList options = {{name.c_str(), ""}};
+  ob_error error;
+  EXPECT_FALSE(ob_check_options("memory", OB_SERVER, options.data(), 1, true, &error));
+  EXPECT_EQ(std::string(error.subject), std::string(62, 'x'));
+}
+
+}  // namespace

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include "delivery/delivery.h"
+
+namespace {
+
+struct Bad {
+  const char *policy;
+  const char *detail;
+};
+
+TEST(Retry, ExponentialDoublesUpToTheLongest) {
+  const char *policy = "exponential 100ms..5min";
+  const int64_t expected[] = {100,   200,   400,   800,    1600,   3200,   6400,
+                              12800, 25600, 51200, 102400, 204800, 300000, 300000};
+  int attempts = 1;
+  for (int64_t delay : expected) {
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, 0), delay - delay / 2);
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, static_cast<uint64_t>(delay / 2)), delay);
+    for (uint64_t random : {1ull, 12345ull, 0xffffffffffffffffull}) {
+      EXPECT_GE(ob_retry_delay_ms(policy, attempts, random), delay / 2);
+      EXPECT_LE(ob_retry_delay_ms(policy, attempts, random), delay);
+    }
+    attempts++;
+  }
+  EXPECT_LE(ob_retry_delay_ms(policy, 2'000'000'000, 7), 300'000);
+}
+
+TEST(Retry, StepsAreTakenOneByOneAndTheLastRepeats) {
+  const char *policy = "15s*3, 5m*2,1h";
+  const int64_t expected[] = {15'000, 15'000, 15'000, 300'000, 300'000, 3'600'000, 3'600'000, 3'600'000};
+  int attempts = 1;
+  for (int64_t delay : expected)
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts++, 99), delay);
+  EXPECT_EQ(ob_retry_delay_ms("0, 5s", 1, 0), 0);
+}
+
+TEST(Retry, GoodPolicies) {
+  ob_error error;
+  for (const char *policy : {"exponential 1s..10m", "exponential 1s..1s", " exponential  1s .. 10 m ", "5s",
+                             "0,5s,5min,30min,2h,5h,10h,14h,20h,24h"})
+    EXPECT_TRUE(ob_check_retry(policy, &error)) << policy << ": " << error.message;
+}
+
+TEST(Retry, BadPoliciesSayWhy) {
+  const Bad bad[] = {
+      {"", "A retry policy is"},
+      {"exponential", "A retry policy is"},
+      {"exponential 5s", "A retry policy is"},
+      {"linear 5s..6s", "Expected a duration"},
+      {"exponential 5s..1s", "The longest delay is shorter than the first."},
+      {"exponential 0..1s", "Expected a duration from 1ms to 7d with a unit: ms, s, min (or m), h, d."},
+      {"15s*0", "Expected a whole number from 1 to 1000."},
+      {"15*3", "Expected a duration"},
+      {"15s,,5m", "A retry policy is"},
+      {"*3", "A retry policy is"},
+  };
+  for (const Bad &each : bad) {
+    ob_error error;
+    ASSERT_FALSE(ob_check_retry(each.policy, &error)) << each.policy;
+    EXPECT_EQ(error.kind, OB_BAD_VALUE);
+    EXPECT_STREQ(error.subject, "retry");
+    EXPECT_EQ(std::string(error.message).find("invalid value for option \"retry\": "), 0u) << error.message;
+    EXPECT_EQ(std::string(error.detail).find(each.detail), 0u) << each.policy << ": " << error.detail;
+  }
+}
+
+}  // namespace
