@@ -1,6 +1,7 @@
 #include "wake.h"
 
 #include "shared_state.h"
+#include "sql_function.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -58,10 +59,7 @@ void wake_at_commit_recalled(void) {
 }
 
 /* Called at the end of the install and upgrade scripts: the launcher then knows the database. */
-extern "C" {
-PG_FUNCTION_INFO_V1(outbox_announce);
-Datum outbox_announce(PG_FUNCTION_ARGS) {
+SQL_FUNCTION(outbox_announce) {
   marked_created = true;
   PG_RETURN_VOID();
-}
 }
