@@ -102,7 +102,7 @@ static void insert_copies(const TriggerRow *row, char (*names)[NAMEDATALEN], int
   for (int i = 0; i < n; i++) {
     values[EV_SINK] = CStringGetTextDatum(names[i]);
     isnull[EV_SINK] = false;
-    event_insert(WRITER_COPY, values, isnull);
+    event_insert_copy(values, isnull);
   }
   owner_leave(scope);
 }
@@ -232,10 +232,14 @@ static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text)
   if (!isnull[EV_SINK]) /* as the caller, before we become the owner */
     route_require(TextDatumGetCString(values[EV_SINK]), GetUserId());
 
-  OwnerScope scope = owner_enter();
-  if (isnull[EV_DEDUP_KEY] || dedup_claim(values[EV_DEDUP_KEY], values[EV_ID], id))
-    event_insert(WRITER_ENQUEUE, values, isnull);
-  owner_leave(scope);
+  if (!isnull[EV_DEDUP_KEY]) {
+    OwnerScope scope = owner_enter();
+    bool is_new = dedup_claim(values[EV_DEDUP_KEY], values[EV_ID], id);
+    owner_leave(scope);
+    if (!is_new)
+      PG_RETURN_UUID_P(id);
+  }
+  event_insert(values, isnull);
   PG_RETURN_UUID_P(id);
 }
 

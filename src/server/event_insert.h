@@ -1,4 +1,4 @@
-/* event_insert.h: our own INSERTs into outbox.events, done as its owner. */
+/* event_insert.h: our own INSERTs of pending events. They ask for no right on the table. */
 #pragma once
 
 #include "trigger_row.h"
@@ -9,9 +9,13 @@ typedef enum EventWriter {
   WRITER_COPY     /* one more row of an event that goes to several sinks: all is settled */
 } EventWriter;
 
-/* Inserts one pending row. `values` and `isnull` are by EventColumn, up to EV_GIVEN. SPI is connected and the role is
- * the owner's (owner_enter). */
-void event_insert(EventWriter writer, Datum *values, const bool *isnull);
+/* For outbox.enqueue(): straight to the executor's end, without a statement around it. `values` and `isnull` are by
+ * EventColumn, up to EV_GIVEN. */
+void event_insert(const Datum *values, const bool *isnull);
+
+/* One more row of an event; nothing when its id and sink are there already, so that a repeated event whose writer said
+ * ON CONFLICT DO NOTHING does not fail in its copies. Inside owner_enter(). */
+void event_insert_copy(Datum *values, const bool *isnull);
 
 /* For the trigger: who wrote the row at hand. Asking once is all: the next row is a person's again. */
 EventWriter event_writer_take(void);

@@ -12,11 +12,11 @@ extern "C" {
 
 #include "wake.h"
 
-static Oid events_oid, owner_oid, sequence_oid;
+static Oid events_oid, pending_oid, owner_oid, sequence_oid;
 static bool known = false;
 
 static void forget(Datum, Oid relation) {
-  if (relation == InvalidOid || relation == events_oid || relation == sequence_oid)
+  if (relation == InvalidOid || relation == events_oid || relation == pending_oid || relation == sequence_oid)
     known = false;
 }
 
@@ -31,9 +31,10 @@ static void look_up(void) {
   }
   Oid schema = get_namespace_oid("outbox", false);
   events_oid = get_relname_relid("events", schema);
+  pending_oid = get_relname_relid("events_pending", schema);
   sequence_oid = get_relname_relid("events_position", schema);
   HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(events_oid));
-  if (!HeapTupleIsValid(tuple) || !OidIsValid(sequence_oid))
+  if (!HeapTupleIsValid(tuple) || !OidIsValid(pending_oid) || !OidIsValid(sequence_oid))
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("the tables of extension \"outbox\" are missing"),
                     errhint("CREATE EXTENSION outbox.")));
   owner_oid = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
@@ -41,9 +42,9 @@ static void look_up(void) {
   known = true;
 }
 
-Oid outbox_events_oid(void) {
+Oid outbox_pending_oid(void) {
   look_up();
-  return events_oid;
+  return pending_oid;
 }
 
 Oid outbox_sequence_oid(void) {

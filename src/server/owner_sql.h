@@ -34,7 +34,7 @@ SPIPlanPtr owner_plan(OwnerSql *sql);
 uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
 
 /* OIDs of what the extension made, from the caches. */
-Oid outbox_events_oid(void);
+Oid outbox_pending_oid(void);
 Oid outbox_sequence_oid(void);
 
 /* Tells the worker to look again at a pending row whose position it may have passed. */

@@ -1,6 +1,7 @@
 #include "report.h"
 
 extern "C" {
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/varlena.h"
 }
@@ -35,16 +36,48 @@ void report_error(const ob_error *error) {
   pg_unreachable();
 }
 
-void report_option_error(const ob_error *error, const char *kind, ob_scope scope) {
-  if (error->kind != OB_UNKNOWN_OPTION || error->hint[0])
-    report_error(error);
+/* The delivery room says what it knows; these fill in what holds for every option. */
+static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
+  const char *where = scope == OB_SERVER ? "server" : "user mapping for a server";
 
-  ob_error with_hint = *error;
-  const char **names = (const char **)palloc(sizeof(char *) * MAX_OPTION_NAMES);
-  const char *nearest = nearest_name(error->subject, names, ob_option_names(kind, scope, names, MAX_OPTION_NAMES));
-  if (nearest)
-    snprintf(with_hint.hint, sizeof with_hint.hint, "Perhaps you meant the option \"%s\".", nearest);
-  report_error(&with_hint);
+  if (error->kind == OB_UNKNOWN_OPTION)
+    snprintf(error->detail, sizeof error->detail, "A %s of wrapper \"outbox_%s\" has no such option.", where, kind);
+  else if (error->kind == OB_FORBIDDEN)
+    snprintf(error->detail, sizeof error->detail, "It gives access to more than its owner may reach.");
+  else if (error->subject[0])
+    snprintf(error->detail, sizeof error->detail, "The option \"%s\" cannot work as given.", error->subject);
+}
+
+static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
+  if (error->kind == OB_UNKNOWN_OPTION) {
+    const char **names = (const char **)palloc(sizeof(char *) * MAX_OPTION_NAMES);
+    size_t n = ob_option_names(kind, scope, names, MAX_OPTION_NAMES);
+    const char *nearest = nearest_name(error->subject, names, n);
+    StringInfoData list;
+
+    if (nearest) {
+      snprintf(error->hint, sizeof error->hint, "Perhaps you meant the option \"%s\".", nearest);
+      return;
+    }
+    initStringInfo(&list);
+    for (size_t i = 0; i < n && i < 20; i++)
+      appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+    snprintf(error->hint, sizeof error->hint, "Options here are %s%s.", list.data, n > 20 ? ", ..." : "");
+  } else if (error->kind == OB_FORBIDDEN) {
+    snprintf(error->hint, sizeof error->hint, "Ask a superuser to set it.");
+  } else if (error->subject[0]) {
+    snprintf(error->hint, sizeof error->hint, "Correct option \"%s\", or leave it out.", error->subject);
+  }
+}
+
+void report_option_error(const ob_error *error, const char *kind, ob_scope scope) {
+  ob_error full = *error;
+
+  if (!full.detail[0])
+    fill_detail(&full, kind, scope);
+  if (!full.hint[0])
+    fill_hint(&full, kind, scope);
+  report_error(&full);
 }
 
 const char *nearest_name(const char *given, const char *const *names, size_t n) {

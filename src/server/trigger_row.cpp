@@ -50,7 +50,7 @@ static AttrNumber find_column(Relation relation, int column) {
   pg_unreachable();
 }
 
-static const AttrNumber *column_numbers(Relation relation) {
+const AttrNumber *column_numbers(Relation relation) {
   static bool registered = false;
   Oid oid = RelationGetRelid(relation);
   ColumnMap *map = &maps[oid % lengthof(maps)];

@@ -68,6 +68,9 @@ static inline void row_default(TriggerRow *row, EventColumn column, Datum value)
     row_set(row, column, value);
 }
 
+/* Which attribute of outbox.events or a partition is which column. Valid until the caches change. */
+const AttrNumber *column_numbers(Relation relation);
+
 /* Is the column the same in both rows, byte for byte? */
 bool row_same(const TriggerRow *a, const TriggerRow *b, EventColumn column);
 

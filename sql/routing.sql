@@ -1,0 +1,109 @@
+-- Which sinks take an event: by their events and aggregates options, one row for each; or the one that is named.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS outbox;
+RESET client_min_messages;
+TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+
+-- Nothing is delivered here: all of it is rolled back.
+BEGIN;
+-- No sink: the event waits.
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'order.created'), ('Invoice', '1', 'invoice.sent');
+SELECT aggregate_type, event_type, sink FROM outbox.events ORDER BY position;
+SELECT outbox.route_waiting();
+
+CREATE SERVER regress_orders FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*, customer.*');
+-- What waited is routed, in its place; what nobody takes goes on waiting. The worker is told to look back.
+SELECT outbox.route_waiting();
+SELECT aggregate_type, event_type, sink FROM outbox.events ORDER BY position;
+SELECT count(*) AS recalled FROM outbox.recalled JOIN outbox.events USING (position) WHERE sink = 'regress_orders';
+SELECT outbox.route_waiting();
+
+-- Globs, on both the event's type and the aggregate's.
+CREATE SERVER regress_gold FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', events '*.created , order.?aid', aggregates 'Order, Gold[A-Z]*');
+TRUNCATE outbox.events;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES
+  ('Order', '1', 'order.created'), ('Order', '1', 'order.paid'), ('Order', '1', 'order.unpaid'),
+  ('Customer', '1', 'customer.created'), ('GoldMember', '1', 'member.created'), ('Goldfish', '1', 'fish.created');
+SELECT aggregate_type, event_type, array_agg(sink ORDER BY position) AS sinks, count(DISTINCT id) AS ids
+FROM outbox.events GROUP BY 1, 2 ORDER BY min(position);
+
+-- One row per sink, equal but for position and sink; RETURNING gives one.
+TRUNCATE outbox.events;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, headers, partition_key, seq, available_at)
+  VALUES ('Order', '9', 'order.created', '{"a": [1, 2]}', '{"n": 1}', 'p', 77, '2100-01-01 00:00+00') RETURNING sink;
+SELECT sink, payload, headers, partition_key, seq, available_at = '2100-01-01 00:00+00' AS scheduled, attempts, status, xact = pg_current_xact_id() AS xact
+FROM outbox.events ORDER BY position;
+SELECT count(DISTINCT (id, created_at, origin)) AS same, count(DISTINCT position) AS positions FROM outbox.events;
+SELECT outbox.enqueue('Order', '10', 'order.created', '{}', dedup_key => 'once') AS id \gset
+SELECT count(*) AS rows_of_enqueue FROM outbox.events WHERE id = :'id';
+COPY outbox.events (aggregate_type, aggregate_id, event_type) FROM stdin;
+Order	11	order.created
+\.
+SELECT sink FROM outbox.events WHERE aggregate_id = '11' ORDER BY position;
+
+-- A repeated id with ON CONFLICT DO NOTHING adds no copies either.
+INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (:'id', 'Order', '10', 'order.created') ON CONFLICT DO NOTHING;
+SELECT count(*) AS rows_of_enqueue FROM outbox.events WHERE id = :'id';
+
+-- A waiting event that several sinks take now gets its copies.
+TRUNCATE outbox.events;
+ALTER SERVER regress_orders OPTIONS (SET events 'none');
+ALTER SERVER regress_gold OPTIONS (SET events 'none');
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', '1', 'order.created', '{"waited": true}');
+SELECT sink FROM outbox.events;
+ALTER SERVER regress_orders OPTIONS (DROP events);
+ALTER SERVER regress_gold OPTIONS (DROP events);
+SELECT outbox.route_waiting();
+SELECT sink, payload, count(*) OVER (PARTITION BY id) AS rows FROM outbox.events ORDER BY position;
+
+-- Rows of another origin are not ours to route.
+TRUNCATE outbox.events;
+INSERT INTO outbox.events (id, aggregate_type, event_type, position, origin) VALUES (gen_random_uuid(), 'Order', 'order.created', 1, 42);
+SELECT outbox.route_waiting();
+ROLLBACK;
+
+-- More than one batch of waiting events.
+BEGIN;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', i::text, CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END FROM generate_series(1, 3000) AS i;
+CREATE SERVER regress_even FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'even');
+SELECT outbox.route_waiting();
+SELECT outbox.route_waiting();
+SELECT outbox.route_waiting();
+SELECT sink, event_type, count(*) FROM outbox.events GROUP BY 1, 2 ORDER BY 1;
+ROLLBACK;
+
+-- A sink that rolled back takes nothing.
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'even') RETURNING sink;
+TRUNCATE outbox.events;
+
+-- To name a sink one needs USAGE on it; to be routed, nothing.
+BEGIN;
+CREATE SERVER regress_orders FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');
+CREATE SERVER regress_other FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'none');
+CREATE ROLE regress_outbox_app;
+GRANT USAGE ON SCHEMA outbox TO regress_outbox_app;
+GRANT INSERT, SELECT, UPDATE ON outbox.events TO regress_outbox_app;
+SET ROLE regress_outbox_app;
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}') IS NOT NULL AS routed;
+SAVEPOINT s;
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', sink => 'regress_other');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO s;
+INSERT INTO outbox.events (aggregate_type, event_type, sink) VALUES ('Order', 'order.created', 'regress_other');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO s;
+UPDATE outbox.events SET sink = 'regress_other';
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO s;
+-- Nor by a made-up position.
+INSERT INTO outbox.events (aggregate_type, event_type, sink, position, origin) VALUES ('Order', 'order.created', 'regress_other', 1, 1);
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK TO s;
+RESET ROLE;
+GRANT USAGE ON FOREIGN SERVER regress_other TO regress_outbox_app;
+SET ROLE regress_outbox_app;
+-- A named sink gets the event whatever its globs say, and no other does.
+SELECT outbox.enqueue('Order', '2', 'order.created', '{}', sink => 'regress_other') IS NOT NULL AS named;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink) VALUES ('Order', '3', 'order.created', 'regress_other');
+SELECT aggregate_id, sink FROM outbox.events ORDER BY position;
+ROLLBACK;
