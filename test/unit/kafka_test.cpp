@@ -264,7 +264,8 @@ TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
   ASSERT_TRUE(send(sink, 2, "7", "2"));
   ASSERT_TRUE(done(2));
   ASSERT_EQ(engine.done[1].ticket, 2u);
-  ASSERT_TRUE(engine.done[1].outcome == OB_RELEASED || engine.done[1].outcome == OB_SENT) << engine.done[1].error;
+  EXPECT_EQ(engine.done[1].outcome, OB_RELEASED);
+  EXPECT_EQ(engine.done[1].error.find("the Kafka producer was replaced: "), 0u) << engine.done[1].error;
   ASSERT_TRUE(engine.until([&] { return send(sink, 3, "7", "3"); }, 20'000, 20));
   ASSERT_TRUE(done(3));
   EXPECT_EQ(engine.done[2].outcome, OB_SENT) << engine.done[2].error;

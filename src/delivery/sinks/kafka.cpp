@@ -73,12 +73,6 @@ private:
   size_t used_ = 0;
 };
 
-/* librdkafka remembers these about a topic, and would go on refusing its events after the cause is gone. */
-bool about_topic(rd_kafka_resp_err_t error) {
-  return error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
-         error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED || error == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
-}
-
 class KafkaSink final : public Sink {
 public:
   KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter)
@@ -167,8 +161,6 @@ bool KafkaSink::submit(const ob_event &event) {
   Result result = kafka_result(error);
   if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR__INVALID_ARG)
     result = Result::Rejected; /* judged here, not by a broker: it will never do */
-  if (about_topic(error))
-    producer_->forget_topic(topic_);
   reporter_->complete(
       Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), topic_, -1)});
   return true;
@@ -225,8 +217,6 @@ void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &com
         std::string topic = rd_kafka_topic_name(message.rkt);
         completion.error = explain(message.err, rd_kafka_err2str(message.err), topic, message.partition);
         timed_out_ |= message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
-        if (about_topic(message.err))
-          producer_->forget_topic(topic);
       }
       completions.push_back(std::move(completion));
     }

@@ -29,9 +29,6 @@ public:
   /* Copies the record. `opaque` comes back in the delivery report. */
   rd_kafka_resp_err_t produce(const std::string &topic, const Record &record, uint64_t opaque);
 
-  /* Forgets what is known about a topic, so that it is looked up anew. */
-  void forget_topic(const std::string &name) { topics_.erase(name); }
-
   /* Gives back what no broker has been sent, with delivery reports as usual. Never waits. */
   void purge_queued() { rd_kafka_purge(producer_, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING); }
 
