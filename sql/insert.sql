@@ -80,3 +80,5 @@ SELECT count(*) AS dedup_keys FROM outbox.dedup;
 INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'next')
   RETURNING position > :restored_position AS later, origin <> 42 AS own_origin;
 ROLLBACK;
+INSERT INTO outbox.events (id, aggregate_type, event_type, position, origin) VALUES (gen_random_uuid(), 'Order', 'too far', 9223372036854775807, 42);
+\echo :LAST_ERROR_SQLSTATE

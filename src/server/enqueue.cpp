@@ -145,19 +145,27 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     insert_copies(row, further, n - 1);
 }
 
+/* Whoever gives a position also says where the event goes and whose it is, past all checks: a restore may, a producer
+ * may not. */
+static void keep_position(const TriggerRow *row) {
+  int64 position = DatumGetInt64(row_get(row, EV_POSITION));
+
+  if (server_is_worker || change_moves(position))
+    return;
+  if (!is_owner(GetUserId()))
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to give an event its position"),
+             errdetail("Only the owner of outbox.events may, to restore what was dumped."),
+             errhint("Leave the column out, or NULL: the server draws the position.")));
+  position_keep(position);
+}
+
 /* A pending row that brings its position: restored, or moved back by an UPDATE. It is routed and deduplicated
  * already, and keeps its place; the worker may have passed that. */
 static void return_event(TriggerRow *row) {
-  int64 position = DatumGetInt64(row_get(row, EV_POSITION));
-
-  if (!change_moves(position) && !row_isnull(row, EV_SINK)) {
-    char *name = TextDatumGetCString(row_get(row, EV_SINK));
-    if (route_find(name)) /* a restore may come before its sinks */
-      route_require(name, GetUserId());
-  }
+  keep_position(row);
   stamp_transaction(row);
-  position_keep(position);
-  recall(position);
+  recall(DatumGetInt64(row_get(row, EV_POSITION)));
 }
 
 /* A delivered event or a dead letter: the worker's own move, a person's, or a restore. */
@@ -168,8 +176,8 @@ static void record_event(TriggerRow *row) {
     stamp_transaction(row);
   if (row_isnull(row, EV_POSITION))
     draw_position(row);
-  else if (!server_is_worker)
-    position_keep(DatumGetInt64(row_get(row, EV_POSITION)));
+  else
+    keep_position(row);
 }
 
 SQL_FUNCTION(outbox_events_before_insert) {

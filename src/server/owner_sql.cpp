@@ -5,6 +5,7 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "utils/acl.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -50,6 +51,11 @@ Oid outbox_pending_oid(void) {
 Oid outbox_sequence_oid(void) {
   look_up();
   return sequence_oid;
+}
+
+bool is_owner(Oid role) {
+  look_up();
+  return has_privs_of_role(role, owner_oid);
 }
 
 OwnerScope owner_enter(void) {

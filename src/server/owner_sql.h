@@ -37,5 +37,8 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
 Oid outbox_pending_oid(void);
 Oid outbox_sequence_oid(void);
 
+/* Is the role the owner of outbox.events, or one that may act for it? */
+bool is_owner(Oid role);
+
 /* Tells the worker to look again at a pending row whose position it may have passed. */
 void recall(int64 position);

@@ -3,6 +3,7 @@
 extern "C" {
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_class.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "storage/lmgr.h"
@@ -43,24 +44,29 @@ static int64 last_drawn(Oid sequence) {
   return fcinfo->isnull ? 0 : DatumGetInt64(last);
 }
 
+/* Restores take turns here; nextval does not. Nothing can make our look and our setval one step with it, short of a
+ * lock that every producer would queue behind. So the sequence jumps far ahead of what is given: in the microseconds
+ * between the two nobody draws that many positions, and a restore of millions moves the sequence a few times only. */
+static const int64 HEADROOM = 1000000;
+
 void position_keep(int64 given) {
   Oid sequence = outbox_sequence_oid();
 
   if (known_sequence == sequence && given <= known_drawn)
     return;
+  if (given < 1 || given > PG_INT64_MAX / 2)
+    ereport(ERROR,
+            (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("position " INT64_FORMAT " is out of range", given),
+             errdetail("Positions go from 1 to " INT64_FORMAT ".", PG_INT64_MAX / 2),
+             errhint("Leave the position out: the server draws it.")));
   OwnerScope scope = owner_enter();
+  LockDatabaseObject(RelationRelationId, sequence, 0, ExclusiveLock);
   remember(sequence, last_drawn(sequence));
   if (given > known_drawn) {
-    /* nextval holds a weaker lock on the sequence until its transaction ends: under this one nobody draws between
-     * our look and our setval, which must not take the sequence back. */
-    LockRelationOid(sequence, ShareRowExclusiveLock);
-    remember(sequence, last_drawn(sequence));
-    if (given > known_drawn) {
-      DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(given));
-      remember(sequence, given);
-    }
-    UnlockRelationOid(sequence, ShareRowExclusiveLock);
+    DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(given + HEADROOM));
+    remember(sequence, given + HEADROOM);
   }
+  UnlockDatabaseObject(RelationRelationId, sequence, 0, ExclusiveLock);
   owner_leave(scope);
 }
 
