@@ -11,9 +11,10 @@ extern "C" {
 }
 
 /* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
-static Statement find_rows = {"SELECT x FROM pg_catalog.unnest($1) AS x "
-                              "WHERE EXISTS (SELECT FROM outbox.events_pending AS e "
-                              "WHERE e.xact = x AND e.position <= $2)",
+static Statement find_rows = {"SELECT x FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
+                              "(SELECT FROM outbox.events_pending AS e "
+                              "WHERE (e.xact, e.position) >= (x, 0) AND (e.xact, e.position) <= (x, $2) "
+                              "ORDER BY e.xact, e.position LIMIT 1) AS has_rows",
                               2,
                               {XID8ARRAYOID, INT8OID},
                               NULL};

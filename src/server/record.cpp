@@ -202,8 +202,10 @@ void record_committed(TimestampTz now) {
   for (int i = 0; i < n; i++)
     before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
-    if (flight->recorded)
+    if (flight->recorded) {
       count_flight(flight, now);
+      flight->sink->unrecorded--;
+    }
   for (int i = 0; i < n; i++)
     if (sinks[i]->stats)
       update_rate(sinks[i]->stats, before[i], now);

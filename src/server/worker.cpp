@@ -90,8 +90,7 @@ static void set_session(void) {
       {"plan_cache_mode", "force_generic_plan"},
       {"enable_seqscan", "off"},
       {"enable_bitmapscan", "off"},
-      {"enable_hashjoin", "off"},
-      {"enable_mergejoin", "off"},
+      {"enable_sort", "off"},
       {"jit", "off"},
   };
 
@@ -161,7 +160,7 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
   }
   if (outcome == OB_RETRY && flight->attempts + 1 >= sink->max_attempts)
     outcome = OB_REJECTED;
-  worker_sink_event_over(sink, flight->bytes);
+  worker_sink_event_ended(sink, flight->bytes);
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);
   /* The key is held or goes on from here, before anything more of it is claimed. */
   if (outcome == OB_RETRY && sink->ordered)

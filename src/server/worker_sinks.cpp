@@ -275,7 +275,7 @@ void worker_sinks_refresh(TimestampTz now) {
       sink->closing = false;
     }
     if (sink->handle == NULL && !sink->present) {
-      if (sink->in_flight == 0)
+      if (sink->in_flight == 0 && sink->unrecorded == 0)
         drop_entry(i);
       continue;
     }
@@ -284,6 +284,7 @@ void worker_sinks_refresh(TimestampTz now) {
       open_sink((SinkEntry *)sink, now);
     sink->room = 0;
     sink->batch = NULL;
+    sink->batch_flights = NULL;
     sink->n_batch = sink->max_batch = 0;
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
@@ -334,9 +335,14 @@ void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {
   sink->room--;
 }
 
-void worker_sink_event_over(WorkerSink *sink, uint32 bytes) {
+void worker_sink_event_returned(WorkerSink *sink, uint32 bytes) {
   sink->in_flight--;
   sink->bytes_in_flight -= bytes;
+}
+
+void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
+  worker_sink_event_returned(sink, bytes);
+  sink->unrecorded++;
 }
 
 void worker_sink_restart(WorkerSink *sink) {

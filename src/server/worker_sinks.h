@@ -39,6 +39,7 @@ typedef struct WorkerSink {
   int n_late, max_late;
 
   int in_flight;
+  int unrecorded; /* ended, not yet written down */
   int64 bytes_in_flight;
   int room; /* how many more it takes in this round */
   bool starved; /* it had more to claim than room */
@@ -73,7 +74,8 @@ WorkerSink **worker_sinks_all(int *n);
 TimestampTz worker_sinks_next_moment(void);
 
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
-void worker_sink_event_over(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
 
 /* All rows must be seen again. */
 void worker_sink_restart(WorkerSink *sink);
