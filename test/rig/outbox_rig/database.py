@@ -16,6 +16,7 @@ class Database:
         self._connection: psycopg.Connection | None = None
 
     def create(self) -> None:
+        self.pg.wait_ready()  # a test before this one may have ended in a crash
         with self.pg.connect() as admin:
             admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
         self.sql("CREATE EXTENSION outbox")
@@ -23,6 +24,7 @@ class Database:
     def drop(self) -> None:
         """Also shows that the worker gets out of the way at once."""
         self.disconnect()
+        self.pg.wait_ready()
         with self.pg.connect() as admin:
             admin.execute("SET statement_timeout = '20s'")
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))

@@ -82,6 +82,10 @@ class Postgres:
         self._process = Process(self.name, [str(pg_config("bindir") / "postgres"), "-D", str(self.data)], self.log,
                                 stop_signal=signal.SIGINT, setpriv=self._setpriv,
                                 pid_file=BUILD / "run" / f"{self.name}.pid")
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until it takes connections: at start, and after a crash of one of its processes."""
         wait_until(self._answers, 60, lambda: f"PostgreSQL to start; {self.log} ends:\n{self._process.tail()}")
 
     def _answers(self) -> bool:
