@@ -265,7 +265,9 @@ TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
   ASSERT_TRUE(done(2));
   ASSERT_EQ(engine.done[1].ticket, 2u);
   EXPECT_EQ(engine.done[1].outcome, OB_RELEASED);
-  EXPECT_EQ(engine.done[1].error.find("the Kafka producer was replaced: "), 0u) << engine.done[1].error;
+  /* Its own report and the producer's end may come in either order; in any case the sink says what happened. */
+  ASSERT_TRUE(engine.until([&] { return engine.log.find("circuit opened: ") != std::string::npos; })) << engine.log;
+  EXPECT_NE(engine.log.find("sequence desynchronization"), std::string::npos) << engine.log;
   ASSERT_TRUE(engine.until([&] { return send(sink, 3, "7", "3"); }, 20'000, 20));
   ASSERT_TRUE(done(3));
   EXPECT_EQ(engine.done[2].outcome, OB_SENT) << engine.done[2].error;
