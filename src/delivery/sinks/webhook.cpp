@@ -1,0 +1,333 @@
+/*
+ * webhook.cpp: events as HTTP POSTs to one endpoint: one at a time for each key, many keys at once.
+ *
+ * The main thread queues, the HTTP loop's thread sends. A success is reported by the loop's thread at once. A failure
+ * keeps its key taken until the main thread has fetched it in poll(), together with the followers of that key: so no
+ * later event of the key, submitted in between, can slip past the failed one.
+ */
+#include <algorithm>
+#include <future>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include <unistd.h>
+
+#include "delivery/http_loop.h"
+#include "delivery/keyed_queue.h"
+#include "delivery/sink.h"
+#include "delivery/sinks/webhook_config.h"
+#include "delivery/sinks/webhook_transfer.h"
+
+namespace outbox {
+namespace {
+
+/* What both threads share. The loop's tasks keep it alive. */
+class Endpoint : public std::enable_shared_from_this<Endpoint> {
+public:
+  Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
+      : name_(std::move(name)), config_(std::move(config)), reporter_(std::move(reporter)),
+        capacity_(std::max<size_t>(4 * config_->concurrency, 256)), queue_(config_->concurrency) {}
+
+  // ---- the main thread ----
+
+  uint32_t credit() const {
+    std::lock_guard lock(mutex_);
+    size_t taken = queue_.queued() + queue_.running();
+    return taken < capacity_ ? static_cast<uint32_t>(capacity_ - taken) : 0;
+  }
+
+  bool push(WebhookRequest request) {
+    std::lock_guard lock(mutex_);
+    if (queue_.queued() + queue_.running() >= capacity_)
+      return false;
+    uint64_t key = request.key_hash;
+    queue_.push(key, std::move(request));
+    return true;
+  }
+
+  void wake(HttpLoop &loop) {
+    {
+      std::lock_guard lock(mutex_);
+      if (pump_posted_ || !queue_.can_start())
+        return;
+      pump_posted_ = true;
+    }
+    loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); });
+  }
+
+  /* Reports the failures since the last call, and gives back what must not overtake them. */
+  void report_failures() {
+    std::vector<Completion> completions;
+    std::string gone;
+    {
+      std::lock_guard lock(mutex_);
+      if (failures_.empty())
+        return;
+      for (Failure &failure : failures_) {
+        if (failure.gone)
+          gone = "410 Gone";
+        uint64_t key = failure.completion.key_hash;
+        completions.push_back(std::move(failure.completion));
+        release(queue_.fail(key), "waits behind a failed event of the same key", completions);
+      }
+      if (halted_)  // nothing gets through: let the circuit decide when to go on
+        release(queue_.drain(), "not sent: the endpoint is down", completions);
+      failures_.clear();
+      halted_ = false;
+    }
+    if (!gone.empty())
+      reporter_->disabled(gone);
+    reporter_->complete(std::move(completions));
+  }
+
+  void release_queued() {
+    std::vector<Completion> completions;
+    {
+      std::lock_guard lock(mutex_);
+      release(queue_.drain(), "not sent yet", completions);
+    }
+    if (!completions.empty())
+      reporter_->complete(std::move(completions));
+  }
+
+  void abandon(HttpLoop &loop) {
+    std::vector<Completion> completions;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto &[serial, in_flight] : in_flight_) {
+        completions.push_back({in_flight.ticket, in_flight.key, Result::Released, -1,
+                               "given up while the request was under way: it may have arrived"});
+        release(queue_.fail(in_flight.key), "not sent yet", completions);
+      }
+      in_flight_.clear();
+      release(queue_.drain(), "not sent yet", completions);
+    }
+    if (!completions.empty())
+      reporter_->complete(std::move(completions));
+    loop.post([self = shared_from_this()](HttpLoop &on) { self->cancel_abandoned(on); });
+  }
+
+  /* After it the reporter is not called any more. */
+  void stop(HttpLoop &loop) {
+    {
+      std::lock_guard lock(mutex_);
+      in_flight_.clear();
+      failures_.clear();
+      halted_ = true;
+    }
+    auto stopped = std::make_shared<std::promise<void>>();
+    auto wait = stopped->get_future();
+    loop.post([self = shared_from_this(), stopped](HttpLoop &on) {
+      try {
+        self->cancel_abandoned(on);
+        self->idle_.clear();
+        on.keep_connections(-static_cast<long>(self->config_->concurrency));
+      } catch (...) {
+      }
+      stopped->set_value();
+    });
+    wait.wait();
+  }
+
+private:
+  struct InFlight {
+    uint64_t ticket, key;
+  };
+  struct Failure {
+    Completion completion;
+    bool gone;
+  };
+
+  static void release(std::vector<WebhookRequest> requests, const char *why, std::vector<Completion> &completions) {
+    for (WebhookRequest &request : requests)
+      completions.push_back({request.ticket, request.key_hash, Result::Released, -1, why});
+  }
+
+  // ---- the loop's thread ----
+
+  void pump(HttpLoop &loop) {
+    for (;;) {
+      uint64_t serial;
+      WebhookRequest request;
+      {
+        std::lock_guard lock(mutex_);
+        pump_posted_ = false;
+        if (halted_)
+          return;
+        auto next = queue_.start();
+        if (!next)
+          return;
+        request = std::move(*next);
+        serial = ++last_serial_;
+        in_flight_[serial] = {request.ticket, request.key_hash};
+      }
+      try {
+        start(loop, serial, std::move(request));
+      } catch (const std::exception &error) {
+        fail(serial, {Result::Retry, error.what()});
+      }
+    }
+  }
+
+  void start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
+    std::unique_ptr<WebhookTransfer> transfer;
+    if (idle_.empty()) {
+      transfer = std::make_unique<WebhookTransfer>(config_, name_);
+    } else {
+      transfer = std::move(idle_.back());
+      idle_.pop_back();
+    }
+    transfer->prepare(std::move(request));
+    run(loop, serial, std::move(transfer));
+  }
+
+  void run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer) {
+    CURL *easy = transfer->handle();
+    active_[serial] = std::move(transfer);
+    try {
+      loop.start(easy, [self = shared_from_this(), &loop, serial](CURLcode code) { self->done(loop, serial, code); });
+    } catch (...) {
+      active_.erase(serial);
+      throw;
+    }
+  }
+
+  void done(HttpLoop &loop, uint64_t serial, CURLcode code) {
+    auto transfer = std::move(active_.extract(serial).mapped());
+    try {
+      if (transfer->retry_dead_connection(code)) {
+        run(loop, serial, std::move(transfer));
+        return;
+      }
+      Verdict verdict = transfer->verdict(code);
+      idle_.push_back(std::move(transfer));
+      if (verdict.result == Result::Sent)
+        succeed(serial);
+      else
+        fail(serial, std::move(verdict));
+    } catch (const std::exception &error) {  // out of memory: every ticket gets its answer all the same
+      fail(serial, {Result::Retry, error.what()});
+    }
+    pump(loop);
+  }
+
+  void succeed(uint64_t serial) {
+    Completion completion;
+    {
+      std::lock_guard lock(mutex_);
+      auto found = in_flight_.find(serial);
+      if (found == in_flight_.end())
+        return;  // abandoned: its ticket has been answered
+      completion = {found->second.ticket, found->second.key, Result::Sent, -1, {}};
+      queue_.finish(found->second.key);
+      in_flight_.erase(found);
+    }
+    reporter_->complete(std::move(completion));
+  }
+
+  void fail(uint64_t serial, Verdict verdict) {
+    std::lock_guard lock(mutex_);
+    auto found = in_flight_.find(serial);
+    if (found == in_flight_.end())
+      return;
+    auto [ticket, key] = found->second;
+    halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
+    failures_.push_back(
+        {{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error)}, verdict.gone});
+    in_flight_.erase(found);
+    // Under the lock, so that stop() cannot return, and the descriptor be closed, in between.
+    uint64_t one = 1;
+    (void)!write(reporter_->wake_fd(), &one, sizeof(one));
+  }
+
+  void cancel_abandoned(HttpLoop &loop) {
+    std::set<uint64_t> wanted;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto &[serial, in_flight] : in_flight_)
+        wanted.insert(serial);
+    }
+    for (auto transfer = active_.begin(); transfer != active_.end();) {
+      if (wanted.count(transfer->first)) {
+        ++transfer;
+        continue;
+      }
+      loop.cancel(transfer->second->handle());
+      transfer = active_.erase(transfer);
+    }
+  }
+
+  const std::string name_;
+  const std::shared_ptr<const WebhookConfig> config_;
+  const std::shared_ptr<Reporter> reporter_;
+  const size_t capacity_;
+
+  mutable std::mutex mutex_;  // guards the next six; never held while the reporter is called
+  KeyedQueue<WebhookRequest> queue_;
+  std::map<uint64_t, InFlight> in_flight_;  // by serial: what is under way and not yet answered for
+  std::vector<Failure> failures_;           // seen by the loop's thread, not yet fetched by the main thread
+  bool halted_ = false;                     // starts nothing until the failures are fetched
+  bool pump_posted_ = false;
+  uint64_t last_serial_ = 0;
+
+  std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // the loop's thread only, as the next
+  std::vector<std::unique_ptr<WebhookTransfer>> idle_;
+};
+
+class WebhookSink final : public Sink {
+public:
+  WebhookSink(const std::string &name, std::shared_ptr<const WebhookConfig> config,
+              std::shared_ptr<Reporter> reporter)
+      : config_(config), loop_(HttpLoop::shared()),
+        endpoint_(std::make_shared<Endpoint>(name, config, std::move(reporter))) {
+    loop_->post([n = static_cast<long>(config->concurrency)](HttpLoop &loop) { loop.keep_connections(n); });
+  }
+  ~WebhookSink() override {
+    try {
+      endpoint_->stop(*loop_);
+    } catch (...) {  // out of memory: what is left ends with the loop
+    }
+  }
+
+  uint32_t credit() const override { return endpoint_->credit(); }
+  bool submit(const ob_event &event) override {
+    return endpoint_->credit() > 0 && endpoint_->push(config_->render(event));
+  }
+  void flush() override { endpoint_->wake(*loop_); }
+  void poll() override {
+    endpoint_->report_failures();
+    endpoint_->wake(*loop_);
+  }
+  void release_queued() override { endpoint_->release_queued(); }
+  void abandon() override {
+    endpoint_->report_failures();
+    endpoint_->abandon(*loop_);
+  }
+
+private:
+  std::shared_ptr<const WebhookConfig> config_;
+  std::shared_ptr<HttpLoop> loop_;  // before the endpoint, and only here: the loop must not own itself
+  std::shared_ptr<Endpoint> endpoint_;
+};
+
+class WebhookKind final : public SinkKind {
+public:
+  WebhookKind() : SinkKind("webhook") {}
+  const std::vector<OptionSpec> &options() const override { return webhook_options(); }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return parse_webhook(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<WebhookSink>(name, std::dynamic_pointer_cast<const WebhookConfig>(config),
+                                         std::move(reporter));
+  }
+  /* The specification's schedule: ten attempts within about three days. */
+  KindDefaults defaults(const Options &) const override { return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h"}; }
+};
+
+[[maybe_unused]] const auto *const webhook_kind = new WebhookKind;
+
+}  // namespace
+}  // namespace outbox

@@ -1,0 +1,46 @@
+/*
+ * webhook_config.h: a webhook sink's options, parsed, and the request that an event becomes with them.
+ */
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "delivery/network_guard.h"
+#include "delivery/sink.h"
+
+namespace outbox {
+
+/* One POST, ready but for what belongs to the moment of the attempt: the timestamp and the signature. */
+struct WebhookRequest {
+  uint64_t ticket = 0;
+  uint64_t key_hash = 0;
+  std::string id;
+  std::string body;
+  std::vector<std::string> headers;  // 'name: value'
+};
+
+struct WebhookConfig final : SinkConfig {
+  std::string url;  // empty at DDL time, when it may stand in the user mapping
+  std::chrono::milliseconds timeout{15'000};
+  size_t concurrency = 32;
+  NetworkGuard guard{{}};
+  std::string allow_networks;  // as given, for the error that shows how to add to it
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string ca_pem;
+  std::string signing_key;  // empty: not signed
+  std::string bearer_token;
+  bool url_is_secret = false;  // it came from the user mapping
+
+  void check_event(const ob_event &event) const override;
+  WebhookRequest render(const ob_event &event) const;
+  /* Takes the secrets out of a text that a peer had a hand in. */
+  std::string without_secrets(std::string text) const;
+};
+
+const std::vector<OptionSpec> &webhook_options();
+std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const Options *mapping);
+
+}  // namespace outbox

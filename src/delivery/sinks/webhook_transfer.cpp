@@ -1,0 +1,204 @@
+#include "delivery/sinks/webhook_transfer.h"
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+
+#include <sys/socket.h>
+
+#include "delivery/formats/standard_webhooks.h"
+
+namespace outbox {
+namespace {
+
+constexpr size_t excerpt_size = 1024;      // kept for the error text
+constexpr size_t max_body = 64 * 1024;     // read, so that the connection can be used again; then cut off
+constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
+constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
+constexpr int64_t max_retry_after_s = 86'400;
+
+/* An identifier as SQL wants it. */
+std::string quote_identifier(const std::string &name) {
+  bool plain = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
+               std::all_of(name.begin(), name.end(),
+                           [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  if (plain)
+    return name;
+  std::string quoted = "\"";
+  for (char c : name)
+    quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+template <typename Value> void set(CURL *easy, CURLoption option, Value value) {
+  if (CURLcode code = curl_easy_setopt(easy, option, value); code != CURLE_OK)
+    throw std::runtime_error(std::string("libcurl refused an option: ") + curl_easy_strerror(code));
+}
+
+}  // namespace
+
+WebhookTransfer::WebhookTransfer(std::shared_ptr<const WebhookConfig> config, std::string sink)
+    : config_(std::move(config)), sink_(std::move(sink)), easy_(curl_easy_init()) {
+  if (!easy_)
+    throw std::bad_alloc();
+  excerpt_.reserve(excerpt_size);  // the callbacks below must not throw through libcurl
+  set_fixed_options();
+}
+
+void WebhookTransfer::set_fixed_options() {
+  CURL *easy = easy_.get();
+  bool https = config_->url.size() >= 6 && (config_->url[4] == 's' || config_->url[4] == 'S');
+  set(easy, CURLOPT_URL, config_->url.c_str());
+  set(easy, CURLOPT_PROTOCOLS_STR, https ? "https" : "http");
+  set(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  set(easy, CURLOPT_PROXY, "");  // the environment's proxies are not meant
+  set(easy, CURLOPT_NOPROXY, "*");
+  set(easy, CURLOPT_NOSIGNAL, 1L);
+  set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not hold up the loop
+  set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(config_->timeout.count()));
+  set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(config_->timeout.count()), max_connect_ms));
+  set(easy, CURLOPT_USERAGENT, "outbox");
+  set(easy, CURLOPT_POST, 1L);
+  set(easy, CURLOPT_ERRORBUFFER, error_);
+  set(easy, CURLOPT_OPENSOCKETFUNCTION, &WebhookTransfer::open_socket);
+  set(easy, CURLOPT_OPENSOCKETDATA, this);
+  set(easy, CURLOPT_PREREQFUNCTION, &WebhookTransfer::before_request);
+  set(easy, CURLOPT_PREREQDATA, this);
+  set(easy, CURLOPT_HEADERFUNCTION, &WebhookTransfer::on_header);
+  set(easy, CURLOPT_HEADERDATA, this);
+  set(easy, CURLOPT_WRITEFUNCTION, &WebhookTransfer::on_body);
+  set(easy, CURLOPT_WRITEDATA, this);
+  if (!config_->ca_pem.empty()) {
+    curl_blob blob{const_cast<char *>(config_->ca_pem.data()), config_->ca_pem.size(), CURL_BLOB_NOCOPY};
+    set(easy, CURLOPT_CAINFO_BLOB, &blob);
+    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // instead of the system's authorities, not beside them
+  }
+}
+
+void WebhookTransfer::add_header(const std::string &line) {
+  curl_slist *longer = curl_slist_append(headers_.get(), line.c_str());
+  if (!longer)
+    throw std::bad_alloc();
+  (void)headers_.release();
+  headers_.reset(longer);
+}
+
+void WebhookTransfer::prepare(WebhookRequest request) {
+  request_ = std::move(request);
+  reset(false);
+
+  int64_t now = time(nullptr);
+  headers_.reset();
+  add_header("Expect:");  // no pause before a large body
+  for (const std::string &line : request_.headers)
+    add_header(line);
+  add_header("webhook-timestamp: " + std::to_string(now));
+  if (!config_->signing_key.empty())
+    add_header("webhook-signature: " +
+               standard_webhooks::sign(config_->signing_key, request_.id, now, request_.body));
+  set(handle(), CURLOPT_HTTPHEADER, headers_.get());
+  set(handle(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
+  set(handle(), CURLOPT_POSTFIELDS, request_.body.data());
+}
+
+void WebhookTransfer::reset(bool fresh_connection) {
+  excerpt_.clear();
+  header_bytes_ = body_bytes_ = 0;
+  overlong_ = requested_ = socket_allowed_ = false;
+  refusal_.reset();
+  error_[0] = '\0';
+  set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
+}
+
+bool WebhookTransfer::retry_dead_connection(CURLcode code) {
+  bool reused = requested_ && !socket_allowed_;
+  bool lost = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
+  if (!reused || !lost || header_bytes_ > 0)
+    return false;
+  reset(true);
+  return true;
+}
+
+/* Decides on the address that is really connected to: a name could resolve anew to another one after a check. */
+curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockaddr *address) {
+  auto *transfer = static_cast<WebhookTransfer *>(self);
+  try {
+    if (auto refusal = transfer->config_->guard.check(&address->addr)) {
+      transfer->refusal_ = std::move(refusal);
+      return CURL_SOCKET_BAD;
+    }
+  } catch (...) {
+    return CURL_SOCKET_BAD;
+  }
+  transfer->socket_allowed_ = true;
+  return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* A connection may have been opened by another sink, under other rules. */
+int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) {
+  auto *transfer = static_cast<WebhookTransfer *>(self);
+  try {
+    if (auto refusal = transfer->config_->guard.check(std::string(remote))) {
+      transfer->refusal_ = std::move(refusal);
+      transfer->socket_allowed_ = false;
+      return CURL_PREREQFUNC_ABORT;
+    }
+  } catch (...) {
+    return CURL_PREREQFUNC_ABORT;
+  }
+  transfer->requested_ = true;
+  return CURL_PREREQFUNC_OK;
+}
+
+size_t WebhookTransfer::on_header(char *, size_t size, size_t n, void *self) {
+  auto *transfer = static_cast<WebhookTransfer *>(self);
+  transfer->header_bytes_ += size * n;
+  return transfer->header_bytes_ > max_headers ? 0 : size * n;
+}
+
+size_t WebhookTransfer::on_body(char *data, size_t size, size_t n, void *self) {
+  auto *transfer = static_cast<WebhookTransfer *>(self);
+  size_t bytes = size * n;
+  transfer->excerpt_.append(data, std::min(bytes, excerpt_size - transfer->excerpt_.size()));
+  transfer->body_bytes_ += bytes;
+  transfer->overlong_ = transfer->body_bytes_ > max_body;
+  return transfer->overlong_ ? 0 : bytes;
+}
+
+std::string WebhookTransfer::refusal_text() const {
+  bool has_some = !config_->allow_networks.empty();
+  return "The address " + refusal_->address + " " + refusal_->reason +
+         ". If events are meant to go there, a superuser allows it by: ALTER SERVER " + quote_identifier(sink_) +
+         " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
+         (has_some ? config_->allow_networks + ", " : std::string()) + refusal_->network + "')";
+}
+
+Verdict WebhookTransfer::verdict(CURLcode code) const {
+  Verdict verdict;
+  if (refusal_ && !socket_allowed_ && code != CURLE_OK) {
+    verdict.result = Result::SinkDown;  // a setting to be mended: no event is to pay for it
+    verdict.error = refusal_text();
+    return verdict;
+  }
+  long status = 0;
+  curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
+  bool whole = code == CURLE_OK || (code == CURLE_WRITE_ERROR && overlong_);
+  if (whole || status >= 300) {  // a failure is one, however its text ended
+    verdict = judge_answer(status, excerpt_);
+    curl_off_t retry_after_s = 0;  // both forms: seconds, and a date
+    curl_easy_getinfo(handle(), CURLINFO_RETRY_AFTER, &retry_after_s);
+    if (verdict.result != Result::Sent && retry_after_s > 0)
+      verdict.retry_after_ms = std::min<int64_t>(retry_after_s, max_retry_after_s) * 1000;
+  } else {
+    verdict.result = requested_ ? Result::RetryBlameSink : Result::SinkDown;
+    verdict.error = header_bytes_ > max_headers ? "the answer's headers are too long"
+                                                : clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+  }
+  verdict.error = config_->without_secrets(std::move(verdict.error));
+  return verdict;
+}
+
+}  // namespace outbox

@@ -1,0 +1,64 @@
+/*
+ * webhook_transfer.h: one POST on the wire. The handle and its buffers serve one request after another. Belongs to
+ * the HTTP loop's thread.
+ */
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <curl/curl.h>
+
+#include "delivery/http_answer.h"
+#include "delivery/sinks/webhook_config.h"
+
+namespace outbox {
+
+class WebhookTransfer {
+public:
+  /* `sink` is the server's name, for the ALTER SERVER that an error shows. Throws std::bad_alloc. */
+  WebhookTransfer(std::shared_ptr<const WebhookConfig> config, std::string sink);
+  WebhookTransfer(const WebhookTransfer &) = delete;
+  WebhookTransfer &operator=(const WebhookTransfer &) = delete;
+
+  /* Makes the handle ready to be started: stamps and signs the request. */
+  void prepare(WebhookRequest request);
+  CURL *handle() const { return easy_.get(); }
+  /* True when it failed because an idle connection, kept for reuse, was closed by the peer in that very moment: the
+   * handle is then ready to be started again, on a new connection. libcurl does so itself in some of these cases. */
+  bool retry_dead_connection(CURLcode code);
+  /* What the end of the transfer means. */
+  Verdict verdict(CURLcode code) const;
+
+private:
+  struct Cleanup {
+    void operator()(CURL *easy) const { curl_easy_cleanup(easy); }
+    void operator()(curl_slist *list) const { curl_slist_free_all(list); }
+  };
+
+  static curl_socket_t open_socket(void *self, curlsocktype purpose, curl_sockaddr *address);
+  static int before_request(void *self, char *remote, char *local, int remote_port, int local_port);
+  static size_t on_header(char *data, size_t size, size_t n, void *self);
+  static size_t on_body(char *data, size_t size, size_t n, void *self);
+  void set_fixed_options();
+  void reset(bool fresh_connection);
+  void add_header(const std::string &line);
+  std::string refusal_text() const;
+
+  std::shared_ptr<const WebhookConfig> config_;
+  std::string sink_;
+  WebhookRequest request_;
+  std::unique_ptr<curl_slist, Cleanup> headers_;
+  std::string excerpt_;  // the first bytes of the answer's body
+  size_t header_bytes_ = 0;
+  size_t body_bytes_ = 0;
+  bool overlong_ = false;   // enough of the body was seen: the transfer was ended by us
+  bool requested_ = false;  // a connection stood and the request began: what fails now may be the event's doing
+  bool socket_allowed_ = false;
+  std::optional<Refusal> refusal_;
+  char error_[CURL_ERROR_SIZE] = "";
+  std::unique_ptr<CURL, Cleanup> easy_;  // last, so that it goes first: it points at the others
+};
+
+}  // namespace outbox

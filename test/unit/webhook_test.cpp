@@ -1,0 +1,474 @@
+/* Delivery to a real socket that answers well, slowly, wrongly or not at all. */
+#include "webhook_fixture.h"
+
+#include <fstream>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "delivery/formats/standard_webhooks.h"
+
+using namespace outbox;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Peer = FaultServer::Peer;
+
+namespace {
+
+constexpr const char *secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+int number_of(const HttpRequest &request, const char *field) {
+  return nlohmann::json::parse(request.body)["data"][field].get<int>();
+}
+
+size_t resident_kb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmRSS:"))
+      return std::stoul(line.substr(6));
+  return 0;
+}
+
+/* A port on which nobody listens: bound, and kept so. */
+struct DeadPort {
+  DeadPort() : fd(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr *>(&address), size), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size), 0);
+    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+  }
+  ~DeadPort() { close(fd); }
+  int fd;
+  std::string url;
+};
+
+}  // namespace
+
+TEST(Webhook, PostsASignedStandardWebhook) {
+  HttpRequest seen;
+  FaultServer peer([&](const HttpRequest &request, Peer &to) {
+    seen = request;
+    return to.answer(204);
+  });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Empty": "", "X-N": 7})"}}),
+                     {{"secret", secret}, {"bearer_token", "t0ken"}});
+  TestEvent event(7, 1, R"({"amount": 1.00, "id": 12345678901234567890123})");
+  event.headers = {{"traceparent", "00-ab"}, {"Webhook-Id", "forged"}, {"x-tenant", "forged"}, {"Host", "forged"}};
+  time_t before = time(nullptr);
+  EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
+
+  EXPECT_EQ(seen.line, "POST /hook HTTP/1.1");
+  EXPECT_EQ(seen.body, "{\"id\":\"07000000-0000-0000-0000-000000000000\",\"type\":\"order.created\","
+                       "\"timestamp\":\"2024-05-01T12:00:00.007Z\","
+                       "\"data\":{\"amount\": 1.00, \"id\": 12345678901234567890123}}");
+  EXPECT_EQ(seen.headers["webhook-id"], "07000000-0000-0000-0000-000000000000");
+  int64_t stamp = std::stoll(seen.headers["webhook-timestamp"]);
+  EXPECT_GE(stamp, before);
+  EXPECT_LE(stamp, time(nullptr));
+  EXPECT_EQ(seen.headers["webhook-signature"],
+            standard_webhooks::sign(standard_webhooks::decode_secret("secret", secret), seen.headers["webhook-id"],
+                                    stamp, seen.body));
+  EXPECT_EQ(seen.headers["content-type"], "application/json");
+  EXPECT_EQ(seen.headers["user-agent"], "outbox");
+  EXPECT_EQ(seen.headers["authorization"], "Bearer t0ken");
+  EXPECT_EQ(seen.headers["x-tenant"], "42");
+  EXPECT_EQ(seen.headers["x-n"], "7");
+  EXPECT_EQ(seen.headers.count("x-empty"), 1u);
+  EXPECT_EQ(seen.headers["traceparent"], "00-ab");
+  EXPECT_EQ(seen.headers["host"], "127.0.0.1:" + std::to_string(peer.port()));
+  EXPECT_EQ(seen.headers.count("accept-encoding"), 0u);
+  EXPECT_EQ(seen.headers.count("expect"), 0u);
+}
+
+TEST(Webhook, BytesAreTheBodyAndUnsignedWithoutASecret) {
+  HttpRequest seen;
+  FaultServer peer([&](const HttpRequest &request, Peer &to) {
+    seen = request;
+    return to.answer(200);
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  TestEvent event(1, 1, std::string("\0\xff{\r\n", 5) + std::string(3'000'000, 'x'));
+  event.event.payload_is_bytes = true;
+  event.event.content_type = text("application/avro");
+  std::string payload = event.payload;
+  EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
+  EXPECT_EQ(seen.body, payload);
+  EXPECT_EQ(seen.headers["content-type"], "application/avro");
+  EXPECT_EQ(seen.headers.count("webhook-signature"), 0u);
+}
+
+TEST(Webhook, KeepsOrderPerKeyManyKeysAtOnceOverFewConnections) {
+  constexpr int keys = 8, each = 40, concurrency = 6;
+  std::mutex mutex;
+  std::map<int, std::vector<int>> got;
+  std::set<int> busy;
+  size_t most_at_once = 0;
+  bool overlap = false;
+  FaultServer peer([&](const HttpRequest &request, Peer &to) {
+    int key = number_of(request, "key"), n = number_of(request, "n");
+    {
+      std::lock_guard lock(mutex);
+      overlap |= !busy.insert(key).second;
+      most_at_once = std::max(most_at_once, busy.size());
+      got[key].push_back(n);
+    }
+    std::this_thread::sleep_for(milliseconds((key * 7 + n) % 3));  // a peer that answers unevenly
+    {
+      std::lock_guard lock(mutex);
+      busy.erase(key);
+    }
+    return to.answer(200, {}, "ok");
+  });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"concurrency", std::to_string(concurrency)}}));
+  EXPECT_EQ(crm.sink->credit(), 256u);
+  int submitted = 0, full = 0;
+  for (int n = 0; n < each; ++n)
+    for (int key = 1; key <= keys; ++key) {
+      std::string payload = "{\"key\": " + std::to_string(key) + ", \"n\": " + std::to_string(n) + "}";
+      TestEvent event(static_cast<uint64_t>(submitted), static_cast<uint64_t>(key), payload);
+      while (!crm.sink->submit(event.get())) {  // back-pressure
+        ++full;
+        EXPECT_EQ(crm.sink->credit(), 0u);
+        crm.sink->flush();
+        crm.wait(crm.reporter->completions().size() + 1);
+      }
+      ++submitted;
+    }
+  crm.sink->flush();
+  for (const Completion &completion : crm.wait(keys * each))
+    EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+  EXPECT_GT(full, 0);
+  EXPECT_FALSE(overlap);
+  EXPECT_GT(most_at_once, 1u);
+  EXPECT_LE(most_at_once, static_cast<size_t>(concurrency));
+  EXPECT_LE(peer.connections(), concurrency);
+  for (auto &[key, numbers] : got) {
+    EXPECT_EQ(numbers.size(), static_cast<size_t>(each));
+    EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << "key " << key;
+  }
+  EXPECT_EQ(crm.sink->credit(), 256u);
+}
+
+TEST(Webhook, AFailingEventHandsItsFollowersBackAndNothingSlipsPast) {
+  std::mutex mutex;
+  std::vector<int> got;
+  FaultServer peer([&](const HttpRequest &request, Peer &to) {
+    int n = number_of(request, "n");
+    std::lock_guard lock(mutex);
+    got.push_back(n);
+    return to.answer(n == 1 ? 422 : 200, {}, "no");
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  for (int n : {1, 2, 3})
+    crm.submit(TestEvent(static_cast<uint64_t>(n), 7, "{\"n\": " + std::to_string(n) + "}"));
+  crm.submit(TestEvent(10, 8, "{\"n\": 10}"));
+  crm.sink->flush();
+  // The failure has happened when its eventfd rings, and is not yet known to us: what is submitted now must wait too.
+  auto end = Clock::now() + std::chrono::seconds(10);
+  for (int rings = 0; rings < 2 && Clock::now() < end;) {  // one for key 8's success, one for key 7's failure
+    pollfd ready{crm.reporter->wake_fd(), POLLIN, 0};
+    ::poll(&ready, 1, 100);
+    uint64_t count = 0;
+    if (read(crm.reporter->wake_fd(), &count, sizeof(count)) > 0)
+      rings += static_cast<int>(count);
+  }
+  crm.submit(TestEvent(4, 7, "{\"n\": 4}"));
+  crm.sink->flush();
+  crm.sink->poll();
+  std::map<uint64_t, Completion> by_ticket;
+  std::vector<uint64_t> order;
+  for (Completion &completion : crm.wait(5)) {
+    if (completion.key_hash == 7)
+      order.push_back(completion.ticket);
+    by_ticket[completion.ticket] = completion;
+  }
+  EXPECT_EQ(order, (std::vector<uint64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(by_ticket[1].result, Result::Retry);
+  EXPECT_EQ(by_ticket[1].error, "HTTP 422: no");
+  for (uint64_t ticket : {2, 3, 4})
+    EXPECT_EQ(by_ticket[ticket].result, Result::Released);
+  EXPECT_EQ(by_ticket[10].result, Result::Sent);
+  EXPECT_EQ(peer.requests(), 2);
+  // The key is free again once the failure is known.
+  EXPECT_EQ(crm.send(TestEvent(2, 7, "{\"n\": 2}")).result, Result::Sent);
+}
+
+TEST(Webhook, JudgesEveryStatus) {
+  int status = 0;
+  std::string headers;
+  FaultServer peer(
+      [&](const HttpRequest &, Peer &to) { return to.answer(status, headers, " b\xc3\xa9\x01\n\xff \n"); });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  uint64_t ticket = 0;
+  auto send = [&](int code, std::string more = {}) {
+    status = code;
+    headers = std::move(more);
+    return crm.send(TestEvent(++ticket, 5));
+  };
+  for (int code : {200, 201, 202, 204, 299})
+    EXPECT_EQ(send(code).result, Result::Sent) << code;
+  for (int code : {408, 425, 429, 500, 502, 503, 504, 599}) {
+    Completion completion = send(code);
+    EXPECT_EQ(completion.result, Result::RetryBlameSink) << code;
+    EXPECT_EQ(completion.error, "HTTP " + std::to_string(code) + ": b\xc3\xa9 \xef\xbf\xbd");
+    EXPECT_EQ(completion.retry_after_ms, -1);
+  }
+  for (int code : {400, 401, 403, 404, 409, 413, 422})
+    EXPECT_EQ(send(code).result, Result::Retry) << code;
+  for (int code : {301, 302, 307, 308}) {
+    Completion completion = send(code, "Location: " + peer.url("/elsewhere") + "\r\n");
+    EXPECT_EQ(completion.result, Result::Retry);
+    EXPECT_EQ(completion.error, "HTTP " + std::to_string(code) + ": redirect not followed");
+  }
+  EXPECT_EQ(peer.requests(), static_cast<int>(ticket));  // no redirect was followed, nothing was sent twice
+  EXPECT_EQ(peer.connections(), 1);                      // and one connection served them all
+}
+
+TEST(Webhook, HonoursRetryAfterInBothForms) {
+  std::string value;
+  FaultServer peer([&](const HttpRequest &, Peer &to) { return to.answer(503, "Retry-After: " + value + "\r\n"); });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  value = "120";
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).retry_after_ms, 120'000);
+  value = "99999999";
+  EXPECT_EQ(crm.send(TestEvent(2, 1)).retry_after_ms, 86'400'000);
+  value = "soon";
+  EXPECT_EQ(crm.send(TestEvent(3, 1)).retry_after_ms, -1);
+  char date[64];
+  time_t later = time(nullptr) + 600;
+  strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime(&later));
+  value = date;
+  int64_t asked = crm.send(TestEvent(4, 1)).retry_after_ms;
+  EXPECT_GT(asked, 500'000);
+  EXPECT_LE(asked, 600'000);
+  value = "Thu, 01 Jan 1998 00:00:00 GMT";
+  EXPECT_EQ(crm.send(TestEvent(5, 1)).retry_after_ms, -1);
+}
+
+TEST(Webhook, GoneDisablesTheSinkAndReleasesEverything) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(410); });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"concurrency", "1"}}));
+  for (uint64_t n = 1; n <= 5; ++n)
+    crm.submit(TestEvent(n, n));
+  crm.sink->flush();
+  for (const Completion &completion : crm.wait(5))
+    EXPECT_EQ(completion.result, Result::Released);
+  EXPECT_EQ(crm.reporter->disabled_reason(), "410 Gone");
+  EXPECT_EQ(peer.requests(), 1);
+}
+
+TEST(Webhook, AHangingPeerTimesOut) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.hang(); });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "200ms"}}));
+  auto begin = Clock::now();
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_NE(completion.error.find("timed out"), std::string::npos) << completion.error;
+  EXPECT_GE(Clock::now() - begin, milliseconds(150));
+  EXPECT_LT(Clock::now() - begin, milliseconds(5000));
+}
+
+TEST(Webhook, ATricklingPeerTimesOut) {
+  FaultServer peer([](const HttpRequest &, Peer &to) {
+    to.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+    while (to.send("x"))
+      std::this_thread::sleep_for(milliseconds(20));
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "300ms"}}));
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::RetryBlameSink);
+}
+
+TEST(Webhook, GarbageIsAFailureOfThePeer) {
+  std::string bytes;
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    to.send(bytes);
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  uint64_t ticket = 0;
+  for (std::string garbage :
+       {std::string(), std::string("hello\n"), std::string("SSH-2.0-OpenSSH_9.2\r\n"), std::string(1000, '\0'),
+        std::string("HTTP/1.1 "), std::string("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"),
+        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n"),
+        std::string("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"), std::string("HTTP/9.9 200 OK\r\n\r\n"),
+        std::string("HTTP/1.1 101 Switching Protocols\r\n\r\n"), std::string("HTTP/1.1 100 Continue\r\n\r\n")}) {
+    bytes = garbage;
+    Completion completion = crm.send(TestEvent(++ticket, 1));
+    EXPECT_EQ(completion.result, Result::RetryBlameSink) << garbage;
+    EXPECT_FALSE(completion.error.empty());
+  }
+}
+
+TEST(Webhook, EndlessHeadersAreCutOff) {
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    to.send("HTTP/1.1 200 OK\r\n");
+    while (to.send("X-Filler: " + std::string(1000, 'x') + "\r\n"))
+      ;
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.error, "the answer's headers are too long");
+}
+
+TEST(Webhook, AnEndlessAnswerCostsLittle) {
+  std::atomic<size_t> sent{0};
+  std::atomic<int> status{200};
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    std::string chunk(1 << 20, 'x');
+    to.send("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 1073741824\r\n\r\n");
+    for (int i = 0; i < 1024 && to.send(chunk); ++i)
+      sent += chunk.size();
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::Sent);
+  size_t before = resident_kb();
+  for (uint64_t n = 2; n <= 5; ++n)
+    EXPECT_EQ(crm.send(TestEvent(n, 1)).result, Result::Sent);
+  status = 500;
+  Completion completion = crm.send(TestEvent(6, 1));
+  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.error, "HTTP 500: " + std::string(1024, 'x'));
+  EXPECT_LT(sent.load(), size_t(200) << 20);  // what the sockets swallowed
+  EXPECT_LT(resident_kb(), before + 64 * 1024);
+}
+
+TEST(Webhook, ARefusedConnectionIsTheSinksFault) {
+  DeadPort port;
+  WebhookHarness crm(
+      {{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"concurrency", "1"}});
+  for (uint64_t n = 1; n <= 4; ++n)
+    crm.submit(TestEvent(n, n % 2 + 1));
+  crm.sink->flush();
+  auto completions = crm.wait(4);
+  EXPECT_EQ(completions.at(0).result, Result::SinkDown);
+  EXPECT_NE(completions.at(0).error.find("Failed to connect"), std::string::npos) << completions.at(0).error;
+  for (size_t i = 1; i < 4; ++i)
+    EXPECT_EQ(completions.at(i).result, Result::Released);
+  EXPECT_EQ(crm.send(TestEvent(5, 1)).result, Result::SinkDown);  // a probe gets through to the same end
+}
+
+TEST(Webhook, AnUnknownHostIsTheSinksFault) {
+  WebhookHarness crm(Options{{"url", "https://no-such-host.invalid/"}, {"timeout", "2s"}});
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_FALSE(completion.error.empty());
+}
+
+TEST(Webhook, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
+  Options options = {{"url", peer.url()}, {"allow_http", "true"}};
+  WebhookHarness crm(options);
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.error,
+            "The address 127.0.0.1 is in a private network. If events are meant to go there, a superuser allows it "
+            "by: ALTER SERVER crm OPTIONS (ADD allow_networks '127.0.0.0/8')");
+  options["allow_networks"] = "10.0.0.0/8";
+  WebhookHarness other(options, {}, "My \"CRM\"");
+  EXPECT_NE(other.send(TestEvent(1, 1))
+                .error.find("ALTER SERVER \"My \"\"CRM\"\"\" OPTIONS (SET allow_networks '10.0.0.0/8, 127.0.0.0/8')"),
+            std::string::npos);
+  for (std::string host : {"localhost", "0x7f.1", "[::ffff:127.0.0.1]", "2130706433"}) {
+    options["url"] = "http://" + host + ":" + std::to_string(peer.port()) + "/";
+    EXPECT_EQ(WebhookHarness(options).send(TestEvent(1, 1)).result, Result::SinkDown) << host;
+  }
+  EXPECT_EQ(peer.connections(), 0);
+}
+
+TEST(Webhook, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
+  WebhookHarness allowed(WebhookHarness::local(peer));
+  EXPECT_EQ(allowed.send(TestEvent(1, 1)).result, Result::Sent);  // leaves an idle connection behind
+  WebhookHarness refused(Options{{"url", peer.url()}, {"allow_http", "true"}});
+  Completion completion = refused.send(TestEvent(2, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_NE(completion.error.find("private network"), std::string::npos);
+  EXPECT_EQ(peer.requests(), 1);
+}
+
+TEST(Webhook, AClosedIdleConnectionIsReplaced) {
+  FaultServer peer([](const HttpRequest &, Peer &to) {
+    to.answer(200);
+    return false;  // closes without having said so
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  for (uint64_t n = 1; n <= 20; ++n) {
+    Completion completion = crm.send(TestEvent(n, 1));
+    EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+  }
+}
+
+TEST(Webhook, SecretsThatThePeerEchoesAreMasked) {
+  FaultServer peer([](const HttpRequest &request, Peer &to) {
+    return to.answer(400, {}, "bad " + request.line + " with " + request.headers.at("authorization"));
+  });
+  Options server = WebhookHarness::local(peer);
+  server.erase("url");
+  WebhookHarness crm(server, {{"url", peer.url("/hook/tok-in-url")}, {"bearer_token", "s3cr3t-token"}});
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).error, "HTTP 400: bad POST *** HTTP/1.1 with Bearer ***");
+}
+
+TEST(Webhook, GivesUpAtOnceWhileThePeerHangs) {
+  std::atomic<int> hanging{0};
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    ++hanging;
+    return to.hang();
+  });
+  auto begin = Clock::now();
+  {
+    WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "5min"}, {"concurrency", "3"}}));
+    for (uint64_t n = 1; n <= 8; ++n)
+      crm.submit(TestEvent(n, n <= 4 ? 1 : n));
+    crm.sink->flush();
+    while (hanging < 3 && Clock::now() - begin < std::chrono::seconds(20))
+      std::this_thread::sleep_for(milliseconds(1));
+    crm.sink->release_queued();
+    auto released = crm.wait(5);
+    std::set<uint64_t> tickets;
+    for (auto &completion : released) {
+      EXPECT_EQ(completion.result, Result::Released);
+      tickets.insert(completion.ticket);
+    }
+    EXPECT_EQ(tickets, (std::set<uint64_t>{2, 3, 4, 7, 8}));
+    crm.sink->abandon();
+    EXPECT_EQ(crm.reporter->completions().size(), 8u);  // at once, without waiting for the other thread
+    EXPECT_EQ(crm.sink->credit(), 256u);
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+  {
+    WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "5min"}}));
+    crm.submit(TestEvent(1, 1));
+    crm.sink->flush();
+    while (hanging < 4 && Clock::now() - begin < std::chrono::seconds(20))
+      std::this_thread::sleep_for(milliseconds(1));
+  }  // destroyed with a request under way: nothing is reported, nothing hangs
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(Webhook, OneThreadServesAllSinksAndEndsWithTheLast) {
+  auto threads = [] {
+    std::set<std::string> names;
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("Threads:"))
+        return std::stoi(line.substr(8));
+    return -1;
+  };
+  DeadPort port;
+  Options options = {{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}};
+  int before = threads();
+  {
+    WebhookHarness one(options), two(options), three(options);
+    EXPECT_EQ(one.send(TestEvent(1, 1)).result, Result::SinkDown);
+    EXPECT_EQ(two.send(TestEvent(1, 1)).result, Result::SinkDown);
+    EXPECT_EQ(threads(), before + 1);
+  }
+  EXPECT_EQ(threads(), before);
+}
