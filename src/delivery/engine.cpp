@@ -233,6 +233,7 @@ void Engine::forget(Runner *runner) {
   auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
   reaper_.destroy(std::move((*at)->sink_));
   runners_.erase(at);
+  arm_timer(); /* its grace may have been the next to end: a timer that nobody serves would ring for ever */
 }
 
 bool Engine::close(milliseconds timeout) {

@@ -32,8 +32,9 @@ static Statement read_late = {
     4,
     {XID8OID, INT8OID, INT8OID, INT8OID},
     NULL};
-static Statement read_held = {PENDING_ROWS "held_by IS NOT NULL AND (held_by, position) > ($1, $2) "
-                                           "AND (held_by, position) < ($1 + 1, 0) ORDER BY held_by, position LIMIT $3",
+static Statement read_held = {PENDING_ROWS
+                              "held_by IS NOT NULL AND (held_by, position) > ($1, $2) "
+                              "AND (held_by, position) < ($1 + 1, 0) ORDER BY held_by, position LIMIT $3",
                               3,
                               {INT8OID, INT8OID, INT8OID},
                               NULL};
@@ -44,15 +45,15 @@ static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NUL
                              {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
                              NULL};
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
-static Statement read_recalled = {
-    "SELECT ctid, position FROM outbox.recalled LIMIT $1", 1, {INT8OID}, NULL};
+static Statement read_recalled = {"SELECT ctid, position FROM outbox.recalled LIMIT $1", 1, {INT8OID}, NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = h.held_by "
                               "FROM pg_catalog.unnest($1, $2) AS h (place, held_by) WHERE e.ctid = h.place",
                               2,
                               {TIDARRAYOID, INT8ARRAYOID},
                               NULL};
-static Statement read_failing = {PENDING_ROWS "available_at IS NOT NULL AND held_by IS NULL AND attempts > 0", 0, {}, NULL};
+static Statement read_failing = {
+    PENDING_ROWS "available_at IS NOT NULL AND held_by IS NULL AND attempts > 0", 0, {}, NULL};
 static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMNS
                                 " FROM outbox.events_pending WHERE held_by IS NOT NULL ORDER BY held_by, position",
                                 0,
@@ -149,7 +150,8 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   durable_note(row->xmin);
 }
 
-/* Decides about one row, and takes or marks it. `*sink_out` is its sink, or NULL when no sink of ours is concerned. */
+/* Decides about one row, and takes or marks it. `*sink_out` is its sink, or NULL when no sink of ours is concerned.
+ */
 static Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   WorkerSink *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
 
@@ -229,6 +231,7 @@ static bool read_from(int64 cursor, Snapshot snapshot) {
   for (int i = 0; i < n; i++)
     if (sinks[i]->reading) {
       sinks[i]->cursor = state.last_position;
+      sinks[i]->starved = state.n_rows == limit;
       sinks[i]->reading = false;
     }
   return state.n_rows == limit;
@@ -348,6 +351,7 @@ typedef struct Recalled {
 typedef struct RecalledList {
   Recalled *items;
   int n;
+  bool wanted_again; /* some had no room */
 } RecalledList;
 
 static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
@@ -362,6 +366,8 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   if (key == NULL || key->head != row.position)
     held_key_release_position(row.position);
   Verdict verdict = judge(&row, RECALLED, &sink);
+  if (verdict == STOP)
+    sink->starved = list->wanted_again = true;
   bool mine = lane_is_mine(row.key_hash, row.position);
   for (int i = 0; i < list->n; i++)
     if (list->items[i].position == row.position)
@@ -391,9 +397,10 @@ static bool visit_recalled(TupleTableSlot *slot, void *context) {
   return true;
 }
 
+/* True when some were left for the next round. */
 static bool claim_recalled(Snapshot snapshot) {
   const int limit = 1000;
-  RecalledList list = {(Recalled *)palloc(sizeof(Recalled) * limit), 0};
+  RecalledList list = {(Recalled *)palloc(sizeof(Recalled) * limit), 0, false};
   Datum values[] = {Int64GetDatum(limit)};
 
   statement_read(&read_recalled, values, snapshot, visit_recalled, &list);
@@ -407,11 +414,11 @@ static bool claim_recalled(Snapshot snapshot) {
       done[n_done++] = list.items[i].ctid;
   Datum place = tid_array(done, n_done);
   statement_write(&forget_recalled, &place, NULL, NULL);
-  return list.n == limit && n_done > 0;
+  return list.wanted_again || (list.n == limit && n_done > 0);
 }
 
 static void claim_busy(Snapshot snapshot) {
-  RecalledList list = {NULL, 0};
+  RecalledList list = {NULL, 0, false};
   int kept = 0;
 
   if (n_busy == 0 || busy[0].look_at > round_.now)
@@ -516,7 +523,7 @@ static void lock_and_mark(void) {
 
 /* ---- the round --------------------------------------------------------------------------------------------- */
 
-bool claim_events(TimestampTz now, bool look_for_recalled) {
+bool claim_events(TimestampTz now, bool *look_for_recalled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;
@@ -538,8 +545,8 @@ bool claim_events(TimestampTz now, bool look_for_recalled) {
     more |= claim_due(sinks[i], snapshot);
   }
   claim_busy(snapshot);
-  if (look_for_recalled)
-    more |= claim_recalled(snapshot);
+  if (*look_for_recalled)
+    *look_for_recalled = claim_recalled(snapshot);
   more |= claim_main(snapshot);
   if (round_.n_taken + round_.n_marks > 0)
     lock_and_mark();

@@ -15,8 +15,9 @@ extern "C" {
 void claim_init(int64 origin);
 
 /* In a transaction, in a memory context that lives until the events are submitted. Fills the sinks' batches with
- * claimed flights. True when there may be more at once. */
-bool claim_events(TimestampTz now, bool look_for_recalled);
+ * claimed flights. `*look_for_recalled` comes back true when recalled rows were left for the next round. True when
+ * there may be more at once. */
+bool claim_events(TimestampTz now, bool *look_for_recalled);
 
 /* After the commit: hands the batches over; what is not taken is given back. */
 void claim_submit(void);

@@ -30,3 +30,10 @@
 #undef PGDLLEXPORT
 #define PGDLLEXPORT __attribute__((visibility("default")))
 #endif
+
+/* 17 ties a wait event set to a resource owner; ours live as long as the process. */
+#if PG_VERSION_NUM < 170000
+#define outbox_create_wait_event_set(n) CreateWaitEventSet(TopMemoryContext, n)
+#else
+#define outbox_create_wait_event_set(n) CreateWaitEventSet(NULL, n)
+#endif

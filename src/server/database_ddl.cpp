@@ -71,9 +71,9 @@ static void stand_aside(Oid database) {
   }
 }
 
-static void process_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
-                            ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
-                            QueryCompletion *completion) {
+static void process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
+                            ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
+                            DestReceiver *destination, QueryCompletion *completion) {
   ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
   const char *name = database_to_leave(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;

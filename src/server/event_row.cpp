@@ -123,7 +123,8 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
   memset(event, 0, sizeof(*event));
   event->key_hash = ordered ? row->key_hash : 0;
   event->position = row->position;
-  event->created_at_ms = row->created_at / 1000 + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
+  event->created_at_ms =
+      row->created_at / 1000 + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
   memcpy(event->id, DatumGetUUIDP(values[C_ID])->data, UUID_LEN);
   event->aggregate_type = copy_varlena(row, C_AGGREGATE_TYPE);
   event->aggregate_id = copy_varlena(row, C_AGGREGATE_ID);

@@ -8,8 +8,8 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-#define EVENT_ROW_COLUMNS                                                                                             \
-  "ctid, xmin, position, sink, partition_key, available_at, attempts, held_by, origin, id, aggregate_type, "           \
+#define EVENT_ROW_COLUMNS                                                                                            \
+  "ctid, xmin, position, sink, partition_key, available_at, attempts, held_by, origin, id, aggregate_type, "         \
   "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key"
 
 /* Pointers into the executor's slot: valid while the row is visited. */
@@ -19,7 +19,7 @@ typedef struct EventRow {
   int64 position;
   const char *sink; /* not terminated; NULL = unrouted */
   int sink_length;
-  uint64 key_hash; /* 0 = no key */
+  uint64 key_hash;          /* 0 = no key */
   TimestampTz available_at; /* DT_NOBEGIN = at once */
   int attempts;
   int64 held_by; /* 0 = not held */

@@ -84,8 +84,8 @@ static void add_chunk(void) {
   MemoryContext previous = MemoryContextSwitchTo(context);
   Flight *chunk = (Flight *)palloc0(sizeof(Flight) * CHUNK);
 
-  chunks = chunks ? (Flight **)repalloc(chunks, sizeof(Flight *) * (n_chunks + 1))
-                  : (Flight **)palloc(sizeof(Flight *));
+  chunks =
+      chunks ? (Flight **)repalloc(chunks, sizeof(Flight *) * (n_chunks + 1)) : (Flight **)palloc(sizeof(Flight *));
   chunks[n_chunks] = chunk;
   for (int i = CHUNK - 1; i >= 0; i--) {
     chunk[i].index = n_chunks * CHUNK + i;

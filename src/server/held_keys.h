@@ -17,10 +17,10 @@ typedef struct HeldKeyId {
 } HeldKeyId;
 
 typedef struct HeldKey {
-  HeldKeyId id;   /* the hash key: first */
-  int64 head;     /* position of the failing event; 0 = none, the key drains */
-  int64 group;    /* what held_by says in the rows behind it */
-  int64 drained;  /* while draining: the last marked row that was claimed */
+  HeldKeyId id;  /* the hash key: first */
+  int64 head;    /* position of the failing event; 0 = none, the key drains */
+  int64 group;   /* what held_by says in the rows behind it */
+  int64 drained; /* while draining: the last marked row that was claimed */
 } HeldKey;
 
 void held_keys_init(void);

@@ -1,8 +1,8 @@
 /*
  * launcher.cpp: starts workers, restarts dead ones with growing pauses, and follows pg_database.
  *
- * It connects to no database. A database is UNKNOWN until a worker has looked into it; the worker stays where it finds
- * the extension and leaves where it does not. CREATE EXTENSION marks its database at commit (wake.cpp).
+ * It connects to no database. A database is UNKNOWN until a worker has looked into it; the worker stays where it
+ * finds the extension and leaves where it does not. CREATE EXTENSION marks its database at commit (wake.cpp).
  */
 #include "launcher.h"
 
@@ -185,8 +185,8 @@ static void reap(TimestampTz now) {
 
 /* One look at all workers of a database, ours and those that an earlier launcher left. */
 typedef struct Running {
-  int n;         /* started or starting */
-  bool foreign;  /* some have another count, or no handle of ours: they must go first */
+  int n;        /* started or starting */
+  bool foreign; /* some have another count, or no handle of ours: they must go first */
   uint64 present[2];
 } Running;
 

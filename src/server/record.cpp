@@ -21,12 +21,11 @@ static const int BUSY_PAUSE_MS = 200;
 
 /* Moves between statuses are DELETE + INSERT, never an UPDATE of status: one concurrent partition move would make
  * everybody's SKIP LOCKED fail. */
-#define MOVED_COLUMNS                                                                                                 \
-  "id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, "       \
+#define MOVED_COLUMNS                                                                                                \
+  "id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, "     \
   "dedup_key, seq, created_at, available_at, position, sink, xact, origin"
 
-static Statement delete_sent = {
-    "DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
                               "INSERT INTO outbox.events (" MOVED_COLUMNS
                               ", attempts, last_error, last_attempt_at, status, sent_at) "
@@ -58,7 +57,8 @@ typedef struct Batch {
 } Batch;
 
 static Batch batch_of(int max) {
-  Batch batch = {(ItemPointerData *)palloc(sizeof(ItemPointerData) * max), (Flight **)palloc(sizeof(Flight *) * max), 0};
+  Batch batch = {(ItemPointerData *)palloc(sizeof(ItemPointerData) * max), (Flight **)palloc(sizeof(Flight *) * max),
+                 0};
 
   return batch;
 }
@@ -93,9 +93,9 @@ static void record_retries(const Batch *batch, TimestampTz now) {
   for (int i = 0; i < batch->n; i++) {
     Flight *flight = batch->flights[i];
     WorkerSink *sink = flight->sink;
-    int64 delay = flight->retry_after_ms >= 0 ? flight->retry_after_ms
-                                              : ob_retry_delay_ms(sink->retry, flight->attempts + 1,
-                                                                  pg_prng_uint64(&pg_global_prng_state));
+    int64 delay = flight->retry_after_ms >= 0
+                      ? flight->retry_after_ms
+                      : ob_retry_delay_ms(sink->retry, flight->attempts + 1, pg_prng_uint64(&pg_global_prng_state));
     TimestampTz next = TimestampTzPlusMilliseconds(now, Max(delay, (int64)1));
     times[i] = TimestampTzGetDatum(next);
     sink->next_due = Min(sink->next_due, next);
@@ -122,7 +122,8 @@ void record_ended(TimestampTz now) {
       locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
   row_lock(locks, n, true);
 
-  Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1)), dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
+  Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1)), dead = batch_of(Max(n, 1)),
+        retried = batch_of(Max(n, 1));
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
     if (locks[i].result == ROW_BUSY) {
@@ -132,8 +133,8 @@ void record_ended(TimestampTz now) {
     flight->recorded = true;
     if (locks[i].result == ROW_GONE)
       continue; /* a person has deleted or moved it: nothing is left to say */
-    Batch *batch = flight->outcome == OB_REJECTED ? &dead
-                   : flight->outcome == OB_RETRY  ? &retried
+    Batch *batch = flight->outcome == OB_REJECTED   ? &dead
+                   : flight->outcome == OB_RETRY    ? &retried
                    : flight->sink->retention_ms > 0 ? &kept
                                                     : &sent;
     add(batch, flight, locks[i].ctid);

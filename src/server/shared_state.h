@@ -69,7 +69,7 @@ typedef struct SharedState {
   LWLock *lock; /* guards everything below but the atomics */
   pid_t launcher_pid;
   Latch *launcher_latch;
-  bool rescan; /* pg_database has changed */
+  bool rescan;       /* pg_database has changed */
   bool out_of_slots; /* the launcher could not start a worker */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
   WorkerSlot workers[OUTBOX_MAX_WORKERS];

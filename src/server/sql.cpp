@@ -23,14 +23,13 @@ static bool receive_row(TupleTableSlot *slot, DestReceiver *self) {
   return receiver->visit(slot, receiver->context);
 }
 
-static void receive_nothing(DestReceiver *) {
-}
+static void receive_nothing(DestReceiver *) {}
 
-static void receive_startup(DestReceiver *, int, TupleDesc) {
-}
+static void receive_startup(DestReceiver *, int, TupleDesc) {}
 
 static uint64 run(Statement *statement, const Datum *values, bool read_only, RowVisitor visit, void *context) {
-  VisitReceiver receiver = {{receive_row, receive_startup, receive_nothing, receive_nothing, DestNone}, visit, context};
+  VisitReceiver receiver = {
+      {receive_row, receive_startup, receive_nothing, receive_nothing, DestNone}, visit, context};
   SPIExecuteOptions options;
 
   if (statement->plan == NULL) {

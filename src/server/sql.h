@@ -21,10 +21,12 @@ typedef struct Statement {
 /* Sees one row; false ends the statement early. Values live until it returns. */
 typedef bool (*RowVisitor)(TupleTableSlot *row, void *context);
 
-/* Runs a statement that reads with the given snapshot (InvalidSnapshot: a fresh one) and hands every row to `visit`. */
+/* Runs a statement that reads with the given snapshot (InvalidSnapshot: a fresh one) and hands every row to `visit`.
+ */
 void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, RowVisitor visit, void *context);
 
-/* Runs a statement that writes or locks; its rows, if any, go to `visit` (may be NULL). Returns how many it touched. */
+/* Runs a statement that writes or locks; its rows, if any, go to `visit` (may be NULL). Returns how many it touched.
+ */
 uint64 statement_write(Statement *statement, const Datum *values, RowVisitor visit, void *context);
 
 /* Arrays for `= ANY($1)` and unnest(). */

@@ -20,6 +20,7 @@
 #include "settings.h"
 #include "worker_sinks.h"
 #include "worker_slot.h"
+#include "worker_wait.h"
 
 #include <unistd.h>
 
@@ -141,6 +142,7 @@ static void begin(const WorkerArguments *arguments) {
   if (engine == NULL)
     ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));
   on_proc_exit(close_engine, 0);
+  worker_wait_init(ob_engine_fd(engine));
   worker_sinks_init(engine, arguments->index);
   durable_init();
 }
@@ -182,7 +184,9 @@ static void collect(TimestampTz now) {
       take_completion(&completions[i], now);
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line))
-    ereport(line.level == OB_LOG_WARNING ? WARNING : line.level == OB_LOG_INFO ? LOG : DEBUG1,
+    ereport(line.level == OB_LOG_WARNING ? WARNING
+            : line.level == OB_LOG_INFO  ? LOG
+                                         : DEBUG1,
             (errmsg("outbox sink \"%s\": %s", line.sink, line.text)));
 }
 
@@ -200,7 +204,7 @@ static void leave_if_dropped(void) {
 }
 
 /* The transaction. True when more could be claimed at once. */
-static bool transact(TimestampTz now, bool claim, bool recalled) {
+static bool transact(TimestampTz now, bool claim) {
   bool more = false;
   int n_recorded = flights_ended();
 
@@ -215,7 +219,7 @@ static bool transact(TimestampTz now, bool claim, bool recalled) {
     record_ended(now);
   if (claim) {
     worker_sinks_refresh(now);
-    more = claim_events(now, recalled);
+    more = claim_events(now, &recalled_wanted);
   }
   PopActiveSnapshot();
   CommitTransactionCommand();
@@ -234,13 +238,13 @@ static bool transact(TimestampTz now, bool claim, bool recalled) {
 }
 
 /* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
-static bool round_trip(TimestampTz now, bool claim, bool recalled) {
+static bool round_trip(TimestampTz now, bool claim) {
   volatile bool more = false;
 
   MemoryContextReset(round_context);
   PG_TRY();
   {
-    more = transact(now, claim, recalled);
+    more = transact(now, claim);
     error_pause_ms = 0;
   }
   PG_CATCH();
@@ -333,12 +337,8 @@ static void one_loop(void) {
     bool claim = claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now;
     bool record = flights_ended() >= RECORD_BATCH ||
                   (first_ended_at != 0 && TimestampDifferenceExceeds(first_ended_at, now, RECORD_DELAY_MS));
-    if (claim || record) {
-      bool recalled = recalled_wanted;
-      recalled_wanted = false;
-      claims_wanted = round_trip(now, claim, claim && recalled);
-      recalled_wanted |= recalled && !claim;
-    }
+    if (claim || record)
+      claims_wanted = round_trip(now, claim);
     maintenance_run(now, slot->index == 0);
   }
   say_what_goes_on();
@@ -348,10 +348,8 @@ static void wait_for_something(void) {
   TimestampTz now = GetCurrentTimestamp();
   long ms = claims_wanted && now >= error_until ? 0 : sleep_time(now);
 
-  (void)WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-                          ob_engine_fd(engine), Min(ms, 3600000L), PG_WAIT_EXTENSION);
-  ResetLatch(MyLatch);
-  CHECK_FOR_INTERRUPTS();
+  /* While completions are gathered for one recording, more of them are no reason to wake up. */
+  worker_wait(ms, first_ended_at == 0);
   reload_settings();
 }
 
@@ -365,12 +363,10 @@ static void land(void) {
     collect(now);
     if (flights_in_use() == flights_ended() || now >= until)
       break;
-    (void)WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-                            ob_engine_fd(engine), milliseconds_until(now, until), PG_WAIT_EXTENSION);
-    ResetLatch(MyLatch);
+    worker_wait(milliseconds_until(now, until), true);
   }
   if (flights_ended() > 0)
-    (void)round_trip(GetCurrentTimestamp(), false, false);
+    (void)round_trip(GetCurrentTimestamp(), false);
 }
 
 void outbox_worker_main(Datum) {

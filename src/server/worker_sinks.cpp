@@ -70,10 +70,10 @@ static ob_option *read_options(int cache, HeapTuple tuple, AttrNumber column, si
   ob_option *options = wrapper_options(datum, is_null, n);
 
   for (size_t i = 0; i < *n; i++) {
-    *fingerprint = hash_combine64(*fingerprint, hash_bytes_extended((const unsigned char *)options[i].name,
-                                                                    strlen(options[i].name), 0));
-    *fingerprint = hash_combine64(*fingerprint, hash_bytes_extended((const unsigned char *)options[i].value,
-                                                                    strlen(options[i].value), 1));
+    *fingerprint = hash_combine64(
+        *fingerprint, hash_bytes_extended((const unsigned char *)options[i].name, strlen(options[i].name), 0));
+    *fingerprint = hash_combine64(
+        *fingerprint, hash_bytes_extended((const unsigned char *)options[i].value, strlen(options[i].value), 1));
   }
   return options;
 }
@@ -110,11 +110,11 @@ static void apply_common(WorkerSink *sink, const SinkOptions *given) {
   if (!ob_common_options(sink->kind, given->options, given->n_options, &common, &error))
     return; /* ob_sink_open() will say so */
   sink->ordered = common.ordered;
-  sink->max_attempts = common.max_attempts > 0     ? common.max_attempts
+  sink->max_attempts = common.max_attempts > 0    ? common.max_attempts
                        : setting_max_attempts > 0 ? setting_max_attempts
                                                   : common.default_max_attempts;
   sink->retention_ms = common.retention_ms >= 0 ? common.retention_ms : (int64)setting_retention * 1000;
-  const char *retry = common.retry                                  ? common.retry
+  const char *retry = common.retry                                ? common.retry
                       : setting_retry && setting_retry[0] != '\0' ? setting_retry
                                                                   : common.default_retry;
   strlcpy(sink->retry, retry, sizeof(sink->retry));
@@ -129,8 +129,8 @@ static void reload_one(const RouteSink *route) {
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(route->server_oid));
   if (HeapTupleIsValid(server)) {
-    given.options = read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options,
-                                 &fingerprint);
+    given.options =
+        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options, &fingerprint);
     ReleaseSysCache(server);
   }
   /* PUBLIC's mapping only: the worker acts for nobody in particular. */
@@ -138,8 +138,8 @@ static void reload_one(const RouteSink *route) {
       SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(route->server_oid));
   if (HeapTupleIsValid(mapping)) {
     fingerprint = hash_combine64(fingerprint, 1);
-    given.mapping = read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping,
-                                 &fingerprint);
+    given.mapping =
+        read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping, &fingerprint);
     ReleaseSysCache(mapping);
   }
   given.options = with_default_networks(given.options, &given.n_options, route->kind);
@@ -216,34 +216,25 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
   sink->reopen_at = TimestampTzPlusMilliseconds(now, REOPEN_PAUSE_MS);
   if (strcmp(sink->open_error, error.message) != 0) {
     strlcpy(sink->open_error, error.message, sizeof(sink->open_error));
-    ereport(WARNING, (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error.message),
-                      error.detail[0] ? errdetail("%s", error.detail) : 0,
-                      error.hint[0] ? errhint("%s", error.hint) : 0));
+    ereport(WARNING,
+            (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error.message),
+             error.detail[0] ? errdetail("%s", error.detail) : 0, error.hint[0] ? errhint("%s", error.hint) : 0));
   }
 }
 
 static void publish_state(WorkerSink *sink, TimestampTz now) {
   SinkStats *stats = sink->stats;
-  const char *state = sink->handle == NULL                                   ? "misconfigured"
-                      : sink->status.state == OB_SINK_CIRCUIT_OPEN           ? "circuit open"
-                      : sink->status.state == OB_SINK_DISABLED               ? "disabled"
-                      : sink->in_flight > 0                                  ? "delivering"
-                                                                             : "idle";
+  const char *state = sink->handle == NULL                         ? "misconfigured"
+                      : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
+                      : sink->status.state == OB_SINK_DISABLED     ? "disabled"
+                      : sink->in_flight > 0                        ? "delivering"
+                                                                   : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
 
   if (stats == NULL || sink->closing)
     return;
   stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
-  if (strcmp(stats->state, state) != 0) {
-    /* One line per change between well and ill, not one per event. */
-    bool ill = state[0] != 'd' && state[0] != 'i';
-    bool was_ill = stats->state[0] != '\0' && stats->state[0] != 'd' && stats->state[0] != 'i';
-    if (strcmp(state, "disabled") == 0 || ill)
-      ereport(LOG, (errmsg("outbox sink \"%s\" is now: %s", sink->name, state), error[0] ? errdetail("%s", error) : 0));
-    else if (was_ill)
-      ereport(LOG, (errmsg("outbox sink \"%s\" is delivering again", sink->name)));
-    strlcpy(stats->state, state, sizeof(stats->state));
-  }
+  strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
   if (error[0] != '\0' && strcmp(stats->last_error, error) != 0) {
     strlcpy(stats->last_error, error, sizeof(stats->last_error));
     stats->last_error_at = now;

@@ -31,17 +31,17 @@ typedef struct WorkerSink {
   char retry[256];
 
   /* how far it has come */
-  int64 cursor;               /* every row at or below was seen, but for late and recalled ones */
-  TimestampTz due_after;      /* scheduled and retried rows up to here were claimed, … */
-  int64 due_after_position;   /* … of that instant up to this position */
-  TimestampTz next_due;       /* nothing is due earlier; DT_NOEND = nothing is scheduled */
+  int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
+  TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
+  int64 due_after_position; /* … of that instant up to this position */
+  TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
   LateTransaction *late;
   int n_late, max_late;
 
   int in_flight;
   int unrecorded; /* ended, not yet written down */
   int64 bytes_in_flight;
-  int room; /* how many more it takes in this round */
+  int room;     /* how many more it takes in this round */
   bool starved; /* it had more to claim than room */
   ob_sink_status status;
   SinkStats *stats; /* may be NULL */

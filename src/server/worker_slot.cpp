@@ -39,8 +39,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
       continue;
     }
     /* Lanes of different counts overlap: nobody starts before the last of the old count has gone. */
-    if (slot->database == arguments->database &&
-        (slot->index == arguments->index || slot->count != arguments->count))
+    if (slot->database == arguments->database && (slot->index == arguments->index || slot->count != arguments->count))
       taken = true;
   }
   if (!taken && free_slot) {

@@ -1,0 +1,35 @@
+#include "worker_wait.h"
+
+extern "C" {
+#include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+}
+
+static const long LONGEST_MS = 3600000;
+
+static WaitEventSet *with_engine = NULL;
+static WaitEventSet *without_engine = NULL;
+
+static WaitEventSet *make_set(int n) {
+  WaitEventSet *set = outbox_create_wait_event_set(n);
+
+  AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+  AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+  return set;
+}
+
+void worker_wait_init(int engine_fd) {
+  with_engine = make_set(3);
+  AddWaitEventToSet(with_engine, WL_SOCKET_READABLE, engine_fd, NULL, NULL);
+  without_engine = make_set(2);
+}
+
+void worker_wait(long milliseconds, bool listen_to_engine) {
+  WaitEvent event;
+
+  (void)WaitEventSetWait(listen_to_engine ? with_engine : without_engine, Min(milliseconds, LONGEST_MS), &event, 1,
+                         PG_WAIT_EXTENSION);
+  ResetLatch(MyLatch);
+  CHECK_FOR_INTERRUPTS();
+}

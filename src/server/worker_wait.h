@@ -1,0 +1,9 @@
+/* worker_wait.h: the one place where a worker sleeps. */
+#pragma once
+
+#include "server.h"
+
+void worker_wait_init(int engine_fd);
+
+/* Sleeps until the latch is set, the engine has something (unless told not to listen to it), or time is up. */
+void worker_wait(long milliseconds, bool listen_to_engine);
