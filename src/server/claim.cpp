@@ -6,6 +6,7 @@
 #include "held_keys.h"
 #include "lanes.h"
 #include "late.h"
+#include "maintenance.h"
 #include "row_lock.h"
 #include "sql.h"
 #include "worker_sinks.h"
@@ -44,7 +45,7 @@ static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NUL
                              4,
                              {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
                              NULL};
-static Statement read_positions = {PENDING_ROWS "position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
+static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
 static Statement read_recalled = {"SELECT ctid, position FROM outbox.recalled LIMIT $1", 1, {INT8OID}, NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = h.held_by "
@@ -156,10 +157,14 @@ static Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) 
   WorkerSink *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
 
   *sink_out = sink;
+  if (row->sink == NULL && row->origin == my_origin)
+    maintenance_saw_unrouted(row); /* enqueued before, committed after a sink appeared */
   if (sink == NULL || row->origin != my_origin || !lane_is_mine(row->key_hash, row->position))
     return PASS;
   if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
     return PASS;
+  if (stream == RECALLED && row->position > sink->cursor)
+    return PASS; /* the cursor will find it, in its place */
   if (flight_find(row->position))
     return PASS;
   if (row->available_at > round_.now) {

@@ -3,6 +3,7 @@
 #include "lanes.h"
 
 extern "C" {
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
@@ -59,6 +60,14 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   row->slot = slot;
 }
 
+char *event_row_aggregate_type(const EventRow *row) {
+  return TextDatumGetCString(row->slot->tts_values[C_AGGREGATE_TYPE]);
+}
+
+char *event_row_event_type(const EventRow *row) {
+  return TextDatumGetCString(row->slot->tts_values[C_EVENT_TYPE]);
+}
+
 static ob_text copy_bytes(const char *data, size_t length) {
   ob_text copy;
   char *bytes = (char *)palloc(length + 1);
@@ -70,19 +79,28 @@ static ob_text copy_bytes(const char *data, size_t length) {
   return copy;
 }
 
+/* Text leaves in UTF-8, whatever the database's encoding. */
+static ob_text copy_text(const char *data, int length) {
+  if (GetDatabaseEncoding() == PG_UTF8)
+    return copy_bytes(data, length);
+  char *utf8 = pg_server_to_any(data, length, PG_UTF8);
+  return utf8 == data ? copy_bytes(data, length) : copy_bytes(utf8, strlen(utf8));
+}
+
 static ob_text copy_varlena(const EventRow *row, int column) {
   ob_text none = {NULL, 0};
 
   if (row->slot->tts_isnull[column])
     return none;
   text *value = DatumGetTextPP(row->slot->tts_values[column]);
-  return copy_bytes(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+  return column == C_PAYLOAD_BYTES ? copy_bytes(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value))
+                                   : copy_text(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
 }
 
 static ob_text header_value(const JsonbValue *value) {
   switch (value->type) {
   case jbvString:
-    return copy_bytes(value->val.string.val, value->val.string.len);
+    return copy_text(value->val.string.val, value->val.string.len);
   case jbvNumeric: {
     char *number = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
     return copy_bytes(number, strlen(number));
@@ -141,8 +159,12 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
     StringInfoData text;
     initStringInfo(&text);
     JsonbToCString(&text, &payload->root, VARSIZE(payload));
-    event->payload.data = text.data;
-    event->payload.len = text.len;
+    if (GetDatabaseEncoding() == PG_UTF8) {
+      event->payload.data = text.data;
+      event->payload.len = text.len;
+    } else {
+      event->payload = copy_text(text.data, text.len);
+    }
   }
   read_headers(row, event);
   return (uint32)Min(event->payload.len + event->aggregate_type.len + event->key.len + 256, (size_t)PG_UINT32_MAX);

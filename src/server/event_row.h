@@ -28,6 +28,10 @@ typedef struct EventRow {
   TupleTableSlot *slot;
 } EventRow;
 
+/* What routes look at; palloc'd. */
+char *event_row_aggregate_type(const EventRow *row);
+char *event_row_event_type(const EventRow *row);
+
 void event_row_read(TupleTableSlot *slot, EventRow *row);
 
 /* Fills everything of the event but its ticket; copies into the current memory context. Returns its size in bytes. */

@@ -1,5 +1,8 @@
 #include "maintenance.h"
 
+#include "event_row.h"
+#include "route.h"
+
 extern "C" {
 #include "access/xact.h"
 #include "executor/spi.h"
@@ -11,6 +14,7 @@ static const int MAINTAIN_EVERY_MS = 10 * 60 * 1000;
 static const int RETRY_MS = 5000;
 
 static bool routing_wanted = false;
+static bool routing_failed = false;
 static TimestampTz route_at = 0;
 static TimestampTz maintain_at = 0;
 static bool am_first = true;
@@ -19,8 +23,24 @@ void maintenance_routes_changed(void) {
   routing_wanted = true;
 }
 
+bool maintenance_routing(void) {
+  return routing_wanted && !routing_failed;
+}
+
+void maintenance_saw_unrouted(const EventRow *row) {
+  int n;
+  RouteSink *sinks = route_sinks(&n);
+  char *aggregate_type = event_row_aggregate_type(row);
+  char *event_type = event_row_event_type(row);
+
+  for (int i = 0; i < n && !routing_wanted; i++)
+    routing_wanted = route_matches(&sinks[i], aggregate_type, event_type);
+  pfree(aggregate_type);
+  pfree(event_type);
+}
+
 /* Runs one function of ours that returns bigint; -1 when it failed. */
-static int64 call(const char *statement) {
+static int64 call(const char *before, const char *statement) {
   volatile int64 result = -1;
   MemoryContext context = CurrentMemoryContext;
 
@@ -31,6 +51,8 @@ static int64 call(const char *statement) {
     StartTransactionCommand();
     PushActiveSnapshot(GetTransactionSnapshot());
     SPI_connect();
+    if (before && SPI_execute(before, false, 0) != SPI_OK_UTILITY)
+      elog(ERROR, "could not run \"%s\"", before);
     if (SPI_execute(statement, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
       elog(ERROR, "\"%s\" returned nothing", statement);
     result = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
@@ -52,24 +74,26 @@ static int64 call(const char *statement) {
   return result;
 }
 
+/* Workers take turns: when one finds nothing left to route, nothing is under way elsewhere either. */
+static const char *const TAKE_TURNS = "LOCK TABLE outbox.recalled IN SHARE UPDATE EXCLUSIVE MODE";
+
 void maintenance_run(TimestampTz now, bool first_worker) {
   am_first = first_worker;
-  if (!first_worker)
-    return;
   if (routing_wanted && now >= route_at) {
-    int64 routed = call("SELECT outbox.route_waiting()");
+    int64 routed = call(TAKE_TURNS, "SELECT outbox.route_waiting()");
+    routing_failed = routed < 0;
     if (routed == 0)
       routing_wanted = false;
-    route_at = routed < 0 ? TimestampTzPlusMilliseconds(now, RETRY_MS) : now;
+    route_at = routing_failed ? TimestampTzPlusMilliseconds(now, RETRY_MS) : now;
   }
-  if (now >= maintain_at) {
-    int64 done = call("SELECT outbox.maintain()");
+  if (first_worker && now >= maintain_at) {
+    int64 done = call(NULL, "SELECT outbox.maintain()");
     maintain_at = TimestampTzPlusMilliseconds(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
 }
 
 TimestampTz maintenance_next_moment(void) {
-  if (!am_first)
-    return DT_NOEND;
-  return routing_wanted ? Min(route_at, maintain_at) : maintain_at;
+  TimestampTz moment = am_first ? maintain_at : DT_NOEND;
+
+  return routing_wanted ? Min(route_at, moment) : moment;
 }

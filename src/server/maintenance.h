@@ -14,7 +14,14 @@ extern "C" {
 /* Sinks have changed: events that waited may have a way now. */
 void maintenance_routes_changed(void);
 
-/* Does what is due. Only the first worker of a database does anything. */
+/* A claim came across an event that waits: if a sink takes it now, it is routed soon. */
+struct EventRow;
+void maintenance_saw_unrouted(const struct EventRow *row);
+
+/* While this holds no sink is opened: what waited for it comes first, in its order. */
+bool maintenance_routing(void);
+
+/* Does what is due. Every worker routes; the rest is the first one's. */
 void maintenance_run(TimestampTz now, bool first_worker);
 
 TimestampTz maintenance_next_moment(void);

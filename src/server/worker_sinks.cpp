@@ -2,6 +2,7 @@
 
 #include "flights.h"
 #include "held_keys.h"
+#include "maintenance.h"
 #include "route.h"
 #include "settings.h"
 #include "wrappers.h"
@@ -271,7 +272,7 @@ void worker_sinks_refresh(TimestampTz now) {
       continue;
     }
     /* A sink is opened anew only when nothing of its former self is in flight: order. */
-    if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at)
+    if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at && !maintenance_routing())
       open_sink((SinkEntry *)sink, now);
     sink->room = 0;
     sink->batch = NULL;

@@ -90,11 +90,11 @@ void worker_slot_refresh(TimestampTz now) {
   if (!TimestampDifferenceExceeds(refreshed_at, now, 1000))
     return;
   refreshed_at = now;
-  long resident = 0;
+  long resident = 0, shared = 0; /* shared_buffers is not the worker's */
   FILE *file = fopen("/proc/self/statm", "r");
   if (file == NULL)
     return;
-  if (fscanf(file, "%*s %ld", &resident) == 1)
-    mine->memory = (uint64)resident * (uint64)sysconf(_SC_PAGESIZE);
+  if (fscanf(file, "%*s %ld %ld", &resident, &shared) == 2)
+    mine->memory = (uint64)(resident - shared) * (uint64)sysconf(_SC_PAGESIZE);
   fclose(file);
 }

@@ -22,6 +22,7 @@ extern "C" {
 
 #include "report.h"
 #include "sql_function.h"
+#include "wake.h"
 
 static const char WRAPPER_PREFIX[] = "outbox_";
 static const char VALIDATOR_SUFFIX[] = "_validator";
@@ -78,6 +79,7 @@ SQL_FUNCTION(outbox_validator) {
                     errdetail("Only servers and user mappings of this wrapper have options."),
                     errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
   }
+  wake_at_commit(); /* ALTER USER MAPPING passes no hook */
   PG_RETURN_VOID();
 }
 
@@ -109,6 +111,9 @@ static void refuse_private_mapping(Oid mapping_oid) {
 static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg) {
   if (next_access_hook)
     next_access_hook(access, class_id, object_id, sub_id, arg);
+  /* Whatever happens to a sink, the worker learns of it at commit, not at its next poll. */
+  if (class_id == ForeignServerRelationId || class_id == UserMappingRelationId)
+    wake_at_commit();
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
     refuse_private_mapping(object_id);
 }
