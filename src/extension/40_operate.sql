@@ -30,6 +30,17 @@ CREATE VIEW outbox.workers AS
   FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
 COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes.';
 
+CREATE VIEW outbox.wrappers AS
+  SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
+  FROM pg_catalog.pg_foreign_data_wrapper AS w
+  JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_foreign_data_wrapper'::pg_catalog.regclass
+    AND d.objid = w.oid AND d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+  JOIN pg_catalog.pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'outbox';
+COMMENT ON VIEW outbox.wrappers IS 'The kinds of sink: a row per foreign-data wrapper of this extension.';
+COMMENT ON COLUMN outbox.wrappers.oid IS 'The wrapper.';
+COMMENT ON COLUMN outbox.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
+COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without outbox_.';
+
 -- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates.
 CREATE VIEW outbox.sinks AS
   WITH sample AS MATERIALIZED (
@@ -49,7 +60,7 @@ CREATE VIEW outbox.sinks AS
   failed AS (
     SELECT sink, pg_catalog.count(*) AS failed
     FROM (SELECT e.sink FROM outbox.events_failed AS e LIMIT 200000) AS f GROUP BY sink)
-  SELECT s.srvname AS name, pg_catalog.substr(w.fdwname, 8) AS kind,
+  SELECT s.srvname AS name, w.kind,
          coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
                    WHERE o.option_name IN ('bootstrap_servers', 'url')), '(in the user mapping)') AS target,
@@ -67,7 +78,7 @@ CREATE VIEW outbox.sinks AS
          coalesce(st.failed, 0) AS failed_total,
          coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at
   FROM pg_catalog.pg_foreign_server AS s
-  JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname IN ('outbox_kafka', 'outbox_webhook')
+  JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
   CROSS JOIN scale CROSS JOIN outbox.library() AS lib
   LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
   LEFT JOIN pending AS p ON p.sink = s.srvname
@@ -144,3 +155,32 @@ COMMENT ON FUNCTION outbox.adopt() IS
 
 REVOKE EXECUTE ON FUNCTION outbox.sink_statistics(), outbox.worker_slots(), outbox.library(), outbox.maintain(),
   outbox.adopt() FROM PUBLIC;
+-- What the columns of the operator's views mean.
+COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
+COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
+COMMENT ON COLUMN outbox.sinks.target IS 'Where it delivers to, without credentials.';
+COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it.';
+COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and held ones included.';
+COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at lies ahead and that have not failed.';
+COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing one of the same key.';
+COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether pending, scheduled and held are estimates.';
+COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed over and not yet acknowledged.';
+COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table, counted up to 200,000.';
+COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the oldest due event has been waiting.';
+COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since the server started.';
+COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries that were tried again since the server started.';
+COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since the server started.';
+COMMENT ON COLUMN outbox.sinks.rate IS 'Deliveries per second, lately.';
+COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
+COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
+COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole.';
+COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
+COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
+COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';
+COMMENT ON COLUMN outbox.workers.worker IS 'Which worker of its database it is, from 0.';
+COMMENT ON COLUMN outbox.workers.workers IS 'How many workers its database has.';
+COMMENT ON COLUMN outbox.workers.lanes IS 'How many of the 256 lanes it serves.';
+COMMENT ON COLUMN outbox.workers.state IS 'What it is doing.';
+COMMENT ON COLUMN outbox.workers.started_at IS 'When it started.';
+COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When it last went round its loop.';
+COMMENT ON COLUMN outbox.workers.memory IS 'Its memory, in bytes.';

@@ -77,8 +77,7 @@ BEGIN
   SELECT e.sink, e.position INTO example
   FROM outbox.events_pending AS e
   WHERE e.sink IS NOT NULL AND NOT EXISTS (
-    SELECT FROM pg_foreign_server AS f JOIN pg_foreign_data_wrapper AS w ON w.oid = f.srvfdw
-    WHERE f.srvname = e.sink AND w.fdwname IN ('outbox_kafka', 'outbox_webhook'))
+    SELECT FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw WHERE f.srvname = e.sink)
   ORDER BY e.position LIMIT 1;
   IF FOUND THEN
     "check" := 'lost sink'; status := 'error';
