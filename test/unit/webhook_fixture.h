@@ -24,6 +24,25 @@ inline ob_text text(std::string_view value) {
   return {value.data(), value.size()};
 }
 
+/* What a test and its peer's threads both touch. */
+template <typename Value> class Shared {
+public:
+  Shared() = default;
+  explicit Shared(Value value) : value_(std::move(value)) {}
+  Value get() const {
+    std::lock_guard lock(mutex_);
+    return value_;
+  }
+  void set(Value value) {
+    std::lock_guard lock(mutex_);
+    value_ = std::move(value);
+  }
+
+private:
+  mutable std::mutex mutex_;
+  Value value_;
+};
+
 /* An event that owns its text. */
 struct TestEvent {
   std::string payload = "{\"n\": 1}";

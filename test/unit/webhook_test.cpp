@@ -48,9 +48,9 @@ struct DeadPort {
 }  // namespace
 
 TEST(Webhook, PostsASignedStandardWebhook) {
-  HttpRequest seen;
+  Shared<HttpRequest> last;
   FaultServer peer([&](const HttpRequest &request, Peer &to) {
-    seen = request;
+    last.set(request);
     return to.answer(204);
   });
   WebhookHarness crm(WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Empty": "", "X-N": 7})"}}),
@@ -60,6 +60,7 @@ TEST(Webhook, PostsASignedStandardWebhook) {
   time_t before = time(nullptr);
   EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
 
+  HttpRequest seen = last.get();
   EXPECT_EQ(seen.line, "POST /hook HTTP/1.1");
   EXPECT_EQ(seen.body, "{\"id\":\"07000000-0000-0000-0000-000000000000\",\"type\":\"order.created\","
                        "\"timestamp\":\"2024-05-01T12:00:00.007Z\","
@@ -84,9 +85,9 @@ TEST(Webhook, PostsASignedStandardWebhook) {
 }
 
 TEST(Webhook, BytesAreTheBodyAndUnsignedWithoutASecret) {
-  HttpRequest seen;
+  Shared<HttpRequest> last;
   FaultServer peer([&](const HttpRequest &request, Peer &to) {
-    seen = request;
+    last.set(request);
     return to.answer(200);
   });
   WebhookHarness crm(WebhookHarness::local(peer));
@@ -95,6 +96,7 @@ TEST(Webhook, BytesAreTheBodyAndUnsignedWithoutASecret) {
   event.event.content_type = text("application/avro");
   std::string payload = event.payload;
   EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
+  HttpRequest seen = last.get();
   EXPECT_EQ(seen.body, payload);
   EXPECT_EQ(seen.headers["content-type"], "application/avro");
   EXPECT_EQ(seen.headers.count("webhook-signature"), 0u);
@@ -141,6 +143,7 @@ TEST(Webhook, KeepsOrderPerKeyManyKeysAtOnceOverFewConnections) {
   for (const Completion &completion : crm.wait(keys * each))
     EXPECT_EQ(completion.result, Result::Sent) << completion.error;
   EXPECT_GT(full, 0);
+  std::lock_guard lock(mutex);
   EXPECT_FALSE(overlap);
   EXPECT_GT(most_at_once, 1u);
   EXPECT_LE(most_at_once, static_cast<size_t>(concurrency));
@@ -197,15 +200,15 @@ TEST(Webhook, AFailingEventHandsItsFollowersBackAndNothingSlipsPast) {
 }
 
 TEST(Webhook, JudgesEveryStatus) {
-  int status = 0;
-  std::string headers;
+  std::atomic<int> status{0};
+  Shared<std::string> headers;
   FaultServer peer(
-      [&](const HttpRequest &, Peer &to) { return to.answer(status, headers, " b\xc3\xa9\x01\n\xff \n"); });
+      [&](const HttpRequest &, Peer &to) { return to.answer(status, headers.get(), " b\xc3\xa9\x01\n\xff \n"); });
   WebhookHarness crm(WebhookHarness::local(peer));
   uint64_t ticket = 0;
   auto send = [&](int code, std::string more = {}) {
     status = code;
-    headers = std::move(more);
+    headers.set(std::move(more));
     return crm.send(TestEvent(++ticket, 5));
   };
   for (int code : {200, 201, 202, 204, 299})
@@ -228,23 +231,24 @@ TEST(Webhook, JudgesEveryStatus) {
 }
 
 TEST(Webhook, HonoursRetryAfterInBothForms) {
-  std::string value;
-  FaultServer peer([&](const HttpRequest &, Peer &to) { return to.answer(503, "Retry-After: " + value + "\r\n"); });
+  Shared<std::string> value;
+  FaultServer peer(
+      [&](const HttpRequest &, Peer &to) { return to.answer(503, "Retry-After: " + value.get() + "\r\n"); });
   WebhookHarness crm(WebhookHarness::local(peer));
-  value = "120";
+  value.set("120");
   EXPECT_EQ(crm.send(TestEvent(1, 1)).retry_after_ms, 120'000);
-  value = "99999999";
+  value.set("99999999");
   EXPECT_EQ(crm.send(TestEvent(2, 1)).retry_after_ms, 86'400'000);
-  value = "soon";
+  value.set("soon");
   EXPECT_EQ(crm.send(TestEvent(3, 1)).retry_after_ms, -1);
   char date[64];
   time_t later = time(nullptr) + 600;
   strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime(&later));
-  value = date;
+  value.set(date);
   int64_t asked = crm.send(TestEvent(4, 1)).retry_after_ms;
   EXPECT_GT(asked, 500'000);
   EXPECT_LE(asked, 600'000);
-  value = "Thu, 01 Jan 1998 00:00:00 GMT";
+  value.set("Thu, 01 Jan 1998 00:00:00 GMT");
   EXPECT_EQ(crm.send(TestEvent(5, 1)).retry_after_ms, -1);
 }
 
@@ -283,9 +287,9 @@ TEST(Webhook, ATricklingPeerTimesOut) {
 }
 
 TEST(Webhook, GarbageIsAFailureOfThePeer) {
-  std::string bytes;
+  Shared<std::string> bytes;
   FaultServer peer([&](const HttpRequest &, Peer &to) {
-    to.send(bytes);
+    to.send(bytes.get());
     return false;
   });
   WebhookHarness crm(WebhookHarness::local(peer));
@@ -296,7 +300,7 @@ TEST(Webhook, GarbageIsAFailureOfThePeer) {
         std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n"),
         std::string("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"), std::string("HTTP/9.9 200 OK\r\n\r\n"),
         std::string("HTTP/1.1 101 Switching Protocols\r\n\r\n"), std::string("HTTP/1.1 100 Continue\r\n\r\n")}) {
-    bytes = garbage;
+    bytes.set(garbage);
     Completion completion = crm.send(TestEvent(++ticket, 1));
     EXPECT_EQ(completion.result, Result::RetryBlameSink) << garbage;
     EXPECT_FALSE(completion.error.empty());

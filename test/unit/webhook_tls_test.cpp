@@ -88,7 +88,7 @@ TEST(WebhookTls, APlainPeerIsTheSinksFault) {
   FaultServer peer(ok);
   Completion completion = WebhookHarness(Options{{"url", "https://127.0.0.1:" + std::to_string(peer.port()) + "/"},
                                                  {"allow_networks", "127.0.0.0/8"},
-                                                 {"timeout", "2s"}})
+                                                 {"timeout", "300ms"}})
                               .send(TestEvent(1, 1));
   EXPECT_EQ(completion.result, Result::SinkDown) << completion.error;
 }

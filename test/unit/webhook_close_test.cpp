@@ -1,0 +1,85 @@
+/* Closing while something outside hangs: a resolver, or an endpoint seen through the door. */
+#include "webhook_fixture.h"
+
+#include <atomic>
+
+#include <dlfcn.h>
+#include <netdb.h>
+
+using namespace outbox;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Peer = FaultServer::Peer;
+
+namespace {
+
+constexpr const char *slow_host = "slow-resolver.invalid";
+constexpr milliseconds slowness(3000);
+std::atomic<int> resolving{0};
+
+}  // namespace
+
+/* In front of the C library's: one name takes its time, as a resolver does whose server is away. */
+extern "C" int getaddrinfo(const char *node, const char *service, const addrinfo *hints, addrinfo **result) {
+  static const auto next = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (!node || strcmp(node, slow_host) != 0)
+    return next(node, service, hints, result);
+  ++resolving;
+  std::this_thread::sleep_for(slowness);
+  --resolving;
+  return EAI_AGAIN;
+}
+
+TEST(WebhookClose, ASlowResolverHoldsUpNeitherTimeoutNorOthersNorTheEnd) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
+  auto begin = Clock::now();
+  {
+    WebhookHarness slow(Options{{"url", std::string("https://") + slow_host + "/"}, {"timeout", "300ms"}});
+    WebhookHarness other(WebhookHarness::local(peer));
+    slow.submit(TestEvent(1, 1));
+    slow.sink->flush();
+    EXPECT_EQ(other.send(TestEvent(1, 1)).result, Result::Sent);
+    EXPECT_EQ(slow.wait(1).at(0).result, Result::SinkDown);
+    EXPECT_EQ(resolving, 1);
+  }
+  EXPECT_LT(Clock::now() - begin, slowness - milliseconds(1000));
+  while (resolving > 0 && Clock::now() - begin < 2 * slowness)  // leave nothing behind for other tests
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(resolving, 0);
+}
+
+TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
+  std::atomic<int> hanging{0};
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    ++hanging;
+    return to.hang();
+  });
+  ob_error error;
+  ob_engine *engine = ob_engine_open(&error);
+  ASSERT_TRUE(engine) << error.message;
+  std::string url = peer.url();
+  ob_option options[] = {
+      {"url", url.c_str()}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "5min"}};
+  ob_sink *sink = ob_sink_open(engine, "crm", "webhook", options, 4, nullptr, 0, &error);
+  ASSERT_TRUE(sink) << error.message;
+  TestEvent one(1, 1), two(2, 1);
+  ob_event events[] = {one.get(), two.get()};
+  ASSERT_EQ(ob_submit(sink, events, 2), 2u);
+  auto begin = Clock::now();
+  while (hanging == 0 && Clock::now() - begin < std::chrono::seconds(20))
+    std::this_thread::sleep_for(milliseconds(1));
+
+  ob_sink_close(sink, 100);
+  std::map<uint64_t, ob_outcome> outcomes;
+  while (outcomes.size() < 2 && Clock::now() - begin < std::chrono::seconds(20)) {
+    pollfd ready{ob_engine_fd(engine), POLLIN, 0};
+    ::poll(&ready, 1, 1000);
+    ob_completion completion;
+    while (ob_collect(engine, &completion, 1) == 1)
+      outcomes[completion.ticket] = completion.outcome;
+  }
+  EXPECT_EQ(outcomes, (std::map<uint64_t, ob_outcome>{{1, OB_RELEASED}, {2, OB_RELEASED}}));
+  EXPECT_TRUE(ob_sink_closed(sink));
+  EXPECT_TRUE(ob_engine_close(engine, 5000));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
