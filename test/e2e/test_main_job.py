@@ -4,6 +4,7 @@ import json
 import subprocess
 import uuid
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -157,6 +158,31 @@ def test_events_of_a_key_stay_in_order(db, kafka, consume, aggregate, receiver):
         data = delivery.json()["data"]
         by_key[data["key"]].append(data["n"])
     assert len(by_key) == 50 and all(len(ns) == 40 and ns == sorted(ns) for ns in by_key.values())
+
+
+def test_concurrent_writers_leave_nothing_behind(db, kafka, consume, aggregate):
+    """Positions are drawn in one order and committed in another, a thousand times a second: no row may stay behind the
+    cursor, and those of one key, serialised by the aggregate's row lock, arrive in order."""
+    db.kafka_sink("main", kafka)
+    db.sql("CREATE TABLE aggregates (id text PRIMARY KEY, version integer NOT NULL)")
+    db.sql("INSERT INTO aggregates SELECT 'key-' || n, 0 FROM generate_series(0, 39) n")
+
+    def write(writer: int) -> None:
+        with db.connect(autocommit=False) as connection:
+            for n in range(500):
+                key = f"key-{(n * 11 + writer * 5) % 40}"
+                connection.execute("WITH changed AS (UPDATE aggregates SET version = version + 1 WHERE id = %s RETURNING version) "
+                                   "SELECT outbox.enqueue(%s, %s::text, 'changed', to_jsonb(version)) FROM changed",
+                                   [key, aggregate, key])
+                connection.commit()
+
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(write, range(8)))
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for record in consume(f"outbox.event.{aggregate}").take(4000, 30):
+        by_key[record.key].append(int(record.value))
+    assert all(versions == list(range(1, len(versions) + 1)) for versions in by_key.values())
+    wait_until(lambda: delivered(db), 10, "the rows to leave")
 
 
 def test_plain_inserts_of_any_shape(db, kafka, consume, aggregate):

@@ -17,11 +17,14 @@ JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel={tier}", 
 
 
 class Kafka:
-    def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {}):
-        """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours."""
+    def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
+                 jit: bool = True):
+        """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours. `jit`: False
+        leaves out the optimising compiler, for a quick start."""
         self.name, self.dir, self.log = name, directory, log
         self.port, controller = free_port(), free_port()
         self._process: Process | None = None
+        self._tier = 4 if jit else 1
         self._properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -70,7 +73,7 @@ class Kafka:
         """Starts it on the same port and data, and returns when it answers. Call it from a thread that lives on."""
         if self.running():
             return
-        self._process = Process(self.name, self._java(4, "kafka.Kafka", str(self.dir / "server.properties")), self.log,
+        self._process = Process(self.name, self._java(self._tier, "kafka.Kafka", str(self.dir / "server.properties")), self.log,
                                 pid_file=BUILD / "run" / f"{self.name}.pid")
         wait_until(self._answers, 60, lambda: f"Kafka to start; {self.log} ends:\n{self._process.tail()}")
 
