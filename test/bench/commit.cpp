@@ -1,0 +1,95 @@
+/*
+ * commit.cpp: transactions of one event each at an even rate, over a few connections.
+ *
+ *   commit CONNINFO AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT
+ *
+ * OUT gets a line for each event: the time just before its COMMIT was sent, and when the answer was there.
+ */
+#include <libpq-fe.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pace.h"
+
+namespace {
+
+using namespace bench;
+
+[[noreturn]] void die(const std::string &what) {
+  fprintf(stderr, "commit: %s\n", what.c_str());
+  _Exit(1); /* from any thread, whatever the others do */
+}
+
+class Connection {
+public:
+  explicit Connection(const char *conninfo) : connection_(PQconnectdb(conninfo), PQfinish) {
+    if (PQstatus(connection_.get()) != CONNECTION_OK)
+      die(PQerrorMessage(connection_.get()));
+    check(PQprepare(connection_.get(), "enqueue", "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)",
+                    3, nullptr));
+  }
+
+  void enqueue(const char *aggregate_type, const std::string &key, const std::string &payload) {
+    check(PQexec(connection_.get(), "BEGIN"));
+    const char *values[] = {aggregate_type, key.c_str(), payload.c_str()};
+    check(PQexecPrepared(connection_.get(), "enqueue", 3, values, nullptr, nullptr, 0));
+  }
+  void commit() { check(PQexec(connection_.get(), "COMMIT")); }
+
+private:
+  void check(PGresult *result) {
+    std::unique_ptr<PGresult, decltype(&PQclear)> owner(result, PQclear);
+    ExecStatusType status = PQresultStatus(result);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+      die(PQerrorMessage(connection_.get()));
+  }
+  std::unique_ptr<PGconn, decltype(&PQfinish)> connection_;
+};
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 7)
+    die("CONNINFO AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT");
+  const char *aggregate_type = argv[2];
+  double rate = atof(argv[3]);
+  auto count = static_cast<long>(rate * atof(argv[4]));
+  std::vector<std::unique_ptr<Connection>> connections;
+  for (int i = 0; i < atoi(argv[5]); i++)
+    connections.push_back(std::make_unique<Connection>(argv[1]));
+
+  std::vector<Times> times(static_cast<size_t>(count));
+  std::atomic<long> next{0};
+  std::atomic<int64_t> worst_lag_us{0};
+  Pace pace(rate);
+  int64_t start = now_us();
+  auto work = [&](Connection &connection) {
+    for (long n; (n = next++) < count;) {
+      std::string key = key_of(n), payload = payload_of(n);
+      pace.wait_for(n);
+      connection.enqueue(aggregate_type, key, payload);
+      Times &time = times[static_cast<size_t>(n)];
+      time.begun_us = now_us();
+      connection.commit();
+      time.done_us = now_us();
+      int64_t lag = time.begun_us - start - static_cast<int64_t>(1e6 * static_cast<double>(n) / rate);
+      for (int64_t worst = worst_lag_us; lag > worst && !worst_lag_us.compare_exchange_weak(worst, lag);) {
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (auto &connection : connections)
+    threads.emplace_back(work, std::ref(*connection));
+  for (auto &thread : threads)
+    thread.join();
+
+  if (!write_times(argv[6], times.data(), count))
+    die(std::string("cannot write ") + argv[6]);
+  printf("{\"events\": %ld, \"worst_lag_ms\": %.1f}\n", count, 1e-3 * static_cast<double>(worst_lag_us.load()));
+}

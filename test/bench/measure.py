@@ -1,0 +1,113 @@
+"""What processes cost, and what machine this is."""
+
+import os
+import platform
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import confluent_kafka
+from outbox_rig import BUILD, ROOT
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+CORES = 2
+
+
+def use_two_cores() -> None:
+    """Of a bigger machine; what we start inherits it."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+
+
+def _cpu_seconds(stat: Path) -> float:
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK
+
+
+def machine_seconds() -> float:
+    """Busy, over all cores: user, nice, system, irq, softirq; a guest's share stolen by others is in none."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) * TICK
+
+
+@dataclass
+class Cpu:
+    """Seconds of CPU since `start`: of the worker (its first thread and the others), the broker, and the whole machine."""
+    wall: float
+    worker_main: float
+    worker: float
+    broker: float
+    machine: float
+
+    @staticmethod
+    def now(worker: int, broker: int) -> "Cpu":
+        return Cpu(time.monotonic(), _cpu_seconds(Path(f"/proc/{worker}/task/{worker}/stat")), _cpu_seconds(Path(f"/proc/{worker}/stat")),
+                   _cpu_seconds(Path(f"/proc/{broker}/stat")) if broker else 0, machine_seconds())
+
+    def since(self, start: "Cpu") -> "Cpu":
+        return Cpu(*(getattr(self, name) - getattr(start, name) for name in ("wall", "worker_main", "worker", "broker", "machine")))
+
+    def limit(self) -> str:
+        """What kept it from being faster, in words."""
+        main, threads, broker, machine = (value / self.wall for value in (self.worker_main, self.worker - self.worker_main, self.broker, self.machine))
+        shares = (f"worker {main:.2f} + its threads {threads:.2f}, broker {broker:.2f}, all else {machine - main - threads - broker:.2f} "
+                  f"of {CORES} cores")
+        if machine > 0.92 * CORES:
+            return f"CPU of the machine: {shares}"
+        if main > 0.85:
+            return f"the worker's main thread: {shares}"
+        return f"waiting: {shares}"
+
+    def shares(self) -> dict[str, float]:
+        return {"worker_main": round(self.worker_main / self.wall, 3), "worker_threads": round((self.worker - self.worker_main) / self.wall, 3),
+                "broker": round(self.broker / self.wall, 3), "machine": round(self.machine / self.wall, 3)}
+
+
+def private_memory(pid: int) -> int:
+    """Bytes of the process's own, without the server's shared buffers."""
+    return int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+
+
+def percentile(values: list[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def median(values: list[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _output(*argv: str) -> str:
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def describe_machine() -> dict:
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return {
+        "cpu": model[1] if model else platform.machine(),
+        "cores_used": len(os.sched_getaffinity(0)),
+        "cores": os.cpu_count(),
+        "memory_mb": int(memory[1]) // 1024,
+        "kernel": platform.release(),
+        "load_average_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def describe_commit() -> str:
+    commit = _output("git", "rev-parse", "--short=12", "HEAD") or "unknown"
+    return commit + ("+changes" if _output("git", "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def kafka_version() -> str:
+    jars = sorted((BUILD / "kafka").glob("kafka_2.13-*.jar"))
+    return jars[-1].stem.removeprefix("kafka_2.13-") if jars else "unknown"
+
+
+def describe_versions(server: str, libraries: str) -> dict:
+    return {"postgresql": server, "libraries": libraries, "kafka": kafka_version(),
+            "consumer": f"librdkafka {confluent_kafka.libversion()[0]}", "commit": describe_commit()}

@@ -1,0 +1,136 @@
+"""What every measure stands on: one server, one broker, a database for each."""
+
+import json
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Iterator
+
+import confluent_kafka
+from outbox_rig import BUILD, Kafka, Postgres, Rig, wait_until
+from outbox_rig.database import Database
+
+PROGRAMS = BUILD / "bench"
+PARTITIONS = 12
+SETTINGS = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",  # no checkpoint in the middle of a measure
+    "checkpoint_timeout": "30min",
+}
+
+
+class Failure(Exception):
+    """What arrived is not what was enqueued."""
+
+
+@dataclass
+class Row:
+    """A line of the table at the end."""
+    what: str
+    figure: str
+    beside: str = ""
+    ratio: float | None = None
+    goal: float | None = None  # of the ratio
+    limit: str = ""
+
+    def met(self) -> bool:
+        return self.goal is None or (self.ratio is not None and self.ratio >= self.goal)
+
+
+@dataclass
+class Results:
+    rows: list[Row] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Stage:
+    def __init__(self, rig: Rig, linger_ms: str):
+        self.rig, self.linger_ms = rig, linger_ms
+        print("starting a private PostgreSQL and Apache Kafka ...")
+        self.pg: Postgres = rig.postgres(settings=SETTINGS)
+        self.kafka: Kafka = rig.kafka(partitions=PARTITIONS)
+        self.directory = rig.dir / "files"
+        self.directory.mkdir()
+
+    @property
+    def broker_pid(self) -> int:
+        return int((BUILD / "run" / f"{self.kafka.name}.pid").read_text())
+
+    @contextmanager
+    def database(self, name: str) -> Iterator[Database]:
+        database = Database(self.pg, name)
+        database.create()
+        try:
+            yield database
+        finally:
+            self.switch(True)  # also after a failure
+            database.drop()
+
+    def kafka_sink(self, db: Database, **options: str) -> None:
+        db.kafka_sink("main", self.kafka, linger_ms=self.linger_ms, **options)
+
+    def switch(self, on: bool) -> None:
+        """outbox.enabled, for the whole server: loading happens while it is off."""
+        with self.pg.connect() as admin:
+            admin.execute(f"ALTER SYSTEM SET outbox.enabled = {'on' if on else 'off'}")
+        self.pg.reload()
+
+    def pause(self, db: Database) -> None:
+        self.switch(False)
+        wait_until(lambda: not self.workers(db), 30, "the workers to end")
+
+    def workers(self, db: Database) -> list[int]:
+        return [pid for pid, in db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")]
+
+    def wait_for_worker(self, db: Database) -> int:
+        return wait_until(lambda: self.workers(db), 30, "a worker", interval=0.002)[0]
+
+    def delivered(self, db: Database) -> int:
+        """Recorded deliveries, from shared memory: costs no look at the table."""
+        return int(db.value("SELECT coalesce(sum(delivered), 0) FROM outbox.sink_statistics()"))
+
+    def must_be_done(self, db: Database) -> None:
+        left = db.sql("SELECT status, count(*), min(last_error) FROM outbox.events GROUP BY status")
+        retried, failed = db.sql("SELECT sum(retried), sum(failed) FROM outbox.sink_statistics()")[0]
+        if left or retried or failed:
+            raise Failure(f"events are left: {left}, {retried} retried, {failed} failed")
+
+    def program(self, name: str, *arguments: Any) -> subprocess.Popen:
+        return subprocess.Popen([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+
+    def run(self, name: str, *arguments: Any) -> dict:
+        """One of our load programs; what it printed."""
+        with self.program(name, *arguments) as child:
+            return finish(child)
+
+    def produce(self, topic: str, *arguments: Any) -> subprocess.Popen:
+        return self.program("produce", self.kafka.bootstrap, topic, self.linger_ms, *arguments)
+
+    def consumer(self, topic: str) -> confluent_kafka.Consumer:
+        """Of every partition, from the beginning; fetches wait at the broker, so that nothing is polled late."""
+        consumer = confluent_kafka.Consumer({
+            "bootstrap.servers": self.kafka.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0,
+            "fetch.queue.backoff.ms": 1, "queued.max.messages.kbytes": 131072,
+        })
+        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        return consumer
+
+
+def finish(child: subprocess.Popen) -> dict:
+    """What a load program printed, once it has ended well; it never outlives us."""
+    try:
+        out, _ = child.communicate(timeout=180)
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+    if child.returncode:
+        raise Failure(f"{child.args[0].name} ended with code {child.returncode}")
+    return json.loads(out)
+
+
+def progress(text: str) -> None:
+    print(f"    {time.strftime('%H:%M:%S')}  {text}")
