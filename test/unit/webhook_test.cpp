@@ -397,15 +397,36 @@ TEST(Webhook, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
   EXPECT_EQ(peer.requests(), 1);
 }
 
-TEST(Webhook, AClosedIdleConnectionIsReplaced) {
+TEST(Webhook, AConnectionThatIsBeingClosedIsReplaced) {
   FaultServer peer([](const HttpRequest &, Peer &to) {
     to.answer(200);
-    return false;  // closes without having said so
+    return false;  // closes without having said so, while the next request may already be on its way
   });
   WebhookHarness crm(WebhookHarness::local(peer));
-  for (uint64_t n = 1; n <= 20; ++n) {
+  for (uint64_t n = 1; n <= 1000; ++n) {
     Completion completion = crm.send(TestEvent(n, 1));
-    EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+    ASSERT_EQ(completion.result, Result::Sent) << n << ": " << completion.error;
+  }
+}
+
+TEST(Webhook, AConnectionThatThePeerClosesBetweenRequestsIsReplaced) {
+  for (bool reset : {false, true}) {
+    std::atomic<int> last{-1};
+    FaultServer peer([&](const HttpRequest &request, Peer &to) {
+      if (last.exchange(request.connection) != request.connection)
+        return to.answer(200);
+      linger at_once{1, 0};  // the second request on a connection meets its end: a reset, or just nothing
+      if (reset)
+        setsockopt(to.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+      return false;
+    });
+    WebhookHarness crm(WebhookHarness::local(peer));
+    for (uint64_t n = 1; n <= 5; ++n) {
+      Completion completion = crm.send(TestEvent(n, 1));
+      EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+    }
+    EXPECT_EQ(peer.connections(), 5);
+    EXPECT_EQ(peer.requests(), 9);  // four of them twice, with the same id
   }
 }
 
