@@ -1,10 +1,10 @@
-"""What a server's log says when a process of it crashed."""
+"""What a server's log says when a process of it crashed, or our worker ran into what it did not expect."""
 
 import re
 from pathlib import Path
 
 CRASH = re.compile(r"terminated by signal|PANIC|server process .* was terminated|TRAP:|[Ss]egmentation fault|segfault"
-                   r"|AddressSanitizer|terminate called")
+                   r"|AddressSanitizer|terminate called|outbox (worker|launcher)\b.* ERROR: ")
 
 
 def crashes(log: Path, since: int = 0) -> list[str]:
