@@ -181,3 +181,20 @@ private:
   std::list<std::thread> threads_;
   std::thread acceptor_;
 };
+
+/* A port on which nobody listens: bound, and kept so. */
+struct DeadPort {
+  DeadPort() : fd(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(fd, reinterpret_cast<sockaddr *>(&address), size) != 0 ||
+        getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size) != 0)
+      throw std::runtime_error("cannot bind");
+    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+  }
+  ~DeadPort() { close(fd); }
+  int fd;
+  std::string url;
+};

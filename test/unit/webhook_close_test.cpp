@@ -2,6 +2,8 @@
 #include "webhook_fixture.h"
 
 #include <atomic>
+#include <fstream>
+#include <set>
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -82,4 +84,62 @@ TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
   EXPECT_TRUE(ob_sink_closed(sink));
   EXPECT_TRUE(ob_engine_close(engine, 5000));
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(WebhookClose, GivesUpAtOnceWhileThePeerHangs) {
+  std::atomic<int> hanging{0};
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    ++hanging;
+    return to.hang();
+  });
+  auto begin = Clock::now();
+  {
+    WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "5min"}, {"concurrency", "3"}}));
+    for (uint64_t n = 1; n <= 8; ++n)
+      crm.submit(TestEvent(n, n <= 4 ? 1 : n));
+    crm.sink->flush();
+    while (hanging < 3 && Clock::now() - begin < std::chrono::seconds(20))
+      std::this_thread::sleep_for(milliseconds(1));
+    crm.sink->release_queued();
+    auto released = crm.wait(5);
+    std::set<uint64_t> tickets;
+    for (auto &completion : released) {
+      EXPECT_EQ(completion.result, Result::Released);
+      tickets.insert(completion.ticket);
+    }
+    EXPECT_EQ(tickets, (std::set<uint64_t>{2, 3, 4, 7, 8}));
+    crm.sink->abandon();
+    EXPECT_EQ(crm.reporter->completions().size(), 8u);  // at once, without waiting for the other thread
+    EXPECT_EQ(crm.sink->credit(), 256u);
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+  {
+    WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "5min"}}));
+    crm.submit(TestEvent(1, 1));
+    crm.sink->flush();
+    while (hanging < 4 && Clock::now() - begin < std::chrono::seconds(20))
+      std::this_thread::sleep_for(milliseconds(1));
+  }  // destroyed with a request under way: nothing is reported, nothing hangs
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(WebhookClose, OneThreadServesAllSinksAndEndsWithTheLast) {
+  auto threads = [] {
+    std::set<std::string> names;
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("Threads:"))
+        return std::stoi(line.substr(8));
+    return -1;
+  };
+  DeadPort port;
+  Options options = {{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}};
+  int before = threads();
+  {
+    WebhookHarness one(options), two(options), three(options);
+    EXPECT_EQ(one.send(TestEvent(1, 1)).result, Result::SinkDown);
+    EXPECT_EQ(two.send(TestEvent(1, 1)).result, Result::SinkDown);
+    EXPECT_EQ(threads(), before + 1);
+  }
+  EXPECT_EQ(threads(), before);
 }

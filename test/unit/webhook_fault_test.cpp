@@ -1,0 +1,187 @@
+/* A peer that hangs, babbles, is not there or must not be reached. */
+#include "webhook_fixture.h"
+
+#include <fstream>
+
+using namespace outbox;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Peer = FaultServer::Peer;
+
+namespace {
+
+size_t resident_kb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmRSS:"))
+      return std::stoul(line.substr(6));
+  return 0;
+}
+
+}  // namespace
+
+TEST(WebhookFault, AHangingPeerTimesOut) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.hang(); });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "200ms"}}));
+  auto begin = Clock::now();
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_NE(completion.error.find("timed out"), std::string::npos) << completion.error;
+  EXPECT_GE(Clock::now() - begin, milliseconds(150));
+  EXPECT_LT(Clock::now() - begin, milliseconds(5000));
+}
+
+TEST(WebhookFault, ATricklingPeerTimesOut) {
+  FaultServer peer([](const HttpRequest &, Peer &to) {
+    to.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+    while (to.send("x"))
+      std::this_thread::sleep_for(milliseconds(20));
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "300ms"}}));
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::RetryBlameSink);
+}
+
+TEST(WebhookFault, GarbageIsAFailureOfThePeer) {
+  Shared<std::string> bytes;
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    to.send(bytes.get());
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  uint64_t ticket = 0;
+  for (std::string garbage :
+       {std::string(), std::string("hello\n"), std::string("SSH-2.0-OpenSSH_9.2\r\n"), std::string(1000, '\0'),
+        std::string("HTTP/1.1 "), std::string("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"),
+        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n"),
+        std::string("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"), std::string("HTTP/9.9 200 OK\r\n\r\n"),
+        std::string("HTTP/1.1 101 Switching Protocols\r\n\r\n"), std::string("HTTP/1.1 100 Continue\r\n\r\n")}) {
+    bytes.set(garbage);
+    Completion completion = crm.send(TestEvent(++ticket, 1));
+    EXPECT_EQ(completion.result, Result::RetryBlameSink) << garbage;
+    EXPECT_FALSE(completion.error.empty());
+  }
+}
+
+TEST(WebhookFault, EndlessHeadersAreCutOff) {
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    to.send("HTTP/1.1 200 OK\r\n");
+    while (to.send("X-Filler: " + std::string(1000, 'x') + "\r\n"))
+      ;
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.error, "the answer's headers are too long");
+}
+
+TEST(WebhookFault, AnEndlessAnswerCostsLittle) {
+  std::atomic<size_t> sent{0};
+  std::atomic<int> status{200};
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    std::string chunk(1 << 20, 'x');
+    to.send("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 1073741824\r\n\r\n");
+    for (int i = 0; i < 1024 && to.send(chunk); ++i)
+      sent += chunk.size();
+    return false;
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::Sent);
+  size_t before = resident_kb();
+  for (uint64_t n = 2; n <= 5; ++n)
+    EXPECT_EQ(crm.send(TestEvent(n, 1)).result, Result::Sent);
+  status = 500;
+  Completion completion = crm.send(TestEvent(6, 1));
+  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.error, "HTTP 500: " + std::string(1024, 'x'));
+  EXPECT_LT(sent.load(), size_t(200) << 20);  // what the sockets swallowed
+  EXPECT_LT(resident_kb(), before + 64 * 1024);
+}
+
+TEST(WebhookFault, ARefusedConnectionIsTheSinksFault) {
+  DeadPort port;
+  WebhookHarness crm(
+      {{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"concurrency", "1"}});
+  for (uint64_t n = 1; n <= 4; ++n)
+    crm.submit(TestEvent(n, n % 2 + 1));
+  crm.sink->flush();
+  auto completions = crm.wait(4);
+  EXPECT_EQ(completions.at(0).result, Result::SinkDown);
+  EXPECT_NE(completions.at(0).error.find("Failed to connect"), std::string::npos) << completions.at(0).error;
+  for (size_t i = 1; i < 4; ++i)
+    EXPECT_EQ(completions.at(i).result, Result::Released);
+  EXPECT_EQ(crm.send(TestEvent(5, 1)).result, Result::SinkDown);  // a probe gets through to the same end
+}
+
+TEST(WebhookFault, AnUnknownHostIsTheSinksFault) {
+  WebhookHarness crm(Options{{"url", "https://no-such-host.invalid/"}, {"timeout", "2s"}});
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_FALSE(completion.error.empty());
+}
+
+TEST(WebhookFault, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
+  Options options = {{"url", peer.url()}, {"allow_http", "true"}};
+  WebhookHarness crm(options);
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.error,
+            "The address 127.0.0.1 is in a private network. If events are meant to go there, a superuser allows it "
+            "by: ALTER SERVER crm OPTIONS (ADD allow_networks '127.0.0.0/8')");
+  options["allow_networks"] = "10.0.0.0/8";
+  WebhookHarness other(options, {}, "My \"CRM\"");
+  EXPECT_NE(other.send(TestEvent(1, 1))
+                .error.find("ALTER SERVER \"My \"\"CRM\"\"\" OPTIONS (SET allow_networks '10.0.0.0/8, 127.0.0.0/8')"),
+            std::string::npos);
+  for (std::string host : {"localhost", "0x7f.1", "[::ffff:127.0.0.1]", "2130706433"}) {
+    options["url"] = "http://" + host + ":" + std::to_string(peer.port()) + "/";
+    EXPECT_EQ(WebhookHarness(options).send(TestEvent(1, 1)).result, Result::SinkDown) << host;
+  }
+  EXPECT_EQ(peer.connections(), 0);
+}
+
+TEST(WebhookFault, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
+  WebhookHarness allowed(WebhookHarness::local(peer));
+  EXPECT_EQ(allowed.send(TestEvent(1, 1)).result, Result::Sent);  // leaves an idle connection behind
+  WebhookHarness refused(Options{{"url", peer.url()}, {"allow_http", "true"}});
+  Completion completion = refused.send(TestEvent(2, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_NE(completion.error.find("private network"), std::string::npos);
+  EXPECT_EQ(peer.requests(), 1);
+}
+
+TEST(WebhookFault, AConnectionThatIsBeingClosedIsReplaced) {
+  FaultServer peer([](const HttpRequest &, Peer &to) {
+    to.answer(200);
+    return false;  // closes without having said so, while the next request may already be on its way
+  });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  for (uint64_t n = 1; n <= 1000; ++n) {
+    Completion completion = crm.send(TestEvent(n, 1));
+    ASSERT_EQ(completion.result, Result::Sent) << n << ": " << completion.error;
+  }
+}
+
+TEST(WebhookFault, AConnectionThatThePeerClosesBetweenRequestsIsReplaced) {
+  for (bool reset : {false, true}) {
+    std::atomic<int> last{-1};
+    FaultServer peer([&](const HttpRequest &request, Peer &to) {
+      if (last.exchange(request.connection) != request.connection)
+        return to.answer(200);
+      linger at_once{1, 0};  // the second request on a connection meets its end: a reset, or just nothing
+      if (reset)
+        setsockopt(to.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+      return false;
+    });
+    WebhookHarness crm(WebhookHarness::local(peer));
+    for (uint64_t n = 1; n <= 5; ++n) {
+      Completion completion = crm.send(TestEvent(n, 1));
+      EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+    }
+    EXPECT_EQ(peer.connections(), 5);
+    EXPECT_EQ(peer.requests(), 9);  // four of them twice, with the same id
+  }
+}
