@@ -49,7 +49,7 @@ static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY po
 static Statement read_recalled = {"SELECT ctid, position FROM outbox.recalled LIMIT $1", 1, {INT8OID}, NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = h.held_by "
-                              "FROM pg_catalog.unnest($1, $2) AS h (place, held_by) WHERE e.ctid = h.place",
+                              "FROM unnest($1, $2) AS h (place, held_by) WHERE e.ctid = h.place",
                               2,
                               {TIDARRAYOID, INT8ARRAYOID},
                               NULL};

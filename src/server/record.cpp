@@ -37,13 +37,13 @@ static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE 
                          "INSERT INTO outbox.events (" MOVED_COLUMNS
                          ", attempts, last_error, last_attempt_at, status) "
                          "SELECT " MOVED_COLUMNS ", attempts + 1, f.error, $4, 'FAILED' FROM gone "
-                         "JOIN pg_catalog.unnest($2, $3) AS f (at, error) ON f.at = position",
+                         "JOIN unnest($2, $3) AS f (at, error) ON f.at = position",
                          4,
                          {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
                          NULL};
 static Statement put_back = {"UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, "
                              "last_attempt_at = $5, available_at = f.next, held_by = nullif(f.held_by, 0) "
-                             "FROM pg_catalog.unnest($1, $2, $3, $4) AS f (place, error, next, held_by) "
+                             "FROM unnest($1, $2, $3, $4) AS f (place, error, next, held_by) "
                              "WHERE e.ctid = f.place",
                              5,
                              {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID},
