@@ -139,8 +139,9 @@ private:
     bool gone;
   };
 
-  static void release(std::vector<WebhookRequest> requests, const char *why, std::vector<Completion> &completions) {
-    for (WebhookRequest &request : requests)
+  static void release(const std::vector<WebhookRequest> &requests, const char *why,
+                      std::vector<Completion> &completions) {
+    for (const WebhookRequest &request : requests)
       completions.push_back({request.ticket, request.key_hash, Result::Released, -1, why});
   }
 
@@ -277,7 +278,7 @@ private:
 
 class WebhookSink final : public Sink {
 public:
-  WebhookSink(const std::string &name, std::shared_ptr<const WebhookConfig> config,
+  WebhookSink(const std::string &name, const std::shared_ptr<const WebhookConfig> &config,
               std::shared_ptr<Reporter> reporter)
       : config_(config), loop_(HttpLoop::shared()),
         endpoint_(std::make_shared<Endpoint>(name, config, std::move(reporter))) {
