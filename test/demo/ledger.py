@@ -48,7 +48,7 @@ class Ledger:
         text = (f"{len(self.committed):,} committed, {len(self.arrivals.ids):,} received, {self.lost:,} lost, "
                 f"{self.phantom:,} phantom, {order}")
         if self.arrivals.duplicates:
-            text += f" ({self.arrivals.duplicates:,} duplicates dropped by id)"
+            text += f" ({self.arrivals.duplicates:,} duplicate{'s' * (self.arrivals.duplicates > 1)} dropped by id)"
         return text
 
 

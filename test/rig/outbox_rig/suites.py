@@ -41,8 +41,9 @@ def run(log: Path, argv: list[str], env: dict[str, str] = {}) -> int | None:
         try:
             for line in child.stdout:
                 out.write(line)
-                if not line.startswith(("g++", "c++", "gcc")):  # compilers' command lines: in the log
-                    print("    " + line, end="")
+                if line.startswith(("g++", "c++", "clang++")):  # a compiler's command line: the last word is enough
+                    line = f"compiling {line.split()[-1]}\n"
+                print("    " + line, end="")
             child.wait()
         except BaseException:
             child.terminate()
