@@ -216,6 +216,11 @@ static bool visit_main(TupleTableSlot *slot, void *context) {
   return state->n_reading > 0;
 }
 
+/* What a late transaction wrote comes before what was enqueued after its commit. */
+static bool may_read(const WorkerSink *sink) {
+  return sink->room > 0 && sink->n_late == 0;
+}
+
 /* One read serves all sinks that have come equally far, which is all of them but those that lag. */
 static bool read_from(int64 cursor, Snapshot snapshot) {
   ReadState state = {MAIN, NULL, 0, 0, cursor, false};
@@ -223,7 +228,7 @@ static bool read_from(int64 cursor, Snapshot snapshot) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++) {
-    sinks[i]->reading = sinks[i]->room > 0 && sinks[i]->cursor == cursor;
+    sinks[i]->reading = may_read(sinks[i]) && sinks[i]->cursor == cursor;
     if (!sinks[i]->reading)
       continue;
     sinks[i]->starved = false;
@@ -252,14 +257,14 @@ static bool claim_main(Snapshot snapshot) {
   for (;;) {
     int64 next = PG_INT64_MAX;
     for (int i = 0; i < n; i++)
-      if (sinks[i]->room > 0 && sinks[i]->cursor > done)
+      if (may_read(sinks[i]) && sinks[i]->cursor > done)
         next = Min(next, sinks[i]->cursor);
     if (next == PG_INT64_MAX || round_.free_flights <= 0)
       return more;
     /* What a read leaves behind moves on, maybe to the next group's place: read on from there only next time. */
     int64 cursors_above = PG_INT64_MAX;
     for (int i = 0; i < n; i++)
-      if (sinks[i]->room > 0 && sinks[i]->cursor > next)
+      if (may_read(sinks[i]) && sinks[i]->cursor > next)
         cursors_above = Min(cursors_above, sinks[i]->cursor);
     more |= read_from(next, snapshot);
     if (cursors_above == PG_INT64_MAX)
