@@ -1,0 +1,119 @@
+"""An endpoint that never answers holds up nothing: no transaction, no lock, no command, no other sink."""
+
+import os
+import signal
+import time
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.postgres import alive
+from outbox_rig.receiver import HANG, OK, SECRET
+
+WORKER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = %s"
+
+
+@pytest.fixture
+def hanging(db, receiver):
+    """A database whose webhook is under way, and gets no answer for as long as the test lasts."""
+    receiver.mode = HANG
+    db.webhook_sink("crm", receiver, SECRET, events="order.hangs", timeout="5min")
+    db.enqueue("Order", "1", "order.hangs")
+    wait_until(lambda: receiver.open_requests, 20, "the request")
+    return db
+
+
+def test_nothing_is_held_while_an_endpoint_hangs(hanging, kafka, consume, aggregate):
+    """Not in a quiet time, and not while another sink of the same worker is busy."""
+    db = hanging
+    db.kafka_sink("main", kafka, aggregates=aggregate)
+    worker = db.value(WORKER, db.name)
+    [(in_flight,)] = db.sql("SELECT position FROM outbox.events_pending WHERE event_type = 'order.hangs'")
+    seen: dict[str, list[float]] = {}  # virtual transactions of the worker that held a lock
+    with_xmin = 0
+    sent = []
+    samples = 60
+    for n in range(samples):
+        if n >= samples // 2:
+            sent.append(db.enqueue(aggregate, "k"))
+        age, xmin = db.sql("SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8, backend_xmin"
+                           " FROM pg_stat_activity WHERE pid = %s", worker)[0]
+        assert age is None or age < 1, "a transaction is open"
+        with_xmin += xmin is not None
+        locks = db.sql("SELECT virtualtransaction, locktype FROM pg_locks WHERE pid = %s", worker)
+        assert not [lock for lock in locks if lock[1] == "advisory"]
+        for transaction in {lock[0] for lock in locks}:
+            seen.setdefault(transaction, []).append(time.monotonic())
+        # The row that is on the wire is free.
+        assert db.sql("SELECT 1 FROM outbox.events_pending WHERE position = %s FOR UPDATE NOWAIT", in_flight) == [(1,)]
+        time.sleep(0.1)
+    # The short transactions of its rounds may be caught in passing, never for longer.
+    assert all(moments[-1] - moments[0] < 1 for moments in seen.values()), seen
+    assert with_xmin < samples / 4
+    assert [r.id for r in consume(f"outbox.event.{aggregate}").take(len(sent))] == sent
+    assert db.value("SELECT in_flight FROM outbox.sinks WHERE name = 'crm'") == 1, "the endpoint must still hang"
+
+
+def test_drop_database(pg, receiver):
+    receiver.mode = HANG
+    db = Database(pg, "hang_drop")
+    db.create()
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1")
+    wait_until(lambda: receiver.open_requests, 20, "the request")
+    db.disconnect()
+    with pg.connect() as admin:
+        started = time.monotonic()
+        admin.execute("DROP DATABASE hang_drop")
+        assert time.monotonic() - started < 3
+
+
+def test_terminate_worker(hanging, receiver):
+    db = hanging
+    worker = db.value(WORKER, db.name)
+    started = time.monotonic()
+    assert db.value("SELECT pg_terminate_backend(%s, 10000)", worker)
+    assert time.monotonic() - started < 2
+    receiver.mode = OK
+    wait_until(receiver.accepted, 20, "the next worker to send it again")
+    assert db.value(WORKER, db.name) != worker
+    wait_until(lambda: db.pending() == 0, 10, "the row to leave")
+
+
+def test_reload(hanging):
+    db = hanging
+
+    def loops_within(seconds: float) -> int:
+        until, moments = time.monotonic() + seconds, set()
+        while time.monotonic() < until:
+            moments.add(db.value("SELECT last_loop_at FROM outbox.workers WHERE database = %s", db.name))
+            time.sleep(0.02)
+        return len(moments) - 1
+
+    def set_interval(value: str) -> None:
+        db.sql(f"ALTER SYSTEM SET outbox.poll_interval = '{value}'")
+        db.sql("SELECT pg_reload_conf()")
+
+    try:
+        set_interval("1h")
+        wait_until(lambda: loops_within(1.5) == 0, 15, "the worker to fall silent")
+        set_interval("100ms")
+        assert loops_within(2) >= 5
+    finally:
+        db.sql("ALTER SYSTEM RESET outbox.poll_interval")
+        db.sql("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("mode, number", [("fast", signal.SIGINT), ("smart", signal.SIGTERM)])
+def test_stop_server(hanging, pg, receiver, mode, number):
+    db = hanging
+    db.disconnect()
+    started = time.monotonic()
+    os.kill(pg.pid, number)
+    wait_until(lambda: not alive(pg.pid), 20, "the server to stop")
+    took = time.monotonic() - started
+    pg.start()
+    assert took < 5
+    receiver.mode = OK
+    wait_until(receiver.accepted, 20, "delivery after the restart")
+    wait_until(lambda: db.pending() == 0, 10, "the row to leave")

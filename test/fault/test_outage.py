@@ -1,0 +1,64 @@
+"""A sink that is down as a whole: nothing is lost, no attempts are spent, and the other sink goes on."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+
+
+def sink(db, name: str, column: str):
+    return db.value(f"SELECT {column} FROM outbox.sinks WHERE name = '{name}'")
+
+
+def check_outage(db, down: str, other: str, enqueue, other_has_all, mend) -> None:
+    sent = [enqueue(n) for n in range(20)]
+    wait_until(lambda: sink(db, down, "state") == "circuit open", 30, "the circuit to open")
+    age = sink(db, down, "oldest_pending_age")
+    wait_until(lambda: sink(db, down, "oldest_pending_age").total_seconds() > age.total_seconds() + 1, 10, "the age to rise")
+    assert sink(db, down, "last_error")
+    sent += [enqueue(n) for n in range(20, 40)]
+    wait_until(lambda: other_has_all(sent), 20, f"{other} to go on")
+    assert db.sql("SELECT count(*), max(attempts), max(held_by) FROM outbox.events_pending WHERE sink = %s", down) == [(40, 0, None)]
+    status, detail = db.sql(f"SELECT status, detail FROM outbox.doctor() WHERE \"check\" = 'sink {down}'")[0]
+    assert status == "error" and "circuit open" in detail
+
+    mend()
+    wait_until(lambda: sink(db, down, "state") in ("idle", "delivering"), 15, "the circuit to close")
+    wait_until(lambda: sink(db, down, "pending") == 0, 15, "the backlog to drain")
+    assert sink(db, down, "oldest_pending_age") is None
+    return sent
+
+
+@pytest.fixture
+def both(db, kafka, receiver):
+    db.kafka_sink("main", kafka)
+    db.webhook_sink("crm", receiver, SECRET)
+    return db
+
+
+def test_broker_down(both, kafka, consume, aggregate, receiver):
+    both.enqueue(aggregate, "0", "warm")
+    wait_until(lambda: both.pending() == 0, 30, "the first event")
+    kafka.stop()
+    try:
+        sent = check_outage(both, "main", "crm", lambda n: both.enqueue(aggregate, "k", "order.changed"),
+                            lambda ids: set(ids) <= {d.id for d in receiver.accepted()}, kafka.start)
+    finally:
+        kafka.start()
+    records = consume(f"outbox.event.{aggregate}").take(41)
+    assert [r.id for r in records if r.key == "k"] == sent
+
+
+def test_endpoint_refuses_connections(both, kafka, consume, aggregate, receiver):
+    both.enqueue(aggregate, "0", "warm")
+    wait_until(lambda: both.pending() == 0, 30, "the first event")
+    consumer, seen = consume(f"outbox.event.{aggregate}"), set()
+
+    def kafka_has(ids) -> bool:
+        record = consumer.poll(1)
+        if record:
+            seen.add(record.id)
+        return seen >= set(ids)
+
+    receiver.stop()
+    sent = check_outage(both, "crm", "main", lambda n: both.enqueue(aggregate, "k", "order.changed"), kafka_has, receiver.start)
+    assert [d.id for d in receiver.accepted()][1:] == sent

@@ -1,0 +1,113 @@
+"""Applications at work during a fault, and what has to be true afterwards."""
+
+import json
+import random
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import psycopg
+from outbox_rig.database import Database
+
+KEYS_PER_WRITER = 5
+
+
+@dataclass
+class Transaction:
+    """The events that it enqueued: id, key, number within the key."""
+
+    events: list[tuple[str, str, int]] = field(default_factory=list)
+
+
+class Traffic:
+    """Concurrent writers, each with keys of its own: a business row and its events in one transaction, every fifth
+    rolled back. Whether a commit whose answer was lost took place, the business row tells."""
+
+    def __init__(self, db: Database, aggregate: str, writers: int = 4):
+        self.db, self.aggregate = db, aggregate
+        self.transactions: dict[str, Transaction] = {}
+        self.committed = 0  # as far as the writers know
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._errors: list[Exception] = []
+        db.sql("CREATE TABLE business (transaction uuid PRIMARY KEY)")
+        self._threads = [threading.Thread(target=self._write, args=[n]) for n in range(writers)]
+
+    def __enter__(self) -> "Traffic":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    def _write(self, writer: int) -> None:
+        dice, numbers = random.Random(writer), defaultdict(int)
+        connection = None
+        while not self._stop.is_set():
+            try:
+                if connection is None or connection.closed:
+                    connection = self.db.connect(autocommit=False)
+                self._transaction(connection, writer, dice, numbers)
+            except psycopg.OperationalError:  # the server went away
+                connection = None
+                self._stop.wait(0.2)
+            except Exception as e:
+                self._errors.append(e)
+                return
+        if connection:
+            connection.close()
+
+    def _transaction(self, connection: psycopg.Connection, writer: int, dice: random.Random, numbers: dict) -> None:
+        name, transaction = str(uuid.uuid4()), Transaction()
+        with self._lock:
+            self.transactions[name] = transaction
+        connection.execute("INSERT INTO business VALUES (%s)", [name])
+        for _ in range(dice.randint(1, 4)):
+            key = f"{writer}-{dice.randrange(KEYS_PER_WRITER)}"
+            numbers[key] += 1
+            [(event,)] = connection.execute(
+                "SELECT outbox.enqueue(%s, %s::text, 'order.changed', %s::jsonb)::text",
+                [self.aggregate, key, json.dumps({"key": key, "n": numbers[key], "transaction": name})]).fetchall()
+            transaction.events.append((event, key, numbers[key]))
+        if dice.random() < 0.2:
+            connection.rollback()
+            return
+        connection.commit()
+        with self._lock:
+            self.committed += 1
+
+    def expected(self) -> set[str]:
+        """The ids of all events of transactions that committed; after stop()."""
+        committed = {str(row[0]) for row in self.db.sql("SELECT transaction FROM business")}
+        return {event for name in committed for event, _, _ in self.transactions[name].events}
+
+    def check(self, deliveries: Iterable[tuple[str, dict]], max_duplicates: int) -> None:
+        """`deliveries`: event id and payload, in the order of arrival of each key."""
+        expected = self.expected()
+        truth = {event: (key, n) for t in self.transactions.values() for event, key, n in t.events}
+        first: dict[str, list[int]] = defaultdict(list)
+        seen: set[str] = set()
+        duplicates = 0
+        for event, payload in deliveries:
+            assert event in expected, f"a phantom: {event} {payload}"
+            assert truth[event] == (payload["key"], payload["n"]), "another event's id"
+            if event in seen:
+                duplicates += 1
+            else:
+                seen.add(event)
+                first[payload["key"]].append(payload["n"])
+        assert seen == expected, f"{len(expected - seen)} of {len(expected)} lost"
+        for key, numbers in first.items():
+            assert numbers == sorted(numbers), f"out of order: {key}"
+        assert len(expected) < sum(len(t.events) for t in self.transactions.values()), "nothing was rolled back"
+        assert duplicates <= max_duplicates
