@@ -1,0 +1,290 @@
+"""Failing events: what waits, what goes on, what the row says, and what a person may do meanwhile."""
+
+import time
+from collections import Counter
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import OK, SECRET, slow, status
+
+QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+PATIENT = {"retry": "1h", "max_attempts": "1000"}
+
+
+class Endpoint:
+    """The receiver, refusing the events whose payload's key is in `bad`."""
+
+    def __init__(self, receiver, answer=None):
+        self.receiver, self.bad = receiver, set()
+        self.answer = answer or status(500, body=b"no such customer")
+        receiver.mode = lambda delivery: self.answer if key_of(delivery) in self.bad else OK
+
+    def keys(self) -> list[str]:
+        return [key_of(delivery) for delivery in self.receiver.accepted()]
+
+    def numbers(self, key: str) -> list[int]:
+        return [d.json()["data"]["n"] for d in self.receiver.accepted() if key_of(d) == key]
+
+    def tries(self, key: str) -> Counter:
+        return Counter(d.json()["data"]["n"] for d in list(self.receiver.deliveries) if key_of(d) == key)
+
+
+def key_of(delivery) -> str:
+    return delivery.json()["data"]["key"]
+
+
+@pytest.fixture
+def endpoint(receiver):
+    return Endpoint(receiver)
+
+
+def enqueue(db, key: str, n: int, **more) -> str:
+    return db.enqueue("Order", key, "order.changed", f'{{"key": "{key}", "n": {n}}}', **more)
+
+
+def head(db, key: str, column: str = "attempts"):
+    """A column of the key's first pending row."""
+    return db.value(f"SELECT {column} FROM outbox.events_pending WHERE partition_key = %s ORDER BY position LIMIT 1", key)
+
+
+def wait_empty(db) -> None:
+    wait_until(lambda: db.pending() == 0, 10, lambda: f"{db.pending()} rows to leave")
+
+
+def test_only_the_failing_key_waits(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    endpoint.bad = {"bad"}
+    for n in range(1, 4):
+        enqueue(db, "bad", n)
+        enqueue(db, f"good-{n}", n)
+        enqueue(db, "good", n)
+    wait_until(lambda: len(endpoint.keys()) == 6, 20, "the other keys")
+    assert "bad" not in endpoint.keys() and endpoint.numbers("good") == [1, 2, 3]
+
+    wait_until(lambda: head(db, "bad") >= 3, 20, "some attempts")
+    rows = db.sql("SELECT position, attempts, last_error, available_at > last_attempt_at, held_by"
+                  " FROM outbox.events_pending ORDER BY position")
+    assert len(rows) == 3
+    assert "HTTP 500" in rows[0][2] and "no such customer" in rows[0][2]
+    assert rows[0][3] and rows[0][4] is None
+    assert [row[1:] for row in rows[1:]] == [(0, None, None, rows[0][0])] * 2
+    assert set(endpoint.tries("bad")) == {1}
+    assert db.sql("SELECT pending, held, failed FROM outbox.sinks") == [(3, 2, 0)]
+    assert db.value("SELECT retried FROM outbox.sinks") >= 3
+    assert "HTTP 500" in db.value("SELECT last_error FROM outbox.sinks")
+    assert db.sql("""SELECT status FROM outbox.doctor() WHERE "check" = 'sink crm'""") == [("warning",)]
+
+    endpoint.bad = set()
+    wait_until(lambda: len(endpoint.numbers("bad")) == 3, 10, "the key to go on")
+    enqueue(db, "bad", 4)
+    wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "a later event")
+    assert endpoint.numbers("bad") == [1, 2, 3, 4]
+    wait_empty(db)
+
+
+def test_a_burst_behind_a_failing_head_keeps_its_order(db, endpoint):
+    """More than one read of the held rows, and more rows while they drain."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    endpoint.bad = {"bad"}
+    enqueue(db, "bad", 0)
+    wait_until(lambda: head(db, "bad") >= 1, 10, "a failure")
+    insert = ("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
+              " SELECT 'Order', 'bad', 'e', jsonb_build_object('key', 'bad', 'n', n) FROM generate_series(%s::int, %s::int) n")
+    db.sql(insert, 1, 600)
+    endpoint.bad = set()
+    db.sql(insert, 601, 800)
+    wait_until(lambda: len(endpoint.numbers("bad")) >= 801, 40, lambda: f"801 events, got {len(endpoint.numbers('bad'))}")
+    assert endpoint.numbers("bad") == list(range(801))
+    wait_empty(db)
+
+
+def test_a_dead_letter_keeps_the_whole_error_and_lets_its_key_go_on(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, retry="exponential 20ms..50ms", max_attempts="3")
+    endpoint.answer = status(500, body=b"reason one, " + b"and so on " * 10000)
+    endpoint.bad = {"bad"}
+    failing = enqueue(db, "bad", 1)
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 1, 20, "the dead letter")
+    [(event, attempts, error, last, sent)] = db.sql(
+        "SELECT id::text, attempts, last_error, last_attempt_at, sent_at FROM outbox.events WHERE status = 'FAILED'")
+    assert (event, attempts, sent) == (failing, 3, None)
+    assert error.startswith("HTTP 500: reason one, and so on") and len(error) < 10000
+    assert last is not None
+    assert len(endpoint.receiver.deliveries) == 3
+
+    endpoint.bad = set()
+    enqueue(db, "bad", 2)
+    wait_until(lambda: endpoint.numbers("bad") == [2], 10, "the key to go on")
+    wait_empty(db)
+    assert db.sql("SELECT failed, failed_total, delivered, pending FROM outbox.sinks") == [(1, 1, 1, 0)]
+
+
+def test_a_dead_letter_releases_those_that_waited_for_it(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, retry="exponential 50ms..100ms", max_attempts="4")
+    endpoint.receiver.mode = lambda d: status(500) if d.json()["data"]["n"] == 1 else OK
+    for n in range(1, 6):
+        enqueue(db, "bad", n)
+    wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "the others")
+    assert endpoint.numbers("bad") == [2, 3, 4, 5] and endpoint.tries("bad")[1] == 4
+    wait_empty(db)
+
+
+def test_retry_after_is_honoured(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    endpoint.answer = status(503, retry_after=2)
+    endpoint.receiver.mode = lambda d: endpoint.answer if len(endpoint.receiver.deliveries) == 1 else OK
+    enqueue(db, "k", 1)
+    wait_until(endpoint.receiver.accepted, 10, "the second attempt")
+    first, second = endpoint.receiver.deliveries
+    assert 1.9 <= second.at - first.at < 4
+    wait_empty(db)
+
+
+def test_a_restart_keeps_held_keys_in_order(db, pg, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    endpoint.bad = {"bad"}
+    for n in range(1, 4):
+        enqueue(db, "bad", n)
+    wait_until(lambda: db.value("SELECT count(held_by) FROM outbox.events_pending") == 2, 10, "held rows")
+    db.disconnect()
+    pg.restart()
+    tries = endpoint.tries("bad")[1]
+    wait_until(lambda: endpoint.tries("bad")[1] > tries, 20, "the next worker's attempts")
+    enqueue(db, "bad", 4)
+    enqueue(db, "good", 1)
+    wait_until(lambda: endpoint.numbers("good"), 10, "another key")
+    assert set(endpoint.tries("bad")) == {1}
+    endpoint.bad = set()
+    wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "the key to go on")
+    assert endpoint.numbers("bad") == [1, 2, 3, 4]
+    wait_empty(db)
+
+
+# ---- what a person does to pending rows --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing_head(db, endpoint):
+    """Event 1 of the key has failed and waits for an hour; 2 and 3 wait behind it."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **PATIENT)
+    endpoint.bad = {"k"}
+    for n in range(1, 4):
+        enqueue(db, "k", n)
+    wait_until(lambda: head(db, "k") == 1 and db.value("SELECT count(held_by) FROM outbox.events_pending") == 2, 10, "held rows")
+    endpoint.bad = set()
+    return endpoint
+
+
+FIRST = "position = (SELECT min(position) FROM outbox.events_pending)"
+
+
+def test_delete_of_the_failing_head_lets_its_key_go_on(db, failing_head):
+    db.sql(f"DELETE FROM outbox.events WHERE {FIRST}")
+    wait_until(lambda: len(failing_head.numbers("k")) == 2, 2, "the key to go on")
+    assert failing_head.numbers("k") == [2, 3]
+    wait_empty(db)
+
+
+def test_available_at_of_the_failing_head(db, failing_head):
+    """Retried at once, before what waits for it."""
+    db.sql(f"UPDATE outbox.events SET available_at = now() WHERE {FIRST}")
+    wait_until(lambda: len(failing_head.numbers("k")) == 3, 2, "the retry")
+    assert failing_head.numbers("k") == [1, 2, 3]
+    wait_empty(db)
+
+
+def test_another_key_for_the_failing_head(db, failing_head):
+    db.sql(f"UPDATE outbox.events SET partition_key = 'other' WHERE {FIRST}")
+    wait_until(lambda: len(failing_head.numbers("k")) == 2, 2, "the key to go on")
+    assert failing_head.numbers("k") == [2, 3]
+    assert db.sql("SELECT partition_key, attempts FROM outbox.events_pending") == [("other", 1)]
+
+
+def test_another_key_for_a_held_row(db, failing_head):
+    db.sql("UPDATE outbox.events SET partition_key = 'free' WHERE position = (SELECT max(position) FROM outbox.events_pending)")
+    wait_until(lambda: failing_head.numbers("k"), 2, "the row to go")
+    assert failing_head.numbers("k") == [3]
+    assert db.pending() == 2
+
+
+def test_another_sink_for_pending_rows(db, rig, failing_head):
+    other = rig.receiver(secret=SECRET)
+    try:
+        db.webhook_sink("other", other, SECRET, aggregates="Nothing")
+        db.sql("UPDATE outbox.events SET sink = 'other', available_at = NULL")
+        wait_until(lambda: len(other.accepted()) == 3, 2, "the other endpoint to get them")
+        assert [d.json()["data"]["n"] for d in other.accepted()] == [1, 2, 3]
+        wait_empty(db)
+        assert failing_head.keys() == []
+    finally:
+        other.stop()
+
+
+def test_available_at_of_a_scheduled_event(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    for n in (1, 2):
+        db.sql("SELECT outbox.enqueue('Order', 'k', 'e', jsonb_build_object('key', 'k', 'n', %s::int),"
+               " available_at => clock_timestamp() + interval '1 hour')", n)
+    enqueue(db, "k", 3)
+    wait_until(lambda: endpoint.numbers("k") == [3], 10, "the one that is due: a schedule holds up nobody")
+    assert db.sql("SELECT pending, scheduled, held, oldest_pending_age FROM outbox.sinks") == [(2, 2, 0, None)]
+    db.sql(f"UPDATE outbox.events SET available_at = NULL WHERE {FIRST}")
+    wait_until(lambda: endpoint.numbers("k") == [3, 1], 2, "the first")
+    db.sql("UPDATE outbox.events SET available_at = now()")
+    wait_until(lambda: endpoint.numbers("k") == [3, 1, 2], 2, "the second")
+    wait_empty(db)
+
+
+def test_scheduled_events_arrive_when_due(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    for n, seconds in ((1, 2), (2, 1)):
+        db.sql("SELECT outbox.enqueue('Order', 'k', 'e', jsonb_build_object('key', 'k', 'n', %s::int),"
+               " available_at => clock_timestamp() + %s * interval '1 s')", n, seconds)
+    due = dict(db.sql("SELECT (payload->>'n')::int, extract(epoch FROM available_at)::float8 FROM outbox.events_pending"))
+    enqueue(db, "k", 3)
+    wait_until(lambda: len(endpoint.keys()) == 3, 10, "all")
+    assert endpoint.numbers("k") == [3, 2, 1]
+    for delivery in endpoint.receiver.accepted()[1:]:
+        assert 0 <= delivery.at - due[delivery.json()["data"]["n"]] < 1
+    wait_empty(db)
+
+
+def test_a_row_that_a_person_has_locked_waits_and_its_key_with_it(db, endpoint):
+    """Others go on. The endpoint is down while the rows are enqueued, so that the lock comes before the claim."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    endpoint.receiver.stop()
+    enqueue(db, "probe", 1)  # what the open circuit tries with
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "an open circuit")
+    enqueue(db, "k", 1)
+    enqueue(db, "k", 2)
+    enqueue(db, "other", 1)
+    with db.connect(autocommit=False) as person:
+        person.execute("SELECT FROM outbox.events WHERE partition_key = 'k' ORDER BY position LIMIT 1 FOR UPDATE")
+        endpoint.receiver.start()
+        wait_until(lambda: endpoint.keys() == ["probe", "other"], 15, "the others")
+        enqueue(db, "k", 3)
+        enqueue(db, "other", 2)
+        wait_until(lambda: endpoint.numbers("other") == [1, 2], 5, "more of the others")
+        time.sleep(1.5)  # longer than the safety poll
+        assert endpoint.numbers("k") == []
+        person.rollback()
+    wait_until(lambda: len(endpoint.numbers("k")) == 3, 2, "the key")
+    assert endpoint.numbers("k") == [1, 2, 3]
+    wait_empty(db)
+
+
+def test_a_delivered_row_that_a_person_has_locked_is_not_sent_again(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
+    endpoint.receiver.mode = slow(1)
+    enqueue(db, "k", 1)
+    wait_until(lambda: endpoint.receiver.deliveries, 10, "the request")
+    with db.connect(autocommit=False) as person:
+        person.execute("SELECT FROM outbox.events FOR UPDATE")
+        wait_until(endpoint.receiver.accepted, 5, "the answer")
+        endpoint.receiver.mode = OK
+        enqueue(db, "k", 2)
+        wait_until(lambda: endpoint.numbers("k") == [1, 2], 5, "the key to go on")
+        time.sleep(1.5)  # longer than the safety poll
+        assert db.pending() == 1
+        person.rollback()
+    wait_until(lambda: db.pending() == 0, 2, "the row to leave")
+    assert len(endpoint.receiver.deliveries) == 2
