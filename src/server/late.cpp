@@ -22,24 +22,27 @@ static Statement find_rows = {"SELECT x FROM pg_catalog.unnest($1) AS x CROSS JO
 static TransactionId *running = NULL; /* in progress at the last round */
 static int n_running = 0, max_running = 0;
 
-/* The snapshot lists only what runs below its xmax, which is the newest ended transaction; those above it may have
- * drawn their positions already, below others that are visible. */
-static void note_running(Snapshot snapshot) {
-  TransactionId next = ReadNextTransactionId(); /* after the snapshot: newer ones draw positions above all it sees */
-  int wanted = (int)snapshot->xcnt + (int)(next - snapshot->xmax);
-
-  if (wanted > max_running) {
-    if (running)
-      pfree(running);
-    max_running = Max(64, wanted * 2);
-    running = (TransactionId *)MemoryContextAlloc(TopMemoryContext, sizeof(TransactionId) * max_running);
+static void add_running(TransactionId xid) {
+  if (n_running == max_running) {
+    max_running = Max(64, max_running * 2);
+    running = running ? (TransactionId *)repalloc(running, sizeof(TransactionId) * max_running)
+                      : (TransactionId *)MemoryContextAlloc(TopMemoryContext, sizeof(TransactionId) * max_running);
   }
-  n_running = snapshot->xcnt;
-  if (n_running > 0)
-    memcpy(running, snapshot->xip, sizeof(TransactionId) * n_running);
-  for (TransactionId xid = snapshot->xmax; xid != next; xid++)
-    if (TransactionIdIsNormal(xid))
-      running[n_running++] = xid;
+  running[n_running++] = xid;
+}
+
+/* A snapshot lists those in progress below its xmax only, and its xmax follows the last transaction that has ended:
+ * the youngest running ones lie above it. Reading the next xid after the snapshot was taken errs on the safe side. */
+static void note_running(Snapshot snapshot) {
+  TransactionId next = ReadNextTransactionId();
+
+  n_running = 0;
+  for (uint32 i = 0; i < snapshot->xcnt; i++)
+    add_running(snapshot->xip[i]);
+  for (TransactionId xid = snapshot->xmax; TransactionIdPrecedes(xid, next);) {
+    add_running(xid);
+    TransactionIdAdvance(xid);
+  }
 }
 
 static bool still_running(Snapshot snapshot, TransactionId xid) {
