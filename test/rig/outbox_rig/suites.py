@@ -78,7 +78,9 @@ def count_junit(path: Path) -> Result:
         return result
     for case in cases:
         if case.find("failure") is not None or case.find("error") is not None:
-            result.failed.append(f"{case.get('classname', '')}.{case.get('name')}")
+            name = f"{case.get('classname', '')}.{case.get('name')}"
+            if name not in result.failed:  # it failed, and so did what cleans up after it
+                result.failed.append(name)
         elif case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):
             result.skipped += 1
         else:
