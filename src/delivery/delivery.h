@@ -97,11 +97,11 @@ size_t ob_option_names(const char *kind, ob_scope scope, const char **names, siz
 /* The options that every kind has, parsed. Unset ones carry the kind's defaults. */
 typedef struct ob_common {
   bool ordered;
-  int max_attempts;       /* 0 = not set: the caller's default applies */
-  int64_t retention_ms;   /* -1 = not set; 0 = delete on delivery */
-  const char *events;     /* comma-separated globs; points into `options` or to a static string */
-  const char *aggregates; /* likewise */
-  const char *retry;      /* policy text; NULL = not set */
+  int max_attempts;          /* 0 = not set: the caller's default applies */
+  int64_t retention_ms;      /* -1 = not set; 0 = delete on delivery */
+  const char *events;        /* comma-separated globs; points into `options` or to a static string */
+  const char *aggregates;    /* likewise */
+  const char *retry;         /* policy text; NULL = not set */
   int default_max_attempts;  /* of the kind and format, when neither option nor setting says otherwise */
   const char *default_retry; /* static string */
 } ob_common;

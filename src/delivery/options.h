@@ -37,7 +37,7 @@ struct OptionSpec {
   bool secret; /* never in a server, never in a message */
   bool superuser;
   void (*check)(const std::string &name, const std::string &value); /* may be null: any text */
-  const char *description;                                         /* with unit, default and range */
+  const char *description;                                          /* with unit, default and range */
 };
 
 /* Events, aggregates, ordered, retry, max_attempts, retention: what every kind has. */

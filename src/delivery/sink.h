@@ -17,14 +17,17 @@
 
 namespace outbox {
 
-inline std::string_view view(const ob_text &text) { return {text.data ? text.data : "", text.len}; }
+inline std::string_view view(const ob_text &text) {
+  return {text.data ? text.data : "", text.len};
+}
 
 /* How one event ended, as the sink saw it. The engine's circuit turns it into the ob_outcome that the server room
  * sees: SinkDown becomes OB_RELEASED and opens the circuit. */
 enum class Result {
   Sent,
   Retry,          /* this event failed and may succeed later */
-  RetryBlameSink, /* likewise, but the peer may be ill as a whole (5xx, timeout): many keys in a row open the circuit */
+  RetryBlameSink, /* likewise, but the peer may be ill as a whole (5xx, timeout): many keys in a row open the circuit
+                   */
   Rejected,       /* this event can never succeed */
   SinkDown,       /* nothing gets through (connection refused, no broker, TLS, credentials): not the event's fault */
   Released        /* never left this process */
