@@ -5,11 +5,13 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "utils/resowner.h"
 }
 
 static bool marked = false;
 static bool marked_recalled = false;
 static bool marked_created = false;
+static bool marked_sinks = false;
 
 /* Runs after the transaction is visible to others. Nothing here may fail or allocate. */
 static void wake_workers(void) {
@@ -46,12 +48,27 @@ static void at_end_of_transaction(XactEvent event, void *) {
     marked = marked_recalled = marked_created = false;
 }
 
+/* The callbacks above run before the catalog invalidations are sent, these phases after: a worker that was woken
+ * earlier could look at its sinks too soon, and sleep on. */
+static void at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *) {
+  if (!marked_sinks || !is_top_level || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+    return;
+  marked_sinks = false;
+  if (is_commit && shared_state() != NULL)
+    wake_workers();
+}
+
 void wake_init(void) {
   RegisterXactCallback(at_end_of_transaction, NULL);
+  RegisterResourceReleaseCallback(at_release, NULL);
 }
 
 void wake_at_commit(void) {
   marked = true;
+}
+
+void wake_when_sinks_changed(void) {
+  marked_sinks = true;
 }
 
 void wake_at_commit_recalled(void) {

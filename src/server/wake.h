@@ -12,3 +12,6 @@ void wake_at_commit(void);
 
 /* Likewise, and the worker will read outbox.recalled. */
 void wake_at_commit_recalled(void);
+
+/* A sink was made, changed or dropped: wakes the workers once the commit and its invalidations are out. */
+void wake_when_sinks_changed(void);

@@ -79,7 +79,7 @@ SQL_FUNCTION(outbox_validator) {
                     errdetail("Only servers and user mappings of this wrapper have options."),
                     errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
   }
-  wake_at_commit(); /* ALTER USER MAPPING passes no hook */
+  wake_when_sinks_changed(); /* ALTER USER MAPPING passes no hook */
   PG_RETURN_VOID();
 }
 
@@ -113,7 +113,7 @@ static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_i
     next_access_hook(access, class_id, object_id, sub_id, arg);
   /* Whatever happens to a sink, the worker learns of it at commit, not at its next poll. */
   if (class_id == ForeignServerRelationId || class_id == UserMappingRelationId)
-    wake_at_commit();
+    wake_when_sinks_changed();
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
     refuse_private_mapping(object_id);
 }
