@@ -3,17 +3,18 @@
 #include "shared_state.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "nodes/parsenodes.h"
-#include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/wait_event.h"
 }
 
 static ProcessUtility_hook_type previous_hook = NULL;
+static bool marked = false; /* this transaction changes pg_database */
 
 /* The database that the command needs to be alone with, or NULL. */
 static const char *database_to_leave(Node *statement) {
@@ -41,13 +42,17 @@ static const char *database_to_leave(Node *statement) {
   }
 }
 
-static void come_back(int, Datum database) {
+/* Not before the transaction has ended: until then the launcher sees pg_database as it was. */
+static void at_end_of_transaction(XactEvent event, void *) {
   SharedState *shared = shared_state();
 
+  if (!marked || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
+    return;
+  marked = false;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  DatabaseSlot *slot = shared_database(DatumGetObjectId(database), false);
-  if (slot && slot->aside_for == MyProcPid)
-    slot->aside_for = 0;
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
+    if (shared->databases[i].aside_for == MyProcPid)
+      shared->databases[i].aside_for = 0;
   shared->rescan = true;
   LWLockRelease(shared->lock);
   shared_wake_launcher();
@@ -78,25 +83,18 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   const char *name = database_to_leave(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;
 
+  if (IsA(planned->utilityStmt, CreatedbStmt))
+    marked = true;
   /* Only the owner may make a worker pause. (Others may copy a template, where no worker ever connects.) */
-  if (!OidIsValid(database) || !outbox_owns_database(database, GetUserId())) {
-    next(planned, query, read_only_tree, context, params, environment, destination, completion);
-  } else {
-    PG_ENSURE_ERROR_CLEANUP(come_back, ObjectIdGetDatum(database));
-    {
-      stand_aside(database);
-      next(planned, query, read_only_tree, context, params, environment, destination, completion);
-    }
-    PG_END_ENSURE_ERROR_CLEANUP(come_back, ObjectIdGetDatum(database));
-    come_back(0, ObjectIdGetDatum(database));
+  if (OidIsValid(database) && outbox_owns_database(database, GetUserId())) {
+    marked = true;
+    stand_aside(database);
   }
-  if (IsA(planned->utilityStmt, CreatedbStmt)) {
-    shared_state()->rescan = true;
-    shared_wake_launcher();
-  }
+  next(planned, query, read_only_tree, context, params, environment, destination, completion);
 }
 
 void database_ddl_init(void) {
   previous_hook = ProcessUtility_hook;
   ProcessUtility_hook = process_utility;
+  RegisterXactCallback(at_end_of_transaction, NULL);
 }
