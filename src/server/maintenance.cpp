@@ -2,6 +2,7 @@
 
 #include "event_row.h"
 #include "route.h"
+#include "worker.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -49,6 +50,7 @@ static int64 call(const char *before, const char *statement) {
     bool is_null;
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
+    worker_stay_with_extension();
     PushActiveSnapshot(GetTransactionSnapshot());
     SPI_connect();
     if (before && SPI_execute(before, false, 0) != SPI_OK_UTILITY)

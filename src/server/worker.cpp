@@ -28,12 +28,14 @@ extern "C" {
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -43,19 +45,21 @@ extern "C" {
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
 static const int RECORD_DELAY_MS = 3;
 static const int RECORD_BATCH = 2000;
+static const int BUSY_PAUSE_MS = 200;
 static const int COLLECT_MAX = 4096;
 /* After a failed transaction: doubling up to this. */
 static const int ERROR_PAUSE_MAX_MS = 10000;
 
 static ob_engine *engine = NULL;
 static Oid extension_oid = InvalidOid;
-static bool check_extension = false;
+static bool check_extension = true;
 static MemoryContext round_context = NULL;
 
 /* The loop's state. */
 static bool claims_wanted = true;
 static bool recalled_wanted = true;
-static TimestampTz first_ended_at = 0;
+static TimestampTz record_at = DT_NOEND; /* when what has ended is written down */
+static int newly_ended = 0;
 static TimestampTz polled_at = 0;
 static TimestampTz error_until = 0;
 static int error_pause_ms = 0;
@@ -169,8 +173,8 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     held_key_hold(sink->oid, flight->key_hash, flight->position);
   else
     held_key_release(sink->oid, flight->key_hash, flight->position);
-  if (first_ended_at == 0)
-    first_ended_at = now;
+  newly_ended++;
+  record_at = Min(record_at, TimestampTzPlusMilliseconds(now, RECORD_DELAY_MS));
 }
 
 static void collect(TimestampTz now) {
@@ -190,7 +194,8 @@ static void collect(TimestampTz now) {
             (errmsg("outbox sink \"%s\": %s", line.sink, line.text)));
 }
 
-static void leave_if_dropped(void) {
+void worker_stay_with_extension(void) {
+  LockDatabaseObject(ExtensionRelationId, extension_oid, 0, AccessShareLock);
   if (!check_extension)
     return;
   check_extension = false;
@@ -210,9 +215,9 @@ static bool transact(TimestampTz now, bool claim) {
 
   SetCurrentStatementStartTimestamp();
   StartTransactionCommand();
+  worker_stay_with_extension();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
-  leave_if_dropped();
   if (worker_sinks_reload())
     maintenance_routes_changed();
   if (n_recorded > 0)
@@ -229,7 +234,8 @@ static bool transact(TimestampTz now, bool claim) {
   int freed = flights_settle_ended(true);
   if (freed > 0)
     flights_recorded(freed, XactLastCommitEnd);
-  first_ended_at = flights_ended() > 0 ? now : 0;
+  newly_ended = 0;
+  record_at = flights_next_recording();
   if (claim) {
     durable_flush();
     claim_submit();
@@ -275,7 +281,7 @@ static bool any_sink_can_go_on(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->room > 0 && (sinks[i]->starved || sinks[i]->n_late > 0 || sinks[i]->next_due <= now))
+    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining() || sinks[i]->n_late > 0 || sinks[i]->next_due <= now))
       return true;
   return false;
 }
@@ -291,8 +297,7 @@ static long sleep_time(TimestampTz now) {
   ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment()));
   ms = Min(ms, milliseconds_until(now, claim_next_moment()));
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
-  if (first_ended_at != 0)
-    ms = Min(ms, milliseconds_until(now, TimestampTzPlusMilliseconds(first_ended_at, RECORD_DELAY_MS)));
+  ms = Min(ms, milliseconds_until(now, record_at));
   /* After an error nothing goes faster than its pause. */
   return Max(ms, milliseconds_until(now, error_until));
 }
@@ -335,8 +340,7 @@ static void one_loop(void) {
   }
   if (now >= error_until) {
     bool claim = claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now;
-    bool record = flights_ended() >= RECORD_BATCH ||
-                  (first_ended_at != 0 && TimestampDifferenceExceeds(first_ended_at, now, RECORD_DELAY_MS));
+    bool record = newly_ended >= RECORD_BATCH || record_at <= now;
     if (claim || record)
       claims_wanted = round_trip(now, claim);
     maintenance_run(now, slot->index == 0);
@@ -349,7 +353,7 @@ static void wait_for_something(void) {
   long ms = claims_wanted && now >= error_until ? 0 : sleep_time(now);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up. */
-  worker_wait(ms, first_ended_at == 0);
+  worker_wait(ms, newly_ended == 0);
   reload_settings();
 }
 
@@ -376,6 +380,7 @@ void outbox_worker_main(Datum) {
   begin(&arguments);
 
   StartTransactionCommand();
+  worker_stay_with_extension();
   PushActiveSnapshot(GetTransactionSnapshot());
   MemoryContextSwitchTo(round_context);
   (void)worker_sinks_reload();

@@ -11,3 +11,7 @@ typedef struct WorkerArguments {
 } WorkerArguments;
 
 extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);
+
+/* First thing in each of the worker's transactions. Takes a lock that DROP EXTENSION waits for, so that no table goes
+ * away under our statements; ends the process when the extension has gone. */
+void worker_stay_with_extension(void);
