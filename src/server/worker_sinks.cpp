@@ -225,7 +225,7 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
 
 static void publish_state(WorkerSink *sink, TimestampTz now) {
   SinkStats *stats = sink->stats;
-  const char *state = sink->handle == NULL                         ? "misconfigured"
+  const char *state = sink->open_error[0] != '\0'                  ? "misconfigured"
                       : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
                       : sink->status.state == OB_SINK_DISABLED     ? "disabled"
                       : sink->in_flight > 0                        ? "delivering"
@@ -339,6 +339,7 @@ void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
 
 void worker_sink_restart(WorkerSink *sink) {
   sink->cursor = 0;
+  sink->caught_up = false;
   sink->n_late = 0;
   sink->due_after = sink->next_due = DT_NOBEGIN;
   sink->due_after_position = 0;
