@@ -1,0 +1,103 @@
+"""Endpoints that answer nonsense: nothing is lost, and the worker's memory stays small."""
+
+from pathlib import Path
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import EMPTY, HUGE, OK, SECRET, garbage, redirect, status
+
+QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+MB = 1 << 20
+
+
+def sink(db, columns: str) -> tuple:
+    return db.sql(f"SELECT {columns} FROM outbox.sinks")[0]
+
+
+def worker(db) -> int:
+    return db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name)
+
+
+def anonymous_memory(pid: int) -> int:
+    """Bytes. Shared buffers are not the worker's."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["RssAnon"].split()[0]) * 1024
+
+
+@pytest.fixture
+def crm(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, **QUICK)
+    db.enqueue("Order", "warm")
+    wait_until(lambda: db.pending() == 0, 10, "a first event")
+    receiver.clear()
+    return db
+
+
+def wait_all(db, receiver, events: list[str]) -> None:
+    wait_until(lambda: db.pending() == 0, 20, "the rows to leave")
+    assert [d.id for d in receiver.accepted()] == events
+    assert sink(db, "failed") == (0,)
+
+
+@pytest.mark.parametrize("mode", [garbage(), EMPTY, redirect("http://127.0.0.1:1/elsewhere"), status(404), status(599)],
+                         ids=["garbage", "closes", "redirect", "404", "599"])
+def test_a_bad_answer_is_a_failure_and_retried(crm, receiver, mode):
+    receiver.mode = mode
+    events = [crm.enqueue("Order", "1") for _ in range(3)]
+    wait_until(lambda: len(receiver.deliveries) >= 3, 10, "some attempts")
+    assert {d.id for d in receiver.deliveries} == {events[0]}, "the key's order"
+    assert crm.pending() == 3
+    wait_until(lambda: sink(crm, "last_error")[0], 5, "the error to be shown")
+    receiver.mode = OK
+    receiver.clear()
+    wait_all(crm, receiver, events)
+
+
+def test_the_error_of_a_redirect_names_it(crm, receiver):
+    receiver.mode = redirect("http://127.0.0.1:1/?token=s3cret", 307)
+    crm.enqueue("Order", "1")
+    error = wait_until(lambda: crm.value("SELECT last_error FROM outbox.events_pending"), 10, "the error")
+    assert "307" in error and "s3cret" not in error
+
+
+def test_a_body_of_a_gigabyte_costs_little_memory(crm, receiver):
+    pid = worker(crm)
+    before = peak = anonymous_memory(pid)
+    receiver.mode = HUGE
+    for n in range(4):
+        crm.enqueue("Order", str(n))
+
+    def many_seen() -> bool:
+        nonlocal peak
+        peak = max(peak, anonymous_memory(pid))
+        return len(receiver.deliveries) >= 4 and receiver.open_requests == 0
+
+    wait_until(many_seen, 30, "the answers")
+    wait_until(lambda: many_seen() and not receiver.connections or crm.pending() == 0, 30, "the end of the bodies")
+    assert peak - before < 30 * MB
+    assert receiver.bytes_sent < 256 * MB, "the body was read to its end"
+    assert worker(crm) == pid
+    receiver.mode = OK
+    wait_until(lambda: crm.pending() == 0, 20, "the rows to leave")
+    assert crm.value("SELECT count(*) FROM outbox.events") == 0
+    assert crm.value("SELECT memory FROM outbox.workers WHERE database = %s", crm.name) - before < 30 * MB
+
+
+def test_410_disables_the_sink_until_it_is_altered(crm, receiver):
+    receiver.mode = status(410)
+    events = [crm.enqueue("Order", str(n)) for n in range(3)]
+    wait_until(lambda: sink(crm, "state") == ("disabled",), 10, "the sink to be disabled")
+    assert "410" in sink(crm, "last_error")[0]
+    status_, detail, hint = crm.sql("""SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'sink crm'""")[0]
+    assert status_ == "error" and "disabled" in detail and "410" in detail
+    tried = len(receiver.deliveries)
+    receiver.mode = OK
+    later = crm.enqueue("Order", "9")
+    assert crm.sql("SELECT count(*), max(attempts) FROM outbox.events_pending") == [(4, 0)]
+    wait_until(lambda: crm.value("SELECT last_loop_at > now() FROM outbox.workers WHERE database = %s", crm.name) or True, 5, "")
+    assert len(receiver.deliveries) == tried
+    receiver.clear()
+    crm.sql("ALTER SERVER crm OPTIONS (SET retry 'exponential 60ms..200ms')")
+    wait_until(lambda: crm.pending() == 0, 10, "the rows to leave")
+    assert sorted(d.id for d in receiver.accepted()) == sorted([*events, later])
+    assert sink(crm, "state") == ("idle",)

@@ -1,0 +1,230 @@
+"""Each database with the extension has its workers, whatever becomes of the database."""
+
+import json
+import threading
+import time
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+
+
+def worker_pids(pg, name: str) -> list[int]:
+    with pg.connect() as admin:
+        return [row[0] for row in admin.execute(
+            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = %s", [name])]
+
+
+@pytest.fixture
+def admin(pg):
+    with pg.connect() as connection:
+        connection.execute("SET statement_timeout = '20s'")
+        yield connection
+
+
+@pytest.fixture
+def drop(pg, admin):
+    """drop(database): at the end, when the test has not done so itself."""
+    databases = []
+    yield databases.append
+    for name in databases:
+        admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def payloads(receiver) -> list:
+    return [delivery.json()["data"] for delivery in receiver.accepted()]
+
+
+def quickly(admin, statement: str) -> None:
+    started = time.monotonic()
+    admin.execute(statement)
+    assert time.monotonic() - started < 3, statement
+
+
+def test_two_databases(db, pg, receiver, drop):
+    """Both are there at once; each has sinks, events and a worker of its own."""
+    drop("second")
+    second = Database(pg, "second")
+    second.create()
+    for database in (db, second):
+        database.webhook_sink("crm", receiver, SECRET)
+        database.enqueue("Order", "1", payload=f'"{database.name}"')
+    wait_until(lambda: sorted(payloads(receiver)) == sorted([db.name, "second"]), 10, "both")
+    found = dict(db.sql("SELECT database, pid FROM outbox.workers"))
+    assert set(found) >= {db.name, "second"} and len(set(found.values())) == len(found)
+    second.disconnect()
+
+
+def test_drop_extension_ends_the_worker_and_create_starts_one(db, pg, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="1")
+    wait_until(receiver.accepted, 10, "the first life")
+    [pid] = worker_pids(pg, db.name)
+    db.sql("DROP EXTENSION outbox CASCADE")
+    wait_until(lambda: worker_pids(pg, db.name) == [], 5, "the worker to leave")
+    db.sql("CREATE EXTENSION outbox")
+    wait_until(lambda: worker_pids(pg, db.name), 5, "the next worker")
+    assert worker_pids(pg, db.name) != [pid]
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="2")
+    wait_until(lambda: payloads(receiver) == [1, 2], 10, "the second life")
+
+
+def test_drop_and_create_extension_in_one_transaction(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="1")
+    wait_until(receiver.accepted, 10, "the first life")
+    with db.connect(autocommit=False) as connection:
+        connection.execute("DROP EXTENSION outbox CASCADE")
+        connection.execute("CREATE EXTENSION outbox")
+        connection.commit()
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="2")
+    wait_until(lambda: payloads(receiver) == [1, 2], 10, "the second life")
+
+
+def test_create_extension_rolled_back(db, pg, receiver):
+    db.sql("DROP EXTENSION outbox")
+    wait_until(lambda: worker_pids(pg, db.name) == [], 5, "the worker to leave")
+    with db.connect(autocommit=False) as connection:
+        connection.execute("CREATE EXTENSION outbox")
+        connection.rollback()
+    db.sql("CREATE EXTENSION outbox")
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="1")
+    wait_until(receiver.accepted, 10, "delivery")
+
+
+def test_rename(db, pg, admin, receiver, drop):
+    name, renamed = db.name, f"{db.name}_renamed"
+    db.webhook_sink("crm", receiver, SECRET)
+    wait_until(lambda: worker_pids(pg, name), 5, "the worker")
+    db.disconnect()
+    quickly(admin, f"ALTER DATABASE {name} RENAME TO {renamed}")
+    db.name = renamed
+    db.enqueue("Order", "1", payload="1")
+    wait_until(lambda: payloads(receiver) == [1], 5, "delivery under the new name")
+    assert len(worker_pids(pg, renamed)) == 1
+    assert db.value("SELECT count(*) FROM outbox.workers WHERE database = %s", renamed) == 1
+
+
+def test_a_command_that_fails_gets_the_worker_back(db, pg, admin, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    wait_until(lambda: worker_pids(pg, db.name), 5, "the worker")
+    db.disconnect()
+    with pytest.raises(psycopg.errors.DuplicateDatabase):
+        admin.execute(f"ALTER DATABASE {db.name} RENAME TO postgres")
+    db.enqueue("Order", "1", payload="1")
+    wait_until(lambda: payloads(receiver) == [1], 5, "delivery")
+
+
+def test_a_copy_by_template_waits_for_adopt(db, pg, admin, receiver, drop):
+    copy = Database(pg, f"{db.name}_copy")
+    drop(copy.name)
+    receiver.stop()  # so that rows are pending when the copy is made
+    db.webhook_sink("crm", receiver, SECRET)
+    events = [db.enqueue("Order", "1", payload=str(n)) for n in range(3)]
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the worker to try")
+    db.disconnect()
+    quickly(admin, f"CREATE DATABASE {copy.name} TEMPLATE {db.name}")
+    wait_until(lambda: worker_pids(pg, copy.name), 5, "the copy's worker")
+    receiver.start()
+    wait_until(lambda: db.pending() == 0, 20, "the source to deliver")
+    own = copy.enqueue("Order", "1", payload="3")
+    wait_until(lambda: own in {d.id for d in receiver.accepted()}, 10, "the copy's own event")
+    assert sorted(d.id for d in receiver.accepted()) == sorted([*events, own])
+    assert copy.pending() == 3
+    assert copy.sql("""SELECT status FROM outbox.doctor() WHERE "check" = 'origin'""") == [("warning",)]
+    assert copy.value("SELECT outbox.adopt()") == 3
+    wait_until(lambda: copy.pending() == 0, 5, "the adopted events to go")
+    assert [d.id for d in receiver.accepted()][-3:] == events
+    copy.disconnect()
+
+
+def test_drop_database_with_a_connected_worker(pg, admin, receiver):
+    database = Database(pg, "short_lived")
+    database.create()
+    database.webhook_sink("crm", receiver, SECRET)
+    database.enqueue("Order", "1")
+    wait_until(receiver.accepted, 10, "delivery")
+    database.disconnect()
+    quickly(admin, "DROP DATABASE short_lived")
+
+
+def test_two_workers_share_the_keys(db, pg, receiver):
+    """Also while their number changes, twice, under load."""
+    db.webhook_sink("crm", receiver, SECRET)
+
+    def set_workers(n: int) -> None:
+        db.sql(f"ALTER SYSTEM SET outbox.workers = {n}")
+        db.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: db.sql("SELECT lanes, workers FROM outbox.workers WHERE database = %s", db.name) == [(256 // n, n)] * n,
+                   10, f"{n} workers")
+
+    stop, written, errors = threading.Event(), [], []
+
+    def write():
+        try:
+            with db.connect() as connection:
+                while not stop.is_set():
+                    n = len(written)
+                    connection.execute("SELECT outbox.enqueue('Order', %s::text, 'e', %s::jsonb)",
+                                       [f"key-{n % 20}", json.dumps({"key": n % 20, "n": n})])
+                    written.append(n)
+                    stop.wait(0.002)
+        except Exception as e:
+            errors.append(e)
+
+    writer = threading.Thread(target=write)
+    wait_until(lambda: worker_pids(pg, db.name), 5, "the worker")
+    writer.start()
+    try:
+        set_workers(2)
+        at_two = len(written)
+        wait_until(lambda: len(receiver.accepted()) > at_two + 200, 30, "two workers at work")
+        assert db.value("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = %s", db.name) == 2
+    finally:
+        try:
+            set_workers(1)
+        finally:
+            db.sql("ALTER SYSTEM RESET outbox.workers")
+            db.sql("SELECT pg_reload_conf()")
+            stop.set()
+            writer.join()
+    assert not errors
+    wait_until(lambda: db.pending() == 0, 30, "all to be delivered")
+    by_key: dict[int, list[int]] = {}
+    for data in payloads(receiver):
+        by_key.setdefault(data["key"], []).append(data["n"])
+    # A planned end lets what is on its way land: no duplicates.
+    assert all(by_key[key] == list(range(key, len(written), 20)) for key in range(20))
+
+
+def test_no_worker_slot_is_said_once_and_by_doctor(rig, receiver):
+    """Two slots are taken by the launcher and by PostgreSQL's own, a third by the first database."""
+    pg = rig.postgres(settings={"max_worker_processes": "3", "outbox.poll_interval": "1s"})
+    said = "no free background worker slot for outbox"
+    try:
+        first, second = Database(pg, "first"), Database(pg, "second")
+        first.create()
+        wait_until(lambda: worker_pids(pg, "first"), 10, "the first worker")
+        second.create()
+        check = """SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'worker'"""
+        status, detail, hint = wait_until(lambda: [row for row in second.sql(check) if "no free" in row[1]], 10, "doctor's word")[0]
+        assert status == "error" and "max_worker_processes" in hint
+        for _ in range(5):  # each makes the launcher try again
+            pg.reload()
+            time.sleep(0.1)
+        assert pg.log.read_text().count(said) == 1
+        first.disconnect()
+        with pg.connect() as connection:
+            connection.execute("DROP DATABASE first")
+        second.webhook_sink("crm", receiver, SECRET)
+        second.enqueue("Order", "1")
+        wait_until(receiver.accepted, 15, "the slot that has become free")
+        assert second.sql(check)[0][0] == "ok"
+        second.disconnect()
+    finally:
+        pg.stop()
