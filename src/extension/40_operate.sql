@@ -120,17 +120,19 @@ BEGIN
   LOOP
     CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= now() OR day >= today - 1;
     BEGIN
-      PERFORM set_config('lock_timeout', '100ms', true);
+      PERFORM set_config('lock_timeout', '100ms', true); -- until the end of the transaction
       EXECUTE format('DROP TABLE outbox.%I', part);
       done := done + 1;
     EXCEPTION WHEN lock_not_available THEN
       RAISE LOG 'outbox: day % of delivered events is in use and will be dropped later', day;
     END;
-    PERFORM set_config('lock_timeout', '0', true);
   END LOOP;
 
-  DELETE FROM outbox.dedup AS d
-  WHERE d.created_at < now() - current_setting('outbox.dedup_window')::interval;
+  -- A key that a producer is just taking over is its own.
+  DELETE FROM outbox.dedup WHERE ctid = ANY (ARRAY(
+    SELECT d.ctid FROM outbox.dedup AS d
+    WHERE d.created_at < now() - current_setting('outbox.dedup_window')::interval
+    LIMIT 10000 FOR UPDATE SKIP LOCKED));
   RETURN done;
 END
 $$;

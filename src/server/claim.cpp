@@ -22,7 +22,6 @@ extern "C" {
 static const int READ_MAX = 10000;
 static const int READ_MIN = 256;
 static const int DRAINING_KEYS_MAX = 64;
-static const int BUSY_PAUSE_MS = 200;
 
 #define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
 
@@ -48,7 +47,7 @@ static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NUL
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
 static Statement read_recalled = {"SELECT ctid, position FROM outbox.recalled LIMIT $1", 1, {INT8OID}, NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
-static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = h.held_by "
+static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = nullif(h.held_by, 0) "
                               "FROM unnest($1, $2) AS h (place, held_by) WHERE e.ctid = h.place",
                               2,
                               {TIDARRAYOID, INT8ARRAYOID},
@@ -74,7 +73,9 @@ typedef enum Stream { MAIN, LATE, HELD, DUE, RECALLED } Stream;
 typedef struct Mark {
   int64 position;
   ItemPointerData ctid;
-  int64 group;
+  int64 group; /* 0 = it waits no more */
+  Oid sink;
+  uint64 key_hash;
 } Mark;
 
 /* What one round of claiming gathers; in the round's memory context. */
@@ -94,31 +95,45 @@ static Round round_;
 typedef struct BusyRow {
   int64 position;
   TimestampTz look_at;
+  Oid sink;
+  uint64 key_hash; /* 0 = holds up nobody */
 } BusyRow;
 static BusyRow *busy = NULL;
 static int n_busy = 0, max_busy = 0;
 
-static void remember_busy(int64 position) {
+static void remember_busy(int64 position, Oid sink, uint64 key_hash) {
   if (n_busy == max_busy) {
     max_busy = Max(64, max_busy * 2);
     busy = busy ? (BusyRow *)repalloc(busy, sizeof(BusyRow) * max_busy)
                 : (BusyRow *)MemoryContextAlloc(TopMemoryContext, sizeof(BusyRow) * max_busy);
   }
   busy[n_busy].position = position;
-  busy[n_busy++].look_at = TimestampTzPlusMilliseconds(round_.now, BUSY_PAUSE_MS);
+  busy[n_busy].sink = sink;
+  busy[n_busy].key_hash = key_hash;
+  busy[n_busy++].look_at = TimestampTzPlusMilliseconds(round_.now, ROW_BUSY_PAUSE_MS);
+}
+
+/* A row that could not be marked holds up those behind it: its key drains no farther. */
+static int64 first_busy(const HeldKey *key) {
+  int64 first = PG_INT64_MAX;
+
+  for (int i = 0; i < n_busy; i++)
+    if (busy[i].key_hash == key->id.key_hash && busy[i].sink == key->id.sink)
+      first = Min(first, busy[i].position);
+  return first;
 }
 
 TimestampTz claim_next_moment(void) {
   return n_busy > 0 ? busy[0].look_at : DT_NOEND;
 }
 
-static void add_mark(const EventRow *row, int64 group) {
+static void add_mark(const WorkerSink *sink, const EventRow *row, int64 group) {
   if (round_.n_marks == round_.max_marks) {
     round_.max_marks = Max(64, round_.max_marks * 2);
     round_.marks = round_.marks ? (Mark *)repalloc(round_.marks, sizeof(Mark) * round_.max_marks)
                                 : (Mark *)MemoryContextAlloc(round_.context, sizeof(Mark) * round_.max_marks);
   }
-  round_.marks[round_.n_marks++] = {row->position, row->ctid, group};
+  round_.marks[round_.n_marks++] = {row->position, row->ctid, group, sink->oid, row->key_hash};
 }
 
 static void add_to_batch(WorkerSink *sink, const EventRow *row) {
@@ -171,15 +186,23 @@ static Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) 
     sink->next_due = Min(sink->next_due, row->available_at);
     if (row->available_at <= sink->due_after) /* the clock went back */
       sink->due_after = row->available_at - 1;
+    /* A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not held are
+     * found when they are due. */
+    if (sink->ordered && row->attempts > 0)
+      held_key_hold(sink->oid, row->key_hash, row->position);
+    else
+      held_key_release(sink->oid, row->key_hash, row->position);
+    if (row->held_by != 0)
+      add_mark(sink, row, 0);
     return PASS;
   }
   if (sink->room <= 0 || round_.free_flights <= 0)
     return STOP;
   HeldKey *key = sink->ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
-  if (key && key->head != row->position && !(key->head == 0 && stream == HELD)) {
+  if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
     if (row->held_by == key->group)
       return PASS;
-    add_mark(row, key->group);
+    add_mark(sink, row, key->group);
     return HOLD;
   }
   add_to_batch(sink, row);
@@ -195,6 +218,7 @@ typedef struct ReadState {
   int n_rows;
   int64 last_position;
   bool stopped;
+  int64 before; /* HELD: only rows below this one */
 } ReadState;
 
 static bool visit_main(TupleTableSlot *slot, void *context) {
@@ -223,7 +247,7 @@ static bool may_read(const WorkerSink *sink) {
 
 /* One read serves all sinks that have come equally far, which is all of them but those that lag. */
 static bool read_from(int64 cursor, Snapshot snapshot) {
-  ReadState state = {MAIN, NULL, 0, 0, cursor, false};
+  ReadState state = {MAIN, NULL, 0, 0, cursor, false, 0};
   int n, room = 0;
   WorkerSink **sinks = worker_sinks_all(&n);
 
@@ -286,6 +310,10 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
     state->stopped = true;
     return false;
   }
+  if (state->stream == HELD && row.position >= state->before) {
+    state->stopped = true;
+    return false;
+  }
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
   if (sink == state->sink && judge(&row, state->stream, &sink) == STOP) {
     state->stopped = true;
@@ -307,16 +335,17 @@ static void claim_late(WorkerSink *sink, Snapshot snapshot) {
 
   while (i < sink->n_late && sink->room > 0) {
     LateTransaction *late = &sink->late[i];
-    ReadState state = {LATE, sink, 0, 0, late->after, false};
+    ReadState state = {LATE, sink, 0, 0, late->after, false, 0};
     Datum values[] = {UInt64GetDatum(late->xid), Int64GetDatum(late->after), Int64GetDatum(late->upto),
                       Int64GetDatum(READ_MAX)};
     statement_read(&read_late, values, snapshot, visit_of_sink, &state);
     late->after = state.last_position;
     if (state.stopped || state.n_rows == READ_MAX)
-      i++;
-    else
-      sink->late[i] = sink->late[--sink->n_late];
+      break; /* those after it may hold later events of its keys */
+    i++;
   }
+  sink->n_late -= i;
+  memmove(sink->late, sink->late + i, sizeof(LateTransaction) * sink->n_late);
 }
 
 static void claim_draining(WorkerSink *sink, Snapshot snapshot) {
@@ -325,18 +354,19 @@ static void claim_draining(WorkerSink *sink, Snapshot snapshot) {
 
   for (int i = 0; i < n && sink->room > 0; i++) {
     HeldKey *key = held_key_find(sink->oid, ids[i].key_hash);
-    ReadState state = {HELD, sink, 0, 0, key->drained, false};
+    /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
+    ReadState state = {HELD, sink, 0, 0, key->drained, false, Min(first_busy(key), sink->cursor + 1)};
     int limit = Min(sink->room + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
     statement_read(&read_held, values, snapshot, visit_of_sink, &state);
     key->drained = state.last_position;
-    if (!state.stopped && state.n_rows < limit)
+    if (!state.stopped && state.n_rows < limit && key->head == 0 && first_busy(key) == PG_INT64_MAX)
       held_key_forget(key); /* nothing is left behind it: new rows may come straight */
   }
 }
 
 static bool claim_due(WorkerSink *sink, Snapshot snapshot) {
-  ReadState state = {DUE, sink, 0, 0, 0, false};
+  ReadState state = {DUE, sink, 0, 0, 0, false, 0};
 
   if (sink->next_due > round_.now || sink->room <= 0)
     return false;
@@ -427,6 +457,29 @@ static bool claim_recalled(Snapshot snapshot) {
   return list.wanted_again || (list.n == limit && n_done > 0);
 }
 
+static bool visit_head(TupleTableSlot *slot, void *) {
+  EventRow row;
+
+  event_row_read(slot, &row);
+  WorkerSink *sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
+  HeldKey *key = sink ? held_key_find(sink->oid, row.key_hash) : NULL;
+  if (key && key->head == row.position)
+    key->seen = true;
+  return true;
+}
+
+/* A head can leave unseen: deleted in flight, recalled to another worker, truncated. */
+static void check_heads(Snapshot snapshot) {
+  int n;
+  int64 *heads = held_keys_heads(&n);
+
+  if (n == 0)
+    return;
+  Datum values[] = {int8_array(heads, n)};
+  statement_read(&read_positions, values, snapshot, visit_head, NULL);
+  held_keys_release_unseen();
+}
+
 static void claim_busy(Snapshot snapshot) {
   RecalledList list = {NULL, 0, false};
   int kept = 0;
@@ -434,17 +487,20 @@ static void claim_busy(Snapshot snapshot) {
   if (n_busy == 0 || busy[0].look_at > round_.now)
     return;
   list.items = (Recalled *)palloc0(sizeof(Recalled) * n_busy);
+  BusyRow *looked = (BusyRow *)palloc(sizeof(BusyRow) * n_busy);
   for (int i = 0; i < n_busy; i++) {
     if (busy[i].look_at <= round_.now)
-      list.items[list.n++].position = busy[i].position; /* fate: gone, until it is seen */
+      looked[list.n++] = busy[i];
     else
       busy[kept++] = busy[i];
   }
   n_busy = kept;
+  for (int i = 0; i < list.n; i++)
+    list.items[i].position = looked[i].position; /* its fate: gone, until it is seen */
   look_at_positions(&list, snapshot);
   for (int i = 0; i < list.n; i++)
     if (list.items[i].fate == Recalled::RECALLED_KEEP)
-      remember_busy(list.items[i].position);
+      remember_busy(looked[i].position, looked[i].sink, looked[i].key_hash);
 }
 
 /* ---- locking ----------------------------------------------------------------------------------------------- */
@@ -465,7 +521,7 @@ static void prune_batch(WorkerSink *sink) {
     if (flight == NULL)
       continue;
     HeldKey *key = held_key_find(sink->oid, flight->key_hash);
-    if (key && key->head != 0 && key->head != flight->position) {
+    if (key && key->head != 0 && key->head < flight->position) {
       /* An earlier row of its key is busy: it will be seen again, and marked, from the cursor. */
       int64 position = flight->position;
       drop_flight(flight);
@@ -501,10 +557,12 @@ static void lock_and_mark(void) {
     Mark *mark = (Mark *)lock->owner;
     if (round_.n_marks > 0 && mark >= round_.marks && mark < round_.marks + round_.n_marks) {
       if (lock->result == ROW_BUSY)
-        remember_busy(lock->position);
+        remember_busy(lock->position, mark->sink, mark->key_hash);
       if (lock->result == ROW_LOCKED) {
         places[n_marked] = lock->ctid;
         groups[n_marked++] = mark->group;
+        if (mark->group != 0)
+          held_key_marked(mark->sink, mark->key_hash, mark->group, mark->position);
       }
       continue;
     }
@@ -516,7 +574,7 @@ static void lock_and_mark(void) {
     pruned = true;
     if (lock->result == ROW_BUSY) {
       held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
-      remember_busy(flight->position);
+      remember_busy(flight->position, InvalidOid, 0); /* it leads its key */
     } else {
       held_key_release(flight->sink->oid, flight->key_hash, flight->position);
     }
@@ -548,16 +606,22 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   late_find(snapshot);
   for (int i = 0; i < n; i++) {
+    sinks[i]->cursor_before = sinks[i]->cursor;
     if (sinks[i]->room <= 0)
       continue;
     claim_late(sinks[i], snapshot);
+    more |= sinks[i]->n_late > 0 && sinks[i]->room > 0; /* a long one: the cursor waits for it */
     claim_draining(sinks[i], snapshot);
     more |= claim_due(sinks[i], snapshot);
   }
   claim_busy(snapshot);
-  if (*look_for_recalled)
+  if (*look_for_recalled) {
+    check_heads(snapshot);
     *look_for_recalled = claim_recalled(snapshot);
+  }
   more |= claim_main(snapshot);
+  for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
+    more |= sinks[i]->room > 0 && sinks[i]->cursor > sinks[i]->cursor_before && held_keys_any_draining();
   if (round_.n_taken + round_.n_marks > 0)
     lock_and_mark();
   UnregisterSnapshot(snapshot);

@@ -37,3 +37,13 @@
 #else
 #define outbox_create_wait_event_set(n) CreateWaitEventSet(NULL, n)
 #endif
+
+/* An interrupted DROP DATABASE leaves this in datconnlimit; the name came with a minor release. */
+#define OUTBOX_INVALID_DATABASE (-2)
+
+/* 17 renamed the shared transaction variables. */
+#if PG_VERSION_NUM < 170000
+#define OUTBOX_OLDEST_CLOG_XID (ShmemVariableCache->oldestClogXid)
+#else
+#define OUTBOX_OLDEST_CLOG_XID (TransamVariables->oldestClogXid)
+#endif

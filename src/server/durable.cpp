@@ -4,6 +4,7 @@ extern "C" {
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "storage/lwlock.h"
 #include "utils/snapmgr.h"
 }
 
@@ -33,7 +34,11 @@ void durable_note(TransactionId xmin) {
   if (!TransactionIdIsNormal(xmin) || !TransactionIdPrecedes(xmin, ReadNextTransactionId()))
     return;
   last_noted = xmin;
-  XLogRecPtr lsn = TransactionIdGetCommitLSN(xmin);
+  XLogRecPtr lsn = InvalidXLogRecPtr;
+  LWLockAcquire(XactTruncationLock, LW_SHARED); /* what the commit log has forgotten was flushed long ago */
+  if (!TransactionIdPrecedes(xmin, OUTBOX_OLDEST_CLOG_XID))
+    lsn = TransactionIdGetCommitLSN(xmin);
+  LWLockRelease(XactTruncationLock);
   if (lsn > needed)
     needed = lsn;
 }

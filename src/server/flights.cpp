@@ -172,6 +172,14 @@ int flights_ended(void) {
   return n_ended;
 }
 
+TimestampTz flights_next_recording(void) {
+  TimestampTz next = DT_NOEND;
+
+  for (Flight *flight = first_ended; flight; flight = flight->next)
+    next = Min(next, flight->record_after);
+  return next;
+}
+
 int flights_settle_ended(bool committed) {
   Flight *flight = first_ended, *next;
   int freed = 0;

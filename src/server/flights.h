@@ -60,6 +60,8 @@ Flight *flight_of_ticket(uint64 ticket);
 void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const char *error);
 Flight *flights_first_ended(void); /* then flight->next */
 int flights_ended(void);
+/* When the next of them may be recorded: in the past for most, later for rows that somebody holds. */
+TimestampTz flights_next_recording(void);
 /* After the commit: frees those marked `recorded`. After an abort: takes the marks back. */
 int flights_settle_ended(bool committed);
 

@@ -1,5 +1,7 @@
 #include "held_keys.h"
 
+#include "flights.h"
+
 extern "C" {
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -89,6 +91,15 @@ void held_key_release_position(int64 position) {
     }
 }
 
+void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position) {
+  HeldKey *key = held_key_find(sink, key_hash);
+
+  if (key == NULL)
+    key = held_key_drain(sink, key_hash, group);
+  if (key && key->head == 0)
+    key->drained = Min(key->drained, position - 1);
+}
+
 void held_key_forget(HeldKey *key) {
   if (key->head == 0)
     draining--;
@@ -123,6 +134,35 @@ int held_keys_count(Oid sink) {
   while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
     n += key->id.sink == sink;
   return n;
+}
+
+int64 *held_keys_heads(int *n) {
+  int64 *heads = (int64 *)palloc(sizeof(int64) * (hash_get_num_entries(held) + 1));
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  *n = 0;
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL) {
+    key->seen = false;
+    if (key->head != 0)
+      heads[(*n)++] = key->head;
+  }
+  return heads;
+}
+
+void held_keys_release_unseen(void) {
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
+    if (key->head != 0 && !key->seen && flight_find(key->head) == NULL)
+      held_key_release(key->id.sink, key->id.key_hash, key->head);
+}
+
+bool held_keys_any_draining(void) {
+  return draining > 0;
 }
 
 int held_keys_draining(Oid sink, HeldKeyId *keys, int max) {

@@ -20,6 +20,7 @@ typedef struct HeldKey {
   HeldKeyId id;  /* the hash key: first */
   int64 head;    /* position of the failing event; 0 = none, the key drains */
   int64 group;   /* what held_by says in the rows behind it */
+  bool seen;     /* its head stands in the table: only while that is checked */
   int64 drained; /* while draining: the last marked row that was claimed */
 } HeldKey;
 
@@ -40,10 +41,19 @@ void held_key_release(Oid sink, uint64 key_hash, int64 position);
 /* Likewise when only the position is known (a person deleted the row); slow, rare. */
 void held_key_release_position(int64 position);
 
+/* A row was marked: the key, if it drains or has just drained, must come back to it. */
+void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position);
+
 void held_key_forget(HeldKey *key);
 void held_keys_forget_sink(Oid sink);
 /* Draining keys begin again with their first marked row. */
 void held_keys_restart(void);
+
+bool held_keys_any_draining(void);
+/* Positions of all heads (palloc'd); marks them unseen. */
+int64 *held_keys_heads(int *n);
+/* Keys whose heads are unseen, and not in flight, drain. */
+void held_keys_release_unseen(void);
 
 /* Copies up to `max` keys of the sink that drain now. */
 int held_keys_draining(Oid sink, HeldKeyId *keys, int max);

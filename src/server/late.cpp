@@ -11,8 +11,8 @@ extern "C" {
 }
 
 /* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
-static Statement find_rows = {"SELECT x FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
-                              "(SELECT FROM outbox.events_pending AS e "
+static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
+                              "(SELECT e.position FROM outbox.events_pending AS e "
                               "WHERE (e.xact, e.position) >= (x, 0) AND (e.xact, e.position) <= (x, $2) "
                               "ORDER BY e.xact, e.position LIMIT 1) AS has_rows",
                               2,
@@ -79,7 +79,7 @@ static bool visit_late(TupleTableSlot *slot, void *) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->cursor > 0)
+    if (DatumGetInt64(slot->tts_values[1]) <= sinks[i]->cursor) /* else its cursor has it before it */
       add_late(sinks[i], DatumGetUInt64(slot->tts_values[0]));
   return true;
 }

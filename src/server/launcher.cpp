@@ -102,6 +102,8 @@ static void announce_launcher(void) {
 static void scan_databases(void) {
   SharedState *shared = shared_state();
   bool *present = (bool *)palloc0(sizeof(bool) * OUTBOX_MAX_DATABASES);
+  Oid *gone = (Oid *)palloc(sizeof(Oid) * OUTBOX_MAX_DATABASES);
+  int n_gone = 0;
   HeapTuple tuple;
 
   StartTransactionCommand();
@@ -113,7 +115,7 @@ static void scan_databases(void) {
   LWLockRelease(shared->lock);
   while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL) {
     Form_pg_database database = (Form_pg_database)GETSTRUCT(tuple);
-    if (database->datistemplate || !database->datallowconn)
+    if (database->datistemplate || !database->datallowconn || database->datconnlimit == OUTBOX_INVALID_DATABASE)
       continue;
     LWLockAcquire(shared->lock, LW_EXCLUSIVE);
     DatabaseSlot *slot = shared_database(database->oid, true);
@@ -131,9 +133,14 @@ static void scan_databases(void) {
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
-    if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].aside_for == 0)
+    if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].aside_for == 0) {
+      gone[n_gone++] = shared->databases[i].oid;
       shared->databases[i].oid = InvalidOid;
+    }
   LWLockRelease(shared->lock);
+  for (int i = 0; i < n_gone; i++)
+    shared_sink_forget(gone[i], InvalidOid);
+  pfree(gone);
   pfree(present);
 }
 
@@ -298,16 +305,23 @@ static long reconcile(TimestampTz now) {
     if (wanted == 0)
       continue;
     if (running.foreign) {
+      shared_stop_workers(slot.oid); /* left by an earlier launcher */
       sleep_ms = Min(sleep_ms, 100);
+      continue;
+    }
+    Pause *pause = pause_of(slot.oid);
+    if (slot.fresh) {
+      LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+      shared->databases[i].fresh = false;
+      LWLockRelease(shared->lock);
+      if (pause)
+        pause->database = InvalidOid;
+    } else if (pause && pause->until > now) {
+      sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, pause->until) + 1);
       continue;
     }
     if (slot.state == DATABASE_UNKNOWN && ++looking > MAX_LOOKING)
       continue;
-    Pause *pause = pause_of(slot.oid);
-    if (pause && pause->until > now) {
-      sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, pause->until) + 1);
-      continue;
-    }
     for (int index = 0; index < wanted && !out_of_slots; index++) {
       WorkerArguments arguments = {slot.oid, index, wanted};
       if (running.present[index / 64] & (UINT64CONST(1) << (index % 64)))

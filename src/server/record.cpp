@@ -9,15 +9,17 @@
 #include <math.h>
 
 extern "C" {
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 }
 
 static const int RECORD_MAX = 20000;
-static const int BUSY_PAUSE_MS = 200;
 
 /* Moves between statuses are DELETE + INSERT, never an UPDATE of status: one concurrent partition move would make
  * everybody's SKIP LOCKED fail. */
@@ -112,6 +114,29 @@ static void record_retries(const Batch *batch, TimestampTz now) {
   statement_write(&put_back, values, NULL, NULL);
 }
 
+/* Without a partition for today nothing could be recorded at all: better no audit trail than that. */
+static bool day_exists(TimestampTz now) {
+  static int checked_day = 0;
+  static TimestampTz warned_at = 0;
+  int day = (int)(now / USECS_PER_DAY), year, month, mday;
+  char name[NAMEDATALEN];
+
+  if (day == checked_day)
+    return true;
+  j2date(day + POSTGRES_EPOCH_JDATE, &year, &month, &mday);
+  snprintf(name, sizeof(name), "events_sent_%04d%02d%02d", year, month, mday);
+  if (OidIsValid(get_relname_relid(name, get_namespace_oid("outbox", false)))) {
+    checked_day = day;
+    return true;
+  }
+  if (warned_at == 0 || TimestampDifferenceExceeds(warned_at, now, 3600 * 1000)) {
+    warned_at = now;
+    ereport(WARNING, (errmsg("outbox deletes delivered events although they should be kept"),
+                      errdetail("There is no partition outbox.%s.", name), errhint("SELECT outbox.maintain();")));
+  }
+  return false;
+}
+
 void record_ended(TimestampTz now) {
   int max = Min(flights_ended(), RECORD_MAX), n = 0;
 
@@ -127,16 +152,19 @@ void record_ended(TimestampTz now) {
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
     if (locks[i].result == ROW_BUSY) {
-      flight->record_after = TimestampTzPlusMilliseconds(now, BUSY_PAUSE_MS);
+      flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
       continue;
     }
     flight->recorded = true;
-    if (locks[i].result == ROW_GONE)
-      continue; /* a person has deleted or moved it: nothing is left to say */
-    Batch *batch = flight->outcome == OB_REJECTED   ? &dead
-                   : flight->outcome == OB_RETRY    ? &retried
-                   : flight->sink->retention_ms > 0 ? &kept
-                                                    : &sent;
+    if (locks[i].result == ROW_GONE) {
+      /* A person has deleted or moved it: nothing is left to say, and its key waits for nobody. */
+      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+      continue;
+    }
+    Batch *batch = flight->outcome == OB_REJECTED                      ? &dead
+                   : flight->outcome == OB_RETRY                       ? &retried
+                   : flight->sink->retention_ms > 0 && day_exists(now) ? &kept
+                                                                       : &sent;
     add(batch, flight, locks[i].ctid);
   }
   if (sent.n > 0) {
@@ -178,9 +206,6 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     stats->retried++;
   else
     stats->failed++;
-  if (flight->error)
-    strlcpy(stats->last_error, flight->error, sizeof(stats->last_error));
-  stats->last_error_at = now;
 }
 
 /* Smoothed over ten seconds, by what was delivered since the last look. */
@@ -200,6 +225,7 @@ void record_committed(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
   uint64 *before = (uint64 *)palloc0(sizeof(uint64) * Max(n, 1));
 
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE); /* several workers count for one sink */
   for (int i = 0; i < n; i++)
     before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
@@ -210,4 +236,8 @@ void record_committed(TimestampTz now) {
   for (int i = 0; i < n; i++)
     if (sinks[i]->stats)
       update_rate(sinks[i]->stats, before[i], now);
+  LWLockRelease(shared_state()->lock);
+  for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
+    if (flight->recorded && flight->error && flight->sink->stats)
+      shared_sink_error(flight->sink->stats, flight->error, now);
 }

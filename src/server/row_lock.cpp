@@ -21,8 +21,10 @@ static Statement look_by_position = {
     "SELECT position FROM outbox.events_pending WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
 
 typedef struct LockRun {
-  RowLock *locks;
+  RowLock *locks; /* by ctid */
   int n;
+  RowLock **missing; /* by position */
+  int n_missing;
 } LockRun;
 
 static int by_ctid(const void *a, const void *b) {
@@ -41,11 +43,19 @@ static bool got_by_ctid(TupleTableSlot *row, void *context) {
   return true;
 }
 
+static int by_position(const void *a, const void *b) {
+  int64 left = (*(RowLock *const *)a)->position, right = (*(RowLock *const *)b)->position;
+
+  return left < right ? -1 : left > right;
+}
+
 static RowLock *find_position(LockRun *run, int64 position) {
-  for (int i = 0; i < run->n; i++)
-    if (run->locks[i].result != ROW_LOCKED && run->locks[i].position == position)
-      return &run->locks[i];
-  return NULL;
+  RowLock key;
+  RowLock *wanted = &key;
+
+  key.position = position;
+  RowLock **found = (RowLock **)bsearch(&wanted, run->missing, run->n_missing, sizeof(RowLock *), by_position);
+  return found ? *found : NULL;
 }
 
 static bool got_by_position(TupleTableSlot *row, void *context) {
@@ -67,8 +77,7 @@ static bool seen_by_position(TupleTableSlot *row, void *context) {
 }
 
 void row_lock(RowLock *locks, int n, bool follow) {
-  LockRun run = {locks, n};
-  int missing = 0;
+  LockRun run = {locks, n, NULL, 0};
 
   if (n == 0)
     return;
@@ -82,16 +91,20 @@ void row_lock(RowLock *locks, int n, bool follow) {
   statement_write(&lock_by_ctid, &by_place, got_by_ctid, &run);
 
   /* The few that are not where they were: moved, held by somebody, or gone. */
-  int64 *positions = (int64 *)palloc(sizeof(int64) * n);
+  run.missing = (RowLock **)palloc(sizeof(RowLock *) * n);
   for (int i = 0; i < n; i++)
     if (locks[i].result != ROW_LOCKED)
-      positions[missing++] = locks[i].position;
-  if (missing > 0) {
-    Datum by_key = int8_array(positions, missing);
+      run.missing[run.n_missing++] = &locks[i];
+  if (run.n_missing > 0) {
+    qsort(run.missing, run.n_missing, sizeof(RowLock *), by_position);
+    int64 *positions = (int64 *)palloc(sizeof(int64) * run.n_missing);
+    for (int i = 0; i < run.n_missing; i++)
+      positions[i] = run.missing[i]->position;
+    Datum by_key = int8_array(positions, run.n_missing);
     statement_read(&look_by_position, &by_key, InvalidSnapshot, seen_by_position, &run);
     if (follow)
       statement_write(&lock_by_position, &by_key, got_by_position, &run);
   }
-  pfree(positions);
+  pfree(run.missing);
   pfree(tids);
 }

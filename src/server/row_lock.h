@@ -10,6 +10,9 @@ extern "C" {
 #include "storage/itemptr.h"
 }
 
+/* When a busy row is looked at again, in milliseconds. */
+#define ROW_BUSY_PAUSE_MS 200
+
 typedef enum RowLockResult {
   ROW_LOCKED, /* ours until the end of the transaction, at `ctid` */
   ROW_BUSY,   /* somebody holds it, or changed it since it was read */

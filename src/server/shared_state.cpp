@@ -3,6 +3,7 @@
 #include <signal.h>
 
 extern "C" {
+#include "mb/pg_wchar.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 }
@@ -61,6 +62,7 @@ DatabaseSlot *shared_database(Oid database, bool create) {
     return NULL;
   free_slot->oid = database;
   free_slot->state = DATABASE_UNKNOWN;
+  free_slot->fresh = false;
   free_slot->aside_for = 0;
   return free_slot;
 }
@@ -86,6 +88,24 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create) {
   }
   LWLockRelease(state->lock);
   return found;
+}
+
+void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
+  int length = pg_mbcliplen(error, strlen(error), sizeof(stats->last_error) - 1);
+
+  LWLockAcquire(state->lock, LW_EXCLUSIVE);
+  memcpy(stats->last_error, error, length);
+  stats->last_error[length] = '\0';
+  stats->last_error_at = at;
+  LWLockRelease(state->lock);
+}
+
+void shared_sink_forget(Oid database, Oid server) {
+  LWLockAcquire(state->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
+    if (state->sinks[i].database == database && (server == InvalidOid || state->sinks[i].server == server))
+      state->sinks[i].database = InvalidOid;
+  LWLockRelease(state->lock);
 }
 
 void shared_wake_launcher(void) {

@@ -30,6 +30,7 @@ typedef enum DatabaseState {
 typedef struct DatabaseSlot {
   Oid oid; /* InvalidOid = free */
   DatabaseState state;
+  bool fresh;      /* CREATE EXTENSION has just been here: no pause of earlier failures applies */
   pid_t aside_for; /* a session that is about to drop, rename or copy the database: no worker may start */
 } DatabaseSlot;
 
@@ -87,6 +88,12 @@ DatabaseSlot *shared_database(Oid database, bool create);
 
 /* Finds or makes a sink's counters; takes the lock. NULL when the table is full or there is no preload. */
 SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
+
+/* Puts an error text into a sink's statistics, cut at a whole character. Takes the lock. */
+void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
+
+/* Forgets the counters of a dropped sink (server valid) or of a dropped database (server invalid). */
+void shared_sink_forget(Oid database, Oid server);
 
 /* Sets the launcher's latch, if there is one. */
 void shared_wake_launcher(void);

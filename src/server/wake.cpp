@@ -38,8 +38,10 @@ static void at_end_of_transaction(XactEvent event, void *) {
     if (marked_created) {
       LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
       DatabaseSlot *slot = shared_database(MyDatabaseId, true);
-      if (slot)
+      if (slot) {
         slot->state = DATABASE_HAS_OUTBOX;
+        slot->fresh = true;
+      }
       LWLockRelease(shared_state()->lock);
       shared_wake_launcher();
     }

@@ -45,12 +45,12 @@ extern "C" {
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
 static const int RECORD_DELAY_MS = 3;
 static const int RECORD_BATCH = 2000;
-static const int BUSY_PAUSE_MS = 200;
 static const int COLLECT_MAX = 4096;
 /* After a failed transaction: doubling up to this. */
 static const int ERROR_PAUSE_MAX_MS = 10000;
 
 static ob_engine *engine = NULL;
+static bool engine_hangs = false; /* it was closed in vain */
 static Oid extension_oid = InvalidOid;
 static bool check_extension = true;
 static MemoryContext round_context = NULL;
@@ -74,7 +74,7 @@ static void relation_changed(Datum, Oid) {
  * crash in OpenSSL's exit handler, and a crashed worker restarts the whole cluster: so leave without handlers then.
  * Runs after shared memory is let go. */
 static void close_engine(int code, Datum) {
-  if (engine && !ob_engine_close(engine, setting_shutdown_timeout))
+  if (engine && (engine_hangs || !ob_engine_close(engine, setting_shutdown_timeout)))
     _exit(code);
   engine = NULL;
 }
@@ -85,7 +85,8 @@ static void set_session(void) {
       {"search_path", "pg_catalog, pg_temp"},
       /* What a crash loses of the recordings is sent again; what an application committed is another matter. */
       {"synchronous_commit", "off"},
-      {"lock_timeout", "0"},
+      /* A person's lock on a table must not keep us from our signals. */
+      {"lock_timeout", "2s"},
       {"statement_timeout", "0"},
       {"idle_in_transaction_session_timeout", "0"},
       {"default_transaction_isolation", "read committed"},
@@ -110,15 +111,23 @@ static Oid installed_extension(void) {
   return OidIsValid(oid) && OidIsValid(get_namespace_oid("outbox", true)) ? oid : InvalidOid;
 }
 
-/* Leaves the database for good: the launcher starts nobody here until CREATE EXTENSION says so. */
-static void leave_for_good(void) {
+/* Leaves: the launcher starts nobody here until CREATE EXTENSION says so. Our word comes before our last look, so
+ * that it cannot overrule one that commits in between. */
+static void leave_without_extension(void) {
   worker_slot_tell_launcher(DATABASE_HAS_NONE);
-  proc_exit(0);
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  bool made_again = OidIsValid(installed_extension());
+  CommitTransactionCommand();
+  if (made_again)
+    worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
+  proc_exit(made_again ? 1 : 0);
 }
 
 static void begin(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  pqsignal(SIGINT, SIG_IGN); /* there is no query of anybody's to cancel */
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   if (!worker_slot_take(arguments))
@@ -130,7 +139,7 @@ static void begin(const WorkerArguments *arguments) {
   extension_oid = installed_extension();
   CommitTransactionCommand();
   if (!OidIsValid(extension_oid))
-    leave_for_good();
+    leave_without_extension();
   worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
 
   server_is_worker = true;
@@ -203,9 +212,7 @@ void worker_stay_with_extension(void) {
   if (now_installed == extension_oid)
     return;
   AbortCurrentTransaction();
-  if (OidIsValid(now_installed))
-    proc_exit(1); /* dropped and made again: start anew */
-  leave_for_good();
+  leave_without_extension(); /* or, when it was made again, start anew */
 }
 
 /* The transaction. True when more could be claimed at once. */
@@ -229,6 +236,7 @@ static bool transact(TimestampTz now, bool claim) {
   PopActiveSnapshot();
   CommitTransactionCommand();
   MemoryContextSwitchTo(round_context);
+  pgstat_report_stat(false); /* autovacuum goes by it */
   if (n_recorded > 0)
     record_committed(now);
   int freed = flights_settle_ended(true);
@@ -257,17 +265,21 @@ static bool round_trip(TimestampTz now, bool claim) {
   {
     MemoryContextSwitchTo(TopMemoryContext);
     HOLD_INTERRUPTS();
-    EmitErrorReport();
+    /* Somebody's UPDATE moved a row to another partition while we locked it: nothing to report, try again. */
+    bool moved = geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE;
+    if (!moved)
+      EmitErrorReport();
     FlushErrorState();
     AbortCurrentTransaction();
     MemoryContextSwitchTo(round_context);
     flights_settle_ended(false);
     claim_give_back();
     RESUME_INTERRUPTS();
-    error_pause_ms = Min(Max(error_pause_ms * 2, 100), ERROR_PAUSE_MAX_MS);
+    error_pause_ms = moved ? 10 : Min(Max(error_pause_ms * 2, 100), ERROR_PAUSE_MAX_MS);
     error_until = TimestampTzPlusMilliseconds(now, error_pause_ms);
     more = false;
     recalled_wanted = true;
+    worker_sinks_settings_changed(); /* the catalog may have been read in vain */
     maintenance_routes_changed();
   }
   PG_END_TRY();
@@ -281,7 +293,8 @@ static bool any_sink_can_go_on(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining() || sinks[i]->n_late > 0 || sinks[i]->next_due <= now))
+    if (sinks[i]->room > 0 &&
+        (sinks[i]->starved || held_keys_any_draining() || sinks[i]->n_late > 0 || sinks[i]->next_due <= now))
       return true;
   return false;
 }
@@ -369,8 +382,17 @@ static void land(void) {
       break;
     worker_wait(milliseconds_until(now, until), true);
   }
-  if (flights_ended() > 0)
-    (void)round_trip(GetCurrentTimestamp(), false);
+  int before;
+  do {
+    before = flights_ended();
+    if (before > 0)
+      (void)round_trip(GetCurrentTimestamp(), false);
+  } while (flights_ended() < before);
+  /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
+  if (ob_engine_close(engine, setting_shutdown_timeout))
+    engine = NULL;
+  else
+    engine_hangs = true;
 }
 
 void outbox_worker_main(Datum) {

@@ -236,10 +236,8 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
     return;
   stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
   strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
-  if (error[0] != '\0' && strcmp(stats->last_error, error) != 0) {
-    strlcpy(stats->last_error, error, sizeof(stats->last_error));
-    stats->last_error_at = now;
-  }
+  if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
+    shared_sink_error(stats, error, now);
 }
 
 static void drop_entry(int i) {
@@ -252,6 +250,8 @@ static void drop_entry(int i) {
     pfree(entry->sink.late);
   if (entry->sink.stats)
     entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
+  if (worker_index == 0)
+    shared_sink_forget(MyDatabaseId, entry->sink.oid);
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
 }
@@ -339,7 +339,6 @@ void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
 
 void worker_sink_restart(WorkerSink *sink) {
   sink->cursor = 0;
-  sink->caught_up = false;
   sink->n_late = 0;
   sink->due_after = sink->next_due = DT_NOBEGIN;
   sink->due_after_position = 0;

@@ -32,6 +32,7 @@ typedef struct WorkerSink {
 
   /* how far it has come */
   int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
+  int64 cursor_before;      /* at the start of the round */
   TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
   int64 due_after_position; /* … of that instant up to this position */
   TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */

@@ -71,6 +71,8 @@ void worker_slot_tell_launcher(DatabaseState state) {
   bool changed = slot && slot->state != state;
   if (slot)
     slot->state = state;
+  if (changed && state == DATABASE_HAS_OUTBOX)
+    slot->fresh = true;
   LWLockRelease(shared->lock);
   if (changed)
     shared_wake_launcher();
