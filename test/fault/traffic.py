@@ -58,6 +58,7 @@ class Traffic:
                 if connection is None or connection.closed:
                     connection = self.db.connect(autocommit=False)
                 self._transaction(connection, writer, dice, numbers)
+                self._stop.wait(0.005)  # a long outage must not pile up more than a test can wait for
             except psycopg.OperationalError:  # the server went away
                 connection = None
                 self._stop.wait(0.2)
