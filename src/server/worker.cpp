@@ -127,7 +127,6 @@ static void leave_without_extension(void) {
 static void begin(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
-  pqsignal(SIGINT, SIG_IGN); /* there is no query of anybody's to cancel */
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   if (!worker_slot_take(arguments))
