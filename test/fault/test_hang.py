@@ -71,13 +71,24 @@ def test_drop_database(pg, receiver):
 def test_terminate_worker(hanging, receiver):
     db = hanging
     worker = db.value(WORKER, db.name)
+    receiver.mode = OK  # for the next request
     started = time.monotonic()
     assert db.value("SELECT pg_terminate_backend(%s, 10000)", worker)
     assert time.monotonic() - started < 2
-    receiver.mode = OK
     wait_until(receiver.accepted, 20, "the next worker to send it again")
     assert db.value(WORKER, db.name) != worker
     wait_until(lambda: db.pending() == 0, 10, "the row to leave")
+
+
+@pytest.mark.kills_server  # the log tells of the lock timeout
+def test_terminate_worker_that_waits_for_a_lock(hanging):
+    """A person's LOCK TABLE holds it up, and does not make it deaf."""
+    db = hanging
+    worker = db.value(WORKER, db.name)
+    with db.connect(autocommit=False) as person:
+        person.execute("LOCK TABLE outbox.events")
+        wait_until(lambda: db.value("SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", worker) == "Lock", 10, "the wait")
+        assert db.value("SELECT pg_terminate_backend(%s, 10000)", worker)
 
 
 def test_reload(hanging):
@@ -112,8 +123,8 @@ def test_stop_server(hanging, pg, receiver, mode, number):
     os.kill(pg.pid, number)
     wait_until(lambda: not alive(pg.pid), 20, "the server to stop")
     took = time.monotonic() - started
+    receiver.mode = OK  # for the next request
     pg.start()
     assert took < 5
-    receiver.mode = OK
     wait_until(receiver.accepted, 20, "delivery after the restart")
     wait_until(lambda: db.pending() == 0, 10, "the row to leave")
