@@ -31,5 +31,6 @@ void worker_wait(long milliseconds, bool listen_to_engine) {
   (void)WaitEventSetWait(listen_to_engine ? with_engine : without_engine, Min(milliseconds, LONGEST_MS), &event, 1,
                          PG_WAIT_EXTENSION);
   ResetLatch(MyLatch);
+  QueryCancelPending = false; /* pg_cancel_backend: there is no query of anybody's to cancel */
   CHECK_FOR_INTERRUPTS();
 }
