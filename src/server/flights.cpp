@@ -150,11 +150,7 @@ Flight *flight_of_ticket(uint64 ticket) {
   return flight->generation == (uint32)(ticket >> 32) && flight->state == FLIGHT_IN_AIR ? flight : NULL;
 }
 
-void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const char *error) {
-  flight->state = FLIGHT_ENDED;
-  flight->outcome = outcome;
-  flight->retry_after_ms = retry_after_ms;
-  flight->error = error ? MemoryContextStrdup(context, error) : NULL;
+static void append_ended(Flight *flight) {
   flight->next = NULL;
   if (last_ended)
     last_ended->next = flight;
@@ -162,6 +158,14 @@ void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const 
     first_ended = flight;
   last_ended = flight;
   n_ended++;
+}
+
+void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const char *error) {
+  flight->state = FLIGHT_ENDED;
+  flight->outcome = outcome;
+  flight->retry_after_ms = retry_after_ms;
+  flight->error = error ? MemoryContextStrdup(context, error) : NULL;
+  append_ended(flight);
 }
 
 Flight *flights_first_ended(void) {
@@ -198,13 +202,7 @@ int flights_settle_ended(bool committed) {
       freed++;
       continue;
     }
-    flight->next = NULL;
-    if (last_ended)
-      last_ended->next = flight;
-    else
-      first_ended = flight;
-    last_ended = flight;
-    n_ended++;
+    append_ended(flight);
   }
   return freed;
 }

@@ -1,0 +1,68 @@
+/* busy_rows.cpp: rows that somebody had locked when they were to be taken or marked. */
+#include "claim.h"
+#include "claim_round.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+typedef struct BusyRow {
+  int64 position;
+  TimestampTz look_at;
+  Oid sink;
+  uint64 key_hash; /* 0 = holds up nobody */
+} BusyRow;
+static BusyRow *busy = NULL;
+static int n_busy = 0, max_busy = 0;
+
+void busy_row_add(int64 position, Oid sink, uint64 key_hash) {
+  if (n_busy == max_busy) {
+    max_busy = Max(64, max_busy * 2);
+    busy = busy ? (BusyRow *)repalloc(busy, sizeof(BusyRow) * max_busy)
+                : (BusyRow *)MemoryContextAlloc(TopMemoryContext, sizeof(BusyRow) * max_busy);
+  }
+  busy[n_busy].position = position;
+  busy[n_busy].sink = sink;
+  busy[n_busy].key_hash = key_hash;
+  busy[n_busy++].look_at = TimestampTzPlusMilliseconds(claim_round.now, ROW_BUSY_PAUSE_MS);
+}
+
+/* A row that could not be marked holds up those behind it: its key drains no farther. */
+int64 busy_row_first(const HeldKey *key) {
+  int64 first = PG_INT64_MAX;
+
+  for (int i = 0; i < n_busy; i++)
+    if (busy[i].key_hash == key->id.key_hash && busy[i].sink == key->id.sink)
+      first = Min(first, busy[i].position);
+  return first;
+}
+
+TimestampTz claim_next_moment(void) {
+  return n_busy > 0 ? busy[0].look_at : DT_NOEND;
+}
+
+void busy_rows_claim(Snapshot snapshot) {
+  RecalledList list = {NULL, 0, false};
+  int kept = 0;
+
+  if (n_busy == 0 || busy[0].look_at > claim_round.now)
+    return;
+  list.rows = (RecalledRow *)palloc0(sizeof(RecalledRow) * n_busy);
+  BusyRow *looked = (BusyRow *)palloc(sizeof(BusyRow) * n_busy);
+  for (int i = 0; i < n_busy; i++) {
+    if (busy[i].look_at <= claim_round.now)
+      looked[list.n++] = busy[i];
+    else
+      busy[kept++] = busy[i];
+  }
+  n_busy = kept;
+  for (int i = 0; i < list.n; i++)
+    list.rows[i].position = looked[i].position; /* its fate: gone, until it is seen */
+  recalled_look(&list, snapshot);
+  for (int i = 0; i < list.n; i++)
+    if (list.rows[i].fate == RecalledRow::KEEP)
+      busy_row_add(looked[i].position, looked[i].sink, looked[i].key_hash);
+}

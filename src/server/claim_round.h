@@ -1,0 +1,108 @@
+/*
+ * claim_round.h: what the parts of one round of claiming share: the judge that decides about each row, the streams
+ * that bring rows before it, the rows that somebody holds, and the locking at the end. claim.cpp conducts them.
+ */
+#pragma once
+
+#include "event_row.h"
+#include "flights.h"
+#include "held_keys.h"
+#include "row_lock.h"
+#include "sql.h"
+#include "worker_sinks.h"
+
+#define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
+
+/* A read sees at most so many rows: the worker stays responsive, and one transaction short. */
+#define READ_MAX 10000
+#define READ_MIN 256
+
+typedef enum Verdict {
+  TAKE,
+  PASS, /* not now, or not ours: somebody else, another stream or a later moment sees to it */
+  HOLD, /* mark it as waiting behind its key's failing event */
+  STOP  /* its sink has no room: the stream must come back to it */
+} Verdict;
+
+/* Where a row comes from: in order of position; of a transaction that committed late; from behind a key that drains;
+ * due by its time; named by outbox.recalled, or busy before. */
+typedef enum Stream { MAIN, LATE, HELD, DUE, RECALLED } Stream;
+
+/* A row to be marked as held. */
+typedef struct Mark {
+  int64 position;
+  ItemPointerData ctid;
+  int64 group; /* 0 = it waits no more */
+  Oid sink;
+  uint64 key_hash;
+} Mark;
+
+/* What one round of claiming gathers; in the round's memory context. */
+typedef struct Round {
+  MemoryContext context;
+  TimestampTz now;
+  int free_flights;
+  Mark *marks;
+  int n_marks, max_marks;
+  int n_taken;
+} Round;
+
+extern Round claim_round;
+
+/* ---- judge.cpp ---- */
+
+/* The rows of which origin are ours. */
+void judge_init(int64 origin);
+
+/* Is the row one that this worker delivers? `*sink` is its sink, or NULL. */
+bool judge_is_ours(const EventRow *row, WorkerSink **sink);
+
+/* Decides about one row, and takes it into its sink's batch or marks it as held. */
+Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink);
+
+/* ---- streams.cpp ---- */
+
+bool stream_main(Snapshot snapshot); /* true when there is more */
+void stream_late(WorkerSink *sink, Snapshot snapshot);
+void stream_draining(WorkerSink *sink, Snapshot snapshot);
+bool stream_due(WorkerSink *sink, Snapshot snapshot); /* true when there is more */
+
+/* ---- recalled.cpp ---- */
+
+/* Looks at single positions: judges each row, releases the keys that a row has left. With `keep`, tells which had no
+ * room or belong to another worker. */
+typedef struct RecalledRow {
+  int64 position;
+  ItemPointerData ctid; /* in outbox.recalled */
+  enum { GONE, KEEP, DONE } fate;
+} RecalledRow;
+
+typedef struct RecalledList {
+  RecalledRow *rows;
+  int n;
+  bool wanted_again; /* some had no room */
+} RecalledList;
+
+void recalled_look(RecalledList *list, Snapshot snapshot);
+
+/* Reads outbox.recalled; true when some rows were left for the next round. */
+bool recalled_claim(Snapshot snapshot);
+
+/* A head can leave unseen: deleted in flight, recalled to another worker, truncated. Its key goes on. */
+void recalled_check_heads(Snapshot snapshot);
+
+/* ---- busy_rows.cpp ---- */
+
+/* Somebody holds this row: it is looked at again soon. With a key, those behind it do not drain past it. */
+void busy_row_add(int64 position, Oid sink, uint64 key_hash);
+
+/* The first one of this key; PG_INT64_MAX when there is none. */
+int64 busy_row_first(const HeldKey *key);
+
+/* Looks again at those whose time has come. */
+void busy_rows_claim(Snapshot snapshot);
+
+/* ---- claim_lock.cpp ---- */
+
+/* Locks what was taken and what is to be marked; drops from the batches what could not be locked, and marks. */
+void claim_lock_and_mark(void);

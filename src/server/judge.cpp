@@ -1,0 +1,110 @@
+/* judge.cpp: decides about one row of a round. */
+#include "claim_round.h"
+#include "durable.h"
+#include "lanes.h"
+#include "maintenance.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+Round claim_round;
+
+static int64 my_origin = 0;
+
+void judge_init(int64 origin) {
+  my_origin = origin;
+}
+
+static void add_mark(const WorkerSink *sink, const EventRow *row, int64 group) {
+  if (claim_round.n_marks == claim_round.max_marks) {
+    claim_round.max_marks = Max(64, claim_round.max_marks * 2);
+    claim_round.marks = claim_round.marks
+                            ? (Mark *)repalloc(claim_round.marks, sizeof(Mark) * claim_round.max_marks)
+                            : (Mark *)MemoryContextAlloc(claim_round.context, sizeof(Mark) * claim_round.max_marks);
+  }
+  claim_round.marks[claim_round.n_marks++] = {row->position, row->ctid, group, sink->oid, row->key_hash};
+}
+
+static void add_to_batch(WorkerSink *sink, const EventRow *row) {
+  MemoryContext previous = MemoryContextSwitchTo(claim_round.context);
+
+  if (sink->n_batch == sink->max_batch) {
+    sink->max_batch = Max(64, sink->max_batch * 2);
+    sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
+                              : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
+    sink->batch_flights = sink->batch_flights
+                              ? (Flight **)repalloc_huge(sink->batch_flights, sizeof(Flight *) * sink->max_batch)
+                              : (Flight **)palloc(sizeof(Flight *) * sink->max_batch);
+  }
+  ob_event *event = &sink->batch[sink->n_batch];
+  uint32 bytes = event_row_to_event(row, sink->ordered, event);
+  MemoryContextSwitchTo(previous);
+
+  Flight *flight = flight_new(row->position, bytes);
+  flight->key_hash = event->key_hash;
+  flight->sink = sink;
+  flight->ctid = row->ctid;
+  flight->attempts = row->attempts;
+  flight->created_at = row->created_at;
+  flight->claimed_at = claim_round.now;
+  event->ticket = flight_ticket(flight);
+  sink->batch_flights[sink->n_batch++] = flight;
+  worker_sink_event_claimed(sink, bytes);
+  claim_round.free_flights--;
+  claim_round.n_taken++;
+  durable_note(row->xmin);
+}
+
+bool judge_is_ours(const EventRow *row, WorkerSink **sink) {
+  *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
+  return *sink != NULL && row->origin == my_origin && lane_is_mine(row->key_hash, row->position);
+}
+
+/* Not due yet. A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not
+ * held are found when they are due. */
+static void put_off(WorkerSink *sink, const EventRow *row) {
+  sink->next_due = Min(sink->next_due, row->available_at);
+  if (row->available_at <= sink->due_after) /* the clock went back */
+    sink->due_after = row->available_at - 1;
+  if (sink->ordered && row->attempts > 0)
+    held_key_hold(sink->oid, row->key_hash, row->position);
+  else
+    held_key_release(sink->oid, row->key_hash, row->position);
+  if (row->held_by != 0)
+    add_mark(sink, row, 0);
+}
+
+Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
+  bool ours = judge_is_ours(row, sink_out);
+  WorkerSink *sink = *sink_out;
+
+  if (row->sink == NULL && row->origin == my_origin)
+    maintenance_saw_unrouted(row); /* enqueued before, committed after a sink appeared */
+  if (!ours)
+    return PASS;
+  if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
+    return PASS;
+  if (stream == RECALLED && row->position > sink->cursor)
+    return PASS; /* the cursor will find it, in its place */
+  if (flight_find(row->position))
+    return PASS;
+  if (row->available_at > claim_round.now) {
+    put_off(sink, row);
+    return PASS;
+  }
+  if (sink->room <= 0 || claim_round.free_flights <= 0)
+    return STOP;
+  HeldKey *key = sink->ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
+  if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
+    if (row->held_by == key->group)
+      return PASS;
+    add_mark(sink, row, key->group);
+    return HOLD;
+  }
+  add_to_batch(sink, row);
+  return TAKE;
+}
