@@ -37,7 +37,7 @@ def run(stage: Stage, results: Results, given: argparse.Namespace) -> None:
         "drain": lambda: drain.measure(stage, results, given.events, given.rounds),
         "latency": lambda: latency.measure(stage, results, [(1000, 20), (10, 10)]),
         "enqueue": lambda: enqueue.measure(stage, results),
-        "webhooks": lambda: webhooks.measure(stage, results, 30_000),
+        "webhooks": lambda: webhooks.measure(stage, results, 60_000),
     }
     for name in given.measures:
         print(f"==> {name}")
@@ -64,11 +64,9 @@ def main() -> int:
         print(f"note: the machine is busy (load average {machine['load_average_at_start']}): only ratios mean something")
     with Rig("bench") as rig:
         stage = Stage(rig, given.linger)
-        with stage.pg.connect() as connection:
-            server = connection.info.parameter_status("server_version")
-            connection.execute("CREATE EXTENSION outbox")
-            libraries = connection.execute("SELECT libraries FROM outbox.library()").fetchone()[0]
-            connection.execute("DROP EXTENSION outbox")
+        with stage.database("versions") as db:
+            server = db.value("SELECT current_setting('server_version')")
+            libraries = db.value("SELECT libraries FROM outbox.library()")
         versions = describe_versions(server, libraries)
         print(f"{machine['cores_used']} of {machine['cores']} cores of {machine['cpu']}; PostgreSQL {server} "
               f"({', '.join(f'{name} {value}' for name, value in SETTINGS.items())}); {libraries}; Kafka {versions['kafka']}")

@@ -4,11 +4,10 @@ import re
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
 from measure import Cpu, median, private_memory
 from outbox_rig import wait_until
 from outbox_rig.database import Database
-from stage import PARTITIONS, Failure, Results, Row, Stage, finish, progress
+from stage import PARTITIONS, Failure, Results, Row, Stage, end_of, finish, progress
 
 KEYS = 1000
 GOAL = 0.2
@@ -70,7 +69,7 @@ def verify(stage: Stage, topic: str, events: int) -> None:
     seen, ids, last = bytearray(events + 1), set(), {}
     consumer = stage.consumer(topic)
     try:
-        expected, got = ends(consumer, topic), 0
+        expected, got = end_of(consumer, topic), 0
         if expected != events:
             raise Failure(f"topic {topic} holds {expected} events, {events} were enqueued")
         deadline = time.monotonic() + 60
@@ -92,10 +91,6 @@ def verify(stage: Stage, topic: str, events: int) -> None:
         consumer.close()
     if sum(seen) != events or len(ids) != events:
         raise Failure(f"{sum(seen)} events with {len(ids)} ids arrived, {events} were enqueued")
-
-
-def ends(consumer: Consumer, topic: str) -> int:
-    return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in range(PARTITIONS))
 
 
 def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:

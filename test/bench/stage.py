@@ -113,10 +113,17 @@ class Stage:
         """Of every partition, from the beginning; fetches wait at the broker, so that nothing is polled late."""
         consumer = confluent_kafka.Consumer({
             "bootstrap.servers": self.kafka.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0,
-            "fetch.queue.backoff.ms": 1, "queued.max.messages.kbytes": 131072,
+            "auto.offset.reset": "error", "fetch.queue.backoff.ms": 1, "queued.max.messages.kbytes": 131072,
         })
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         return consumer
+
+
+def end_of(consumer: confluent_kafka.Consumer, topic: str) -> int:
+    """How many events the topic holds."""
+    ends = (consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number), timeout=10)
+            for number in range(PARTITIONS))
+    return sum(high - low for low, high in ends)
 
 
 def finish(child: subprocess.Popen) -> dict:
