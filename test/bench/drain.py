@@ -48,10 +48,10 @@ def drain(stage: Stage, db: Database, events: int, already: int) -> dict:
     worker = stage.wait_for_worker(db)
     up = time.monotonic()
     before = Cpu.now(worker, stage.broker_pid)
-    memory, last = 0, 0.0
+    memory, last = 0, started
     while (done := stage.delivered(db) - already) < events:
         memory = max(memory, private_memory(worker))
-        if done and time.monotonic() - last > 2:
+        if time.monotonic() - last > 2:
             last = time.monotonic()
             progress(f"{done:>9,} of {events:,} delivered")
         if time.monotonic() - started > 120:
