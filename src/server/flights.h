@@ -32,7 +32,7 @@ typedef struct Flight {
   uint32 bytes;
   int32 attempts; /* failed ones before this */
   TimestampTz created_at;
-  TimestampTz claimed_at;
+  TimestampTz ended_at;
   /* filled at the end of the flight */
   ob_outcome outcome;
   int64 retry_after_ms;

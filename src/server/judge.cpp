@@ -50,7 +50,6 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   flight->ctid = row->ctid;
   flight->attempts = row->attempts;
   flight->created_at = row->created_at;
-  flight->claimed_at = claim_round.now;
   event->ticket = flight_ticket(flight);
   sink->batch_flights[sink->n_batch++] = flight;
   worker_sink_event_claimed(sink, bytes);

@@ -63,7 +63,7 @@ typedef struct SinkStats {
   TimestampTz last_delivered_at;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
-  uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* commit (created_at) to recorded acknowledgement */
+  uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* created_at to acknowledgement */
 } SinkStats;
 
 typedef struct SharedState {

@@ -43,7 +43,7 @@ extern "C" {
 }
 
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
-static const int RECORD_DELAY_MS = 3;
+static const int RECORD_DELAY_MS = 20;
 static const int RECORD_BATCH = 2000;
 static const int COLLECT_MAX = 4096;
 /* After a failed transaction: doubling up to this. */
@@ -175,6 +175,7 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
   if (outcome == OB_RETRY && flight->attempts + 1 >= sink->max_attempts)
     outcome = OB_REJECTED;
   worker_sink_event_ended(sink, flight->bytes);
+  flight->ended_at = now;
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);
   /* The key is held or goes on from here, before anything more of it is claimed. */
   if (outcome == OB_RETRY && sink->ordered)

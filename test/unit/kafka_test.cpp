@@ -241,6 +241,39 @@ TEST_F(KafkaTest, AnErrorThatPassesIsRetriedByLibrdkafkaItself) {
   EXPECT_EQ(broker.read("outbox.event.Order", 1, 1).size(), 1u);
 }
 
+TEST_F(KafkaTest, WhatOneRequestAtATimeSendsAgainKeepsItsPlace) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"batch_num_messages", "1"}});
+  broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
+  const std::vector<std::string> payloads{"1", "2", "3", "4", "5"};
+  for (size_t i = 0; i < payloads.size(); i++)
+    ASSERT_TRUE(send(sink, i + 1, "7", payloads[i]));
+  ASSERT_TRUE(done(payloads.size()));
+  EXPECT_EQ(sent(), payloads.size());
+  std::vector<std::string> arrived;
+  for (const Message &message : broker.read("outbox.event.Order", 1, payloads.size()))
+    arrived.push_back(message.value.value_or("null"));
+  EXPECT_EQ(arrived, payloads);
+}
+
+/* With several requests on the way librdkafka acknowledges a failed batch when a later one succeeds. */
+TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"batch_num_messages", "1"}, {"max_in_flight_requests_per_connection", "5"}});
+  ASSERT_TRUE(send(sink, 1, "7", "warm up"));
+  ASSERT_TRUE(done(1));
+  broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
+  for (uint64_t ticket = 2; ticket <= 6; ticket++)
+    ASSERT_TRUE(send(sink, ticket, "7", std::to_string(ticket)));
+  ASSERT_TRUE(done(6));
+  std::set<std::string> arrived;
+  for (const Message &message : broker.read("outbox.event.Order", 1, sent()))
+    arrived.insert(message.value.value_or("null"));
+  for (const auto &each : engine.done)
+    if (each.ticket > 1 && each.outcome == OB_SENT)
+      EXPECT_TRUE(arrived.count(std::to_string(each.ticket))) << each.ticket << " was acknowledged and never arrived";
+}
+
 TEST_F(KafkaTest, AnUnknownTopicIsRetriedAndFoundOnceItIsThere) {
   broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   ob_sink *sink = open({{"topic_metadata_propagation_max_ms", "100"}});

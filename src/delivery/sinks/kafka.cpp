@@ -211,7 +211,13 @@ void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &com
         continue;
       full_ = false;
       Completion completion{slot.ticket, slot.key_hash, kafka_result(message.err), -1, {}};
-      if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR && message.offset < 0) {
+        /* librdkafka takes a later batch's success for this one's, although the broker may never have stored it (a
+         * partition that just comes up): only an offset proves that it did. */
+        completion.result = Result::Released;
+        completion.error =
+            "acknowledged without an offset: topic \"" + std::string(rd_kafka_topic_name(message.rkt)) + "\"";
+      } else if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         down_ = false;
       } else {
         std::string topic = rd_kafka_topic_name(message.rkt);

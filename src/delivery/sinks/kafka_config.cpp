@@ -80,7 +80,10 @@ const std::vector<OptionSpec> &KafkaConfig::options() {
 static constexpr std::pair<const char *, const char *> defaults[] = {
     {"client.id", "outbox"},
     {"message.timeout.ms", "300000"},
-    {"linger.ms", "1"},
+    /* One request on the way to a broker: a later batch never overtakes a failed one, and while it is on its way the
+     * next batch gathers by itself, so that lingering would only add delay. */
+    {"max.in.flight.requests.per.connection", "1"},
+    {"linger.ms", "0"},
     {"compression.type", "lz4"},
     /* What is in here is claimed: enough to fill batches, little enough to re-send after a crash. */
     {"queue.buffering.max.messages", "20000"},
