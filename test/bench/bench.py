@@ -24,7 +24,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("measures", nargs="*", metavar="|".join(MEASURES))
     parser.add_argument("--events", type=int, default=500_000, help="to drain (default 500,000)")
     parser.add_argument("--rounds", type=int, default=3, help="of the drain (default 3); the median counts")
-    parser.add_argument("--linger", default="1", help="linger.ms of both producers (default 1, the Kafka sink's own)")
+    parser.add_argument("--linger", default="0", help="linger.ms of both producers (default 0, the Kafka sink's own)")
     given = parser.parse_args()
     if unknown := set(given.measures) - set(MEASURES):
         parser.error(f"no such measure: {', '.join(sorted(unknown))}")
