@@ -45,6 +45,8 @@ extern "C" {
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
 static const int RECORD_DELAY_MS = 20;
 static const int RECORD_BATCH = 2000;
+/* A sink that has more to claim than room waits for completions: they are collected this often. */
+static const int COLLECT_MS = 3;
 static const int COLLECT_MAX = 4096;
 /* After a failed transaction: doubling up to this. */
 static const int ERROR_PAUSE_MAX_MS = 10000;
@@ -299,6 +301,16 @@ static bool any_sink_can_go_on(TimestampTz now) {
   return false;
 }
 
+static bool any_sink_starved(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->starved)
+      return true;
+  return false;
+}
+
 static long milliseconds_until(TimestampTz now, TimestampTz moment) {
   return moment == DT_NOEND ? LONG_MAX : moment <= now ? 0 : (long)((moment - now + 999) / 1000);
 }
@@ -365,7 +377,9 @@ static void wait_for_something(void) {
   TimestampTz now = GetCurrentTimestamp();
   long ms = claims_wanted && now >= error_until ? 0 : sleep_time(now);
 
-  /* While completions are gathered for one recording, more of them are no reason to wake up. */
+  /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
+  if (newly_ended > 0 && any_sink_starved())
+    ms = Min(ms, COLLECT_MS);
   worker_wait(ms, newly_ended == 0);
   reload_settings();
 }
