@@ -205,6 +205,18 @@ def test_plain_inserts_of_any_shape(db, kafka, consume, aggregate):
     assert len({r.id for r in records}) == 204
 
 
+def test_new_topics_hold_every_event(db, kafka, consume, aggregate):
+    """The first requests to partitions that just come up fail: what was sent right behind them must not cover that up."""
+    db.kafka_sink("main", kafka)
+    topics = [f"{aggregate}{n}" for n in range(8)]
+    for _ in range(30):
+        db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) "
+               "SELECT t, 'key-' || n, 'e' FROM unnest(%s::text[]) t, generate_series(1, 10) n", topics)
+    wait_until(lambda: delivered(db), 60, "the rows to leave")
+    for topic in topics:
+        assert len({r.id for r in consume(f"outbox.event.{topic}").take(300)}) == 300
+
+
 def test_an_event_without_a_sink_waits_for_one(db, kafka, consume, aggregate):
     event = db.enqueue(aggregate, "1")
     assert db.sql("SELECT id::text, sink, status FROM outbox.events") == [(event, None, "PENDING")]
