@@ -79,6 +79,10 @@ void wake_at_commit_recalled(void) {
 
 /* Called at the end of the install and upgrade scripts: the launcher then knows the database. */
 SQL_FUNCTION(outbox_announce) {
+  if (shared_state() == NULL)
+    ereport(NOTICE,
+            (errmsg("outbox is not preloaded: events are enqueued, and nobody delivers them"),
+             errhint("Add outbox to shared_preload_libraries and restart the server; outbox.doctor() tells more.")));
   marked_created = true;
   PG_RETURN_VOID();
 }
