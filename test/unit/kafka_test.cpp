@@ -269,9 +269,11 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
   std::set<std::string> arrived;
   for (const Message &message : broker.read("outbox.event.Order", 1, sent()))
     arrived.insert(message.value.value_or("null"));
-  for (const auto &each : engine.done)
-    if (each.ticket > 1 && each.outcome == OB_SENT)
+  for (const auto &each : engine.done) {
+    if (each.ticket > 1 && each.outcome == OB_SENT) {
       EXPECT_TRUE(arrived.count(std::to_string(each.ticket))) << each.ticket << " was acknowledged and never arrived";
+    }
+  }
 }
 
 TEST_F(KafkaTest, AnUnknownTopicIsRetriedAndFoundOnceItIsThere) {
