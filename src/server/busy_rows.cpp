@@ -3,10 +3,7 @@
 #include "claim_round.h"
 
 extern "C" {
-#include "catalog/pg_type.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 }
 
 typedef struct BusyRow {

@@ -4,9 +4,6 @@
 #include "late.h"
 
 extern "C" {
-#include "catalog/pg_type.h"
-#include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 }
 

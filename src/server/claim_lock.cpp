@@ -3,9 +3,6 @@
 
 extern "C" {
 #include "catalog/pg_type.h"
-#include "utils/builtins.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 }
 
 static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = nullif(h.held_by, 0) "

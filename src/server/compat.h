@@ -5,12 +5,6 @@
 #error "outbox needs PostgreSQL 15 or later"
 #endif
 
-#if PG_VERSION_NUM < 160000
-#define OUTBOX_HAS_OWN_WAIT_EVENTS 0
-#else
-#define OUTBOX_HAS_OWN_WAIT_EVENTS (PG_VERSION_NUM >= 170000)
-#endif
-
 /* 16 folded the per-class ownership checks into one. */
 #if PG_VERSION_NUM < 160000
 #define outbox_owns_database(database, role) pg_database_ownercheck(database, role)

@@ -32,13 +32,25 @@ HeldKey *held_key_find(Oid sink, uint64 key_hash) {
   return (HeldKey *)hash_search(held, &id, HASH_FIND, NULL);
 }
 
-HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
+/* The key's entry, made when it is new; NULL for an event without a key. */
+static HeldKey *enter(Oid sink, uint64 key_hash, bool *found) {
   HeldKeyId id = id_of(sink, key_hash);
-  bool found;
 
-  if (key_hash == 0)
+  return key_hash == 0 ? NULL : (HeldKey *)hash_search(held, &id, HASH_ENTER, found);
+}
+
+static void start_draining(HeldKey *key) {
+  key->head = 0;
+  key->drained = 0;
+  draining++;
+}
+
+HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
+  bool found;
+  HeldKey *key = enter(sink, key_hash, &found);
+
+  if (key == NULL)
     return NULL;
-  HeldKey *key = (HeldKey *)hash_search(held, &id, HASH_ENTER, &found);
   if (!found) {
     key->group = position;
     key->head = position;
@@ -53,17 +65,13 @@ HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
 }
 
 HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group) {
-  HeldKeyId id = id_of(sink, key_hash);
   bool found;
+  HeldKey *key = enter(sink, key_hash, &found);
 
-  if (key_hash == 0)
+  if (key == NULL)
     return NULL;
-  HeldKey *key = (HeldKey *)hash_search(held, &id, HASH_ENTER, &found);
-  if (!found) {
-    key->head = 0;
-    key->drained = 0;
-    draining++;
-  }
+  if (!found)
+    start_draining(key);
   key->group = group;
   return key;
 }
@@ -73,9 +81,7 @@ void held_key_release(Oid sink, uint64 key_hash, int64 position) {
 
   if (key == NULL || key->head != position)
     return;
-  key->head = 0;
-  key->drained = 0;
-  draining++;
+  start_draining(key);
 }
 
 void held_key_release_position(int64 position) {
@@ -84,11 +90,8 @@ void held_key_release_position(int64 position) {
 
   hash_seq_init(&walk, held);
   while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
-    if (key->head == position) {
-      key->head = 0;
-      key->drained = 0;
-      draining++;
-    }
+    if (key->head == position)
+      start_draining(key);
 }
 
 void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position) {
@@ -123,17 +126,6 @@ void held_keys_restart(void) {
   hash_seq_init(&walk, held);
   while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
     key->drained = 0;
-}
-
-int held_keys_count(Oid sink) {
-  HASH_SEQ_STATUS walk;
-  HeldKey *key;
-  int n = 0;
-
-  hash_seq_init(&walk, held);
-  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
-    n += key->id.sink == sink;
-  return n;
 }
 
 int64 *held_keys_heads(int *n) {

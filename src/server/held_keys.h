@@ -25,7 +25,6 @@ typedef struct HeldKey {
 } HeldKey;
 
 void held_keys_init(void);
-int held_keys_count(Oid sink);
 
 /* NULL when the key is free. */
 HeldKey *held_key_find(Oid sink, uint64 key_hash);

@@ -5,10 +5,7 @@
 #include "maintenance.h"
 
 extern "C" {
-#include "catalog/pg_type.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 }
 
 Round claim_round;

@@ -4,9 +4,6 @@
 
 extern "C" {
 #include "catalog/pg_type.h"
-#include "utils/builtins.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 }
 
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};

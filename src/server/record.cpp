@@ -198,7 +198,6 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     return;
   if (flight->outcome == OB_SENT) {
     stats->delivered++;
-    stats->last_delivered_at = flight->ended_at;
     stats->latency[latency_bucket((flight->ended_at - flight->created_at) / 1000.0)]++;
     return;
   }

@@ -57,10 +57,8 @@ typedef struct SinkStats {
   uint64 delivered;
   uint64 retried;
   uint64 failed;
-  uint64 duplicates_possible; /* re-sent after a fault */
   char last_error[512];
   TimestampTz last_error_at;
-  TimestampTz last_delivered_at;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
   uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* created_at to acknowledgement */

@@ -4,8 +4,6 @@
 extern "C" {
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 }
 
 static const int DRAINING_KEYS_MAX = 64;

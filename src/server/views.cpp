@@ -91,12 +91,16 @@ SQL_FUNCTION(outbox_sink_statistics) {
   if (shared == NULL)
     PG_RETURN_NULL();
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
+  LWLockAcquire(shared->lock, LW_SHARED);
+  bool alive = have_worker(shared);
+  LWLockRelease(shared->lock);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
-    *copy = shared->sinks[i];
-    bool alive = have_worker(shared);
+    bool ours = shared->sinks[i].database == MyDatabaseId;
+    if (ours)
+      *copy = shared->sinks[i];
     LWLockRelease(shared->lock);
-    if (copy->database != MyDatabaseId)
+    if (!ours)
       continue;
     if (!alive)
       copy->state[0] = '\0';

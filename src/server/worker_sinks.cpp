@@ -243,15 +243,21 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
 static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
-  held_keys_forget_sink(entry->sink.oid);
+  /* A renamed server lives on under its new name, with the same OID: keys and counters are that one's. */
+  bool renamed = false;
+  for (int j = 0; j < n_list; j++)
+    renamed |= j != i && list[j]->oid == entry->sink.oid;
+  if (!renamed) {
+    held_keys_forget_sink(entry->sink.oid);
+    if (entry->sink.stats)
+      entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
+    if (worker_index == 0)
+      shared_sink_forget(MyDatabaseId, entry->sink.oid);
+  }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
   if (entry->sink.late)
     pfree(entry->sink.late);
-  if (entry->sink.stats)
-    entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
-  if (worker_index == 0)
-    shared_sink_forget(MyDatabaseId, entry->sink.oid);
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
 }
