@@ -71,11 +71,13 @@ class Demo:
         screen.run(self.sql, f"""
             CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka
               OPTIONS (bootstrap_servers '{self.kafka.bootstrap}', retry 'exponential 100ms..2s')""")
+        screen.run(self.sql, "BEGIN")
         screen.run(self.sql, f"""
             CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook
               OPTIONS (url '{self.receiver.url}', allow_http 'true', allow_networks '127.0.0.0/8',
                        retry 'exponential 100ms..2s')""")
         screen.run(self.sql, f"CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (secret '{SECRET}')")
+        screen.run(self.sql, "COMMIT")
 
     def one_by_one(self) -> None:
         screen.heading("An event in the transaction that changes the data")

@@ -40,10 +40,13 @@ class Database:
 
     def sql(self, query: str, *parameters: Any) -> list[tuple]:
         """Runs it in autocommit mode and returns the rows; connects anew when the server went away."""
+        cursor = self._connected().execute(query, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
             self._connection = self.connect()
-        cursor = self._connection.execute(query, parameters or None)
-        return cursor.fetchall() if cursor.description else []
+        return self._connection
 
     def value(self, query: str, *parameters: Any) -> Any:
         rows = self.sql(query, *parameters)
@@ -61,10 +64,11 @@ class Database:
 
     def webhook_sink(self, name: str, receiver: Receiver | str, secret: str | None = None, **options: str) -> None:
         url = receiver if isinstance(receiver, str) else receiver.url
-        self._create_server(name, "outbox_webhook", {"url": url, "allow_http": "true", "allow_networks": "127.0.0.0/8"} | options)
-        if secret:
-            self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (secret {})")
-                     .format(sql.Identifier(name), sql.Literal(secret)))
+        with self._connected().transaction():  # else what waits for this sink may go unsigned, before the secret is there
+            self._create_server(name, "outbox_webhook", {"url": url, "allow_http": "true", "allow_networks": "127.0.0.0/8"} | options)
+            if secret:
+                self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (secret {})")
+                         .format(sql.Identifier(name), sql.Literal(secret)))
 
     def _create_server(self, name: str, wrapper: str, options: dict[str, str]) -> None:
         pairs = sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items())

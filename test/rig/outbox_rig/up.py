@@ -29,9 +29,11 @@ webhook     {receiver.url}    secret: {SECRET}
 
 CREATE EXTENSION outbox;
 CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '{kafka.bootstrap}');
+BEGIN;
 CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook
   OPTIONS (url '{receiver.url}', allow_http 'true', allow_networks '127.0.0.0/8');
 CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (secret '{SECRET}');
+COMMIT;
 
 Ctrl-C stops them all.
 """)
