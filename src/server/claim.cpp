@@ -24,6 +24,7 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   claim_round.context = CurrentMemoryContext;
   claim_round.now = now;
   claim_round.free_flights = flights_free();
+  claim_round.free_bytes = Min(flights_free_bytes(), (int64)ROUND_BYTES);
 
   SPI_connect();
   /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
@@ -46,6 +47,7 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   more |= stream_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
     more |= sinks[i]->room > 0 && sinks[i]->cursor > sinks[i]->cursor_before && held_keys_any_draining();
+  more |= claim_round.free_bytes <= 0 && flights_free() > 0; /* a round is full sooner than the sinks */
   if (claim_round.n_taken + claim_round.n_marks > 0)
     claim_lock_and_mark();
   UnregisterSnapshot(snapshot);

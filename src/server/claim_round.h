@@ -17,6 +17,9 @@
 #define READ_MAX 10000
 #define READ_MIN 256
 
+/* A round claims at most so much: until its commit each event exists twice more, as a row and as a copy of it. */
+#define ROUND_BYTES (4 * 1024 * 1024)
+
 typedef enum Verdict {
   TAKE,
   PASS, /* not now, or not ours: somebody else, another stream or a later moment sees to it */
@@ -42,6 +45,7 @@ typedef struct Round {
   MemoryContext context;
   TimestampTz now;
   int free_flights;
+  int64 free_bytes;
   Mark *marks;
   int n_marks, max_marks;
   int n_taken;

@@ -159,6 +159,8 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
     StringInfoData text;
     initStringInfo(&text);
     JsonbToCString(&text, &payload->root, VARSIZE(payload));
+    if ((Pointer)payload != DatumGetPointer(values[C_PAYLOAD]))
+      pfree(payload); /* else the round would hold every large one twice */
     if (GetDatabaseEncoding() == PG_UTF8) {
       event->payload.data = text.data;
       event->payload.len = text.len;
@@ -167,5 +169,8 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
     }
   }
   read_headers(row, event);
-  return (uint32)Min(event->payload.len + event->aggregate_type.len + event->key.len + 256, (size_t)PG_UINT32_MAX);
+  size_t bytes = event->payload.len + event->aggregate_type.len + event->key.len + 256;
+  for (size_t i = 0; i < event->n_headers; i++)
+    bytes += event->headers[i].name.len + event->headers[i].value.len;
+  return (uint32)Min(bytes, (size_t)PG_UINT32_MAX);
 }

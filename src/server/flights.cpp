@@ -68,10 +68,14 @@ void flights_recorded(int n, XLogRecPtr lsn) {
   events_unflushed += n;
 }
 
+int64 flights_free_bytes(void) {
+  return (int64)setting_max_in_flight_memory * 1024 - bytes_in_use;
+}
+
 int flights_free(void) {
   settle_unflushed();
   /* One event always fits, however large. */
-  if (in_use > 0 && bytes_in_use >= (int64)setting_max_in_flight_memory * 1024)
+  if (in_use > 0 && flights_free_bytes() <= 0)
     return 0;
   return Max(0, setting_max_in_flight - in_use - events_unflushed);
 }

@@ -46,6 +46,7 @@ void flights_init(void);
 
 /* How many more may be claimed, by number and by memory. */
 int flights_free(void);
+int64 flights_free_bytes(void);
 int flights_in_use(void);
 
 /* A claimed flight for a position that has none; never NULL. Pointers stay valid until flight_free(). */

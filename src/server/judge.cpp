@@ -51,6 +51,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   sink->batch_flights[sink->n_batch++] = flight;
   worker_sink_event_claimed(sink, bytes);
   claim_round.free_flights--;
+  claim_round.free_bytes -= bytes;
   claim_round.n_taken++;
   durable_note(row->xmin);
 }
@@ -92,7 +93,7 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
     put_off(sink, row);
     return PASS;
   }
-  if (sink->room <= 0 || claim_round.free_flights <= 0)
+  if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0)
     return STOP;
   HeldKey *key = sink->ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
   if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {

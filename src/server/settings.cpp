@@ -12,7 +12,7 @@ int setting_workers = 1;
 char *setting_identity;
 char *setting_allow_networks;
 int setting_max_in_flight = 40000;
-int setting_max_in_flight_memory = 64 * 1024;
+int setting_max_in_flight_memory = 32 * 1024;
 int setting_poll_interval = 5000;
 int setting_retention = 0;
 int setting_dedup_window = 24 * 60 * 60;
@@ -69,7 +69,7 @@ void settings_define(void) {
       &setting_max_in_flight, 40000, 1, 1000000, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable("outbox.max_in_flight_memory", "How much memory the events that a worker holds may take.",
-                          "Unit: kB. Default: 64MB. Range: 1MB to 1TB.", &setting_max_in_flight_memory, 64 * 1024,
+                          "Unit: kB. Default: 32MB. Range: 1MB to 1TB.", &setting_max_in_flight_memory, 32 * 1024,
                           1024, 1024 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 
   DefineCustomIntVariable(

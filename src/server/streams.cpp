@@ -100,7 +100,7 @@ bool stream_main(Snapshot snapshot) {
     for (int i = 0; i < n; i++)
       if (may_read(sinks[i]) && sinks[i]->cursor > done)
         next = Min(next, sinks[i]->cursor);
-    if (next == PG_INT64_MAX || claim_round.free_flights <= 0)
+    if (next == PG_INT64_MAX || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0)
       return more;
     /* What a read leaves behind moves on, maybe to the next group's place: read on from there only next time. */
     int64 cursors_above = PG_INT64_MAX;

@@ -287,7 +287,8 @@ void worker_sinks_refresh(TimestampTz now) {
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
-      if (sink->in_flight == 0 || sink->bytes_in_flight < bytes_share)
+      sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;
+      if (sink->room_bytes > 0)
         sink->room = Max(0, Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight));
     }
     publish_state(sink, now);
@@ -330,7 +331,8 @@ TimestampTz worker_sinks_next_moment(void) {
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {
   sink->in_flight++;
   sink->bytes_in_flight += bytes;
-  sink->room--;
+  sink->room_bytes -= bytes;
+  sink->room = sink->room_bytes > 0 ? sink->room - 1 : 0;
 }
 
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes) {

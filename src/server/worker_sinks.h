@@ -42,8 +42,9 @@ typedef struct WorkerSink {
   int in_flight;
   int unrecorded; /* ended, not yet written down */
   int64 bytes_in_flight;
-  int room;     /* how many more it takes in this round */
-  bool starved; /* it had more to claim than room */
+  int room;         /* how many more it takes in this round */
+  int64 room_bytes; /* after so much it has no more room */
+  bool starved;     /* it had more to claim than room */
   ob_sink_status status;
   SinkStats *stats; /* may be NULL */
 

@@ -202,6 +202,7 @@ private:
         return;
       }
       Verdict verdict = transfer->verdict(code);
+      transfer->clear();
       idle_.push_back(std::move(transfer));
       if (verdict.result == Result::Sent)
         succeed(serial);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t excerpt_size = 1024;      // kept for the error text
 constexpr size_t max_body = 64 * 1024;     // read, so that the connection can be used again; then cut off
+constexpr long buffer_bytes = 16 * 1024;   // of each request under way, and hundreds may be
 constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
 constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
 constexpr int64_t max_retry_after_s = 86'400;
@@ -62,6 +63,8 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(config_->timeout.count()), max_connect_ms));
   set(easy, CURLOPT_USERAGENT, "outbox");
   set(easy, CURLOPT_POST, 1L);
+  set(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
+  set(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
   set(easy, CURLOPT_ERRORBUFFER, error_);
   set(easy, CURLOPT_OPENSOCKETFUNCTION, &WebhookTransfer::open_socket);
   set(easy, CURLOPT_OPENSOCKETDATA, this);

@@ -30,6 +30,8 @@ public:
   bool retry_dead_connection(CURLcode code);
   /* What the end of the transfer means. */
   Verdict verdict(CURLcode code) const;
+  /* An idle handle keeps no event. */
+  void clear() { request_ = WebhookRequest(); }
 
 private:
   struct Cleanup {

@@ -1,0 +1,253 @@
+"""The worker's own memory where it could grow: python test/bench/memory.py [SCENARIO ...] [--events N] [--keys N]."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from measure import private_memory, use_two_cores
+from outbox_rig import Rig, wait_until
+from outbox_rig.crashes import crashes
+from outbox_rig.database import Database
+from stage import Failure, Stage, progress
+
+LIMIT_MB = 100
+MB = 2**20
+# A backlog is loaded in pieces, so that no statement of ours fills the disk with what it would need to roll back.
+PIECE = 500_000
+SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class Watch(threading.Thread):
+    """The largest private memory of a database's worker, whichever process that is, and what the view says."""
+
+    def __init__(self, db: Database):
+        super().__init__(daemon=True)
+        self.db, self.peak, self.last, self.done = db, 0, 0, threading.Event()
+
+    def run(self) -> None:
+        with self.db.connect() as connection:
+            while not self.done.wait(0.05):
+                for pid, in connection.execute("SELECT pid FROM outbox.workers WHERE database = current_database()"):
+                    try:
+                        self.last = private_memory(pid)
+                    except (OSError, TypeError):
+                        continue  # it has just ended
+                    self.peak = max(self.peak, self.last)
+
+
+@contextmanager
+def watched(db: Database, what: str, over: list[str]) -> Iterator[Watch]:
+    """Prints the peak at the end; more than the limit goes to `over`."""
+    watch = Watch(db)
+    started = time.monotonic()
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.done.set()
+        watch.join()
+        progress(f"{what}: at most {watch.peak / MB:.1f} MB, at the end {watch.last / MB:.1f} MB ({time.monotonic() - started:.0f} s)")
+    if watch.peak > LIMIT_MB * MB:
+        over.append(f"{what}: {watch.peak / MB:.0f} MB")
+
+
+def load(db: Database, events: int, keys: int, aggregate_type: str = "Order", payload: str = "jsonb_build_object('n', n)",
+         headers: str = "NULL", start: int = 1) -> None:
+    for first in range(start, start + events, PIECE):
+        last = min(first + PIECE, start + events) - 1
+        db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, headers)
+                   SELECT '{aggregate_type}', 'k' || n % {keys}, 'order.created', {payload}, {headers}
+                   FROM generate_series({first}, {last}) AS n""")
+
+
+def spend(worker: int) -> float:
+    """Seconds of CPU that the worker's first thread has used."""
+    fields = Path(f"/proc/{worker}/task/{worker}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def delivering(stage: Stage, db: Database, seconds: float, events: int) -> int:
+    """Lets it deliver for so long, or until `events` more are delivered."""
+    before, until = stage.delivered(db), time.monotonic() + seconds
+    said = time.monotonic()
+    while (done := stage.delivered(db) - before) < events and time.monotonic() < until:
+        if time.monotonic() - said > 20:
+            said = time.monotonic()
+            progress(f"  {done:,} delivered")
+        time.sleep(0.2)
+    return done
+
+
+def backlog(stage: Stage, events: int, keys: int, over: list[str]) -> None:
+    """A backlog while it goes to webhooks, while the broker is down, and while it drains into Kafka."""
+    nginx = stage.rig.nginx()
+    with stage.database("backlog") as db:
+        db.webhook_sink("main", nginx.url, SECRET, concurrency="64")
+        stage.pause(db)
+        load(db, events, 1_000_000)
+        progress(f"{events:,} events wait")
+        stage.switch(True)
+        stage.wait_for_worker(db)
+        with watched(db, f"{events:,} waiting, webhooks", over):
+            done = delivering(stage, db, 30, events)
+        progress(f"  {done:,} webhooks delivered")
+        stage.kafka.stop()
+        db.sql("DROP SERVER main CASCADE")
+        stage.kafka_sink(db)
+        with watched(db, f"{events - done:,} waiting, broker down", over):
+            wait_until(lambda: db.value("SELECT state = 'circuit open' FROM outbox.sink_statistics()"), 60, "the circuit to open")
+            time.sleep(10)
+        stage.kafka.start()
+        with watched(db, f"{events - done:,} waiting, drained into Kafka", over):
+            delivering(stage, db, 3600, events - done)
+        wait_until(lambda: not db.pending(), 60, "an empty table")
+    nginx.stop()
+
+
+def blocked(stage: Stage, keys: int, behind: int, over: list[str]) -> None:
+    """Keys that each wait for a failing event of their own; after a restart too."""
+    nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
+    with stage.database("blocked") as db:
+        db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="1d", max_attempts="1000")
+        stage.pause(db)
+        load(db, keys * (1 + behind), keys, headers=f"CASE WHEN n <= {keys} THEN jsonb '{{\"x-bad\": \"1\"}}' END")
+        stage.switch(True)
+        worker = stage.wait_for_worker(db)
+        held = "SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL"
+        with watched(db, f"{keys:,} keys become blocked, {behind} rows behind each", over):
+            wait_until(lambda: db.value(held) == keys * behind, 900, lambda: f"all rows to be marked: {db.value(held)}", interval=1)
+        with watched(db, f"{keys:,} keys stay blocked", over):
+            before = spend(worker)
+            time.sleep(15)
+            progress(f"  idle, it uses {(spend(worker) - before) / 15 * 100:.1f} % of a core")
+        others(stage, db, "with the blocked keys")
+        db.sql("SELECT pg_terminate_backend(%s)", worker)
+        wait_until(lambda: stage.workers(db) not in ([], [worker]), 30, "a new worker")
+        started = time.monotonic()
+        with watched(db, f"{keys:,} blocked keys after a restart", over):
+            others(stage, db, "after the restart")
+            progress(f"  the first {OTHERS:,} other events were through {time.monotonic() - started:.1f} s after the restart")
+        if db.value("SELECT count(*) FROM outbox.events_pending") != keys * (1 + behind) or db.value(held) != keys * behind:
+            raise Failure("blocked events were delivered")
+    nginx.stop()
+
+
+OTHERS = 20_000
+
+
+def others(stage: Stage, db: Database, what: str) -> None:
+    """Events of free keys go on, at a cost that is told."""
+    worker = stage.wait_for_worker(db)
+    before, delivered, started = spend(worker), stage.delivered(db), time.monotonic()
+    load(db, OTHERS, 1000, payload="'{}'", aggregate_type="Other")
+    wait_until(lambda: stage.delivered(db) - delivered == OTHERS, 120, lambda: f"the other keys: {stage.delivered(db) - delivered}")
+    progress(f"  {what}: {OTHERS / (time.monotonic() - started):,.0f} other events/s, "
+             f"{(spend(worker) - before) / OTHERS * 1e6:.1f} µs of the worker's main thread each")
+
+
+def depth(stage: Stage, keys: int, over: list[str]) -> None:
+    """Nothing about a blocked key grows with the number of rows behind it."""
+    nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
+    for behind in (10, keys):
+        with stage.database(f"depth{behind}") as db:
+            db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="100ms", max_attempts="1000000")
+            stage.pause(db)
+            load(db, 1 + behind, 1, headers="CASE WHEN n = 1 THEN jsonb '{\"x-bad\": \"1\"}' END")
+            stage.switch(True)
+            worker = stage.wait_for_worker(db)
+            with watched(db, f"one blocked key with {behind:,} rows behind", over):
+                wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL") == behind, 300,
+                           "the rows to be marked", interval=0.5)
+                before = spend(worker)
+                time.sleep(10)
+                progress(f"  failing ten times a second, it uses {(spend(worker) - before) / 10 * 100:.1f} % of a core")
+                others(stage, db, f"{behind:,} behind")
+    nginx.stop()
+
+
+def hung(stage: Stage, over: list[str]) -> None:
+    """An endpoint that never answers, and large payloads."""
+    import socket
+    silent = socket.create_server(("127.0.0.1", 0), backlog=1024)  # connections are accepted by the kernel, and nobody reads
+    large = "jsonb_build_object('n', n, 'note', (SELECT string_agg(md5((n * 10000 + i)::text), '') FROM generate_series(1, 3200) AS i))"
+    for kind in ("webhook", "kafka"):
+        with stage.database(f"hung_{kind}") as db:
+            if kind == "webhook":
+                db.webhook_sink("main", f"http://127.0.0.1:{silent.getsockname()[1]}/", SECRET, concurrency="256", timeout="20s")
+            else:
+                stage.kafka_sink(db)
+                db.enqueue("Order", "0")
+                wait_until(lambda: not db.pending(), 30, "the first event")
+                os.kill(stage.broker_pid, signal.SIGSTOP)
+            try:
+                load(db, 3000, 3000, payload=large)
+                with watched(db, f"{kind} hangs, 3,000 events of 100 kB", over):
+                    time.sleep(30)
+            finally:
+                if kind == "kafka":
+                    os.kill(stage.broker_pid, signal.SIGCONT)
+            if kind == "kafka":
+                with watched(db, "Kafka goes on with them", over):
+                    wait_until(lambda: not db.pending(), 120, "an empty table")
+                with watched(db, "Kafka, 3,000 more of 100 kB while it is up", over):
+                    load(db, 3000, 3000, payload=large)
+                    wait_until(lambda: not db.pending(), 120, "an empty table")
+    silent.close()
+
+
+def sinks(stage: Stage, over: list[str]) -> None:
+    """Fifty sinks, half of each kind."""
+    nginx = stage.rig.nginx()
+    with stage.database("sinks") as db:
+        for n in range(25):
+            db.kafka_sink(f"kafka{n}", stage.kafka)
+            db.webhook_sink(f"webhook{n}", nginx.url, SECRET)
+        with watched(db, "50 sinks, 4,000 events to each", over):
+            load(db, 4_000, 1000)
+            wait_until(lambda: stage.delivered(db) >= 50 * 4_000, 300, lambda: f"all deliveries: {stage.delivered(db)}", interval=0.5)
+        with watched(db, "50 sinks, idle", over):
+            time.sleep(10)
+    nginx.stop()
+
+
+def main() -> int:
+    scenarios: dict[str, Callable] = {
+        "backlog": lambda: backlog(stage, given.events, given.keys, over),
+        "blocked": lambda: blocked(stage, given.keys, 2, over),
+        "depth": lambda: depth(stage, given.keys, over),
+        "hung": lambda: hung(stage, over),
+        "sinks": lambda: sinks(stage, over),
+    }
+    parser = argparse.ArgumentParser(prog="test/bench/memory.py")
+    parser.add_argument("scenarios", nargs="*", metavar="|".join(scenarios))
+    parser.add_argument("--events", type=int, default=10_000_000, help="the backlog (default 10,000,000)")
+    parser.add_argument("--keys", type=int, default=100_000, help="blocked ones (default 100,000)")
+    given = parser.parse_args()
+    if unknown := set(given.scenarios) - set(scenarios):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    use_two_cores()
+    over: list[str] = []
+    with Rig("memory") as rig:
+        stage = Stage(rig, "0")
+        for name in given.scenarios or scenarios:
+            print(f"==> {name}")
+            scenarios[name]()
+        log = stage.pg.log
+    if found := crashes(log):
+        raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
+    print(f"the worker stayed within {LIMIT_MB} MB" if not over else "OVER " + "; ".join(over))
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        print(f"FAILED: {failure}", file=sys.stderr)
+        sys.exit(1)

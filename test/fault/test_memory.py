@@ -1,0 +1,71 @@
+"""What the worker holds is bounded, whatever waits and whoever hangs."""
+
+import os
+import signal
+import socket
+
+import pytest
+from outbox_rig import BUILD, wait_until
+from outbox_rig.receiver import SECRET
+
+LIMIT = 100 * 2**20  # of the worker's own memory
+
+
+class Memory:
+    """The largest that outbox.workers has shown of this database's worker; it is measured once a second."""
+
+    def __init__(self, db):
+        self.db, self.peak = db, 0
+
+    def look(self) -> bool:
+        """Always true, so that it goes with a condition that is waited for."""
+        self.peak = max(self.peak, self.db.value("SELECT coalesce(max(memory), 0) FROM outbox.workers WHERE database = current_database()"))
+        return True
+
+    def settle(self) -> int:
+        """The peak, with what the worker holds two looks of its own from now."""
+        for _ in range(2):
+            since = self.db.value("SELECT clock_timestamp()")
+            wait_until(lambda: self.db.value("SELECT count(*) FROM outbox.workers WHERE database = current_database() "
+                                             "AND last_loop_at > %s + interval '1s'", since), 30, "the worker to go round its loop")
+            self.look()
+        assert self.peak > 0
+        return self.peak
+
+
+@pytest.fixture
+def memory(db):
+    return Memory(db)
+
+
+def enqueue_large(db, events: int, size: int = 100_000) -> None:
+    """Random text, so that neither the table nor the wire makes it small."""
+    db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
+               SELECT 'Order', n, 'large', jsonb_build_object('text', (SELECT string_agg(md5((n * 10000 + i)::text), '')
+                                                                       FROM generate_series(1, {size // 32}) AS i))
+               FROM generate_series(1, {events}) AS n""")
+
+
+def test_large_payloads_and_a_broker_that_hangs(db, kafka, memory):
+    """300 MB wait, and librdkafka takes them as long as it may."""
+    db.kafka_sink("main", kafka)
+    db.enqueue("Order", "0")
+    wait_until(lambda: db.pending() == 0, 30, "the first event")
+    broker = int((BUILD / "run" / f"{kafka.name}.pid").read_text())
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        enqueue_large(db, 3000)
+        wait_until(lambda: db.value("SELECT in_flight > 100 FROM outbox.sink_statistics()"), 30, "events in the air")
+        assert memory.settle() < LIMIT
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    wait_until(lambda: memory.look() and db.pending() == 0, 60, "all of them to go")
+    assert memory.settle() < LIMIT
+
+
+def test_large_payloads_and_an_endpoint_that_never_answers(db, memory):
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as silent:
+        db.webhook_sink("main", f"http://127.0.0.1:{silent.getsockname()[1]}/", SECRET, concurrency="256", timeout="1min")
+        enqueue_large(db, 1500)
+        wait_until(lambda: db.value("SELECT in_flight > 100 FROM outbox.sink_statistics()"), 30, "events in the air")
+        assert memory.settle() < LIMIT
