@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from outbox_rig import Consumer, Rig
+from outbox_rig import Consumer, Rig, wait_until
 from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
@@ -20,7 +20,7 @@ def rig():
 @pytest.fixture(scope="session")
 def pg(rig):
     """A private server with outbox preloaded."""
-    return rig.postgres(settings={"outbox.poll_interval": "1s"})
+    return rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical", "wal_retrieve_retry_interval": "100ms"})
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +36,24 @@ def db(pg):
     database.create()
     yield database
     database.drop()
+
+
+@pytest.fixture
+def setting(pg, db):
+    """setting(name, value): for the length of the test."""
+    names = []
+
+    def set_it(name: str, value: str) -> None:
+        names.append(name)
+        db.sql(f"ALTER SYSTEM SET {name} = '{value}'")
+        db.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: db.value("SELECT current_setting(%s)", name) == value, 5, "the reload")
+
+    yield set_it
+    with pg.connect() as admin:
+        for name in names:
+            admin.execute(f"ALTER SYSTEM RESET {name}")
+        admin.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture

@@ -86,6 +86,8 @@ CREATE TABLE outbox.dedup (
 COMMENT ON TABLE outbox.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
 
 CREATE TABLE outbox.recalled (position bigint NOT NULL);
+-- It has no key: without this a publication FOR ALL TABLES would make the worker's DELETEs fail.
+ALTER TABLE outbox.recalled REPLICA IDENTITY FULL;
 COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
 
 -- A partitioned parent dumps nothing: every leaf, the dedup table and the sequence are registered one by one.

@@ -95,6 +95,13 @@ CREATE TRIGGER events_after_delete AFTER DELETE ON outbox.events
   FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL)
   EXECUTE FUNCTION outbox.events_after_delete();
 
+-- Always: also for what a subscription or a restore writes with session_replication_role = replica. A row that no trigger
+-- saw would have no position, and a change that none saw would stay behind the worker's cursor.
+ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_insert;
+ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_update;
+ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update;
+ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_delete;
+
 CREATE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_route_waiting';

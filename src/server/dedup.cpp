@@ -21,7 +21,7 @@ bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
   static const Oid read_types[] = {TEXTOID};
   static OwnerSql read = {"SELECT event_id FROM outbox.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1", 1,
                           read_types, NULL};
-  TimestampTz now = GetCurrentTransactionStartTimestamp();
+  TimestampTz now = GetCurrentTimestamp(); /* a transaction may be older than the window */
   TimestampTz expired = now - (TimestampTz)setting_dedup_window * USECS_PER_SEC;
   Datum values[] = {key, event_id, TimestampTzGetDatum(now), TimestampTzGetDatum(expired)};
 

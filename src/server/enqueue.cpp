@@ -8,6 +8,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "commands/trigger.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
@@ -216,6 +217,10 @@ static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text)
   pg_uuid_t *id = (pg_uuid_t *)palloc(sizeof *id);
   int tail = bytes ? 5 : 4;
 
+  /* No statement around the insert would say so. */
+  PreventCommandDuringRecovery("outbox.enqueue()");
+  PreventCommandIfReadOnly("outbox.enqueue()");
+  PreventCommandIfParallelMode("outbox.enqueue()");
   memset(isnull, true, sizeof isnull);
   take(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
   take(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);

@@ -1,6 +1,7 @@
 /* init.cpp: what happens when the library is loaded, with and without shared_preload_libraries. */
 #include "database_ddl.h"
 #include "launcher.h"
+#include "prepared.h"
 #include "settings.h"
 #include "shared_state.h"
 #include "wake.h"
@@ -22,6 +23,7 @@ void _PG_init(void) {
     return;
   shared_state_request();
   database_ddl_init();
+  prepared_init();
   launcher_register();
 }
 }

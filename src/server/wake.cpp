@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "replication/logicalworker.h"
 #include "utils/resowner.h"
 }
 
@@ -29,7 +30,15 @@ static void wake_workers(void) {
   }
 }
 
+/* A logical replication worker commits what its publisher prepared without a statement: in a transaction that has
+ * no id, of which there are few. */
+static bool may_commit_prepared(void) {
+  return IsLogicalWorker() && !TransactionIdIsValid(GetTopTransactionIdIfAny());
+}
+
 static void at_end_of_transaction(XactEvent event, void *) {
+  if (event == XACT_EVENT_COMMIT && may_commit_prepared())
+    marked = marked_recalled = true;
   if (!marked && !marked_created)
     return;
   if (event == XACT_EVENT_COMMIT && shared_state() != NULL) {
@@ -77,12 +86,16 @@ void wake_at_commit_recalled(void) {
   marked = marked_recalled = true;
 }
 
+void wake_launcher_at_commit(void) {
+  marked_created = true;
+}
+
 /* Called at the end of the install and upgrade scripts: the launcher then knows the database. */
 SQL_FUNCTION(outbox_announce) {
   if (shared_state() == NULL)
     ereport(NOTICE,
             (errmsg("outbox is not preloaded: events are enqueued, and nobody delivers them"),
              errhint("Add outbox to shared_preload_libraries and restart the server; outbox.doctor() tells more.")));
-  marked_created = true;
+  wake_launcher_at_commit();
   PG_RETURN_VOID();
 }

@@ -13,5 +13,8 @@ void wake_at_commit(void);
 /* Likewise, and the worker will read outbox.recalled. */
 void wake_at_commit_recalled(void);
 
+/* This database has the extension: the launcher is told when the transaction commits. */
+void wake_launcher_at_commit(void);
+
 /* A sink was made, changed or dropped: wakes the workers once the commit and its invalidations are out. */
 void wake_when_sinks_changed(void);

@@ -1,0 +1,56 @@
+"""An event that several sinks take is one row for each, with its own progress."""
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import HANG, SECRET, status
+
+EVENTS = 60
+
+
+def test_each_sink_has_its_own_progress(db, rig, receiver):
+    """One endpoint hangs, one refuses, one is well."""
+    hangs, refuses = rig.receiver(secret=SECRET, mode=HANG), rig.receiver(secret=SECRET, mode=status(500, body=b"not today"))
+    try:
+        db.webhook_sink("well", receiver, SECRET, retention="1d")
+        db.webhook_sink("hangs", hangs, SECRET, timeout="5min")
+        db.webhook_sink("refuses", refuses, SECRET, retry="1h", max_attempts="5")
+        ids = [db.enqueue("Order", f"key-{n % 3}", "e", str(n)) for n in range(EVENTS)]
+        wait_until(lambda: len(receiver.accepted()) == EVENTS, 20, "the sink that is well")
+        assert [d.id for d in receiver.accepted() if d.json()["data"] % 3 == 0] == ids[::3]
+        wait_until(lambda: db.sql("SELECT sink, status, count(*), min(attempts) FROM outbox.events WHERE id = %s GROUP BY 1, 2 ORDER BY 1", ids[0])
+                   == [("hangs", "PENDING", 1, 0), ("refuses", "PENDING", 1, 1), ("well", "SENT", 1, 0)], 20,
+                   lambda: db.sql("SELECT sink, status, attempts FROM outbox.events WHERE id = %s", ids[0]))
+        assert db.sql("SELECT sink, status, count(*) FROM outbox.events GROUP BY 1, 2 ORDER BY 1") == [
+            ("hangs", "PENDING", EVENTS), ("refuses", "PENDING", EVENTS), ("well", "SENT", EVENTS)]
+        assert db.value("SELECT last_error FROM outbox.events WHERE id = %s AND sink = 'refuses'", ids[0]).endswith("not today")
+        assert db.value("SELECT in_flight FROM outbox.sinks WHERE name = 'hangs'") > 0
+    finally:
+        hangs.stop()
+        refuses.stop()
+
+
+def test_a_named_sink_alone_gets_the_event(db, pg, rig, receiver):
+    other = rig.receiver(secret=SECRET)
+    role = f"app_{db.name}"
+    db.sql(f"CREATE ROLE {role} LOGIN")
+    try:
+        db.webhook_sink("crm", receiver, SECRET)
+        db.webhook_sink("audit", other, SECRET, events="none")
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}")
+        with pg.connect(db.name, user=role) as app:
+            enqueue = "SELECT outbox.enqueue('Order', 'k', 'e', '{}', sink => %s)::text"
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match='sink "audit"'):
+                app.execute(enqueue, ["audit"])
+            with pytest.raises(psycopg.errors.UndefinedObject, match='"audti"') as unknown:
+                app.execute(enqueue, ["audti"])
+            assert '"audit"' in unknown.value.diag.message_hint
+            db.sql(f"GRANT USAGE ON FOREIGN SERVER audit TO {role}")
+            [(event,)] = app.execute(enqueue, ["audit"]).fetchall()
+        wait_until(lambda: [d.id for d in other.accepted()] == [event], 20, "the named sink")
+        wait_until(lambda: db.pending() == 0, 20, "the row to leave")
+        assert receiver.deliveries == []
+    finally:
+        other.stop()
+        db.sql(f"DROP OWNED BY {role}")
+        db.sql(f"DROP ROLE {role}")
