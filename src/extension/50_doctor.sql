@@ -62,6 +62,15 @@ BEGIN
   END IF;
   RETURN NEXT;
 
+  IF EXISTS (SELECT FROM outbox.workers AS w WHERE w.database = current_database()
+             AND w.state = 'waiting for a synchronous standby') THEN
+    "check" := 'standby'; status := 'warning';
+    detail := format('Events wait until the synchronous standbys (%s) have confirmed their transactions.',
+                     current_setting('synchronous_standby_names'));
+    hint := 'Start a standby: SELECT application_name, state, sync_state FROM pg_stat_replication; or deliver without its word: ALTER SYSTEM SET outbox.wait_for_standbys = off; SELECT pg_reload_conf();';
+    RETURN NEXT;
+  END IF;
+
   "check" := 'routes'; status := 'ok'; detail := 'Every waiting event has a sink.'; hint := NULL;
   SELECT count(*) INTO n FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL LIMIT 1000) AS waiting;
   IF n > 0 THEN

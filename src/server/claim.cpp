@@ -4,6 +4,7 @@
 #include "late.h"
 
 extern "C" {
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 }
 
@@ -15,17 +16,33 @@ static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMN
                                 {},
                                 NULL};
 
+/* The batches are filled anew, in memory of their own: it outlives the round when a standby is waited for. */
+static void begin_round(TimestampTz now) {
+  static MemoryContext batches = NULL;
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  if (batches == NULL)
+    batches = AllocSetContextCreate(TopMemoryContext, "outbox batches", ALLOCSET_DEFAULT_SIZES);
+  MemoryContextReset(batches);
+  memset((void *)&claim_round, 0, sizeof(claim_round));
+  claim_round.context = batches;
+  claim_round.now = now;
+  claim_round.free_flights = flights_free();
+  claim_round.free_bytes = Min(flights_free_bytes(), (int64)ROUND_BYTES);
+  for (int i = 0; i < n; i++) {
+    sinks[i]->batch = NULL;
+    sinks[i]->batch_flights = NULL;
+    sinks[i]->n_batch = sinks[i]->max_batch = 0;
+  }
+}
+
 bool claim_events(TimestampTz now, bool *look_for_recalled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;
 
-  memset((void *)&claim_round, 0, sizeof(claim_round));
-  claim_round.context = CurrentMemoryContext;
-  claim_round.now = now;
-  claim_round.free_flights = flights_free();
-  claim_round.free_bytes = Min(flights_free_bytes(), (int64)ROUND_BYTES);
-
+  begin_round(now);
   SPI_connect();
   /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -65,25 +82,6 @@ void claim_return(Flight *flight) {
   worker_sink_event_returned(sink, flight->bytes);
   flight_free(flight);
   worker_sink_rewind(sink, position);
-}
-
-void claim_submit(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++) {
-    WorkerSink *sink = sinks[i];
-    if (sink->n_batch == 0)
-      continue;
-    int taken = sink->handle && !sink->closing ? (int)ob_submit(sink->handle, sink->batch, sink->n_batch) : 0;
-    for (int j = 0; j < sink->n_batch; j++) {
-      if (j < taken)
-        sink->batch_flights[j]->state = FLIGHT_IN_AIR;
-      else
-        claim_return(sink->batch_flights[j]);
-    }
-    sink->n_batch = 0;
-  }
 }
 
 void claim_give_back(void) {

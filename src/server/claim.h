@@ -14,13 +14,10 @@ extern "C" {
 /* Once, in a transaction: learns from the rows which keys are held. */
 void claim_init(int64 origin);
 
-/* In a transaction, in a memory context that lives until the events are submitted. Fills the sinks' batches with
- * claimed flights. `*look_for_recalled` comes back true when recalled rows were left for the next round. True when
- * there may be more at once. */
+/* In a transaction. Fills the sinks' batches with claimed flights; their memory lives until the next claim.
+ * `*look_for_recalled` comes back true when recalled rows were left for the next round. True when there may be more
+ * at once. */
 bool claim_events(TimestampTz now, bool *look_for_recalled);
-
-/* After the commit: hands the batches over; what is not taken is given back. */
-void claim_submit(void);
 
 /* After an abort: gives everything back that was claimed. What the round noted of its streams is gone with it, so all
  * sinks begin at the beginning, as after a restart. */

@@ -1,6 +1,7 @@
 #include "flights.h"
 
 #include "settings.h"
+#include "standby.h"
 
 extern "C" {
 #include "access/xlog.h"
@@ -45,15 +46,16 @@ void flights_init(void) {
   by_position = hash_create("outbox flights by position", 16384, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* Lets go of recordings that have reached the disk. When they fill half of the bound, one flush frees them all. */
+/* Lets go of recordings that have reached the disk, and the synchronous standbys. When they fill half of the bound,
+ * one flush frees them all. */
 static void settle_unflushed(void) {
   if (n_unflushed == 0)
     return;
   if (events_unflushed > setting_max_in_flight / 2 || n_unflushed == UNFLUSHED_MAX)
     XLogFlush(unflushed[n_unflushed - 1].lsn);
-  XLogRecPtr flushed = GetFlushRecPtr(NULL);
+  XLogRecPtr safe = standby_safe();
   int done = 0;
-  while (done < n_unflushed && unflushed[done].lsn <= flushed)
+  while (done < n_unflushed && unflushed[done].lsn <= safe)
     events_unflushed -= unflushed[done++].n;
   n_unflushed -= done;
   memmove(unflushed, unflushed + done, sizeof(Unflushed) * n_unflushed);
@@ -62,9 +64,12 @@ static void settle_unflushed(void) {
 void flights_recorded(int n, XLogRecPtr lsn) {
   if (n_unflushed == UNFLUSHED_MAX)
     settle_unflushed();
-  unflushed[n_unflushed].lsn = lsn;
-  unflushed[n_unflushed].n = n;
-  n_unflushed++;
+  if (n_unflushed == UNFLUSHED_MAX) { /* a standby lags: they become safe together */
+    unflushed[n_unflushed - 1].lsn = lsn;
+    unflushed[n_unflushed - 1].n += n;
+  } else {
+    unflushed[n_unflushed++] = {lsn, n};
+  }
   events_unflushed += n;
 }
 

@@ -66,6 +66,6 @@ TimestampTz flights_next_recording(void);
 /* After the commit: frees those marked `recorded`. After an abort: takes the marks back. */
 int flights_settle_ended(bool committed);
 
-/* Recordings are committed asynchronously; until their WAL is flushed a crash would send them again, so they count
- * against outbox.max_in_flight. */
+/* Recordings are committed asynchronously; until their WAL is safe a crash (or a failover to a synchronous standby)
+ * would send them again, so they count against outbox.max_in_flight. */
 void flights_recorded(int n, XLogRecPtr lsn);

@@ -19,6 +19,7 @@ int setting_dedup_window = 24 * 60 * 60;
 int setting_max_attempts = 0;
 char *setting_retry;
 int setting_shutdown_timeout = 1000;
+bool setting_wait_for_standbys = true;
 
 static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
 
@@ -94,6 +95,15 @@ void settings_define(void) {
                           "What is not acknowledged by then is sent again by the next worker. Unit: milliseconds. "
                           "Default: 1s. Range: 0 to 1min.",
                           &setting_shutdown_timeout, 1000, 0, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+  DefineCustomBoolVariable(
+      "outbox.wait_for_standbys", "Whether an event is delivered only when the synchronous standbys have it.",
+      "With synchronous_standby_names set, events wait until the standbys have confirmed the WAL of their "
+      "transactions, "
+      "also of those that did not wait themselves (synchronous_commit = local or off, or a cancelled wait). Off: "
+      "after a "
+      "failover such an event may have been delivered although its transaction is gone. Default: on.",
+      &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable("outbox.workers", "How many workers each database with the extension gets.",
                           "Events are spread over them by key. Each takes one of max_worker_processes. Default: 1. "

@@ -15,5 +15,6 @@ extern int setting_dedup_window;         /* s */
 extern int setting_max_attempts;         /* 0 = the sink kind's own */
 extern char *setting_retry;              /* "" = the sink kind's own */
 extern int setting_shutdown_timeout;     /* ms */
+extern bool setting_wait_for_standbys;
 
 void settings_define(void);

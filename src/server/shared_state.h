@@ -52,7 +52,7 @@ typedef struct WorkerSlot {
 typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
   Oid server;
-  char state[16];
+  char state[40];
   uint32 in_flight[OUTBOX_MAX_WORKERS > 32 ? 32 : OUTBOX_MAX_WORKERS]; /* by worker index */
   uint64 delivered;
   uint64 retried;

@@ -18,6 +18,8 @@
 #include "maintenance.h"
 #include "record.h"
 #include "settings.h"
+#include "standby.h"
+#include "submit.h"
 #include "worker_sinks.h"
 #include "worker_slot.h"
 #include "worker_wait.h"
@@ -133,6 +135,7 @@ static void begin(const WorkerArguments *arguments) {
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   if (!worker_slot_take(arguments))
     proc_exit(1);
+  standby_init();
   set_session();
 
   StartTransactionCommand();
@@ -248,7 +251,7 @@ static bool transact(TimestampTz now, bool claim) {
   record_at = flights_next_recording();
   if (claim) {
     durable_flush();
-    claim_submit();
+    submit_claimed();
   }
   return more;
 }
@@ -317,10 +320,13 @@ static long milliseconds_until(TimestampTz now, TimestampTz moment) {
 
 /* How long the worker may sleep if nobody wakes it. */
 static long sleep_time(TimestampTz now) {
-  long ms = milliseconds_until(now, TimestampTzPlusMilliseconds(polled_at, setting_poll_interval));
+  long ms = submit_waits() ? submit_pause_ms(now)
+                           : milliseconds_until(now, TimestampTzPlusMilliseconds(polled_at, setting_poll_interval));
 
-  ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment()));
-  ms = Min(ms, milliseconds_until(now, claim_next_moment()));
+  if (!submit_waits()) {
+    ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment()));
+    ms = Min(ms, milliseconds_until(now, claim_next_moment()));
+  }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
   ms = Min(ms, milliseconds_until(now, record_at));
   /* After an error nothing goes faster than its pause. */
@@ -340,7 +346,10 @@ static void say_what_goes_on(void) {
   int n;
 
   (void)worker_sinks_all(&n);
-  worker_slot_say(flights_in_use() > 0 ? "delivering" : n == 0 ? "no sink" : "waiting for events");
+  worker_slot_say(submit_stands_still()  ? "waiting for a synchronous standby"
+                  : flights_in_use() > 0 ? "delivering"
+                  : n == 0               ? "no sink"
+                                         : "waiting for events");
 }
 
 static void one_loop(void) {
@@ -356,6 +365,8 @@ static void one_loop(void) {
     recalled_wanted = claims_wanted = true;
 
   collect(now);
+  if (submit_look(now))
+    claims_wanted = true;
   worker_sinks_refresh(now);
   bool poll = TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
   if (poll) {
@@ -364,7 +375,7 @@ static void one_loop(void) {
     recalled_wanted = true;
   }
   if (now >= error_until) {
-    bool claim = claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now;
+    bool claim = !submit_waits() && (claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now);
     bool record = newly_ended >= RECORD_BATCH || record_at <= now;
     if (claim || record)
       claims_wanted = round_trip(now, claim);
@@ -375,7 +386,7 @@ static void one_loop(void) {
 
 static void wait_for_something(void) {
   TimestampTz now = GetCurrentTimestamp();
-  long ms = claims_wanted && now >= error_until ? 0 : sleep_time(now);
+  long ms = claims_wanted && !submit_waits() && now >= error_until ? 0 : sleep_time(now);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
   if (newly_ended > 0 && any_sink_starved())
@@ -389,6 +400,7 @@ static void land(void) {
   TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), setting_shutdown_timeout);
 
   worker_slot_say("shutting down");
+  submit_give_back();
   for (;;) {
     TimestampTz now = GetCurrentTimestamp();
     collect(now);

@@ -5,6 +5,7 @@
 #include "maintenance.h"
 #include "route.h"
 #include "settings.h"
+#include "submit.h"
 #include "wrappers.h"
 
 extern "C" {
@@ -228,6 +229,7 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
   const char *state = sink->open_error[0] != '\0'                  ? "misconfigured"
                       : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
                       : sink->status.state == OB_SINK_DISABLED     ? "disabled"
+                      : submit_stands_still()                      ? "waiting for a synchronous standby"
                       : sink->in_flight > 0                        ? "delivering"
                                                                    : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
@@ -281,9 +283,6 @@ void worker_sinks_refresh(TimestampTz now) {
     if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at && !maintenance_routing())
       open_sink((SinkEntry *)sink, now);
     sink->room = 0;
-    sink->batch = NULL;
-    sink->batch_flights = NULL;
-    sink->n_batch = sink->max_batch = 0;
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
@@ -346,7 +345,7 @@ void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
 }
 
 void worker_sink_restart(WorkerSink *sink) {
-  sink->cursor = 0;
+  sink->cursor = sink->rewound_to = 0;
   sink->n_late = 0;
   sink->due_after = sink->next_due = DT_NOBEGIN;
   sink->due_after_position = 0;
@@ -355,5 +354,6 @@ void worker_sink_restart(WorkerSink *sink) {
 
 void worker_sink_rewind(WorkerSink *sink, int64 position) {
   sink->cursor = Min(sink->cursor, position - 1);
+  sink->rewound_to = Min(sink->rewound_to, position - 1);
   sink->starved = true;
 }

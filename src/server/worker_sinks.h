@@ -33,6 +33,7 @@ typedef struct WorkerSink {
   /* how far it has come */
   int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
   int64 cursor_before;      /* at the start of the round */
+  int64 rewound_to;         /* the smallest cursor since the claimed batch is held in hand: submit.h */
   TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
   int64 due_after_position; /* … of that instant up to this position */
   TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
@@ -48,7 +49,7 @@ typedef struct WorkerSink {
   ob_sink_status status;
   SinkStats *stats; /* may be NULL */
 
-  /* claimed in this round, in order; memory of the round */
+  /* claimed in the last round, in order, and not yet submitted */
   ob_event *batch;
   struct Flight **batch_flights;
   int n_batch, max_batch;

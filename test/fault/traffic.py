@@ -25,10 +25,11 @@ class Traffic:
     """Concurrent writers, each with keys of its own: a business row and its events in one transaction, every fifth
     rolled back. Whether a commit whose answer was lost took place, the business row tells."""
 
-    def __init__(self, db: Database, aggregate: str, writers: int = 4):
-        self.db, self.aggregate = db, aggregate
+    def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = ""):
+        """`options`: of the writers' sessions, such as "-c synchronous_commit=off"."""
+        self.db, self.aggregate, self.options = db, aggregate, options
         self.transactions: dict[str, Transaction] = {}
-        self.committed = 0  # as far as the writers know
+        self.acknowledged: set[str] = set()  # transactions that the writers know to have committed
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._errors: list[Exception] = []
@@ -56,7 +57,7 @@ class Traffic:
         while not self._stop.is_set():
             try:
                 if connection is None or connection.closed:
-                    connection = self.db.connect(autocommit=False)
+                    connection = self.db.connect(autocommit=False, options=self.options)
                 self._transaction(connection, writer, dice, numbers)
                 self._stop.wait(0.005)  # a long outage must not pile up more than a test can wait for
             except psycopg.OperationalError:  # the server went away
@@ -85,7 +86,11 @@ class Traffic:
             return
         connection.commit()
         with self._lock:
-            self.committed += 1
+            self.acknowledged.add(name)
+
+    @property
+    def committed(self) -> int:
+        return len(self.acknowledged)
 
     def expected(self) -> set[str]:
         """The ids of all events of transactions that committed; after stop()."""

@@ -32,9 +32,12 @@ DEFAULTS = {
 class Postgres:
     PORT = 5432
 
-    def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {}):
+    def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
+                 standby_of: "Postgres | None" = None, data: Path | None = None, wal: Path | None = None):
+        """`standby_of`: streams from that server, as its standby "standby". `data`, `wal`: where to put the data directory
+        and pg_wal, on a volume of their own for instance."""
         self.name, self.dir, self.log = name, directory, log
-        self.data = directory / "data"
+        self.data, self._wal = data or directory / "data", wal
         self._settings = DEFAULTS | settings
         self._setpriv: list[str] = []
         self._process: Process | None = None
@@ -43,7 +46,11 @@ class Postgres:
         directory.mkdir(parents=True)
         if os.getuid() == 0:
             self._become_postgres()
-        self._initdb()
+        if standby_of:
+            self._copy(standby_of)
+        else:
+            self._initdb()
+        self._configure(self._settings | {"unix_socket_directories": self.host})
 
     def _become_postgres(self) -> None:
         """PostgreSQL refuses to run as root."""
@@ -64,10 +71,17 @@ class Postgres:
 
     def _initdb(self) -> None:
         self._run(pg_config("bindir") / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
-                  "--locale=C.UTF-8", "--no-sync")
+                  "--locale=C.UTF-8", "--no-sync", "--wal-segsize=" + ("1" if self._wal else "16"),
+                  *([f"--waldir={self._wal}"] if self._wal else []))
+
+    def _copy(self, primary: "Postgres") -> None:
+        self._run(pg_config("bindir") / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync")
+        (self.data / "standby.signal").touch()
+        self._settings["primary_conninfo"] = f"{primary.dsn()} application_name=standby"
+
+    def _configure(self, settings: dict[str, str]) -> None:
         with open(self.data / "postgresql.conf", "a") as conf:
-            for setting, value in (self._settings | {"unix_socket_directories": self.host}).items():
-                conf.write(f"{setting} = '{value}'\n")
+            conf.writelines(f"{setting} = '{value}'\n" for setting, value in settings.items())
 
     # ---- life ------------------------------------------------------------------------------------------------
 
@@ -75,9 +89,12 @@ class Postgres:
     def pid(self) -> int:
         return self._process.pid
 
+    def running(self) -> bool:
+        return self._process is not None and self._process.running()
+
     def start(self) -> None:
         """Returns when the server takes connections. Call it from a thread that lives on."""
-        if self._process and self._process.running():
+        if self.running():
             return
         self._process = Process(self.name, [str(pg_config("bindir") / "postgres"), "-D", str(self.data)], self.log,
                                 stop_signal=signal.SIGINT, setpriv=self._setpriv,
@@ -111,15 +128,22 @@ class Postgres:
         self.start()
 
     def kill(self) -> None:
-        """kill -9 of the postmaster and of every process below it, as if the machine had stopped them."""
+        """kill -9 of the postmaster and of every process below it, as if the machine had stopped them: none of them gets
+        to flush anything more."""
+        self._process.signal(signal.SIGSTOP)  # nobody is born any more
         family = children(self._process.pid)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in family:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
         self._process.kill()
-        for pid in family:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         wait_until(lambda: not any(alive(pid) for pid in family), 20, "the server's processes to be gone")
+
+    def promote(self) -> None:
+        with self.connect() as connection:
+            connection.execute("SELECT pg_promote()")
 
     # ---- use -------------------------------------------------------------------------------------------------
 

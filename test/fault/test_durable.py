@@ -1,0 +1,70 @@
+"""Nothing is delivered that a crash could still undo, and what is durable anyway costs nothing."""
+
+import json
+import os
+import signal
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+from traffic import Traffic
+
+
+@pytest.fixture
+def nobody_flushes(db):
+    """WAL is flushed by those only who have to: the server's own writers stand still."""
+    writers = [pid for pid, in db.sql("SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'background writer')")]
+    assert len(writers) == 2
+    for pid in writers:
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    for pid in writers:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass  # the test has killed the server
+
+
+@pytest.mark.kills_server
+def test_no_phantom_after_asynchronous_commits(db, pg, receiver, nobody_flushes):
+    """The application commits, is not flushed, and everything dies: what was delivered is in the table's past."""
+    db.webhook_sink("crm", receiver, SECRET)
+    with Traffic(db, "Order", options="-c synchronous_commit=off") as traffic:
+        wait_until(lambda: len(receiver.accepted()) >= 300, 60, "deliveries")
+        # A while of commits that nobody needs flushed: they are visible, and die with the server.
+        os.kill(db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name), signal.SIGSTOP)
+        before = traffic.committed
+        wait_until(lambda: traffic.committed >= before + 50, 30, "commits while the worker stands still")
+        pg.kill()
+        pg.start()
+        db.disconnect()
+        survived = {str(row[0]) for row in db.sql("SELECT transaction FROM business")}
+        assert len(traffic.acknowledged - survived) >= 50, "the crash took nothing: the test shows nothing"
+        before = traffic.committed
+        wait_until(lambda: traffic.committed >= before + 20, 30, "the writers to go on")
+    wait_until(lambda: db.pending() == 0, 60, "the rest to leave")
+    traffic.check([(d.id, d.json()["data"]) for d in list(receiver.deliveries)], 40000)
+
+
+def syncs(db) -> int:
+    return db.value("SELECT wal_sync FROM pg_stat_wal")
+
+
+def test_synchronous_commits_cost_no_flush(db, receiver, nobody_flushes):
+    """One flush per transaction is the application's own; the worker adds none for what it delivers."""
+    transactions = 300
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "first")
+    wait_until(lambda: db.pending() == 0, 30, "the first event")
+    before = syncs(db)
+    for n in range(transactions):
+        db.enqueue("Order", str(n), payload=json.dumps({"n": n}))
+        if n % 10 == 0:
+            wait_until(lambda: len(receiver.accepted()) > n, 20, "its delivery")
+    wait_until(lambda: db.pending() == 0, 30, "the events to leave")
+    # What a process has counted is certain to be seen when it has ended.
+    db.sql("SELECT pg_terminate_backend(pid, 10000) FROM outbox.workers WHERE database = %s", db.name)
+    wait_until(lambda: syncs(db) - before >= transactions, 20, "the statistics")
+    extra = syncs(db) - before - transactions
+    print("flushes beside the application's own:", extra)
+    assert extra <= transactions // 10

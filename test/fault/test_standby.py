@@ -1,0 +1,143 @@
+"""A synchronous standby: what it has not confirmed is not delivered, and it takes over without a phantom."""
+
+import itertools
+import os
+import signal
+import threading
+import time
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET, slow
+from traffic import Traffic
+
+MAX_IN_FLIGHT = 200
+numbers = itertools.count(1)
+WAITING = "waiting for a synchronous standby"
+
+
+@pytest.fixture(scope="module")
+def pg(rig):
+    """A primary that waits for its standby."""
+    primary = rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.max_in_flight": str(MAX_IN_FLIGHT)})
+    primary.standby = rig.postgres(standby_of=primary)
+    configure(primary, "synchronous_standby_names", "standby")
+    return primary
+
+
+@pytest.fixture
+def db(pg):
+    pg.standby.start()  # a test before this one may have left it down
+    database = Database(pg, f"orders{next(numbers)}")
+    database.create()
+    return database
+
+
+def configure(server, setting: str, value: str) -> None:
+    with server.connect() as admin:
+        admin.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
+        admin.execute("SELECT pg_reload_conf()")
+
+
+def local(db) -> psycopg.Connection:
+    """A session whose commits do not wait for the standby."""
+    return db.connect(options="-c synchronous_commit=local")
+
+
+def enqueue(connection, number: int) -> str:
+    return str(connection.execute("SELECT outbox.enqueue('Order', %s::text, 'order.created', '{}')", [str(number)]).fetchone()[0])
+
+
+def cancelled_wait(db, number: int) -> str:
+    """An event whose transaction waited for the standby until somebody cancelled the wait."""
+    with db.connect() as session:
+        ids, notices = [], []
+        session.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        thread = threading.Thread(target=lambda: ids.append(enqueue(session, number)))
+        thread.start()
+        wait_until(lambda: db.value("SELECT wait_event FROM pg_stat_activity WHERE pid = %s", session.info.backend_pid) == "SyncRep",
+                   20, "the wait for the standby")
+        session.cancel()
+        thread.join()
+        assert any("canceling wait for synchronous replication" in notice for notice in notices)
+    return ids[0]
+
+
+def wait_for_waiting(db) -> None:
+    wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = %s", db.name) == WAITING, 20, "the worker to wait")
+
+
+def test_an_unconfirmed_event_waits(db, pg, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    confirmed = db.enqueue("Order", "1")
+    wait_until(receiver.accepted, 20, "delivery with a standby")
+    wait_until(lambda: db.pending() == 0, 20, "its row to leave")
+
+    receiver.mode = slow(1)
+    in_flight = db.enqueue("Order", "2")
+    wait_until(lambda: len(receiver.deliveries) == 2, 20, "a request")
+    log_start = pg.log.stat().st_size
+    pg.standby.stop()
+    with local(db) as person:
+        waiting = [enqueue(person, 3), cancelled_wait(db, 4)]
+        wait_for_waiting(db)
+        wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == WAITING, 10, "the sink to say so")
+        [(status, detail, hint)] = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'standby'")
+        assert status == "warning" and "standby" in detail and "outbox.wait_for_standbys" in hint
+        # What needs no standby goes on: recordings, and changes of the sink.
+        wait_until(lambda: db.pending() == 2, 20, "the recording of what was in flight")
+        person.execute(f"ALTER SERVER crm OPTIONS (SET url '{receiver.url}/new')")
+        receiver.mode = slow(0)
+    assert [d.id for d in receiver.deliveries] == [confirmed, in_flight]
+    with open(pg.log) as log:
+        log.seek(log_start)
+        assert log.read().count("outbox waits for a synchronous standby") == 1
+
+    pg.standby.start()
+    started = time.monotonic()
+    wait_until(lambda: len(receiver.deliveries) == 4, 30, "delivery after the standby's return")
+    assert time.monotonic() - started < 10
+    assert sorted(d.id for d in receiver.deliveries[2:]) == sorted(waiting)
+    assert {d.path for d in receiver.deliveries[2:]} == {"/hook/new"}
+    wait_until(lambda: db.pending() == 0, 20, "their rows to leave")
+    assert db.sql("SELECT FROM outbox.doctor() WHERE \"check\" = 'standby'") == []
+
+    pg.standby.stop()
+    with local(db) as person:
+        enqueue(person, 5)
+        wait_for_waiting(db)
+        configure(pg, "outbox.wait_for_standbys", "off")
+        wait_until(lambda: len(receiver.deliveries) == 5, 20, "delivery without the standby")
+        configure(pg, "outbox.wait_for_standbys", "on")
+        enqueue(person, 6)
+        wait_for_waiting(db)
+    db.disconnect()
+    with pg.connect(options="-c synchronous_commit=local") as admin:
+        started = time.monotonic()
+        admin.execute(f"DROP DATABASE {db.name} WITH (FORCE)")
+        assert time.monotonic() - started < 5
+    pg.standby.start()
+
+
+def test_failover(db, pg, receiver):
+    """The primary dies while its standby lags. Nothing that the standby never got has been delivered, and the standby
+    goes on with what is left."""
+    db.webhook_sink("crm", receiver, SECRET)
+    with Traffic(db, "Order", options="-c synchronous_commit=local") as traffic:
+        wait_until(lambda: len(receiver.accepted()) >= 200, 60, "deliveries")
+        # From here on WAL reaches the standby's socket at best, and dies with it.
+        os.kill(db.value("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'"), signal.SIGSTOP)
+        before = traffic.committed
+        wait_until(lambda: traffic.committed >= before + 100, 30, "commits that the standby does not get")
+        pg.kill()
+        configure(pg.standby, "synchronous_standby_names", "")
+        pg.standby.promote()
+        traffic.db = promoted = Database(pg.standby, db.name)
+        survived = {str(row[0]) for row in promoted.sql("SELECT transaction FROM business")}
+        assert len(traffic.acknowledged - survived) >= 50, "the failover took nothing: the test shows nothing"
+        before = traffic.committed
+        wait_until(lambda: traffic.committed >= before + 20, 60, "the writers to go on")
+    wait_until(lambda: promoted.pending() == 0, 60, "the promoted server to deliver the rest")
+    traffic.check([(d.id, d.json()["data"]) for d in list(receiver.deliveries)], MAX_IN_FLIGHT)
