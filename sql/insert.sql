@@ -75,6 +75,9 @@ SELECT last_value + 1000 AS position FROM outbox.events_position \gset restored_
 INSERT INTO outbox.events_pending (id, aggregate_type, event_type, dedup_key, position, sink, xact, origin)
   VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 'Order', 'restored', 'd', :restored_position, 'not there yet', '3', 42);
 SELECT position = :restored_position AS position, sink, origin, xact = pg_current_xact_id() AS xact FROM outbox.events;
+-- (Of another origin it waits for outbox.adopt(); then the worker is told.)
+SELECT count(*) AS recalled FROM outbox.recalled;
+SELECT outbox.adopt() >= 1 AS adopted;
 SELECT position = :restored_position AS recalled FROM outbox.recalled;
 SELECT count(*) AS dedup_keys FROM outbox.dedup;
 INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'next')

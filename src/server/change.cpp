@@ -9,6 +9,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "commands/trigger.h"
+#include "replication/logicalworker.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 }
@@ -35,9 +36,14 @@ static TriggerData *check_call(FunctionCallInfo fcinfo, bool good, const char *n
   return (TriggerData *)fcinfo->context;
 }
 
-/* A replica's row changes as its publisher says: its sinks may not be here. */
+static bool is_ours(const TriggerRow *row) {
+  return DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here();
+}
+
+/* A subscription applies what its publisher did: unchecked, since the publisher's sinks may not be here, and a
+ * delivered event that leaves there keeps its dedup key. */
 static bool is_replicated(const TriggerRow *before) {
-  return DatumGetInt64(row_get(before, EV_ORIGIN)) != origin_here() && is_owner(GetUserId());
+  return IsLogicalWorker() && !is_ours(before);
 }
 
 SQL_FUNCTION(outbox_events_before_update) {
@@ -74,12 +80,13 @@ SQL_FUNCTION(outbox_events_after_update) {
   bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_AFTER(((TriggerData *)fcinfo->context)->tg_event) &&
               TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
   TriggerData *trigger = check_call(fcinfo, good, "events_after_update", "an AFTER UPDATE");
-  TriggerRow row;
+  TriggerRow before, row;
 
   if (server_is_worker)
     return PointerGetDatum(NULL);
+  trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
-  if (row_has_status(&row, "PENDING"))
+  if (row_has_status(&row, "PENDING") && (is_ours(&before) || is_ours(&row)))
     recall(DatumGetInt64(row_get(&row, EV_POSITION)));
   return PointerGetDatum(NULL);
 }
@@ -93,7 +100,7 @@ SQL_FUNCTION(outbox_events_after_delete) {
   if (server_is_worker)
     return PointerGetDatum(NULL);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
-  if (!row_has_status(&row, "PENDING"))
+  if (!row_has_status(&row, "PENDING") || is_replicated(&row))
     return PointerGetDatum(NULL);
   int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
   if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0)

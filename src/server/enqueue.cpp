@@ -162,11 +162,12 @@ static void keep_position(const TriggerRow *row) {
 }
 
 /* A pending row that brings its position: restored, or moved back by an UPDATE. It is routed and deduplicated
- * already, and keeps its place; the worker may have passed that. */
+ * already, and keeps its place; the worker may have passed that. Of another origin, it waits for outbox.adopt(). */
 static void return_event(TriggerRow *row) {
   keep_position(row);
   stamp_transaction(row);
-  recall(DatumGetInt64(row_get(row, EV_POSITION)));
+  if (!row_isnull(row, EV_ORIGIN) && DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here())
+    recall(DatumGetInt64(row_get(row, EV_POSITION)));
 }
 
 /* A delivered event or a dead letter: the worker's own move, a person's, or a restore. */

@@ -369,7 +369,7 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
     try:
         publisher.webhook_sink("crm", theirs, SECRET, timeout="5min")
         publisher.webhook_sink("theirs alone", theirs, SECRET, events="none")
-        publisher.publish("TABLE outbox.events_pending, outbox.recalled")
+        publisher.publish("TABLE outbox.events_pending, outbox.recalled, outbox.dedup")
         for n in range(3):
             publisher.enqueue("Order", "k", payload=str(n))
         publisher.sql("SELECT outbox.enqueue('Order', 'k', 'e', '3', available_at => now() + interval '1 day', dedup_key => 'd')")
@@ -387,6 +387,9 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         publisher.sql('ALTER SERVER "theirs alone" OPTIONS (ADD timeout \'1min\')')
         wait_until(lambda: sorted(got(theirs)) == [0, 1, 2, 3], SOON, "the publisher to deliver")
         wait_until(lambda: db.pending() == 0, SOON, "its deletions to be applied")
+        in_step(db, publisher)
+        assert db.sql("SELECT dedup_key FROM outbox.dedup") == [("d",)]  # delivered there, and known here
+        assert db.value("SELECT count(*) FROM outbox.recalled") == 0
 
         theirs.mode = HANG
         publisher.enqueue("Order", "k", payload='"left"')
@@ -395,6 +398,8 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         db.sql("DROP SUBSCRIPTION s")  # the publisher is gone
         db.sql("SELECT outbox.adopt()")
         wait_until(lambda: got(hook) == ["own", "left"], SOON, "the adopted event")
+        adopted = publisher.value("SELECT max(position) FROM outbox.events")
+        assert db.value("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e') RETURNING position") > adopted
     finally:
         publisher.disconnect()
         theirs.stop()
