@@ -428,3 +428,23 @@ def test_days_are_made_beside_events_of_another_origin(db, hook, setting):
     db.enqueue("Order", "k", payload='"own"')
     wait_until(lambda: db.sql("SELECT payload FROM outbox.events WHERE status = 'SENT'") == [("own",)], SOON, "the row to be kept")
     assert got(hook) == ["own"]
+
+
+# ---- hot standby -------------------------------------------------------------------------------------------------
+
+
+def test_a_hot_standby_reads_and_says_that_it_cannot_write(db, pg, rig, hook):
+    db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '{}', available_at => now() + interval '1 day')")
+    standby = rig.postgres(standby_of=pg)
+    try:
+        with standby.connect(db.name) as session:
+            assert session.execute("SELECT name, pending FROM outbox.sinks").fetchall() == [("crm", 1)]
+            assert session.execute("SELECT * FROM outbox.workers").fetchall() == []
+            doctor = dict(session.execute('SELECT "check", detail FROM outbox.doctor()').fetchall())
+            assert "standby" in doctor["worker"]
+            for write, name in ((event("k"), r"outbox\.enqueue\(\)"), ("SELECT outbox.adopt()", "UPDATE"), ("SELECT outbox.maintain()", "[A-Z ]+"),
+                                ("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e')", "INSERT")):
+                with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match=f"cannot execute {name}"):
+                    session.execute(write)
+    finally:
+        standby.stop()
