@@ -1,6 +1,7 @@
 """A private Apache Kafka broker (KRaft, one node), from the jars under build/kafka."""
 
 import base64
+import signal
 import subprocess
 import uuid
 from pathlib import Path
@@ -92,11 +93,18 @@ class Kafka:
         """kill -9."""
         self._process.kill()
 
+    def pause(self) -> None:
+        """It stands still, with its connections open."""
+        self._process.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.signal(signal.SIGCONT)
+
     # ---- use -------------------------------------------------------------------------------------------------
 
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def create_topic(self, name: str, partitions: int = 12) -> None:
+    def create_topic(self, name: str, partitions: int = 12, config: dict[str, str] = {}) -> None:
         admin = self.admin()  # must outlive the answer
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)

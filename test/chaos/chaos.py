@@ -1,0 +1,95 @@
+"""make chaos CYCLES=n SEED=s: real servers, real traffic, kills at random; then the books are checked.
+
+The seed draws everything: what the writers do and what is broken when. Threads and processes keep their own time, so
+a replay repeats the schedule, not each interleaving."""
+
+import argparse
+import os
+import random
+import re
+import sys
+import time
+
+import report
+from checker import Finding, check
+from cycle import Cycle
+from history import History
+from outbox_rig import Rig
+from outbox_rig.crashes import crashes
+from plan import draw
+from sinks import SINKS
+from world import World
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cycles", type=int, default=int(os.environ.get("CYCLES") or 20))
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6)))
+    parser.add_argument("--first", type=int, default=int(os.environ.get("FIRST") or 1), help="the first cycle's number")
+    parser.add_argument("--name", default="chaos", help="of the rig: several may run side by side under different names")
+    return parser.parse_args()
+
+
+class Run:
+    def __init__(self, rig: Rig, seed: int):
+        self.seed, self.started = seed, time.time()
+        self.world = World(rig)
+        self._histories: dict[int, History] = {}
+        self._cycle_of: dict[str, int] = {}
+        self._log_read = 0
+
+    def cycle(self, number: int) -> bool:
+        began = time.monotonic()
+        cycle = Cycle(self.world, draw(self.seed, number))
+        history = self._histories[number] = cycle.history
+        cycle.run()
+        self._cycle_of |= {id: number for id in history.events}
+        touched = self.world.observe(self._histories, self._cycle_of, history)
+        wrong = self._crashes()
+        lines = []
+        for n in sorted(touched):
+            self._share_faults(n, history)
+            found = check(self._histories[n], SINKS)
+            wrong += found
+            if found:
+                lines.append(report.findings(found, self._histories[n], self.started))
+        print(f"cycle {number:3} {'FAILED' if wrong else 'ok'}  " + report.line(cycle, self.started, time.monotonic() - began))
+        if wrong:
+            print("\n".join(f"{f.kind.upper()}: {f.text}" for f in wrong if f.kind == "crash"))
+            print("\n".join(lines))
+            print("\nwhat the server says:", *self.world.what_it_says(), sep="\n")
+            print(report.where([self.world.pg.log, self.world.kafka.log]))
+            print(report.replay(self.seed, number))
+        return not wrong
+
+    def _share_faults(self, n: int, now: History) -> None:
+        """An event of an earlier cycle can arrive again after a fault of this one: they share its bound."""
+        earlier = self._histories[n]
+        if earlier is not now:
+            earlier.faults += [fault for fault in now.faults if fault not in earlier.faults]
+
+    def _crashes(self) -> list[Finding]:
+        """Our own kills are by signal 9; everything else is a finding."""
+        log = self.world.pg.log
+        found = [line for line in crashes(log, self._log_read) if not re.search(r"terminated by signal 9\b", line)]
+        self._log_read = log.stat().st_size
+        return [Finding("crash", line) for line in found]
+
+
+def main() -> int:
+    given = arguments()
+    print(f"chaos: {given.cycles} cycles, seed {given.seed}")
+    passed = 0
+    with Rig(given.name) as rig:
+        run = Run(rig, given.seed)
+        for number in range(given.first, given.first + given.cycles):
+            if not run.cycle(number):
+                break
+            passed += 1
+        run.world.close()
+    print(f"{passed} cycles passed, {int(passed < given.cycles)} failed; seed {given.seed}")
+    return 0 if passed == given.cycles else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Judges a history. It knows nothing of servers: what it is given is all that happened."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from history import Arrival, Event, Fault, History
+
+# How long after the end of a fault its consequences may still be under way (a hanging request, a sink that closes).
+AFTERMATH = 3.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: str
+    text: str
+    ids: tuple[str, ...] = ()
+
+
+def check(history: History, sinks: tuple[str, ...]) -> list[Finding]:
+    return [finding for rule in RULES for finding in rule(history, sinks)]
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------
+
+
+def ids(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """Each delivery carries the id of its own event."""
+    for arrival in history.arrivals:
+        if arrival.id is None:
+            yield Finding("id missing", f"{arrival.sink} got {arrival.where} without an id", (arrival.body_id or "?",))
+        elif arrival.body_id != arrival.id:
+            yield Finding("wrong id", f"{arrival.sink} got {arrival.where} with the id {arrival.id} and the body of "
+                                      f"{arrival.body_id}", (arrival.id, arrival.body_id or "?"))
+
+
+def phantoms(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """What arrives, accepted or not, has committed, and no crash took it back."""
+    seen = set()
+    for arrival in history.arrivals:
+        event = history.events.get(arrival.id)
+        if arrival.id is None or arrival.id in seen or (event and event.committed):
+            continue
+        seen.add(arrival.id)
+        yield Finding("phantom", f"{arrival.sink} got {arrival.where}, " +
+                      ("whose transaction is not in the database's past" if event else "which nobody enqueued"), (arrival.id,))
+
+
+def losses(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """What has committed arrives at each sink, unless it is a dead letter or a person deleted it."""
+    accepted = {(a.sink, a.id) for a in history.arrivals if a.accepted}
+    for event in history.events.values():
+        for sink in sinks if event.committed else ():
+            status = history.waiting.get((event.id, sink))
+            if status == "PENDING":
+                yield Finding("stuck", f"still pending for {sink}, with every part healthy again", (event.id,))
+            elif status is None and (sink, event.id) not in accepted and (event.id, sink) not in history.deleted:
+                yield Finding("lost", f"committed, never accepted by {sink}, and gone from the table", (event.id,))
+
+
+def order(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """No event reaches a sink before an earlier one of its key has had its first accepted delivery there, if it has one."""
+    by_key: dict[tuple[str, str], list[tuple[Arrival, Event]]] = defaultdict(list)
+    for arrival in history.arrivals:
+        event = history.events.get(arrival.id)
+        if event and event.committed:
+            by_key[arrival.sink, event.key].append((arrival, event))
+    for (sink, key), arrivals in by_key.items():
+        first: dict[str, int] = {}
+        for index, (arrival, event) in enumerate(arrivals):
+            if arrival.accepted:
+                first.setdefault(event.id, index)
+        later: Event | None = None  # the earliest in the key's order whose first acceptance is still to come
+        for index in range(len(arrivals) - 1, -1, -1):
+            arrival, event = arrivals[index]
+            if later and later.n < event.n and first.get(event.id, index) >= index:
+                yield Finding("disorder", f"{sink} got {arrival.where} (number {event.n} of key {key}) before number {later.n}",
+                              (later.id, event.id))
+                break
+            if first.get(event.id) == index and (later is None or event.n < later.n):
+                later = event
+
+
+def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """An event arrives again only after a fault between the two, and no fault causes more than its bound."""
+    room = {id(fault): fault.bound for fault in history.faults}
+    for before, again in repeats(history):
+        possible = [f for f in history.faults if f.begun <= again.at and before.at <= f.ended + AFTERMATH]
+        text = f"{again.sink} got {again.where} at {again.at:.3f}, after {before.where} at {before.at:.3f}"
+        if not possible:
+            yield Finding("duplicate without a fault", text, (again.id,))
+            continue
+        free: list[Fault] = [f for f in possible if room[id(f)] > 0]
+        if not free:
+            yield Finding("duplicates over the bound", f"{text}: no more than {sum(f.bound for f in possible)} after "
+                          f"{', '.join(f.name for f in possible)}", (again.id,))
+            continue
+        # Those that may still have room for the next ones are spared: the next ones come later.
+        room[id(min(free, key=lambda fault: fault.ended))] -= 1
+
+
+def ledger(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """The database kept its own word; else nothing above can be believed."""
+    for event in history.events.values():
+        t = event.transaction
+        if t.outcome == "committed" and not t.asynchronous and not event.undone and not event.committed:
+            yield Finding("ledger", f"transaction {t.name} committed, and its ledger row is not there", (event.id,))
+        if event.committed and (event.undone or t.outcome == "rolled back"):
+            yield Finding("ledger", f"transaction {t.name} was rolled back, and its ledger row is there", (event.id,))
+
+
+RULES = [ids, phantoms, losses, order, duplicates, ledger]
+
+
+# ---- helpers ---------------------------------------------------------------------------------------------------
+
+
+def repeats(history: History) -> list[tuple[Arrival, Arrival]]:
+    """Accepted deliveries of an event to a sink that had it already, each with the one before it; by time."""
+    last: dict[tuple[str, str | None], Arrival] = {}
+    found = []
+    for arrival in sorted((a for a in history.arrivals if a.accepted and a.id), key=lambda a: a.at):
+        if before := last.get((arrival.sink, arrival.id)):
+            found.append((before, arrival))
+        last[arrival.sink, arrival.id] = arrival
+    return found

@@ -1,0 +1,63 @@
+"""One cycle: a burst of writes with faults in it, recovery, the drain."""
+
+import time
+
+from faults import FAULTS, NothingToHit, moments
+from hands import Hands
+from history import Fault, History
+from plan import Plan, Step
+from world import MAX_IN_FLIGHT, World
+from writers import WRITERS, Writer
+
+AFTER_FAULTS_S = 0.3  # the writers go on for so long when all has recovered
+
+
+class Cycle:
+    def __init__(self, world: World, plan: Plan):
+        self.world, self.plan = world, plan
+        self.history = History(plan.cycle)
+        self.skipped: list[str] = []
+        self.drained_in = 0.0
+        self._under_way: dict[int, Fault] = {}
+
+    def run(self) -> None:
+        parties = [Writer(self.world.db, self.plan, self.history, n) for n in range(WRITERS)]
+        if self.plan.hands:
+            parties.append(Hands(self.world.db, self.plan, self.history))
+        started = time.monotonic()
+        for party in parties:
+            party.start()
+        try:
+            self._break_things(self.plan.steps, started)
+            rest = started + self.plan.seconds - time.monotonic()
+            time.sleep(max(rest, AFTER_FAULTS_S if self.plan.steps else 0))
+        finally:
+            for party in parties:
+                party.finish()
+        if self.plan.last:
+            self._break_things([self.plan.last], time.monotonic())
+        self.drained_in = self.world.drain()
+
+    def _break_things(self, steps: list[Step], started: float) -> None:
+        for at, step, which in moments(steps):
+            time.sleep(max(0, started + at - time.monotonic()))
+            (self._end if which else self._begin)(step)
+
+    def _begin(self, step: Step) -> None:
+        fault = Fault(step.fault, time.time(), float("inf"), MAX_IN_FLIGHT * self.world.workers)
+        self.history.faults.append(fault)
+        self._under_way[id(step)] = fault
+        try:
+            FAULTS[step.fault][0](self.world, self.plan)
+        except NothingToHit as e:
+            self.skipped.append(f"{step.fault}: {e}")
+            self.history.faults.remove(fault)
+            del self._under_way[id(step)]
+
+    def _end(self, step: Step) -> None:
+        fault = self._under_way.pop(id(step), None)
+        if fault is None:
+            return
+        FAULTS[step.fault][1](self.world, self.plan)
+        fault.ended = time.time()
+        fault.bound = max(fault.bound, MAX_IN_FLIGHT * self.world.workers)

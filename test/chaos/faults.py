@@ -1,0 +1,165 @@
+"""What is done to the parts. Each fault begins, lasts, and ends; when it has ended, its part is healthy again."""
+
+import os
+import signal
+from collections.abc import Callable
+
+import psycopg
+from outbox_rig import wait_until
+from outbox_rig.postgres import alive, children
+from outbox_rig.receiver import HANG, status
+from plan import Plan, Step
+from world import World
+
+
+class NothingToHit(Exception):
+    """The part is just being started again, say."""
+
+
+Action = Callable[[World, Plan], None]
+
+
+def nothing(world: World, plan: Plan) -> None:
+    pass
+
+
+# ---- the server ------------------------------------------------------------------------------------------------
+
+
+def _process(world: World, kind: str) -> int:
+    rows = world.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = %s AND datname IS NOT DISTINCT FROM %s",
+                     kind, world.db.name if kind == "outbox worker" else None)
+    if not rows:
+        raise NothingToHit(f"no {kind}")
+    return rows[0][0]
+
+
+def kill_worker(world: World, plan: Plan) -> None:
+    """The postmaster then restarts every process of the server."""
+    worker = _process(world, "outbox worker")
+    with world.pg.connect() as witness:
+        os.kill(worker, signal.SIGKILL)
+        try:
+            witness.execute("SELECT pg_sleep(30)")
+        except psycopg.OperationalError:
+            pass
+    world.pg.wait_ready()
+
+
+def terminate_worker(world: World, plan: Plan) -> None:
+    worker = _process(world, "outbox worker")
+    world.sql("SELECT pg_terminate_backend(%s, 10000)", worker)
+
+
+def kill_postmaster(world: World, plan: Plan) -> None:
+    """The postmaster alone: its children have to leave by themselves."""
+    family = children(world.pg.pid)
+    os.kill(world.pg.pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(pid) for pid in [world.pg.pid, *family]), 30, "orphans to leave")
+    world.pg.start()
+
+
+def kill_server(world: World, plan: Plan) -> None:
+    world.pg.kill()
+    world.pg.start()
+
+
+def stop_wal_writer(world: World, plan: Plan) -> None:
+    """What was not flushed on demand is lost by the kill that comes."""
+    os.kill(_process(world, "walwriter"), signal.SIGSTOP)
+
+
+def stop_immediate(world: World, plan: Plan) -> None:
+    world.pg.restart("immediate")
+
+
+def restart_fast(world: World, plan: Plan) -> None:
+    world.pg.restart("fast")
+
+
+# ---- the broker ------------------------------------------------------------------------------------------------
+
+
+def kill_broker(world: World, plan: Plan) -> None:
+    world.kafka.kill()
+
+
+def start_broker(world: World, plan: Plan) -> None:
+    world.kafka.start()
+
+
+def pause_broker(world: World, plan: Plan) -> None:
+    world.kafka.pause()
+
+
+def resume_broker(world: World, plan: Plan) -> None:
+    world.kafka.resume()
+
+
+# ---- the endpoint ----------------------------------------------------------------------------------------------
+
+
+def stop_endpoint(world: World, plan: Plan) -> None:
+    world.endpoint.receiver.stop()
+
+
+def start_endpoint(world: World, plan: Plan) -> None:
+    world.endpoint.receiver.start()
+
+
+def restart_endpoint(world: World, plan: Plan) -> None:
+    world.endpoint.receiver.stop()
+    world.endpoint.receiver.start()
+
+
+def hang_endpoint(world: World, plan: Plan) -> None:
+    world.endpoint.receiver.mode = HANG
+
+
+def fail_endpoint(world: World, plan: Plan) -> None:
+    world.endpoint.receiver.mode = status(500)
+
+
+def heal_endpoint(world: World, plan: Plan) -> None:
+    world.endpoint.heal()
+
+
+# ---- settings --------------------------------------------------------------------------------------------------
+
+
+def change_workers(world: World, plan: Plan) -> None:
+    before = world.workers
+    world.workers = plan.dice("workers").choice([n for n in (1, 2, 3, 4) if n != before])
+    world.sql(f"ALTER SYSTEM SET outbox.workers = {world.workers}")
+    world.sql("SELECT pg_reload_conf()")
+    wait_until(lambda: world.sql("SELECT count(*) FROM outbox.workers WHERE database = %s AND workers = %s",
+                                 world.db.name, world.workers) == [(world.workers,)], 60, f"{world.workers} workers", 0.05)
+
+
+def alter_server(world: World, name: str, plan: Plan) -> None:
+    world.sql(f"ALTER SERVER {name} OPTIONS (SET retry 'exponential 50ms..{400 + plan.cycle % 50}ms')")
+
+
+FAULTS: dict[str, tuple[Action, Action]] = {
+    "kill_worker": (kill_worker, nothing),
+    "terminate_worker": (terminate_worker, nothing),
+    "kill_postmaster": (kill_postmaster, nothing),
+    "kill_server": (kill_server, nothing),
+    "kill_server_unflushed": (stop_wal_writer, kill_server),
+    "stop_immediate": (stop_immediate, nothing),
+    "restart_fast": (restart_fast, nothing),
+    "kill_broker": (kill_broker, start_broker),
+    "pause_broker": (pause_broker, resume_broker),
+    "endpoint_refuses": (stop_endpoint, start_endpoint),
+    "endpoint_restarts": (restart_endpoint, nothing),
+    "endpoint_hangs": (hang_endpoint, heal_endpoint),
+    "endpoint_fails": (fail_endpoint, heal_endpoint),
+    "change_workers": (change_workers, nothing),
+    "alter_kafka": (lambda world, plan: alter_server(world, "kafka", plan), nothing),
+    "alter_webhook": (lambda world, plan: alter_server(world, "crm", plan), nothing),
+}
+
+
+def moments(steps: list[Step]) -> list[tuple[float, Step, int]]:
+    """When to begin and to end each of them: seconds, step, 0 or 1."""
+    return sorted([(s.at, s, 0) for s in steps] + [(s.at + s.lasts, s, 1) for s in steps], key=lambda m: (m[0], m[2]))

@@ -1,0 +1,59 @@
+"""A person at the table: locks pending rows for a while, changes some, deletes a few."""
+
+import threading
+
+import psycopg
+from history import History
+from outbox_rig.database import Database
+from plan import Plan
+
+PICK = "SELECT position, id::text, sink FROM outbox.events_pending ORDER BY random() LIMIT %s FOR UPDATE SKIP LOCKED"
+
+
+class Hands(threading.Thread):
+    def __init__(self, db: Database, plan: Plan, history: History):
+        super().__init__(name="hands", daemon=True)
+        self.error: Exception | None = None
+        self._db, self._history = db, history
+        self._dice = plan.dice(self.name)
+        self._ending = threading.Event()
+
+    def finish(self) -> None:
+        self._ending.set()
+        self.join()
+        if self.error:
+            raise self.error
+
+    def run(self) -> None:
+        connection = None
+        try:
+            while not self._ending.wait(self._dice.uniform(0.01, 0.1)):
+                try:
+                    if connection is None or connection.closed:
+                        connection = self._db.connect()
+                    self._touch(connection)
+                except (psycopg.OperationalError, psycopg.InterfaceError):  # the server went away
+                    if connection:
+                        connection.close()
+        except Exception as e:
+            self.error = e
+        finally:
+            if connection:
+                connection.close()
+
+    def _touch(self, connection: psycopg.Connection) -> None:
+        action = self._dice.choices(["lock", "change", "delete"], [4, 4, 1])[0]
+        many = self._dice.randint(1, 6) if action != "delete" else 1
+        hold = self._dice.uniform(0, 0.3)
+        connection.execute("BEGIN")
+        rows = connection.execute(PICK, [many]).fetchall()
+        positions = [position for position, _, _ in rows]
+        if action == "change":
+            connection.execute("UPDATE outbox.events SET headers = '{\"touched\": \"1\"}' WHERE status = 'PENDING'"
+                               " AND position = ANY (%s)", [positions])
+        elif action == "delete":
+            # Recorded before: whether it took place is not always known, nor whether it was already on its way.
+            self._history.deleted |= {(event, sink) for _, event, sink in rows}
+            connection.execute("DELETE FROM outbox.events WHERE status = 'PENDING' AND position = ANY (%s)", [positions])
+        self._ending.wait(hold)
+        connection.execute("COMMIT" if self._dice.random() < 0.8 else "ROLLBACK")

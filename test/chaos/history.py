@@ -1,0 +1,76 @@
+"""What happened in one cycle: what the writers did, what the sinks got, what was broken meanwhile."""
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Transaction:
+    name: str
+    kind: str
+    asynchronous: bool = False  # synchronous_commit = off: a crash may take it back
+    # open, committed, rolled back, prepared, or unknown: the connection broke in COMMIT
+    outcome: str = "open"
+    begun: float = field(default_factory=time.time)
+    ended: float | None = None
+
+    def end(self, outcome: str) -> None:
+        self.outcome, self.ended = outcome, time.time()
+
+
+@dataclass
+class Event:
+    id: str
+    key: str
+    transaction: Transaction
+    undone: bool = False  # rolled back to a savepoint, or caught by an exception block
+    # From the ledger, which is written in the event's own (sub)transaction and read after all recoveries:
+    committed: bool = False
+    n: int | None = None  # its number within the key, drawn under the lock of the key's row
+
+
+@dataclass
+class Arrival:
+    """A record in the topic, or a request at the endpoint; of one sink and key in the order of their coming."""
+
+    sink: str
+    id: str | None
+    key: str | None
+    n: int | None
+    body_id: str | None  # the event's id as its payload has it
+    at: float
+    accepted: bool  # False: the endpoint answered with an error, or not at all
+    where: str
+
+
+@dataclass
+class Fault:
+    name: str
+    begun: float
+    ended: float
+    bound: int  # how many events it may cause to arrive twice
+
+
+@dataclass
+class History:
+    cycle: int
+    events: dict[str, Event] = field(default_factory=dict)
+    transactions: list[Transaction] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    waiting: dict[tuple[str, str], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED, after the drain
+    deleted: set[tuple[str, str]] = field(default_factory=set)  # (id, sink): by a person; may or may not arrive
+
+    def begin(self, name: str, kind: str, asynchronous: bool = False) -> Transaction:
+        transaction = Transaction(name, kind, asynchronous)
+        self.transactions.append(transaction)
+        return transaction
+
+    def add(self, event: Event) -> None:
+        self.events[event.id] = event
+
+    def settle(self, ledger: dict[str, int]) -> None:
+        """`ledger`: id and number of each event whose transaction is in the database's past."""
+        for event in self.events.values():
+            event.committed = event.id in ledger
+            event.n = ledger.get(event.id)

@@ -1,0 +1,75 @@
+"""What a cycle shall be like: drawn from the seed and the cycle's number alone."""
+
+import random
+from dataclasses import dataclass, field
+
+FAULTS = {  # by what they hit, with how often each is drawn; a cycle hits each target at most once
+    "server": {"kill_worker": 3, "terminate_worker": 2, "kill_postmaster": 2, "kill_server": 2, "stop_immediate": 2,
+               "restart_fast": 1, "kill_server_unflushed": 2},
+    "broker": {"kill_broker": 2, "pause_broker": 3},
+    "endpoint": {"endpoint_refuses": 1, "endpoint_hangs": 1, "endpoint_fails": 1, "endpoint_restarts": 1},
+    "settings": {"change_workers": 3, "alter_kafka": 1, "alter_webhook": 1},
+}
+LASTS = {  # seconds, at least and at most; the others are over at once
+    "kill_server_unflushed": (0.2, 0.6), "kill_broker": (0.1, 0.5), "pause_broker": (0.2, 1.2), "endpoint_refuses": (0.2, 0.8),
+    "endpoint_hangs": (0.2, 1.0), "endpoint_fails": (0.2, 0.8),
+}
+KINDS = {"plain": 40, "rolled_back": 12, "savepoints": 12, "exception": 8, "steps": 5, "bulk": 3, "late": 8, "prepared": 8}
+
+
+@dataclass
+class Step:
+    at: float  # seconds after the burst began or, if it comes after the writers, after they ended
+    fault: str
+    lasts: float
+
+
+@dataclass
+class Plan:
+    seed: int
+    cycle: int
+    seconds: float = 0  # how long the writers write, at least
+    kinds: dict[str, int] = field(default_factory=lambda: dict(KINDS))
+    asynchronous: float = 0  # the share of transactions with synchronous_commit = off
+    hands: bool = True  # whether people lock, change and delete pending rows
+    steps: list[Step] = field(default_factory=list)
+    last: Step | None = None  # after the writers have ended, while the backlog drains
+
+    def dice(self, who: str) -> random.Random:
+        """A generator for each party of its own, so that their paces do not mix up what they draw."""
+        return random.Random(f"{self.seed}/{self.cycle}/{who}")
+
+
+def draw(seed: int, cycle: int) -> Plan:
+    plan = Plan(seed, cycle)
+    dice = plan.dice("plan")
+    plan.seconds = dice.uniform(1.0, 1.8)
+    plan.asynchronous = dice.choice([0, 0.3, 0.3])
+    plan.hands = dice.random() < 0.7
+    kind = dice.choices(["calm", "mixed", "asynchronous", "backlog"], [1, 6, 2, 2])[0]
+    if kind == "mixed":
+        for target in dice.sample(sorted(FAULTS), dice.choices([1, 2, 3], [3, 4, 2])[0]):
+            plan.steps.append(_step(dice, target, plan.seconds))
+    elif kind == "asynchronous":  # nobody else's commit flushes what must not be published before it is flushed
+        plan.asynchronous, plan.hands = 1, False
+        plan.kinds |= {"prepared": 0}
+        plan.steps.append(_of(dice, "kill_server_unflushed", plan.seconds))
+        if dice.random() < 0.3:
+            plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
+    elif kind == "backlog":  # nobody's commit flushes the recordings
+        plan.asynchronous, plan.hands = 0, False
+        plan.kinds |= {"bulk": 30}
+        plan.last = _of(dice, "kill_server_unflushed", 0.1)
+        if dice.random() < 0.4:
+            plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
+    plan.steps.sort(key=lambda step: step.at)
+    return plan
+
+
+def _step(dice: random.Random, target: str, seconds: float) -> Step:
+    names = FAULTS[target]
+    return _of(dice, dice.choices([*names], [*names.values()])[0], seconds)
+
+
+def _of(dice: random.Random, name: str, seconds: float) -> Step:
+    return Step(dice.uniform(0.1, 0.9) * seconds, name, dice.uniform(*LASTS.get(name, (0, 0))))

@@ -1,0 +1,91 @@
+"""What both sinks got, as arrivals."""
+
+import json
+
+import confluent_kafka
+from history import Arrival
+from outbox_rig import Kafka, Receiver
+from outbox_rig.receiver import OK, Delivery, Mode, status
+from outbox_rig.wait import wait_until
+
+SINKS = ("kafka", "crm")  # the foreign servers
+TOPIC = "outbox.event.Chaos"
+PARTITIONS = 6
+FLAKY = 0.03  # the share of events that the endpoint refuses at first, healthy as it is
+
+
+class Topic:
+    """Reads the topic on demand, each partition in its order; without a group, so that a broker's death costs nothing."""
+
+    def __init__(self, kafka: Kafka):
+        kafka.create_topic(TOPIC, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+        self._consumer = confluent_kafka.Consumer({
+            "bootstrap.servers": kafka.bootstrap, "group.id": "chaos", "enable.auto.commit": False, "log_level": 0,
+            "fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 200, "auto.offset.reset": "error"})
+        self._next = [0] * PARTITIONS
+        self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def read(self) -> list[Arrival]:
+        """All that has come since the last time."""
+        found: list[Arrival] = []
+        ends = [wait_until(lambda p=p: self._end(p), 30, "the broker to tell the end of the topic")[0] for p in range(PARTITIONS)]
+
+        def all_read() -> bool:
+            for message in self._consumer.consume(1000, 0.05):
+                if message.error() is None:
+                    found.append(self._arrival(message))
+                    self._next[message.partition()] = message.offset() + 1
+            return all(n >= end for n, end in zip(self._next, ends))
+
+        wait_until(all_read, 30, lambda: f"the topic's end {ends}, at {self._next}")
+        return found
+
+    def _end(self, partition: int) -> tuple[int] | None:
+        try:
+            _, high = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, partition), timeout=2)
+            return (high,)
+        except confluent_kafka.KafkaException:
+            return None
+
+    @staticmethod
+    def _arrival(message: confluent_kafka.Message) -> Arrival:
+        id = dict(message.headers() or []).get("id")
+        body = json.loads(message.value())
+        return Arrival("kafka", id.decode() if id else None, body["key"], body["n"], body["id"], message.timestamp()[1] / 1000, True,
+                       f"offset {message.offset()} of partition {message.partition()}")
+
+
+class Endpoint:
+    """The webhook receiver: a few events are refused once or twice before they are taken."""
+
+    def __init__(self, receiver: Receiver):
+        self.receiver = receiver
+        self._refusals: dict[str, int] = {}
+        self._number = 0
+        self.heal()
+
+    def heal(self) -> None:
+        self.receiver.mode = self._answer
+
+    def _answer(self, delivery: Delivery) -> Mode:
+        digits = int(delivery.id[:8], 16) if delivery.id else 0
+        if digits < FLAKY * 2**32 and self._refusals.get(delivery.id, 0) < 1 + digits % 2:
+            self._refusals[delivery.id] = self._refusals.get(delivery.id, 0) + 1
+            return status(422 if digits % 3 else 500)
+        return OK
+
+    def read(self) -> list[Arrival]:
+        """All requests since the last time, in the order of their coming."""
+        deliveries = self.receiver.deliveries[:]
+        del self.receiver.deliveries[:len(deliveries)]
+        return [self._arrival(delivery) for delivery in deliveries]
+
+    def _arrival(self, delivery: Delivery) -> Arrival:
+        self._number += 1
+        body = delivery.json()["data"]
+        answer = "answered with " + str(delivery.answered) if delivery.answered else "not answered"
+        return Arrival("crm", delivery.id, body["key"], body["n"], body["id"], delivery.at, delivery.accepted(),
+                       f"request {self._number}, {answer}")

@@ -1,0 +1,89 @@
+"""The real parts that a run lives with: started once, broken and mended over all cycles."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from history import History
+from outbox_rig import Rig, wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+from sinks import Endpoint, Topic
+from writers import all_keys
+
+MAX_IN_FLIGHT = 40  # small, so that the bound of duplicates bites
+DRAIN_S = 60
+SCHEMA = Path(__file__).with_name("schema.sql")
+
+
+class World:
+    def __init__(self, rig: Rig):
+        self.pg = rig.postgres(settings={"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s",
+                                         "max_prepared_transactions": "50"})
+        self.kafka = rig.kafka(jit=False)
+        self.endpoint = Endpoint(rig.receiver(secret=SECRET))
+        self.topic = Topic(self.kafka)
+        self.db = Database(self.pg, "chaos")
+        self.db.create()
+        self.db.sql(SCHEMA.read_text())
+        self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys())
+        retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12"}
+        self.db.kafka_sink("kafka", self.kafka, **retry)
+        # Kept for a day: so both ways to record a delivery are at work.
+        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="1s", retention="1d", **retry)
+        self.workers = 1
+
+    def close(self) -> None:
+        self.topic.close()
+        self.db.disconnect()
+
+    def sql(self, query: str, *parameters: Any) -> list[tuple]:
+        """As soon as the server takes it; only for what may be said twice."""
+        def answer():
+            try:
+                return [self.db.sql(query, *parameters)]
+            except psycopg.OperationalError:
+                self.db.disconnect()
+
+        return wait_until(answer, 60, f"an answer to: {query}", 0.1)[0]
+
+    # ---- the end of a cycle ------------------------------------------------------------------------------------
+
+    def drain(self) -> float:
+        """Until nothing is pending, or waiting is in vain. Seconds."""
+        started = time.monotonic()
+        until = started + DRAIN_S
+        pending = self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
+        while pending and time.monotonic() < until:
+            time.sleep(0.02)
+            pending = self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
+        # What was deleted or given up in the air may still be there.
+        still = time.monotonic() + 5
+        while self.endpoint.receiver.open_requests and time.monotonic() < still:
+            time.sleep(0.02)
+        return time.monotonic() - started
+
+    def observe(self, histories: dict[int, History], cycle_of: dict[str, int], history: History) -> set[int]:
+        """Files what has arrived with the cycle of its event, and settles this cycle. The cycles that got something."""
+        touched = {history.cycle}
+        for arrival in self.topic.read() + self.endpoint.read():
+            cycle = cycle_of.get(arrival.id or arrival.body_id, history.cycle)
+            histories[cycle].arrivals.append(arrival)
+            touched.add(cycle)
+        history.settle({str(id): n for id, n in self.sql("SELECT id, n FROM chaos.ledger WHERE cycle = %s", history.cycle)})
+        # With a synchronous commit, all that was judged is on the disk before the next crash.
+        self.sql("SET synchronous_commit = on")
+        self.sql("INSERT INTO chaos.ledger VALUES (gen_random_uuid(), 0, 0)")
+        history.waiting = {(str(id), sink): status for id, sink, status in self.sql(
+            "SELECT id, sink, coalesce(status, 'PENDING') FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'")}
+        return touched
+
+    def what_it_says(self) -> list[str]:
+        """For a report: what an operator would look at."""
+        found = [f"  {row}" for row in self.sql("SELECT name, state, pending, held, in_flight, failed, last_error FROM outbox.sinks")]
+        found += [f"  {row}" for row in self.sql("SELECT * FROM outbox.workers")]
+        found += [f"  {row}" for row in self.sql("SELECT \"check\", status, detail FROM outbox.doctor() WHERE status <> 'ok'")]
+        return found + [f"  {row}" for row in self.sql(
+            "SELECT position, id::text, sink, aggregate_id, attempts, held_by, available_at - now(), xact::text, last_error"
+            " FROM outbox.events_pending ORDER BY position LIMIT 10")]

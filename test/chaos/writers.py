@@ -1,0 +1,225 @@
+"""Applications at work: each writer has keys of its own, and some that it shares with the others under a row lock."""
+
+import threading
+import uuid
+
+import psycopg
+from history import Event, History, Transaction
+from outbox_rig.database import Database
+from plan import Plan
+
+WRITERS = 5
+OWN_KEYS = 4
+SHARED_KEYS = [f"shared-{n}" for n in range(5)]
+RECONNECT_S = 60
+BULK = 40
+
+
+def all_keys() -> list[str]:
+    return SHARED_KEYS + [f"{writer}-{n}" for writer in range(WRITERS) for n in range(OWN_KEYS)]
+
+
+class Open:
+    """A transaction that was begun and is to end later: on a connection of its own, or prepared."""
+
+    def __init__(self, transaction: Transaction, keys: list[str], due: float, connection: psycopg.Connection | None):
+        self.transaction, self.keys, self.due, self.connection = transaction, keys, due, connection
+
+
+class Writer(threading.Thread):
+    def __init__(self, db: Database, plan: Plan, history: History, number: int):
+        super().__init__(name=f"writer {number}", daemon=True)
+        self.error: Exception | None = None
+        self._db, self._plan, self._history, self._number = db, plan, history, number
+        self._dice = plan.dice(self.name)
+        self._ending = threading.Event()
+        self._connection: psycopg.Connection | None = None
+        self._keys = [f"{number}-{n}" for n in range(OWN_KEYS)]
+        self._open: list[Open] = []
+        self._current: Transaction | None = None  # begun last
+        self._count = 0
+        self._clock = 0.0  # the time that it has waited: independent of the machine's speed
+
+    def finish(self) -> None:
+        """Ends what is open, and the thread."""
+        self._ending.set()
+        self.join()
+        if self.error:
+            raise self.error
+
+    def run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._attempt(self._turn)
+                pause = self._dice.uniform(0, 0.02)
+                self._clock += pause
+                self._ending.wait(pause)
+            while self._open:
+                self._attempt(lambda: self._end(self._open[0]))
+        except Exception as e:
+            self.error = e
+        finally:
+            for connection in [self._connection, *(o.connection for o in self._open)]:
+                if connection:
+                    connection.close()
+
+    # ---- connections -------------------------------------------------------------------------------------------
+
+    def _connect(self) -> psycopg.Connection:
+        until = threading.Event()
+        for _ in range(RECONNECT_S * 20):
+            try:
+                connection = self._db.connect()
+                connection.execute("SET statement_timeout = '30s'")
+                return connection
+            except psycopg.OperationalError:
+                until.wait(0.05)
+        raise TimeoutError(f"the server took no connection for {RECONNECT_S} s")
+
+    def _attempt(self, what) -> None:
+        """One piece of work. What a lost connection leaves behind is settled by the ledger."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        try:
+            what()
+        except psycopg.errors.QueryCanceled:
+            raise  # by the timeout: nothing here may take so long
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            self._connection.close()
+        if self._current and self._current.outcome == "open" and all(o.transaction is not self._current for o in self._open):
+            self._current.end("rolled back")  # the connection broke before COMMIT
+
+    # ---- pieces ------------------------------------------------------------------------------------------------
+
+    def _begin(self, kind: str, connection: psycopg.Connection | None = None) -> Transaction:
+        self._count += 1
+        asynchronous = self._dice.random() < self._plan.asynchronous
+        transaction = self._current = self._history.begin(f"{self._number}.{self._count}", kind, asynchronous)
+        if kind != "steps":
+            connection = connection or self._connection
+            connection.execute("BEGIN")
+            if asynchronous:
+                connection.execute("SET LOCAL synchronous_commit = off")
+        return transaction
+
+    def _event(self, transaction: Transaction, key: str, undone: bool = False) -> str:
+        """Known before it is sent, so that nothing can arrive that is not known."""
+        event = Event(str(uuid.UUID(int=self._dice.getrandbits(128), version=4)), key, transaction, undone)
+        self._history.add(event)
+        return event.id
+
+    def _emit(self, transaction: Transaction, key: str, undone: bool = False, connection=None) -> None:
+        (connection or self._connection).execute(
+            "SELECT chaos.emit(%s, %s, %s)", [self._plan.cycle, key, self._event(transaction, key, undone)])
+
+    def _end_with(self, transaction: Transaction, command: str, connection: psycopg.Connection | None = None) -> None:
+        transaction.end("unknown")  # until the answer is here
+        done = (connection or self._connection).execute(command).statusmessage
+        transaction.end({"COMMIT": "committed", "COMMIT PREPARED": "committed", "PREPARE TRANSACTION": "prepared"}
+                        .get(done, "rolled back"))
+
+    def _free_keys(self, many: int, shared: bool = True) -> list[str]:
+        """In one order for all writers, so that they do not deadlock."""
+        busy = {key for o in self._open for key in o.keys}
+        keys = [key for key in self._keys if key not in busy] + (SHARED_KEYS if shared else [])
+        return sorted(self._dice.sample(keys, min(many, len(keys))))
+
+    # ---- kinds of transactions ---------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        due = [o for o in self._open if o.due <= self._clock]
+        if due:
+            return self._end(due[0])
+        kind = self._dice.choices([*self._plan.kinds], [*self._plan.kinds.values()])[0]
+        getattr(self, f"_{kind}")()
+
+    def _plain(self) -> None:
+        t = self._begin("plain")
+        for key in self._free_keys(self._dice.randint(1, 3)):
+            self._emit(t, key)
+        self._end_with(t, "COMMIT")
+
+    def _rolled_back(self) -> None:
+        t = self._begin("rolled back")
+        for key in self._free_keys(self._dice.randint(1, 3)):
+            self._emit(t, key)
+        self._end_with(t, "ROLLBACK")
+
+    def _savepoints(self) -> None:
+        t = self._begin("savepoints")
+        for key in self._free_keys(3):
+            undone = self._dice.random() < 0.5
+            self._connection.execute("SAVEPOINT s")
+            self._emit(t, key, undone)
+            if self._dice.random() < 0.5:
+                self._connection.execute("SAVEPOINT inner_one")
+                self._emit(t, key, undone)
+                self._connection.execute("RELEASE inner_one")
+            self._connection.execute("ROLLBACK TO s" if undone else "RELEASE s")
+        self._end_with(t, "COMMIT")
+
+    def _exception(self) -> None:
+        t = self._begin("exception block")
+        [key] = self._free_keys(1)
+        self._connection.execute("SELECT chaos.emit_after_error(%s, %s, %s, %s)",
+                                 [self._plan.cycle, key, self._event(t, key, undone=True), self._event(t, key)])
+        self._end_with(t, "COMMIT")
+
+    def _steps(self) -> None:
+        t = self._begin("steps")
+        [key] = self._free_keys(1)
+        ids = [self._event(t, key, undone=i % 2 == 1) for i in range(4)]
+        t.asynchronous = False
+        t.end("unknown")
+        self._connection.execute("CALL chaos.emit_in_steps(%s, %s, %s::uuid[])", [self._plan.cycle, key, ids])
+        t.end("committed")
+
+    def _bulk(self) -> None:
+        t = self._begin("bulk")
+        for key in self._free_keys(4):
+            ids = [self._event(t, key) for _ in range(BULK // 4)]
+            self._connection.execute("SELECT chaos.emit_many(%s, %s, %s::uuid[])", [self._plan.cycle, key, ids])
+        self._end_with(t, "COMMIT")
+
+    def _late(self) -> None:
+        """It enqueues now and commits later, when others have long gone by."""
+        keys = self._free_keys(self._dice.randint(1, 2), shared=False)
+        if not keys:
+            return self._plain()
+        connection = self._connect()
+        t = self._begin("late", connection)
+        self._open.append(Open(t, keys, self._clock + self._dice.uniform(0.05, 0.6), connection))
+        for key in keys:
+            self._emit(t, key, connection=connection)
+
+    def _prepared(self) -> None:
+        keys = self._free_keys(self._dice.randint(1, 2), shared=False)
+        if not keys:
+            return self._plain()
+        t = self._begin("prepared")
+        for key in keys:
+            self._emit(t, key)
+        self._open.append(Open(t, keys, self._clock + self._dice.uniform(0.05, 0.6), None))
+        self._end_with(t, f"PREPARE TRANSACTION 'chaos-{self._plan.cycle}-{t.name}'")
+
+    def _end(self, o: Open) -> None:
+        """And writes the same keys again at once: the order of the two is to be kept."""
+        keep = self._dice.random() < 0.8
+        if o.connection:
+            self._open.remove(o)
+            try:
+                self._end_with(o.transaction, "COMMIT" if keep else "ROLLBACK", o.connection)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                pass  # the server went away
+            o.connection.close()
+        else:
+            gid = f"chaos-{self._plan.cycle}-{o.transaction.name}"
+            prepared = self._connection.execute("SELECT 1 FROM pg_prepared_xacts WHERE gid = %s", [gid]).fetchone()
+            if prepared:
+                self._end_with(o.transaction, f"{'COMMIT' if keep else 'ROLLBACK'} PREPARED '{gid}'")
+            self._open.remove(o)
+        if not self._ending.is_set():
+            t = self._begin("after it")
+            for key in o.keys:
+                self._emit(t, key)
+            self._end_with(t, "COMMIT")
