@@ -66,19 +66,20 @@ def order(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
         if event and event.committed:
             by_key[arrival.sink, event.key].append((arrival, event))
     for (sink, key), arrivals in by_key.items():
-        first: dict[str, int] = {}
+        first: dict[str, int] = {}  # where each event was accepted for the first time
         for index, (arrival, event) in enumerate(arrivals):
             if arrival.accepted:
                 first.setdefault(event.id, index)
-        later: Event | None = None  # the earliest in the key's order whose first acceptance is still to come
-        for index in range(len(arrivals) - 1, -1, -1):
-            arrival, event = arrivals[index]
-            if later and later.n < event.n and first.get(event.id, index) >= index:
+        to_come: list[Event | None] = [None] * len(arrivals)  # of those accepted first after it, the earliest by its number
+        for index in range(len(arrivals) - 1, 0, -1):
+            event, least = arrivals[index][1], to_come[index]
+            is_first = first.get(event.id) == index
+            to_come[index - 1] = event if is_first and (least is None or event.n < least.n) else least
+        for (arrival, event), later in zip(arrivals, to_come):
+            if later and later.n < event.n:
                 yield Finding("disorder", f"{sink} got {arrival.where} (number {event.n} of key {key}) before number {later.n}",
                               (later.id, event.id))
                 break
-            if first.get(event.id) == index and (later is None or event.n < later.n):
-                later = event
 
 
 def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Runs the test suites one after the other and counts: python -m outbox_rig.suites unit regress isolation e2e fault.
+"""Runs the test suites one after the other and counts: python -m outbox_rig.suites unit regress isolation e2e fault chaos.
 
 Each suite's output goes to build/logs/<suite>.log. The last line is `N passed, N failed`."""
 
@@ -157,6 +157,22 @@ def pytest(folder: str, log: Path) -> Result:
     return judge(count_junit(report), code)
 
 
+CHAOS_CYCLES, CHAOS_SEED = "20", "1"
+
+
+def chaos(log: Path) -> Result:
+    """The checker is checked first; then each cycle counts as a test."""
+    result = pytest("chaos", log)
+    if not result.failed:
+        code = run(log, [sys.executable, "-u", "test/chaos/chaos.py"],
+                   {"CYCLES": CHAOS_CYCLES, "SEED": CHAOS_SEED} | {name: os.environ[name] for name in ("CYCLES", "SEED") if name in os.environ})
+        cycles = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
+        result.passed += cycles.count("ok")
+        result.failed += ["a cycle of chaos"] * cycles.count("FAILED")
+        judge(result, code)
+    return result
+
+
 SUITES = {
     "lint": ("clang-format and clang-tidy", lint),
     "unit": ("GoogleTest: src/delivery without a server, under ASan and UBSan", unit),
@@ -164,6 +180,7 @@ SUITES = {
     "isolation": ("pg_isolation_regress: interleavings of sessions", isolation),
     "e2e": ("pytest: the whole way, with a real broker and a real endpoint", lambda log: pytest("e2e", log)),
     "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
+    "chaos": ("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos),
 }
 
 
