@@ -15,6 +15,7 @@ class Finding:
     kind: str
     text: str
     ids: tuple[str, ...] = ()
+    sink: str = ""
 
 
 def check(history: History, sinks: tuple[str, ...]) -> list[Finding]:
@@ -49,12 +50,13 @@ def phantoms(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
 def losses(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
     """What has committed arrives at each sink, unless it is a dead letter or a person deleted it."""
     accepted = {(a.sink, a.id) for a in history.arrivals if a.accepted}
+    deleted = history.deleted()
     for event in history.events.values():
         for sink in sinks if event.committed else ():
             status = history.waiting.get((event.id, sink))
             if status == "PENDING":
                 yield Finding("stuck", f"still pending for {sink}, with every part healthy again", (event.id,))
-            elif status is None and (sink, event.id) not in accepted and (event.id, sink) not in history.deleted:
+            elif status is None and (sink, event.id) not in accepted and (event.id, sink) not in deleted:
                 yield Finding("lost", f"committed, never accepted by {sink}, and gone from the table", (event.id,))
 
 
@@ -78,7 +80,7 @@ def order(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
         for (arrival, event), later in zip(arrivals, to_come):
             if later and later.n < event.n:
                 yield Finding("disorder", f"{sink} got {arrival.where} (number {event.n} of key {key}) before number {later.n}",
-                              (later.id, event.id))
+                              (later.id, event.id), sink)
                 break
 
 

@@ -1,9 +1,10 @@
 """A person at the table: locks pending rows for a while, changes some, deletes a few."""
 
 import threading
+import time
 
 import psycopg
-from history import History
+from history import History, Touch
 from outbox_rig.database import Database
 from plan import Plan
 
@@ -48,12 +49,15 @@ class Hands(threading.Thread):
         connection.execute("BEGIN")
         rows = connection.execute(PICK, [many]).fetchall()
         positions = [position for position, _, _ in rows]
+        # Noted before: whether it took place is not always known, nor whether the event was already on its way.
+        touches = [Touch(sink, event, action, time.time()) for _, event, sink in rows]
+        self._history.touches += touches
         if action == "change":
             connection.execute("UPDATE outbox.events SET headers = '{\"touched\": \"1\"}' WHERE status = 'PENDING'"
                                " AND position = ANY (%s)", [positions])
         elif action == "delete":
-            # Recorded before: whether it took place is not always known, nor whether it was already on its way.
-            self._history.deleted |= {(event, sink) for _, event, sink in rows}
             connection.execute("DELETE FROM outbox.events WHERE status = 'PENDING' AND position = ANY (%s)", [positions])
         self._ending.wait(hold)
         connection.execute("COMMIT" if self._dice.random() < 0.8 else "ROLLBACK")
+        for touch in touches:
+            touch.ended = time.time()

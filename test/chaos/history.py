@@ -52,6 +52,17 @@ class Fault:
 
 
 @dataclass
+class Touch:
+    """What a person did to a row."""
+
+    sink: str
+    id: str
+    action: str
+    begun: float
+    ended: float | None = None
+
+
+@dataclass
 class History:
     cycle: int
     events: dict[str, Event] = field(default_factory=dict)
@@ -59,7 +70,7 @@ class History:
     arrivals: list[Arrival] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     waiting: dict[tuple[str, str], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED, after the drain
-    deleted: set[tuple[str, str]] = field(default_factory=set)  # (id, sink): by a person; may or may not arrive
+    touches: list[Touch] = field(default_factory=list)
 
     def begin(self, name: str, kind: str, asynchronous: bool = False) -> Transaction:
         transaction = Transaction(name, kind, asynchronous)
@@ -68,6 +79,10 @@ class History:
 
     def add(self, event: Event) -> None:
         self.events[event.id] = event
+
+    def deleted(self) -> set[tuple[str, str]]:
+        """(id, sink) of what a person deleted, or tried to: it may or may not arrive."""
+        return {(touch.id, touch.sink) for touch in self.touches if touch.action == "delete"}
 
     def settle(self, ledger: dict[str, int]) -> None:
         """`ledger`: id and number of each event whose transaction is in the database's past."""

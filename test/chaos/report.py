@@ -9,6 +9,7 @@ from history import History
 from sinks import SINKS
 
 FIRST = 3  # events shown of each kind of finding
+AROUND = 10  # arrivals before and after a disorder
 
 
 def line(cycle: Cycle, started: float, seconds: float) -> str:
@@ -32,6 +33,8 @@ def findings(found: list[Finding], history: History, started: float) -> str:
             lines.append(f"  {finding.text}")
             for id in finding.ids:
                 lines += _story(id, history, started)
+            if finding.kind == "disorder":
+                lines += _neighbours(finding.ids, finding.sink, history, started)
     lines.append("\nfaults, in seconds since the run began:")
     lines += [f"  {f.begun - started:9.3f} .. {f.ended - started:9.3f}  {f.name}, at most {f.bound} duplicates" for f in history.faults]
     return "\n".join(lines)
@@ -47,10 +50,19 @@ def _story(id: str, history: History, started: float) -> list[str]:
                      f"{'there' if event.committed else 'not there'}")
         lines.append(f"      transaction {t.name} ({t.kind}{', asynchronous' if t.asynchronous else ''}) begun "
                      f"{t.begun - started:.3f}, ended {ended}: {t.outcome}")
-        lines += [f"      {sink}: {'deleted by a person; ' if (id, sink) in history.deleted else ''}"
-                  f"in the table: {history.waiting.get((id, sink), 'no')}" for sink in SINKS]
-    lines += [f"      {a.at - started:9.3f}  {a.sink}: {a.where}" for a in history.arrivals if a.id == id]
-    return lines
+        lines += [f"      in the table for {sink}: {history.waiting[id, sink]}" for sink in SINKS if (id, sink) in history.waiting]
+    told = [(a.at, f"{a.sink}: {a.where}") for a in history.arrivals if a.id == id]
+    told += [(t.begun, f"{t.sink}: a person's {t.action}, until {(t.ended or t.begun) - started:.3f}") for t in history.touches if t.id == id]
+    return lines + [f"      {at - started:9.3f}  {text}" for at, text in sorted(told)]
+
+
+def _neighbours(ids: tuple[str, ...], sink: str, history: History, started: float) -> list[str]:
+    """What else of the key arrived there at the time."""
+    key = history.events[ids[0]].key
+    arrivals = [a for a in history.arrivals if a.sink == sink and a.key == key]
+    places = [index for index, arrival in enumerate(arrivals) if arrival.id in ids]
+    near = arrivals[max(0, min(places) - AROUND):max(places) + AROUND]
+    return [f"    key {key} at {sink}:"] + [f"      {a.at - started:9.3f}  number {a.n}: {a.where}" for a in near]
 
 
 def replay(seed: int, cycle: int) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 from checker import check
-from history import Arrival, Event, Fault, History, Transaction
+from history import Arrival, Event, Fault, History, Touch, Transaction
 
 SINKS = ("kafka", "crm")
 PLAIN = Transaction("1.1", "plain", outcome="committed")
@@ -100,7 +100,7 @@ def test_a_dead_letter_lets_its_key_go_on():
 
 def test_a_deleted_event_may_stay_away():
     story = Story().arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e3")
-    story.history.deleted.add(("e2", "crm"))
+    story.history.touches.append(Touch("crm", "e2", "delete", 1.5))
     assert story.kinds() == []
 
 
