@@ -85,7 +85,7 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
     return PASS;
   if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
     return PASS;
-  if (stream == RECALLED && row->position > sink->cursor)
+  if (stream != MAIN && row->position > sink->cursor)
     return PASS; /* the cursor will find it, in its place */
   if (flight_find(row->position))
     return PASS;
