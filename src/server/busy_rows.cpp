@@ -1,4 +1,4 @@
-/* busy_rows.cpp: rows that somebody had locked when they were to be taken or marked. */
+/* busy_rows.cpp: rows that could not be taken or marked yet: somebody had locked them, or they lost the lead. */
 #include "claim.h"
 #include "claim_round.h"
 
@@ -10,7 +10,7 @@ typedef struct BusyRow {
   int64 position;
   TimestampTz look_at;
   Oid sink;
-  uint64 key_hash; /* 0 = holds up nobody */
+  uint64 key_hash;
 } BusyRow;
 static BusyRow *busy = NULL;
 static int n_busy = 0, max_busy = 0;

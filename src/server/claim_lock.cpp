@@ -80,7 +80,7 @@ void claim_lock_and_mark(void) {
     pruned = true;
     if (lock->result == ROW_BUSY) {
       held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
-      busy_row_add(flight->position, InvalidOid, 0); /* it leads its key */
+      busy_row_add(flight->position, flight->sink->oid, flight->key_hash); /* an earlier one may take the lead */
     } else {
       held_key_release(flight->sink->oid, flight->key_hash, flight->position);
     }

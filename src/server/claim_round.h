@@ -97,7 +97,8 @@ void recalled_check_heads(Snapshot snapshot);
 
 /* ---- busy_rows.cpp ---- */
 
-/* Somebody holds this row: it is looked at again soon. With a key, those behind it do not drain past it. */
+/* Somebody holds this row, or it has lost the lead of its key: it is looked at again soon, and until it is taken or
+ * marked its key does not drain past it. */
 void busy_row_add(int64 position, Oid sink, uint64 key_hash);
 
 /* The first one of this key; PG_INT64_MAX when there is none. */

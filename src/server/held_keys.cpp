@@ -1,5 +1,6 @@
 #include "held_keys.h"
 
+#include "claim_round.h"
 #include "flights.h"
 
 extern "C" {
@@ -58,8 +59,9 @@ HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
   } else if (key->head == 0) {
     key->head = position;
     draining--;
-  } else {
-    key->head = Min(key->head, position);
+  } else if (position < key->head) {
+    busy_row_add(key->head, sink, key_hash); /* it is not marked, and those behind it are */
+    key->head = position;
   }
   return key;
 }

@@ -67,10 +67,16 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
   sink->next_due = Min(sink->next_due, row->available_at);
   if (row->available_at <= sink->due_after) /* the clock went back */
     sink->due_after = row->available_at - 1;
-  if (sink->ordered && row->attempts > 0)
-    held_key_hold(sink->oid, row->key_hash, row->position);
-  else
+  if (sink->ordered && row->attempts > 0) {
+    HeldKey *key = held_key_hold(sink->oid, row->key_hash, row->position);
+    if (key && key->head < row->position) { /* it failed, and then an earlier one did */
+      if (row->held_by != key->group)
+        add_mark(sink, row, key->group);
+      return;
+    }
+  } else {
     held_key_release(sink->oid, row->key_hash, row->position);
+  }
   if (row->held_by != 0)
     add_mark(sink, row, 0);
 }

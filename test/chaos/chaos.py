@@ -9,6 +9,7 @@ import random
 import re
 import sys
 import time
+import traceback
 
 import report
 from checker import Finding, check
@@ -58,8 +59,6 @@ class Run:
             print("\n".join(f"{f.kind.upper()}: {f.text}" for f in wrong if f.kind == "crash"))
             print("\n".join(lines))
             print("\nwhat the server says:", *self.world.what_it_says(), sep="\n")
-            print(report.where([self.world.pg.log, self.world.kafka.log]))
-            print(report.replay(self.seed, number))
         return not wrong
 
     def _share_faults(self, n: int, now: History) -> None:
@@ -83,9 +82,16 @@ def main() -> int:
     with Rig(given.name) as rig:
         run = Run(rig, given.seed)
         for number in range(given.first, given.first + given.cycles):
-            if not run.cycle(number):
+            try:
+                if not run.cycle(number):
+                    break
+            except Exception:
+                print(f"cycle {number:3} FAILED  {traceback.format_exc()}")
                 break
             passed += 1
+        if passed < given.cycles:
+            print(report.where([run.world.pg.log, run.world.kafka.log]))
+            print(report.replay(given.seed, given.first + passed))
         run.world.close()
     print(f"{passed} cycles passed, {int(passed < given.cycles)} failed; seed {given.seed}")
     return 0 if passed == given.cycles else 1

@@ -15,40 +15,43 @@ FLAKY = 0.03  # the share of events that the endpoint refuses at first, healthy 
 
 
 class Topic:
-    """Reads the topic on demand, each partition in its order; without a group, so that a broker's death costs nothing."""
+    """Reads the topic on demand, each partition in its order."""
 
     def __init__(self, kafka: Kafka):
         kafka.create_topic(TOPIC, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
-        self._consumer = confluent_kafka.Consumer({
-            "bootstrap.servers": kafka.bootstrap, "group.id": "chaos", "enable.auto.commit": False, "log_level": 0,
-            "fetch.wait.max.ms": 10, "reconnect.backoff.max.ms": 200, "auto.offset.reset": "error"})
+        self._kafka = kafka
         self._next = [0] * PARTITIONS
-        self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)])
-
-    def close(self) -> None:
-        self._consumer.close()
 
     def read(self) -> list[Arrival]:
-        """All that has come since the last time."""
+        """All that has come since the last time. A new consumer each time: it remembers no broker's death, and needs no group."""
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self._kafka.bootstrap, "group.id": "chaos", "log_level": 0,
+                                             "enable.auto.commit": False, "auto.offset.reset": "error",
+                                             "topic.metadata.refresh.interval.ms": 500})
         found: list[Arrival] = []
-        ends = [wait_until(lambda p=p: self._end(p), 30, "the broker to tell the end of the topic")[0] for p in range(PARTITIONS)]
+        ends: list[int] = []
+
+        def ends_known() -> bool:
+            try:
+                while len(ends) < PARTITIONS:
+                    ends.append(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, len(ends)), timeout=2)[1])
+                return True
+            except confluent_kafka.KafkaException:
+                return False
 
         def all_read() -> bool:
-            for message in self._consumer.consume(1000, 0.05):
+            for message in consumer.consume(1000, 0.05):
                 if message.error() is None:
                     found.append(self._arrival(message))
                     self._next[message.partition()] = message.offset() + 1
             return all(n >= end for n, end in zip(self._next, ends))
 
-        wait_until(all_read, 30, lambda: f"the topic's end {ends}, at {self._next}")
-        return found
-
-    def _end(self, partition: int) -> tuple[int] | None:
         try:
-            _, high = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, partition), timeout=2)
-            return (high,)
-        except confluent_kafka.KafkaException:
-            return None
+            wait_until(ends_known, 60, "the broker to tell the end of the topic")
+            consumer.assign([confluent_kafka.TopicPartition(TOPIC, p, n) for p, n in enumerate(self._next)])
+            wait_until(all_read, 60, lambda: f"the topic's end {ends}, at {self._next}")
+        finally:
+            consumer.close()
+        return found
 
     @staticmethod
     def _arrival(message: confluent_kafka.Message) -> Arrival:

@@ -35,7 +35,6 @@ class World:
         self.workers = 1
 
     def close(self) -> None:
-        self.topic.close()
         self.db.disconnect()
 
     def sql(self, query: str, *parameters: Any) -> list[tuple]:

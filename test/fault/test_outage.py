@@ -2,7 +2,7 @@
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import HANG, OK, SECRET
+from outbox_rig.receiver import SECRET
 
 
 def sink(db, name: str, column: str):
@@ -62,31 +62,3 @@ def test_endpoint_refuses_connections(both, kafka, consume, aggregate, receiver)
     receiver.stop()
     sent = check_outage(both, "crm", "main", lambda n: both.enqueue(aggregate, "k", "order.changed"), kafka_has, receiver.start)
     assert [d.id for d in receiver.accepted()][1:] == sent
-
-
-@pytest.fixture
-def twelve_in_flight(pg):
-    with pg.connect() as connection:
-        connection.execute("ALTER SYSTEM SET outbox.max_in_flight = 12")
-        connection.execute("SELECT pg_reload_conf()")
-        yield
-        connection.execute("ALTER SYSTEM RESET outbox.max_in_flight")
-        connection.execute("SELECT pg_reload_conf()")
-
-
-def test_a_late_commit_does_not_overtake_what_came_back(db, receiver, twelve_in_flight):
-    """Events that an open circuit gave back lie before the cursor's former place; so do those of the late transaction."""
-    keys = [str(n) for n in range(11)]
-    receiver.mode = HANG
-    db.webhook_sink("crm", receiver, SECRET, timeout="1s", retry="100ms", max_attempts="100")
-    first = {key: db.enqueue("Order", key, "order.first") for key in keys}
-    with db.connect(autocommit=False) as late:
-        second = {key: str(late.execute("SELECT outbox.enqueue('Order', %s::text, 'order.second', '{}')", [key]).fetchone()[0])
-                  for key in keys}
-        db.enqueue("Order", "other")  # the cursor goes past the late ones, and nothing more has room
-        wait_until(lambda: receiver.open_requests == 12, 20, "all to hang")
-        receiver.mode = OK  # for the next requests
-        late.commit()
-    wait_until(lambda: len(receiver.accepted()) >= 23, 30, "all to arrive")
-    came = [delivery.id for delivery in receiver.accepted()]
-    assert [key for key in keys if came.index(first[key]) > came.index(second[key])] == []

@@ -1,0 +1,87 @@
+"""Events of a key that came back, or that somebody holds, are not overtaken by later ones of their key."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import HANG, OK, SECRET, Status
+
+
+def set_max_in_flight(db, many: int) -> None:
+    db.sql(f"ALTER SYSTEM SET outbox.max_in_flight = {many}")
+    db.sql("SELECT pg_reload_conf()")
+
+
+@pytest.fixture(autouse=True)
+def usual_max_in_flight(db):
+    yield
+    db.sql("ALTER SYSTEM RESET outbox.max_in_flight")
+    db.sql("SELECT pg_reload_conf()")
+
+
+def types(receiver) -> list[str]:
+    return [delivery.json()["type"] for delivery in receiver.accepted()]
+
+
+def test_a_late_commit_does_not_overtake_what_came_back(db, receiver):
+    """Events that an open circuit gave back lie before the cursor's former place; so do those of the late transaction."""
+    set_max_in_flight(db, 12)
+    keys = [str(n) for n in range(11)]
+    receiver.mode = HANG
+    db.webhook_sink("crm", receiver, SECRET, timeout="1s", retry="100ms", max_attempts="100")
+    first = {key: db.enqueue("Order", key, "order.first") for key in keys}
+    with db.connect(autocommit=False) as late:
+        second = {key: str(late.execute("SELECT outbox.enqueue('Order', %s::text, 'order.second', '{}')", [key]).fetchone()[0])
+                  for key in keys}
+        db.enqueue("Order", "other")  # the cursor goes past the late ones, and nothing more has room
+        wait_until(lambda: receiver.open_requests == 12, 20, "all to hang")
+        receiver.mode = OK  # for the next requests
+        late.commit()
+    wait_until(lambda: len(receiver.accepted()) >= 23, 30, "all to arrive")
+    came = [delivery.id for delivery in receiver.accepted()]
+    assert [key for key in keys if came.index(first[key]) > came.index(second[key])] == []
+
+
+def test_a_locked_event_is_not_overtaken_when_an_earlier_one_fails(db, receiver):
+    """It leads its key because nobody could take it; then an earlier one, in the air all the time, takes the lead and goes."""
+    set_max_in_flight(db, 2)
+    refused = []
+
+    def answer(delivery):
+        if delivery.json()["type"] == "earlier" and not refused:
+            refused.append(delivery)
+            return Status(422, delay=3)
+        return Status(delay=1.5 if delivery.json()["type"] == "other" else 0)
+
+    receiver.mode = answer
+    db.webhook_sink("crm", receiver, SECRET, retry="100ms")
+    db.enqueue("Order", "k", "earlier")
+    db.enqueue("Order", "x", "other")
+    wait_until(lambda: receiver.open_requests == 2, 20, "both to be under way")
+    with db.connect(autocommit=False) as person:
+        db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type)"
+               " VALUES ('Order', 'k', 'locked'), ('Order', 'k', 'behind')")
+        person.execute("SELECT 1 FROM outbox.events_pending WHERE event_type = 'locked' FOR UPDATE")
+        wait_until(lambda: "earlier" in types(receiver), 20, "the failed one to go")
+        db.enqueue("Order", "y", "sign")
+        wait_until(lambda: "sign" in types(receiver), 20, "the worker to have looked around")
+        assert types(receiver) == ["other", "earlier", "sign"]
+    wait_until(lambda: db.pending() == 0, 20, "all to go")
+    assert types(receiver) == ["other", "earlier", "sign", "locked", "behind"]
+
+
+def test_a_failing_event_is_not_overtaken_when_an_earlier_one_leads_for_a_while(db, receiver):
+    left = {"failing": 2, "earlier": 1}
+
+    def answer(delivery):
+        kind = delivery.json()["type"]
+        left[kind] = left.get(kind, 0) - 1
+        return OK if left[kind] < 0 else Status(422)
+
+    receiver.mode = answer
+    db.webhook_sink("crm", receiver, SECRET, retry="200ms, 4s")
+    db.enqueue("Order", "k", "earlier", available_at="2100-01-01")
+    db.enqueue("Order", "k", "failing")
+    db.enqueue("Order", "k", "behind")
+    wait_until(lambda: left["failing"] == 0, 20, "the second failure")
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE event_type = 'earlier'")
+    wait_until(lambda: db.pending() == 0, 20, "all to go")
+    assert types(receiver) == ["earlier", "failing", "behind"]
