@@ -54,7 +54,7 @@ void claim_lock_and_mark(void) {
     }
   for (int i = 0; i < claim_round.n_marks; i++)
     locks[n_locks++] = {claim_round.marks[i].position, claim_round.marks[i].ctid, ROW_GONE, &claim_round.marks[i]};
-  row_lock(locks, n_locks, false);
+  row_lock(locks, n_locks, NULL);
 
   ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * (claim_round.n_marks + 1));
   int64 *groups = (int64 *)palloc(sizeof(int64) * (claim_round.n_marks + 1));

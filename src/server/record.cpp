@@ -137,6 +137,22 @@ static bool day_exists(TimestampTz now) {
   return false;
 }
 
+/* A person may have given the event to another sink while it was on its way: then that one has it still to come. */
+static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
+  static AttrNumber column = InvalidAttrNumber;
+  const WorkerSink *flown = ((Flight *)lock->owner)->sink;
+  bool is_null;
+
+  if (column == InvalidAttrNumber)
+    column = SPI_fnumber(desc, "sink");
+  Datum name = slot_getattr(row, column, &is_null);
+  text *now = is_null ? NULL : DatumGetTextPP(name);
+  WorkerSink *sink = now ? worker_sink_find(VARDATA_ANY(now), VARSIZE_ANY_EXHDR(now)) : NULL;
+  if (sink && sink != flown)
+    worker_sink_rewind(sink, lock->position); /* it passed the row while this flight had it */
+  return sink == flown;
+}
+
 void record_ended(TimestampTz now) {
   int max = Min(flights_ended(), RECORD_MAX), n = 0;
 
@@ -145,7 +161,7 @@ void record_ended(TimestampTz now) {
   for (Flight *flight = flights_first_ended(); flight && n < max; flight = flight->next)
     if (flight->record_after <= now)
       locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
-  row_lock(locks, n, true);
+  row_lock(locks, n, is_for_its_sink);
 
   Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1)), dead = batch_of(Max(n, 1)),
         retried = batch_of(Max(n, 1));

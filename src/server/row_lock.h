@@ -7,6 +7,7 @@
 #include "server.h"
 
 extern "C" {
+#include "executor/tuptable.h"
 #include "storage/itemptr.h"
 }
 
@@ -26,6 +27,10 @@ typedef struct RowLock {
   void *owner; /* the caller's */
 } RowLock;
 
+/* Is the row, as it is now, still the one that the caller means? */
+typedef bool (*RowCheck)(TupleTableSlot *row, TupleDesc desc, const RowLock *lock);
+
 /* Locks rows of events_pending. The array is sorted by ctid on return. With `follow`, a row that has moved to another
- * place is locked there (to record it); without, it counts as busy (to read it again before it is sent). */
-void row_lock(RowLock *locks, int n, bool follow);
+ * place is locked there (to record it), and one that `follow` refuses is gone; without, a row that has moved counts as
+ * busy (to read it again before it is sent). */
+void row_lock(RowLock *locks, int n, RowCheck follow);
