@@ -97,7 +97,7 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
-    *out = {true, 0, -1, "*", "*", nullptr, defaults.max_attempts, defaults.retry};
+    *out = {true, false, 0, -1, "*", "*", nullptr, defaults.max_attempts, defaults.retry};
     for (size_t i = 0; i < n; i++) {
       std::string name = options[i].name;
       const char *value = options[i].value ? options[i].value : "";
@@ -110,6 +110,8 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
         out->aggregates = value;
       else if (name == "ordered")
         out->ordered = parse_bool(name, value);
+      else if (name == "on_failure")
+        out->hold_on_failure = parse_on_failure(name, value);
       else if (name == "retry")
         out->retry = value;
       else if (name == "max_attempts")

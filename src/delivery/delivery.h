@@ -97,6 +97,7 @@ size_t ob_option_names(const char *kind, ob_scope scope, const char **names, siz
 /* The options that every kind has, parsed. Unset ones carry the kind's defaults. */
 typedef struct ob_common {
   bool ordered;
+  bool hold_on_failure;      /* a dead letter's key waits for a person */
   int max_attempts;          /* 0 = not set: the caller's default applies */
   int64_t retention_ms;      /* -1 = not set; 0 = delete on delivery */
   const char *events;        /* comma-separated globs; points into `options` or to a static string */

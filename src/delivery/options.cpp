@@ -72,6 +72,12 @@ milliseconds parse_duration(const std::string &name, const std::string &value, m
   return milliseconds(number * factor);
 }
 
+bool parse_on_failure(const std::string &name, const std::string &value) {
+  if (value != "continue" && value != "hold")
+    bad_value(name, value, "Expected \"continue\" or \"hold\".");
+  return value == "hold";
+}
+
 /* ---- what every kind has ---- */
 
 static void check_globs(const std::string &name, const std::string &value) {
@@ -84,6 +90,9 @@ static void check_globs(const std::string &name, const std::string &value) {
 
 static void check_bool(const std::string &name, const std::string &value) {
   parse_bool(name, value);
+}
+static void check_on_failure(const std::string &name, const std::string &value) {
+  parse_on_failure(name, value);
 }
 static void check_retry(const std::string &name, const std::string &value) {
   RetryPolicy::parse(name, value);
@@ -102,6 +111,9 @@ const std::vector<OptionSpec> &common_options() {
        "Aggregate types to take: comma-separated globs. Default '*'."},
       {"ordered", true, false, false, false, check_bool,
        "Whether a failing event holds up the later ones of its key. Default true."},
+      {"on_failure", true, false, false, false, check_on_failure,
+       "What a dead letter does to its key: 'continue' (later events go on) or 'hold' (they wait for a person). "
+       "Default continue."},
       {"retry", true, false, false, false, check_retry,
        "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."},
       {"max_attempts", true, false, false, false, check_attempts,

@@ -40,11 +40,12 @@ struct OptionSpec {
   const char *description;                                          /* with unit, default and range */
 };
 
-/* Events, aggregates, ordered, retry, max_attempts, retention: what every kind has. */
+/* Events, aggregates, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
 const std::vector<OptionSpec> &common_options();
 
 /* Values. Each throws BadInput that says what was expected. */
 bool parse_bool(const std::string &name, const std::string &value);
+bool parse_on_failure(const std::string &name, const std::string &value); /* true = hold */
 int64_t parse_int(const std::string &name, const std::string &value, int64_t min, int64_t max);
 /* '500ms', '15s', '5min' or '5m', '2h', '1d'; a bare number is refused except 0. Milliseconds. */
 std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,

@@ -58,6 +58,11 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
     if (spec->check)
       spec->check(name, value);
   }
+  auto ordered = options.find("ordered"), on_failure = options.find("on_failure");
+  if (ordered != options.end() && !parse_bool("ordered", ordered->second) && on_failure != options.end() &&
+      parse_on_failure("on_failure", on_failure->second))
+    throw BadInput(OB_BAD_VALUE, "on_failure", "option \"on_failure\" cannot be \"hold\" in an unordered sink",
+                   "Without order no event waits for another.", "Leave out on_failure, or ordered 'false'.");
 }
 
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {

@@ -27,7 +27,9 @@ CREATE TABLE outbox.events (
   sink text,
   held_by bigint,
   xact xid8 NOT NULL,
-  origin bigint NOT NULL
+  origin bigint NOT NULL,
+  overtaken_by bigint,
+  redrive_late boolean
 ) PARTITION BY LIST (status);
 
 COMMENT ON TABLE outbox.events IS 'The transactional outbox: one row per event and sink. INSERT here, or call outbox.enqueue(), in the transaction that changes your data.';
@@ -45,15 +47,17 @@ COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number; 
 COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued: start of its transaction unless given.';
 COMMENT ON COLUMN outbox.events.available_at IS 'Not delivered before this time: a schedule, or the next attempt after a failure. NULL = at once.';
 COMMENT ON COLUMN outbox.events.attempts IS 'Failed deliveries so far.';
-COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter).';
+COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter). Made PENDING by hand, a dead letter is sent as by outbox.redrive() with force: in its place where it still can be, else late.';
 COMMENT ON COLUMN outbox.events.last_error IS 'What the last failed delivery said.';
 COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event.';
 COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed.';
 COMMENT ON COLUMN outbox.events.position IS 'Dispatch order, drawn from outbox.events_position by the server.';
 COMMENT ON COLUMN outbox.events.sink IS 'The foreign server that this row goes to. NULL = no sink takes it yet: it waits.';
-COMMENT ON COLUMN outbox.events.held_by IS 'Filled by the worker: position of the failing event of the same key that this row waits for.';
+COMMENT ON COLUMN outbox.events.held_by IS 'Filled by the worker: position of the event of the same key that this row waits for: a failing one, or a dead letter where on_failure is hold.';
 COMMENT ON COLUMN outbox.events.xact IS 'Filled by the server: the transaction that wrote the row.';
 COMMENT ON COLUMN outbox.events.origin IS 'Filled by the server: the cluster and database that enqueued the row. Rows of another origin wait for outbox.adopt().';
+COMMENT ON COLUMN outbox.events.overtaken_by IS 'Filled by the worker while the event is failing or a dead letter: position of the first later event of its key that was delivered to this sink.';
+COMMENT ON COLUMN outbox.events.redrive_late IS 'Filled by outbox.redrive(): true = send it even after later events of its key (force), false = only before them. NULL = not redriven.';
 
 -- ORMs send explicit NULLs, and partition routing comes before triggers: so PENDING takes NULL too.
 CREATE TABLE outbox.events_pending PARTITION OF outbox.events (
@@ -68,11 +72,16 @@ CREATE INDEX events_pending_due ON outbox.events_pending (sink, available_at, po
   WHERE available_at IS NOT NULL AND held_by IS NULL;
 CREATE INDEX events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;
 CREATE INDEX events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;
+-- With a key's failing and redriven rows the worker finds out what a delivered event has overtaken.
+CREATE INDEX events_pending_troubled ON outbox.events_pending (sink, pg_catalog.hashtextextended(partition_key, 0), position)
+  WHERE attempts > 0 OR redrive_late IS NOT NULL;
 COMMENT ON TABLE outbox.events_pending IS 'Events on their way: small and hot.';
 
 CREATE TABLE outbox.events_failed PARTITION OF outbox.events (
   CONSTRAINT events_failed_pkey PRIMARY KEY (position)
 ) FOR VALUES IN ('FAILED');
+CREATE INDEX events_failed_key ON outbox.events_failed (sink, pg_catalog.hashtextextended(partition_key, 0), position);
+CREATE INDEX events_failed_id ON outbox.events_failed (id);
 COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a person acts.';
 
 CREATE TABLE outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
@@ -86,6 +95,7 @@ CREATE TABLE outbox.dedup (
 COMMENT ON TABLE outbox.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
 
 CREATE TABLE outbox.recalled (position bigint NOT NULL);
+CREATE INDEX recalled_position ON outbox.recalled (position);
 -- It has no key: without this a publication FOR ALL TABLES would make the worker's DELETEs fail.
 ALTER TABLE outbox.recalled REPLICA IDENTITY FULL;
 COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';

@@ -82,7 +82,7 @@ CREATE TRIGGER events_before_update BEFORE UPDATE ON outbox.events
     OLD.status IS DISTINCT FROM NEW.status OR OLD.sink IS DISTINCT FROM NEW.sink
     OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type OR OLD.event_type IS DISTINCT FROM NEW.event_type
     OR OLD.headers IS DISTINCT FROM NEW.headers OR OLD.content_type IS DISTINCT FROM NEW.content_type
-    OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key)
+    OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
   EXECUTE FUNCTION outbox.events_before_update();
 CREATE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
@@ -92,7 +92,7 @@ CREATE TRIGGER events_after_update AFTER UPDATE ON outbox.events
     OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin)
   EXECUTE FUNCTION outbox.events_after_update();
 CREATE TRIGGER events_after_delete AFTER DELETE ON outbox.events
-  FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL)
+  FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
   EXECUTE FUNCTION outbox.events_after_delete();
 
 -- Always: also for what a subscription or a restore writes with session_replication_role = replica. A row that no trigger

@@ -2,6 +2,7 @@
 
 CREATE FUNCTION outbox.sink_statistics(
   OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT failed bigint,
+  OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
   OUT last_error text, OUT last_error_at timestamptz) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -75,7 +76,7 @@ CREATE VIEW outbox.sinks AS
           WHERE e.sink = s.srvname AND (e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now())
           ORDER BY e.position LIMIT 1) AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
-         coalesce(st.failed, 0) AS failed_total,
+         coalesce(st.failed, 0) AS failed_total, coalesce(st.redriven_late, 0) AS redriven_late,
          coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at
   FROM pg_catalog.pg_foreign_server AS s
   JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
@@ -161,7 +162,7 @@ COMMENT ON COLUMN outbox.sinks.target IS 'Where it delivers to, without credenti
 COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and held ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at lies ahead and that have not failed.';
-COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing one of the same key.';
+COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
 COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether pending, scheduled and held are estimates.';
 COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed over and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table, counted up to 200,000.';
@@ -169,6 +170,7 @@ COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the oldest due ev
 COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since the server started.';
 COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries that were tried again since the server started.';
 COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since the server started.';
+COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters that were redriven by force and delivered after later events of their keys, since the server started.';
 COMMENT ON COLUMN outbox.sinks.rate IS 'Deliveries per second, lately.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';

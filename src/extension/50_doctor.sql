@@ -115,7 +115,11 @@ BEGIN
         ELSE format('Correct it: ALTER SERVER %I OPTIONS (…), or CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (…).', s.name, s.name) END;
     ELSIF s.failed > 0 THEN
       status := 'warning';
-      hint := format('SELECT id, attempts, last_error FROM outbox.events WHERE status = ''FAILED'' AND sink = %L;', s.name);
+      IF s.held > 0 THEN
+        detail := detail || format(' %s wait behind them or behind failing events of their keys.', s.held);
+      END IF;
+      hint := format('SELECT id, attempts, last_error FROM outbox.events WHERE status = ''FAILED'' AND sink = %1$L; when the cause is gone: '
+                     'SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %1$L;', s.name);
     ELSIF s.held > 0 THEN
       status := 'warning';
       detail := detail || format(' %s wait behind failing events of their keys; last error: %s', s.held, s.last_error);

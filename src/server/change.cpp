@@ -46,6 +46,14 @@ static bool is_replicated(const TriggerRow *before) {
   return IsLogicalWorker() && !is_ours(before);
 }
 
+/* Whoever makes a dead letter pending by hand wants it sent, in its place or late: as outbox.redrive() with force. */
+static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
+  if (row_has_status(before, "FAILED") && row_has_status(after, "PENDING"))
+    row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
+  else
+    row_set_null(after, EV_REDRIVE_LATE);
+}
+
 SQL_FUNCTION(outbox_events_before_update) {
   bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_BEFORE(((TriggerData *)fcinfo->context)->tg_event) &&
               TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
@@ -66,7 +74,10 @@ SQL_FUNCTION(outbox_events_before_update) {
       row_default(&after, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
     else
       row_set_null(&after, EV_SENT_AT);
+    redrive_by_hand(&before, &after);
   }
+  if (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY))
+    row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
   if (is_replicated(&before))
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
@@ -86,7 +97,8 @@ SQL_FUNCTION(outbox_events_after_update) {
     return PointerGetDatum(NULL);
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
-  if (row_has_status(&row, "PENDING") && (is_ours(&before) || is_ours(&row)))
+  /* A dead letter may hold its key. */
+  if (!row_has_status(&row, "SENT") && (is_ours(&before) || is_ours(&row)))
     recall(DatumGetInt64(row_get(&row, EV_POSITION)));
   return PointerGetDatum(NULL);
 }
@@ -100,9 +112,13 @@ SQL_FUNCTION(outbox_events_after_delete) {
   if (server_is_worker)
     return PointerGetDatum(NULL);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
-  if (!row_has_status(&row, "PENDING") || is_replicated(&row))
+  if (is_replicated(&row))
     return PointerGetDatum(NULL);
   int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
+  if (row_has_status(&row, "FAILED") && is_ours(&row))
+    recall(position); /* its key may have waited for it */
+  if (!row_has_status(&row, "PENDING"))
+    return PointerGetDatum(NULL);
   if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0)
     recall(position); /* its key waited for it */
   if (!row_isnull(&row, EV_DEDUP_KEY))

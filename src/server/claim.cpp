@@ -1,6 +1,7 @@
 #include "claim.h"
 
 #include "claim_round.h"
+#include "dead_letters.h"
 #include "late.h"
 
 extern "C" {
@@ -44,6 +45,7 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
 
   begin_round(now);
   SPI_connect();
+  dead_letters_refresh();
   /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   late_find(snapshot);
@@ -125,5 +127,6 @@ void claim_init(int64 origin) {
   SPI_connect();
   statement_read(&read_failing, NULL, InvalidSnapshot, visit_failing, NULL);
   statement_read(&read_groups, NULL, InvalidSnapshot, visit_group, NULL);
+  dead_letters_read();
   SPI_finish();
 }

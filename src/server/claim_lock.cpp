@@ -28,7 +28,7 @@ static void prune_batch(WorkerSink *sink) {
       continue;
     HeldKey *key = held_key_find(sink->oid, flight->key_hash);
     if (key && key->head != 0 && key->head < flight->position) {
-      /* An earlier row of its key is busy: it will be seen again, and marked, from the cursor. */
+      /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
       int64 position = flight->position;
       drop_flight(flight);
       worker_sink_rewind(sink, position);
@@ -45,7 +45,7 @@ void claim_lock_and_mark(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
   RowLock *locks = (RowLock *)MemoryContextAllocHuge(
       CurrentMemoryContext, sizeof(RowLock) * (claim_round.n_taken + claim_round.n_marks + 1));
-  bool pruned = false;
+  bool pruned = claim_round.overruled;
 
   for (int i = 0; i < n; i++)
     for (int j = 0; j < sinks[i]->n_batch; j++) {

@@ -11,6 +11,10 @@
 #include "sql.h"
 #include "worker_sinks.h"
 
+extern "C" {
+#include "utils/hsearch.h"
+}
+
 #define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
 
 /* A read sees at most so many rows: the worker stays responsive, and one transaction short. */
@@ -49,6 +53,8 @@ typedef struct Round {
   Mark *marks;
   int n_marks, max_marks;
   int n_taken;
+  HTAB *in_air;   /* keys that have flights; NULL until a redriven row asks */
+  bool overruled; /* a redriven row takes the lead of a key of which later rows may be in the batches */
 } Round;
 
 extern Round claim_round;
@@ -70,6 +76,14 @@ bool stream_main(Snapshot snapshot); /* true when there is more */
 void stream_late(WorkerSink *sink, Snapshot snapshot);
 void stream_draining(WorkerSink *sink, Snapshot snapshot);
 bool stream_due(WorkerSink *sink, Snapshot snapshot); /* true when there is more */
+
+/* ---- redriven.cpp ---- */
+
+/* Later events of its key are on their way: the row leads its key from now on, and is looked at again. */
+bool redriven_must_wait(const WorkerSink *sink, const EventRow *row);
+
+/* A row was taken into a batch. */
+void redriven_saw_flight(const Flight *flight);
 
 /* ---- recalled.cpp ---- */
 

@@ -180,6 +180,8 @@ static void record_event(TriggerRow *row) {
     draw_position(row);
   else
     keep_position(row);
+  if (row_has_status(row, "FAILED") && !server_is_worker)
+    recall(DatumGetInt64(row_get(row, EV_POSITION))); /* it may hold its key */
 }
 
 SQL_FUNCTION(outbox_events_before_insert) {

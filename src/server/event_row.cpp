@@ -30,7 +30,9 @@ enum {
   C_CONTENT_TYPE,
   C_HEADERS,
   C_CREATED_AT,
-  C_DEDUP_KEY
+  C_DEDUP_KEY,
+  C_REDRIVE_LATE,
+  C_OVERTAKEN_BY
 };
 
 void event_row_read(TupleTableSlot *slot, EventRow *row) {
@@ -55,6 +57,10 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   row->available_at = nulls[C_AVAILABLE_AT] ? DT_NOBEGIN : DatumGetTimestampTz(values[C_AVAILABLE_AT]);
   row->attempts = nulls[C_ATTEMPTS] ? 0 : DatumGetInt32(values[C_ATTEMPTS]);
   row->held_by = nulls[C_HELD_BY] ? 0 : DatumGetInt64(values[C_HELD_BY]);
+  row->redrive = nulls[C_REDRIVE_LATE]                  ? NOT_REDRIVEN
+                 : DatumGetBool(values[C_REDRIVE_LATE]) ? REDRIVEN_LATE
+                                                        : REDRIVEN_IN_ORDER;
+  row->overtaken_by = nulls[C_OVERTAKEN_BY] ? 0 : DatumGetInt64(values[C_OVERTAKEN_BY]);
   row->origin = nulls[C_ORIGIN] ? 0 : DatumGetInt64(values[C_ORIGIN]);
   row->created_at = nulls[C_CREATED_AT] ? 0 : DatumGetTimestampTz(values[C_CREATED_AT]);
   row->slot = slot;

@@ -10,7 +10,11 @@ extern "C" {
 
 #define EVENT_ROW_COLUMNS                                                                                            \
   "ctid, xmin, position, sink, partition_key, available_at, attempts, held_by, origin, id, aggregate_type, "         \
-  "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key"
+  "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key, redrive_late, "   \
+  "overtaken_by"
+
+/* Was it a dead letter that a person put back? */
+typedef enum Redrive { NOT_REDRIVEN, REDRIVEN_IN_ORDER, REDRIVEN_LATE } Redrive;
 
 /* Pointers into the executor's slot: valid while the row is visited. */
 typedef struct EventRow {
@@ -23,6 +27,8 @@ typedef struct EventRow {
   TimestampTz available_at; /* DT_NOBEGIN = at once */
   int attempts;
   int64 held_by; /* 0 = not held */
+  Redrive redrive;
+  int64 overtaken_by; /* 0 = by none */
   int64 origin;
   TimestampTz created_at;
   TupleTableSlot *slot;

@@ -146,6 +146,15 @@ Flight *flight_find(int64 position) {
   return entry ? entry->flight : NULL;
 }
 
+void flights_each(void (*visit)(const Flight *flight)) {
+  HASH_SEQ_STATUS walk;
+  PositionEntry *entry;
+
+  hash_seq_init(&walk, by_position);
+  while ((entry = (PositionEntry *)hash_seq_search(&walk)) != NULL)
+    visit(entry->flight);
+}
+
 uint64 flight_ticket(const Flight *flight) {
   return ((uint64)flight->generation << 32) | flight->index;
 }

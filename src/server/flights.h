@@ -31,6 +31,7 @@ typedef struct Flight {
   uint32 generation;
   uint32 bytes;
   int32 attempts; /* failed ones before this */
+  bool late;      /* redriven by force, after later events of its key */
   TimestampTz created_at;
   TimestampTz ended_at;
   /* filled at the end of the flight */
@@ -53,6 +54,8 @@ int flights_in_use(void);
 Flight *flight_new(int64 position, uint32 bytes);
 void flight_free(Flight *flight);
 Flight *flight_find(int64 position);
+/* All that are claimed, in the air or not yet recorded, in no order. */
+void flights_each(void (*visit)(const Flight *flight));
 uint64 flight_ticket(const Flight *flight);
 /* NULL for a ticket whose flight is over. */
 Flight *flight_of_ticket(uint64 ticket);

@@ -1,7 +1,6 @@
 #include "held_keys.h"
 
 #include "claim_round.h"
-#include "flights.h"
 
 extern "C" {
 #include "utils/hsearch.h"
@@ -86,13 +85,21 @@ void held_key_release(Oid sink, uint64 key_hash, int64 position) {
   start_draining(key);
 }
 
-void held_key_release_position(int64 position) {
+static int by_value(const void *a, const void *b) {
+  int64 left = *(const int64 *)a, right = *(const int64 *)b;
+
+  return left < right ? -1 : left > right;
+}
+
+void held_keys_release_positions(const int64 *positions, int n) {
   HASH_SEQ_STATUS walk;
   HeldKey *key;
 
+  if (n == 0)
+    return;
   hash_seq_init(&walk, held);
   while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
-    if (key->head == position)
+    if (key->head != 0 && bsearch(&key->head, positions, n, sizeof(int64), by_value))
       start_draining(key);
 }
 
@@ -130,7 +137,7 @@ void held_keys_restart(void) {
     key->drained = 0;
 }
 
-int64 *held_keys_heads(int *n) {
+static int64 *collect_heads(bool unseen_only, int *n) {
   int64 *heads = (int64 *)palloc(sizeof(int64) * (hash_get_num_entries(held) + 1));
   HASH_SEQ_STATUS walk;
   HeldKey *key;
@@ -138,21 +145,20 @@ int64 *held_keys_heads(int *n) {
   *n = 0;
   hash_seq_init(&walk, held);
   while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL) {
-    key->seen = false;
-    if (key->head != 0)
+    if (!unseen_only)
+      key->seen = false;
+    if (key->head != 0 && !key->seen)
       heads[(*n)++] = key->head;
   }
   return heads;
 }
 
-void held_keys_release_unseen(void) {
-  HASH_SEQ_STATUS walk;
-  HeldKey *key;
+int64 *held_keys_heads(int *n) {
+  return collect_heads(false, n);
+}
 
-  hash_seq_init(&walk, held);
-  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
-    if (key->head != 0 && !key->seen && flight_find(key->head) == NULL)
-      held_key_release(key->id.sink, key->id.key_hash, key->head);
+int64 *held_keys_unseen(int *n) {
+  return collect_heads(true, n);
 }
 
 bool held_keys_any_draining(void) {

@@ -1,8 +1,9 @@
 /*
- * held_keys.h: the keys of ordered sinks that wait for a failing event (the head). Rows behind the head are marked
- * in the table (held_by = group) when the worker comes across them, so memory holds one entry per key whatever
- * stands behind it, and a restart rebuilds the entries from the rows. When the head is through, the key drains: its
- * marked rows are claimed first, in order, and then the entry goes.
+ * held_keys.h: the keys of ordered sinks that wait for a failing event (the head), or for a dead letter where the
+ * sink says on_failure 'hold'. Rows behind the head are marked in the table (held_by = group) when the worker comes
+ * across them, so memory holds one entry per key whatever stands behind it, and a restart rebuilds the entries from
+ * the rows. When the head is through, the key drains: its marked rows are claimed first, in order, and then the entry
+ * goes.
  */
 #pragma once
 
@@ -37,8 +38,8 @@ HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group);
 
 /* The head is through (sent, dead, deleted): the key drains. No-op unless `position` leads the key. */
 void held_key_release(Oid sink, uint64 key_hash, int64 position);
-/* Likewise when only the position is known (a person deleted the row); slow, rare. */
-void held_key_release_position(int64 position);
+/* Likewise when only positions are known (a person deleted the rows): sorted ones, in one walk of all keys. */
+void held_keys_release_positions(const int64 *positions, int n);
 
 /* A row was marked: the key, if it drains or has just drained, must come back to it. */
 void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position);
@@ -51,8 +52,8 @@ void held_keys_restart(void);
 bool held_keys_any_draining(void);
 /* Positions of all heads (palloc'd); marks them unseen. */
 int64 *held_keys_heads(int *n);
-/* Keys whose heads are unseen, and not in flight, drain. */
-void held_keys_release_unseen(void);
+/* Those still unseen. */
+int64 *held_keys_unseen(int *n);
 
 /* Copies up to `max` keys of the sink that drain now. */
 int held_keys_draining(Oid sink, HeldKeyId *keys, int max);

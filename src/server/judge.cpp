@@ -47,8 +47,10 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   flight->ctid = row->ctid;
   flight->attempts = row->attempts;
   flight->created_at = row->created_at;
+  flight->late = sink->ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
   event->ticket = flight_ticket(flight);
   sink->batch_flights[sink->n_batch++] = flight;
+  redriven_saw_flight(flight);
   worker_sink_event_claimed(sink, bytes);
   claim_round.free_flights--;
   claim_round.free_bytes -= bytes;
@@ -108,6 +110,8 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
     add_mark(sink, row, key->group);
     return HOLD;
   }
+  if (sink->ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
+    return PASS;
   add_to_batch(sink, row);
   return TAKE;
 }

@@ -1,5 +1,6 @@
 /* recalled.cpp: rows that came back behind the cursors, and heads that left. */
 #include "claim_round.h"
+#include "dead_letters.h"
 #include "lanes.h"
 
 extern "C" {
@@ -7,8 +8,15 @@ extern "C" {
 }
 
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
-static Statement read_recalled = {"SELECT ctid, position FROM outbox.recalled LIMIT $1", 1, {INT8OID}, NULL};
+static Statement read_recalled = {
+    "SELECT ctid, position FROM outbox.recalled ORDER BY position LIMIT $1", 1, {INT8OID}, NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+
+static int by_position(const void *a, const void *b) {
+  int64 left = *(const int64 *)a, right = *(const int64 *)b;
+
+  return left < right ? -1 : left > right;
+}
 
 static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   RecalledList *list = (RecalledList *)context;
@@ -20,7 +28,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
   HeldKey *key = sink ? held_key_find(sink->oid, row.key_hash) : NULL;
   if (key == NULL || key->head != row.position)
-    held_key_release_position(row.position);
+    held_keys_release_positions(&row.position, 1);
   Verdict verdict = judge(&row, RECALLED, &sink);
   if (verdict == STOP)
     sink->starved = list->wanted_again = true;
@@ -31,6 +39,30 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   return true;
 }
 
+/* No pending row: a dead letter, which may hold its key, or deleted by a person, and its key goes on. */
+static void look_at_gone(RecalledList *list) {
+  int64 *gone = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
+  DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(list->n, 1));
+  int n = 0, released = 0;
+
+  for (int i = 0; i < list->n; i++)
+    if (list->rows[i].fate == RecalledRow::GONE)
+      gone[n++] = list->rows[i].position;
+  dead_letters_look(gone, states, n);
+  n = 0;
+  for (int i = 0; i < list->n; i++) {
+    if (list->rows[i].fate != RecalledRow::GONE)
+      continue;
+    DeadLetter state = states[n++];
+    if (state == DEAD_ELSEWHERE)
+      list->rows[i].fate = RecalledRow::KEEP;
+    else if (state != DEAD_HOLDS)
+      gone[released++] = list->rows[i].position;
+  }
+  qsort(gone, released, sizeof(int64), by_position);
+  held_keys_release_positions(gone, released);
+}
+
 void recalled_look(RecalledList *list, Snapshot snapshot) {
   int64 *positions = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
 
@@ -38,9 +70,7 @@ void recalled_look(RecalledList *list, Snapshot snapshot) {
     positions[i] = list->rows[i].position;
   Datum values[] = {int8_array(positions, list->n)};
   statement_read(&read_positions, values, snapshot, visit_recalled_row, list);
-  for (int i = 0; i < list->n; i++)
-    if (list->rows[i].fate == RecalledRow::GONE)
-      held_key_release_position(list->rows[i].position); /* a person deleted it: its key goes on */
+  look_at_gone(list);
 }
 
 static bool visit_recalled(TupleTableSlot *slot, void *context) {
@@ -72,6 +102,20 @@ bool recalled_claim(Snapshot snapshot) {
   return list.wanted_again || (list.n == limit && n_done > 0);
 }
 
+static void check_dead_heads(void) {
+  int n;
+  int64 *unseen = held_keys_unseen(&n);
+  DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(n, 1));
+
+  dead_letters_look(unseen, states, n);
+  int released = 0;
+  for (int i = 0; i < n; i++)
+    if (states[i] != DEAD_HOLDS && flight_find(unseen[i]) == NULL)
+      unseen[released++] = unseen[i];
+  qsort(unseen, released, sizeof(int64), by_position);
+  held_keys_release_positions(unseen, released);
+}
+
 static bool visit_head(TupleTableSlot *slot, void *) {
   EventRow row;
 
@@ -91,5 +135,5 @@ void recalled_check_heads(Snapshot snapshot) {
     return;
   Datum values[] = {int8_array(heads, n)};
   statement_read(&read_positions, values, snapshot, visit_head, NULL);
-  held_keys_release_unseen();
+  check_dead_heads();
 }

@@ -1,7 +1,9 @@
 #include "record.h"
 
+#include "dead_letters.h"
 #include "flights.h"
 #include "held_keys.h"
+#include "overtaken.h"
 #include "row_lock.h"
 #include "sql.h"
 #include "worker_sinks.h"
@@ -21,30 +23,26 @@ extern "C" {
 
 static const int RECORD_MAX = 20000;
 
-/* Moves between statuses are DELETE + INSERT, never an UPDATE of status: one concurrent partition move would make
- * everybody's SKIP LOCKED fail. */
-#define MOVED_COLUMNS                                                                                                \
-  "id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, "     \
-  "dedup_key, seq, created_at, available_at, position, sink, xact, origin"
-
 static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
                               "INSERT INTO outbox.events (" MOVED_COLUMNS
-                              ", attempts, last_error, last_attempt_at, status, sent_at) "
-                              "SELECT " MOVED_COLUMNS ", attempts, last_error, last_attempt_at, 'SENT', $2 FROM gone",
+                              ", overtaken_by, attempts, last_error, last_attempt_at, status, sent_at) "
+                              "SELECT " MOVED_COLUMNS
+                              ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2 FROM gone",
                               2,
                               {TIDARRAYOID, TIMESTAMPTZOID},
                               NULL};
 static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
                          "INSERT INTO outbox.events (" MOVED_COLUMNS
-                         ", attempts, last_error, last_attempt_at, status) "
-                         "SELECT " MOVED_COLUMNS ", attempts + 1, f.error, $4, 'FAILED' FROM gone "
+                         ", overtaken_by, attempts, last_error, last_attempt_at, status) "
+                         "SELECT " MOVED_COLUMNS ", overtaken_by, attempts + 1, f.error, $4, 'FAILED' FROM gone "
                          "JOIN unnest($2, $3) AS f (at, error) ON f.at = position",
                          4,
                          {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
                          NULL};
 static Statement put_back = {"UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, "
-                             "last_attempt_at = $5, available_at = f.next, held_by = nullif(f.held_by, 0) "
+                             "last_attempt_at = $5, available_at = f.next, held_by = nullif(f.held_by, 0), "
+                             "redrive_late = nullif(redrive_late, false) "
                              "FROM unnest($1, $2, $3, $4) AS f (place, error, next, held_by) "
                              "WHERE e.ctid = f.place",
                              5,
@@ -81,8 +79,13 @@ static Datum errors_of(const Batch *batch) {
 static void record_dead(const Batch *batch, TimestampTz now) {
   int64 *positions = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
 
-  for (int i = 0; i < batch->n; i++)
-    positions[i] = batch->flights[i]->position;
+  for (int i = 0; i < batch->n; i++) {
+    const Flight *flight = batch->flights[i];
+    positions[i] = flight->position;
+    dead_letters_note(flight->key_hash);
+    if (flight->sink->hold) /* its sink may hold only since it ended */
+      held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+  }
   Datum values[] = {tid_array(batch->tids, batch->n), int8_array(positions, batch->n), errors_of(batch),
                     TimestampTzGetDatum(now)};
   statement_write(&bury, values, NULL, NULL);
@@ -153,6 +156,66 @@ static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *
   return sink == flown;
 }
 
+/* What did not arrive. */
+static void record_failed(const RowLock *locks, int n, TimestampTz now) {
+  Batch dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
+
+  for (int i = 0; i < n; i++) {
+    Flight *flight = (Flight *)locks[i].owner;
+    if (flight->outcome == OB_SENT)
+      continue;
+    if (locks[i].result == ROW_BUSY) {
+      flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
+      continue;
+    }
+    flight->recorded = true;
+    if (locks[i].result == ROW_GONE) /* a person has deleted or moved it: its key waits for nobody */
+      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+    else
+      add(flight->outcome == OB_REJECTED ? &dead : &retried, flight, locks[i].ctid);
+  }
+  if (dead.n > 0)
+    record_dead(&dead, now);
+  if (retried.n > 0)
+    record_retries(&retried, now);
+}
+
+/* What was delivered; earlier ones of its key that were not must have been written down. */
+static void record_sent(const RowLock *locks, int n, TimestampTz now) {
+  Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1));
+  Flight **delivered = (Flight **)palloc(sizeof(Flight *) * Max(n, 1));
+  int n_delivered = 0;
+
+  for (int i = 0; i < n; i++) {
+    Flight *flight = (Flight *)locks[i].owner;
+    if (flight->outcome != OB_SENT)
+      continue;
+    if (locks[i].result == ROW_BUSY)
+      flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
+    else
+      delivered[n_delivered++] = flight;
+  }
+  overtaken_mark(delivered, n_delivered, now);
+  for (int i = 0; i < n; i++) {
+    Flight *flight = (Flight *)locks[i].owner;
+    if (flight->outcome != OB_SENT || flight->record_after > now)
+      continue;
+    flight->recorded = true;
+    if (locks[i].result == ROW_GONE)
+      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+    else
+      add(flight->sink->retention_ms > 0 && day_exists(now) ? &kept : &sent, flight, locks[i].ctid);
+  }
+  if (sent.n > 0) {
+    Datum values[] = {tid_array(sent.tids, sent.n)};
+    statement_write(&delete_sent, values, NULL, NULL);
+  }
+  if (kept.n > 0) {
+    Datum values[] = {tid_array(kept.tids, kept.n), TimestampTzGetDatum(now)};
+    statement_write(&keep_sent, values, NULL, NULL);
+  }
+}
+
 void record_ended(TimestampTz now) {
   int max = Min(flights_ended(), RECORD_MAX), n = 0;
 
@@ -163,38 +226,8 @@ void record_ended(TimestampTz now) {
       locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
   row_lock(locks, n, is_for_its_sink);
 
-  Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1)), dead = batch_of(Max(n, 1)),
-        retried = batch_of(Max(n, 1));
-  for (int i = 0; i < n; i++) {
-    Flight *flight = (Flight *)locks[i].owner;
-    if (locks[i].result == ROW_BUSY) {
-      flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
-      continue;
-    }
-    flight->recorded = true;
-    if (locks[i].result == ROW_GONE) {
-      /* A person has deleted or moved it: nothing is left to say, and its key waits for nobody. */
-      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
-      continue;
-    }
-    Batch *batch = flight->outcome == OB_REJECTED                      ? &dead
-                   : flight->outcome == OB_RETRY                       ? &retried
-                   : flight->sink->retention_ms > 0 && day_exists(now) ? &kept
-                                                                       : &sent;
-    add(batch, flight, locks[i].ctid);
-  }
-  if (sent.n > 0) {
-    Datum values[] = {tid_array(sent.tids, sent.n)};
-    statement_write(&delete_sent, values, NULL, NULL);
-  }
-  if (kept.n > 0) {
-    Datum values[] = {tid_array(kept.tids, kept.n), TimestampTzGetDatum(now)};
-    statement_write(&keep_sent, values, NULL, NULL);
-  }
-  if (dead.n > 0)
-    record_dead(&dead, now);
-  if (retried.n > 0)
-    record_retries(&retried, now);
+  record_failed(locks, n, now);
+  record_sent(locks, n, now);
   SPI_finish();
 }
 
@@ -214,6 +247,8 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     return;
   if (flight->outcome == OB_SENT) {
     stats->delivered++;
+    if (flight->late)
+      stats->redriven_late++;
     stats->latency[latency_bucket((flight->ended_at - flight->created_at) / 1000.0)]++;
     return;
   }

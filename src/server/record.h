@@ -10,6 +10,12 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
+/* Moves between statuses are DELETE + INSERT, never an UPDATE of status: one concurrent partition move would make
+ * everybody's SKIP LOCKED fail. What moves unchanged: */
+#define MOVED_COLUMNS                                                                                                \
+  "id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, "     \
+  "dedup_key, seq, created_at, available_at, position, sink, xact, origin"
+
 /* In a transaction. Marks the flights it recorded; flights_settle_ended() after the commit frees them. */
 void record_ended(TimestampTz now);
 

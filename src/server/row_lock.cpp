@@ -23,7 +23,7 @@ typedef struct LockRun {
   TupleTableSlot *slot;
   AttrNumber position;
   BlockNumber n_blocks;
-  RowCheck follow; /* may be NULL */
+  RowCheck follow;   /* may be NULL */
   RowLock **missing; /* by position */
   int n_missing;
 } LockRun;

@@ -57,6 +57,7 @@ typedef struct SinkStats {
   uint64 delivered;
   uint64 retried;
   uint64 failed;
+  uint64 redriven_late; /* by force, after later events of their keys */
   char last_error[512];
   TimestampTz last_error_at;
   double rate; /* events/s, exponentially smoothed over about 10 s */

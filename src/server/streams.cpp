@@ -1,5 +1,6 @@
 /* streams.cpp: the ways by which rows come before the judge, each in order of position. */
 #include "claim_round.h"
+#include "dead_letters.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -36,6 +37,7 @@ typedef struct ReadState {
   int64 last_position;
   bool stopped;
   int64 before; /* HELD: only rows below this one */
+  bool reached; /* HELD: there is one at or after it */
 } ReadState;
 
 static bool visit_main(TupleTableSlot *slot, void *context) {
@@ -64,7 +66,7 @@ static bool may_read(const WorkerSink *sink) {
 
 /* One read serves all sinks that have come equally far, which is all of them but those that lag. */
 static bool read_from(int64 cursor, Snapshot snapshot) {
-  ReadState state = {MAIN, NULL, 0, 0, cursor, false, 0};
+  ReadState state = {MAIN, NULL, 0, 0, cursor, false, 0, false};
   int n, room = 0;
   WorkerSink **sinks = worker_sinks_all(&n);
 
@@ -128,7 +130,7 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
     return false;
   }
   if (state->stream == HELD && row.position >= state->before) {
-    state->stopped = true;
+    state->stopped = state->reached = true;
     return false;
   }
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
@@ -152,7 +154,7 @@ void stream_late(WorkerSink *sink, Snapshot snapshot) {
 
   while (i < sink->n_late && sink->room > 0) {
     LateTransaction *late = &sink->late[i];
-    ReadState state = {LATE, sink, 0, 0, late->after, false, 0};
+    ReadState state = {LATE, sink, 0, 0, late->after, false, 0, false};
     Datum values[] = {UInt64GetDatum(late->xid), Int64GetDatum(late->after), Int64GetDatum(late->upto),
                       Int64GetDatum(READ_MAX)};
     statement_read(&read_late, values, snapshot, visit_of_sink, &state);
@@ -171,19 +173,28 @@ void stream_draining(WorkerSink *sink, Snapshot snapshot) {
 
   for (int i = 0; i < n && sink->room > 0; i++) {
     HeldKey *key = held_key_find(sink->oid, ids[i].key_hash);
+    int64 dead = sink->hold ? dead_letter_first(sink, key->id.key_hash) : PG_INT64_MAX;
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
-    ReadState state = {HELD, sink, 0, 0, key->drained, false, Min(busy_row_first(key), sink->cursor + 1)};
+    int64 before = Min(Min(busy_row_first(key), dead), sink->cursor + 1);
+    ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};
     int limit = Min(sink->room + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
     statement_read(&read_held, values, snapshot, visit_of_sink, &state);
     key->drained = state.last_position;
-    if (!state.stopped && state.n_rows < limit && key->head == 0 && busy_row_first(key) == PG_INT64_MAX)
+    bool all = state.reached || (!state.stopped && state.n_rows < limit); /* of those below `before` */
+    if (!all || key->head != 0)
+      continue;
+    if (dead != PG_INT64_MAX) {
+      if (before == dead || (!sink->starved && busy_row_first(key) > dead))
+        held_key_hold(sink->oid, key->id.key_hash, dead); /* a dead letter is next */
+    } else if (!state.stopped && busy_row_first(key) == PG_INT64_MAX) {
       held_key_forget(key); /* nothing is left behind it: new rows may come straight */
+    }
   }
 }
 
 bool stream_due(WorkerSink *sink, Snapshot snapshot) {
-  ReadState state = {DUE, sink, 0, 0, 0, false, 0};
+  ReadState state = {DUE, sink, 0, 0, 0, false, 0, false};
 
   if (sink->next_due > claim_round.now || sink->room <= 0)
     return false;

@@ -12,13 +12,14 @@ const char *const event_column_names[EV_COLUMNS] = {
     "id",           "aggregate_type", "aggregate_id",  "event_type", "payload", "payload_bytes",
     "content_type", "headers",        "partition_key", "dedup_key",  "seq",     "created_at",
     "available_at", "attempts",       "status",        "last_error", "sent_at", "last_attempt_at",
-    "sink",         "held_by",        "position",      "xact",       "origin",
+    "sink",         "held_by",        "position",      "xact",       "origin",  "overtaken_by",
+    "redrive_late",
 };
 
 const Oid event_column_types[EV_COLUMNS] = {
-    UUIDOID,        TEXTOID,        TEXTOID, TEXTOID,        JSONBOID,       BYTEAOID, TEXTOID, JSONBOID,
-    TEXTOID,        TEXTOID,        INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID,  TEXTOID, TEXTOID,
-    TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, INT8OID,        INT8OID,        XID8OID,  INT8OID,
+    UUIDOID, TEXTOID, TEXTOID,        TEXTOID,        JSONBOID, BYTEAOID, TEXTOID, JSONBOID,       TEXTOID,
+    TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID,  TEXTOID,  TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+    TEXTOID, INT8OID, INT8OID,        XID8OID,        INT8OID,  INT8OID,  BOOLOID,
 };
 
 /* Which attribute is which column, for the few partitions that a backend writes to. */

@@ -34,6 +34,8 @@ typedef enum EventColumn {
   EV_POSITION = EV_GIVEN,
   EV_XACT,
   EV_ORIGIN,
+  EV_OVERTAKEN_BY,
+  EV_REDRIVE_LATE,
   EV_COLUMNS
 } EventColumn;
 

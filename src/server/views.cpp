@@ -52,8 +52,8 @@ static double faded_rate(const SinkStats *stats) {
 }
 
 static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
-  Datum values[11];
-  bool nulls[11] = {false};
+  Datum values[12];
+  bool nulls[12] = {false};
   int in_flight = 0;
 
   for (size_t i = 0; i < lengthof(stats->in_flight); i++)
@@ -65,13 +65,14 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
   values[3] = Int64GetDatum(stats->delivered);
   values[4] = Int64GetDatum(stats->retried);
   values[5] = Int64GetDatum(stats->failed);
-  values[6] = Float8GetDatum(faded_rate(stats));
-  values[7] = quantile_or_null(stats, 0.5, &nulls[7]);
-  values[8] = quantile_or_null(stats, 0.99, &nulls[8]);
-  values[9] = CStringGetTextDatum(stats->last_error);
-  nulls[9] = stats->last_error[0] == '\0';
-  values[10] = TimestampTzGetDatum(stats->last_error_at);
-  nulls[10] = stats->last_error_at == 0;
+  values[6] = Int64GetDatum(stats->redriven_late);
+  values[7] = Float8GetDatum(faded_rate(stats));
+  values[8] = quantile_or_null(stats, 0.5, &nulls[8]);
+  values[9] = quantile_or_null(stats, 0.99, &nulls[9]);
+  values[10] = CStringGetTextDatum(stats->last_error);
+  nulls[10] = stats->last_error[0] == '\0';
+  values[11] = TimestampTzGetDatum(stats->last_error_at);
+  nulls[11] = stats->last_error_at == 0;
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

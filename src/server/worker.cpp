@@ -183,7 +183,7 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
   flight->ended_at = now;
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);
   /* The key is held or goes on from here, before anything more of it is claimed. */
-  if (outcome == OB_RETRY && sink->ordered)
+  if (sink->ordered && (outcome == OB_RETRY || (outcome == OB_REJECTED && sink->hold)))
     held_key_hold(sink->oid, flight->key_hash, flight->position);
   else
     held_key_release(sink->oid, flight->key_hash, flight->position);
@@ -230,8 +230,10 @@ static bool transact(TimestampTz now, bool claim) {
   worker_stay_with_extension();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
-  if (worker_sinks_reload())
+  if (worker_sinks_reload()) {
     maintenance_routes_changed();
+    recalled_wanted = true; /* dead letters of a sink that holds no more let their keys go */
+  }
   if (n_recorded > 0)
     record_ended(now);
   if (claim) {

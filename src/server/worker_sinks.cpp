@@ -1,5 +1,6 @@
 #include "worker_sinks.h"
 
+#include "dead_letters.h"
 #include "flights.h"
 #include "held_keys.h"
 #include "maintenance.h"
@@ -112,6 +113,7 @@ static void apply_common(WorkerSink *sink, const SinkOptions *given) {
   if (!ob_common_options(sink->kind, given->options, given->n_options, &common, &error))
     return; /* ob_sink_open() will say so */
   sink->ordered = common.ordered;
+  sink->hold = common.ordered && common.hold_on_failure;
   sink->max_attempts = common.max_attempts > 0    ? common.max_attempts
                        : setting_max_attempts > 0 ? setting_max_attempts
                                                   : common.default_max_attempts;
@@ -173,6 +175,8 @@ static void reload_one(const RouteSink *route) {
     worker_sink_restart(sink);
     if (!sink->ordered)
       held_keys_forget_sink(sink->oid);
+    if (sink->hold)
+      dead_letters_stale();
     sink->fingerprint = fingerprint;
     sink->reopen_at = 0;
     sink->open_error[0] = '\0';

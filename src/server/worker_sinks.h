@@ -26,6 +26,7 @@ typedef struct WorkerSink {
   char open_error[512];
 
   bool ordered;
+  bool hold; /* a dead letter's key waits for a person */
   int max_attempts;
   int64 retention_ms;
   char retry[256];

@@ -1,0 +1,335 @@
+"""Dead letters: what their keys do meanwhile, and how they go back."""
+
+import time
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import OK, SECRET, Status, status
+
+MORTAL = {"retry": "50ms", "max_attempts": "2"}
+HOLD = MORTAL | {"on_failure": "hold"}
+
+
+class Endpoint:
+    """The receiver, refusing the events (key, n) in `bad`; those in `slow` wait for two seconds."""
+
+    def __init__(self, receiver):
+        self.receiver, self.bad, self.slow = receiver, set(), set()
+        receiver.mode = self.answer
+
+    def answer(self, delivery) -> Status:
+        event = event_of(delivery)
+        return Status(400 if event in self.bad else 200, delay=2 if event in self.slow else 0)
+
+    def numbers(self, key: str) -> list[int]:
+        return [n for k, n in map(event_of, self.receiver.accepted()) if k == key]
+
+
+def event_of(delivery) -> tuple[str, int]:
+    data = delivery.json()["data"]
+    return data["key"], data["n"]
+
+
+@pytest.fixture
+def endpoint(receiver):
+    return Endpoint(receiver)
+
+
+def enqueue(db, key: str, n: int) -> str:
+    return db.enqueue("Order", key, "order.changed", f'{{"key": "{key}", "n": {n}}}')
+
+
+def failed(db) -> int:
+    return db.value("SELECT count(*) FROM outbox.events_failed")
+
+
+def wait_failed(db, count: int = 1) -> None:
+    wait_until(lambda: failed(db) == count, 20, lambda: f"{count} dead letters: {db.sql('SELECT status, last_error FROM outbox.events')}")
+
+
+def wait_recorded(db) -> None:
+    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('TABLE outbox.events_pending')}")
+
+
+def wait_numbers(endpoint, key: str, numbers: list[int]) -> None:
+    wait_until(lambda: len(endpoint.numbers(key)) >= len(numbers), 20, lambda: f"{numbers}, got {endpoint.numbers(key)}")
+    assert endpoint.numbers(key) == numbers
+
+
+def stays_so(db) -> None:
+    """Longer than the safety poll, which looks at every key."""
+    polled = db.value("SELECT clock_timestamp()")
+    time.sleep(1.2)
+    wait_until(lambda: db.value("SELECT last_loop_at > %s + interval '1.1 s' FROM outbox.workers WHERE database = current_database()",
+                                polled), 20, "the worker to look again")
+
+
+def redrive(db, event: str, *more) -> tuple[bool, str]:
+    """Its result, and what the warning said."""
+    notices = []
+    with db.connect() as connection:
+        connection.add_notice_handler(lambda d: notices.append(f"{d.message_primary} {d.message_detail} {d.message_hint}"))
+        done = connection.execute(f"SELECT outbox.redrive(%s{', %s' * len(more)})", [event, *more]).fetchone()[0]
+    return done, " ".join(notices)
+
+
+# ---- on_failure 'hold' -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def held(db, endpoint):
+    """The first event of key k is dead and holds 2 and 3. Its id."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **HOLD)
+    endpoint.bad = {("k", 1)}
+    first = enqueue(db, "k", 1)
+    enqueue(db, "k", 2)
+    enqueue(db, "k", 3)
+    wait_failed(db)
+    endpoint.bad = set()
+    wait_until(lambda: db.sql("SELECT pending, held, failed FROM outbox.sinks") == [(2, 2, 1)], 20, "held rows")
+    return first
+
+
+def test_hold_blocks_its_key_alone_also_after_a_restart_and_redrive_restores_the_order(db, pg, endpoint, held):
+    enqueue(db, "other", 1)
+    wait_numbers(endpoint, "other", [1])
+    stays_so(db)
+    [(status, detail, hint)] = db.sql("""SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'sink crm'""")
+    assert status == "warning" and "2 wait" in detail
+    db.disconnect()
+    pg.restart()
+    enqueue(db, "k", 4)
+    enqueue(db, "other", 2)
+    wait_numbers(endpoint, "other", [1, 2])
+    stays_so(db)
+    assert endpoint.numbers("k") == []
+
+    db.sql(hint.partition(": ")[2])  # what the doctor prescribes
+    wait_numbers(endpoint, "k", [1, 2, 3, 4])
+    wait_recorded(db)
+    assert failed(db) == 0
+    assert db.value("SELECT redriven_late FROM outbox.sinks") == 0
+
+
+def test_hold_again_when_the_redriven_one_fails_again(db, endpoint, held):
+    endpoint.bad = {("k", 1)}
+    tries = len(endpoint.receiver.deliveries)
+    assert redrive(db, held) == (True, "")
+    wait_until(lambda: len(endpoint.receiver.deliveries) == tries + 2, 20, "two more attempts")
+    wait_failed(db)
+    assert db.value("SELECT attempts FROM outbox.events_failed") == 2
+    stays_so(db)
+    assert endpoint.numbers("k") == []
+
+
+@pytest.mark.parametrize("act", [
+    "DELETE FROM outbox.events WHERE status = 'FAILED'",
+    "UPDATE outbox.events SET status = 'SENT' WHERE status = 'FAILED'",
+    "UPDATE outbox.events SET partition_key = 'elsewhere' WHERE status = 'FAILED'",
+    "TRUNCATE outbox.events_failed",
+    "ALTER SERVER crm OPTIONS (SET on_failure 'continue')",
+])
+def test_what_releases_a_held_key(db, endpoint, held, act):
+    wait_until(lambda: db.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass") > 3, 20, "days")
+    db.sql(act)
+    wait_numbers(endpoint, "k", [2, 3])
+    enqueue(db, "k", 4)
+    wait_numbers(endpoint, "k", [2, 3, 4])
+
+
+def test_hold_begins_with_alter_server(db, endpoint):
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
+    endpoint.bad = {("k", 1)}
+    enqueue(db, "k", 1)
+    wait_failed(db)
+    db.sql("ALTER SERVER crm OPTIONS (ADD on_failure 'hold')")
+    enqueue(db, "k", 2)
+    enqueue(db, "other", 1)
+    wait_numbers(endpoint, "other", [1])
+    wait_until(lambda: db.sql("SELECT held FROM outbox.sinks") == [(1,)], 20, "the key to be held")
+    stays_so(db)
+    assert endpoint.numbers("k") == []
+
+
+def test_hold_with_two_dead_letters_of_one_key(db, endpoint, held):
+    """The second one, parked by hand, holds what follows it when the first is through."""
+    db.sql("UPDATE outbox.events SET status = 'FAILED' WHERE payload->>'n' = '3'")
+    enqueue(db, "k", 4)
+    assert redrive(db, held)[0]
+    wait_numbers(endpoint, "k", [1, 2])
+    stays_so(db)
+    assert endpoint.numbers("k") == [1, 2]
+    db.sql("DELETE FROM outbox.events WHERE status = 'FAILED'")
+    wait_numbers(endpoint, "k", [1, 2, 4])
+    wait_recorded(db)
+
+
+def test_hold_and_redrive_with_kafka(db, kafka, consume, endpoint, aggregate):
+    """An event that is too large for Kafka, not for the other sink: dead there, corrected and redriven."""
+    db.kafka_sink("main", kafka, on_failure="hold")
+    db.webhook_sink("crm", endpoint.receiver, SECRET)
+    consumer = consume(f"outbox.event.{aggregate}")
+    first = db.enqueue(aggregate, "k", "e", '{"key": "k", "n": 1, "text": "' + "x" * 1_100_000 + '"}')
+    wait_failed(db)
+    second = db.enqueue(aggregate, "k", "e", '{"key": "k", "n": 2}')
+    other = db.enqueue(aggregate, "other", "e", '{"key": "other", "n": 1}')
+    assert [record.id for record in consumer.take(1)] == [other]
+    wait_until(lambda: db.sql("SELECT sink FROM outbox.events_pending WHERE held_by IS NOT NULL") == [("main",)], 20, "a held row")
+    wait_numbers(endpoint, "k", [1, 2])
+    db.sql("UPDATE outbox.events SET payload = payload - 'text' WHERE status = 'FAILED'")
+    assert redrive(db, first) == (True, "")
+    assert [record.id for record in consumer.take(2)] == [first, second]
+    wait_recorded(db)
+    wait_numbers(endpoint, "k", [1, 2])
+
+
+# ---- redrive -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead(db, endpoint):
+    """The first event of key k is dead, and its key goes on. Its id."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
+    endpoint.bad = {("k", 1)}
+    first = enqueue(db, "k", 1)
+    wait_failed(db)
+    endpoint.bad = set()
+    return first
+
+
+def test_redrive_goes_before_what_has_not_gone(db, endpoint, dead):
+    """2 and 3 wait because the endpoint is down."""
+    endpoint.receiver.stop()
+    enqueue(db, "k", 2)
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "an open circuit")
+    enqueue(db, "k", 3)
+    created = db.value("SELECT created_at FROM outbox.events_failed")
+    assert redrive(db, dead) == (True, "")
+    assert db.sql("SELECT attempts, last_error, created_at FROM outbox.events WHERE id = %s", dead) == [(0, "HTTP 400", created)]
+    endpoint.receiver.start()
+    wait_numbers(endpoint, "k", [1, 2, 3])
+    wait_recorded(db)
+
+
+def test_redrive_after_later_ones_needs_force(db, pg, endpoint, dead):
+    """The mark survives, and so does the knowledge that there is something to mark."""
+    db.disconnect()
+    pg.restart()
+    enqueue(db, "k", 2)
+    enqueue(db, "k", 3)
+    wait_numbers(endpoint, "k", [2, 3])
+    wait_recorded(db)
+    assert db.sql("SELECT f.overtaken_by - f.position FROM outbox.events_failed f") == [(1,)]
+    done, warning = redrive(db, dead)
+    assert not done and "later events of its key have been delivered" in warning
+    force = warning[warning.index("SELECT"):]
+    assert force == f"SELECT outbox.redrive('{dead}', 'crm', force => true);"
+    assert failed(db) == 1
+
+    assert db.sql(force) == [(True,)]
+    wait_numbers(endpoint, "k", [2, 3, 1])
+    wait_recorded(db)
+    wait_until(lambda: db.sql("SELECT redriven_late, delivered FROM outbox.sinks") == [(1, 3)], 20, "it to be counted")
+
+
+def test_redrive_by_hand_goes_late(db, endpoint, dead):
+    enqueue(db, "k", 2)
+    wait_numbers(endpoint, "k", [2])
+    wait_recorded(db)
+    db.sql("UPDATE outbox.events SET status = 'PENDING', attempts = 0 WHERE status = 'FAILED'")
+    wait_numbers(endpoint, "k", [2, 1])
+    wait_until(lambda: db.value("SELECT redriven_late FROM outbox.sinks") == 1, 20, "it to be counted")
+
+
+def test_redrive_while_a_later_one_is_in_the_air_and_arrives(db, endpoint, dead):
+    """The redriven one comes too late: a dead letter again, which says so; never sent out of order."""
+    endpoint.slow = {("k", 2)}
+    enqueue(db, "k", 2)
+    wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
+    assert redrive(db, dead) == (True, "")
+    enqueue(db, "k", 3)
+    wait_numbers(endpoint, "k", [2, 3])
+    wait_failed(db)
+    wait_recorded(db)
+    stays_so(db)
+    assert endpoint.numbers("k") == [2, 3]
+    [(error, attempts)] = db.sql("SELECT last_error, attempts FROM outbox.events_failed")
+    assert error.startswith("redriven too late: the later event of its key") and error.endswith("before that: HTTP 400")
+    assert attempts == 0
+    assert not redrive(db, dead)[0]
+    assert redrive(db, dead, "crm", True)[0]
+    wait_numbers(endpoint, "k", [2, 3, 1])
+
+
+def test_redrive_while_a_later_one_is_in_the_air_and_fails(db, endpoint, dead):
+    """The redriven one goes first."""
+    endpoint.slow = endpoint.bad = {("k", 2)}
+    enqueue(db, "k", 2)
+    wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
+    assert redrive(db, dead) == (True, "")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.recalled") == 0, 20, "the worker to have seen it")
+    endpoint.bad = endpoint.slow = set()
+    wait_numbers(endpoint, "k", [1, 2])
+    wait_recorded(db)
+
+
+def test_redrive_in_a_transaction_that_lasts_longer_than_a_delivery(db, endpoint, dead):
+    """Nobody waits for it, and nothing that is delivered meanwhile is forgotten."""
+    with db.connect(autocommit=False) as person:
+        assert person.execute("SELECT outbox.redrive(%s)", [dead]).fetchone()[0]
+        enqueue(db, "k", 2)
+        enqueue(db, "other", 1)
+        wait_numbers(endpoint, "k", [2])
+        wait_until(lambda: db.sql("SELECT partition_key FROM outbox.events_pending") == [("k",)], 20, "the other to be recorded")
+        person.commit()
+    wait_recorded(db)
+    wait_failed(db)
+    stays_so(db)
+    assert endpoint.numbers("k") == [2]
+    assert "redriven too late" in db.value("SELECT last_error FROM outbox.events_failed")
+
+
+def test_redrive_many(db, endpoint):
+    """Those that cannot go stop nobody."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
+    keys = [f"k{i}" for i in range(20)]
+    endpoint.bad = {(key, n) for key in keys for n in (1, 2)}
+    for n in (1, 2):
+        for key in keys:
+            enqueue(db, key, n)
+    wait_failed(db, 40)
+    for key in keys[:5]:
+        enqueue(db, key, 3)
+    wait_until(lambda: all(endpoint.numbers(key) == [3] for key in keys[:5]), 20, "the late ones' keys to go on")
+    wait_recorded(db)
+    endpoint.bad = set()
+    results = db.sql("SELECT partition_key, outbox.redrive(id, sink) FROM outbox.events WHERE status = 'FAILED' ORDER BY id DESC")
+    assert {key for key, done in results if not done} == set(keys[:5]) and len(results) == 40
+    wait_until(lambda: all(len(endpoint.numbers(key)) == 2 for key in keys[5:]), 20, "the others")
+    assert all(endpoint.numbers(key) == [1, 2] for key in keys[5:])
+    wait_recorded(db)
+    assert failed(db) == 10
+
+
+def test_redrive_of_one_row_of_a_fan_out(db, rig, endpoint):
+    """Each sink's row has its own fate."""
+    other = rig.receiver(secret=SECRET, mode=status(400))
+    try:
+        db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
+        db.webhook_sink("other", other, SECRET, **HOLD)
+        event = enqueue(db, "k", 1)
+        later = enqueue(db, "k", 2)
+        wait_numbers(endpoint, "k", [1, 2])
+        wait_failed(db)
+        assert db.sql("SELECT sink, id::text, overtaken_by FROM outbox.events_failed") == [("other", event, None)]
+        done, warning = redrive(db, event, "crm")
+        assert not done and "no dead letter" in warning
+        other.mode = OK
+        assert redrive(db, event) == (True, "")
+        wait_until(lambda: len(other.accepted()) == 2, 20, "both")
+        assert [d.id for d in other.accepted()] == [event, later]
+        wait_recorded(db)
+        assert endpoint.numbers("k") == [1, 2]
+    finally:
+        other.stop()
