@@ -106,6 +106,20 @@ TEST(Options, EveryMistakeHasItsOwnError) {
        "Expected \"true\" or \"false\".",
        ""},
       {OB_SERVER,
+       {{"on_failure", "Hold"}},
+       OB_BAD_VALUE,
+       "on_failure",
+       "invalid value for option \"on_failure\": \"Hold\"",
+       "Expected \"continue\" or \"hold\".",
+       ""},
+      {OB_SERVER,
+       {{"on_failure", "hold"}, {"ordered", "off"}},
+       OB_BAD_VALUE,
+       "on_failure",
+       "option \"on_failure\" cannot be \"hold\" in an unordered sink",
+       "Without order no event waits for another.",
+       "Leave out on_failure, or ordered 'false'."},
+      {OB_SERVER,
        {{"max_attempts", "0"}},
        OB_BAD_VALUE,
        "max_attempts",
@@ -170,6 +184,7 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   ob_error error;
   ASSERT_TRUE(ob_common_options("memory", nullptr, 0, &common, &error));
   EXPECT_TRUE(common.ordered);
+  EXPECT_FALSE(common.hold_on_failure);
   EXPECT_EQ(common.max_attempts, 0);
   EXPECT_EQ(common.retention_ms, -1);
   EXPECT_STREQ(common.events, "*");
@@ -188,6 +203,12 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_EQ(common.aggregates, options[1].value);
   EXPECT_EQ(common.retry, options[3].value);
 
+  door::OptionList hold = {{"on_failure", "hold"}}, go_on = {{"on_failure", "continue"}, {"ordered", "off"}};
+  ASSERT_TRUE(ob_common_options("memory", hold.data(), hold.size(), &common, &error)) << error.message;
+  EXPECT_TRUE(common.hold_on_failure);
+  ASSERT_TRUE(ob_common_options("memory", go_on.data(), go_on.size(), &common, &error)) << error.message;
+  EXPECT_FALSE(common.hold_on_failure);
+
   door::OptionList bad = {{"max_attempts", "x"}};
   EXPECT_FALSE(ob_common_options("memory", bad.data(), 1, &common, &error));
   EXPECT_STREQ(error.subject, "max_attempts");
@@ -200,7 +221,7 @@ std::set<std::string> names(ob_scope scope) {
 }
 
 TEST(Options, NamesByScopeForAHint) {
-  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "ordered", "retry", "max_attempts",
+  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "ordered", "on_failure", "retry", "max_attempts",
                                                      "retention", "capacity", "path"}));
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;
