@@ -161,13 +161,17 @@ static void keep_position(const TriggerRow *row) {
   position_keep(position);
 }
 
+static void recall_if_ours(const TriggerRow *row) {
+  if (!row_isnull(row, EV_ORIGIN) && DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here())
+    recall(DatumGetInt64(row_get(row, EV_POSITION)));
+}
+
 /* A pending row that brings its position: restored, or moved back by an UPDATE. It is routed and deduplicated
  * already, and keeps its place; the worker may have passed that. Of another origin, it waits for outbox.adopt(). */
 static void return_event(TriggerRow *row) {
   keep_position(row);
   stamp_transaction(row);
-  if (!row_isnull(row, EV_ORIGIN) && DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here())
-    recall(DatumGetInt64(row_get(row, EV_POSITION)));
+  recall_if_ours(row);
 }
 
 /* A delivered event or a dead letter: the worker's own move, a person's, or a restore. */
@@ -181,7 +185,7 @@ static void record_event(TriggerRow *row) {
   else
     keep_position(row);
   if (row_has_status(row, "FAILED") && !server_is_worker)
-    recall(DatumGetInt64(row_get(row, EV_POSITION))); /* it may hold its key */
+    recall_if_ours(row); /* it may hold its key */
 }
 
 SQL_FUNCTION(outbox_events_before_insert) {
