@@ -1,6 +1,7 @@
 """Applications at work: each writer has keys of its own, and some that it shares with the others under a row lock."""
 
 import threading
+import time
 import uuid
 
 import psycopg
@@ -48,12 +49,14 @@ class Writer(threading.Thread):
             raise self.error
 
     def run(self) -> None:
+        busy_until = time.monotonic() + self._plan.seconds
         try:
             while not self._ending.is_set():
                 self._attempt(self._turn)
                 pause = self._dice.uniform(0, 0.02)
                 self._clock += pause
-                self._ending.wait(pause)
+                # A recovery that takes long must not pile up more than a drain can take.
+                self._ending.wait(pause if time.monotonic() < busy_until else pause * 20)
             while self._open:
                 self._attempt(lambda: self._end(self._open[0]))
         except Exception as e:
