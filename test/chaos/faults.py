@@ -69,6 +69,14 @@ def stop_wal_writer(world: World, plan: Plan) -> None:
     os.kill(_process(world, "walwriter"), signal.SIGSTOP)
 
 
+def kill_server_draining(world: World, plan: Plan) -> None:
+    """In the middle of a backlog, when nobody's commit flushes what was recorded of it."""
+    pending = world.pending()
+    stop_wal_writer(world, plan)
+    wait_until(lambda: world.pending() <= pending * (1 - plan.drained), 30, "the backlog to shrink", 0.005)
+    kill_server(world, plan)
+
+
 def stop_immediate(world: World, plan: Plan) -> None:
     world.pg.restart("immediate")
 
@@ -145,6 +153,7 @@ FAULTS: dict[str, tuple[Action, Action]] = {
     "terminate_worker": (terminate_worker, nothing),
     "kill_postmaster": (kill_postmaster, nothing),
     "kill_server": (kill_server, nothing),
+    "kill_server_draining": (kill_server_draining, nothing),
     "kill_server_unflushed": (stop_wal_writer, kill_server),
     "stop_immediate": (stop_immediate, nothing),
     "restart_fast": (restart_fast, nothing),

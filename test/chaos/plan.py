@@ -33,7 +33,9 @@ class Plan:
     asynchronous: float = 0  # the share of transactions with synchronous_commit = off
     hands: bool = True  # whether people lock, change and delete pending rows
     steps: list[Step] = field(default_factory=list)
-    last: Step | None = None  # after the writers have ended, while the backlog drains
+    last: Step | None = None  # after the writers have ended, while what they left drains
+    backlog: int = 0  # bulk transactions with which each writer ends
+    drained: float = 0  # the share of the backlog that is gone when the last fault hits
 
     def dice(self, who: str) -> random.Random:
         """A generator for each party of its own, so that their paces do not mix up what they draw."""
@@ -58,8 +60,8 @@ def draw(seed: int, cycle: int) -> Plan:
             plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
     elif kind == "backlog":  # nobody's commit flushes the recordings
         plan.asynchronous, plan.hands = 0, False
-        plan.kinds |= {"bulk": 30}
-        plan.last = _of(dice, "kill_server_unflushed", 0.1)
+        plan.backlog, plan.drained = 5, dice.uniform(0.2, 0.6)
+        plan.last = Step(0, "kill_server_draining", 0)
         if dice.random() < 0.4:
             plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
     plan.steps.sort(key=lambda step: step.at)

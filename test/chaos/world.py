@@ -47,16 +47,17 @@ class World:
 
         return wait_until(answer, 60, f"an answer to: {query}", 0.1)[0]
 
+    def pending(self) -> int:
+        return self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
+
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 
     def drain(self) -> float:
         """Until nothing is pending, or waiting is in vain. Seconds."""
         started = time.monotonic()
         until = started + DRAIN_S
-        pending = self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
-        while pending and time.monotonic() < until:
+        while self.pending() and time.monotonic() < until:
             time.sleep(0.02)
-            pending = self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
         # What was deleted or given up in the air may still be there.
         still = time.monotonic() + 5
         while self.endpoint.receiver.open_requests and time.monotonic() < still:

@@ -59,6 +59,8 @@ class Writer(threading.Thread):
                 self._ending.wait(pause if time.monotonic() < busy_until else pause * 20)
             while self._open:
                 self._attempt(lambda: self._end(self._open[0]))
+            for _ in range(self._plan.backlog):
+                self._attempt(self._bulk)
         except Exception as e:
             self.error = e
         finally:
