@@ -89,7 +89,7 @@ def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
     room = {id(fault): fault.bound for fault in history.faults}
     for before, again in repeats(history):
         possible = [f for f in history.faults if f.begun <= again.at and before.at <= f.ended + AFTERMATH]
-        text = f"{again.sink} got {again.where} at {again.at:.3f}, after {before.where} at {before.at:.3f}"
+        text = f"{again.sink} got {again.where}, {again.at - before.at:.3f} s after {before.where}"
         if not possible:
             yield Finding("duplicate without a fault", text, (again.id,))
             continue
