@@ -65,8 +65,17 @@ def kill_server(world: World, plan: Plan) -> None:
 
 
 def stop_wal_writer(world: World, plan: Plan) -> None:
-    """What was not flushed on demand is lost by the kill that comes."""
-    os.kill(_process(world, "walwriter"), signal.SIGSTOP)
+    """What was not flushed on demand is lost by the kill that comes. It is stopped asleep: awake it may hold a lock."""
+    walwriter = _process(world, "walwriter")
+
+    def stopped_asleep() -> bool:
+        os.kill(walwriter, signal.SIGSTOP)
+        if world.sql("SELECT wait_event FROM pg_stat_activity WHERE pid = %s", walwriter) == [("WalWriterMain",)]:
+            return True
+        os.kill(walwriter, signal.SIGCONT)
+        return False
+
+    wait_until(stopped_asleep, 20, "the WAL writer to sleep")
 
 
 def kill_server_draining(world: World, plan: Plan) -> None:

@@ -13,7 +13,7 @@ from sinks import Endpoint, Topic
 from writers import all_keys
 
 MAX_IN_FLIGHT = 40  # small, so that the bound of duplicates bites
-DRAIN_S = 60
+STUCK_S = 20  # nothing moves for so long, with every part healthy
 SCHEMA = Path(__file__).with_name("schema.sql")
 
 
@@ -53,10 +53,12 @@ class World:
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 
     def drain(self) -> float:
-        """Until nothing is pending, or waiting is in vain. Seconds."""
-        started = time.monotonic()
-        until = started + DRAIN_S
-        while self.pending() and time.monotonic() < until:
+        """Until nothing is pending, or nothing moves any more. Seconds."""
+        started = moved = time.monotonic()
+        before = -1
+        while (pending := self.pending()) and time.monotonic() < moved + STUCK_S:
+            if pending != before:
+                before, moved = pending, time.monotonic()
             time.sleep(0.02)
         # What was deleted or given up in the air may still be there.
         still = time.monotonic() + 5
@@ -67,16 +69,17 @@ class World:
     def observe(self, histories: dict[int, History], cycle_of: dict[str, int], history: History) -> set[int]:
         """Files what has arrived with the cycle of its event, and settles this cycle. The cycles that got something."""
         touched = {history.cycle}
+        history.settle({str(id): n for id, n in self.sql("SELECT id, n FROM chaos.ledger WHERE cycle = %s", history.cycle)})
+        # With a synchronous commit, all that is judged is on the disk before the next crash.
+        self.sql("SET synchronous_commit = on")
+        self.sql("INSERT INTO chaos.ledger VALUES (gen_random_uuid(), 0, 0)")
+        # The table first: what has left it by now has arrived.
+        history.waiting = {(str(id), sink): status for id, sink, status in self.sql(
+            "SELECT id, sink, coalesce(status, 'PENDING') FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'")}
         for arrival in self.topic.read() + self.endpoint.read():
             cycle = cycle_of.get(arrival.id or arrival.body_id, history.cycle)
             histories[cycle].arrivals.append(arrival)
             touched.add(cycle)
-        history.settle({str(id): n for id, n in self.sql("SELECT id, n FROM chaos.ledger WHERE cycle = %s", history.cycle)})
-        # With a synchronous commit, all that was judged is on the disk before the next crash.
-        self.sql("SET synchronous_commit = on")
-        self.sql("INSERT INTO chaos.ledger VALUES (gen_random_uuid(), 0, 0)")
-        history.waiting = {(str(id), sink): status for id, sink, status in self.sql(
-            "SELECT id, sink, coalesce(status, 'PENDING') FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'")}
         return touched
 
     def what_it_says(self) -> list[str]:
