@@ -58,11 +58,11 @@ def watched(db: Database, what: str, over: list[str]) -> Iterator[Watch]:
 
 
 def load(db: Database, events: int, keys: int, aggregate_type: str = "Order", payload: str = "jsonb_build_object('n', n)",
-         headers: str = "NULL", start: int = 1) -> None:
-    for first in range(start, start + events, PIECE):
-        last = min(first + PIECE, start + events) - 1
+         headers: str = "NULL") -> None:
+    for first in range(1, events + 1, PIECE):
+        last = min(first + PIECE - 1, events)
         db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, headers)
-                   SELECT '{aggregate_type}', 'k' || n % {keys}, 'order.created', {payload}, {headers}
+                   SELECT '{aggregate_type}', '{aggregate_type}-' || n % {keys}, 'order.created', {payload}, {headers}
                    FROM generate_series({first}, {last}) AS n""")
 
 
@@ -101,12 +101,13 @@ def backlog(stage: Stage, events: int, keys: int, over: list[str]) -> None:
         db.sql("DROP SERVER main CASCADE")
         stage.kafka_sink(db)
         with watched(db, f"{events - done:,} waiting, broker down", over):
-            wait_until(lambda: db.value("SELECT state = 'circuit open' FROM outbox.sink_statistics()"), 60, "the circuit to open")
+            wait_until(lambda: db.value("SELECT state = 'circuit open' FROM outbox.sinks"), 60, "the circuit to open")
             time.sleep(10)
         stage.kafka.start()
         with watched(db, f"{events - done:,} waiting, drained into Kafka", over):
-            delivering(stage, db, 3600, events - done)
-        wait_until(lambda: not db.pending(), 60, "an empty table")
+            while left := db.pending():
+                progress(f"  {left:,} left")
+                delivering(stage, db, 60, left)
     nginx.stop()
 
 
@@ -156,7 +157,7 @@ def depth(stage: Stage, keys: int, over: list[str]) -> None:
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     for behind in (10, keys):
         with stage.database(f"depth{behind}") as db:
-            db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="100ms", max_attempts="1000000")
+            db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="100ms", max_attempts="10000")
             stage.pause(db)
             load(db, 1 + behind, 1, headers="CASE WHEN n = 1 THEN jsonb '{\"x-bad\": \"1\"}' END")
             stage.switch(True)

@@ -47,10 +47,10 @@ class Results:
 
 
 class Stage:
-    def __init__(self, rig: Rig, linger_ms: str):
+    def __init__(self, rig: Rig, linger_ms: str, **settings: str):
         self.rig, self.linger_ms = rig, linger_ms
         print("starting a private PostgreSQL and Apache Kafka ...")
-        self.pg: Postgres = rig.postgres(settings=SETTINGS)
+        self.pg: Postgres = rig.postgres(settings=SETTINGS | settings)
         self.kafka: Kafka = rig.kafka(partitions=PARTITIONS)
         self.directory = rig.dir / "files"
         self.directory.mkdir()
