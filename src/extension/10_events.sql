@@ -94,8 +94,9 @@ CREATE TABLE outbox.dedup (
 );
 COMMENT ON TABLE outbox.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
 
-CREATE TABLE outbox.recalled (position bigint NOT NULL);
-CREATE INDEX recalled_position ON outbox.recalled (position);
+CREATE TABLE outbox.recalled (position bigint NOT NULL, xact xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id());
+-- Under an old snapshot emptied rows stay: the worker reads on from the oldest transaction that may still write one.
+CREATE INDEX recalled_xact ON outbox.recalled (xact, position);
 -- It has no key: without this a publication FOR ALL TABLES would make the worker's DELETEs fail.
 ALTER TABLE outbox.recalled REPLICA IDENTITY FULL;
 COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';

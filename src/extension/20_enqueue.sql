@@ -112,6 +112,7 @@ COMMENT ON COLUMN outbox.dedup.dedup_key IS 'As the producer gave it.';
 COMMENT ON COLUMN outbox.dedup.event_id IS 'The event that the key names.';
 COMMENT ON COLUMN outbox.dedup.created_at IS 'Since when the key names that event; after outbox.dedup_window it may name another.';
 COMMENT ON COLUMN outbox.recalled.position IS 'Position of the event to look at again.';
+COMMENT ON COLUMN outbox.recalled.xact IS 'The transaction that says so.';
 
 REVOKE EXECUTE ON FUNCTION outbox.events_before_insert(), outbox.events_before_update(),
   outbox.events_after_update(), outbox.events_after_delete(), outbox.route_waiting() FROM PUBLIC;

@@ -41,6 +41,11 @@ TimestampTz claim_next_moment(void) {
   return n_busy > 0 ? busy[0].look_at : DT_NOEND;
 }
 
+void busy_rows_give_back(void) {
+  for (int i = 0; i < claim_round.n_looked; i++)
+    busy_row_add(claim_round.looked[i].position, claim_round.looked[i].sink, claim_round.looked[i].key_hash);
+}
+
 void busy_rows_claim(Snapshot snapshot) {
   RecalledList list = {NULL, 0, false};
   int kept = 0;
@@ -48,7 +53,7 @@ void busy_rows_claim(Snapshot snapshot) {
   if (n_busy == 0 || busy[0].look_at > claim_round.now)
     return;
   list.rows = (RecalledRow *)palloc0(sizeof(RecalledRow) * n_busy);
-  BusyRow *looked = (BusyRow *)palloc(sizeof(BusyRow) * n_busy);
+  BusyRow *looked = (BusyRow *)MemoryContextAlloc(claim_round.context, sizeof(BusyRow) * n_busy);
   for (int i = 0; i < n_busy; i++) {
     if (busy[i].look_at <= claim_round.now)
       looked[list.n++] = busy[i];
@@ -56,6 +61,8 @@ void busy_rows_claim(Snapshot snapshot) {
       busy[kept++] = busy[i];
   }
   n_busy = kept;
+  claim_round.looked = looked;
+  claim_round.n_looked = list.n;
   for (int i = 0; i < list.n; i++)
     list.rows[i].position = looked[i].position; /* its fate: gone, until it is seen */
   recalled_look(&list, snapshot);

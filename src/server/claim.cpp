@@ -38,34 +38,75 @@ static void begin_round(TimestampTz now) {
   }
 }
 
+/* Events that came back behind a key which is held since. They are marked in the next round: the cursor need not go
+ * back for them, past all that was claimed meanwhile. */
+static Mark *returned = NULL;
+static int n_returned = 0, max_returned = 0;
+static int n_taken_up = 0; /* of them, by this round */
+
+static void add_returned(const Flight *flight) {
+  if (n_returned == max_returned) {
+    max_returned = Max(64, max_returned * 2);
+    returned = returned ? (Mark *)repalloc(returned, sizeof(Mark) * max_returned)
+                        : (Mark *)MemoryContextAlloc(TopMemoryContext, sizeof(Mark) * max_returned);
+  }
+  returned[n_returned++] = {flight->position, flight->ctid, 0, flight->sink->oid, flight->key_hash};
+}
+
+static void rewind_returned(const Mark *mark) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->oid == mark->sink)
+      worker_sink_rewind(sinks[i], mark->position);
+}
+
+/* Before anything is read: a key that has been let go in between must not drain past them. */
+static void mark_returned(void) {
+  n_taken_up = n_returned;
+  for (int i = 0; i < n_returned; i++) {
+    const HeldKey *key = held_key_find(returned[i].sink, returned[i].key_hash);
+    returned[i].group = key ? key->group : 0;
+    if (key && key->head != 0 && key->head < returned[i].position)
+      round_mark(returned[i]);
+    else
+      rewind_returned(&returned[i]);
+  }
+}
+
 bool claim_events(TimestampTz now, bool *look_for_recalled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;
 
   begin_round(now);
+  mark_returned();
   SPI_connect();
   dead_letters_refresh();
   /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   late_find(snapshot);
+  for (int i = 0; i < n; i++)
+    worker_sink_begin_round(sinks[i], claim_round.context);
+  claim_round.open = true;
   for (int i = 0; i < n; i++) {
-    sinks[i]->cursor_before = sinks[i]->cursor;
     if (sinks[i]->room <= 0)
       continue;
     stream_late(sinks[i], snapshot);
     more |= sinks[i]->n_late > 0 && sinks[i]->room > 0; /* a long one: the cursor waits for it */
-    stream_draining(sinks[i], snapshot);
+    more |= stream_draining(sinks[i], snapshot);
     more |= stream_due(sinks[i], snapshot);
   }
   busy_rows_claim(snapshot);
   if (*look_for_recalled) {
-    recalled_check_heads(snapshot);
-    *look_for_recalled = recalled_claim(snapshot);
+    bool heads_left = recalled_check_heads(snapshot);
+    *look_for_recalled = recalled_claim(snapshot) || heads_left;
+    more |= heads_left;
   }
   more |= stream_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
-    more |= sinks[i]->room > 0 && sinks[i]->cursor > sinks[i]->cursor_before && held_keys_any_draining();
+    more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && held_keys_any_draining(sinks[i]->oid);
   more |= claim_round.free_bytes <= 0 && flights_free() > 0; /* a round is full sooner than the sinks */
   if (claim_round.n_taken + claim_round.n_marks > 0)
     claim_lock_and_mark();
@@ -82,21 +123,40 @@ void claim_return(Flight *flight) {
   if (key && key->head == 0)
     key->drained = Min(key->drained, position - 1);
   worker_sink_event_returned(sink, flight->bytes);
+  if (key == NULL || key->head == 0 || key->head >= position)
+    worker_sink_rewind(sink, position);
+  else if (flight->held_by != key->group)
+    add_returned(flight);
   flight_free(flight);
-  worker_sink_rewind(sink, position);
+}
+
+void claim_settle(void) {
+  claim_round.open = false;
+  n_returned -= n_taken_up;
+  if (n_returned > 0)
+    memmove(returned, returned + n_taken_up, sizeof(Mark) * n_returned);
+  n_taken_up = 0;
 }
 
 void claim_give_back(void) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
+  if (!claim_round.open)
+    return;
+  claim_round.open = false;
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < sinks[i]->n_batch; j++)
       if (sinks[i]->batch_flights[j])
         claim_return(sinks[i]->batch_flights[j]);
     sinks[i]->n_batch = 0;
-    worker_sink_restart(sinks[i]);
+    worker_sink_give_back(sinks[i]);
   }
+  for (int i = 0; i < n_returned; i++)
+    rewind_returned(&returned[i]);
+  n_returned = 0;
+  busy_rows_give_back();
+  recalled_give_back();
   held_keys_restart();
 }
 

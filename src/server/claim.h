@@ -19,8 +19,10 @@ void claim_init(int64 origin);
  * at once. */
 bool claim_events(TimestampTz now, bool *look_for_recalled);
 
-/* After an abort: gives everything back that was claimed. What the round noted of its streams is gone with it, so all
- * sinks begin at the beginning, as after a restart. */
+/* After the commit, when the batches were handed over. */
+void claim_settle(void);
+
+/* After an abort: gives everything back that was claimed, and every stream begins again where the round began. */
 void claim_give_back(void);
 
 /* A claimed or returned event whose turn has to come again. */

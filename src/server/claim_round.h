@@ -53,11 +53,16 @@ typedef struct Round {
   Mark *marks;
   int n_marks, max_marks;
   int n_taken;
-  HTAB *in_air;   /* keys that have flights; NULL until a redriven row asks */
-  bool overruled; /* a redriven row takes the lead of a key of which later rows may be in the batches */
+  HTAB *in_air;           /* keys that have flights; NULL until a redriven row asks */
+  bool overruled;         /* a redriven row takes the lead of a key of which later rows may be in the batches */
+  struct BusyRow *looked; /* taken off the list of busy rows */
+  int n_looked;
+  bool open; /* nothing of it is committed yet */
 } Round;
 
 extern Round claim_round;
+
+void round_mark(Mark mark);
 
 /* ---- judge.cpp ---- */
 
@@ -74,8 +79,8 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink);
 
 bool stream_main(Snapshot snapshot); /* true when there is more */
 void stream_late(WorkerSink *sink, Snapshot snapshot);
-void stream_draining(WorkerSink *sink, Snapshot snapshot);
-bool stream_due(WorkerSink *sink, Snapshot snapshot); /* true when there is more */
+bool stream_draining(WorkerSink *sink, Snapshot snapshot); /* likewise */
+bool stream_due(WorkerSink *sink, Snapshot snapshot);      /* true when there is more */
 
 /* ---- redriven.cpp ---- */
 
@@ -87,12 +92,13 @@ void redriven_saw_flight(const Flight *flight);
 
 /* ---- recalled.cpp ---- */
 
-/* Looks at single positions: judges each row, releases the keys that a row has left. With `keep`, tells which had no
- * room or belong to another worker. */
+/* Looks at single positions: judges each row, releases the keys that a row has left, and tells which had no room
+ * (KEEP) or belong to another worker. */
 typedef struct RecalledRow {
   int64 position;
   ItemPointerData ctid; /* in outbox.recalled */
-  enum { GONE, KEEP, DONE } fate;
+  uint64 xact;          /* likewise */
+  enum { GONE, KEEP, OTHERS, DONE } fate;
 } RecalledRow;
 
 typedef struct RecalledList {
@@ -105,9 +111,12 @@ void recalled_look(RecalledList *list, Snapshot snapshot);
 
 /* Reads outbox.recalled; true when some rows were left for the next round. */
 bool recalled_claim(Snapshot snapshot);
+/* After an abort: what the round read of it comes again. */
+void recalled_give_back(void);
 
-/* A head can leave unseen: deleted in flight, recalled to another worker, truncated. Its key goes on. */
-void recalled_check_heads(Snapshot snapshot);
+/* A head can leave unseen: deleted in flight, recalled to another worker, truncated. Its key goes on. Many heads are
+ * looked up in slices; true when one had left, so that more may have. */
+bool recalled_check_heads(Snapshot snapshot);
 
 /* ---- busy_rows.cpp ---- */
 
@@ -120,6 +129,8 @@ int64 busy_row_first(const HeldKey *key);
 
 /* Looks again at those whose time has come. */
 void busy_rows_claim(Snapshot snapshot);
+/* After an abort: they are looked at again. */
+void busy_rows_give_back(void);
 
 /* ---- claim_lock.cpp ---- */
 

@@ -31,6 +31,7 @@ typedef struct Flight {
   uint32 generation;
   uint32 bytes;
   int32 attempts; /* failed ones before this */
+  int64 held_by;  /* what the row said when it was claimed */
   bool late;      /* redriven by force, after later events of its key */
   TimestampTz created_at;
   TimestampTz ended_at;

@@ -7,16 +7,39 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
-static HTAB *held = NULL;
-static int draining = 0; /* entries without a head: spares a walk when there are none */
+/* So many heads are looked up at once: a safety net must not cost more the more keys fail. */
+static const int HEADS_MAX = 2000;
 
-void held_keys_init(void) {
+/* The keys of one sink that drain: with 100,000 held ones nobody walks all of them for a few. */
+typedef struct DrainingKeys {
+  Oid sink; /* the hash key: first */
+  dlist_head keys;
+} DrainingKeys;
+
+/* Which key a position leads. */
+typedef struct HeadEntry {
+  int64 position; /* the hash key: first */
+  HeldKey *key;
+} HeadEntry;
+
+static HTAB *held = NULL;
+static HTAB *heads = NULL;
+static HTAB *draining = NULL;
+static uint32 slice = 0;
+
+static HTAB *make_table(const char *name, Size key_size, Size entry_size, long entries) {
   HASHCTL control;
 
-  control.keysize = sizeof(HeldKeyId);
-  control.entrysize = sizeof(HeldKey);
+  control.keysize = key_size;
+  control.entrysize = entry_size;
   control.hcxt = TopMemoryContext;
-  held = hash_create("outbox held keys", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+  return hash_create(name, entries, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+void held_keys_init(void) {
+  held = make_table("outbox held keys", sizeof(HeldKeyId), sizeof(HeldKey), 256);
+  heads = make_table("outbox heads", sizeof(int64), sizeof(HeadEntry), 256);
+  draining = make_table("outbox draining keys", sizeof(Oid), sizeof(DrainingKeys), 16);
 }
 
 static HeldKeyId id_of(Oid sink, uint64 key_hash) {
@@ -32,48 +55,78 @@ HeldKey *held_key_find(Oid sink, uint64 key_hash) {
   return (HeldKey *)hash_search(held, &id, HASH_FIND, NULL);
 }
 
-/* The key's entry, made when it is new; NULL for an event without a key. */
-static HeldKey *enter(Oid sink, uint64 key_hash, bool *found) {
-  HeldKeyId id = id_of(sink, key_hash);
+static dlist_head *draining_keys(Oid sink) {
+  bool found;
+  DrainingKeys *entry = (DrainingKeys *)hash_search(draining, &sink, HASH_ENTER, &found);
 
-  return key_hash == 0 ? NULL : (HeldKey *)hash_search(held, &id, HASH_ENTER, found);
+  if (!found)
+    dlist_init(&entry->keys);
+  return &entry->keys;
+}
+
+static HeldKey *key_of(dlist_node *node) {
+  return (HeldKey *)((char *)node - offsetof(HeldKey, in_draining));
 }
 
 static void start_draining(HeldKey *key) {
+  if (key->head != 0)
+    hash_search(heads, &key->head, HASH_REMOVE, NULL);
   key->head = 0;
   key->drained = 0;
-  draining++;
+  dlist_push_tail(draining_keys(key->id.sink), &key->in_draining);
 }
 
-HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
+static void set_head(HeldKey *key, int64 position) {
   bool found;
-  HeldKey *key = enter(sink, key_hash, &found);
 
-  if (key == NULL)
+  if (key->head == position)
+    return;
+  if (key->head != 0)
+    hash_search(heads, &key->head, HASH_REMOVE, NULL);
+  else
+    dlist_delete(&key->in_draining);
+  key->head = position;
+  HeadEntry *entry = (HeadEntry *)hash_search(heads, &position, HASH_ENTER, &found);
+  HeldKey *former = found ? entry->key : NULL;
+  entry->key = key;
+  if (former) { /* its row has another key now */
+    former->head = 0;
+    start_draining(former);
+  }
+}
+
+/* The key's entry, draining when it is new; NULL for an event without a key. */
+static HeldKey *enter(Oid sink, uint64 key_hash, int64 group) {
+  bool found;
+  HeldKeyId id = id_of(sink, key_hash);
+
+  if (key_hash == 0)
     return NULL;
+  HeldKey *key = (HeldKey *)hash_search(held, &id, HASH_ENTER, &found);
   if (!found) {
-    key->group = position;
-    key->head = position;
-    key->drained = 0;
-  } else if (key->head == 0) {
-    key->head = position;
-    draining--;
-  } else if (position < key->head) {
-    busy_row_add(key->head, sink, key_hash); /* it is not marked, and those behind it are */
-    key->head = position;
+    key->group = group;
+    key->seen = true;
+    key->head = 0;
+    start_draining(key);
   }
   return key;
 }
 
-HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group) {
-  bool found;
-  HeldKey *key = enter(sink, key_hash, &found);
+HeldKey *held_key_hold(Oid sink, uint64 key_hash, int64 position) {
+  HeldKey *key = enter(sink, key_hash, position);
 
-  if (key == NULL)
-    return NULL;
-  if (!found)
-    start_draining(key);
-  key->group = group;
+  if (key && key->head != 0 && position < key->head)
+    busy_row_add(key->head, sink, key_hash); /* it is not marked, and those behind it are */
+  if (key && (key->head == 0 || position < key->head))
+    set_head(key, position);
+  return key;
+}
+
+HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group) {
+  HeldKey *key = enter(sink, key_hash, group);
+
+  if (key)
+    key->group = group;
   return key;
 }
 
@@ -85,22 +138,12 @@ void held_key_release(Oid sink, uint64 key_hash, int64 position) {
   start_draining(key);
 }
 
-static int by_value(const void *a, const void *b) {
-  int64 left = *(const int64 *)a, right = *(const int64 *)b;
-
-  return left < right ? -1 : left > right;
-}
-
 void held_keys_release_positions(const int64 *positions, int n) {
-  HASH_SEQ_STATUS walk;
-  HeldKey *key;
-
-  if (n == 0)
-    return;
-  hash_seq_init(&walk, held);
-  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
-    if (key->head != 0 && bsearch(&key->head, positions, n, sizeof(int64), by_value))
-      start_draining(key);
+  for (int i = 0; i < n; i++) {
+    HeadEntry *entry = (HeadEntry *)hash_search(heads, &positions[i], HASH_FIND, NULL);
+    if (entry)
+      start_draining(entry->key);
+  }
 }
 
 void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position) {
@@ -114,7 +157,9 @@ void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position) {
 
 void held_key_forget(HeldKey *key) {
   if (key->head == 0)
-    draining--;
+    dlist_delete(&key->in_draining);
+  else
+    hash_search(heads, &key->head, HASH_REMOVE, NULL);
   hash_search(held, &key->id, HASH_REMOVE, NULL);
 }
 
@@ -130,57 +175,66 @@ void held_keys_forget_sink(Oid sink) {
 
 void held_keys_restart(void) {
   HASH_SEQ_STATUS walk;
-  HeldKey *key;
+  DrainingKeys *entry;
 
-  hash_seq_init(&walk, held);
-  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
-    key->drained = 0;
+  hash_seq_init(&walk, draining);
+  while ((entry = (DrainingKeys *)hash_seq_search(&walk)) != NULL)
+    for (dlist_node *node = entry->keys.head.next; node != &entry->keys.head; node = node->next)
+      key_of(node)->drained = 0;
 }
 
-static int64 *collect_heads(bool unseen_only, int *n) {
-  int64 *heads = (int64 *)palloc(sizeof(int64) * (hash_get_num_entries(held) + 1));
+static uint32 slices(void) {
+  return 1 + (uint32)(hash_get_num_entries(held) / HEADS_MAX);
+}
+
+bool held_keys_heads_are_few(void) {
+  return slices() == 1;
+}
+
+int64 *held_keys_heads(int *n) {
+  int64 *positions = (int64 *)palloc(sizeof(int64) * (hash_get_num_entries(heads) + 1));
+  uint32 n_slices = slices();
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  *n = 0;
+  slice = (slice + 1) % n_slices;
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL) {
+    key->seen = key->head == 0 || (uint32)(key->id.key_hash >> 32) % n_slices != slice;
+    if (!key->seen)
+      positions[(*n)++] = key->head;
+  }
+  return positions;
+}
+
+int64 *held_keys_unseen(int *n) {
+  int64 *positions = (int64 *)palloc(sizeof(int64) * (hash_get_num_entries(heads) + 1));
   HASH_SEQ_STATUS walk;
   HeldKey *key;
 
   *n = 0;
   hash_seq_init(&walk, held);
-  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL) {
-    if (!unseen_only)
-      key->seen = false;
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
     if (key->head != 0 && !key->seen)
-      heads[(*n)++] = key->head;
-  }
-  return heads;
+      positions[(*n)++] = key->head;
+  return positions;
 }
 
-int64 *held_keys_heads(int *n) {
-  return collect_heads(false, n);
-}
-
-int64 *held_keys_unseen(int *n) {
-  return collect_heads(true, n);
-}
-
-bool held_keys_any_draining(void) {
-  return draining > 0;
+bool held_keys_any_draining(Oid sink) {
+  return !dlist_is_empty(draining_keys(sink));
 }
 
 int held_keys_draining(Oid sink, HeldKeyId *keys, int max) {
-  HASH_SEQ_STATUS walk;
-  HeldKey *key;
+  dlist_head *list = draining_keys(sink);
   int n = 0;
 
-  if (draining == 0)
-    return 0;
-  hash_seq_init(&walk, held);
-  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL) {
-    if (key->head != 0 || key->id.sink != sink)
-      continue;
+  while (n < max && !dlist_is_empty(list)) {
+    HeldKey *key = key_of(dlist_head_node(list));
+    if (n > 0 && memcmp(&keys[0], &key->id, sizeof(HeldKeyId)) == 0)
+      break; /* once round */
     keys[n++] = key->id;
-    if (n == max) {
-      hash_seq_term(&walk);
-      break;
-    }
+    dlist_move_tail(list, &key->in_draining);
   }
   return n;
 }

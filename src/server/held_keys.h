@@ -9,7 +9,9 @@
 
 #include "server.h"
 
-struct WorkerSink;
+extern "C" {
+#include "lib/ilist.h"
+}
 
 typedef struct HeldKeyId {
   Oid sink;
@@ -23,6 +25,7 @@ typedef struct HeldKey {
   int64 group;   /* what held_by says in the rows behind it */
   bool seen;     /* its head stands in the table: only while that is checked */
   int64 drained; /* while draining: the last marked row that was claimed */
+  dlist_node in_draining;
 } HeldKey;
 
 void held_keys_init(void);
@@ -38,7 +41,7 @@ HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group);
 
 /* The head is through (sent, dead, deleted): the key drains. No-op unless `position` leads the key. */
 void held_key_release(Oid sink, uint64 key_hash, int64 position);
-/* Likewise when only positions are known (a person deleted the rows): sorted ones, in one walk of all keys. */
+/* Likewise when only positions are known (a person deleted the rows). */
 void held_keys_release_positions(const int64 *positions, int n);
 
 /* A row was marked: the key, if it drains or has just drained, must come back to it. */
@@ -49,11 +52,12 @@ void held_keys_forget_sink(Oid sink);
 /* Draining keys begin again with their first marked row. */
 void held_keys_restart(void);
 
-bool held_keys_any_draining(void);
-/* Positions of all heads (palloc'd); marks them unseen. */
+bool held_keys_any_draining(Oid sink);
+/* Positions of the next slice of the heads (palloc'd), all when they are few; marks them unseen. */
 int64 *held_keys_heads(int *n);
+bool held_keys_heads_are_few(void);
 /* Those still unseen. */
 int64 *held_keys_unseen(int *n);
 
-/* Copies up to `max` keys of the sink that drain now. */
+/* Copies up to `max` keys of the sink that drain now, each once before one comes again. */
 int held_keys_draining(Oid sink, HeldKeyId *keys, int max);

@@ -16,14 +16,14 @@ void judge_init(int64 origin) {
   my_origin = origin;
 }
 
-static void add_mark(const WorkerSink *sink, const EventRow *row, int64 group) {
+void round_mark(Mark mark) {
   if (claim_round.n_marks == claim_round.max_marks) {
     claim_round.max_marks = Max(64, claim_round.max_marks * 2);
     claim_round.marks = claim_round.marks
                             ? (Mark *)repalloc(claim_round.marks, sizeof(Mark) * claim_round.max_marks)
                             : (Mark *)MemoryContextAlloc(claim_round.context, sizeof(Mark) * claim_round.max_marks);
   }
-  claim_round.marks[claim_round.n_marks++] = {row->position, row->ctid, group, sink->oid, row->key_hash};
+  claim_round.marks[claim_round.n_marks++] = mark;
 }
 
 static void add_to_batch(WorkerSink *sink, const EventRow *row) {
@@ -46,6 +46,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   flight->sink = sink;
   flight->ctid = row->ctid;
   flight->attempts = row->attempts;
+  flight->held_by = row->held_by;
   flight->created_at = row->created_at;
   flight->late = sink->ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
   event->ticket = flight_ticket(flight);
@@ -73,14 +74,14 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
     HeldKey *key = held_key_hold(sink->oid, row->key_hash, row->position);
     if (key && key->head < row->position) { /* it failed, and then an earlier one did */
       if (row->held_by != key->group)
-        add_mark(sink, row, key->group);
+        round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
       return;
     }
   } else {
     held_key_release(sink->oid, row->key_hash, row->position);
   }
   if (row->held_by != 0)
-    add_mark(sink, row, 0);
+    round_mark({row->position, row->ctid, 0, sink->oid, row->key_hash});
 }
 
 Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
@@ -107,7 +108,7 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
     if (row->held_by == key->group)
       return PASS;
-    add_mark(sink, row, key->group);
+    round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
     return HOLD;
   }
   if (sink->ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))

@@ -54,8 +54,7 @@ static bool still_running(Snapshot snapshot, TransactionId xid) {
   return false;
 }
 
-/* A running or just ended transaction is never more than 2^31 behind the next one. */
-static uint64 full_xid(TransactionId xid) {
+uint64 late_full_xid(TransactionId xid) {
   FullTransactionId next = ReadNextFullTransactionId();
   uint32 epoch = EpochFromFullTransactionId(next);
 
@@ -92,7 +91,7 @@ void late_find(Snapshot snapshot) {
 
   for (int i = 0; i < n_running; i++)
     if (!still_running(snapshot, running[i]))
-      ended[n_ended++] = UInt64GetDatum(full_xid(running[i]));
+      ended[n_ended++] = UInt64GetDatum(late_full_xid(running[i]));
   for (int i = 0; i < n; i++)
     farthest = Max(farthest, sinks[i]->cursor);
   if (n_ended > 0 && farthest > 0) {

@@ -15,3 +15,6 @@ extern "C" {
 /* Compares the snapshot with that of the last round and notes in every sink the transactions that ended meanwhile
  * and left rows at or below its cursor. In SPI. */
 void late_find(Snapshot snapshot);
+
+/* With its epoch: a running or just ended transaction is never more than 2^31 behind the next one. */
+uint64 late_full_xid(TransactionId xid);

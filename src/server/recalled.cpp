@@ -2,6 +2,8 @@
 #include "claim_round.h"
 #include "dead_letters.h"
 #include "lanes.h"
+#include "late.h"
+#include "settings.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -9,14 +11,12 @@ extern "C" {
 
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
 static Statement read_recalled = {
-    "SELECT ctid, position FROM outbox.recalled ORDER BY position LIMIT $1", 1, {INT8OID}, NULL};
+    "SELECT ctid, position, xact FROM outbox.recalled WHERE (xact, position) > ($1, $2) "
+    "ORDER BY xact, position LIMIT $3",
+    3,
+    {XID8OID, INT8OID, INT8OID},
+    NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
-
-static int by_position(const void *a, const void *b) {
-  int64 left = *(const int64 *)a, right = *(const int64 *)b;
-
-  return left < right ? -1 : left > right;
-}
 
 static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   RecalledList *list = (RecalledList *)context;
@@ -35,7 +35,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   bool mine = lane_is_mine(row.key_hash, row.position);
   for (int i = 0; i < list->n; i++)
     if (list->rows[i].position == row.position)
-      list->rows[i].fate = verdict == STOP || !mine ? RecalledRow::KEEP : RecalledRow::DONE;
+      list->rows[i].fate = !mine ? RecalledRow::OTHERS : verdict == STOP ? RecalledRow::KEEP : RecalledRow::DONE;
   return true;
 }
 
@@ -59,7 +59,6 @@ static void look_at_gone(RecalledList *list) {
     else if (state != DEAD_HOLDS)
       gone[released++] = list->rows[i].position;
   }
-  qsort(gone, released, sizeof(int64), by_position);
   held_keys_release_positions(gone, released);
 }
 
@@ -79,30 +78,57 @@ static bool visit_recalled(TupleTableSlot *slot, void *context) {
 
   item->ctid = *(ItemPointer)DatumGetPointer(slot->tts_values[0]);
   item->position = DatumGetInt64(slot->tts_values[1]);
+  item->xact = DatumGetUInt64(slot->tts_values[2]);
   item->fate = RecalledRow::GONE;
   return true;
+}
+
+/* How far outbox.recalled is read. It is read in pages; when all are through, the next time begins with the oldest
+ * transaction that was running then, or that wrote a row which had no room. */
+typedef struct RecalledPlace {
+  uint64 xact; /* this page begins after here */
+  int64 position;
+  uint64 next; /* where the next time begins */
+} RecalledPlace;
+static RecalledPlace place = {0, 0, PG_UINT64_MAX}, place_before = {0, 0, PG_UINT64_MAX};
+
+void recalled_give_back(void) {
+  place = place_before;
+}
+
+static void next_page(const RecalledList *list, bool full) {
+  for (int i = 0; i < list->n; i++)
+    if (list->rows[i].fate == RecalledRow::KEEP)
+      place.next = Min(place.next, list->rows[i].xact);
+  if (full)
+    place = {list->rows[list->n - 1].xact, list->rows[list->n - 1].position, place.next};
+  else
+    place = {place.next - 1, PG_INT64_MAX, PG_UINT64_MAX};
 }
 
 bool recalled_claim(Snapshot snapshot) {
   const int limit = 1000;
   RecalledList list = {(RecalledRow *)palloc(sizeof(RecalledRow) * limit), 0, false};
-  Datum values[] = {Int64GetDatum(limit)};
+  Datum values[] = {UInt64GetDatum(place.xact), Int64GetDatum(place.position), Int64GetDatum(limit)};
 
+  place_before = place;
+  place.next = Min(place.next, late_full_xid(snapshot->xmin));
   statement_read(&read_recalled, values, snapshot, visit_recalled, &list);
+  recalled_look(&list, snapshot);
+  next_page(&list, list.n == limit);
   if (list.n == 0)
     return false;
-  recalled_look(&list, snapshot);
   ItemPointerData *done = (ItemPointerData *)palloc(sizeof(ItemPointerData) * list.n);
   int n_done = 0;
   for (int i = 0; i < list.n; i++)
-    if (list.rows[i].fate != RecalledRow::KEEP)
+    if (list.rows[i].fate == RecalledRow::GONE || list.rows[i].fate == RecalledRow::DONE)
       done[n_done++] = list.rows[i].ctid;
-  Datum place = tid_array(done, n_done);
-  statement_write(&forget_recalled, &place, NULL, NULL);
-  return list.wanted_again || (list.n == limit && n_done > 0);
+  Datum places = tid_array(done, n_done);
+  statement_write(&forget_recalled, &places, NULL, NULL);
+  return list.wanted_again || list.n == limit;
 }
 
-static void check_dead_heads(void) {
+static bool check_dead_heads(void) {
   int n;
   int64 *unseen = held_keys_unseen(&n);
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(n, 1));
@@ -112,8 +138,8 @@ static void check_dead_heads(void) {
   for (int i = 0; i < n; i++)
     if (states[i] != DEAD_HOLDS && flight_find(unseen[i]) == NULL)
       unseen[released++] = unseen[i];
-  qsort(unseen, released, sizeof(int64), by_position);
   held_keys_release_positions(unseen, released);
+  return released > 0;
 }
 
 static bool visit_head(TupleTableSlot *slot, void *) {
@@ -127,13 +153,18 @@ static bool visit_head(TupleTableSlot *slot, void *) {
   return true;
 }
 
-void recalled_check_heads(Snapshot snapshot) {
+bool recalled_check_heads(Snapshot snapshot) {
+  static TimestampTz checked_at = 0;
+  static bool had_left = false;
   int n;
-  int64 *heads = held_keys_heads(&n);
 
-  if (n == 0)
-    return;
+  if (!held_keys_heads_are_few() && !had_left &&
+      !TimestampDifferenceExceeds(checked_at, claim_round.now, setting_poll_interval))
+    return false; /* what a person changes is named by outbox.recalled: that comes often */
+  checked_at = claim_round.now;
+  int64 *heads = held_keys_heads(&n);
   Datum values[] = {int8_array(heads, n)};
   statement_read(&read_positions, values, snapshot, visit_head, NULL);
-  check_dead_heads();
+  had_left = check_dead_heads();
+  return had_left && !held_keys_heads_are_few();
 }

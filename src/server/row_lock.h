@@ -31,6 +31,6 @@ typedef struct RowLock {
 typedef bool (*RowCheck)(TupleTableSlot *row, TupleDesc desc, const RowLock *lock);
 
 /* Locks rows of events_pending. The array is sorted by ctid on return. With `follow`, a row that has moved to another
- * place is locked there (to record it), and one that `follow` refuses is gone; without, a row that has moved counts as
- * busy (to read it again before it is sent). */
+ * place is locked there (to record it), and one that `follow` refuses is gone; without, a row that has moved counts
+ * as busy (to read it again before it is sent). */
 void row_lock(RowLock *locks, int n, RowCheck follow);

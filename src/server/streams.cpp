@@ -167,7 +167,7 @@ void stream_late(WorkerSink *sink, Snapshot snapshot) {
   memmove(sink->late, sink->late + i, sizeof(LateTransaction) * sink->n_late);
 }
 
-void stream_draining(WorkerSink *sink, Snapshot snapshot) {
+bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
   HeldKeyId ids[DRAINING_KEYS_MAX];
   int n = held_keys_draining(sink->oid, ids, DRAINING_KEYS_MAX);
 
@@ -191,6 +191,7 @@ void stream_draining(WorkerSink *sink, Snapshot snapshot) {
       held_key_forget(key); /* nothing is left behind it: new rows may come straight */
     }
   }
+  return n == DRAINING_KEYS_MAX && sink->room > 0;
 }
 
 bool stream_due(WorkerSink *sink, Snapshot snapshot) {

@@ -254,6 +254,7 @@ static bool transact(TimestampTz now, bool claim) {
   if (claim) {
     durable_flush();
     submit_claimed();
+    claim_settle();
   }
   return more;
 }
@@ -300,8 +301,8 @@ static bool any_sink_can_go_on(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->room > 0 &&
-        (sinks[i]->starved || held_keys_any_draining() || sinks[i]->n_late > 0 || sinks[i]->next_due <= now))
+    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining(sinks[i]->oid) || sinks[i]->n_late > 0 ||
+                               sinks[i]->next_due <= now))
       return true;
   return false;
 }

@@ -348,6 +348,46 @@ void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
   sink->unrecorded++;
 }
 
+typedef struct SinkPlace {
+  int64 cursor;
+  TimestampTz due_after;
+  int64 due_after_position;
+  TimestampTz next_due;
+  int n_late;
+  LateTransaction late[FLEXIBLE_ARRAY_MEMBER];
+} SinkPlace;
+
+void worker_sink_begin_round(WorkerSink *sink, MemoryContext context) {
+  SinkPlace *place =
+      (SinkPlace *)MemoryContextAlloc(context, offsetof(SinkPlace, late) + sizeof(LateTransaction) * sink->n_late);
+
+  place->cursor = sink->cursor;
+  place->due_after = sink->due_after;
+  place->due_after_position = sink->due_after_position;
+  place->next_due = sink->next_due;
+  place->n_late = sink->n_late;
+  if (sink->n_late > 0)
+    memcpy(place->late, sink->late, sizeof(LateTransaction) * sink->n_late);
+  sink->before = place;
+}
+
+bool worker_sink_advanced(const WorkerSink *sink) {
+  return sink->cursor > sink->before->cursor;
+}
+
+void worker_sink_give_back(WorkerSink *sink) {
+  const SinkPlace *place = sink->before;
+
+  sink->cursor = Min(sink->cursor, place->cursor);
+  sink->due_after = place->due_after;
+  sink->due_after_position = place->due_after_position;
+  sink->next_due = Min(sink->next_due, place->next_due);
+  sink->n_late = place->n_late;
+  if (place->n_late > 0)
+    memcpy(sink->late, place->late, sizeof(LateTransaction) * place->n_late);
+  sink->starved = true;
+}
+
 void worker_sink_restart(WorkerSink *sink) {
   sink->cursor = sink->rewound_to = 0;
   sink->n_late = 0;

@@ -33,13 +33,13 @@ typedef struct WorkerSink {
 
   /* how far it has come */
   int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
-  int64 cursor_before;      /* at the start of the round */
   int64 rewound_to;         /* the smallest cursor since the claimed batch is held in hand: submit.h */
   TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
   int64 due_after_position; /* … of that instant up to this position */
   TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
   LateTransaction *late;
   int n_late, max_late;
+  struct SinkPlace *before; /* all this at the start of the round; memory of the round */
 
   int in_flight;
   int unrecorded; /* ended, not yet written down */
@@ -80,6 +80,11 @@ TimestampTz worker_sinks_next_moment(void);
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
+
+/* Remembers, in a context that outlives an abort, how far the sink has come; and goes back to there. */
+void worker_sink_begin_round(WorkerSink *sink, MemoryContext context);
+bool worker_sink_advanced(const WorkerSink *sink); /* its cursor */
+void worker_sink_give_back(WorkerSink *sink);
 
 /* All rows must be seen again. */
 void worker_sink_restart(WorkerSink *sink);

@@ -50,7 +50,7 @@ def test_large_payloads_and_a_broker_that_hangs(db, kafka, memory):
     """300 MB wait, and librdkafka takes them as long as it may."""
     db.kafka_sink("main", kafka)
     db.enqueue("Order", "0")
-    wait_until(lambda: db.pending() == 0, 30, "the first event")
+    wait_until(lambda: db.pending() == 0, 60, "the first event")
     broker = int((BUILD / "run" / f"{kafka.name}.pid").read_text())
     os.kill(broker, signal.SIGSTOP)
     try:

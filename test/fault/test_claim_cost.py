@@ -1,0 +1,97 @@
+"""What a claim reads stays the same while a snapshot is held that keeps every delivered row in the table: index entries
+that the worker walks are counted, because times on a busy machine say little."""
+
+from contextlib import contextmanager
+
+import pytest
+from outbox_rig import wait_until
+
+MANY = 20_000
+
+
+class Reads:
+    """Index entries and rows read, of one relation, by all sessions whose counts have arrived."""
+
+    def __init__(self, db, relation: str):
+        self.db, self.relation = db, relation
+
+    def so_far(self) -> int:
+        self.db.sql("SELECT pg_stat_clear_snapshot()")
+        return int(self.db.value(
+            "SELECT coalesce(sum(i.idx_tup_read), 0) + coalesce((SELECT seq_tup_read FROM pg_stat_user_tables AS t WHERE t.relid = %s::regclass), 0) "
+            "FROM pg_stat_user_indexes AS i WHERE i.relid = %s::regclass", self.relation, self.relation))
+
+    def settled(self) -> int:
+        """Once nothing more arrives: a backend reports its counts within a second or at its next commit."""
+        seen = [-1]
+
+        def quiet() -> bool:
+            seen.append(self.so_far())
+            return seen[-1] == seen[-2]
+        wait_until(quiet, 30, "the counts to settle", interval=1.5)
+        return seen[-1]
+
+
+@contextmanager
+def held_snapshot(db):
+    with db.connect(autocommit=False) as holder:
+        holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        holder.execute("SELECT count(*) FROM outbox.events")
+        yield
+
+
+@pytest.fixture
+def delivering(db, kafka, aggregate):
+    db.kafka_sink("main", kafka)
+    db.enqueue(aggregate, "0")
+    wait_until(lambda: db.pending() == 0, 60, "the first event")
+    return db
+
+
+def deliver_many(db, aggregate: str) -> None:
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT %s, n %% 100, 'order.created' FROM generate_series(1, %s) AS n",
+           aggregate, MANY)
+    wait_until(lambda: db.pending() == 0, 60, "all of them")
+
+
+def test_events_after_many_under_a_held_snapshot(delivering, aggregate):
+    with held_snapshot(delivering):
+        deliver_many(delivering, aggregate)
+        reads = Reads(delivering, "outbox.events_pending")
+        before = reads.settled()
+        for n in range(20):
+            delivering.enqueue(aggregate, "k")
+            wait_until(lambda: delivering.pending() == 0, 30, "the event")
+        assert reads.settled() - before < MANY
+
+
+@pytest.mark.kills_server  # the worker's error is the purpose
+def test_an_error_in_the_worker_costs_no_walk(delivering, aggregate):
+    """Its streams go on where the failed round began, not at the beginning."""
+    with held_snapshot(delivering):
+        deliver_many(delivering, aggregate)
+        reads = Reads(delivering, "outbox.events_pending")
+        before = reads.settled()
+        log_start = delivering.pg.log.stat().st_size
+        delivering.enqueue(aggregate, "k", available_at=delivering.value("SELECT now() + interval '2s'"))
+        with delivering.connect(autocommit=False) as locker:
+            locker.execute("LOCK TABLE outbox.events_pending IN EXCLUSIVE MODE")  # no row can be locked
+            wait_until(lambda: b"due to lock timeout" in delivering.pg.log.read_bytes()[log_start:], 30, "the worker's error")
+        wait_until(lambda: delivering.pending() == 0, 30, "the event")
+        assert reads.settled() - before < MANY
+
+
+def test_recalled_rows_after_many_under_a_held_snapshot(delivering, aggregate):
+    """outbox.recalled, too, is read from where it may still be written."""
+    db = delivering
+    with held_snapshot(db):
+        db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, available_at) "
+               "SELECT %s, n, 'order.created', now() + interval '1 day' FROM generate_series(1, 5000) AS n", aggregate)
+        db.sql("UPDATE outbox.events SET available_at = now() WHERE status = 'PENDING'")
+        wait_until(lambda: db.pending() == 0, 60, "all of them")
+        db.sql("SELECT outbox.enqueue(%s, 'k', 'order.created', '{}', available_at => now() + interval '1 day')", aggregate)
+        reads = Reads(db, "outbox.recalled")
+        before = reads.settled()
+        db.sql("UPDATE outbox.events SET available_at = now() WHERE status = 'PENDING'")
+        wait_until(lambda: db.pending() == 0, 30, "the recalled event")
+        assert reads.settled() - before < 1000
