@@ -76,7 +76,7 @@ def test_many_blocked_keys(rig, db, memory):
     nginx = rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="1d", max_attempts="1000")
     db.enqueue("Order", "first")
-    wait_until(lambda: db.pending() == 0, 30, "the first event")
+    wait_until(lambda: db.pending() == 0, 60, "the first event")
     before = memory.settle()
     db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers)
                SELECT 'Order', n % {keys}, 'order.created', CASE WHEN n <= {keys} THEN jsonb '{{"x-bad": "1"}}' END
