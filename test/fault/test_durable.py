@@ -8,25 +8,17 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
 from traffic import Traffic
+from wal import nobody_flushes
 
 
-@pytest.fixture
-def nobody_flushes(db):
-    """WAL is flushed by those only who have to: the server's own writers stand still."""
-    writers = [pid for pid, in db.sql("SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'background writer')")]
-    assert len(writers) == 2
-    for pid in writers:
-        os.kill(pid, signal.SIGSTOP)
-    yield
-    for pid in writers:
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass  # the test has killed the server
+@pytest.fixture(autouse=True)
+def lazy(db):
+    with nobody_flushes(db):
+        yield
 
 
 @pytest.mark.kills_server
-def test_no_phantom_after_asynchronous_commits(db, pg, receiver, nobody_flushes):
+def test_no_phantom_after_asynchronous_commits(db, pg, receiver):
     """The application commits, is not flushed, and everything dies: what was delivered is in the table's past."""
     db.webhook_sink("crm", receiver, SECRET)
     with Traffic(db, "Order", options="-c synchronous_commit=off") as traffic:
@@ -50,7 +42,7 @@ def syncs(db) -> int:
     return db.value("SELECT wal_sync FROM pg_stat_wal")
 
 
-def test_synchronous_commits_cost_no_flush(db, receiver, nobody_flushes):
+def test_synchronous_commits_cost_no_flush(db, receiver):
     """One flush per transaction is the application's own; the worker adds none for what it delivers."""
     transactions = 300
     db.webhook_sink("crm", receiver, SECRET)

@@ -1,5 +1,6 @@
 """kill -9 of anything, in the middle of a burst: all that was committed arrives, nothing else does, in order."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,19 +10,22 @@ from outbox_rig import wait_until
 from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import SECRET
 from traffic import Traffic
+from wal import nobody_flushes
 
 MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates means something
 
 
-@pytest.fixture(scope="module", autouse=True)
+def configure(pg, setting: str, value: str) -> None:
+    with pg.connect() as connection:
+        connection.execute(f"ALTER SYSTEM SET {setting} = {value}")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+@pytest.fixture(autouse=True)
 def small_flights(pg):
-    with pg.connect() as connection:
-        connection.execute(f"ALTER SYSTEM SET outbox.max_in_flight = {MAX_IN_FLIGHT}")
-        connection.execute("SELECT pg_reload_conf()")
+    configure(pg, "outbox.max_in_flight", str(MAX_IN_FLIGHT))
     yield
-    with pg.connect() as connection:
-        connection.execute("ALTER SYSTEM RESET outbox.max_in_flight")
-        connection.execute("SELECT pg_reload_conf()")
+    configure(pg, "outbox.max_in_flight", "DEFAULT")
 
 
 def kill_worker(db, pg, kafka):
@@ -81,3 +85,41 @@ def test_all_that_was_committed_arrives(db, pg, kafka, consume, aggregate, recei
     records += consumer.take_until(lambda got: consumer.at_end(), 20, "the end of the topic")
     traffic.check([(r.id, json.loads(r.value)) for r in records], MAX_IN_FLIGHT)
     traffic.check([(d.id, d.json()["data"]) for d in list(receiver.deliveries)], MAX_IN_FLIGHT)
+
+
+def kill_server_before_it_flushes(db, pg, kafka):
+    """What the worker has recorded exists in memory alone, but for what it has flushed itself."""
+    kill_server(db, pg, kafka)
+
+
+@pytest.mark.kills_server
+@pytest.mark.parametrize("fault", [kill_worker, kill_server_before_it_flushes, stop_immediately], ids=lambda fault: fault.__name__)
+def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
+    """A big backlog on its way out: what is sent again is no more than was in flight or not durably recorded."""
+    backlog = 20000
+    db.kafka_sink("main", kafka)
+    consumer = consume(f"outbox.event.{aggregate}")
+    db.enqueue(aggregate, "first")
+    consumer.take(1)
+    wait_until(lambda: db.pending() == 0, 30, "the first event to leave")
+    configure(pg, "outbox.enabled", "off")
+    try:
+        wait_until(lambda: db.value("SELECT count(*) = 0 FROM outbox.workers"), 20, "the worker to leave")
+        db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
+                   SELECT '{aggregate}', n % 100, 'order.changed', '{{}}' FROM generate_series(1, {backlog}) AS n""")
+        expected = {event for event, in db.sql("SELECT id::text FROM outbox.events")}
+        for _ in range(64):  # so that the worker's commits, and flushes, have nothing to do with the backlog's
+            db.sql("SELECT pg_current_xact_id()")
+    finally:
+        configure(pg, "outbox.enabled", "on")
+    with nobody_flushes(db) if fault is kill_server_before_it_flushes else contextlib.nullcontext():
+        records = consumer.take(1500, 60)
+        assert db.pending() > 0, "the backlog is too small"
+        fault(db, pg, kafka)
+    db.disconnect()
+    configure(pg, "outbox.max_in_flight", "DEFAULT")  # the rest may go faster
+    wait_until(lambda: db.pending() == 0, 60, "the rest to leave")
+    records += consumer.take(backlog - len(records), 60)
+    wait_until(lambda: records.extend(consumer.quiet(0.2)) or consumer.at_end(), 30, "the end of the topic")
+    assert {record.id for record in records} == expected
+    assert len(records) - backlog <= MAX_IN_FLIGHT

@@ -15,10 +15,10 @@ class Database:
         self.pg, self.name = pg, name
         self._connection: psycopg.Connection | None = None
 
-    def create(self) -> None:
+    def create(self, tablespace: str = "pg_default") -> None:
         self.pg.wait_ready()  # a test before this one may have ended in a crash
         with self.pg.connect() as admin:
-            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.name)))
+            admin.execute(sql.SQL("CREATE DATABASE {} TABLESPACE {}").format(sql.Identifier(self.name), sql.Identifier(tablespace)))
         self.sql("CREATE EXTENSION outbox")
 
     def drop(self) -> None:

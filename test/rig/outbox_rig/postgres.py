@@ -33,11 +33,10 @@ class Postgres:
     PORT = 5432
 
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
-                 standby_of: "Postgres | None" = None, data: Path | None = None, wal: Path | None = None):
-        """`standby_of`: streams from that server, as its standby "standby". `data`, `wal`: where to put the data directory
-        and pg_wal, on a volume of their own for instance."""
+                 standby_of: "Postgres | None" = None, wal: Path | None = None):
+        """`standby_of`: streams from that server, as its standby "standby". `wal`: where to put pg_wal, in small segments."""
         self.name, self.dir, self.log = name, directory, log
-        self.data, self._wal = data or directory / "data", wal
+        self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
         self._setpriv: list[str] = []
         self._process: Process | None = None

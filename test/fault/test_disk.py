@@ -1,0 +1,150 @@
+"""The volume of the database is full: producers get errors, and nothing that was committed is lost."""
+
+import contextlib
+import os
+import pwd
+import re
+import subprocess
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET, slow
+
+MAX_IN_FLIGHT = 50
+SETTINGS = {"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s",
+            "min_wal_size": "2MB", "max_wal_size": "64MB", "wal_recycle": "off", "autovacuum": "off"}
+
+
+class Volume:
+    """A small one of its own, for PostgreSQL."""
+
+    def __init__(self, megabytes: int):
+        self.path = Path(tempfile.mkdtemp(prefix="outbox-volume-", dir="/tmp"))
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", self.path], capture_output=True, text=True)
+        if done.returncode:
+            self.path.rmdir()
+            pytest.skip(f"no volume can be mounted here: {done.stderr.strip()}")
+        user = pwd.getpwnam("postgres")
+        os.chown(self.path, user.pw_uid, user.pw_gid)
+
+    def fill(self, leaving: int = 0) -> None:
+        """With other things, but for `leaving` bytes."""
+        free = os.statvfs(self.path)
+        with open(self.path / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
+            for _ in range(free.f_bavail * free.f_frsize // 4096 - leaving // 4096):
+                filler.write(bytes(4096))
+
+    def free(self) -> None:
+        (self.path / "filler").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "--lazy", self.path], check=True)
+        self.path.rmdir()
+
+
+@pytest.fixture
+def volume():
+    if os.getuid():
+        pytest.skip("only root can mount a small volume")
+    volume = Volume(64)
+    yield volume
+    volume.close()
+
+
+def set_up(db, receiver) -> None:
+    """A sink that keeps what it has delivered, and something delivered."""
+    db.webhook_sink("crm", receiver, SECRET, retention="1d")
+    db.sql("CREATE TABLE ledger (event uuid)")
+    db.enqueue("Order", "first")
+    wait_until(receiver.accepted, 30, "the first delivery")
+    wait_until(lambda: db.pending() == 0, 20, "its row to move")
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 1
+
+
+def write_until_it_fails(db) -> Exception:
+    """Orders and their events, until there is no more room."""
+    with db.connect() as connection:
+        for n in range(100_000):
+            try:
+                connection.execute("WITH o AS (SELECT outbox.enqueue('Order', %s::text, 'order.created',"
+                                   " jsonb_build_object('text', repeat('x', 1500))) AS event)"
+                                   " INSERT INTO ledger SELECT event FROM o", [str(n % 10)])
+            except psycopg.Error as e:
+                return e
+    raise AssertionError("the volume never filled")
+
+
+def check(db, receiver) -> None:
+    """All that was committed has arrived, and little of it twice."""
+    wait_until(lambda: db.pending() == 0, 60, "all events to leave")
+    committed = {str(event) for event, in db.sql("SELECT event FROM ledger")}
+    accepted = [d.id for d in receiver.accepted()][1:]
+    assert len(committed) > MAX_IN_FLIGHT, "the volume was too small"
+    assert set(accepted) == committed
+    assert len(accepted) - len(committed) <= MAX_IN_FLIGHT
+
+
+def worker_errors(pg, since: int) -> list[datetime]:
+    with open(pg.log, errors="replace") as log:
+        log.seek(since)
+        return [datetime.fromisoformat(match[1]) for line in log if (match := re.match(r"(\S+ \S+) UTC .* outbox worker .*ERROR: ", line))]
+
+
+@pytest.mark.kills_server  # the log tells of the worker's errors
+def test_tables_are_full(pg, volume, receiver):
+    """Delivered events cannot be moved to SENT any more: the worker tries again, less and less often."""
+    with pg.connect() as admin:
+        admin.execute(f"CREATE TABLESPACE small LOCATION '{volume.path}'")
+        db = Database(pg, "small")
+        db.create("small")
+        try:
+            set_up(db, receiver)
+            since = pg.log.stat().st_size
+            receiver.mode = slow(0.2)
+            volume.fill(leaving=2_000_000)
+            assert isinstance(write_until_it_fails(db), psycopg.errors.DiskFull)
+            receiver.mode = slow(0)
+            errors = wait_until(lambda: len(found := worker_errors(pg, since)) >= 5 and found, 60, "the worker to fail five times")
+            assert (errors[4] - errors[0]).total_seconds() > 1, "it floods the log"
+            volume.free()
+            check(db, receiver)
+        finally:
+            volume.free()
+            db.drop()
+            admin.execute("DROP TABLESPACE small")
+
+
+def test_wal_is_full(rig, volume, receiver):
+    """PostgreSQL gives up (PANIC), and comes back when there is room again."""
+    pg = rig.postgres(settings=SETTINGS, wal=volume.path / "wal")
+    try:
+        db = Database(pg, "orders")
+        db.create()
+        set_up(db, receiver)
+        receiver.mode = slow(0.2)  # so that some are in flight
+        volume.fill()
+        assert isinstance(write_until_it_fails(db), psycopg.OperationalError)
+        wait_until(lambda: "PANIC" in pg.log.read_text(errors="replace"), 10, "the server to give up")
+        receiver.mode = slow(0)
+        db.disconnect()
+        volume.free()
+        wait_until(lambda: back(pg), 60, "the server to come back")
+        check(db, receiver)
+        db.disconnect()
+    finally:
+        pg.close()
+
+
+def back(pg) -> bool:
+    try:
+        if not pg.running():  # it could not even recover, for want of room
+            pg.start()
+        pg.connect().close()
+        return True
+    except (psycopg.OperationalError, RuntimeError):  # it starts, or has just ended
+        return False
