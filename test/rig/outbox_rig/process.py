@@ -1,5 +1,6 @@
 """A child process with a log file, that never outlives this one."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -7,9 +8,18 @@ from pathlib import Path
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the ports that outgoing connections take: else one of them may sit on it while its part is down, and a client
+    that connects to the closed port may even meet itself."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(100):
+        port = random.randrange(min(10000, lowest // 2), lowest)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue  # somebody listens there
+    raise RuntimeError("no free port found")
 
 
 class Process:

@@ -12,6 +12,8 @@ from typing import Any
 import httptools
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from .process import free_port
+
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the specification's own example: known to everybody
 
 
@@ -104,7 +106,7 @@ class Receiver:
         self.connections: set[_Connection] = set()
         self.on_delivery = on_delivery
         self._webhook = Webhook(secret) if secret else None
-        self.port = 0
+        self.port = free_port()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -121,8 +123,7 @@ class Receiver:
 
         async def listen():
             try:
-                server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=512)
-                self.port = server.sockets[0].getsockname()[1]
+                await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=512)
             except OSError as e:
                 failure.append(e)
             listening.set()
@@ -147,9 +148,10 @@ class Receiver:
         loop, self._loop = self._loop, None
 
         async def close():
-            for task in asyncio.all_tasks():
-                if task is not asyncio.current_task():
-                    task.cancel()
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             loop.stop()
 
         for connection in list(self.connections):
