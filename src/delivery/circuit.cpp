@@ -37,7 +37,7 @@ void Circuit::up() {
   close();
 }
 
-ob_outcome Circuit::blame(const Completion &completion, Time now) {
+ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time now) {
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
       width_ = std::min(width_ * 2, settings_.failing_keys);
@@ -45,6 +45,8 @@ ob_outcome Circuit::blame(const Completion &completion, Time now) {
     }
     return OB_RELEASED;
   }
+  if (failed_before)
+    return OB_RETRY;
   /* Without a key there is nothing that could fail twice in a row for its own sake. */
   if (completion.key_hash == 0 ||
       std::find(failing_keys_.begin(), failing_keys_.end(), completion.key_hash) == failing_keys_.end())
@@ -56,6 +58,7 @@ ob_outcome Circuit::blame(const Completion &completion, Time now) {
 }
 
 ob_outcome Circuit::on_result(const Completion &completion, Time now) {
+  bool failed_before = failed_before_.erase(completion.ticket) > 0;
   switch (completion.result) {
   case Result::Sent:
     close();
@@ -64,7 +67,7 @@ ob_outcome Circuit::on_result(const Completion &completion, Time now) {
     close();
     return OB_RETRY;
   case Result::RetryBlameSink:
-    return blame(completion, now);
+    return blame(completion, failed_before, now);
   case Result::SinkDown:
     if (state_ == State::Closed || forget_probe(completion.ticket))
       open(now);
@@ -96,7 +99,9 @@ int64_t Circuit::retry_in_ms(Time now) const {
   return std::max<int64_t>(0, std::chrono::ceil<Duration>(retry_at_ - now).count());
 }
 
-void Circuit::on_submit(uint64_t ticket) {
+void Circuit::on_submit(uint64_t ticket, bool failed_before) {
+  if (failed_before)
+    failed_before_.insert(ticket);
   if (state_ == State::HalfOpen)
     probes_.push_back(ticket);
 }

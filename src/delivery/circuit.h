@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <random>
+#include <unordered_set>
 #include <vector>
 
 #include "sink.h"
@@ -42,7 +43,7 @@ public:
   uint32_t credit(Time now);
   /* With credit 0: how long until it may be more; -1 = when a probe ends. */
   int64_t retry_in_ms(Time now) const;
-  void on_submit(uint64_t ticket);
+  void on_submit(uint64_t ticket, bool failed_before = false);
 
   bool is_open() const { return state_ != State::Closed; }
 
@@ -52,13 +53,16 @@ private:
   void open(Time now);
   void close();
   bool forget_probe(uint64_t ticket);
-  ob_outcome blame(const Completion &completion, Time now);
+  ob_outcome blame(const Completion &completion, bool failed_before, Time now);
 
   Settings settings_;
   std::minstd_rand random_;
   State state_ = State::Closed;
   std::vector<uint64_t> failing_keys_; /* of the present row of failures, while closed */
   std::vector<uint64_t> probes_;       /* tickets under way in the half-open state */
+  /* Tickets under way whose event has failed before. That it fails again says nothing new: hundreds of such events,
+   * due at the same time, must not stop a sink that takes all others. */
+  std::unordered_set<uint64_t> failed_before_;
   /* Probes allowed at once. A probe that got an answer, if a bad one, may have been an event that always fails: the
    * next round tries more keys, so that one poisonous event cannot keep the circuit open. */
   size_t width_ = 1;

@@ -44,7 +44,7 @@ size_t Runner::submit(const ob_event *events, size_t n) {
       if (!sink_->submit(event))
         break;
       outstanding_++;
-      circuit_.on_submit(event.ticket);
+      circuit_.on_submit(event.ticket, event.attempt > 1);
     }
     sink_->flush();
   } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */

@@ -51,6 +51,19 @@ TEST_F(CircuitTest, TenDifferentKeysInARowOpenIt) {
   EXPECT_TRUE(circuit.is_open());
 }
 
+TEST_F(CircuitTest, ManyEventsThatHaveFailedBeforeDoNot) {
+  for (uint64_t key = 1; key <= 50; key++) {
+    circuit.on_submit(key, true);
+    EXPECT_EQ(ends(Result::RetryBlameSink, key, key), OB_RETRY);
+  }
+  EXPECT_FALSE(circuit.is_open());
+  for (uint64_t key = 51; key <= 60; key++) {
+    circuit.on_submit(key);
+    ends(Result::RetryBlameSink, key, key);
+  }
+  EXPECT_TRUE(circuit.is_open()) << "new ones do";
+}
+
 TEST_F(CircuitTest, OneKeyThatFailsForEverDoesNot) {
   for (int i = 0; i < 50; i++)
     EXPECT_EQ(ends(Result::RetryBlameSink, i, 77), OB_RETRY);
