@@ -101,8 +101,17 @@ CREATE INDEX recalled_xact ON outbox.recalled (xact, position);
 ALTER TABLE outbox.recalled REPLICA IDENTITY FULL;
 COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
 
+CREATE TABLE outbox.renamed_sinks (
+  old_name text PRIMARY KEY,
+  new_name text NOT NULL
+);
+COMMENT ON TABLE outbox.renamed_sinks IS 'Former names of sinks: events that were enqueued for one go to the sink that bore it. ALTER SERVER ... RENAME writes it.';
+COMMENT ON COLUMN outbox.renamed_sinks.old_name IS 'What the foreign server was called.';
+COMMENT ON COLUMN outbox.renamed_sinks.new_name IS 'What it is called now.';
+
 -- A partitioned parent dumps nothing: every leaf, the dedup table and the sequence are registered one by one.
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_pending', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_failed', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.dedup', '');
+SELECT pg_catalog.pg_extension_config_dump('outbox.renamed_sinks', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_position', '');

@@ -45,9 +45,9 @@ COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without ou
 -- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates.
 CREATE VIEW outbox.sinks AS
   WITH sample AS MATERIALIZED (
-    SELECT e.sink, e.held_by IS NOT NULL AS held,
+    SELECT coalesce(r.new_name, e.sink) AS sink, e.held_by IS NOT NULL AS held,
            coalesce(e.available_at > pg_catalog.now(), false) AND e.attempts = 0 AS scheduled
-    FROM outbox.events_pending AS e LIMIT 200000),
+    FROM outbox.events_pending AS e LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink LIMIT 200000),
   scale AS (
     SELECT CASE WHEN pg_catalog.count(*) < 200000 THEN 1
            ELSE greatest(1, (SELECT c.reltuples FROM pg_catalog.pg_class AS c
@@ -60,7 +60,8 @@ CREATE VIEW outbox.sinks AS
     FROM sample GROUP BY sink),
   failed AS (
     SELECT sink, pg_catalog.count(*) AS failed
-    FROM (SELECT e.sink FROM outbox.events_failed AS e LIMIT 200000) AS f GROUP BY sink)
+    FROM (SELECT coalesce(r.new_name, e.sink) AS sink FROM outbox.events_failed AS e
+          LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink LIMIT 200000) AS f GROUP BY sink)
   SELECT s.srvname AS name, w.kind,
          coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
@@ -73,7 +74,8 @@ CREATE VIEW outbox.sinks AS
          coalesce(st.in_flight, 0) AS in_flight,
          coalesce(f.failed, 0) AS failed,
          (SELECT pg_catalog.clock_timestamp() - e.created_at FROM outbox.events_pending AS e
-          WHERE e.sink = s.srvname AND (e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now())
+          WHERE (e.sink = s.srvname OR e.sink IN (SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = s.srvname))
+            AND (e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now())
           ORDER BY e.position LIMIT 1) AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
          coalesce(st.failed, 0) AS failed_total, coalesce(st.redriven_late, 0) AS redriven_late,

@@ -86,7 +86,8 @@ BEGIN
   SELECT e.sink, e.position INTO example
   FROM outbox.events_pending AS e
   WHERE e.sink IS NOT NULL AND NOT EXISTS (
-    SELECT FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw WHERE f.srvname = e.sink)
+    SELECT FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw WHERE f.srvname = coalesce(
+      (SELECT r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = e.sink), e.sink))
   ORDER BY e.position LIMIT 1;
   IF FOUND THEN
     "check" := 'lost sink'; status := 'error';

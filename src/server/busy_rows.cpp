@@ -12,6 +12,10 @@ typedef struct BusyRow {
   Oid sink;
   uint64 key_hash;
 } BusyRow;
+/* A person's UPDATE of a whole backlog: memory, and the time that the looks take, are bounded. */
+static const int BUSY_MAX = 20000;
+static const double MORE_PAUSE_MS = 0.1; /* per row that is busy */
+
 static BusyRow *busy = NULL;
 static int n_busy = 0, max_busy = 0;
 
@@ -24,7 +28,13 @@ void busy_row_add(int64 position, Oid sink, uint64 key_hash) {
   busy[n_busy].position = position;
   busy[n_busy].sink = sink;
   busy[n_busy].key_hash = key_hash;
-  busy[n_busy++].look_at = TimestampTzPlusMilliseconds(claim_round.now, ROW_BUSY_PAUSE_MS);
+  busy[n_busy].look_at =
+      TimestampTzPlusMilliseconds(claim_round.now, ROW_BUSY_PAUSE_MS + (int64)(n_busy * MORE_PAUSE_MS));
+  n_busy++;
+}
+
+bool busy_rows_full(void) {
+  return n_busy >= BUSY_MAX;
 }
 
 /* A row that could not be marked holds up those behind it: its key drains no farther. */
@@ -47,7 +57,7 @@ void busy_rows_give_back(void) {
 }
 
 void busy_rows_claim(Snapshot snapshot) {
-  RecalledList list = {NULL, 0, false};
+  RecalledList list = {NULL, 0, NULL, false};
   int kept = 0;
 
   if (n_busy == 0 || busy[0].look_at > claim_round.now)

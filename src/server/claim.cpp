@@ -110,18 +110,21 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   more |= claim_round.free_bytes <= 0 && flights_free() > 0; /* a round is full sooner than the sinks */
   if (claim_round.n_taken + claim_round.n_marks > 0)
     claim_lock_and_mark();
+  more |= claim_round.dropped;
   UnregisterSnapshot(snapshot);
   SPI_finish();
   return more;
 }
 
 void claim_return(Flight *flight) {
-  WorkerSink *sink = flight->sink;
+  WorkerSink *sink = flight->sink, *given_to = worker_sink_of(flight->given_to);
   HeldKey *key = held_key_find(sink->oid, flight->key_hash);
   int64 position = flight->position;
 
   if (key && key->head == 0)
     key->drained = Min(key->drained, position - 1);
+  if (given_to)
+    worker_sink_rewind(given_to, position); /* it passed the row while this flight had it */
   worker_sink_event_returned(sink, flight->bytes);
   if (key == NULL || key->head == 0 || key->head >= position)
     worker_sink_rewind(sink, position);

@@ -3,13 +3,18 @@
 
 extern "C" {
 #include "catalog/pg_type.h"
+#include "utils/builtins.h"
 }
 
-static Statement mark_held = {"UPDATE outbox.events_pending AS e SET held_by = nullif(h.held_by, 0) "
-                              "FROM unnest($1, $2) AS h (place, held_by) WHERE e.ctid = h.place",
-                              2,
-                              {TIDARRAYOID, INT8ARRAYOID},
-                              NULL};
+/* A sink's former name gives way to the present one, unless the event stands there under that one already. */
+static Statement mark_held = {
+    "UPDATE outbox.events_pending AS e SET held_by = nullif(h.held_by, 0), sink = CASE WHEN e.sink = h.sink "
+    "OR EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = h.sink) THEN e.sink ELSE "
+    "h.sink END "
+    "FROM unnest($1, $2, $3) AS h (place, held_by, sink) WHERE e.ctid = h.place",
+    3,
+    {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
+    NULL};
 
 /* Takes a claimed event out of the round: its flight ends before it began. */
 static void drop_flight(Flight *flight) {
@@ -58,14 +63,16 @@ void claim_lock_and_mark(void) {
 
   ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * (claim_round.n_marks + 1));
   int64 *groups = (int64 *)palloc(sizeof(int64) * (claim_round.n_marks + 1));
+  Datum *names = (Datum *)palloc(sizeof(Datum) * (claim_round.n_marks + 1));
   for (int i = 0; i < n_locks; i++) {
     RowLock *lock = &locks[i];
     Mark *mark = (Mark *)lock->owner;
     if (claim_round.n_marks > 0 && mark >= claim_round.marks && mark < claim_round.marks + claim_round.n_marks) {
       if (lock->result == ROW_BUSY)
         busy_row_add(lock->position, mark->sink, mark->key_hash);
-      if (lock->result == ROW_LOCKED) {
+      if (lock->result == ROW_LOCKED && worker_sink_of(mark->sink)) {
         places[n_marked] = lock->ctid;
+        names[n_marked] = CStringGetTextDatum(worker_sink_of(mark->sink)->name);
         groups[n_marked++] = mark->group;
         if (mark->group != 0)
           held_key_marked(mark->sink, mark->key_hash, mark->group, mark->position);
@@ -77,7 +84,7 @@ void claim_lock_and_mark(void) {
     Flight **place = (Flight **)lock->owner;
     Flight *flight = *place;
     *place = NULL;
-    pruned = true;
+    pruned = claim_round.dropped = true;
     if (lock->result == ROW_BUSY) {
       held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
       busy_row_add(flight->position, flight->sink->oid, flight->key_hash); /* an earlier one may take the lead */
@@ -90,7 +97,7 @@ void claim_lock_and_mark(void) {
     prune_batch(sinks[i]);
 
   if (n_marked > 0) {
-    Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked)};
+    Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked), text_array(names, n_marked)};
     statement_write(&mark_held, values, NULL, NULL);
   }
 }

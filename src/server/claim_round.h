@@ -55,6 +55,7 @@ typedef struct Round {
   int n_taken;
   HTAB *in_air;           /* keys that have flights; NULL until a redriven row asks */
   bool overruled;         /* a redriven row takes the lead of a key of which later rows may be in the batches */
+  bool dropped;           /* rows that were taken and then not locked have left room */
   struct BusyRow *looked; /* taken off the list of busy rows */
   int n_looked;
   bool open; /* nothing of it is committed yet */
@@ -104,7 +105,8 @@ typedef struct RecalledRow {
 typedef struct RecalledList {
   RecalledRow *rows;
   int n;
-  bool wanted_again; /* some had no room */
+  RecalledRow **by_position; /* while they are looked at */
+  bool wanted_again;         /* some had no room */
 } RecalledList;
 
 void recalled_look(RecalledList *list, Snapshot snapshot);
@@ -126,6 +128,9 @@ void busy_row_add(int64 position, Oid sink, uint64 key_hash);
 
 /* The first one of this key; PG_INT64_MAX when there is none. */
 int64 busy_row_first(const HeldKey *key);
+
+/* So many are held that no more are looked for. */
+bool busy_rows_full(void);
 
 /* Looks again at those whose time has come. */
 void busy_rows_claim(Snapshot snapshot);

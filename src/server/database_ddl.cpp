@@ -1,6 +1,7 @@
 #include "database_ddl.h"
 
 #include "shared_state.h"
+#include "sink_rename.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -82,6 +83,7 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
   const char *name = database_to_leave(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;
+  Node *sink_statement = sink_rename_concerns(planned->utilityStmt) ? planned->utilityStmt : NULL;
 
   if (IsA(planned->utilityStmt, CreatedbStmt))
     marked = true;
@@ -91,6 +93,10 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
     stand_aside(database);
   }
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
+  if (sink_statement) {
+    CommandCounterIncrement();
+    sink_rename_note(sink_statement);
+  }
 }
 
 void database_ddl_init(void) {

@@ -122,6 +122,9 @@ Flight *flight_new(int64 position, uint32 bytes) {
   flight->error = NULL;
   flight->record_after = 0;
   flight->recorded = false;
+  flight->given_to = InvalidOid;
+  flight->gone = false;
+  flight->record_failures = 0;
   flight->next = NULL;
   in_use++;
   bytes_in_use += bytes;
@@ -208,7 +211,7 @@ int flights_settle_ended(bool committed) {
 
   if (!committed) {
     for (; flight; flight = flight->next)
-      flight->recorded = false;
+      flight->recorded = flight->gone = false;
     return 0;
   }
   first_ended = last_ended = NULL;

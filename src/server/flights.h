@@ -41,6 +41,9 @@ typedef struct Flight {
   char *error;              /* in the flights' memory context, or NULL */
   TimestampTz record_after; /* somebody held the row: try to record again then */
   bool recorded;            /* in the running transaction */
+  bool gone;                /* its row was not there any more when this was to be recorded */
+  Oid given_to;             /* this sink has the event still to come: its row was seen, and passed, meanwhile */
+  int record_failures;      /* it alone made the transaction fail */
   struct Flight *next;      /* free list, or list of ended ones */
 } Flight;
 

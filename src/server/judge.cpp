@@ -80,7 +80,10 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
   } else {
     held_key_release(sink->oid, row->key_hash, row->position);
   }
-  if (row->held_by != 0)
+  /* Due rows are found by their sink's name as it is now. */
+  bool former_name =
+      strlen(sink->name) != (size_t)row->sink_length || memcmp(sink->name, row->sink, row->sink_length) != 0;
+  if (row->held_by != 0 || former_name)
     round_mark({row->position, row->ctid, 0, sink->oid, row->key_hash});
 }
 
@@ -96,18 +99,26 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
     return PASS;
   if (stream != MAIN && row->position > sink->cursor)
     return PASS; /* the cursor will find it, in its place */
-  if (flight_find(row->position))
+  Flight *flight = flight_find(row->position);
+  if (flight) {
+    if (flight->sink != sink || flight->gone)
+      flight->given_to = sink->oid;
     return PASS;
+  }
   if (row->available_at > claim_round.now) {
     put_off(sink, row);
     return PASS;
   }
-  if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0)
+  if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0 ||
+      (stream == MAIN && busy_rows_full()))
     return STOP;
   HeldKey *key = sink->ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
   if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
-    if (row->held_by == key->group)
+    if (row->held_by == key->group) {
+      if (key->head == 0) /* it came from another sink after the key had drained past its place */
+        key->drained = Min(key->drained, row->position - 1);
       return PASS;
+    }
     round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
     return HOLD;
   }

@@ -3,10 +3,12 @@
 #include "event_row.h"
 #include "route.h"
 #include "worker.h"
+#include "worker_error.h"
 
 extern "C" {
 #include "access/xact.h"
 #include "executor/spi.h"
+#include "postmaster/interrupt.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 }
@@ -45,6 +47,7 @@ static int64 call(const char *before, const char *statement) {
   volatile int64 result = -1;
   MemoryContext context = CurrentMemoryContext;
 
+  worker_end_cancels(!ShutdownRequestPending);
   PG_TRY();
   {
     bool is_null;
@@ -63,15 +66,9 @@ static int64 call(const char *before, const char *statement) {
     CommitTransactionCommand();
   }
   PG_CATCH();
-  {
-    MemoryContextSwitchTo(context);
-    HOLD_INTERRUPTS();
-    EmitErrorReport();
-    FlushErrorState();
-    AbortCurrentTransaction();
-    RESUME_INTERRUPTS();
-  }
+  { (void)worker_failed(TASK_MAINTAIN, GetCurrentTimestamp()); }
   PG_END_TRY();
+  worker_end_cancels(false);
   MemoryContextSwitchTo(context);
   return result;
 }

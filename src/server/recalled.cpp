@@ -18,6 +18,25 @@ static Statement read_recalled = {
     NULL};
 static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 
+static int by_position(const void *a, const void *b) {
+  int64 left = (*(RecalledRow *const *)a)->position, right = (*(RecalledRow *const *)b)->position;
+
+  return left < right ? -1 : left > right;
+}
+
+static int first_of(const RecalledList *list, int64 position) {
+  int low = 0, high = list->n;
+
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (list->by_position[middle]->position < position)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   RecalledList *list = (RecalledList *)context;
   WorkerSink *sink;
@@ -33,9 +52,11 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   if (verdict == STOP)
     sink->starved = list->wanted_again = true;
   bool mine = lane_is_mine(row.key_hash, row.position);
-  for (int i = 0; i < list->n; i++)
-    if (list->rows[i].position == row.position)
-      list->rows[i].fate = !mine ? RecalledRow::OTHERS : verdict == STOP ? RecalledRow::KEEP : RecalledRow::DONE;
+  /* A position may stand there more than once. */
+  for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
+    list->by_position[i]->fate = !mine             ? RecalledRow::OTHERS
+                                 : verdict == STOP ? RecalledRow::KEEP
+                                                   : RecalledRow::DONE;
   return true;
 }
 
@@ -65,8 +86,12 @@ static void look_at_gone(RecalledList *list) {
 void recalled_look(RecalledList *list, Snapshot snapshot) {
   int64 *positions = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
 
-  for (int i = 0; i < list->n; i++)
+  list->by_position = (RecalledRow **)palloc(sizeof(RecalledRow *) * Max(list->n, 1));
+  for (int i = 0; i < list->n; i++) {
     positions[i] = list->rows[i].position;
+    list->by_position[i] = &list->rows[i];
+  }
+  qsort(list->by_position, list->n, sizeof(RecalledRow *), by_position);
   Datum values[] = {int8_array(positions, list->n)};
   statement_read(&read_positions, values, snapshot, visit_recalled_row, list);
   look_at_gone(list);
@@ -108,7 +133,7 @@ static void next_page(const RecalledList *list, bool full) {
 
 bool recalled_claim(Snapshot snapshot) {
   const int limit = 1000;
-  RecalledList list = {(RecalledRow *)palloc(sizeof(RecalledRow) * limit), 0, false};
+  RecalledList list = {(RecalledRow *)palloc(sizeof(RecalledRow) * limit), 0, NULL, false};
   Datum values[] = {UInt64GetDatum(place.xact), Int64GetDatum(place.position), Int64GetDatum(limit)};
 
   place_before = place;

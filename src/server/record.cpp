@@ -22,6 +22,13 @@ extern "C" {
 }
 
 static const int RECORD_MAX = 20000;
+static const int TROUBLE_PAUSE_MS = 1000; /* doubles with each failure, to a minute */
+
+static int record_limit = RECORD_MAX; /* less while a row that cannot be recorded is looked for */
+static int n_troubled = 0;            /* such rows that were found */
+static int n_tried = 0;
+static int n_busy = 0;
+static Flight *tried = NULL; /* the first of them */
 
 static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
@@ -40,14 +47,16 @@ static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE 
                          4,
                          {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
                          NULL};
-static Statement put_back = {"UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, "
-                             "last_attempt_at = $5, available_at = f.next, held_by = nullif(f.held_by, 0), "
-                             "redrive_late = nullif(redrive_late, false) "
-                             "FROM unnest($1, $2, $3, $4) AS f (place, error, next, held_by) "
-                             "WHERE e.ctid = f.place",
-                             5,
-                             {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID},
-                             NULL};
+/* With the present name of a renamed sink, by which it is found when it is due. */
+static Statement put_back = {
+    "UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, last_attempt_at = $6, "
+    "available_at = f.next, held_by = nullif(f.held_by, 0), "
+    "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
+    "(SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = f.sink) THEN e.sink ELSE f.sink END "
+    "FROM unnest($1, $2, $3, $4, $5) AS f (place, error, next, held_by, sink) WHERE e.ctid = f.place",
+    6,
+    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
+    NULL};
 
 /* One kind of recording in the running transaction. */
 typedef struct Batch {
@@ -73,7 +82,7 @@ static Datum errors_of(const Batch *batch) {
 
   for (int i = 0; i < batch->n; i++)
     values[i] = CStringGetTextDatum(batch->flights[i]->error ? batch->flights[i]->error : "");
-  return PointerGetDatum(construct_array(values, batch->n, TEXTOID, -1, false, TYPALIGN_INT));
+  return text_array(values, batch->n);
 }
 
 static void record_dead(const Batch *batch, TimestampTz now) {
@@ -94,6 +103,7 @@ static void record_dead(const Batch *batch, TimestampTz now) {
 static void record_retries(const Batch *batch, TimestampTz now) {
   Datum *times = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
   int64 *holders = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
+  Datum *names = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++) {
     Flight *flight = batch->flights[i];
@@ -103,6 +113,7 @@ static void record_retries(const Batch *batch, TimestampTz now) {
                       : ob_retry_delay_ms(sink->retry, flight->attempts + 1, pg_prng_uint64(&pg_global_prng_state));
     TimestampTz next = TimestampTzPlusMilliseconds(now, Max(delay, (int64)1));
     times[i] = TimestampTzGetDatum(next);
+    names[i] = CStringGetTextDatum(sink->name);
     sink->next_due = Min(sink->next_due, next);
     if (next <= sink->due_after) /* the clock went back */
       sink->due_after = next - 1;
@@ -112,8 +123,9 @@ static void record_retries(const Batch *batch, TimestampTz now) {
   }
   Datum next_times =
       PointerGetDatum(construct_array(times, batch->n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-  Datum values[] = {tid_array(batch->tids, batch->n), errors_of(batch), next_times, int8_array(holders, batch->n),
-                    TimestampTzGetDatum(now)};
+  Datum values[] = {
+      tid_array(batch->tids, batch->n), errors_of(batch),        next_times, int8_array(holders, batch->n),
+      text_array(names, batch->n),      TimestampTzGetDatum(now)};
   statement_write(&put_back, values, NULL, NULL);
 }
 
@@ -143,7 +155,7 @@ static bool day_exists(TimestampTz now) {
 /* A person may have given the event to another sink while it was on its way: then that one has it still to come. */
 static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
   static AttrNumber column = InvalidAttrNumber;
-  const WorkerSink *flown = ((Flight *)lock->owner)->sink;
+  Flight *flight = (Flight *)lock->owner;
   bool is_null;
 
   if (column == InvalidAttrNumber)
@@ -151,13 +163,67 @@ static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *
   Datum name = slot_getattr(row, column, &is_null);
   text *now = is_null ? NULL : DatumGetTextPP(name);
   WorkerSink *sink = now ? worker_sink_find(VARDATA_ANY(now), VARSIZE_ANY_EXHDR(now)) : NULL;
-  if (sink && sink != flown)
-    worker_sink_rewind(sink, lock->position); /* it passed the row while this flight had it */
-  return sink == flown;
+  if (sink && sink != flight->sink)
+    flight->given_to = sink->oid;
+  return sink == flight->sink;
+}
+
+/* Those whose time has come. One that failed before goes alone, in its turn. */
+static int choose_ended(RowLock *locks, int max, TimestampTz now) {
+  static bool alone = false;
+  Flight *troubled = NULL;
+  int n = 0;
+
+  n_troubled = 0;
+  for (Flight *flight = flights_first_ended(); flight; flight = flight->next) {
+    bool due = flight->record_after <= now;
+    if (flight->record_failures > 0) {
+      n_troubled++;
+      troubled = due ? flight : troubled;
+    } else if (due && n < max) {
+      locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
+    }
+  }
+  alone = troubled && (n == 0 || !alone);
+  if (alone) {
+    n = 0;
+    locks[n++] = {troubled->position, troubled->ctid, ROW_GONE, troubled};
+  }
+  n_tried = n;
+  tried = n > 0 ? (Flight *)locks[0].owner : NULL;
+  return n;
+}
+
+bool record_in_trouble(void) {
+  return record_limit < RECORD_MAX || n_troubled > 0;
+}
+
+bool record_aborted(TimestampTz now, const char *error) {
+  if (n_tried > 1) {
+    record_limit = Max(1, n_tried / 2);
+    return true;
+  }
+  if (n_tried == 0)
+    return false;
+  if (tried->sink->stats)
+    shared_sink_error(tried->sink->stats, error, now);
+  tried->record_after = TimestampTzPlusMilliseconds(now, TROUBLE_PAUSE_MS << Min(tried->record_failures, 6));
+  return tried->record_failures++ == 0 && n_troubled++ == 0; /* if there are others, it may be all of them */
+}
+
+/* Very many of them are tried less often. */
+static void try_later(Flight *flight, TimestampTz now) {
+  flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS + n_busy++ / 10);
+}
+
+/* A person has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
+static void let_go(Flight *flight) {
+  flight->gone = true;
+  held_key_release(flight->sink->oid, flight->key_hash, flight->position);
 }
 
 /* What did not arrive. */
-static void record_failed(const RowLock *locks, int n, TimestampTz now) {
+static void record_failures(const RowLock *locks, int n, TimestampTz now) {
   Batch dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
 
   for (int i = 0; i < n; i++) {
@@ -165,12 +231,12 @@ static void record_failed(const RowLock *locks, int n, TimestampTz now) {
     if (flight->outcome == OB_SENT)
       continue;
     if (locks[i].result == ROW_BUSY) {
-      flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
+      try_later(flight, now);
       continue;
     }
     flight->recorded = true;
-    if (locks[i].result == ROW_GONE) /* a person has deleted or moved it: its key waits for nobody */
-      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+    if (locks[i].result == ROW_GONE)
+      let_go(flight);
     else
       add(flight->outcome == OB_REJECTED ? &dead : &retried, flight, locks[i].ctid);
   }
@@ -191,7 +257,7 @@ static void record_sent(const RowLock *locks, int n, TimestampTz now) {
     if (flight->outcome != OB_SENT)
       continue;
     if (locks[i].result == ROW_BUSY)
-      flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
+      try_later(flight, now);
     else
       delivered[n_delivered++] = flight;
   }
@@ -202,7 +268,7 @@ static void record_sent(const RowLock *locks, int n, TimestampTz now) {
       continue;
     flight->recorded = true;
     if (locks[i].result == ROW_GONE)
-      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+      let_go(flight);
     else
       add(flight->sink->retention_ms > 0 && day_exists(now) ? &kept : &sent, flight, locks[i].ctid);
   }
@@ -217,16 +283,15 @@ static void record_sent(const RowLock *locks, int n, TimestampTz now) {
 }
 
 void record_ended(TimestampTz now) {
-  int max = Min(flights_ended(), RECORD_MAX), n = 0;
+  int max = Min(flights_ended(), record_limit);
 
+  n_tried = 0;
   SPI_connect();
   RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(max, 1));
-  for (Flight *flight = flights_first_ended(); flight && n < max; flight = flight->next)
-    if (flight->record_after <= now)
-      locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
+  int n = choose_ended(locks, max, now);
   row_lock(locks, n, is_for_its_sink);
-
-  record_failed(locks, n, now);
+  n_busy = 0;
+  record_failures(locks, n, now);
   record_sent(locks, n, now);
   SPI_finish();
 }
@@ -272,6 +337,7 @@ static void update_rate(SinkStats *stats, uint64 delivered_before, TimestampTz n
 
 void record_committed(TimestampTz now) {
   int n;
+  record_limit = Min(record_limit * 2, RECORD_MAX);
   WorkerSink **sinks = worker_sinks_all(&n);
   uint64 *before = (uint64 *)palloc0(sizeof(uint64) * Max(n, 1));
 
@@ -280,6 +346,9 @@ void record_committed(TimestampTz now) {
     before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
     if (flight->recorded) {
+      WorkerSink *given_to = worker_sink_of(flight->given_to);
+      if (given_to) /* not before: while the flight is known, claims pass its row */
+        worker_sink_rewind(given_to, flight->position);
       count_flight(flight, now);
       flight->sink->unrecorded--;
     }

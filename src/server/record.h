@@ -19,5 +19,12 @@ extern "C" {
 /* In a transaction. Marks the flights it recorded; flights_settle_ended() after the commit frees them. */
 void record_ended(TimestampTz now);
 
+/* The transaction failed in it. True when a smaller part should be tried at once: one row that cannot be written down
+ * (a person's trigger or constraint) is found by halving, and then waits alone and ever longer. */
+bool record_aborted(TimestampTz now, const char *error);
+
+/* Such a row is not found yet, or waits. */
+bool record_in_trouble(void);
+
 /* After the commit: counters, and the keys that may go on. */
 void record_committed(TimestampTz now);

@@ -81,3 +81,7 @@ Datum int8_array(const int64 *values, int n) {
     datums[i] = Int64GetDatum(values[i]);
   return PointerGetDatum(construct_array(datums, n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
+
+Datum text_array(Datum *values, int n) {
+  return PointerGetDatum(construct_array(values, n, TEXTOID, -1, false, TYPALIGN_INT));
+}

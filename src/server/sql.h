@@ -32,3 +32,4 @@ uint64 statement_write(Statement *statement, const Datum *values, RowVisitor vis
 /* Arrays for `= ANY($1)` and unnest(). */
 Datum tid_array(ItemPointerData *tids, int n);
 Datum int8_array(const int64 *values, int n);
+Datum text_array(Datum *values, int n);

@@ -20,6 +20,7 @@
 #include "settings.h"
 #include "standby.h"
 #include "submit.h"
+#include "worker_error.h"
 #include "worker_sinks.h"
 #include "worker_slot.h"
 #include "worker_wait.h"
@@ -50,14 +51,15 @@ static const int RECORD_BATCH = 2000;
 /* A sink that has more to claim than room waits for completions: they are collected this often. */
 static const int COLLECT_MS = 3;
 static const int COLLECT_MAX = 4096;
-/* After a failed transaction: doubling up to this. */
-static const int ERROR_PAUSE_MAX_MS = 10000;
+static const int START_PAUSE_MS = 200;
 
 static ob_engine *engine = NULL;
 static bool engine_hangs = false; /* it was closed in vain */
 static Oid extension_oid = InvalidOid;
 static bool check_extension = true;
-static MemoryContext round_context = NULL;
+static MemoryContext claim_context = NULL; /* of a round that claims: the batches, until they are submitted */
+static MemoryContext record_context = NULL;
+static MemoryContext round_context = NULL; /* one of them */
 
 /* The loop's state. */
 static bool claims_wanted = true;
@@ -65,8 +67,6 @@ static bool recalled_wanted = true;
 static TimestampTz record_at = DT_NOEND; /* when what has ended is written down */
 static int newly_ended = 0;
 static TimestampTz polled_at = 0;
-static TimestampTz error_until = 0;
-static int error_pause_ms = 0;
 
 /* ---- beginning and end ------------------------------------------------------------------------------------- */
 
@@ -130,7 +130,7 @@ static void leave_without_extension(void) {
 
 static void begin(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
-  pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  pqsignal(SIGTERM, worker_end_handler);
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   if (!worker_slot_take(arguments))
@@ -147,7 +147,8 @@ static void begin(const WorkerArguments *arguments) {
   worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
 
   server_is_worker = true;
-  round_context = AllocSetContextCreate(TopMemoryContext, "outbox round", ALLOCSET_DEFAULT_SIZES);
+  round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
+  record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
   lanes_own(arguments->index, arguments->count);
   flights_init();
@@ -220,11 +221,9 @@ void worker_stay_with_extension(void) {
   leave_without_extension(); /* or, when it was made again, start anew */
 }
 
-/* The transaction. True when more could be claimed at once. */
-static bool transact(TimestampTz now, bool claim) {
-  bool more = false;
-  int n_recorded = flights_ended();
+static volatile WorkerTask task; /* what the running transaction is about */
 
+static void begin_transaction(void) {
   SetCurrentStatementStartTimestamp();
   StartTransactionCommand();
   worker_stay_with_extension();
@@ -234,63 +233,79 @@ static bool transact(TimestampTz now, bool claim) {
     maintenance_routes_changed();
     recalled_wanted = true; /* dead letters of a sink that holds no more let their keys go */
   }
-  if (n_recorded > 0)
-    record_ended(now);
-  if (claim) {
-    worker_sinks_refresh(now);
-    more = claim_events(now, &recalled_wanted);
-  }
+}
+
+static void commit_transaction(void) {
   PopActiveSnapshot();
   CommitTransactionCommand();
   MemoryContextSwitchTo(round_context);
   pgstat_report_stat(false); /* autovacuum goes by it */
-  if (n_recorded > 0)
+}
+
+/* The transaction. True when more could be claimed at once. */
+static bool transact(TimestampTz now, bool record, bool claim) {
+  bool more = false;
+
+  task = TASK_CLAIM;
+  begin_transaction();
+  if (record) {
+    task = TASK_RECORD;
+    record_ended(now);
+    task = claim ? TASK_CLAIM : TASK_RECORD;
+  }
+  if (claim) {
+    worker_sinks_refresh(now);
+    more = claim_events(now, &recalled_wanted);
+  }
+  commit_transaction();
+  if (record) {
     record_committed(now);
-  int freed = flights_settle_ended(true);
-  if (freed > 0)
-    flights_recorded(freed, XactLastCommitEnd);
-  newly_ended = 0;
-  record_at = flights_next_recording();
+    int freed = flights_settle_ended(true);
+    if (freed > 0)
+      flights_recorded(freed, XactLastCommitEnd);
+    newly_ended = 0;
+    record_at = flights_next_recording();
+    worker_succeeded(TASK_RECORD);
+  }
   if (claim) {
     durable_flush();
     submit_claimed();
     claim_settle();
+    worker_succeeded(TASK_CLAIM);
   }
   return more;
 }
 
 /* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
-static bool round_trip(TimestampTz now, bool claim) {
+static bool round_trip(TimestampTz now, bool wants_record, bool claim) {
   volatile bool more = false;
+  const volatile bool record = wants_record && flights_ended() > 0;
 
+  round_context = claim ? claim_context : record_context;
   MemoryContextReset(round_context);
+  worker_end_cancels(!ShutdownRequestPending);
   PG_TRY();
-  {
-    more = transact(now, claim);
-    error_pause_ms = 0;
-  }
+  { more = transact(now, record, claim); }
   PG_CATCH();
   {
-    MemoryContextSwitchTo(TopMemoryContext);
-    HOLD_INTERRUPTS();
-    /* Somebody's UPDATE moved a row to another partition while we locked it: nothing to report, try again. */
-    bool moved = geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE;
-    if (!moved)
-      EmitErrorReport();
-    FlushErrorState();
-    AbortCurrentTransaction();
+    bool rows_to_blame = worker_failed(task, now);
     MemoryContextSwitchTo(round_context);
-    flights_settle_ended(false);
-    claim_give_back();
-    RESUME_INTERRUPTS();
-    error_pause_ms = moved ? 10 : Min(Max(error_pause_ms * 2, 100), ERROR_PAUSE_MAX_MS);
-    error_until = TimestampTzPlusMilliseconds(now, error_pause_ms);
+    if (record) {
+      if (task == TASK_RECORD && rows_to_blame && record_aborted(now, worker_last_error()))
+        worker_succeeded(TASK_RECORD); /* a smaller part of them may do, at once */
+      flights_settle_ended(false);
+      record_at = flights_next_recording();
+    }
+    if (claim) {
+      claim_give_back();
+      recalled_wanted = true;
+    }
     more = false;
-    recalled_wanted = true;
     worker_sinks_settings_changed(); /* the catalog may have been read in vain */
     maintenance_routes_changed();
   }
   PG_END_TRY();
+  worker_end_cancels(false);
   return more;
 }
 
@@ -331,9 +346,9 @@ static long sleep_time(TimestampTz now) {
     ms = Min(ms, milliseconds_until(now, claim_next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
-  ms = Min(ms, milliseconds_until(now, record_at));
   /* After an error nothing goes faster than its pause. */
-  return Max(ms, milliseconds_until(now, error_until));
+  ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
+  return Min(ms, milliseconds_until(now, Max(record_at, worker_pause_end(TASK_RECORD))));
 }
 
 static void reload_settings(void) {
@@ -349,10 +364,11 @@ static void say_what_goes_on(void) {
   int n;
 
   (void)worker_sinks_all(&n);
-  worker_slot_say(submit_stands_still()  ? "waiting for a synchronous standby"
-                  : flights_in_use() > 0 ? "delivering"
-                  : n == 0               ? "no sink"
-                                         : "waiting for events");
+  worker_slot_say(worker_waits_for_lock() ? "waiting for a lock"
+                  : submit_stands_still() ? "waiting for a synchronous standby"
+                  : flights_in_use() > 0  ? "delivering"
+                  : n == 0                ? "no sink"
+                                          : "waiting for events");
 }
 
 static void one_loop(void) {
@@ -377,19 +393,25 @@ static void one_loop(void) {
     polled_at = now;
     recalled_wanted = true;
   }
-  if (now >= error_until) {
-    bool claim = !submit_waits() && (claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now);
-    bool record = newly_ended >= RECORD_BATCH || record_at <= now;
-    if (claim || record)
-      claims_wanted = round_trip(now, claim);
-    maintenance_run(now, slot->index == 0);
+  bool claim = !submit_waits() && (claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now) &&
+               now >= worker_pause_end(TASK_CLAIM);
+  bool record = (claim || newly_ended >= RECORD_BATCH || record_at <= now) && now >= worker_pause_end(TASK_RECORD);
+  if (record && (worker_in_trouble() || record_in_trouble())) {
+    (void)round_trip(now, true, false);
+    record = false;
   }
+  if (claim)
+    claims_wanted = round_trip(now, record, true);
+  else if (record)
+    (void)round_trip(now, true, false);
+  if (now >= worker_pause_end(TASK_CLAIM))
+    maintenance_run(now, slot->index == 0);
   say_what_goes_on();
 }
 
 static void wait_for_something(void) {
   TimestampTz now = GetCurrentTimestamp();
-  long ms = claims_wanted && !submit_waits() && now >= error_until ? 0 : sleep_time(now);
+  long ms = claims_wanted && !submit_waits() && now >= worker_pause_end(TASK_CLAIM) ? 0 : sleep_time(now);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
   if (newly_ended > 0 && any_sink_starved())
@@ -404,6 +426,8 @@ static void land(void) {
 
   worker_slot_say("shutting down");
   submit_give_back();
+  /* Whoever waits for us to go waits for no lock of somebody else's besides. */
+  SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
   for (;;) {
     TimestampTz now = GetCurrentTimestamp();
     collect(now);
@@ -415,7 +439,7 @@ static void land(void) {
   do {
     before = flights_ended();
     if (before > 0)
-      (void)round_trip(GetCurrentTimestamp(), false);
+      (void)round_trip(GetCurrentTimestamp(), true, false);
   } while (flights_ended() < before);
   /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
   if (ob_engine_close(engine, setting_shutdown_timeout))
@@ -424,22 +448,37 @@ static void land(void) {
     engine_hangs = true;
 }
 
+/* The first look at sinks and rows; false when somebody's lock is in the way. */
+static bool look_around(void) {
+  volatile bool done = false;
+
+  worker_end_cancels(!ShutdownRequestPending);
+  PG_TRY();
+  {
+    begin_transaction();
+    claim_init(origin_here());
+    commit_transaction();
+    done = true;
+  }
+  PG_CATCH();
+  {
+    (void)worker_failed(TASK_CLAIM, GetCurrentTimestamp());
+    worker_sinks_settings_changed();
+  }
+  PG_END_TRY();
+  worker_end_cancels(false);
+  maintenance_routes_changed();
+  return done;
+}
+
 void outbox_worker_main(Datum) {
   WorkerArguments arguments;
 
   memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
   begin(&arguments);
 
-  StartTransactionCommand();
-  worker_stay_with_extension();
-  PushActiveSnapshot(GetTransactionSnapshot());
-  MemoryContextSwitchTo(round_context);
-  (void)worker_sinks_reload();
-  claim_init(origin_here());
-  PopActiveSnapshot();
-  CommitTransactionCommand();
-  maintenance_routes_changed();
-
+  while (!ShutdownRequestPending && !look_around())
+    worker_wait(START_PAUSE_MS, false);
   while (!ShutdownRequestPending) {
     one_loop();
     if (!ShutdownRequestPending)

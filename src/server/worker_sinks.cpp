@@ -6,6 +6,7 @@
 #include "maintenance.h"
 #include "route.h"
 #include "settings.h"
+#include "sql.h"
 #include "submit.h"
 #include "wrappers.h"
 
@@ -14,6 +15,7 @@ extern "C" {
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "common/hashfn.h"
+#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -43,6 +45,14 @@ static HTAB *sinks = NULL;
 static WorkerSink **list = NULL; /* all entries, for walking */
 static int n_list = 0, max_list = 0;
 static bool stale = true;
+
+/* What a sink was called before. */
+typedef struct FormerName {
+  char name[NAMEDATALEN];
+  Oid sink;
+} FormerName;
+static FormerName *former = NULL;
+static int n_former = 0, max_former = 0;
 
 static void catalog_changed(Datum, int, uint32) {
   stale = true;
@@ -124,11 +134,52 @@ static void apply_common(WorkerSink *sink, const SinkOptions *given) {
   strlcpy(sink->retry, retry, sizeof(sink->retry));
 }
 
+/* A renamed server stays what it was: its flights, held keys and counters. (Two that swap their names do not: each
+ * begins anew.) */
+static void follow_rename(const RouteSink *route) {
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->oid == route->server_oid && strcmp(list[i]->name, route->name) != 0 &&
+        hash_search(sinks, route->name, HASH_FIND, NULL) == NULL) {
+      char name[NAMEDATALEN] = {0};
+      strlcpy(name, route->name, sizeof(name));
+      hash_update_hash_key(sinks, list[i], name);
+      return;
+    }
+}
+
+static bool visit_former_name(TupleTableSlot *row, void *) {
+  text *old_name = DatumGetTextPP(row->tts_values[0]);
+  char *new_name = TextDatumGetCString(row->tts_values[1]);
+  WorkerSink *sink = (WorkerSink *)hash_search(sinks, new_name, HASH_FIND, NULL);
+
+  if (sink == NULL || !sink->present || VARSIZE_ANY_EXHDR(old_name) >= NAMEDATALEN)
+    return true;
+  if (n_former == max_former) {
+    max_former = Max(8, max_former * 2);
+    former = former ? (FormerName *)repalloc(former, sizeof(FormerName) * max_former)
+                    : (FormerName *)MemoryContextAlloc(TopMemoryContext, sizeof(FormerName) * max_former);
+  }
+  text_to_cstring_buffer(old_name, former[n_former].name, NAMEDATALEN);
+  former[n_former++].sink = sink->oid;
+  return true;
+}
+
+static void reload_former_names(void) {
+  static Statement read = {"SELECT old_name, new_name FROM outbox.renamed_sinks", 0, {}, NULL};
+
+  n_former = 0;
+  SPI_connect();
+  statement_read(&read, NULL, InvalidSnapshot, visit_former_name, NULL);
+  SPI_finish();
+}
+
 static void reload_one(const RouteSink *route) {
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
   SinkOptions given = {NULL, 0, NULL, 0, context};
-  uint64 fingerprint = route->server_oid;
+  /* With the name, which stands in what the delivery room says. */
+  uint64 fingerprint = hash_combine64(
+      route->server_oid, hash_bytes_extended((const unsigned char *)route->name, strlen(route->name), 3));
   bool found;
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(route->server_oid));
@@ -152,6 +203,7 @@ static void reload_one(const RouteSink *route) {
                                                                   strlen(setting_allow_networks), 2));
   MemoryContextSwitchTo(previous);
 
+  follow_rename(route);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_ENTER, &found);
   WorkerSink *sink = &entry->sink;
   if (!found) {
@@ -198,6 +250,7 @@ bool worker_sinks_reload(void) {
     list[i]->present = false;
   for (int i = 0; i < n; i++)
     reload_one(&routes[i]);
+  reload_former_names();
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];
     if (sink->present || sink->handle == NULL || sink->closing)
@@ -305,7 +358,18 @@ WorkerSink *worker_sink_find(const char *name, int length) {
     return NULL;
   memcpy(key, name, length);
   key[length] = '\0';
-  return (WorkerSink *)hash_search(sinks, key, HASH_FIND, NULL);
+  WorkerSink *sink = (WorkerSink *)hash_search(sinks, key, HASH_FIND, NULL);
+  for (int i = 0; i < n_former && sink == NULL; i++)
+    if (strcmp(former[i].name, key) == 0)
+      sink = worker_sink_of(former[i].sink);
+  return sink;
+}
+
+WorkerSink *worker_sink_of(Oid oid) {
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->oid == oid)
+      return list[i];
+  return NULL;
 }
 
 WorkerSink **worker_sinks_all(int *n) {

@@ -68,8 +68,9 @@ bool worker_sinks_reload(void);
 /* Outside a transaction: finishes closing ones, opens what can be opened, asks each how much it takes now. */
 void worker_sinks_refresh(TimestampTz now);
 
-/* NULL when there is none of that name. */
+/* By the name that a row gives, which may be a former one. NULL when there is none. */
 WorkerSink *worker_sink_find(const char *name, int length);
+WorkerSink *worker_sink_of(Oid oid);
 
 /* All of them, in no order; valid until the next reload or refresh. */
 WorkerSink **worker_sinks_all(int *n);

@@ -104,6 +104,7 @@ class Receiver:
         self.open_requests = 0
         self.most_open_requests = 0
         self.connections: set[_Connection] = set()
+        self._hanging: list[tuple[_Connection, Delivery]] = []
         self.on_delivery = on_delivery
         self._webhook = Webhook(secret) if secret else None
         self.port = free_port()
@@ -164,6 +165,12 @@ class Receiver:
     def accepted(self) -> list[Delivery]:
         """What was answered with a 2xx, in the order of arrival."""
         return [d for d in list(self.deliveries) if d.accepted()]
+
+    def release(self, reply: Mode = OK) -> None:
+        """Answers the requests that hang."""
+        hanging, self._hanging = self._hanging, []
+        for connection, delivery in hanging:
+            self._loop.call_soon_threadsafe(connection._answer, delivery, reply)
 
     def clear(self) -> None:
         self.deliveries.clear()
@@ -246,7 +253,10 @@ class _Connection(asyncio.Protocol):
     # ---- answers -----------------------------------------------------------------------------------------------
 
     def _answer(self, delivery: Delivery, mode: Mode) -> None:
-        if self.transport.is_closing() or isinstance(mode, Hang):
+        if self.transport.is_closing():
+            return
+        if isinstance(mode, Hang):
+            self._receiver._hanging.append((self, delivery))
             return
         if isinstance(mode, Raw):
             self.transport.write(mode.data)

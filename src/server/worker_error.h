@@ -1,0 +1,35 @@
+/*
+ * worker_error.h: what becomes of a worker's transaction that fails. The error is told once, not each round, and
+ * recording and claiming pause each for itself: what spoils one of them leaves the other alone.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "utils/timestamp.h"
+}
+
+typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
+
+/* In PG_CATCH: tells the error, unless it was told lately, ends the transaction and sets the task's pause. Returns in
+ * TopMemoryContext. True when the rows at hand may be to blame (a trigger, a constraint), false when it is the
+ * server's state (a lock, a full disk, the end). */
+bool worker_failed(WorkerTask task, TimestampTz now);
+void worker_succeeded(WorkerTask task);
+
+/* The task may not be tried before this moment. */
+TimestampTz worker_pause_end(WorkerTask task);
+
+/* An error is not long ago: recording and claiming are two transactions then. */
+bool worker_in_trouble(void);
+
+/* Somebody's lock on a table is in the way. */
+bool worker_waits_for_lock(void);
+
+/* What the last failed transaction said; valid until the next one fails. */
+const char *worker_last_error(void);
+
+/* SIGTERM ends the process, and while `yes` holds also the statement that waits for somebody's lock. */
+void worker_end_handler(SIGNAL_ARGS);
+void worker_end_cancels(bool yes);

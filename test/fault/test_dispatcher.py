@@ -1,0 +1,89 @@
+"""During a migration, a dispatcher written by hand works beside ours on the same table: nothing is lost."""
+
+import json
+import threading
+import urllib.request
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET, slow
+from traffic import Traffic
+
+
+class Dispatcher:
+    """As the articles write it: lock a batch, send it, mark it as sent, commit."""
+
+    def __init__(self, db, url: str):
+        self.db, self.url = db, url
+        self.stopping = threading.Event()
+        self.errors: list[Exception] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Dispatcher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stopping.set()
+        self._thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+    def _run(self) -> None:
+        try:
+            with self.db.connect(autocommit=False) as connection:
+                while not self.stopping.is_set():
+                    try:
+                        found = self._batch(connection)
+                    except psycopg.errors.SerializationFailure:  # its own peers move rows under its SKIP LOCKED
+                        connection.rollback()
+                        found = True
+                    if not found:
+                        self.stopping.wait(0.05)
+        except Exception as e:
+            self.errors.append(e)
+
+    def _batch(self, connection) -> bool:
+        rows = connection.execute("SELECT id, payload FROM outbox.events WHERE status = 'PENDING' ORDER BY position"
+                                  " LIMIT 100 FOR UPDATE SKIP LOCKED").fetchall()
+        for event, payload in rows:
+            body = json.dumps({"data": payload}).encode()
+            urllib.request.urlopen(urllib.request.Request(self.url, body, {"webhook-id": str(event)}), timeout=10).close()
+        connection.execute("UPDATE outbox.events SET status = 'SENT' WHERE id = ANY (%s)", [[row[0] for row in rows]])
+        connection.commit()
+        return bool(rows)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_dispatcher_beside_ours(db, rig, receiver, setting, workers):
+    theirs = rig.receiver()
+    setting("outbox.workers", str(workers))
+    db.webhook_sink("crm", receiver, SECRET)
+    wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days of SENT")
+    receiver.mode = slow(0.2)  # so that both get something to do
+    try:
+        with Traffic(db, "Order", writers=3) as traffic, Dispatcher(db, theirs.url), Dispatcher(db, theirs.url):
+            wait_until(lambda: traffic.committed > 400 and len(receiver.deliveries) > 100 and len(theirs.deliveries) > 100, 60,
+                       lambda: f"both to work: {len(receiver.deliveries)} and {len(theirs.deliveries)}")
+        wait_until(lambda: db.pending() == 0, 30, lambda: f"{db.pending()} rows to leave")
+        expected = traffic.expected()
+        ours, hand = {d.id for d in receiver.accepted()}, {d.id for d in theirs.accepted()}
+        assert not expected - ours - hand, "lost"
+        assert not (ours | hand) - expected, "phantoms"
+        assert ours - hand and hand - ours, "both must have been at work"
+        marked = {row[0] for row in db.sql("SELECT id::text FROM outbox.events WHERE status = 'SENT'")}
+        assert marked <= hand, "what is marked as sent by hand was sent by hand"
+
+        receiver.clear()  # the dispatcher is gone: ours goes on with every key, in its order
+        for n in range(2):
+            for key in {event[1] for t in traffic.transactions.values() for event in t.events}:
+                db.enqueue("Order", key, payload=json.dumps({"key": key, "n": n}))
+        wait_until(lambda: db.pending() == 0, 30, lambda: f"{db.pending()} rows to leave")
+        last: dict[str, int] = {}
+        for data in (d.json()["data"] for d in receiver.accepted()):
+            assert data["n"] == last.get(data["key"], -1) + 1
+            last[data["key"]] = data["n"]
+        assert set(last.values()) == {1}
+    finally:
+        theirs.stop()

@@ -1,0 +1,254 @@
+"""People's plain SQL on pending, in-flight and failed rows: nothing is lost, no key is stuck, no error is repeated."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import HANG, OK, SECRET, status
+
+QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+WORKER = "SELECT pid FROM outbox.workers WHERE database = %s"
+
+
+@pytest.fixture(autouse=True)
+def quiet_log(pg):
+    """A person's SQL is no reason for our processes to complain."""
+    start = pg.log.stat().st_size
+    yield
+    with open(pg.log, errors="replace") as log:
+        log.seek(start)
+        errors = [line for line in log if "outbox worker" in line and " ERROR: " in line]
+    assert len(errors) <= 1, errors
+
+
+@pytest.fixture
+def hook(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, **QUICK)
+    return receiver
+
+
+def send(db, key: str, n: int, **more) -> str:
+    return db.enqueue("Order", key, "order.changed", f'{{"key": "{key}", "n": {n}}}', **more)
+
+
+def got(receiver, key: str = "k") -> list[int]:
+    return [d.json()["data"]["n"] for d in receiver.accepted() if d.json()["data"]["key"] == key]
+
+
+def in_flight(db, receiver, key: str = "k") -> None:
+    """Event 1 of the key is on its way, for as long as receiver.mode says."""
+    receiver.mode = lambda d: HANG if d.json()["data"]["key"] == key else OK
+    send(db, key, 1)
+    wait_until(lambda: receiver.open_requests, 20, "the request")
+
+
+def answer(receiver, mode=OK) -> None:
+    """Ends the requests that hang; from now on, `mode`."""
+    receiver.mode = mode
+    receiver.release(mode if not callable(mode) else OK)
+
+
+def wait_got(receiver, numbers: list[int], key: str = "k") -> None:
+    wait_until(lambda: got(receiver, key) == numbers, 20, lambda: f"{numbers}, got {got(receiver, key)}")
+
+
+def wait_empty(db) -> None:
+    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('SELECT position, sink, attempts, held_by, available_at FROM outbox.events_pending')}")
+
+
+def key_goes_on(db, receiver, numbers: list[int], key: str = "k") -> None:
+    """Whatever was done to its rows: the next event of the key arrives, after these."""
+    n = 100 + len(receiver.deliveries)
+    send(db, key, n)
+    wait_got(receiver, [*numbers, n], key)
+    wait_empty(db)
+
+
+# ---- in flight ---------------------------------------------------------------------------------------------------
+
+
+CHANGES = {
+    "payload": "UPDATE outbox.events SET payload = payload || '{\"more\": 1}'",
+    "headers": "UPDATE outbox.events SET headers = '{\"a\": \"b\"}'",
+    "key": "UPDATE outbox.events SET partition_key = 'other'",
+    "later": "UPDATE outbox.events SET available_at = now() + interval '1 hour'",
+    "attempts": "UPDATE outbox.events SET attempts = 5",
+    "attempts = 0": "UPDATE outbox.events SET attempts = 0, last_error = NULL",
+    "held_by": "UPDATE outbox.events SET held_by = 1",
+    "failed": "UPDATE outbox.events SET status = 'FAILED'",
+    "sent": "UPDATE outbox.events SET status = 'SENT'",
+    "there and back": "UPDATE outbox.events SET status = 'FAILED'; UPDATE outbox.events SET status = 'PENDING'",
+    "delete": "DELETE FROM outbox.events",
+    "truncate": "TRUNCATE outbox.events_pending",
+    "vacuum full": "VACUUM FULL outbox.events_pending",
+    "cluster": "CLUSTER outbox.events_pending USING events_pending_pkey",
+    "reindex": "REINDEX TABLE outbox.events_pending",
+    "tablespace": "ALTER TABLE outbox.events_pending SET TABLESPACE pg_default",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_to_a_row_in_flight(db, hook, change):
+    """It is on its way, and is recorded wherever it stands by then; it is not sent again."""
+    in_flight(db, hook)
+    for statement in CHANGES[change].split("; "):
+        db.sql(statement)
+    answer(hook)
+    wait_got(hook, [1])
+    wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 20, "the recording")
+    wait_empty(db)
+    assert db.value("SELECT count(*) FROM outbox.events") == (change in ("failed", "sent"))
+    key_goes_on(db, hook, [1])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
+    """Its key is held by it, or is free, but never stuck; its next time is that of the failure."""
+    in_flight(db, hook)
+    for statement in CHANGES[change].split("; "):
+        db.sql(statement)
+    answer(hook, status(500))
+    wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 20, "the failure")
+    hook.mode = OK
+    stays = change not in ("failed", "sent", "delete", "truncate")
+    key = "other" if change == "key" else "k"
+    if stays:
+        wait_got(hook, [1])
+    wait_empty(db)
+    key_goes_on(db, hook, [1] if stays else [])
+
+
+def test_a_row_in_flight_is_given_to_another_sink(db, rig, hook):
+    """It was delivered to the first, and now goes to the second as well: somebody wants it there."""
+    other = rig.receiver(secret=SECRET)
+    try:
+        db.webhook_sink("other", other, SECRET, events="none", **QUICK)
+        in_flight(db, hook)
+        db.sql("UPDATE outbox.events SET sink = 'other'")
+        answer(hook)
+        wait_got(hook, [1])
+        wait_got(other, [1])
+        wait_empty(db)
+        key_goes_on(db, hook, [1])
+    finally:
+        other.stop()
+
+
+# ---- locks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strength", ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"])
+def test_a_lock_on_rows_in_flight_on_failing_ones_and_on_pending_ones(db, hook, strength):
+    """Held for long, it costs no CPU to speak of; others go on; when it is released, so do they."""
+    worker = wait_until(lambda: db.value(WORKER, db.name), 20, "the worker")
+    hook.mode = lambda d: status(500) if d.json()["data"]["key"] == "failing" else HANG if d.json()["data"]["key"] == "k" else OK
+    send(db, "failing", 1)
+    send(db, "failing", 2)
+    wait_until(lambda: db.value("SELECT max(attempts) FROM outbox.events") >= 1, 20, "a failure")
+    send(db, "k", 1)
+    wait_until(lambda: hook.open_requests, 20, "the request")
+    with db.connect(autocommit=False) as person:
+        person.execute(f"SELECT FROM outbox.events FOR {strength}")
+        answer(hook)
+        wait_got(hook, [1])
+        cpu = cpu_seconds(worker)
+        for n in range(10):
+            send(db, f"free{n}", n)
+        wait_until(lambda: len(hook.accepted()) == 11, 20, lambda: f"the others {hook.accepted()} {db.sql('SELECT * FROM outbox.sinks')}")
+        time.sleep(3)
+        assert cpu_seconds(worker) - cpu < 1, "a busy loop"
+        assert len(hook.accepted()) == 11 and got(hook, "failing") == []
+        person.rollback()
+    wait_got(hook, [1, 2], "failing")
+    wait_empty(db)
+    assert got(hook) == [1]
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_very_many_rows_that_a_person_holds(db, hook, setting):
+    """An UPDATE of everything, not yet committed: it is waited for in peace, and what comes later goes on."""
+    setting("outbox.enabled", "off")
+    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers"), 20, "the worker to go")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT 'Order', n, 'e',"
+           " jsonb_build_object('key', 'k' || n, 'n', n) FROM generate_series(1, 5000) n")
+    with db.connect(autocommit=False) as person:
+        person.execute("UPDATE outbox.events SET payload = payload")
+        setting("outbox.enabled", "on")
+        worker = wait_until(lambda: db.value(WORKER, db.name), 20, "the worker")
+        send(db, "free", 1)
+        wait_got(hook, [1], "free")
+        cpu = cpu_seconds(worker)
+        time.sleep(3)
+        assert cpu_seconds(worker) - cpu < 1.5, "a busy loop"
+        assert len(hook.deliveries) == 1
+        person.rollback()
+    wait_empty(db)
+    assert len(hook.deliveries) == 5001
+
+
+# ---- rows that cannot be recorded --------------------------------------------------------------------------------
+
+
+REFUSE = """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF OLD.partition_key = 'k' THEN RAISE 'not this one'; END IF; RETURN OLD; END $$;
+CREATE TRIGGER refuse BEFORE DELETE ON outbox.events_pending FOR EACH ROW EXECUTE FUNCTION refuse()"""
+
+
+@pytest.mark.kills_server  # the log tells of the error, once
+def test_a_trigger_that_refuses_one_row(db, hook):
+    """It is found among its fellows, which are recorded; it is not sent again, and goes when the trigger does."""
+    db.sql(REFUSE)
+    for n in range(1, 4):
+        send(db, "k", n)
+    for n in range(200):
+        send(db, f"free{n}", n)
+    wait_until(lambda: db.pending() == 3, 20, lambda: f"the others to leave, not {db.pending()}")
+    assert got(hook) == [1, 2, 3]
+    for n in range(50):
+        send(db, f"more{n}", n)
+    wait_until(lambda: db.pending() == 3, 20, lambda: f"more of the others to leave, not {db.pending()}")
+    assert "not this one" in db.value("SELECT last_error FROM outbox.sinks")
+    db.sql("DROP TRIGGER refuse ON outbox.events_pending")
+    wait_empty(db)
+    assert len(hook.deliveries) == 253, "nothing is sent twice"
+
+
+@pytest.mark.kills_server  # the log tells of the error, once
+def test_a_table_of_delivered_events_that_takes_none(db, receiver):
+    """A constraint that a person added: the others are recorded, and this one when the mistake is undone."""
+    hook = receiver
+    db.webhook_sink("crm", hook, SECRET, retention="1d", **QUICK)
+    wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days")
+    db.sql("ALTER TABLE outbox.events_sent ADD CONSTRAINT mistake CHECK (aggregate_id <> 'k')")
+    for n in range(1, 4):
+        send(db, "k", n)
+    for n in range(50):
+        send(db, f"free{n}", n)
+    wait_until(lambda: db.pending() == 3, 20, lambda: f"the others to leave, not {db.pending()}")
+    db.sql("ALTER TABLE outbox.events_sent DROP CONSTRAINT mistake")
+    wait_empty(db)
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 53 == len(hook.deliveries)
+
+
+# ---- locks on tables ---------------------------------------------------------------------------------------------
+
+
+def test_a_lock_on_the_table_is_told_once(db, hook, pg):
+    start = pg.log.stat().st_size
+    with db.connect(autocommit=False) as person:
+        person.execute("LOCK TABLE outbox.events")
+        db.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = %s", db.name) == "waiting for a lock", 20,
+                   "the worker to meet it")
+        time.sleep(5)  # it meets it again and again
+        person.rollback()
+    key_goes_on(db, hook, [])
+    with open(pg.log, errors="replace") as log:
+        log.seek(start)
+        assert log.read().count("outbox waits for a lock that somebody holds") == 1
