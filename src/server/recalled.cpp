@@ -76,7 +76,7 @@ static void look_at_gone(RecalledList *list) {
       continue;
     DeadLetter state = states[n++];
     if (state == DEAD_ELSEWHERE)
-      list->rows[i].fate = RecalledRow::KEEP;
+      list->rows[i].fate = RecalledRow::OTHERS;
     else if (state != DEAD_HOLDS)
       gone[released++] = list->rows[i].position;
   }
