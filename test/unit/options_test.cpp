@@ -221,8 +221,8 @@ std::set<std::string> names(ob_scope scope) {
 }
 
 TEST(Options, NamesByScopeForAHint) {
-  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "ordered", "on_failure", "retry", "max_attempts",
-                                                     "retention", "capacity", "path"}));
+  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "ordered", "on_failure", "retry",
+                                                     "max_attempts", "retention", "capacity", "path"}));
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;
   EXPECT_EQ(ob_option_names("memory", OB_SERVER, &one, 1), 1u);
