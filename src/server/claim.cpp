@@ -2,6 +2,7 @@
 
 #include "claim_round.h"
 #include "dead_letters.h"
+#include "lanes.h"
 #include "late.h"
 
 extern "C" {
@@ -16,6 +17,43 @@ static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMN
                                 0,
                                 {},
                                 NULL};
+
+/* ---- lanes that were just taken ----------------------------------------------------------------------------- */
+
+static bool is_fresh(const EventRow *row, WorkerSink **sink) {
+  return judge_is_ours(row, sink) && (*sink)->ordered &&
+         lane_set_has(&(*sink)->lanes.fresh, lane_of(row->key_hash, row->position));
+}
+
+static bool visit_failing(TupleTableSlot *slot, void *) {
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  if (is_fresh(&row, &sink))
+    held_key_hold(sink->oid, row.key_hash, row.position);
+  return true;
+}
+
+static bool visit_group(TupleTableSlot *slot, void *) {
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  if (is_fresh(&row, &sink))
+    held_key_drain(sink->oid, row.key_hash, row.held_by);
+  return true;
+}
+
+/* Learns from the rows which keys of theirs are held. */
+static void read_fresh_lanes(Snapshot snapshot) {
+  statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
+  statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
+  recalled_restart();
+  lanes_read();
+}
+
+/* ---- a round ------------------------------------------------------------------------------------------------ */
 
 /* The batches are filled anew, in memory of their own: it outlives the round when a standby is waited for. */
 static void begin_round(TimestampTz now) {
@@ -83,9 +121,13 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   begin_round(now);
   mark_returned();
   SPI_connect();
+  if (lanes_any_fresh())
+    dead_letters_stale();
   dead_letters_refresh();
   /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+  if (lanes_any_fresh())
+    read_fresh_lanes(snapshot);
   late_find(snapshot);
   for (int i = 0; i < n; i++)
     worker_sink_begin_round(sinks[i], claim_round.context);
@@ -93,9 +135,10 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   for (int i = 0; i < n; i++) {
     if (sinks[i]->room <= 0)
       continue;
+    /* First what drains: a key that has drained is forgotten before a late row could be marked as behind it. */
+    more |= stream_draining(sinks[i], snapshot);
     stream_late(sinks[i], snapshot);
     more |= sinks[i]->n_late > 0 && sinks[i]->room > 0; /* a long one: the cursor waits for it */
-    more |= stream_draining(sinks[i], snapshot);
     more |= stream_due(sinks[i], snapshot);
   }
   busy_rows_claim(snapshot);
@@ -163,33 +206,6 @@ void claim_give_back(void) {
   held_keys_restart();
 }
 
-/* ---- the beginning ----------------------------------------------------------------------------------------- */
-
-static bool visit_failing(TupleTableSlot *slot, void *) {
-  WorkerSink *sink;
-  EventRow row;
-
-  event_row_read(slot, &row);
-  if (judge_is_ours(&row, &sink) && sink->ordered)
-    held_key_hold(sink->oid, row.key_hash, row.position);
-  return true;
-}
-
-static bool visit_group(TupleTableSlot *slot, void *) {
-  WorkerSink *sink;
-  EventRow row;
-
-  event_row_read(slot, &row);
-  if (judge_is_ours(&row, &sink) && sink->ordered)
-    held_key_drain(sink->oid, row.key_hash, row.held_by);
-  return true;
-}
-
 void claim_init(int64 origin) {
   judge_init(origin);
-  SPI_connect();
-  statement_read(&read_failing, NULL, InvalidSnapshot, visit_failing, NULL);
-  statement_read(&read_groups, NULL, InvalidSnapshot, visit_group, NULL);
-  dead_letters_read();
-  SPI_finish();
 }

@@ -11,7 +11,7 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* Once, in a transaction: learns from the rows which keys are held. */
+/* Once: the rows of which origin are ours. */
 void claim_init(int64 origin);
 
 /* In a transaction. Fills the sinks' batches with claimed flights; their memory lives until the next claim.

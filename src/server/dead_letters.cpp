@@ -40,7 +40,7 @@ static DeadLetter take_note(const EventRow *row) {
 
   dead_letters_note(row->key_hash);
   if (!judge_is_ours(row, &sink))
-    return lane_is_mine(row->key_hash, row->position) ? DEAD : DEAD_ELSEWHERE;
+    return lane_is_mine(sink, lane_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
   if (!sink->hold || row->key_hash == 0)
     return DEAD;
   held_key_hold(sink->oid, row->key_hash, row->position);

@@ -2,6 +2,7 @@
 
 #include "settings.h"
 #include "standby.h"
+#include "worker_sinks.h"
 
 extern "C" {
 #include "access/xlog.h"
@@ -105,7 +106,7 @@ static void add_chunk(void) {
   MemoryContextSwitchTo(previous);
 }
 
-Flight *flight_new(int64 position, uint32 bytes) {
+Flight *flight_new(WorkerSink *sink, int lane, int64 position, uint32 bytes) {
   bool found;
 
   if (first_free == NULL)
@@ -118,6 +119,9 @@ Flight *flight_new(int64 position, uint32 bytes) {
   flight->generation++;
   flight->position = position;
   flight->bytes = bytes;
+  flight->sink = sink;
+  flight->lane = lane;
+  sink->lanes.flights[lane]++;
   flight->state = FLIGHT_CLAIMED;
   flight->error = NULL;
   flight->record_after = 0;
@@ -135,6 +139,7 @@ void flight_free(Flight *flight) {
   hash_search(by_position, &flight->position, HASH_REMOVE, NULL);
   in_use--;
   bytes_in_use -= flight->bytes;
+  flight->sink->lanes.flights[flight->lane]--;
   if (flight->error)
     pfree(flight->error);
   flight->error = NULL;

@@ -30,6 +30,7 @@ typedef struct Flight {
   uint32 index;
   uint32 generation;
   uint32 bytes;
+  int lane;
   int32 attempts; /* failed ones before this */
   int64 held_by;  /* what the row said when it was claimed */
   bool late;      /* redriven by force, after later events of its key */
@@ -55,7 +56,7 @@ int64 flights_free_bytes(void);
 int flights_in_use(void);
 
 /* A claimed flight for a position that has none; never NULL. Pointers stay valid until flight_free(). */
-Flight *flight_new(int64 position, uint32 bytes);
+Flight *flight_new(struct WorkerSink *sink, int lane, int64 position, uint32 bytes);
 void flight_free(Flight *flight);
 Flight *flight_find(int64 position);
 /* All that are claimed, in the air or not yet recorded, in no order. */

@@ -1,6 +1,7 @@
 #include "held_keys.h"
 
 #include "claim_round.h"
+#include "lanes.h"
 
 extern "C" {
 #include "utils/hsearch.h"
@@ -171,6 +172,21 @@ void held_keys_forget_sink(Oid sink) {
   while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
     if (key->id.sink == sink)
       held_key_forget(key);
+}
+
+void held_keys_forget_unknown(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  HASH_SEQ_STATUS walk;
+  HeldKey *key;
+
+  hash_seq_init(&walk, held);
+  while ((key = (HeldKey *)hash_seq_search(&walk)) != NULL)
+    for (int i = 0; i < n; i++)
+      if (sinks[i]->oid == key->id.sink && !lane_is_known(sinks[i], lane_of(key->id.key_hash, 0))) {
+        held_key_forget(key);
+        break;
+      }
 }
 
 void held_keys_restart(void) {

@@ -49,6 +49,8 @@ void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position);
 
 void held_key_forget(HeldKey *key);
 void held_keys_forget_sink(Oid sink);
+/* Those in lanes of which this worker knows nothing any more. */
+void held_keys_forget_unknown(void);
 /* Draining keys begin again with their first marked row. */
 void held_keys_restart(void);
 

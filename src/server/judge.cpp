@@ -41,9 +41,8 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   uint32 bytes = event_row_to_event(row, sink->ordered, event);
   MemoryContextSwitchTo(previous);
 
-  Flight *flight = flight_new(row->position, bytes);
+  Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
   flight->key_hash = event->key_hash;
-  flight->sink = sink;
   flight->ctid = row->ctid;
   flight->attempts = row->attempts;
   flight->held_by = row->held_by;
@@ -61,7 +60,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
 
 bool judge_is_ours(const EventRow *row, WorkerSink **sink) {
   *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
-  return *sink != NULL && row->origin == my_origin && lane_is_mine(row->key_hash, row->position);
+  return *sink != NULL && row->origin == my_origin && lane_is_mine(*sink, lane_of(row->key_hash, row->position));
 }
 
 /* Not due yet. A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not

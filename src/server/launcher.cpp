@@ -40,6 +40,7 @@ static const int RESCAN_MS = 60000;
 typedef struct Child {
   bool used;
   bool stopping;
+  bool dismissed; /* its lanes are spread over the others: it leaves by itself */
   WorkerArguments arguments;
   BackgroundWorkerHandle *handle;
   TimestampTz started_at;
@@ -170,6 +171,8 @@ static void reap(TimestampTz now) {
       continue;
     pfree(child->handle);
     child->used = false;
+    if (child->dismissed)
+      continue;
 
     LWLockAcquire(shared_state()->lock, LW_SHARED);
     DatabaseSlot *slot = shared_database(child->arguments.database, false);
@@ -190,39 +193,53 @@ static void reap(TimestampTz now) {
   }
 }
 
-/* One look at all workers of a database, ours and those that an earlier launcher left. */
+/* The workers of a database, by index: those that run or are being started. */
 typedef struct Running {
-  int n;        /* started or starting */
-  bool foreign; /* some have another count, or no handle of ours: they must go first */
-  uint64 present[2];
+  uint64 ours;
+  uint64 others; /* left by an earlier launcher, which had their handles: they were asked to end */
 } Running;
 
-static Running running_workers(Oid database, int wanted) {
-  SharedState *shared = shared_state();
-  Running running = {0, false, {0, 0}};
+static bool is_child(pid_t pid) {
+  pid_t child_pid;
 
-  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
-    if (!children[i].used || children[i].arguments.database != database)
-      continue;
-    running.n++;
-    running.present[children[i].arguments.index / 64] |= UINT64CONST(1) << (children[i].arguments.index % 64);
-    if (children[i].arguments.count != wanted)
-      running.foreign = true;
-  }
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+    if (children[i].used && GetBackgroundWorkerPid(children[i].handle, &child_pid) == BGWH_STARTED &&
+        child_pid == pid)
+      return true;
+  return false;
+}
+
+static Running running_workers(Oid database) {
+  SharedState *shared = shared_state();
+  Running running = {0, 0};
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+    if (children[i].used && children[i].arguments.database == database)
+      running.ours |= UINT64CONST(1) << children[i].arguments.index;
   LWLockAcquire(shared->lock, LW_SHARED);
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
-    if (slot->pid == 0 || slot->database != database)
+    if (slot->pid == 0 || slot->database != database || is_child(slot->pid))
       continue;
-    bool ours = false;
-    pid_t pid;
-    for (int j = 0; j < OUTBOX_MAX_WORKERS && !ours; j++)
-      ours = children[j].used && GetBackgroundWorkerPid(children[j].handle, &pid) == BGWH_STARTED && pid == slot->pid;
-    if (!ours)
-      running.foreign = true;
+    running.others |= UINT64CONST(1) << slot->index;
+    kill(slot->pid, SIGTERM);
   }
   LWLockRelease(shared->lock);
   return running;
+}
+
+/* Over how many workers the lanes of a database are spread. The workers hand them over among themselves, and those
+ * that are too many leave when they have none left. */
+static void spread_lanes(DatabaseSlot *slot, Oid database, int workers) {
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+    if (children[i].used && children[i].arguments.database == database && children[i].arguments.index >= workers)
+      children[i].dismissed = true;
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  if (slot->oid == database && slot->workers != workers) {
+    slot->workers = workers;
+    shared_lanes_changed(database);
+  }
+  LWLockRelease(shared_state()->lock);
 }
 
 static void stop_children(Oid database) {
@@ -261,7 +278,7 @@ static bool start_child(const WorkerArguments *arguments, TimestampTz now) {
   if (!registered)
     return false;
   child->used = true;
-  child->stopping = false;
+  child->stopping = child->dismissed = false;
   child->arguments = *arguments;
   child->started_at = now;
   return true;
@@ -293,22 +310,19 @@ static long reconcile(TimestampTz now) {
       wanted = 0;
     if (wanted == 0 && slot.state == DATABASE_HAS_NONE)
       continue;
-    Running running = running_workers(slot.oid, slot.state == DATABASE_UNKNOWN ? 1 : setting_workers);
-    if (slot.state == DATABASE_UNKNOWN && running.n > 0 && wanted > 0) {
+    if (wanted == 0) {
+      stop_children(slot.oid);
+      continue;
+    }
+    Running running = running_workers(slot.oid);
+    if (slot.state == DATABASE_UNKNOWN && running.ours != 0) {
       looking++;
       continue;
     }
-    if (running.n > wanted || (running.foreign && running.n > 0)) {
-      stop_children(slot.oid); /* lanes change owners only when every old owner is gone */
-      continue;
-    }
-    if (wanted == 0)
-      continue;
-    if (running.foreign) {
-      shared_stop_workers(slot.oid); /* left by an earlier launcher */
+    if (running.others != 0)
       sleep_ms = Min(sleep_ms, 100);
-      continue;
-    }
+    if (slot.workers > wanted)
+      spread_lanes(&shared->databases[i], slot.oid, wanted);
     Pause *pause = pause_of(slot.oid);
     if (slot.fresh) {
       LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -322,12 +336,17 @@ static long reconcile(TimestampTz now) {
     }
     if (slot.state == DATABASE_UNKNOWN && ++looking > MAX_LOOKING)
       continue;
-    for (int index = 0; index < wanted && !out_of_slots; index++) {
-      WorkerArguments arguments = {slot.oid, index, wanted};
-      if (running.present[index / 64] & (UINT64CONST(1) << (index % 64)))
+    int present = 0;
+    for (; present < wanted; present++) {
+      WorkerArguments arguments = {slot.oid, present};
+      if (((running.ours | running.others) >> present) & 1)
         continue;
-      out_of_slots = !start_child(&arguments, now);
+      if (out_of_slots || !start_child(&arguments, now)) {
+        out_of_slots = true;
+        break;
+      }
     }
+    spread_lanes(&shared->databases[i], slot.oid, Max(present, 1)); /* no lane waits for a worker that cannot be */
   }
 
   if (out_of_slots) {

@@ -51,7 +51,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   Verdict verdict = judge(&row, RECALLED, &sink);
   if (verdict == STOP)
     sink->starved = list->wanted_again = true;
-  bool mine = lane_is_mine(row.key_hash, row.position);
+  bool mine = lane_is_mine(sink, lane_of(row.key_hash, row.position));
   /* A position may stand there more than once. */
   for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
     list->by_position[i]->fate = !mine             ? RecalledRow::OTHERS
@@ -116,6 +116,10 @@ typedef struct RecalledPlace {
   uint64 next; /* where the next time begins */
 } RecalledPlace;
 static RecalledPlace place = {0, 0, PG_UINT64_MAX}, place_before = {0, 0, PG_UINT64_MAX};
+
+void recalled_restart(void) {
+  place = place_before = {0, 0, PG_UINT64_MAX};
+}
 
 void recalled_give_back(void) {
   place = place_before;

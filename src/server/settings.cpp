@@ -105,10 +105,12 @@ void settings_define(void) {
       "failover such an event may have been delivered although its transaction is gone. Default: on.",
       &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
-  DefineCustomIntVariable("outbox.workers", "How many workers each database with the extension gets.",
-                          "Events are spread over them by key. Each takes one of max_worker_processes. Default: 1. "
-                          "Range: 0 (none) to 32.",
-                          &setting_workers, 1, 0, 32, PGC_SIGHUP, 0, NULL, NULL, NULL);
+  DefineCustomIntVariable(
+      "outbox.workers", "How many workers each database with the extension gets.",
+      "Events are spread over them by key; a change moves keys to their new workers without a "
+      "pause. Each takes one of max_worker_processes. Unit: workers. Default: 1. Range: 0 (none) to "
+      "32.",
+      &setting_workers, 1, 0, 32, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   MarkGUCPrefixReserved("outbox");
 }

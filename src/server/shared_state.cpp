@@ -32,6 +32,7 @@ static void attach_memory(void) {
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
       pg_atomic_init_u32(&state->workers[i].armed, 0);
       pg_atomic_init_u32(&state->workers[i].recalled, 0);
+      pg_atomic_init_u32(&state->workers[i].lanes_changed, 0);
     }
   }
   LWLockRelease(AddinShmemInitLock);
@@ -64,6 +65,7 @@ DatabaseSlot *shared_database(Oid database, bool create) {
   free_slot->state = DATABASE_UNKNOWN;
   free_slot->fresh = false;
   free_slot->aside_for = 0;
+  free_slot->workers = 0;
   return free_slot;
 }
 
@@ -113,6 +115,16 @@ void shared_wake_launcher(void) {
 
   if (latch)
     SetLatch(latch);
+}
+
+void shared_lanes_changed(Oid database) {
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &state->workers[i];
+    if (slot->pid == 0 || slot->database != database)
+      continue;
+    pg_atomic_write_u32(&slot->lanes_changed, 1);
+    SetLatch(slot->latch);
+  }
 }
 
 int shared_stop_workers(Oid database) {

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "server.h"
+#include "lane_set.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -18,6 +18,7 @@ extern "C" {
 #define OUTBOX_MAX_DATABASES 4096
 #define OUTBOX_MAX_WORKERS 128
 #define OUTBOX_MAX_SINKS 1024
+#define OUTBOX_MAX_LANDING 16
 #define OUTBOX_LATENCY_BUCKETS 64 /* a quarter of an octave each, from 0.1 ms */
 
 /* What the launcher knows of a database. */
@@ -32,16 +33,28 @@ typedef struct DatabaseSlot {
   DatabaseState state;
   bool fresh;      /* CREATE EXTENSION has just been here: no pause of earlier failures applies */
   pid_t aside_for; /* a session that is about to drop, rename or copy the database: no worker may start */
+  int workers;     /* lanes are spread over so many; 0 = the launcher has not yet said */
 } DatabaseSlot;
+
+/* Lanes that a worker gave away while it has events of this sink in the air: nobody claims more of them before. */
+typedef struct Landing {
+  Oid server; /* the sink, known by either: it may be renamed, or dropped and made anew */
+  char name[NAMEDATALEN];
+  LaneSet lanes;
+} Landing;
 
 typedef struct WorkerSlot {
   pid_t pid; /* 0 = free; cleared on exit only by its owner */
   Oid database;
-  int index; /* of `count` workers of the database */
-  int count;
+  int index;     /* of the database's workers */
+  LaneSet lanes; /* its own: no other slot of the database has them */
+  Landing landing[OUTBOX_MAX_LANDING];
+  int n_landing;
+  LaneSet landing_others; /* of any sink: more sinks than `landing` has room for */
   Latch *latch;
-  pg_atomic_uint32 armed;    /* 1: the next commit must set the latch */
-  pg_atomic_uint32 recalled; /* 1: outbox.recalled may have rows */
+  pg_atomic_uint32 armed;         /* 1: the next commit must set the latch */
+  pg_atomic_uint32 recalled;      /* 1: outbox.recalled may have rows */
+  pg_atomic_uint32 lanes_changed; /* 1: lanes may be free, or due to another worker */
   TimestampTz started_at;
   TimestampTz last_loop_at;
   uint64 memory; /* bytes, of the process */
@@ -96,6 +109,9 @@ void shared_sink_forget(Oid database, Oid server);
 
 /* Sets the launcher's latch, if there is one. */
 void shared_wake_launcher(void);
+
+/* The workers of a database look at their lanes again. The lock must be held. */
+void shared_lanes_changed(Oid database);
 
 /* Ends a database's workers (SIGTERM). Returns how many there are. */
 int shared_stop_workers(Oid database);

@@ -1,6 +1,5 @@
 /* views.cpp: what shared memory says to SQL. */
 #include "enqueue.h"
-#include "lanes.h"
 #include "route.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -13,6 +12,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "catalog/pg_foreign_server.h"
 #include "funcapi.h"
+#include "port/pg_bitutils.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -128,8 +128,9 @@ SQL_FUNCTION(outbox_worker_slots) {
     values[0] = ObjectIdGetDatum(slot->database);
     values[1] = Int32GetDatum(slot->pid);
     values[2] = Int32GetDatum(slot->index);
-    values[3] = Int32GetDatum(slot->count);
-    values[4] = Int32GetDatum(used ? lanes_owned(slot->index, slot->count) : 0);
+    DatabaseSlot *database = used ? shared_database(slot->database, false) : NULL;
+    values[3] = Int32GetDatum(database ? database->workers : 0);
+    values[4] = Int64GetDatum(pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes)));
     strlcpy(activity, slot->activity, sizeof(activity));
     values[6] = TimestampTzGetDatum(slot->started_at);
     values[7] = TimestampTzGetDatum(slot->last_loop_at);

@@ -150,7 +150,7 @@ static void begin(const WorkerArguments *arguments) {
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
   record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
-  lanes_own(arguments->index, arguments->count);
+  lanes_init(arguments->index);
   flights_init();
   held_keys_init();
 
@@ -346,6 +346,7 @@ static long sleep_time(TimestampTz now) {
     ms = Min(ms, milliseconds_until(now, claim_next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
+  ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
   /* After an error nothing goes faster than its pause. */
   ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
   return Min(ms, milliseconds_until(now, Max(record_at, worker_pause_end(TASK_RECORD))));
@@ -366,9 +367,16 @@ static void say_what_goes_on(void) {
   (void)worker_sinks_all(&n);
   worker_slot_say(worker_waits_for_lock() ? "waiting for a lock"
                   : submit_stands_still() ? "waiting for a synchronous standby"
+                  : lanes_landing()       ? "handing lanes over"
                   : flights_in_use() > 0  ? "delivering"
                   : n == 0                ? "no sink"
                                           : "waiting for events");
+}
+
+/* Between transactions: what we have claimed of a lane is known when it changes hands. */
+static void follow_lanes(TimestampTz now) {
+  if (lanes_follow(now))
+    claims_wanted = recalled_wanted = true;
 }
 
 static void one_loop(void) {
@@ -406,6 +414,7 @@ static void one_loop(void) {
     (void)round_trip(now, true, false);
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
+  follow_lanes(now);
   say_what_goes_on();
 }
 
@@ -479,8 +488,11 @@ void outbox_worker_main(Datum) {
 
   while (!ShutdownRequestPending && !look_around())
     worker_wait(START_PAUSE_MS, false);
+  follow_lanes(GetCurrentTimestamp());
   while (!ShutdownRequestPending) {
     one_loop();
+    if (lanes_superfluous() && flights_in_use() == 0 && worker_slot_resign())
+      proc_exit(0);
     if (!ShutdownRequestPending)
       wait_for_something();
   }

@@ -6,8 +6,7 @@
 /* What the launcher tells a worker, in bgw_extra. */
 typedef struct WorkerArguments {
   Oid database;
-  int index; /* of `count` */
-  int count;
+  int index; /* of the database's workers, from 0 */
 } WorkerArguments;
 
 extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);

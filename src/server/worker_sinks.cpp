@@ -215,6 +215,7 @@ static void reload_one(const RouteSink *route) {
       held_keys_forget_sink(sink->oid); /* another server of the same name */
     sink->oid = route->server_oid;
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
+    lanes_add_sink(sink);
   }
   sink->present = true;
   if (entry->given.context)

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "server.h"
+#include "lanes.h"
 #include "shared_state.h"
 
 /* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
@@ -30,6 +30,8 @@ typedef struct WorkerSink {
   int max_attempts;
   int64 retention_ms;
   char retry[256];
+
+  SinkLanes lanes;
 
   /* how far it has come */
   int64 cursor;             /* every row at or below was seen, but for late and recalled ones */

@@ -11,18 +11,25 @@ extern "C" {
 
 static WorkerSlot *mine = NULL;
 
-static void give_up_slot(int, Datum) {
+/* The lock must be held. */
+static void give_up_slot(void) {
   SharedState *shared = shared_state();
 
-  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   if (mine && mine->pid == MyProcPid) {
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
       if (shared->sinks[i].database == mine->database)
         shared->sinks[i].in_flight[mine->index % lengthof(shared->sinks[i].in_flight)] = 0;
+    Oid database = mine->database;
     mine->pid = 0;
     mine->database = InvalidOid;
+    shared_lanes_changed(database); /* its lanes are free */
   }
-  LWLockRelease(shared->lock);
+}
+
+static void give_up_slot_at_exit(int, Datum) {
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  give_up_slot();
+  LWLockRelease(shared_state()->lock);
 }
 
 bool worker_slot_take(const WorkerArguments *arguments) {
@@ -30,7 +37,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
   WorkerSlot *free_slot = NULL;
   bool taken = false;
 
-  before_shmem_exit(give_up_slot, 0);
+  before_shmem_exit(give_up_slot_at_exit, 0);
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
@@ -38,15 +45,15 @@ bool worker_slot_take(const WorkerArguments *arguments) {
       free_slot = free_slot ? free_slot : slot;
       continue;
     }
-    /* Lanes of different counts overlap: nobody starts before the last of the old count has gone. */
-    if (slot->database == arguments->database && (slot->index == arguments->index || slot->count != arguments->count))
+    if (slot->database == arguments->database && slot->index == arguments->index)
       taken = true;
   }
   if (!taken && free_slot) {
     free_slot->pid = MyProcPid;
     free_slot->database = arguments->database;
     free_slot->index = arguments->index;
-    free_slot->count = arguments->count;
+    free_slot->lanes = free_slot->landing_others = {};
+    free_slot->n_landing = 0;
     free_slot->latch = MyLatch;
     free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
     free_slot->memory = 0;
@@ -54,9 +61,22 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     pg_atomic_write_u32(&free_slot->armed, 0);
     pg_atomic_write_u32(&free_slot->recalled, 1);
     mine = free_slot;
+    shared_lanes_changed(arguments->database); /* whoever has lanes for us gives them now */
   }
   LWLockRelease(shared->lock);
   return mine != NULL;
+}
+
+bool worker_slot_resign(void) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *database = shared_database(mine->database, false);
+  bool needed = database == NULL || mine->index < database->workers;
+  if (!needed)
+    give_up_slot();
+  LWLockRelease(shared->lock);
+  return !needed;
 }
 
 WorkerSlot *worker_slot(void) {

@@ -4,9 +4,12 @@
 #include "shared_state.h"
 #include "worker.h"
 
-/* Takes a free slot; false when another process has these lanes (it is about to leave: come back later). */
+/* Takes a free slot; false when another process has this index (it is about to leave: come back later). */
 bool worker_slot_take(const WorkerArguments *arguments);
 WorkerSlot *worker_slot(void);
+
+/* For one worker too many that has nothing left to do: gives the slot up, unless it is needed again. */
+bool worker_slot_resign(void);
 
 /* What the launcher should know of this database. */
 void worker_slot_tell_launcher(DatabaseState state);

@@ -1,7 +1,5 @@
 """Each database with the extension has its workers, whatever becomes of the database."""
 
-import json
-import threading
 import time
 
 import psycopg
@@ -151,55 +149,6 @@ def test_drop_database_with_a_connected_worker(pg, admin, receiver):
     wait_until(receiver.accepted, 10, "delivery")
     database.disconnect()
     quickly(admin, "DROP DATABASE short_lived")
-
-
-def test_two_workers_share_the_keys(db, pg, receiver):
-    """Also while their number changes, twice, under load."""
-    db.webhook_sink("crm", receiver, SECRET)
-
-    def set_workers(n: int) -> None:
-        db.sql(f"ALTER SYSTEM SET outbox.workers = {n}")
-        db.sql("SELECT pg_reload_conf()")
-        wait_until(lambda: db.sql("SELECT lanes, workers FROM outbox.workers WHERE database = %s", db.name) == [(256 // n, n)] * n,
-                   10, f"{n} workers")
-
-    stop, written, errors = threading.Event(), [], []
-
-    def write():
-        try:
-            with db.connect() as connection:
-                while not stop.is_set():
-                    n = len(written)
-                    connection.execute("SELECT outbox.enqueue('Order', %s::text, 'e', %s::jsonb)",
-                                       [f"key-{n % 20}", json.dumps({"key": n % 20, "n": n})])
-                    written.append(n)
-                    stop.wait(0.002)
-        except Exception as e:
-            errors.append(e)
-
-    writer = threading.Thread(target=write)
-    wait_until(lambda: worker_pids(pg, db.name), 5, "the worker")
-    writer.start()
-    try:
-        set_workers(2)
-        at_two = len(written)
-        wait_until(lambda: len(receiver.accepted()) > at_two + 200, 30, "two workers at work")
-        assert db.value("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = %s", db.name) == 2
-    finally:
-        try:
-            set_workers(1)
-        finally:
-            db.sql("ALTER SYSTEM RESET outbox.workers")
-            db.sql("SELECT pg_reload_conf()")
-            stop.set()
-            writer.join()
-    assert not errors
-    wait_until(lambda: db.pending() == 0, 30, "all to be delivered")
-    by_key: dict[int, list[int]] = {}
-    for data in payloads(receiver):
-        by_key.setdefault(data["key"], []).append(data["n"])
-    # A planned end lets what is on its way land: no duplicates.
-    assert all(by_key[key] == list(range(key, len(written), 20)) for key in range(20))
 
 
 def test_no_worker_slot_is_said_once_and_by_doctor(rig, receiver):

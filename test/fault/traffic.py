@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 import psycopg
 from outbox_rig.database import Database
 
-KEYS_PER_WRITER = 5
-
 
 @dataclass
 class Transaction:
@@ -25,9 +23,9 @@ class Traffic:
     """Concurrent writers, each with keys of its own: a business row and its events in one transaction, every fifth
     rolled back. Whether a commit whose answer was lost took place, the business row tells."""
 
-    def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = ""):
-        """`options`: of the writers' sessions, such as "-c synchronous_commit=off"."""
-        self.db, self.aggregate, self.options = db, aggregate, options
+    def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = "", keys: int = 5):
+        """`options`: of the writers' sessions, such as "-c synchronous_commit=off". `keys`: of each writer."""
+        self.db, self.aggregate, self.options, self.keys = db, aggregate, options, keys
         self.transactions: dict[str, Transaction] = {}
         self.acknowledged: set[str] = set()  # transactions that the writers know to have committed
         self._lock = threading.Lock()
@@ -75,7 +73,7 @@ class Traffic:
             self.transactions[name] = transaction
         connection.execute("INSERT INTO business VALUES (%s)", [name])
         for _ in range(dice.randint(1, 4)):
-            key = f"{writer}-{dice.randrange(KEYS_PER_WRITER)}"
+            key = f"{writer}-{dice.randrange(self.keys)}"
             numbers[key] += 1
             [(event,)] = connection.execute(
                 "SELECT outbox.enqueue(%s, %s::text, 'order.changed', %s::jsonb)::text",

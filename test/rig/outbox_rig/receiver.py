@@ -59,7 +59,7 @@ class Raw:
 
 @dataclass
 class Hang:
-    """No answer, ever."""
+    """No answer, unless Receiver.release() is called."""
 
 
 @dataclass
