@@ -57,16 +57,17 @@ def flaky(receiver: Receiver):
 
 def check_requests(receiver: Receiver) -> None:
     """Not one request may come while an earlier event of its key is not through, whatever its answer."""
-    through: dict[str, int] = defaultdict(int)
-    latest: dict[str, int] = defaultdict(int)
+    requests: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for delivery in list(receiver.deliveries):
         data = delivery.json()["data"]
-        key, n = data["key"], data["n"]
-        assert n >= latest[key] or n <= through[key], f"{key}: {n} came after {latest[key]}"
-        assert n == latest[key] or latest[key] == through[key] or n <= through[key], f"{key}: {n} overtook {latest[key]}"
-        latest[key] = max(latest[key], n)
-        if delivery.accepted():
-            through[key] = max(through[key], n)
+        requests[data["key"]].append((data["n"], delivery.accepted()))
+    for key, seen in requests.items():
+        through: set[int] = set()
+        for n, accepted in seen:
+            missing = {m for m, _ in seen if m < n} - through
+            assert not missing or n in through, f"{key}: {n} came before {sorted(missing)}: {seen}"
+            if accepted:
+                through.add(n)
 
 
 def drain_and_check(db, traffic: Traffic, consumer, receiver: Receiver, max_duplicates: int) -> None:
