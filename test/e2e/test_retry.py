@@ -290,3 +290,25 @@ def test_a_delivered_row_that_a_person_has_locked_is_not_sent_again(db, endpoint
         person.rollback()
     wait_until(lambda: db.pending() == 0, 2, "the row to leave")
     assert len(endpoint.receiver.deliveries) == 2
+
+
+def test_a_late_commit_of_a_key_that_drains(db, endpoint):
+    """The key is let go, and a late event of it found, in one round: a still later one stays behind it."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, **PATIENT)
+    endpoint.bad = {"k"}
+    enqueue(db, "k", 1)
+    wait_until(lambda: head(db, "k") == 1, 20, "the failure")
+    with db.connect(autocommit=False) as late:
+        late.execute("""SELECT outbox.enqueue('Order', 'k'::text, 'order.changed', '{"key": "k", "n": 2}'::jsonb)""")
+        enqueue(db, "other", 1)
+        wait_until(lambda: endpoint.keys() == ["other"], 20, "the cursor to pass it")
+        endpoint.receiver.stop()
+        enqueue(db, "other", 2)
+        wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "an endpoint that is down")
+        db.sql("DELETE FROM outbox.events WHERE status = 'PENDING'")  # the key drains, but nothing has room
+        wait_until(lambda: not db.sql("SELECT FROM outbox.recalled"), 20, "the worker to let the key go")
+    enqueue(db, "k", 3)
+    endpoint.bad = set()
+    endpoint.receiver.start()
+    wait_until(lambda: len(endpoint.numbers("k")) == 2, 20, "both")
+    assert endpoint.numbers("k") == [2, 3]
