@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <set>
+#include <thread>
 
 #include "door.h"
 #include "kafka_broker.h"
@@ -274,6 +275,69 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
       EXPECT_TRUE(arrived.count(std::to_string(each.ticket))) << each.ticket << " was acknowledged and never arrived";
     }
   }
+}
+
+/* As the server does it: per key the first that is not through goes again, and its followers after it. */
+TEST_F(KafkaTest, WhatIsRefusedIsNotOvertakenByLaterEventsOfItsKey) {
+  constexpr int keys = 50, each = 200;
+  broker.create_topic("outbox.event.Order", 4);
+  ob_sink *sink = open({{"batch_num_messages", "20"}});
+  std::vector<int> next(keys, 1), claimed(keys, 1), attempts(keys, 0);
+  std::map<uint64_t, std::pair<int, int>> under_way; /* ticket: key, number */
+  std::set<std::pair<int, int>> in_air;
+  uint64_t ticket = 0;
+  int left = keys * each, refusals = 0;
+  size_t seen = 0;
+  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (left > 0 && std::chrono::steady_clock::now() < end) {
+    if (left <= keys * each - refusals * 300) {
+      refusals++;
+      broker.fail_produce(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
+    }
+    for (int key = 0; key < keys; key++) {
+      /* A failing event goes alone. */
+      int until = attempts[key] > 0 ? std::min(claimed[key], next[key]) : each;
+      for (; claimed[key] <= until && claimed[key] <= each; claimed[key]++) {
+        if (in_air.count({key, claimed[key]}) > 0)
+          continue;
+        door::Event event;
+        event.ticket = ++ticket;
+        event.key = std::to_string(key);
+        event.payload = std::to_string(claimed[key]);
+        ob_event raw = event.raw();
+        raw.attempt = attempts[key] + 1;
+        if (ob_submit(sink, &raw, 1) == 0)
+          break;
+        under_way[ticket] = {key, claimed[key]};
+        in_air.insert({key, claimed[key]});
+      }
+    }
+    engine.wait(100);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5)); /* a busy main thread comes late */
+    engine.collect();
+    for (; seen < engine.done.size(); seen++) {
+      auto [key, number] = under_way.at(engine.done[seen].ticket);
+      under_way.erase(engine.done[seen].ticket);
+      in_air.erase({key, number});
+      if (engine.done[seen].outcome == OB_SENT) {
+        next[key] = number + 1;
+        attempts[key] = 0;
+        left--;
+        continue;
+      }
+      attempts[key] += engine.done[seen].outcome == OB_RETRY;
+      claimed[key] = std::min(claimed[key], number);
+    }
+  }
+  ASSERT_EQ(left, 0);
+  EXPECT_GE(refusals, 10);
+  std::map<std::string, std::vector<int>> first;
+  std::set<std::pair<std::string, std::string>> known;
+  for (auto &message : broker.read("outbox.event.Order", 4, keys * each))
+    if (known.insert({*message.key, *message.value}).second)
+      first[*message.key].push_back(std::stoi(*message.value));
+  for (auto &[key, numbers] : first)
+    EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << "key " << key;
 }
 
 TEST_F(KafkaTest, AnUnknownTopicIsRetriedAndFoundOnceItIsThere) {

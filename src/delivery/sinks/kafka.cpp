@@ -4,10 +4,12 @@
  */
 #include <algorithm>
 #include <thread>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
 #include "../formats/debezium.h"
+#include "../stall.h"
 #include "../thread.h"
 #include "kafka_errors.h"
 #include "kafka_producer.h"
@@ -41,12 +43,14 @@ public:
     slot.generation++;
     slot.used = true;
     used_++;
-    return static_cast<uint64_t>(slot.generation) << 32 | index;
+    /* Unordered, or the failing event of its key: the others wait for it in the table. */
+    bool alone = event.key_hash == 0 || event.attempt > 1;
+    return static_cast<uint64_t>(slot.generation) << 32 | (alone ? KafkaProducer::alone : 0) | index;
   }
 
   /* False for a report about an event that was given up. */
   bool give(uint64_t opaque, Slot &out) {
-    uint32_t index = static_cast<uint32_t>(opaque);
+    uint32_t index = static_cast<uint32_t>(opaque & ~KafkaProducer::alone);
     if (index >= slots_.size() || !slots_[index].used || slots_[index].generation != opaque >> 32)
       return false;
     out = slots_[index];
@@ -86,9 +90,9 @@ public:
   }
 
   uint32_t credit() const override {
-    return full_ || slots_.used() >= config_->max_messages()
-               ? 0
-               : config_->max_messages() - static_cast<uint32_t>(slots_.used());
+    if (full_ || (producer_ && producer_->stopped()) || slots_.used() >= config_->max_messages())
+      return 0;
+    return config_->max_messages() - static_cast<uint32_t>(slots_.used());
   }
 
   bool submit(const ob_event &event) override;
@@ -112,13 +116,14 @@ private:
   std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error, until the next event */
   std::thread grave_;                       /* destroys dead producers */
   Slots slots_;
+  Stall stall_;
   Record record_;
   std::string topic_;
   std::string last_error_; /* of a connection: why brokers are down */
   std::string fatal_;      /* set when the producer must be replaced */
   bool full_ = false;      /* librdkafka's own bound was hit: wait for a report */
   bool down_ = false;
-  bool timed_out_ = false;
+  std::unordered_set<uint64_t> failed_keys_; /* refused by librdkafka itself, not yet collected */
 };
 
 std::string KafkaSink::explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic,
@@ -136,6 +141,11 @@ std::string KafkaSink::explain(rd_kafka_resp_err_t error, const char *text, cons
 bool KafkaSink::submit(const ob_event &event) {
   if (credit() == 0)
     return false;
+  if (failed_keys_.count(event.key_hash) > 0) {
+    reporter_->complete(Completion{event.ticket, event.key_hash, Result::Released, -1,
+                                   "waits behind a failed event of the same key"});
+    return true;
+  }
   if (!producer_) {
     try {
       producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
@@ -147,6 +157,8 @@ bool KafkaSink::submit(const ob_event &event) {
   }
   debezium_record(event, record_);
   config_->topic().render(event, topic_);
+  if (slots_.used() == 0)
+    stall_.on_submit(0, std::chrono::steady_clock::now());
   uint64_t opaque = slots_.take(event);
   rd_kafka_resp_err_t error = producer_->produce(topic_, record_, opaque);
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -161,6 +173,8 @@ bool KafkaSink::submit(const ob_event &event) {
   Result result = kafka_result(error);
   if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR__INVALID_ARG)
     result = Result::Rejected; /* judged here, not by a broker: it will never do */
+  else if (slot.key_hash != 0)
+    failed_keys_.insert(slot.key_hash);
   reporter_->complete(
       Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), topic_, -1)});
   return true;
@@ -168,6 +182,7 @@ bool KafkaSink::submit(const ob_event &event) {
 
 void KafkaSink::poll() {
   std::vector<Completion> completions;
+  failed_keys_.clear(); /* their reports are collected with these */
   /* To the end: the queue rings only when it was empty. */
   while (producer_) {
     KafkaProducer::Event event = producer_->poll();
@@ -178,6 +193,7 @@ void KafkaSink::poll() {
       on_reports(event.get(), completions);
       break;
     case RD_KAFKA_EVENT_ERROR:
+      reporter_->complete(std::exchange(completions, {})); /* in the order in which it happened */
       on_error(event.get());
       break;
     case RD_KAFKA_EVENT_LOG:
@@ -191,10 +207,10 @@ void KafkaSink::poll() {
     }
   }
   reporter_->complete(std::move(completions));
-  if (timed_out_ && producer_) {
-    /* Later events of the same keys must not go before the one that timed out. */
-    producer_->purge_queued();
-    timed_out_ = false;
+  if (producer_ && producer_->stopped()) {
+    producer_->purge_rest();
+    if (slots_.used() == 0)
+      producer_->resume();
   }
   if (!fatal_.empty())
     bury();
@@ -202,6 +218,7 @@ void KafkaSink::poll() {
 
 void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &completions) {
   const rd_kafka_message_t *messages[256];
+  bool acknowledged = false;
   completions.reserve(completions.size() + rd_kafka_event_message_count(event));
   while (size_t n = rd_kafka_event_message_array(event, messages, std::size(messages)))
     for (size_t i = 0; i < n; i++) {
@@ -219,13 +236,15 @@ void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &com
             "acknowledged without an offset: topic \"" + std::string(rd_kafka_topic_name(message.rkt)) + "\"";
       } else if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         down_ = false;
+        acknowledged = true;
       } else {
         std::string topic = rd_kafka_topic_name(message.rkt);
         completion.error = explain(message.err, rd_kafka_err2str(message.err), topic, message.partition);
-        timed_out_ |= message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
       }
       completions.push_back(std::move(completion));
     }
+  if (acknowledged)
+    stall_.on_acknowledgement(std::chrono::steady_clock::now());
 }
 
 void KafkaSink::on_error(rd_kafka_event_t *event) {
@@ -260,8 +279,14 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   reporter_->log(mapped, "librdkafka " + std::string(facility) + ": " + text);
 }
 
-/* There is no event for a broker's return, and with nothing to send no report either: the statistics tell. */
+/* There is no event for a broker's return, and with nothing to send no report either: the statistics tell. Nor is
+ * there one for a broker that is connected and silent. */
 void KafkaSink::on_statistics(rd_kafka_event_t *event) {
+  if (stall_.is_stalled(slots_.used(), std::chrono::steady_clock::now())) {
+    reporter_->down("no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) +
+                    " s, and " + std::to_string(slots_.used()) + " events wait for it");
+    return;
+  }
   if (!down_)
     return;
   auto statistics = nlohmann::json::parse(rd_kafka_event_stats(event), nullptr, false);
@@ -281,7 +306,7 @@ void KafkaSink::bury() {
   reporter_->complete(slots_.release_all("the Kafka producer was replaced: " + fatal_));
   reporter_->down(fatal_);
   fatal_.clear();
-  full_ = timed_out_ = false;
+  full_ = false;
   grave_ = start_thread([dead = std::move(producer_), before = std::move(grave_)]() mutable {
     dead.reset();
     if (before.joinable())

@@ -79,7 +79,8 @@ const std::vector<OptionSpec> &KafkaConfig::options() {
 /* Where librdkafka's own defaults are for another purpose. A person's options come after these. */
 static constexpr std::pair<const char *, const char *> defaults[] = {
     {"client.id", "outbox"},
-    {"message.timeout.ms", "300000"},
+    /* None: what timed out could be overtaken by what was queued behind it. A sink without a broker waits. */
+    {"message.timeout.ms", "0"},
     /* One request on the way to a broker: a later batch never overtakes a failed one, and while it is on its way the
      * next batch gathers by itself, so that lingering would only add delay. */
     {"max.in.flight.requests.per.connection", "1"},

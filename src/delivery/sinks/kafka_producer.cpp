@@ -4,8 +4,37 @@
 
 namespace outbox {
 
+/* What produce() itself returns as an error needs no stop: its caller knows. */
+static thread_local bool producing = false;
+
+rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_conf_t *, void *self, char *, size_t) {
+  return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
+}
+
+/* On a thread of librdkafka's, before the report is queued. */
+rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message,
+                                                      void *self_) {
+  auto *self = static_cast<KafkaProducer *>(self_);
+  bool ours = message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+              message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
+  if (ours || producing || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  if (message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) {
+    self->timed_out_ = self->stopped_ = true; /* locks are held here that purging takes as well: poll() does it */
+  } else if (message->partition < 0) {
+    self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held as well */
+  } else if (!self->purged_) {
+    std::lock_guard lock(self->mutex_); /* else what is being produced now would come after the purge */
+    self->stopped_ = true;
+    if (!self->purged_.exchange(true))
+      purge(producer);
+  }
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
 KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) {
   KafkaConf conf = config.conf();
+  rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_events(conf.get(),
                            RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
   char text[512] = "";
@@ -76,7 +105,12 @@ rd_kafka_resp_err_t KafkaProducer::produce(const std::string &name, const Record
   fields[4].u.ptr = reinterpret_cast<void *>(opaque);
   fields[5].u.headers = headers.get();
 
+  std::lock_guard lock(mutex_);
+  if (stopped_)
+    return RD_KAFKA_RESP_ERR__QUEUE_FULL;
+  producing = true;
   rd_kafka_error_t *error = rd_kafka_produceva(producer_, fields, std::size(fields));
+  producing = false;
   if (!error) {
     headers.release(); /* the message owns them now */
     return RD_KAFKA_RESP_ERR_NO_ERROR;

@@ -1,9 +1,17 @@
-/* kafka_producer.h: one instance of librdkafka's producer, and the topics that were used with it. */
+/*
+ * kafka_producer.h: one instance of librdkafka's producer, and the topics that were used with it.
+ *
+ * librdkafka goes on with later messages of a key when one has failed, before anybody could have read the report. So
+ * the producer stops at the first failure: an interceptor, called on the broker's thread that got the refusal, purges
+ * what is queued before that thread can send more, and nothing new is to be handed in until all has come back.
+ */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,13 +34,32 @@ public:
   using Event = std::unique_ptr<rd_kafka_event_t, decltype(&rd_kafka_event_destroy)>;
   Event poll() { return {rd_kafka_queue_poll(queue_, 0), rd_kafka_event_destroy}; }
 
-  /* Copies the record. `opaque` comes back in the delivery report. */
+  /* Opaques with this bit belong to messages behind which none of their key can be: they fail alone. */
+  static constexpr uint64_t alone = uint64_t(1) << 31;
+
+  /* Copies the record. `opaque` comes back in the delivery report. While stopped: _QUEUE_FULL. */
   rd_kafka_resp_err_t produce(const std::string &topic, const Record &record, uint64_t opaque);
 
   /* Gives back what no broker has been sent, with delivery reports as usual. Never waits. */
-  void purge_queued() { rd_kafka_purge(producer_, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING); }
+  void purge_queued() { purge(producer_); }
+
+  /* A message has failed that others of its key may have followed. */
+  bool stopped() const { return stopped_; }
+  /* While stopped: purges what the interceptor could not. */
+  void purge_rest() {
+    if (timed_out_.exchange(false) && !purged_.exchange(true))
+      purge_queued();
+  }
+  /* Everything has come back. */
+  void resume() { stopped_ = purged_ = timed_out_ = false; }
 
 private:
+  static void purge(rd_kafka_t *producer) {
+    rd_kafka_purge(producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
+  }
+  static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *self, char *, size_t);
+  static rd_kafka_resp_err_t on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message, void *self);
+
   struct TopicDestroy {
     void operator()(rd_kafka_topic_t *topic) const { rd_kafka_topic_destroy(topic); }
   };
@@ -40,6 +67,8 @@ private:
 
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;
+  std::mutex mutex_; /* between a failure and what is being produced */
+  std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
   std::unordered_map<std::string, std::unique_ptr<rd_kafka_topic_t, TopicDestroy>> topics_;
 };
 
