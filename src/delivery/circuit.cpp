@@ -12,13 +12,14 @@ bool Circuit::forget_probe(uint64_t ticket) {
   return true;
 }
 
-void Circuit::open(Time now) {
+void Circuit::open(Time now, int64_t wish_ms) {
   backoff_ = state_ == State::Closed ? settings_.first_backoff : std::min(backoff_ * 2, settings_.longest_backoff);
   state_ = State::Open;
   failing_keys_.clear();
   probes_.clear(); /* from now on strangers: their failure says nothing new */
   /* Up to a quarter less, so that many workers do not probe in step. */
   retry_at_ = now + backoff_ - Duration(random_() % static_cast<uint64_t>(backoff_.count() / 4 + 1));
+  retry_at_ = std::max(retry_at_, now + std::min(Duration(wish_ms), settings_.longest_wish));
 }
 
 void Circuit::close() {
@@ -41,7 +42,7 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
       width_ = std::min(width_ * 2, settings_.failing_keys);
-      open(now);
+      open(now, completion.retry_after_ms);
     }
     return OB_RELEASED;
   }
@@ -53,7 +54,7 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
     failing_keys_.push_back(completion.key_hash);
   if (failing_keys_.size() < settings_.failing_keys)
     return OB_RETRY;
-  open(now);
+  open(now, completion.retry_after_ms);
   return OB_RELEASED;
 }
 

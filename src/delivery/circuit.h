@@ -28,6 +28,7 @@ public:
     size_t failing_keys = 10; /* different keys that fail in a row before the sink is blamed */
     Duration first_backoff{200};
     Duration longest_backoff{5000};
+    Duration longest_wish{300'000}; /* a peer's Retry-After puts the next probe off for so long at most */
   };
 
   Circuit() : Circuit(Settings(), std::random_device{}()) {}
@@ -50,7 +51,7 @@ public:
 private:
   enum class State { Closed, Open, HalfOpen };
 
-  void open(Time now);
+  void open(Time now, int64_t wish_ms = 0);
   void close();
   bool forget_probe(uint64_t ticket);
   ob_outcome blame(const Completion &completion, bool failed_before, Time now);

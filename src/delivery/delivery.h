@@ -176,10 +176,14 @@ typedef enum ob_outcome {
   OB_RELEASED  /* not tried, or the sink is down as a whole: no attempt is spent, claim it again later */
 } ob_outcome;
 
+/* Order: an event with a key that comes back as OB_RETRY or OB_RELEASED was not overtaken by a later one of its key:
+ * those come back as OB_RELEASED, and what is submitted before the caller has collected all of them is not taken. */
+
 typedef struct ob_completion {
   uint64_t ticket;
   ob_outcome outcome;
   int64_t retry_after_ms; /* what the peer asked for; -1 = nothing */
+  bool suspect;           /* OB_RETRY that may be the sink's fault: if the circuit opens soon, no attempt is spent */
   const char *error;      /* NULL for OB_SENT; NUL-terminated; valid until the next ob_collect() of the engine */
 } ob_completion;
 

@@ -97,6 +97,8 @@ void Runner::circuit_moved(bool was_open, const std::string &reason) {
     last_error_ = reason;
   if (circuit_.is_open() == was_open)
     return;
+  if (!was_open)
+    sink_->pause();
   if (was_open) {
     last_error_.clear();
     engine_.mailbox_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
@@ -214,7 +216,9 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
         const char *error = nullptr;
         if (completion.result != Result::Sent)
           error = errors_.emplace_back(completion.error).c_str();
-        out[n] = {completion.ticket, runner->on_completion(completion, now), completion.retry_after_ms, error};
+        ob_outcome outcome = runner->on_completion(completion, now);
+        bool suspect = outcome == OB_RETRY && completion.result == Result::RetryBlameSink;
+        out[n] = {completion.ticket, outcome, completion.retry_after_ms, suspect, error};
         n++;
       }
       if (next_in_report_ < report.completions.size())

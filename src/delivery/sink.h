@@ -67,7 +67,10 @@ public:
   virtual size_t max_payload() const { return SIZE_MAX; }
 };
 
-/* A running sink. All functions are called from the engine's (main) thread. */
+/* A running sink. All functions are called from the engine's (main) thread.
+ *
+ * Order: when an event with a key ends in anything but Sent or Rejected, every later event of that key that was taken
+ * must end as Released, reported together with it or while credit() is 0, and none of them may be sent. */
 class Sink {
 public:
   /* Destroying may block (a resolver, a TLS shutdown): the engine does it on a thread of its own. */
@@ -81,6 +84,9 @@ public:
   virtual void flush() {}
   /* Called by ob_collect(): serve an event queue that is polled rather than threaded. Never waits. */
   virtual void poll() {}
+  /* The circuit has opened: what has not begun had better be completed as Released, and what fails from now on, but
+   * began before, too. Nothing to do for a sink whose waiting events wait well where they are. */
+  virtual void pause() {}
   /* Give up: everything not on the wire is completed as Released now. */
   virtual void release_queued() = 0;
   /* The grace is over: complete everything that is left as Released. */

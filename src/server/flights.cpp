@@ -129,6 +129,7 @@ Flight *flight_new(WorkerSink *sink, int lane, int64 position, uint32 bytes) {
   flight->given_to = InvalidOid;
   flight->gone = false;
   flight->record_failures = 0;
+  flight->suspect = false;
   flight->next = NULL;
   in_use++;
   bytes_in_use += bytes;
@@ -192,6 +193,20 @@ void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const 
   flight->retry_after_ms = retry_after_ms;
   flight->error = error ? MemoryContextStrdup(context, error) : NULL;
   append_ended(flight);
+}
+
+void flights_acquit(struct WorkerSink *sink, void (*give_back)(Flight *)) {
+  Flight *flight = first_ended, *next;
+
+  first_ended = last_ended = NULL;
+  n_ended = 0;
+  for (; flight; flight = next) {
+    next = flight->next;
+    if (flight->suspect && flight->sink == sink)
+      give_back(flight);
+    else
+      append_ended(flight);
+  }
 }
 
 Flight *flights_first_ended(void) {

@@ -45,6 +45,7 @@ typedef struct Flight {
   bool gone;                /* its row was not there any more when this was to be recorded */
   Oid given_to;             /* this sink has the event still to come: its row was seen, and passed, meanwhile */
   int record_failures;      /* it alone made the transaction fail */
+  bool suspect;             /* its failure may be the sink's: forgotten if the circuit opens before it is recorded */
   struct Flight *next;      /* free list, or list of ended ones */
 } Flight;
 
@@ -73,6 +74,9 @@ int flights_ended(void);
 TimestampTz flights_next_recording(void);
 /* After the commit: frees those marked `recorded`. After an abort: takes the marks back. */
 int flights_settle_ended(bool committed);
+
+/* The sink was down: its suspects are taken off the list and handed to `give_back`. */
+void flights_acquit(struct WorkerSink *sink, void (*give_back)(Flight *));
 
 /* Recordings are committed asynchronously; until their WAL is safe a crash (or a failover to a synchronous standby)
  * would send them again, so they count against outbox.max_in_flight. */

@@ -42,20 +42,21 @@ static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending W
 static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
                          "INSERT INTO outbox.events (" MOVED_COLUMNS
                          ", overtaken_by, attempts, last_error, last_attempt_at, status) "
-                         "SELECT " MOVED_COLUMNS ", overtaken_by, attempts + 1, f.error, $4, 'FAILED' FROM gone "
-                         "JOIN unnest($2, $3) AS f (at, error) ON f.at = position",
+                         "SELECT " MOVED_COLUMNS ", overtaken_by, attempts + 1, f.error, f.ended, 'FAILED' FROM gone "
+                         "JOIN unnest($2, $3, $4) AS f (at, error, ended) ON f.at = position",
                          4,
-                         {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
+                         {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
                          NULL};
 /* With the present name of a renamed sink, by which it is found when it is due. */
 static Statement put_back = {
-    "UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, last_attempt_at = $6, "
+    "UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, last_attempt_at = "
+    "f.ended, "
     "available_at = f.next, held_by = nullif(f.held_by, 0), "
     "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
     "(SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = f.sink) THEN e.sink ELSE f.sink END "
-    "FROM unnest($1, $2, $3, $4, $5) AS f (place, error, next, held_by, sink) WHERE e.ctid = f.place",
+    "FROM unnest($1, $2, $3, $4, $5, $6) AS f (place, error, ended, next, held_by, sink) WHERE e.ctid = f.place",
     6,
-    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
+    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
     NULL};
 
 /* One kind of recording in the running transaction. */
@@ -85,7 +86,19 @@ static Datum errors_of(const Batch *batch) {
   return text_array(values, batch->n);
 }
 
-static void record_dead(const Batch *batch, TimestampTz now) {
+static Datum times_array(Datum *times, int n) {
+  return PointerGetDatum(construct_array(times, n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+static Datum ends_of(const Batch *batch) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
+
+  for (int i = 0; i < batch->n; i++)
+    values[i] = TimestampTzGetDatum(batch->flights[i]->ended_at);
+  return times_array(values, batch->n);
+}
+
+static void record_dead(const Batch *batch) {
   int64 *positions = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++) {
@@ -94,9 +107,11 @@ static void record_dead(const Batch *batch, TimestampTz now) {
     dead_letters_note(flight->key_hash);
     if (flight->sink->hold) /* its sink may hold only since it ended */
       held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+    else if (flight->suspect) /* its key waited for the verdict */
+      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
   }
   Datum values[] = {tid_array(batch->tids, batch->n), int8_array(positions, batch->n), errors_of(batch),
-                    TimestampTzGetDatum(now)};
+                    ends_of(batch)};
   statement_write(&bury, values, NULL, NULL);
 }
 
@@ -111,7 +126,8 @@ static void record_retries(const Batch *batch, TimestampTz now) {
     int64 delay = flight->retry_after_ms >= 0
                       ? flight->retry_after_ms
                       : ob_retry_delay_ms(sink->retry, flight->attempts + 1, pg_prng_uint64(&pg_global_prng_state));
-    TimestampTz next = TimestampTzPlusMilliseconds(now, Max(delay, (int64)1));
+    /* Not in this very round, in which its flight still stands. */
+    TimestampTz next = Max(TimestampTzPlusMilliseconds(flight->ended_at, delay), TimestampTzPlusMilliseconds(now, 1));
     times[i] = TimestampTzGetDatum(next);
     names[i] = CStringGetTextDatum(sink->name);
     sink->next_due = Min(sink->next_due, next);
@@ -121,11 +137,9 @@ static void record_retries(const Batch *batch, TimestampTz now) {
     HeldKey *key = held_key_find(sink->oid, flight->key_hash);
     holders[i] = key && key->head != 0 && key->head != flight->position ? key->group : 0;
   }
-  Datum next_times =
-      PointerGetDatum(construct_array(times, batch->n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
   Datum values[] = {
-      tid_array(batch->tids, batch->n), errors_of(batch),        next_times, int8_array(holders, batch->n),
-      text_array(names, batch->n),      TimestampTzGetDatum(now)};
+      tid_array(batch->tids, batch->n), errors_of(batch),           ends_of(batch), times_array(times, batch->n),
+      int8_array(holders, batch->n),    text_array(names, batch->n)};
   statement_write(&put_back, values, NULL, NULL);
 }
 
@@ -241,7 +255,7 @@ static void record_failures(const RowLock *locks, int n, TimestampTz now) {
       add(flight->outcome == OB_REJECTED ? &dead : &retried, flight, locks[i].ctid);
   }
   if (dead.n > 0)
-    record_dead(&dead, now);
+    record_dead(&dead);
   if (retried.n > 0)
     record_retries(&retried, now);
 }

@@ -48,6 +48,8 @@ extern "C" {
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
 static const int RECORD_DELAY_MS = 20;
 static const int RECORD_BATCH = 2000;
+/* A failure that may be the sink's own is recorded so much later: when the circuit opens meanwhile, it never was. */
+static const int SUSPECT_DELAY_MS = 250;
 /* A sink that has more to claim than room waits for completions: they are collected this often. */
 static const int COLLECT_MS = 3;
 static const int COLLECT_MAX = 4096;
@@ -184,12 +186,39 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
   flight->ended_at = now;
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);
   /* The key is held or goes on from here, before anything more of it is claimed. */
-  if (sink->ordered && (outcome == OB_RETRY || (outcome == OB_REJECTED && sink->hold)))
+  if (completion->suspect) {
+    flight->suspect = true;
+    flight->record_after = TimestampTzPlusMilliseconds(now, SUSPECT_DELAY_MS);
+  }
+  if (sink->ordered && (outcome == OB_RETRY || flight->suspect || (outcome == OB_REJECTED && sink->hold)))
     held_key_hold(sink->oid, flight->key_hash, flight->position);
   else
     held_key_release(sink->oid, flight->key_hash, flight->position);
+  if (flight->suspect) {
+    record_at = Min(record_at, flight->record_after);
+    return;
+  }
   newly_ended++;
   record_at = Min(record_at, TimestampTzPlusMilliseconds(now, RECORD_DELAY_MS));
+}
+
+static void give_back_suspect(Flight *flight) {
+  WorkerSink *sink = flight->sink;
+
+  if (flight->attempts == 0) /* else it leads its key as before */
+    held_key_release(sink->oid, flight->key_hash, flight->position);
+  worker_sink_event_not_ended(sink, flight->bytes);
+  claim_return(flight);
+}
+
+/* An outage has been recognised: the failures that showed it are not their events' fault. */
+static void acquit_suspects(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n && flights_ended() > 0; i++)
+    if (sinks[i]->status.state == OB_SINK_CIRCUIT_OPEN)
+      flights_acquit(sinks[i], give_back_suspect);
 }
 
 static void collect(TimestampTz now) {
@@ -395,6 +424,7 @@ static void one_loop(void) {
   if (submit_look(now))
     claims_wanted = true;
   worker_sinks_refresh(now);
+  acquit_suspects();
   bool poll = TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
   if (poll) {
     /* Prepared transactions, crashes between commit and wake-up, sessions without our library. */

@@ -413,6 +413,12 @@ void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
   sink->unrecorded++;
 }
 
+void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes) {
+  sink->in_flight++;
+  sink->bytes_in_flight += bytes;
+  sink->unrecorded--;
+}
+
 typedef struct SinkPlace {
   int64 cursor;
   TimestampTz due_after;

@@ -83,6 +83,7 @@ TimestampTz worker_sinks_next_moment(void);
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes that back */
 
 /* Remembers, in a context that outlives an abort, how far the sink has come; and goes back to there. */
 void worker_sink_begin_round(WorkerSink *sink, MemoryContext context);

@@ -2,7 +2,7 @@
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import SECRET
+from outbox_rig.receiver import HANG, OK, SECRET, status
 
 
 def sink(db, name: str, column: str):
@@ -46,6 +46,45 @@ def test_broker_down(both, kafka, consume, aggregate, receiver):
         kafka.start()
     records = consume(f"outbox.event.{aggregate}").take(41)
     assert [r.id for r in records if r.key == "k"] == sent
+
+
+DOWN = [status(503, body=b"maintenance"), status(429), HANG]
+
+
+@pytest.mark.parametrize("answer", DOWN, ids=["503", "429", "timeout"])
+def test_endpoint_fails_for_everybody(db, receiver, answer):
+    """Many keys in a row: the sink is down, and nobody's attempts are spent, not even of those that showed it."""
+    db.webhook_sink("crm", receiver, SECRET, timeout="1s", retention="1d", max_attempts="1")
+    receiver.mode = answer
+    db.sql("SELECT count(outbox.enqueue('Order', n::text, 'order.changed', to_jsonb(n))) FROM generate_series(1, 300) n")
+    wait_until(lambda: sink(db, "crm", "state") == "circuit open", 30, "the circuit to open")
+    for n in (1, 2):  # while it is probed
+        seen = len(receiver.deliveries)
+        wait_until(lambda: len(receiver.deliveries) > seen, 20, "a probe")
+    assert db.sql("SELECT status, count(*), max(attempts) FROM outbox.events GROUP BY 1") == [("PENDING", 300, 0)]
+    seen = len(receiver.deliveries)
+    assert seen < 100, "only what was under way, and probes"
+
+    receiver.mode = OK
+    wait_until(lambda: db.pending() == 0, 30, "the backlog to drain")
+    assert db.sql("SELECT status, count(*), max(attempts) FROM outbox.events GROUP BY 1") == [("SENT", 300, 0)]
+    assert len({d.id for d in receiver.accepted()}) == 300
+
+
+def test_one_key_or_a_refusal_of_events_is_no_outage(db, receiver):
+    """One key that fails for ever, and many events that the endpoint answers with 400."""
+    db.webhook_sink("crm", receiver, SECRET, retry="20ms", max_attempts="3")
+    log_start = db.pg.log.stat().st_size
+    answers = {"one": status(500), "bad": status(400)}
+    receiver.mode = lambda d: answers.get(d.json()["data"]["kind"], OK)
+    for n in range(15):
+        db.enqueue("Order", "one", payload='{"kind": "one"}')
+        db.enqueue("Order", f"bad {n}", payload='{"kind": "bad"}')
+    wait_until(lambda: db.pending() == 0, 60, "dead letters")
+    assert db.sql("SELECT status, count(*), min(attempts), max(attempts) FROM outbox.events GROUP BY 1") == [("FAILED", 30, 3, 3)]
+    with open(db.pg.log, errors="replace") as log:
+        log.seek(log_start)
+        assert "circuit opened" not in log.read()
 
 
 def test_endpoint_refuses_connections(both, kafka, consume, aggregate, receiver):

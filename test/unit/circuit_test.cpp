@@ -160,6 +160,28 @@ TEST_F(CircuitTest, OnePoisonousEventCannotKeepItOpen) {
   EXPECT_EQ(ends(Result::RetryBlameSink, 1), OB_RETRY);
 }
 
+TEST_F(CircuitTest, AfterASuccessNothingOldOpensItAgain) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(5);
+  ends(Result::Sent, 5);
+  for (uint64_t ticket = 10; ticket < 40; ticket++) /* what a sink says of events that began before the outage */
+    EXPECT_EQ(ends(Result::Released, ticket), OB_RELEASED);
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, ThePeersWishPutsTheProbeOffWithinReason) {
+  for (int64_t wish_s : {30, 3600}) {
+    for (uint64_t key = 1; key <= 10; key++)
+      circuit.on_result({key, key, Result::RetryBlameSink, wish_s * 1000, {}}, now);
+    EXPECT_EQ(circuit.retry_in_ms(now), std::min<int64_t>(wish_s, 300) * 1000);
+    circuit.up();
+  }
+  for (uint64_t key = 1; key <= 10; key++) /* shorter than the backoff, or none */
+    circuit.on_result({key, key, Result::RetryBlameSink, key % 2 ? 1 : -1, {}}, now);
+  EXPECT_GE(wait_for_credit(), 150ms);
+}
+
 TEST_F(CircuitTest, UpClosesIt) {
   circuit.down(now);
   circuit.up();

@@ -60,6 +60,28 @@ TEST_F(EngineTest, EveryResultBecomesACompletion) {
   }
 }
 
+TEST_F(EngineTest, FailuresBeforeTheOpeningAreSuspectAndTheSinkPausesOnce) {
+  ob_sink *sink = open();
+  ob_completion out[20];
+  for (uint64_t ticket = 1; ticket <= 12; ticket++)
+    ASSERT_TRUE(submit(sink, ticket));
+  for (uint64_t ticket = 1; ticket <= 11; ticket++)
+    end(ticket, Result::RetryBlameSink, "HTTP 503");
+  end(12, Result::Retry, "HTTP 400");
+  ASSERT_EQ(ob_collect(engine.raw(), out, 20), 12u);
+  for (int i = 0; i < 9; i++) {
+    EXPECT_EQ(out[i].outcome, OB_RETRY);
+    EXPECT_TRUE(out[i].suspect);
+  }
+  for (int i = 9; i < 11; i++) {
+    EXPECT_EQ(out[i].outcome, OB_RELEASED);
+    EXPECT_FALSE(out[i].suspect);
+  }
+  EXPECT_EQ(control("main").pauses, 1);
+  EXPECT_EQ(out[11].outcome, OB_RETRY);
+  EXPECT_FALSE(out[11].suspect) << "the peer has answered: this one is the event's own";
+}
+
 TEST_F(EngineTest, TakesNoMoreThanTheSinkHolds) {
   ob_sink *sink = open({{"capacity", "3"}});
   std::vector<door::Event> events(5);

@@ -47,6 +47,7 @@ public:
     control_.key_of[event.ticket] = event.key_hash;
     return true;
   }
+  void pause() override { control_.pauses++; }
   void release_queued() override { /* all of it counts as being on the wire */
   }
   void abandon() override {

@@ -24,6 +24,7 @@ struct Control {
   std::vector<uint64_t> held; /* tickets taken and not ended */
   std::map<uint64_t, uint64_t> key_of;
   std::shared_ptr<Hang> hang;
+  int pauses = 0;
 
   void end(uint64_t ticket, outbox::Result result, std::string error = {});
 };

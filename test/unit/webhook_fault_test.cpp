@@ -42,6 +42,26 @@ TEST(WebhookFault, ATricklingPeerTimesOut) {
   EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::RetryBlameSink);
 }
 
+/* The end of an outage must not be followed by another pause. */
+TEST(WebhookFault, WhatBeganBeforeAnOutageSaysNothingNewWhenItFails) {
+  FaultServer peer([](const HttpRequest &, FaultServer::Peer &to) { return to.hang(); });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "500ms"}, {"concurrency", "2"}}));
+  for (uint64_t ticket = 1; ticket <= 3; ticket++)
+    crm.submit(TestEvent(ticket, ticket));
+  crm.sink->flush();
+  while (peer.requests() < 2)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  crm.sink->pause();
+  auto ended = crm.wait(1);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].ticket, 3u) << "it had not begun";
+  EXPECT_EQ(ended[0].result, Result::Released);
+  ended = crm.wait(3);
+  for (const Completion &each : ended)
+    EXPECT_EQ(each.result, Result::Released) << each.error;
+  EXPECT_EQ(crm.send(TestEvent(4, 4)).result, Result::RetryBlameSink) << "this one is news";
+}
+
 TEST(WebhookFault, GarbageIsAFailureOfThePeer) {
   Shared<std::string> bytes;
   FaultServer peer([&](const HttpRequest &, Peer &to) {

@@ -81,11 +81,17 @@ public:
     reporter_->complete(std::move(completions));
   }
 
-  void release_queued() {
+  /* An outage was noticed: the failures of what began before it are no news when it is over. */
+  void begin_outage() {
+    std::lock_guard lock(mutex_);
+    outage_++;
+  }
+
+  void release_queued(const char *why) {
     std::vector<Completion> completions;
     {
       std::lock_guard lock(mutex_);
-      release(queue_.drain(), "not sent yet", completions);
+      release(queue_.drain(), why, completions);
     }
     if (!completions.empty())
       reporter_->complete(std::move(completions));
@@ -132,7 +138,7 @@ public:
 
 private:
   struct InFlight {
-    uint64_t ticket, key;
+    uint64_t ticket, key, outage;
   };
   struct Failure {
     Completion completion;
@@ -161,7 +167,7 @@ private:
           return;
         request = std::move(*next);
         serial = ++last_serial_;
-        in_flight_[serial] = {request.ticket, request.key_hash};
+        in_flight_[serial] = {request.ticket, request.key_hash, outage_};
       }
       try {
         start(loop, serial, std::move(request));
@@ -233,7 +239,9 @@ private:
     auto found = in_flight_.find(serial);
     if (found == in_flight_.end())
       return;
-    auto [ticket, key] = found->second;
+    auto [ticket, key, outage] = found->second;
+    if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::SinkDown))
+      verdict.result = Result::Released;
     halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
     failures_.push_back(
         {{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error)}, verdict.gone});
@@ -265,13 +273,14 @@ private:
   const std::shared_ptr<Reporter> reporter_;
   const size_t capacity_;
 
-  mutable std::mutex mutex_;  // guards the next six; never held while the reporter is called
+  mutable std::mutex mutex_;  // guards the next seven; never held while the reporter is called
   KeyedQueue<WebhookRequest> queue_;
   std::map<uint64_t, InFlight> in_flight_;  // by serial: what is under way and not yet answered for
   std::vector<Failure> failures_;           // seen by the loop's thread, not yet fetched by the main thread
   bool halted_ = false;                     // starts nothing until the failures are fetched
   bool pump_posted_ = false;
   uint64_t last_serial_ = 0;
+  uint64_t outage_ = 0;  // how many there were
 
   std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // the loop's thread only, as the next
   std::vector<std::unique_ptr<WebhookTransfer>> idle_;
@@ -301,7 +310,11 @@ public:
     endpoint_->report_failures();
     endpoint_->wake(*loop_);
   }
-  void release_queued() override { endpoint_->release_queued(); }
+  void pause() override {
+    endpoint_->begin_outage();
+    endpoint_->release_queued("not sent: the endpoint is down");
+  }
+  void release_queued() override { endpoint_->release_queued("not sent yet"); }
   void abandon() override {
     endpoint_->report_failures();
     endpoint_->abandon(*loop_);
