@@ -128,6 +128,43 @@ def test_a_dead_letter_releases_those_that_waited_for_it(db, endpoint):
     wait_empty(db)
 
 
+NEXT = ("SELECT attempts, last_error, extract(epoch FROM available_at - last_attempt_at)::float8 * 1000,"
+        " last_attempt_at FROM outbox.events_pending")
+
+
+@pytest.mark.parametrize("policy, delays, jitter", [
+    ("20min*2, 1h*2", [1200000, 1200000, 3600000, 3600000, 3600000], 0),
+    ("exponential 1h..3h", [3600000, 7200000, 10800000, 10800000, 10800000], 0.5),
+])
+def test_every_step_is_in_the_row_up_to_the_dead_letter(db, endpoint, policy, delays, jitter):
+    """Nobody waits for hours: a person's UPDATE makes each attempt due now."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, retry=policy, max_attempts="6")
+    endpoint.bad = {"k"}
+    enqueue(db, "k", 1)
+    previous = None
+    for n, delay in enumerate(delays, 1):
+        wait_until(lambda: head(db, "k") == n, 20, f"attempt {n}")
+        [(attempts, error, next_in, last)] = db.sql(NEXT)
+        assert delay * (1 - jitter) <= next_in <= delay, f"after attempt {n}"
+        assert error == "HTTP 500: no such customer"
+        assert previous is None or last > previous
+        previous = last
+        assert len(endpoint.receiver.deliveries) == n
+        db.sql("UPDATE outbox.events SET available_at = now()")
+    wait_until(lambda: db.value("SELECT attempts FROM outbox.events WHERE status = 'FAILED'") == 6, 20, "the dead letter")
+    assert db.pending() == 0 and len(endpoint.receiver.deliveries) == 6
+
+
+def test_delays_that_are_over_when_they_are_recorded(db, endpoint):
+    """A failure that may be the endpoint's is recorded a moment late."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, retry="1ms", max_attempts="1000")
+    endpoint.bad = {"bad"}
+    enqueue(db, "bad", 1)
+    wait_until(lambda: head(db, "bad") >= 5, 30, "some attempts")
+    endpoint.bad = set()
+    wait_empty(db)
+
+
 def test_retry_after_is_honoured(db, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.answer = status(503, retry_after=2)

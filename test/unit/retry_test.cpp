@@ -35,6 +35,27 @@ TEST(Retry, StepsAreTakenOneByOneAndTheLastRepeats) {
   EXPECT_EQ(ob_retry_delay_ms("0, 5s", 1, 0), 0);
 }
 
+/* No jitter, or one that leaves its bounds, would make all that failed together come back together, or too late. */
+TEST(Retry, JitterReachesBothEndsOfEveryStepAndNoFarther) {
+  const char *policy = "exponential 100ms..5min";
+  for (int attempts = 1; attempts <= 20; attempts++) {
+    int64_t full = std::min<int64_t>(attempts < 13 ? 100 << (attempts - 1) : 300'000, 300'000);
+    int64_t least = full, most = 0, sum = 0;
+    for (uint64_t i = 0; i < 20'000; i++) {
+      int64_t delay = ob_retry_delay_ms(policy, attempts, i * 0x9e3779b97f4a7c15ull >> 16);
+      least = std::min(least, delay);
+      most = std::max(most, delay);
+      sum += delay;
+    }
+    EXPECT_GE(least, full - full / 2);
+    EXPECT_LE(most, full);
+    EXPECT_LT(least, full * 52 / 100 + 1) << attempts;
+    EXPECT_GT(most, full * 98 / 100 - 1) << attempts;
+    EXPECT_NEAR(static_cast<double>(sum) / 20'000, static_cast<double>(full) * 0.75,
+                static_cast<double>(full) * 0.02);
+  }
+}
+
 TEST(Retry, GoodPolicies) {
   ob_error error;
   for (const char *policy : {"exponential 1s..10m", "exponential 1s..1s", " exponential  1s .. 10 m ", "5s",
