@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from .namespace import Namespace
 from .paths import BUILD
 from .process import Process, free_port
 from .wait import wait_until
@@ -19,19 +20,21 @@ JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel={tier}", 
 
 class Kafka:
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
-                 jit: bool = True):
+                 jit: bool = True, namespace: Namespace | None = None):
         """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours. `jit`: False
-        leaves out the optimising compiler, for a quick start."""
+        leaves out the optimising compiler, for a quick start. `namespace`: where it runs."""
         self.name, self.dir, self.log = name, directory, log
         self.port, controller = free_port(), free_port()
+        self._namespace = namespace
+        self.address = namespace.address if namespace else "127.0.0.1"
         self._process: Process | None = None
         self._tier = 4 if jit else 1
         self._properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"PLAINTEXT://{self.address}:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "data"),
@@ -51,7 +54,8 @@ class Kafka:
         self._format()
 
     def _java(self, tier: int, *argv: str) -> list[str]:
-        return [part.replace("{tier}", str(tier)) for part in JAVA] + [*argv]
+        inside = self._namespace.command() if self._namespace else []
+        return inside + [part.replace("{tier}", str(tier)) for part in JAVA] + [*argv]
 
     def _format(self) -> None:
         config = self.dir / "server.properties"
@@ -65,7 +69,7 @@ class Kafka:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
 
     def running(self) -> bool:
         return self._process is not None and self._process.running()

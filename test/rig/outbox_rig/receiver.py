@@ -12,6 +12,7 @@ from typing import Any
 import httptools
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from .namespace import Namespace
 from .process import free_port
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the specification's own example: known to everybody
@@ -96,8 +97,9 @@ Mode = Status | Raw | Hang | Huge
 
 class Receiver:
     def __init__(self, secret: str | None = None, mode: Mode | Callable[[Delivery], Mode] = OK,
-                 on_delivery: Callable[[Delivery], None] | None = None):
-        """`on_delivery` is called for each request that is answered, on the receiver's thread."""
+                 on_delivery: Callable[[Delivery], None] | None = None, namespace: Namespace | None = None):
+        """`on_delivery` is called for each request that is answered, on the receiver's thread. `namespace`: where it
+        listens."""
         self.mode = mode
         self.deliveries: list[Delivery] = []
         self.bytes_sent = 0
@@ -108,11 +110,13 @@ class Receiver:
         self.on_delivery = on_delivery
         self._webhook = Webhook(secret) if secret else None
         self.port = free_port()
+        self._namespace = namespace
+        self.address = namespace.address if namespace else "127.0.0.1"
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"http://{self.address}:{self.port}/hook"
 
     def start(self) -> None:
         """Listens; after a stop, on the same port again."""
@@ -124,12 +128,14 @@ class Receiver:
 
         async def listen():
             try:
-                await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port, backlog=512)
+                await loop.create_server(lambda: _Connection(self), self.address, self.port, backlog=512)
             except OSError as e:
                 failure.append(e)
             listening.set()
 
         def serve():
+            if self._namespace:
+                self._namespace.enter()
             asyncio.set_event_loop(loop)
             loop.create_task(listen())
             loop.run_forever()

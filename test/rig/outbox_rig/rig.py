@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from .kafka import Kafka
+from .namespace import Namespace
 from .nginx import Nginx
 from .paths import BUILD, LOGS
 from .postgres import Postgres
@@ -20,6 +21,7 @@ class Rig:
         self.name = name
         self.dir = BUILD / "rig" / name
         self._parts: list = []
+        self._namespaces: list[Namespace] = []
         self._numbers: dict[str, int] = {}
         (BUILD / "run").mkdir(parents=True, exist_ok=True)
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -63,13 +65,19 @@ class Rig:
     def receiver(self, **options) -> Receiver:
         return self._add(Receiver(**options))
 
+    def namespace(self) -> Namespace:
+        """A part that is stopped after what runs in it."""
+        namespace = Namespace()
+        self._namespaces.append(namespace)
+        return namespace
+
     def nginx(self, **options) -> Nginx:
         return self._add(Nginx(*self._place("nginx"), **options))
 
     def stop(self) -> None:
         """Stops the parts in the order in which they were started: the server first, so that its worker is spared
         the sight of a dying broker. Interrupting it again does not leave a part behind."""
-        parts, self._parts = self._parts, []
+        parts, self._parts = self._parts + self._namespaces, []
         interrupted = None
         for part in parts:
             try:

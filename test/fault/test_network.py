@@ -1,0 +1,136 @@
+"""A network that is cut, answers that come late, a broker that hangs or is away: all that was committed arrives, in
+order, with few duplicates. Broker and receiver live in a network namespace of their own."""
+
+import json
+import time
+
+import pytest
+from outbox_rig import Consumer, wait_until
+from outbox_rig.namespace import NotPermitted
+from outbox_rig.receiver import SECRET
+from traffic import Traffic
+
+pytestmark = pytest.mark.timeout(240)  # a broker of its own has to start first
+MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates means something
+# A lost packet is noticed within seconds, not minutes.
+QUICK_KAFKA = {"socket_timeout_ms": "3000", "request_timeout_ms": "2000", "socket_connection_setup_timeout_ms": "1500"}
+
+
+@pytest.fixture(scope="module")
+def network(rig):
+    try:
+        return rig.namespace()
+    except (OSError, NotPermitted) as why:
+        pytest.skip(f"network namespaces are not permitted here: {why}")
+
+
+@pytest.fixture(scope="module")
+def far_kafka(rig, network):
+    kafka = rig.kafka(partitions=4, namespace=network)
+    yield kafka
+    kafka.stop()
+
+
+@pytest.fixture
+def far_receiver(rig, network):
+    receiver = rig.receiver(secret=SECRET, namespace=network)
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def mended(network):
+    yield
+    network.mend()
+
+
+@pytest.fixture(autouse=True)
+def small_flights(db):
+    db.sql(f"ALTER SYSTEM SET outbox.max_in_flight = {MAX_IN_FLIGHT}")
+    db.sql("SELECT pg_reload_conf()")
+    yield
+    db.sql("ALTER SYSTEM RESET outbox.max_in_flight")
+    db.sql("SELECT pg_reload_conf()")
+
+
+def state(db, name: str) -> str:
+    return db.value("SELECT state FROM outbox.sinks WHERE name = %s", name)
+
+
+def spent_attempts(db, name: str) -> int:
+    return db.value("SELECT count(*) FROM outbox.events WHERE sink = %s AND attempts > 0", name)
+
+
+def wait_delivered(db, name: str, count: int) -> None:
+    wait_until(lambda: db.value("SELECT delivered FROM outbox.sinks WHERE name = %s", name) >= count, 60, f"{count} events in {name}")
+
+
+def check(traffic: Traffic, kafka) -> None:
+    """Everything that was committed is in the topic. A consumer of before would take long to come back to its group."""
+    wait_until(lambda: traffic.db.pending() == 0, 60, lambda: f"the rows to leave: {traffic.db.sql('SELECT * FROM outbox.sinks')}")
+    missing = traffic.expected()
+
+    def all_in(got) -> bool:
+        if got:
+            missing.discard(got[-1].id)
+        return not missing
+
+    with Consumer(kafka.bootstrap, [f"outbox.event.{traffic.aggregate}"]) as consumer:
+        records = consumer.take_until(all_in, 60, f"{len(missing)} events")
+        records += consumer.take_until(lambda got: consumer.at_end(), 30, "the end of the topic")
+    assert all(record.id for record in records)
+    traffic.check([(r.id, json.loads(r.value)) for r in records], MAX_IN_FLIGHT)
+
+
+def test_the_network_is_cut(db, network, far_kafka, far_receiver, aggregate, mended):
+    db.kafka_sink("main", far_kafka, **QUICK_KAFKA)
+    db.webhook_sink("crm", far_receiver, SECRET, timeout="2s", allow_networks=f"{network.address}/32")
+    with Traffic(db, aggregate) as traffic:
+        wait_delivered(db, "main", 200)
+        wait_delivered(db, "crm", 100)
+        network.cut()
+        before = traffic.committed
+        for name in ("main", "crm"):
+            wait_until(lambda: state(db, name) == "circuit open", 40, lambda: f"{name} to be seen as down: {db.sql('SELECT * FROM outbox.sinks')}")
+        wait_until(lambda: traffic.committed > before + 200, 40, "the writers to go on")
+        assert spent_attempts(db, "main") == 0, "the outage is nobody's fault"
+        network.mend()
+    check(traffic, far_kafka)
+    traffic.check([(d.id, d.json()["data"]) for d in list(far_receiver.deliveries)], MAX_IN_FLIGHT)
+
+
+def test_acknowledgements_are_slow(db, network, far_kafka, aggregate):
+    """A broker that hangs, and then answers late: what is under way is bounded by what may be, not by one at a time."""
+    db.kafka_sink("main", far_kafka)
+    with Traffic(db, aggregate) as traffic:
+        wait_delivered(db, "main", 100)
+        far_kafka.pause()
+        try:
+            wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") >= MAX_IN_FLIGHT * 0.9, 60, "the credit to be used")
+            before = traffic.committed
+            wait_until(lambda: traffic.committed > before + 200, 40, "the writers to go on")
+            assert db.value("SELECT in_flight FROM outbox.sinks") <= MAX_IN_FLIGHT
+        finally:
+            far_kafka.resume()
+    network.throttle("100kbit")
+    try:
+        wait_until(lambda: db.pending() == 0, 60, "the rows to leave")
+    finally:
+        network.throttle("10gbit")
+    check(traffic, far_kafka)
+
+
+def test_a_broker_is_away_longer_than_events_may_wait_for_it(db, far_kafka, aggregate):
+    """librdkafka gives events up after message.timeout.ms, over and over; they spend no attempts and keep their order."""
+    db.kafka_sink("main", far_kafka, message_timeout_ms="2000")
+    with Traffic(db, aggregate, writers=2) as traffic:
+        wait_delivered(db, "main", 100)
+        far_kafka.stop()
+        try:
+            until = time.monotonic() + 8  # several timeouts
+            wait_until(lambda: "Message timed out" in db.value("SELECT last_error FROM outbox.sinks"), 40, "a timeout")
+            wait_until(lambda: time.monotonic() > until, 10)
+            assert spent_attempts(db, "main") == 0
+        finally:
+            far_kafka.start()
+    check(traffic, far_kafka)

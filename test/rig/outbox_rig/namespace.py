@@ -1,0 +1,81 @@
+"""A network namespace of its own, joined to ours by a pair of veth devices: a network that can be cut."""
+
+import ctypes
+import itertools
+import os
+import subprocess
+from pathlib import Path
+
+_numbers = itertools.count()
+_CLONE_NEWNET = 0x40000000
+_PREFIX = "outbox-"
+
+
+class NotPermitted(Exception):
+    pass
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise NotPermitted(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def _forget_the_dead() -> None:
+    """Those of a run that was killed."""
+    for file in Path("/run/netns").glob(f"{_PREFIX}*"):
+        if not Path("/proc", file.name.removeprefix(_PREFIX).partition("-")[0]).exists():
+            subprocess.run(["ip", "netns", "delete", file.name], capture_output=True)
+
+
+class Namespace:
+    """`address` is inside, and reachable from here until the link is cut."""
+
+    def __init__(self):
+        _forget_the_dead()
+        # Several runs on one machine must not meet: 10.128.0.0/9, four addresses each.
+        place = (os.getpid() % 65536) * 32 + next(_numbers) % 32
+        base = (10 << 24 | 1 << 23) + place * 4
+        here, self.address = (".".join(str(base + n >> shift & 255) for shift in (24, 16, 8, 0)) for n in (1, 2))
+        self.name = f"{_PREFIX}{os.getpid()}-{place % 32}"
+        self._device = f"ob{place:x}"
+        try:
+            _ip("netns", "add", self.name)
+            _ip("link", "add", self._device, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+            _ip("address", "add", f"{here}/30", "dev", self._device)
+            _ip("link", "set", self._device, "up")
+            for command in (["address", "add", f"{self.address}/30", "dev", "eth0"], ["link", "set", "eth0", "up"], ["link", "set", "lo", "up"]):
+                _ip("-n", self.name, *command)
+            _ip("netns", "exec", self.name, "true")
+        except (OSError, NotPermitted):
+            self.close()
+            raise
+
+    def cut(self) -> None:
+        """Packets vanish, without a word to either side."""
+        _ip("-n", self.name, "link", "set", "eth0", "down")
+
+    def mend(self) -> None:
+        _ip("-n", self.name, "link", "set", "eth0", "up")
+
+    def throttle(self, rate: str) -> None:
+        """What comes from inside waits in a queue: answers are late, and arrive."""
+        _tc = ["tc", "-n", self.name, "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "10s"]
+        subprocess.run(_tc, check=True, capture_output=True)
+
+    def command(self) -> list[str]:
+        """What goes before a command that is to run inside."""
+        return ["ip", "netns", "exec", self.name]
+
+    def enter(self) -> None:
+        """The calling thread's new sockets are inside from here on."""
+        with open(f"/run/netns/{self.name}") as file:
+            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+
+    def close(self) -> None:
+        """The devices go with it once its last process has ended."""
+        subprocess.run(["ip", "link", "delete", self._device], capture_output=True)
+        subprocess.run(["ip", "netns", "delete", self.name], capture_output=True)
+
+    stop = kill = close
