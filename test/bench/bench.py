@@ -10,6 +10,7 @@ from dataclasses import asdict
 import drain
 import enqueue
 import latency
+import outage
 import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
 from outbox_rig import BUILD, Rig
@@ -17,16 +18,17 @@ from outbox_rig.crashes import crashes
 from stage import SETTINGS, Failure, Results, Row, Stage
 
 MEASURES = ("drain", "latency", "enqueue", "webhooks")
+BY_HAND = ("outage",)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="test/bench/run")
-    parser.add_argument("measures", nargs="*", metavar="|".join(MEASURES))
+    parser.add_argument("measures", nargs="*", metavar="|".join(MEASURES + BY_HAND))
     parser.add_argument("--events", type=int, default=500_000, help="to drain (default 500,000)")
     parser.add_argument("--rounds", type=int, default=3, help="of the drain (default 3); the median counts")
     parser.add_argument("--linger", default="0", help="linger.ms of both producers (default 0, the Kafka sink's own)")
     given = parser.parse_args()
-    if unknown := set(given.measures) - set(MEASURES):
+    if unknown := set(given.measures) - set(MEASURES + BY_HAND):
         parser.error(f"no such measure: {', '.join(sorted(unknown))}")
     given.measures = given.measures or list(MEASURES)
     return given
@@ -37,6 +39,7 @@ def run(stage: Stage, results: Results, given: argparse.Namespace) -> None:
         "drain": lambda: drain.measure(stage, results, given.events, given.rounds),
         "latency": lambda: latency.measure(stage, results, [(1000, 20), (10, 10)]),
         "enqueue": lambda: enqueue.measure(stage, results),
+        "outage": lambda: outage.measure(stage, results, 300_000),
         "webhooks": lambda: webhooks.measure(stage, results, 60_000),
     }
     for name in given.measures:
