@@ -135,7 +135,7 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   for (int i = 0; i < n; i++) {
     if (sinks[i]->room <= 0)
       continue;
-    /* First what drains: a key that has drained is forgotten before a late row could be marked as behind it. */
+    /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
     more |= stream_draining(sinks[i], snapshot);
     stream_late(sinks[i], snapshot);
     more |= sinks[i]->n_late > 0 && sinks[i]->room > 0; /* a long one: the cursor waits for it */
