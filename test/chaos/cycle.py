@@ -37,6 +37,8 @@ class Cycle:
         if self.plan.last:
             self._break_things([self.plan.last], time.monotonic())
         self.drained_in = self.world.drain()
+        for begun, ended in self.world.pulse.stalls():
+            self.history.faults.append(Fault("the machine stood still", begun, ended, MAX_IN_FLIGHT * self.world.workers))
 
     def _break_things(self, steps: list[Step], started: float) -> None:
         for at, step, which in moments(steps):

@@ -9,6 +9,7 @@ from history import History
 from outbox_rig import Rig, wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
+from pulse import Pulse
 from sinks import Endpoint, Topic
 from writers import all_keys
 
@@ -31,8 +32,9 @@ class World:
         retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12"}
         self.db.kafka_sink("kafka", self.kafka, **retry)
         # Kept for a day: so both ways to record a delivery are at work.
-        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="1s", retention="1d", **retry)
+        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", **retry)
         self.workers = 1
+        self.pulse = Pulse()
 
     def close(self) -> None:
         self.db.disconnect()
