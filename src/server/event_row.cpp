@@ -3,6 +3,7 @@
 #include "lanes.h"
 
 extern "C" {
+#include "access/detoast.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -138,6 +139,24 @@ static void read_headers(const EventRow *row, ob_event *event) {
       list[event->n_headers++].value = header_value(&value);
   }
   event->headers = list;
+}
+
+bool event_row_fits(const EventRow *row) {
+  static const Size SMALL = 1024 * 1024;
+  static const int COPIES = 4; /* fetched, as text, in the delivery room, on the wire */
+  Size size = 0;
+
+  if (!row->slot->tts_isnull[C_PAYLOAD])
+    size += toast_raw_datum_size(row->slot->tts_values[C_PAYLOAD]);
+  if (!row->slot->tts_isnull[C_PAYLOAD_BYTES])
+    size += toast_raw_datum_size(row->slot->tts_values[C_PAYLOAD_BYTES]);
+  if (size < SMALL)
+    return true;
+  void *all = palloc_extended(size * COPIES, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+  if (all == NULL)
+    return false;
+  pfree(all);
+  return true;
 }
 
 uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {

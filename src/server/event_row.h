@@ -40,5 +40,8 @@ char *event_row_event_type(const EventRow *row);
 
 void event_row_read(TupleTableSlot *slot, EventRow *row);
 
+/* Is there memory to copy the event, here and in the delivery room? Always true for small ones. */
+bool event_row_fits(const EventRow *row);
+
 /* Fills everything of the event but its ticket; copies into the current memory context. Returns its size in bytes. */
 uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event);

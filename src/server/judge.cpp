@@ -86,6 +86,21 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
     round_mark({row->position, row->ctid, 0, sink->oid, row->key_hash});
 }
 
+/* An event that the process has no memory for holds up its key alone, and is looked at again. */
+static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
+  char error[128];
+
+  if (sink->ordered)
+    held_key_hold(sink->oid, row->key_hash, row->position);
+  busy_row_add(row->position, InvalidOid, 0);
+  snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
+  if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
+    shared_sink_error(sink->stats, error, claim_round.now);
+    ereport(WARNING,
+            (errmsg("outbox sink \"%s\": %s", sink->name, error), errdetail("The event waits, and others go on.")));
+  }
+}
+
 Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   bool ours = judge_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
@@ -123,6 +138,10 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   }
   if (sink->ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
     return PASS;
+  if (!event_row_fits(row)) {
+    wait_for_memory(sink, row);
+    return PASS;
+  }
   add_to_batch(sink, row);
   return TAKE;
 }

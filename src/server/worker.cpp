@@ -101,6 +101,8 @@ static void set_session(void) {
       /* Every statement has one right plan, also while the table has never been analysed. */
       {"plan_cache_mode", "force_generic_plan"},
       {"enable_seqscan", "off"},
+      {"enable_indexscan", "on"},
+      {"enable_nestloop", "on"},
       {"enable_bitmapscan", "off"},
       {"enable_sort", "off"},
       {"jit", "off"},

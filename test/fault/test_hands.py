@@ -103,7 +103,7 @@ def test_a_change_to_a_row_in_flight(db, hook, change):
     key_goes_on(db, hook, [1])
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", ["key", "later", "attempts = 0", "held_by", "failed", "there and back", "delete", "truncate", "vacuum full"])
 def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
     """Its key is held by it, or is free, but never stuck; its next time is that of the failure."""
     in_flight(db, hook)
@@ -134,6 +134,23 @@ def test_a_row_in_flight_is_given_to_another_sink(db, rig, hook):
         key_goes_on(db, hook, [1])
     finally:
         other.stop()
+
+
+def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook):
+    """What was acknowledged is recorded by its position; the row that has taken its place stays."""
+    for _ in range(3):
+        db.enqueue("Order", "later", "e", available_at="2099-01-01")
+    in_flight(db, hook)
+    for _ in range(3):
+        db.enqueue("Order", "later", "e", available_at="2099-01-01")
+    [(place,)] = db.sql("SELECT ctid::text FROM outbox.events_pending WHERE partition_key = 'k'")
+    db.sql("DELETE FROM outbox.events_pending WHERE position = (SELECT min(position) FROM outbox.events_pending)")
+    db.sql("VACUUM FULL outbox.events_pending")
+    assert db.sql("SELECT partition_key FROM outbox.events_pending WHERE ctid = %s::tid", place) == [("later",)]
+    answer(hook)
+    wait_until(lambda: db.sql("SELECT partition_key FROM outbox.events_pending") == [("later",)] * 5, 20,
+               lambda: f"k to leave and no other: {db.sql('SELECT partition_key FROM outbox.events_pending')}")
+    assert got(hook) == [1]
 
 
 # ---- locks -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""Memory, connections and patience that a person took away: the server lives, and the worker goes on."""
+
+import os
+
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+
+WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
+
+
+def limit_memory(pg, pid: int, more: int | None) -> None:
+    """The process may take `more` bytes beside what it has; None: as much as it likes."""
+    pages = int(open(f"/proc/{pid}/statm").read().split()[0])
+    limit = "unlimited" if more is None else str(pages * os.sysconf("SC_PAGESIZE") + more)
+    pg._run("prlimit", f"--pid={pid}", f"--as={limit}:")  # as the worker's own user, who may
+
+
+def test_an_event_that_there_is_no_memory_for(db, pg, receiver):
+    """It waits with its key, others go on, and it goes when there is memory; nothing crashes."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "warm", payload='"warm"')
+    wait_until(lambda: db.pending() == 0, 20, "a first event")
+    receiver.clear()
+    worker = db.value(WORKER)
+    limit_memory(pg, worker, 24 << 20)
+    for n in range(3):
+        db.sql("SELECT outbox.enqueue('Order', 'large', 'e', to_jsonb(repeat('x', 20000000)))")
+    db.enqueue("Order", "large", payload='"after"')
+    for n in range(20):
+        db.enqueue("Order", f"small{n}", payload='"small"')
+    wait_until(lambda: len(receiver.accepted()) == 20, 30, lambda: f"the others, got {len(receiver.accepted())}")
+    wait_until(lambda: "out of memory" in (db.value("SELECT last_error FROM outbox.sinks") or ""), 20, "the reason")
+    assert db.pending() >= 4 and {d.json()["data"] for d in receiver.accepted()} == {"small"}
+    limit_memory(pg, worker, None)
+    wait_until(lambda: db.pending() == 0, 40, lambda: f"the large ones to go: {db.sql('SELECT * FROM outbox.sinks')}")
+    assert [len(d.body) > 1000000 for d in receiver.accepted()][20:] == [True, True, True, False]
+    assert db.value(WORKER) == worker
+
+
+HOSTILE = {"statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms", "idle_in_transaction_session_timeout": "1ms",
+           "default_transaction_read_only": "on", "default_transaction_isolation": "serializable", "enable_indexscan": "off",
+           "session_replication_role": "replica", "search_path": "nowhere", "work_mem": "64kB", "synchronous_commit": "on"}
+
+
+def test_settings_for_everybody_are_not_the_workers(db, receiver):
+    """ALTER DATABASE ... SET, by a person who thought of applications."""
+    for name, value in HOSTILE.items():
+        db.sql(f"ALTER DATABASE {db.name} SET {name} = '{value}'")
+    old = wait_until(lambda: db.value(WORKER), 20, "the worker")
+    db.sql("SELECT pg_terminate_backend(%s)", old)
+    wait_until(lambda: db.value(WORKER) not in (None, old), 20, "the next worker")
+    db.webhook_sink("crm", receiver, SECRET, retention="1d")
+    for n in range(20):
+        db.enqueue("Order", f"k{n}")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 20, 20, "delivery, and the recording")
+    for name in HOSTILE:
+        db.sql(f"ALTER DATABASE {db.name} RESET {name}")
+
+
+def test_no_connection_is_left(rig, receiver):
+    """A worker takes none of max_connections: one that died comes back."""
+    pg = rig.postgres(settings={"max_connections": "8", "superuser_reserved_connections": "1", "outbox.poll_interval": "1s"})
+    taken = []
+    try:
+        db = Database(pg, "crowded")
+        db.create()
+        db.webhook_sink("crm", receiver, SECRET)
+        old = wait_until(lambda: db.value(WORKER), 20, "the worker")
+        while True:
+            try:
+                taken.append(pg.connect())
+            except Exception as e:
+                assert "too many clients" in str(e) or "remaining connection slots" in str(e)
+                break
+        db.sql("SELECT pg_terminate_backend(%s)", old)
+        db.enqueue("Order", "1")
+        wait_until(receiver.accepted, 20, "the next worker's delivery")
+        assert db.value(WORKER) != old
+        db.disconnect()
+    finally:
+        for connection in taken:
+            connection.close()
+        pg.stop()
