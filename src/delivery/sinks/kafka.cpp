@@ -282,7 +282,7 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
 /* There is no event for a broker's return, and with nothing to send no report either: the statistics tell. Nor is
  * there one for a broker that is connected and silent. */
 void KafkaSink::on_statistics(rd_kafka_event_t *event) {
-  if (stall_.is_stalled(slots_.used(), std::chrono::steady_clock::now())) {
+  if (!down_ && stall_.is_stalled(slots_.used(), std::chrono::steady_clock::now())) { /* else the reason is known */
     reporter_->down("no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) +
                     " s, and " + std::to_string(slots_.used()) + " events wait for it");
     return;
