@@ -114,4 +114,4 @@ class Traffic:
         for key, numbers in first.items():
             assert numbers == sorted(numbers), f"out of order: {key}"
         assert len(expected) < sum(len(t.events) for t in self.transactions.values()), "nothing was rolled back"
-        assert duplicates <= max_duplicates
+        assert duplicates <= max_duplicates, f"{duplicates} duplicates"
