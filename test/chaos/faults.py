@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Callable
 
-import psycopg
 from outbox_rig import wait_until
 from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import HANG, status
@@ -36,14 +35,7 @@ def _process(world: World, kind: str) -> int:
 
 def kill_worker(world: World, plan: Plan) -> None:
     """The postmaster then restarts every process of the server."""
-    worker = _process(world, "outbox worker")
-    with world.pg.connect() as witness:
-        os.kill(worker, signal.SIGKILL)
-        try:
-            witness.execute("SELECT pg_sleep(30)")
-        except psycopg.OperationalError:
-            pass
-    world.pg.wait_ready()
+    world.pg.kill_child(_process(world, "outbox worker"))
 
 
 def terminate_worker(world: World, plan: Plan) -> None:

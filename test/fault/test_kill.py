@@ -30,9 +30,7 @@ def small_flights(pg):
 
 def kill_worker(db, pg, kafka):
     """The postmaster then restarts every process of the server."""
-    os.kill(db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name), signal.SIGKILL)
-    wait_until(lambda: "terminated by signal 9" in pg.log.read_text(errors="replace"), 20, "the postmaster to notice")
-    pg.wait_ready()
+    pg.kill_child(db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name))
 
 
 def kill_postmaster(db, pg, kafka):

@@ -140,6 +140,16 @@ class Postgres:
         self._process.kill()
         wait_until(lambda: not any(alive(pid) for pid in family), 20, "the server's processes to be gone")
 
+    def kill_child(self, pid: int) -> None:
+        """kill -9 of one process of the server: the postmaster then ends all others and starts anew. Returns when it has."""
+        with self.connect() as witness:
+            os.kill(pid, signal.SIGKILL)
+            try:
+                witness.execute("SELECT pg_sleep(60)")
+            except psycopg.OperationalError:
+                pass
+        self.wait_ready()
+
     def promote(self) -> None:
         with self.connect() as connection:
             connection.execute("SELECT pg_promote()")

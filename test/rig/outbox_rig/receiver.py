@@ -113,6 +113,7 @@ class Receiver:
         self._namespace = namespace
         self.address = namespace.address if namespace else "127.0.0.1"
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
@@ -128,7 +129,7 @@ class Receiver:
 
         async def listen():
             try:
-                await loop.create_server(lambda: _Connection(self), self.address, self.port, backlog=512)
+                self._server = await loop.create_server(lambda: _Connection(self), self.address, self.port, backlog=512)
             except OSError as e:
                 failure.append(e)
             listening.set()
@@ -145,6 +146,7 @@ class Receiver:
         self._thread.start()
         listening.wait()
         if failure:
+            self._server = None
             self.stop()
             raise failure[0]
 
@@ -155,14 +157,18 @@ class Receiver:
         loop, self._loop = self._loop, None
 
         async def close():
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            if self._server:
+                self._server.close()
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # connections that are just being accepted
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            while self.connections:
+                for connection in list(self.connections):
+                    connection.transport.abort()
+                await asyncio.sleep(0)
             loop.stop()
 
-        for connection in list(self.connections):
-            loop.call_soon_threadsafe(connection.transport.abort)
         asyncio.run_coroutine_threadsafe(close(), loop)
         self._thread.join()
 
@@ -252,7 +258,7 @@ class _Connection(asyncio.Protocol):
             return self._answer(delivery, Status(401, body=b"bad signature"))
         mode = receiver.mode(delivery) if callable(receiver.mode) else receiver.mode
         if isinstance(mode, Status) and mode.delay:
-            receiver._loop.call_later(mode.delay, self._answer, delivery, mode)
+            asyncio.get_running_loop().call_later(mode.delay, self._answer, delivery, mode)
         else:
             self._answer(delivery, mode)
 
