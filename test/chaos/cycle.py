@@ -6,9 +6,10 @@ from faults import FAULTS, NothingToHit, moments
 from hands import Hands
 from history import Fault, History
 from plan import Plan, Step
-from world import MAX_IN_FLIGHT, World
+from world import World
 from writers import WRITERS, Writer
 
+HARMLESS = {"change_workers"}  # events are told nothing of it
 AFTER_FAULTS_S = 0.3  # the writers go on for so long when all has recovered
 
 
@@ -38,15 +39,18 @@ class Cycle:
             self._break_things([self.plan.last], time.monotonic())
         self.drained_in = self.world.drain()
         for begun, ended in self.world.pulse.stalls():
-            self.history.faults.append(Fault("the machine stood still", begun, ended, MAX_IN_FLIGHT * self.world.workers))
+            self.history.faults.append(Fault("the machine stood still", begun, ended, self.world.bound()))
 
     def _break_things(self, steps: list[Step], started: float) -> None:
         for at, step, which in moments(steps):
             time.sleep(max(0, started + at - time.monotonic()))
             (self._end if which else self._begin)(step)
 
+    def _bound(self, step: Step) -> int:
+        return 0 if step.fault in HARMLESS else self.world.bound()
+
     def _begin(self, step: Step) -> None:
-        fault = Fault(step.fault, time.time(), float("inf"), MAX_IN_FLIGHT * self.world.workers)
+        fault = Fault(step.fault, time.time(), float("inf"), self._bound(step))
         self.history.faults.append(fault)
         self._under_way[id(step)] = fault
         try:
@@ -62,4 +66,4 @@ class Cycle:
             return
         FAULTS[step.fault][1](self.world, self.plan)
         fault.ended = time.time()
-        fault.bound = max(fault.bound, MAX_IN_FLIGHT * self.world.workers)
+        fault.bound = max(fault.bound, self._bound(step))

@@ -33,7 +33,7 @@ class World:
         self.db.kafka_sink("kafka", self.kafka, **retry)
         # Kept for a day: so both ways to record a delivery are at work.
         self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", **retry)
-        self.workers = 1
+        self.workers = self._workers_before = 1
         self.pulse = Pulse()
 
     def close(self) -> None:
@@ -52,6 +52,16 @@ class World:
     def pending(self) -> int:
         return self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
 
+    def set_workers(self, n: int) -> None:
+        self._workers_before = max(self._workers_before, self.workers)
+        self.workers = n
+        self.sql(f"ALTER SYSTEM SET outbox.workers = {n}")
+        self.sql("SELECT pg_reload_conf()")
+
+    def bound(self) -> int:
+        """How many events may be in flight: those of leaving workers too."""
+        return MAX_IN_FLIGHT * max(self.workers, self._workers_before)
+
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 
     def drain(self) -> float:
@@ -62,6 +72,9 @@ class World:
             if pending != before:
                 before, moved = pending, time.monotonic()
             time.sleep(0.02)
+        wait_until(lambda: self.sql("SELECT count(*), min(workers), max(workers) FROM outbox.workers WHERE database = %s", self.db.name)
+                   == [(self.workers, self.workers, self.workers)], 90, f"{self.workers} workers", 0.05)
+        self._workers_before = self.workers
         # What was deleted or given up in the air may still be there.
         still = time.monotonic() + 5
         while self.endpoint.receiver.open_requests and time.monotonic() < still:

@@ -85,31 +85,3 @@ def test_a_failing_event_is_not_overtaken_when_an_earlier_one_leads_for_a_while(
     db.sql("UPDATE outbox.events SET available_at = now() WHERE event_type = 'earlier'")
     wait_until(lambda: db.pending() == 0, 20, "all to go")
     assert types(receiver) == ["earlier", "failing", "behind"]
-
-
-def test_a_late_commit_is_not_overtaken_when_its_key_is_set_free(db, receiver):
-    """The late event is seen in the very round in which its key, held until then, has nothing more to drain."""
-    set_max_in_flight(db, 4)  # half of it for each sink
-    seen: list[str] = []
-
-    def answer(delivery):
-        kind = delivery.json()["type"]
-        seen.append(kind)
-        if kind == "failing" and seen.count(kind) == 1:
-            return Status(422)
-        return Status(delay={"failing": 4, "other": 8}.get(kind, 0))
-
-    receiver.mode = answer
-    db.webhook_sink("crm", receiver, SECRET, retry="100ms")
-    db.webhook_sink("idle", receiver, SECRET, events="nothing.*")
-    db.enqueue("Order", "k", "failing")
-    wait_until(lambda: seen.count("failing") == 2, 20, "the second attempt")
-    with db.connect(autocommit=False) as late:
-        late.execute("SELECT outbox.enqueue('Order', 'k', 'late', '{}')")
-        db.enqueue("Order", "x", "other")  # the cursor goes past the late one, and nothing more has room
-        wait_until(lambda: "other" in seen, 20, "both to be under way")
-        late.commit()
-    db.enqueue("Order", "k", "after")
-    assert "failing" not in types(receiver), "it must still be under way"
-    wait_until(lambda: db.pending() == 0, 30, "all to go")
-    assert [kind for kind in types(receiver) if kind != "other"] == ["failing", "late", "after"]

@@ -130,6 +130,7 @@ class Postgres:
         """kill -9 of the postmaster and of every process below it, as if the machine had stopped them: none of them gets
         to flush anything more."""
         self._process.signal(signal.SIGSTOP)  # nobody is born any more
+        wait_until(lambda: state(self._process.pid) == "T", 20, "the postmaster to stand still")
         family = children(self._process.pid)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in family:
@@ -179,8 +180,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def alive(pid: int) -> bool:
+def state(pid: int) -> str | None:
+    """As ps has it: R, S, T, Z, ...; None when there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return None
+
+
+def alive(pid: int) -> bool:
+    return state(pid) not in (None, "Z")
