@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import re
+import time
 import subprocess
 import tempfile
 from datetime import datetime
@@ -97,7 +98,7 @@ def worker_errors(pg, since: int) -> list[datetime]:
 
 @pytest.mark.kills_server  # the log tells of the worker's errors
 def test_tables_are_full(pg, volume, receiver):
-    """Delivered events cannot be moved to SENT any more: the worker tries again, less and less often."""
+    """Delivered events cannot be moved to SENT any more: the worker tries again, and says so once."""
     with pg.connect() as admin:
         admin.execute(f"CREATE TABLESPACE small LOCATION '{volume.path}'")
         db = Database(pg, "small")
@@ -109,8 +110,9 @@ def test_tables_are_full(pg, volume, receiver):
             volume.fill(leaving=2_000_000)
             assert isinstance(write_until_it_fails(db), psycopg.errors.DiskFull)
             receiver.mode = slow(0)
-            errors = wait_until(lambda: len(found := worker_errors(pg, since)) >= 5 and found, 60, "the worker to fail five times")
-            assert (errors[4] - errors[0]).total_seconds() > 1, "it floods the log"
+            wait_until(lambda: worker_errors(pg, since), 60, "the worker to fail")
+            time.sleep(5)  # it fails again and again
+            assert len(worker_errors(pg, since)) <= 5, "the same words are told once"
             volume.free()
             check(db, receiver)
         finally:
