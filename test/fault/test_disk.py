@@ -4,9 +4,9 @@ import contextlib
 import os
 import pwd
 import re
-import time
 import subprocess
 import tempfile
+import time
 from datetime import datetime
 from pathlib import Path
 
