@@ -284,7 +284,7 @@ TEST_F(KafkaTest, WhatIsRefusedIsNotOvertakenByLaterEventsOfItsKey) {
   ob_sink *sink = open({{"batch_num_messages", "20"}});
   std::vector<int> next(keys, 1), claimed(keys, 1), attempts(keys, 0);
   std::map<uint64_t, std::pair<int, int>> under_way; /* ticket: key, number */
-  std::set<std::pair<int, int>> in_air;
+  std::set<std::pair<int, int>> taken;               /* in the air, or delivered and gone */
   uint64_t ticket = 0;
   int left = keys * each, refusals = 0;
   size_t seen = 0;
@@ -298,7 +298,7 @@ TEST_F(KafkaTest, WhatIsRefusedIsNotOvertakenByLaterEventsOfItsKey) {
       /* A failing event goes alone. */
       int until = attempts[key] > 0 ? std::min(claimed[key], next[key]) : each;
       for (; claimed[key] <= until && claimed[key] <= each; claimed[key]++) {
-        if (in_air.count({key, claimed[key]}) > 0)
+        if (taken.count({key, claimed[key]}) > 0)
           continue;
         door::Event event;
         event.ticket = ++ticket;
@@ -309,7 +309,7 @@ TEST_F(KafkaTest, WhatIsRefusedIsNotOvertakenByLaterEventsOfItsKey) {
         if (ob_submit(sink, &raw, 1) == 0)
           break;
         under_way[ticket] = {key, claimed[key]};
-        in_air.insert({key, claimed[key]});
+        taken.insert({key, claimed[key]});
       }
     }
     engine.wait(100);
@@ -318,13 +318,13 @@ TEST_F(KafkaTest, WhatIsRefusedIsNotOvertakenByLaterEventsOfItsKey) {
     for (; seen < engine.done.size(); seen++) {
       auto [key, number] = under_way.at(engine.done[seen].ticket);
       under_way.erase(engine.done[seen].ticket);
-      in_air.erase({key, number});
       if (engine.done[seen].outcome == OB_SENT) {
         next[key] = number + 1;
         attempts[key] = 0;
         left--;
         continue;
       }
+      taken.erase({key, number});
       attempts[key] += engine.done[seen].outcome == OB_RETRY;
       claimed[key] = std::min(claimed[key], number);
     }
