@@ -38,7 +38,7 @@ def payloads(receiver) -> list:
 def quickly(admin, statement: str) -> None:
     started = time.monotonic()
     admin.execute(statement)
-    assert time.monotonic() - started < 3, statement
+    assert time.monotonic() - started < 5, statement
 
 
 def test_two_databases(db, pg, receiver, drop):
