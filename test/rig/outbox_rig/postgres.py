@@ -180,8 +180,8 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def state(pid: int) -> str | None:
-    """As ps has it: R, S, T, Z, ...; None when there is no such process."""
+def state(pid: int | str) -> str | None:
+    """As ps has it: R, S, T, Z, ...; None when there is no such process. Of one thread: "pid/task/tid"."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -189,4 +189,9 @@ def state(pid: int) -> str | None:
 
 
 def alive(pid: int) -> bool:
-    return state(pid) not in (None, "Z")
+    """Any thread of it: while one lives, the process holds its shared memory, also when its first thread has ended."""
+    try:
+        threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return False
+    return any(state(f"{pid}/task/{thread}") not in (None, "Z", "X") for thread in threads)
