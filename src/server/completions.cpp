@@ -1,0 +1,108 @@
+#include "completions.h"
+
+#include "claim.h"
+#include "flights.h"
+#include "held_keys.h"
+#include "worker_sinks.h"
+
+/* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
+static const int RECORD_DELAY_MS = 20;
+static const int RECORD_BATCH = 2000;
+/* A failure that may be the sink's own is recorded so much later: when the circuit opens meanwhile, it never was. */
+static const int SUSPECT_DELAY_MS = 250;
+/* Taken at a time. */
+static const int COLLECT_MAX = 4096;
+
+static ob_engine *engine = NULL;
+static TimestampTz record_at = DT_NOEND;
+static int newly_ended = 0;
+
+void completions_init(ob_engine *engine_) {
+  engine = engine_;
+}
+
+static void take_completion(const ob_completion *completion, TimestampTz now) {
+  Flight *flight = flight_of_ticket(completion->ticket);
+
+  if (flight == NULL)
+    return;
+  WorkerSink *sink = flight->sink;
+  ob_outcome outcome = completion->outcome;
+  if (outcome == OB_RELEASED) {
+    claim_return(flight);
+    return;
+  }
+  if (outcome == OB_RETRY && flight->attempts + 1 >= sink->max_attempts)
+    outcome = OB_REJECTED;
+  worker_sink_event_ended(sink, flight->bytes);
+  flight->ended_at = now;
+  flight_end(flight, outcome, completion->retry_after_ms, completion->error);
+  /* The key is held or goes on from here, before anything more of it is claimed. */
+  if (completion->suspect) {
+    flight->suspect = true;
+    flight->record_after = TimestampTzPlusMilliseconds(now, SUSPECT_DELAY_MS);
+  }
+  if (sink->ordered && (outcome == OB_RETRY || flight->suspect || (outcome == OB_REJECTED && sink->hold)))
+    held_key_hold(sink->oid, flight->key_hash, flight->position);
+  else
+    held_key_release(sink->oid, flight->key_hash, flight->position);
+  if (flight->suspect) {
+    record_at = Min(record_at, flight->record_after);
+    return;
+  }
+  newly_ended++;
+  record_at = Min(record_at, TimestampTzPlusMilliseconds(now, RECORD_DELAY_MS));
+}
+
+static void give_back_suspect(Flight *flight) {
+  WorkerSink *sink = flight->sink;
+
+  if (flight->attempts == 0) /* else it leads its key as before */
+    held_key_release(sink->oid, flight->key_hash, flight->position);
+  worker_sink_event_not_ended(sink, flight->bytes);
+  claim_return(flight);
+}
+
+void completions_acquit(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n && flights_ended() > 0; i++)
+    if (sinks[i]->status.state == OB_SINK_CIRCUIT_OPEN)
+      flights_acquit(sinks[i], give_back_suspect);
+}
+
+void completions_collect(TimestampTz now) {
+  static ob_completion completions[COLLECT_MAX];
+  size_t n;
+  ob_log_line line;
+
+  do {
+    n = ob_collect(engine, completions, COLLECT_MAX);
+    for (size_t i = 0; i < n; i++)
+      take_completion(&completions[i], now);
+  } while (n == COLLECT_MAX);
+  while (ob_next_log(engine, &line))
+    ereport(line.level == OB_LOG_WARNING ? WARNING
+            : line.level == OB_LOG_INFO  ? LOG
+                                         : DEBUG1,
+            (errmsg("outbox sink \"%s\": %s", line.sink, line.text)));
+}
+
+bool completions_gathering(void) {
+  return newly_ended > 0;
+}
+
+bool completions_ripe(TimestampTz now) {
+  return newly_ended >= RECORD_BATCH || record_at <= now;
+}
+
+TimestampTz completions_record_at(void) {
+  return record_at;
+}
+
+void completions_recorded(bool committed) {
+  if (committed)
+    newly_ended = 0;
+  record_at = flights_next_recording();
+}

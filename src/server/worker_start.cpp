@@ -1,0 +1,136 @@
+#include "worker_start.h"
+
+#include "enqueue.h"
+#include "settings.h"
+#include "standby.h"
+#include "worker_error.h"
+#include "worker_slot.h"
+
+#include <unistd.h>
+
+extern "C" {
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
+#include "commands/extension.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/snapmgr.h"
+}
+
+static ob_engine *engine = NULL;
+static bool engine_hangs = false; /* it was closed in vain */
+static Oid extension_oid = InvalidOid;
+static bool check_extension = true;
+
+static void relation_changed(Datum, Oid) {
+  check_extension = true; /* DROP EXTENSION invalidates its tables; so does much else, and a look is cheap */
+}
+
+/* However the process ends: threads first, then the server's exit handlers. A thread that hangs in a resolver would
+ * crash in OpenSSL's exit handler, and a crashed worker restarts the whole cluster: so leave without handlers then.
+ * Runs after shared memory is let go. */
+static void close_engine(int code, Datum) {
+  if (engine && (engine_hangs || !ob_engine_close(engine, setting_shutdown_timeout)))
+    _exit(code);
+  engine = NULL;
+}
+
+void worker_stop(void) {
+  if (ob_engine_close(engine, setting_shutdown_timeout))
+    engine = NULL;
+  else
+    engine_hangs = true;
+}
+
+static void set_session(void) {
+  static const char *const session[][2] = {
+      {"application_name", "outbox worker"},
+      {"search_path", "pg_catalog, pg_temp"},
+      /* What a crash loses of the recordings is sent again; what an application committed is another matter. */
+      {"synchronous_commit", "off"},
+      /* A person's lock on a table must not keep us from our signals. */
+      {"lock_timeout", "2s"},
+      {"statement_timeout", "0"},
+      {"idle_in_transaction_session_timeout", "0"},
+      {"default_transaction_isolation", "read committed"},
+      {"default_transaction_read_only", "off"},
+      {"session_replication_role", "origin"},
+      /* Every statement has one right plan, also while the table has never been analysed. */
+      {"plan_cache_mode", "force_generic_plan"},
+      {"enable_seqscan", "off"},
+      {"enable_indexscan", "on"},
+      {"enable_nestloop", "on"},
+      {"enable_bitmapscan", "off"},
+      {"enable_sort", "off"},
+      {"jit", "off"},
+  };
+
+  for (size_t i = 0; i < lengthof(session); i++)
+    SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+static Oid installed_extension(void) {
+  Oid oid = get_extension_oid("outbox", true);
+
+  /* CREATE EXTENSION may be under way: its tables are there when the extension is visible. */
+  return OidIsValid(oid) && OidIsValid(get_namespace_oid("outbox", true)) ? oid : InvalidOid;
+}
+
+/* Leaves: the launcher starts nobody here until CREATE EXTENSION says so. Our word comes before our last look, so
+ * that it cannot overrule one that commits in between. */
+static void leave_without_extension(void) {
+  worker_slot_tell_launcher(DATABASE_HAS_NONE);
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  bool made_again = OidIsValid(installed_extension());
+  CommitTransactionCommand();
+  if (made_again)
+    worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
+  proc_exit(made_again ? 1 : 0);
+}
+
+void worker_stay_with_extension(void) {
+  LockDatabaseObject(ExtensionRelationId, extension_oid, 0, AccessShareLock);
+  if (!check_extension)
+    return;
+  check_extension = false;
+  Oid now_installed = installed_extension();
+  if (now_installed == extension_oid)
+    return;
+  AbortCurrentTransaction();
+  leave_without_extension(); /* or, when it was made again, start anew */
+}
+
+ob_engine *worker_start(const WorkerArguments *arguments) {
+  pqsignal(SIGHUP, SignalHandlerForConfigReload);
+  pqsignal(SIGTERM, worker_end_handler);
+  BackgroundWorkerUnblockSignals();
+  BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
+  if (!worker_slot_take(arguments))
+    proc_exit(1);
+  standby_init();
+  set_session();
+
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  extension_oid = installed_extension();
+  CommitTransactionCommand();
+  if (!OidIsValid(extension_oid))
+    leave_without_extension();
+  worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
+
+  server_is_worker = true;
+  CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
+  ob_error error;
+  memset(&error, 0, sizeof(error));
+  engine = ob_engine_open(&error);
+  if (engine == NULL)
+    ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));
+  on_proc_exit(close_engine, 0);
+  return engine;
+}
