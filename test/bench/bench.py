@@ -1,98 +1,143 @@
-"""make bench: drain, latency, enqueue and webhooks in one run on two cores; a table, and build/bench/results.json."""
+"""make bench: every measure by its name, in one run on two cores; a table, and build/bench/results.json."""
 
 import argparse
+import inspect
 import json
 import signal
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
+import claims
 import drain
 import enqueue
+import failing_keys
 import latency
+import memory
 import outage
 import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
 from outbox_rig import BUILD, Rig
 from outbox_rig.crashes import crashes
-from stage import SETTINGS, Failure, Results, Row, Stage
+from results import Failure, Results, table
+from stage import SETTINGS, Stage
 
-MEASURES = ("drain", "latency", "enqueue", "webhooks")
-BY_HAND = ("outage",)
+FILE = BUILD / "bench" / "results.json"
+SIZES = {"events": int, "rounds": int, "keys": int, "seconds": float}
+
+
+@dataclass
+class Measure:
+    """`short` are its sizes in `make bench`, which takes ten minutes; `full` is what differs with --full."""
+    run: Callable[..., None]
+    short: dict = field(default_factory=dict)
+    full: dict = field(default_factory=dict)
+
+
+MEASURES = {
+    "drain": Measure(drain.measure, {"events": 500_000, "rounds": 3}),
+    "latency": Measure(latency.measure, {"plan": [(1000, 20), (10, 10)]}),
+    "enqueue": Measure(enqueue.measure),
+    "webhooks": Measure(webhooks.measure, {"events": 60_000}),
+}
+PEERS: dict[str, Measure] = {}
+BY_NAME = {  # alone: each takes minutes, or says what the others need not
+    "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
+    "claims-snapshot": Measure(claims.snapshot, {"events": 1_000_000, "rounds": 2}),
+    "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
+    "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),
+    "failing-keys": Measure(failing_keys.measure, {"events": 40_000, "rounds": 5}),
+    "memory-backlog": Measure(memory.backlog, {"events": 10_000_000}),
+    "memory-blocked": Measure(memory.blocked, {"keys": 100_000}),
+    "memory-depth": Measure(memory.depth, {"events": 100_000}),
+    "memory-hung": Measure(memory.hung),
+    "memory-sinks": Measure(memory.sinks),
+    "outage": Measure(outage.measure, {"events": 300_000}),
+}
+ALL = MEASURES | PEERS | BY_NAME
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="test/bench/run")
-    parser.add_argument("measures", nargs="*", metavar="|".join(MEASURES + BY_HAND))
-    parser.add_argument("--events", type=int, default=500_000, help="to drain (default 500,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="of the drain (default 3); the median counts")
-    parser.add_argument("--linger", default="0", help="linger.ms of both producers (default 0, the Kafka sink's own)")
+    parser = argparse.ArgumentParser(prog="test/bench/run", epilog="By name only: " + ", ".join(BY_NAME))
+    parser.add_argument("measures", nargs="*", metavar="NAME", help="default: " + ", ".join(MEASURES))
+    parser.add_argument("--full", action="store_true", help="the sizes of the goals, for as long as it takes")
+    parser.add_argument("--peers", action="store_true", help="the rivals too: " + ", ".join(PEERS))
+    parser.add_argument("--add", action="store_true", help="keep what the last run has found of other measures")
+    parser.add_argument("--linger", default="0", help="linger.ms of all producers (default 0, the Kafka sink's own)")
+    for size, kind in SIZES.items():
+        parser.add_argument(f"--{size}", type=kind, help="in place of a measure's own")
     given = parser.parse_args()
-    if unknown := set(given.measures) - set(MEASURES + BY_HAND):
+    if unknown := set(given.measures) - set(ALL):
         parser.error(f"no such measure: {', '.join(sorted(unknown))}")
-    given.measures = given.measures or list(MEASURES)
+    given.measures = given.measures or [*MEASURES, *(PEERS if given.peers else ())]
+    for size in SIZES:
+        if getattr(given, size) is not None and not any(size in inspect.signature(ALL[name].run).parameters for name in given.measures):
+            parser.error(f"none of these measures has a number of {size}")
     return given
 
 
-def run(stage: Stage, results: Results, given: argparse.Namespace) -> None:
-    steps = {
-        "drain": lambda: drain.measure(stage, results, given.events, given.rounds),
-        "latency": lambda: latency.measure(stage, results, [(1000, 20), (10, 10)]),
-        "enqueue": lambda: enqueue.measure(stage, results),
-        "outage": lambda: outage.measure(stage, results, 300_000),
-        "webhooks": lambda: webhooks.measure(stage, results, 60_000),
-    }
+def sizes(name: str, given: argparse.Namespace) -> dict:
+    measure = ALL[name]
+    own = {size: getattr(given, size) for size in SIZES
+           if getattr(given, size) is not None and size in inspect.signature(measure.run).parameters}
+    return measure.short | (measure.full if given.full else {}) | own
+
+
+@contextmanager
+def clean_log(stage: Stage):
+    """No process of the server may crash meanwhile, and no worker run into what it did not expect."""
+    size = stage.pg.log.stat().st_size
+    yield
+    if found := crashes(stage.pg.log, size):
+        raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
+
+
+def run(stage: Stage, given: argparse.Namespace) -> dict[str, Results]:
+    found: dict[str, Results] = {}
     for name in given.measures:
         print(f"==> {name}")
-        steps[name]()
-
-
-def table(rows: list[Row]) -> None:
-    print()
-    cells = [("", "outbox", "beside it", "ratio", "goal", "limit")]
-    cells += [(row.what, row.figure, row.beside, "" if row.ratio is None else f"{row.ratio:.2f}",
-               "" if row.goal is None else f"≥ {row.goal:g} {'met' if row.met() else 'MISSED'}", row.limit) for row in rows]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    for line in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        results = Results(dict(found))
+        try:
+            with clean_log(stage):
+                ALL[name].run(stage, results, **sizes(name, given))
+        except (Failure, TimeoutError) as failure:
+            results.failed = f"{type(failure).__name__}: {failure}"
+            print(f"FAILED: {name}: {failure}", file=sys.stderr)
+        found[name] = results
+    return found
 
 
 def main() -> int:
     given = arguments()
     use_two_cores()
-    results = Results()
     started = time.monotonic()
     machine = describe_machine()
     if machine["load_average_at_start"] > 0.5:
         print(f"note: the machine is busy (load average {machine['load_average_at_start']}): only ratios mean something")
     with Rig("bench") as rig:
         stage = Stage(rig, given.linger)
-        with stage.database("versions") as db:
-            server = db.value("SELECT current_setting('server_version')")
-            libraries = db.value("SELECT libraries FROM outbox.library()")
-        versions = describe_versions(server, libraries)
-        print(f"{machine['cores_used']} of {machine['cores']} cores of {machine['cpu']}; PostgreSQL {server} "
-              f"({', '.join(f'{name} {value}' for name, value in SETTINGS.items())}); {libraries}; Kafka {versions['kafka']}")
-        run(stage, results, given)
-        log = stage.pg.log
-    if found := crashes(log):
-        raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
+        versions = describe_versions(stage)
+        print(f"{machine['cores_used']} of {machine['cores']} cores of {machine['cpu']}; PostgreSQL {versions['postgresql']} "
+              f"({', '.join(f'{name} {value}' for name, value in SETTINGS.items())}); {versions['libraries']}; Kafka {versions['kafka']}")
+        found = run(stage, given)
 
-    table(results.rows)
-    path = BUILD / "bench" / "results.json"
-    path.write_text(json.dumps({
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "machine": machine, "versions": versions, "settings": SETTINGS,
-        "linger_ms": given.linger, "rows": [asdict(row) | {"met": row.met()} for row in results.rows], "measures": results.data}, indent=2) + "\n")
-    print(f"\n{time.monotonic() - started:.0f} s; all figures: {path}")
-    return 0 if all(row.met() for row in results.rows) else 1
+    print("\n" + table([row for results in found.values() for row in results.rows]))
+    before = json.loads(FILE.read_text())["measures"] if given.add and FILE.exists() else {}
+    about = {"machine": machine, "versions": versions, "settings": SETTINGS, "linger_ms": given.linger, "full": given.full}
+    measures = before | {name: results.json() | {"sizes": sizes(name, given), "about": about} for name, results in found.items()}
+    FILE.write_text(json.dumps({"measures": {name: measures[name] for name in ALL if name in measures}}, indent=1) + "\n")
+    print(f"\n{time.monotonic() - started:.0f} s; all figures: {FILE}")
+    for name, results in found.items():
+        if results.failed:
+            print(f"FAILED: {name}: {results.failed}", file=sys.stderr)
+    return 1 if any(results.failed or any(row.met() is False for row in results.rows) for results in found.values()) else 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except Failure as failure:
-        print(f"FAILED: {failure}", file=sys.stderr)
-        sys.exit(1)
     except KeyboardInterrupt:
         print("\ninterrupted: everything is stopped", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

@@ -9,7 +9,8 @@ from pathlib import Path
 from measure import CORES, machine_seconds, median
 from outbox_rig.database import Database
 from outbox_rig.paths import pg_config
-from stage import Failure, Results, Row, Stage, progress
+from results import Failure, Results, Row
+from stage import Stage, progress
 
 CLIENTS = 4
 SECONDS = 3
@@ -47,7 +48,6 @@ def pgbench(db: Database, script: Path, synchronous: str) -> dict:
 
 
 def measure(stage: Stage, results: Results) -> None:
-    data = results.data["enqueue"] = {}
     with stage.database("enqueue") as db:
         stage.kafka_sink(db)
         stage.pause(db)
@@ -69,7 +69,6 @@ def measure(stage: Stage, results: Results) -> None:
             ours, plain = (median([run["tps"] for run in runs[name]]) for name in SCRIPTS)
             progress(f"synchronous_commit = {synchronous}: outbox.enqueue() {ours:,.0f} TPS, plain INSERT {plain:,.0f}")
             busy = median([run["cores_busy"] for run in runs["outbox.enqueue()"]])
-            data[f"synchronous_commit_{synchronous}"] = {"clients": CLIENTS, "runs": runs, "ratio": ours / plain}
-            results.rows.append(Row(f"enqueue, {CLIENTS} clients, synchronous_commit = {synchronous}", f"{ours:,.0f} TPS",
-                                    f"{plain:,.0f} plain INSERT", ours / plain,
+            results.data[f"synchronous_commit_{synchronous}"] = {"clients": CLIENTS, "runs": runs, "ratio": ours / plain}
+            results.rows.append(Row(f"enqueue, {CLIENTS} clients, synchronous_commit = {synchronous}", ours, "TPS", plain, "plain INSERT",
                                     limit=f"{'CPU' if busy > 0.92 * CORES else 'flushing WAL'}: {busy:.2f} of {CORES} cores busy"))

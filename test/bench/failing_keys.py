@@ -1,19 +1,13 @@
-"""A failing event holds its own key only: the rate of the other keys with 1 % of the keys failing, beside none.
+"""A failing event holds its own key only: the rate of the other keys with 1 % of the keys failing, beside none."""
 
-python test/bench/failing_keys.py [--events N] [--rounds N] [--keys N ...]
-"""
-
-import argparse
-import sys
 import time
 
-from measure import Cpu, median, use_two_cores
-from outbox_rig import Rig, wait_until
-from outbox_rig.crashes import crashes
-from stage import Failure, Stage, progress
+from measure import Cpu, median
+from outbox_rig import wait_until
+from results import Failure, Results, Row, ratio_at_least
+from stage import SECRET, Stage
 
-GOAL = 0.8
-SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+KEYS = (1000, 20_000)  # of which 1 % fail
 # How long a failing key waits: the default of the format, and so short that failures never cease.
 RETRIES = {"the default schedule": {}, "retries each 0.1 s to 1 s": {"retry": "exponential 100ms..1s", "max_attempts": "10000"}}
 
@@ -46,40 +40,17 @@ def one(stage: Stage, url: str, name: str, events: int, keys: int, failing: bool
         return good / seconds, cpu.worker_main / good * 1e6
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="test/bench/failing_keys.py")
-    parser.add_argument("--events", type=int, default=40_000)
-    parser.add_argument("--rounds", type=int, default=5, help="of each side, in turns; the median counts")
-    parser.add_argument("--keys", type=int, nargs="*", default=[1000, 20_000], help="of which 1 %% fail")
-    given = parser.parse_args()
-    use_two_cores()
-    missed = 0
-    with Rig("failing") as rig:
-        stage = Stage(rig, "0")
-        # Not 500: nginx closes the connection after it, and the ratio would tell what connecting costs.
-        nginx = rig.nginx(locations="location / { if ($http_x_bad) { return 503; } return 204; }")
-        for keys in given.keys:
-            for what, options in RETRIES.items():
-                rates: dict[bool, list[float]] = {False: [], True: []}
-                costs: dict[bool, list[float]] = {False: [], True: []}
-                for turn in range(given.rounds):
-                    for failing in (False, True):
-                        rate, cost = one(stage, nginx.url, f"failing{keys}_{turn}", given.events, keys, failing, options)
-                        rates[failing].append(rate)
-                        costs[failing].append(cost)
-                ratio = median(rates[True]) / median(rates[False])
-                missed += ratio < GOAL
-                progress(f"{keys:,} keys, {what}: {median(rates[False]):,.0f} events/s with none failing, {median(rates[True]):,.0f} of the other keys "
-                         f"with 1 % failing: ratio {ratio:.2f} (goal {GOAL}); main thread {median(costs[False]):.1f} and {median(costs[True]):.1f} µs/event")
-        log = stage.pg.log
-    if found := crashes(log):
-        raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
-    return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failure as failure:
-        print(f"FAILED: {failure}", file=sys.stderr)
-        sys.exit(1)
+def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
+    """`rounds` of each side, in turns; the median counts."""
+    # Not 500: nginx closes the connection after it, and the ratio would tell what connecting costs.
+    nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 503; } return 204; }")
+    for keys in KEYS:
+        for what, options in RETRIES.items():
+            found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+            for turn in range(rounds):
+                for failing in found:
+                    found[failing].append(one(stage, nginx.url, f"failing{keys}_{turn}", events, keys, failing, options))
+            (none, none_cost), (some, some_cost) = (map(median, zip(*found[failing])) for failing in (False, True))
+            results.rows.append(Row(f"the other keys of {keys:,} when 1 % fail, {what}", some, "events/s", none, "none fails",
+                                    goals=[ratio_at_least(0.8)], limit=f"main thread {some_cost:.1f} µs per event, {none_cost:.1f} when none fails"))
+    nginx.stop()

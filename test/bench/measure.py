@@ -10,6 +10,7 @@ from pathlib import Path
 
 import confluent_kafka
 from outbox_rig import BUILD, ROOT
+from stage import Stage
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 CORES = 2
@@ -25,6 +26,24 @@ def _cpu_seconds(stat: Path) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK
 
 
+def _thread_seconds(thread: Path) -> float:
+    """To the nanosecond where the kernel counts them, else in ticks of 10 ms."""
+    try:
+        if ran := int((thread / "schedstat").read_text().split()[0]):
+            return ran / 1e9
+    except OSError:
+        pass
+    return _cpu_seconds(thread / "stat")
+
+
+def disk_seconds() -> float:
+    """In which somebody waited for the disk, as the kernel's pressure figures have it; 0 where it keeps none."""
+    try:
+        return int(re.search(r"some .*total=(\d+)", Path("/proc/pressure/io").read_text())[1]) / 1e6
+    except OSError:
+        return 0.0
+
+
 def machine_seconds() -> float:
     """Busy, over all cores: user, nice, system, irq, softirq; a guest's share stolen by others is in none."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
@@ -33,20 +52,22 @@ def machine_seconds() -> float:
 
 @dataclass
 class Cpu:
-    """Seconds of CPU since `start`: of the worker (its first thread and the others), the broker, and the whole machine."""
+    """Seconds of CPU: of the worker (its first thread and the others), the broker, and the whole machine; and those in which
+    somebody waited for the disk."""
     wall: float
     worker_main: float
     worker: float
     broker: float
     machine: float
+    disk: float
 
     @staticmethod
     def now(worker: int, broker: int) -> "Cpu":
-        return Cpu(time.monotonic(), _cpu_seconds(Path(f"/proc/{worker}/task/{worker}/stat")), _cpu_seconds(Path(f"/proc/{worker}/stat")),
-                   _cpu_seconds(Path(f"/proc/{broker}/stat")) if broker else 0, machine_seconds())
+        return Cpu(time.monotonic(), _thread_seconds(Path(f"/proc/{worker}/task/{worker}")), _cpu_seconds(Path(f"/proc/{worker}/stat")),
+                   _cpu_seconds(Path(f"/proc/{broker}/stat")) if broker else 0, machine_seconds(), disk_seconds())
 
     def since(self, start: "Cpu") -> "Cpu":
-        return Cpu(*(getattr(self, name) - getattr(start, name) for name in ("wall", "worker_main", "worker", "broker", "machine")))
+        return Cpu(*(getattr(self, name) - getattr(start, name) for name in ("wall", "worker_main", "worker", "broker", "machine", "disk")))
 
     def limit(self) -> str:
         """What kept it from being faster, in words."""
@@ -57,11 +78,14 @@ class Cpu:
             return f"CPU of the machine: {shares}"
         if main > 0.85:
             return f"the worker's main thread: {shares}"
+        if self.disk > 0.3 * self.wall:
+            return f"the disk, waited for in {self.disk / self.wall:.0%} of the time: {shares}"
         return f"waiting: {shares}"
 
     def shares(self) -> dict[str, float]:
         return {"worker_main": round(self.worker_main / self.wall, 3), "worker_threads": round((self.worker - self.worker_main) / self.wall, 3),
-                "broker": round(self.broker / self.wall, 3), "machine": round(self.machine / self.wall, 3)}
+                "broker": round(self.broker / self.wall, 3), "machine": round(self.machine / self.wall, 3),
+                "disk_waits": round(self.disk / self.wall, 3)}
 
 
 def private_memory(pid: int) -> int:
@@ -108,6 +132,9 @@ def kafka_version() -> str:
     return jars[-1].stem.removeprefix("kafka_2.13-") if jars else "unknown"
 
 
-def describe_versions(server: str, libraries: str) -> dict:
+def describe_versions(stage: Stage) -> dict:
+    with stage.database("versions") as db:
+        server = db.value("SELECT current_setting('server_version')")
+        libraries = db.value("SELECT libraries FROM outbox.library()")
     return {"postgresql": server, "libraries": libraries, "kafka": kafka_version(),
             "consumer": f"librdkafka {confluent_kafka.libversion()[0]}", "commit": describe_commit()}

@@ -1,29 +1,27 @@
-"""The worker's own memory where it could grow: python test/bench/memory.py [SCENARIO ...] [--events N] [--keys N]."""
+"""The worker's own memory where it could grow."""
 
-import argparse
 import os
 import signal
-import sys
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from measure import private_memory, use_two_cores
-from outbox_rig import Rig, wait_until
-from outbox_rig.crashes import crashes
+from measure import Cpu, private_memory
+from outbox_rig import wait_until
 from outbox_rig.database import Database
-from stage import Failure, Stage, progress
+from results import Failure, Results, Row, at_most
+from stage import SECRET, Stage, progress
+from watch import Watch
 
 LIMIT_MB = 100
 MB = 2**20
 # A backlog is loaded in pieces, so that no statement of ours fills the disk with what it would need to roll back.
 PIECE = 500_000
-SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
-class Watch(threading.Thread):
+class MemoryWatch(threading.Thread):
     """The largest private memory of a database's worker, whichever process that is, and what the view says."""
 
     def __init__(self, db: Database):
@@ -42,19 +40,18 @@ class Watch(threading.Thread):
 
 
 @contextmanager
-def watched(db: Database, what: str, over: list[str]) -> Iterator[Watch]:
-    """Prints the peak at the end; more than the limit goes to `over`."""
-    watch = Watch(db)
+def watched(results: Results, db: Database, what: str) -> Iterator[None]:
+    """The peak becomes a row."""
+    watch = MemoryWatch(db)
     started = time.monotonic()
     watch.start()
     try:
-        yield watch
+        yield
     finally:
         watch.done.set()
         watch.join()
         progress(f"{what}: at most {watch.peak / MB:.1f} MB, at the end {watch.last / MB:.1f} MB ({time.monotonic() - started:.0f} s)")
-    if watch.peak > LIMIT_MB * MB:
-        over.append(f"{what}: {watch.peak / MB:.0f} MB")
+    results.rows.append(Row(f"memory, {what}", watch.peak / MB, "MB", goals=[at_most(LIMIT_MB)], limit=f"at the end {watch.last / MB:.1f} MB"))
 
 
 def load(db: Database, events: int, keys: int, aggregate_type: str = "Order", payload: str = "jsonb_build_object('n', n)",
@@ -66,25 +63,24 @@ def load(db: Database, events: int, keys: int, aggregate_type: str = "Order", pa
                    FROM generate_series({first}, {last}) AS n""")
 
 
-def spend(worker: int) -> float:
+def look_on(seconds: float) -> None:
+    """Nothing is waited for: so long is the measure."""
+    time.sleep(seconds)
+
+
+def spent(worker: int) -> float:
     """Seconds of CPU that the worker's first thread has used."""
-    fields = Path(f"/proc/{worker}/task/{worker}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Cpu.now(worker, 0).worker_main
 
 
-def delivering(stage: Stage, db: Database, seconds: float, events: int) -> int:
-    """Lets it deliver for so long, or until `events` more are delivered."""
-    before, until = stage.delivered(db), time.monotonic() + seconds
-    said = time.monotonic()
-    while (done := stage.delivered(db) - before) < events and time.monotonic() < until:
-        if time.monotonic() - said > 20:
-            said = time.monotonic()
-            progress(f"  {done:,} delivered")
-        time.sleep(0.2)
-    return done
+def share(worker: int, seconds: float) -> float:
+    """Of a core, in per cent, that the worker's first thread takes: looks on for so long."""
+    before = spent(worker)
+    look_on(seconds)
+    return (spent(worker) - before) / seconds * 100
 
 
-def backlog(stage: Stage, events: int, keys: int, over: list[str]) -> None:
+def backlog(stage: Stage, results: Results, events: int) -> None:
     """A backlog while it goes to webhooks, while the broker is down, and while it drains into Kafka."""
     nginx = stage.rig.nginx()
     with stage.database("backlog") as db:
@@ -94,24 +90,26 @@ def backlog(stage: Stage, events: int, keys: int, over: list[str]) -> None:
         progress(f"{events:,} events wait")
         stage.switch(True)
         stage.wait_for_worker(db)
-        with watched(db, f"{events:,} waiting, webhooks", over):
-            done = delivering(stage, db, 30, events)
+        with watched(results, db, f"{events:,} waiting, webhooks"):
+            webhooks = Watch(stage, db, events, interval=0.2)
+            look_on(30)
+            webhooks.stop()
+            done = webhooks.done()
         progress(f"  {done:,} webhooks delivered")
         stage.kafka.stop()
         db.sql("DROP SERVER main CASCADE")
         stage.kafka_sink(db)
-        with watched(db, f"{events - done:,} waiting, broker down", over):
+        with watched(results, db, f"{events - done:,} waiting, broker down"):
             wait_until(lambda: db.value("SELECT state = 'circuit open' FROM outbox.sinks"), 60, "the circuit to open")
-            time.sleep(10)
+            look_on(10)
         stage.kafka.start()
-        with watched(db, f"{events - done:,} waiting, drained into Kafka", over):
-            while left := db.pending():
-                progress(f"  {left:,} left")
-                delivering(stage, db, 60, left)
+        with watched(results, db, f"{events - done:,} waiting, drained into Kafka"):
+            Watch(stage, db, db.pending(), interval=0.2).finish(900)
+            wait_until(lambda: not db.pending(), 60, "an empty table")
     nginx.stop()
 
 
-def blocked(stage: Stage, keys: int, behind: int, over: list[str]) -> None:
+def blocked(stage: Stage, results: Results, keys: int, behind: int = 2) -> None:
     """Keys that each wait for a failing event of their own; after a restart too."""
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     with stage.database("blocked") as db:
@@ -121,17 +119,15 @@ def blocked(stage: Stage, keys: int, behind: int, over: list[str]) -> None:
         stage.switch(True)
         worker = stage.wait_for_worker(db)
         held = "SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL"
-        with watched(db, f"{keys:,} keys become blocked, {behind} rows behind each", over):
+        with watched(results, db, f"{keys:,} keys become blocked, {behind} rows behind each"):
             wait_until(lambda: db.value(held) == keys * behind, 900, lambda: f"all rows to be marked: {db.value(held)}", interval=1)
-        with watched(db, f"{keys:,} keys stay blocked", over):
-            before = spend(worker)
-            time.sleep(15)
-            progress(f"  idle, it uses {(spend(worker) - before) / 15 * 100:.1f} % of a core")
+        with watched(results, db, f"{keys:,} keys stay blocked"):
+            progress(f"  idle, it uses {share(worker, 15):.1f} % of a core")
         others(stage, db, "with the blocked keys")
         db.sql("SELECT pg_terminate_backend(%s)", worker)
         wait_until(lambda: stage.workers(db) not in ([], [worker]), 30, "a new worker")
         started = time.monotonic()
-        with watched(db, f"{keys:,} blocked keys after a restart", over):
+        with watched(results, db, f"{keys:,} blocked keys after a restart"):
             others(stage, db, "after the restart")
             progress(f"  the first {OTHERS:,} other events were through {time.monotonic() - started:.1f} s after the restart")
         if db.value("SELECT count(*) FROM outbox.events_pending") != keys * (1 + behind) or db.value(held) != keys * behind:
@@ -145,36 +141,33 @@ OTHERS = 20_000
 def others(stage: Stage, db: Database, what: str) -> None:
     """Events of free keys go on, at a cost that is told."""
     worker = stage.wait_for_worker(db)
-    before, delivered, started = spend(worker), stage.delivered(db), time.monotonic()
+    before, delivered, started = spent(worker), stage.delivered(db), time.monotonic()
     load(db, OTHERS, 1000, payload="'{}'", aggregate_type="Other")
     wait_until(lambda: stage.delivered(db) - delivered == OTHERS, 120, lambda: f"the other keys: {stage.delivered(db) - delivered}")
     progress(f"  {what}: {OTHERS / (time.monotonic() - started):,.0f} other events/s, "
-             f"{(spend(worker) - before) / OTHERS * 1e6:.1f} µs of the worker's main thread each")
+             f"{(spent(worker) - before) / OTHERS * 1e6:.1f} µs of the worker's main thread each")
 
 
-def depth(stage: Stage, keys: int, over: list[str]) -> None:
+def depth(stage: Stage, results: Results, events: int) -> None:
     """Nothing about a blocked key grows with the number of rows behind it."""
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
-    for behind in (10, keys):
+    for behind in (10, events):
         with stage.database(f"depth{behind}") as db:
             db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="100ms", max_attempts="10000")
             stage.pause(db)
             load(db, 1 + behind, 1, headers="CASE WHEN n = 1 THEN jsonb '{\"x-bad\": \"1\"}' END")
             stage.switch(True)
             worker = stage.wait_for_worker(db)
-            with watched(db, f"one blocked key with {behind:,} rows behind", over):
+            with watched(results, db, f"one blocked key with {behind:,} rows behind"):
                 wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL") == behind, 300,
                            "the rows to be marked", interval=0.5)
-                before = spend(worker)
-                time.sleep(10)
-                progress(f"  failing ten times a second, it uses {(spend(worker) - before) / 10 * 100:.1f} % of a core")
+                progress(f"  failing ten times a second, it uses {share(worker, 10):.1f} % of a core")
                 others(stage, db, f"{behind:,} behind")
     nginx.stop()
 
 
-def hung(stage: Stage, over: list[str]) -> None:
+def hung(stage: Stage, results: Results) -> None:
     """An endpoint that never answers, and large payloads."""
-    import socket
     silent = socket.create_server(("127.0.0.1", 0), backlog=1024)  # connections are accepted by the kernel, and nobody reads
     large = "jsonb_build_object('n', n, 'note', (SELECT string_agg(md5((n * 10000 + i)::text), '') FROM generate_series(1, 3200) AS i))"
     for kind in ("webhook", "kafka"):
@@ -188,67 +181,30 @@ def hung(stage: Stage, over: list[str]) -> None:
                 os.kill(stage.broker_pid, signal.SIGSTOP)
             try:
                 load(db, 3000, 3000, payload=large)
-                with watched(db, f"{kind} hangs, 3,000 events of 100 kB", over):
-                    time.sleep(30)
+                with watched(results, db, f"{kind} hangs, 3,000 events of 100 kB"):
+                    look_on(30)
             finally:
                 if kind == "kafka":
                     os.kill(stage.broker_pid, signal.SIGCONT)
             if kind == "kafka":
-                with watched(db, "Kafka goes on with them", over):
+                with watched(results, db, "Kafka goes on with them"):
                     wait_until(lambda: not db.pending(), 120, "an empty table")
-                with watched(db, "Kafka, 3,000 more of 100 kB while it is up", over):
+                with watched(results, db, "Kafka, 3,000 more of 100 kB while it is up"):
                     load(db, 3000, 3000, payload=large)
                     wait_until(lambda: not db.pending(), 120, "an empty table")
     silent.close()
 
 
-def sinks(stage: Stage, over: list[str]) -> None:
+def sinks(stage: Stage, results: Results) -> None:
     """Fifty sinks, half of each kind."""
     nginx = stage.rig.nginx()
     with stage.database("sinks") as db:
         for n in range(25):
             db.kafka_sink(f"kafka{n}", stage.kafka)
             db.webhook_sink(f"webhook{n}", nginx.url, SECRET)
-        with watched(db, "50 sinks, 4,000 events to each", over):
+        with watched(results, db, "50 sinks, 4,000 events to each"):
             load(db, 4_000, 1000)
             wait_until(lambda: stage.delivered(db) >= 50 * 4_000, 300, lambda: f"all deliveries: {stage.delivered(db)}", interval=0.5)
-        with watched(db, "50 sinks, idle", over):
-            time.sleep(10)
+        with watched(results, db, "50 sinks, idle"):
+            look_on(10)
     nginx.stop()
-
-
-def main() -> int:
-    scenarios: dict[str, Callable] = {
-        "backlog": lambda: backlog(stage, given.events, given.keys, over),
-        "blocked": lambda: blocked(stage, given.keys, 2, over),
-        "depth": lambda: depth(stage, given.keys, over),
-        "hung": lambda: hung(stage, over),
-        "sinks": lambda: sinks(stage, over),
-    }
-    parser = argparse.ArgumentParser(prog="test/bench/memory.py")
-    parser.add_argument("scenarios", nargs="*", metavar="|".join(scenarios))
-    parser.add_argument("--events", type=int, default=10_000_000, help="the backlog (default 10,000,000)")
-    parser.add_argument("--keys", type=int, default=100_000, help="blocked ones (default 100,000)")
-    given = parser.parse_args()
-    if unknown := set(given.scenarios) - set(scenarios):
-        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
-    use_two_cores()
-    over: list[str] = []
-    with Rig("memory") as rig:
-        stage = Stage(rig, "0")
-        for name in given.scenarios or scenarios:
-            print(f"==> {name}")
-            scenarios[name]()
-        log = stage.pg.log
-    if found := crashes(log):
-        raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
-    print(f"the worker stayed within {LIMIT_MB} MB" if not over else "OVER " + "; ".join(over))
-    return 1 if over else 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failure as failure:
-        print(f"FAILED: {failure}", file=sys.stderr)
-        sys.exit(1)

@@ -4,46 +4,24 @@ import json
 import subprocess
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Iterator
 
 import confluent_kafka
 from outbox_rig import BUILD, Kafka, Postgres, Rig, wait_until
 from outbox_rig.database import Database
+from results import Failure
 
 PROGRAMS = BUILD / "bench"
 PARTITIONS = 12
+SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
     "shared_buffers": "1GB",
     "max_wal_size": "8GB",  # no checkpoint in the middle of a measure
     "checkpoint_timeout": "30min",
+    "max_connections": "400",  # hundreds of open transactions are one of the measures
 }
-
-
-class Failure(Exception):
-    """What arrived is not what was enqueued."""
-
-
-@dataclass
-class Row:
-    """A line of the table at the end."""
-    what: str
-    figure: str
-    beside: str = ""
-    ratio: float | None = None
-    goal: float | None = None  # of the ratio
-    limit: str = ""
-
-    def met(self) -> bool:
-        return self.goal is None or (self.ratio is not None and self.ratio >= self.goal)
-
-
-@dataclass
-class Results:
-    rows: list[Row] = field(default_factory=list)
-    data: dict[str, Any] = field(default_factory=dict)
 
 
 class Stage:

@@ -1,0 +1,72 @@
+"""How a database's deliveries go on over time."""
+
+import threading
+import time
+
+from measure import private_memory
+from outbox_rig.database import Database
+from results import Failure
+from stage import Stage, progress
+
+
+class Watch(threading.Thread):
+    """Samples from now on until so many more events are delivered and recorded, on a connection of its own."""
+
+    def __init__(self, stage: Stage, db: Database, events: int, interval: float = 0.02):
+        super().__init__(daemon=True)
+        self.events, self.samples, self.memory, self._interval = events, [], 0, interval
+        self._stage, self._db, self._over = stage, Database(db.pg, db.name), threading.Event()
+        self._before = stage.delivered(db)
+        self.start()
+
+    def run(self) -> None:
+        done, said = 0, time.monotonic()
+        while done < self.events and not self._over.wait(self._interval):
+            done = self._stage.delivered(self._db) - self._before
+            now = time.monotonic()
+            self.samples.append((now, done))
+            for worker in self._stage.workers(self._db) if len(self.samples) % 10 == 1 else []:
+                try:
+                    self.memory = max(self.memory, private_memory(worker))
+                except (OSError, TypeError):
+                    pass  # it has just ended
+            if now - said > 5:
+                said = now
+                progress(f"{done:>9,} of {self.events:,} delivered")
+        self._db.disconnect()
+
+    def done(self) -> int:
+        return self.samples[-1][1] if self.samples else 0
+
+    def finish(self, timeout: float = 180) -> None:
+        """Waits for the last one; Failure when it does not come."""
+        self.join(timeout)
+        self.stop()
+        if self.done() < self.events:
+            raise Failure(f"only {self.done()} of {self.events} events were delivered within {timeout:g} s; see {self._stage.pg.log}")
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join(20)
+
+    def at(self, events: float) -> tuple[float, int]:
+        """The first sample with so many."""
+        return next(sample for sample in self.samples if sample[1] >= events)
+
+    def rate(self, first: float = 0.1, last: float = 0.9) -> float:
+        """Events per second between these parts of them: neither the start nor the end counts."""
+        (begun, few), (ended, many) = self.at(self.events * first), self.at(self.events * last)
+        if ended == begun:
+            raise Failure(f"{self.events} events are too few to tell a rate")
+        return (many - few) / (ended - begun)
+
+    def curve(self, points: int = 80) -> list[tuple[float, int, float]]:
+        """Seconds from the first sample, events until then, and events per second since the point before."""
+        start, end = self.samples[0][0], self.samples[-1][0]
+        found, last = [], self.samples[0]
+        for sample in self.samples[1:]:
+            if sample[0] - last[0] >= (end - start) / points or sample is self.samples[-1]:
+                if sample[0] > last[0]:
+                    found.append((round(sample[0] - start, 3), sample[1], round((sample[1] - last[1]) / (sample[0] - last[0]))))
+                last = sample
+        return found
