@@ -37,7 +37,8 @@ class Measure:
 
 
 MEASURES = {
-    "drain": Measure(drain.measure, {"events": 500_000, "rounds": 3}),
+    "drain": Measure(drain.fixed, {"events": 500_000, "rounds": 3}, {"events": 2_000_000}),
+    "drain-mixed": Measure(drain.mixed, {"events": 200_000, "rounds": 1}, {"events": 500_000, "rounds": 3}),
     "latency": Measure(latency.measure, {"plan": [(1000, 20), (10, 10)]}),
     "enqueue": Measure(enqueue.measure),
     "webhooks": Measure(webhooks.measure, {"events": 60_000}),

@@ -2,7 +2,6 @@
 
 import time
 
-from drain import PAYLOAD, load
 from outbox_rig import wait_until
 from results import Failure, Results, Row, ratio_at_least
 from stage import Stage, progress
@@ -12,10 +11,9 @@ def measure(stage: Stage, results: Results, events: int) -> None:
     with stage.database("outage") as db:
         stage.pause(db)
         stage.kafka_sink(db)
-        db.sql(PAYLOAD)
         rates = {}
         for name in ("warm", "before", "after"):
-            load(db, "Outage", events)
+            stage.load(db, "fixed", events, f"Outage-{name}")
             watch = Watch(stage, db, events)
             if name == "after":
                 stage.kafka.stop()
@@ -31,6 +29,7 @@ def measure(stage: Stage, results: Results, events: int) -> None:
             rates[name] = watch.rate()
             progress(f"{name}: {rates[name]:,.0f} events/s")
             wait_until(lambda: db.pending() == 0, 60, "the rows to leave")
+            stage.must_have_arrived(f"outbox.event.Outage-{name}", events)
             stage.pause(db)
         stage.must_be_done(db)
     results.data |= rates

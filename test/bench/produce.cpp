@@ -2,7 +2,7 @@
  * produce.cpp: librdkafka alone, the limit that outbox is compared with: the same producer settings, payload, key and
  * id header as the Kafka sink's, and nothing but a loop around them.
  *
- *   produce BROKERS TOPIC LINGER_MS drain FILE             all at once; FILE holds lines of key, id and payload
+ *   produce BROKERS TOPIC LINGER_MS drain KIND COUNT       all at once; kinds are those of events.h
  *   produce BROKERS TOPIC LINGER_MS pace RATE SECONDS OUT  evenly; OUT gets a line of times for each
  *
  * Prints one line of JSON. Exit code 1 when anything was not acknowledged.
@@ -14,14 +14,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "events.h"
 #include "pace.h"
 
 namespace {
@@ -112,37 +110,35 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-long drain(Producer &producer, const char *path) {
-  std::ifstream in(path);
-  std::stringstream content;
-  content << in.rdbuf();
-  std::string text = std::move(content).str();
-  struct Event {
-    std::string_view key, id, payload;
+std::string id_of(long n) {
+  char id[64];
+  snprintf(id, sizeof id, "00000000-0000-7000-8000-%012ld", n);
+  return id;
+}
+
+long drain(Producer &producer, Events::Kind kind, long count) {
+  struct Ready {
+    Event event;
+    std::string id;
   };
-  std::vector<Event> events;
-  for (size_t at = 0; at < text.size();) {
-    std::string_view rest = std::string_view(text).substr(at);
-    size_t end = rest.find('\n'), key = rest.find('\t'), id = rest.find('\t', key + 1);
-    if (end == rest.npos || key >= end || id >= end)
-      die(std::string("no event in line ") + std::to_string(events.size() + 1) + " of " + path);
-    events.push_back({rest.substr(0, key), rest.substr(key + 1, id - key - 1), rest.substr(id + 1, end - id - 1)});
-    at += end + 1;
-  }
+  std::vector<Ready> ready;
+  Events events(kind);
+  for (long n = 1; n <= count; n++)
+    ready.push_back({events.make(n), id_of(n)});
 
   double cpu = cpu_seconds();
   int64_t start = now_us();
-  for (size_t n = 0; n < events.size(); n++) {
-    producer.send(events[n].key, events[n].id, events[n].payload);
+  for (size_t n = 0; n < ready.size(); n++) {
+    producer.send(ready[n].event.key, ready[n].id, ready[n].event.payload);
     if (n % 1000 == 0)
       producer.poll();
   }
   producer.flush();
-  double seconds = 1e-6 * static_cast<double>(now_us() - start);
-  auto count = static_cast<double>(events.size());
-  printf("{\"events\": %zu, \"seconds\": %.3f, \"rate\": %.0f, \"cpu_us_per_event\": %.3f}\n", events.size(), seconds,
-         count / seconds, 1e6 * (cpu_seconds() - cpu) / count);
-  return static_cast<long>(events.size());
+  double seconds = 1e-6 * static_cast<double>(now_us() - start), used = cpu_seconds() - cpu;
+  auto sent = static_cast<double>(count);
+  printf("{\"events\": %ld, \"seconds\": %.3f, \"rate\": %.0f, \"cpu_us_per_event\": %.3f}\n", count, seconds,
+         sent / seconds, 1e6 * used / sent);
+  return count;
 }
 
 long pace(Producer &producer, double rate, double seconds, const char *out) {
@@ -151,9 +147,7 @@ long pace(Producer &producer, double rate, double seconds, const char *out) {
   Pace due(rate);
   for (long n = 0; n < count; n++) {
     due.wait_for(n);
-    char id[64];
-    snprintf(id, sizeof id, "00000000-0000-7000-8000-%012ld", n);
-    std::string key = key_of(n), payload = payload_of(n);
+    std::string key = key_of(n), payload = payload_of(n), id = id_of(n);
     times[static_cast<size_t>(n)].begun_us = now_us();
     producer.send(key, id, payload);
     producer.poll();
@@ -169,13 +163,14 @@ long pace(Producer &producer, double rate, double seconds, const char *out) {
 
 int main(int argc, char **argv) {
   if (argc < 6)
-    die("BROKERS TOPIC LINGER_MS drain FILE | pace RATE SECONDS OUT");
+    die("BROKERS TOPIC LINGER_MS drain KIND COUNT | pace RATE SECONDS OUT");
   std::string_view mode = argv[4];
+  Events::Kind kind{};
   long sent = 0;
   {
     Producer producer(argv[1], argv[2], argv[3]);
-    if (mode == "drain")
-      sent = drain(producer, argv[5]);
+    if (mode == "drain" && argc == 7 && Events::parse(argv[5], kind))
+      sent = drain(producer, kind, atol(argv[6]));
     else if (mode == "pace" && argc == 8)
       sent = pace(producer, atof(argv[5]), atof(argv[6]), argv[7]);
     else

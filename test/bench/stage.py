@@ -76,8 +76,22 @@ class Stage:
         if left or retried or failed:
             raise Failure(f"events are left: {left}, {retried} retried, {failed} failed")
 
+    def load(self, db: Database, kind: str, events: int, aggregate_type: str, first: int = 1,
+             into: str = "outbox.events (aggregate_type, aggregate_id, event_type, payload)") -> None:
+        """Events `first` and on, of a kind of events.h, by COPY."""
+        with self.program("events", kind, first, first + events - 1, aggregate_type) as child, db.connect() as connection:
+            with connection.cursor().copy(f"COPY {into} FROM STDIN") as copy:
+                while block := child.stdout.buffer.read(1 << 18):
+                    copy.write(block)
+        if child.returncode:
+            raise Failure(f"events ended with code {child.returncode}")
+
+    def must_have_arrived(self, topic: str, events: int) -> dict:
+        """Events 1 to `events`, each once, in the order of its key and with an id of its own."""
+        return self.run("consume", self.kafka.bootstrap, topic, PARTITIONS, events)
+
     def program(self, name: str, *arguments: Any) -> subprocess.Popen:
-        return subprocess.Popen([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, name: str, *arguments: Any) -> dict:
         """One of our load programs; what it printed."""
@@ -107,13 +121,13 @@ def end_of(consumer: confluent_kafka.Consumer, topic: str) -> int:
 def finish(child: subprocess.Popen) -> dict:
     """What a load program printed, once it has ended well; it never outlives us."""
     try:
-        out, _ = child.communicate(timeout=180)
+        out, error = child.communicate(timeout=180)
     except BaseException:
         child.kill()
         child.wait()
         raise
     if child.returncode:
-        raise Failure(f"{child.args[0].name} ended with code {child.returncode}")
+        raise Failure(error.strip() or f"{child.args[0].name} ended with code {child.returncode}")
     return json.loads(out)
 
 
