@@ -37,7 +37,7 @@ def pgbench(db: Database, script: Path, synchronous: str) -> dict:
     env = os.environ | {"PGOPTIONS": f"-c synchronous_commit={synchronous}"}
     started, busy = time.monotonic(), machine_seconds()
     done = subprocess.run([pg_config("bindir") / "pgbench", "-n", "-f", script, "-M", "prepared", "-D", f"payload={PAYLOAD}",
-                           "-c", str(CLIENTS), "-j", "2", "-T", str(SECONDS), "-h", db.pg.host, "-p", str(db.pg.PORT),
+                           "-c", str(CLIENTS), "-j", "2", "-T", str(SECONDS), "-h", db.pg.host, "-p", str(db.pg.port),
                            "-U", "postgres", db.name], env=env, capture_output=True, text=True)
     cores = (machine_seconds() - busy) / (time.monotonic() - started)
     tps = re.search(r"tps = ([\d.]+) \(without", done.stdout)

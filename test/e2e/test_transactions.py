@@ -319,7 +319,7 @@ def publisher(pg, db):
         database.sql(f"CREATE PUBLICATION p FOR {what}")
         # Within one cluster the subscription must not make its slot itself: it would wait for its own end.
         database.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, %s)", slot, two_phase)
-        db.sql(f"CREATE SUBSCRIPTION s CONNECTION 'host={pg.host} port={pg.PORT} user=postgres dbname={database.name}' PUBLICATION p"
+        db.sql(f"CREATE SUBSCRIPTION s CONNECTION 'host={pg.host} port={pg.port} user=postgres dbname={database.name}' PUBLICATION p"
                f" WITH (create_slot = false, slot_name = '{slot}', two_phase = {two_phase})")
         wait_until(lambda: db.value("SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel"), 30, "the tables to be in step")
         if two_phase:

@@ -9,6 +9,7 @@ Everything lives under build/rig/<name>, and everything is stopped when the bloc
 """
 
 from .consumer import Consumer, Record
+from .debezium import Debezium
 from .kafka import Kafka
 from .nginx import Nginx
 from .paths import BUILD, ROOT
@@ -17,4 +18,4 @@ from .receiver import Delivery, Receiver
 from .rig import Rig
 from .wait import wait_until
 
-__all__ = ["BUILD", "ROOT", "Consumer", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "wait_until"]
+__all__ = ["BUILD", "ROOT", "Consumer", "Debezium", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "wait_until"]

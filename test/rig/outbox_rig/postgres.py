@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 
 from .paths import BUILD, pg_config
-from .process import Process
+from .process import Process, free_port
 from .wait import wait_until
 
 # Never `fsync = off`: what is promised after kill -9 is tested here.
@@ -30,14 +30,17 @@ DEFAULTS = {
 
 
 class Postgres:
-    PORT = 5432
-
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
-                 standby_of: "Postgres | None" = None, wal: Path | None = None):
-        """`standby_of`: streams from that server, as its standby "standby". `wal`: where to put pg_wal, in small segments."""
+                 standby_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False):
+        """`standby_of`: streams from that server, as its standby "standby". `wal`: where to put pg_wal, in small segments.
+        `tcp`: takes connections over TCP too, with a password."""
         self.name, self.dir, self.log = name, directory, log
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
+        self.port = 5432  # names the socket
+        if tcp:
+            self.port = free_port()
+            self._settings |= {"listen_addresses": "127.0.0.1", "port": str(self.port)}
         self._setpriv: list[str] = []
         self._process: Process | None = None
         # A socket's path holds at most 107 bytes, and the repository may lie deep.
@@ -69,7 +72,7 @@ class Postgres:
             raise RuntimeError(f"{argv[0]} failed; see {self.log}")
 
     def _initdb(self) -> None:
-        self._run(pg_config("bindir") / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+        self._run(pg_config("bindir") / "initdb", "-D", self.data, "-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8",
                   "--locale=C.UTF-8", "--no-sync", "--wal-segsize=" + ("1" if self._wal else "16"),
                   *([f"--waldir={self._wal}"] if self._wal else []))
 
@@ -158,7 +161,7 @@ class Postgres:
     # ---- use -------------------------------------------------------------------------------------------------
 
     def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
-        return f"host={self.host} port={self.PORT} user={user} dbname={dbname}"
+        return f"host={self.host} port={self.port} user={user} dbname={dbname}"
 
     def connect(self, dbname: str = "postgres", user: str = "postgres", autocommit: bool = True,
                 **options) -> psycopg.Connection:

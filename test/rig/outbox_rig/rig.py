@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from .debezium import Debezium
 from .kafka import Kafka
 from .namespace import Namespace
 from .nginx import Nginx
@@ -61,6 +62,9 @@ class Rig:
 
     def kafka(self, **options) -> Kafka:
         return self._add(Kafka(*self._place("kafka"), **options))
+
+    def debezium(self, **options) -> Debezium:
+        return self._add(Debezium(*self._place("debezium"), **options))
 
     def receiver(self, **options) -> Receiver:
         return self._add(Receiver(**options))

@@ -115,7 +115,7 @@ def regress_suite(name: str, program: str, inputdir: Path, tests: list[str], log
         pg = rig.postgres(settings={"shared_preload_libraries": ""})
         code = run(log, [str(pg_config("pgxs").parent.parent / "test" / program), f"--inputdir={inputdir}",
                          f"--outputdir={output}", f"--bindir={pg_config('bindir')}", f"--host={pg.host}",
-                         f"--port={pg.PORT}", "--user=postgres", "--dbname=contrib_regression", *tests])
+                         f"--port={pg.port}", "--user=postgres", "--dbname=contrib_regression", *tests])
         pg.stop()
         found = crashes(pg.log)
     for line in log.read_text(errors="replace").splitlines():
