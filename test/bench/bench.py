@@ -14,6 +14,7 @@ import claims
 import drain
 import enqueue
 import failing_keys
+import idle
 import latency
 import memory
 import outage
@@ -25,7 +26,7 @@ from results import Failure, Results, table
 from stage import SETTINGS, Stage
 
 FILE = BUILD / "bench" / "results.json"
-SIZES = {"events": int, "rounds": int, "keys": int, "seconds": float}
+SIZES = {"events": int, "rounds": int, "keys": int, "databases": int, "seconds": float}
 
 
 @dataclass
@@ -42,6 +43,8 @@ MEASURES = {
     "latency": Measure(latency.measure, {"plan": [(1000, 20), (10, 10)]}),
     "enqueue": Measure(enqueue.measure),
     "webhooks": Measure(webhooks.measure, {"events": 60_000}),
+    "idle": Measure(idle.worker),
+    "idle-databases": Measure(idle.databases, {"databases": 100}, {"databases": 1000}),
 }
 PEERS: dict[str, Measure] = {}
 BY_NAME = {  # alone: each takes minutes, or says what the others need not

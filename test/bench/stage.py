@@ -8,6 +8,7 @@ from typing import Any, Iterator
 
 import confluent_kafka
 from outbox_rig import BUILD, Kafka, Postgres, Rig, wait_until
+from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
 from results import Failure
 
@@ -25,13 +26,26 @@ SETTINGS = {
 
 
 class Stage:
-    def __init__(self, rig: Rig, linger_ms: str, **settings: str):
+    """A setting's dot is written as two underscores."""
+
+    def __init__(self, rig: Rig, linger_ms: str, kafka: Kafka | None = None, **settings: str):
         self.rig, self.linger_ms = rig, linger_ms
-        print("starting a private PostgreSQL and Apache Kafka ...")
-        self.pg: Postgres = rig.postgres(settings=SETTINGS | settings)
-        self.kafka: Kafka = rig.kafka(partitions=PARTITIONS)
+        print(f"starting a private PostgreSQL{'' if kafka else ' and Apache Kafka'} ...")
+        self.pg: Postgres = rig.postgres(settings=SETTINGS | {name.replace("__", "."): value for name, value in settings.items()})
+        self.kafka: Kafka = kafka or rig.kafka(partitions=PARTITIONS)
         self.directory = rig.dir / "files"
-        self.directory.mkdir()
+        self.directory.mkdir(exist_ok=True)
+
+    @contextmanager
+    def server(self, **settings: str) -> Iterator["Stage"]:
+        """Another server with settings of its own, beside the first one and with the same broker."""
+        own = Stage(self.rig, self.linger_ms, self.kafka, **settings)
+        try:
+            yield own
+        finally:
+            own.pg.close()
+            if found := crashes(own.pg.log):
+                raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
 
     @property
     def broker_pid(self) -> int:

@@ -1,0 +1,95 @@
+"""What an outbox costs that has nothing to do: one database, and very many."""
+
+import re
+import time
+from pathlib import Path
+
+from measure import Cpu, private_memory
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from results import Results, Row, at_most
+from stage import Stage, progress
+
+POLL_SECONDS = 1
+POLLS = 12
+LOOK_ON_SECONDS = 15
+
+
+def wake_ups(pid: int) -> int:
+    """How often the process's main thread has gone to sleep, and so woken up."""
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", Path(f"/proc/{pid}/task/{pid}/status").read_text(), re.M)[1])
+
+
+def worker(stage: Stage, results: Results) -> None:
+    """Queries and wake-ups of a worker that has delivered something, and has nothing more to do."""
+    with stage.server(shared_preload_libraries="outbox,pg_stat_statements", outbox__poll_interval=f"{POLL_SECONDS}s",
+                      pg_stat_statements__track="all") as own, own.database("idle") as db:
+        own.kafka_sink(db)
+        db.enqueue("Order", "first")
+        wait_until(lambda: own.delivered(db) == 1 and not db.pending(), 30, "the first event")
+        pid, oid = own.wait_for_worker(db), db.value("SELECT oid FROM pg_database WHERE datname = current_database()")
+        db.disconnect()
+        with own.pg.connect() as other:
+            other.execute("CREATE EXTENSION pg_stat_statements")
+            before, cpu = wake_ups(pid), Cpu.now(pid, 0)
+            other.execute("SELECT pg_stat_statements_reset()")
+            time.sleep(POLLS * POLL_SECONDS)  # nothing is waited for: so long is the measure
+            woken, cpu = wake_ups(pid) - before, Cpu.now(pid, 0).since(cpu)
+            statements = other.execute("SELECT query, calls FROM pg_stat_statements WHERE dbid = %s ORDER BY calls DESC", [oid]).fetchall()
+        memory = private_memory(pid) / 2**20
+    queries = sum(calls for _, calls in statements)
+    results.data |= {"polls": POLLS, "statements": statements, "wake_ups": woken}
+    progress(f"in {POLLS} poll intervals {queries} queries and {woken} wake-ups of the main thread, {cpu.worker / cpu.wall * 1e6:.0f} µs of CPU a second")
+    results.rows += [
+        Row("idle, queries per poll interval", queries / POLLS, "", goals=[at_most(1)]),
+        # One more: the window begins anywhere between two polls.
+        Row("idle, wake-ups of the main thread per poll interval", woken / POLLS, "", goals=[at_most(1 + 1 / POLLS)],
+            limit=f"{cpu.worker / cpu.wall * 1e6:.0f} µs of CPU a second with its threads, {memory:.1f} MB"),
+    ]
+
+
+def databases(stage: Stage, results: Results, databases: int) -> None:
+    """Very many with the extension and a sink, and a server with far fewer places for workers."""
+    with stage.server(max_worker_processes="16", outbox__enabled="off", max_wal_size="4GB") as own, own.pg.connect() as admin:
+        template = Database(own.pg, "many")
+        template.create()
+        own.kafka_sink(template)
+        template.disconnect()
+        for number in range(1, databases):
+            admin.execute(f"CREATE DATABASE many{number} TEMPLATE many")
+        progress(f"{databases:,} databases with the extension")
+        launcher = admin.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox launcher'").fetchone()[0]
+
+        def running() -> int:
+            return admin.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'outbox worker'").fetchone()[0]
+        own.switch(True)
+        wait_until(running, 30, "a worker")
+        busy = Cpu.now(launcher, 0)
+        time.sleep(LOOK_ON_SECONDS)  # all that must be looked into may be looked into
+        starting = Cpu.now(launcher, 0).since(busy)
+        before, woken = Cpu.now(launcher, 0), wake_ups(launcher)
+        time.sleep(LOOK_ON_SECONDS)  # so long is the measure
+        cpu, woken = Cpu.now(launcher, 0).since(before), wake_ups(launcher) - woken
+        held = running()
+        progress(f"the launcher takes {cpu.worker / cpu.wall * 1e6:,.0f} µs of CPU a second and wakes {woken / cpu.wall:.1f} times; "
+                 f"{starting.worker / starting.wall * 1e6:,.0f} µs at first; {held} workers run")
+
+        chosen = Database(own.pg, f"many{databases * 777 // 1000}")
+        started, said = time.monotonic(), ""
+        chosen.enqueue("Order", "late")
+        try:
+            wait_until(lambda: own.delivered(chosen) == 1, 60, "the event")
+        except TimeoutError:
+            said = "NOT delivered within that time"
+        seconds = time.monotonic() - started
+        progress(f"an event in {chosen.name}: {seconds:.1f} s {said}")
+        chosen.disconnect()
+        own.switch(False)
+    results.data |= {"databases": databases, "launcher_us_per_second": cpu.worker / cpu.wall * 1e6, "launcher_wake_ups_per_second": woken / cpu.wall,
+                     "workers": held, "seconds_to_delivery": seconds}
+    results.rows += [
+        Row(f"{databases:,} idle databases with the extension, workers that they hold", held, "workers", goals=[at_most(0)],
+            limit="max_worker_processes 16"),
+        Row("  CPU of the launcher", cpu.worker / cpu.wall * 1e6, "µs/s", limit=f"{woken / cpu.wall:.1f} wake-ups a second"),
+        Row("  until an event in one of them is delivered", seconds, "s", goals=[at_most(5)], limit=said),
+    ]
