@@ -1,5 +1,10 @@
-/* claim_lock.cpp: the second step of a claim: lock what was read, without waiting. */
+/*
+ * claim_lock.cpp: the second step of a claim: leave out what somebody holds or has changed, without waiting. What is
+ * to be marked is locked; what is to be sent need not be: the lock would end with the transaction, before the event
+ * leaves, and would cost a WAL record and a written page each.
+ */
 #include "claim_round.h"
+#include "untouched.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -55,8 +60,14 @@ void claim_lock_and_mark(void) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < sinks[i]->n_batch; j++) {
       Flight *flight = sinks[i]->batch_flights[j];
-      locks[n_locks++] = {flight->position, flight->ctid, ROW_GONE, &sinks[i]->batch_flights[j]};
+      locks[n_locks++] = {flight->position, flight->ctid, ROW_GONE, &sinks[i]->batch_flights[j],
+                          flight->xmin,     InvalidOid};
     }
+  int n_free = untouched_find(locks, n_locks);
+  for (int i = 0; i < n_locks; i++)
+    (*(Flight **)locks[i].owner)->file = locks[i].file;
+  locks += n_free;
+  n_locks -= n_free;
   for (int i = 0; i < claim_round.n_marks; i++)
     locks[n_locks++] = {claim_round.marks[i].position, claim_round.marks[i].ctid, ROW_GONE, &claim_round.marks[i]};
   row_lock(locks, n_locks, NULL);

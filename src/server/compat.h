@@ -25,6 +25,13 @@
 #define PGDLLEXPORT __attribute__((visibility("default")))
 #endif
 
+/* And how the file of a relation is called. */
+#if PG_VERSION_NUM < 160000
+#define outbox_relation_file(relation) ((relation)->rd_node.relNode)
+#else
+#define outbox_relation_file(relation) ((relation)->rd_locator.relNumber)
+#endif
+
 /* 17 ties a wait event set to a resource owner; ours live as long as the process. */
 #if PG_VERSION_NUM < 170000
 #define outbox_create_wait_event_set(n) CreateWaitEventSet(TopMemoryContext, n)

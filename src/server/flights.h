@@ -26,6 +26,8 @@ typedef struct Flight {
   uint64 key_hash;
   struct WorkerSink *sink;
   ItemPointerData ctid; /* where the row was when it was claimed */
+  TransactionId xmin;   /* likewise: who wrote it */
+  Oid file;             /* likewise: of the table */
   FlightState state;
   uint32 index;
   uint32 generation;

@@ -44,6 +44,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
   flight->key_hash = event->key_hash;
   flight->ctid = row->ctid;
+  flight->xmin = row->xmin;
   flight->attempts = row->attempts;
   flight->held_by = row->held_by;
   flight->created_at = row->created_at;

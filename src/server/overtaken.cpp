@@ -242,14 +242,18 @@ static void write_marks(const Marking *marking, Fate fate) {
     statement_write(fate == MARK_FAILED ? &mark_failed : &mark_pending, marks, NULL, NULL);
 }
 
+bool overtaken_possible(const Flight *sent) {
+  return sent->key_hash != 0 &&
+         (dead_letters_possible(sent->key_hash) || held_key_find(sent->sink->oid, sent->key_hash));
+}
+
 void overtaken_mark(Flight **sent, int n, TimestampTz now) {
   Marking marking;
 
   memset((void *)&marking, 0, sizeof(marking));
   marking.flights = (Flight **)palloc(sizeof(Flight *) * Max(n, 1));
   for (int i = 0; i < n; i++)
-    if (sent[i]->key_hash != 0 &&
-        (dead_letters_possible(sent[i]->key_hash) || held_key_find(sent[i]->sink->oid, sent[i]->key_hash)))
+    if (overtaken_possible(sent[i]))
       marking.flights[marking.n_flights++] = sent[i];
   if (marking.n_flights == 0)
     return;

@@ -6,9 +6,12 @@
 #include "overtaken.h"
 #include "row_lock.h"
 #include "sql.h"
+#include "untouched.h"
 #include "worker_sinks.h"
 
 #include <math.h>
+
+#include <algorithm>
 
 extern "C" {
 #include "catalog/namespace.h"
@@ -195,13 +198,13 @@ static int choose_ended(RowLock *locks, int max, TimestampTz now) {
       n_troubled++;
       troubled = due ? flight : troubled;
     } else if (due && n < max) {
-      locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight};
+      locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight, flight->xmin, flight->file};
     }
   }
   alone = troubled && (n == 0 || !alone);
   if (alone) {
     n = 0;
-    locks[n++] = {troubled->position, troubled->ctid, ROW_GONE, troubled};
+    locks[n++] = {troubled->position, troubled->ctid, ROW_GONE, troubled, troubled->xmin, troubled->file};
   }
   n_tried = n;
   tried = n > 0 ? (Flight *)locks[0].owner : NULL;
@@ -237,13 +240,12 @@ static void let_go(Flight *flight) {
 }
 
 /* What did not arrive. */
-static void record_failures(const RowLock *locks, int n, TimestampTz now) {
+static void record_failures(RowLock *locks, int n, TimestampTz now) {
   Batch dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
 
+  row_lock(locks, n, is_for_its_sink);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
-    if (flight->outcome == OB_SENT)
-      continue;
     if (locks[i].result == ROW_BUSY) {
       try_later(flight, now);
       continue;
@@ -260,16 +262,31 @@ static void record_failures(const RowLock *locks, int n, TimestampTz now) {
     record_retries(&retried, now);
 }
 
+/* Delivered rows that nobody has touched and that have overtaken nothing just leave: almost all. They come first;
+ * returns how many. */
+static int record_untouched(RowLock *locks, int n) {
+  int plain = (int)(std::partition(locks, locks + n,
+                                   [](const RowLock &lock) {
+                                     const Flight *flight = (const Flight *)lock.owner;
+                                     return flight->sink->retention_ms == 0 && !overtaken_possible(flight);
+                                   }) -
+                    locks);
+  int deleted = untouched_delete(locks, plain);
+
+  for (int i = 0; i < deleted; i++)
+    ((Flight *)locks[i].owner)->recorded = true;
+  return deleted;
+}
+
 /* What was delivered; earlier ones of its key that were not must have been written down. */
-static void record_sent(const RowLock *locks, int n, TimestampTz now) {
+static void record_sent(RowLock *locks, int n, TimestampTz now) {
   Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1));
   Flight **delivered = (Flight **)palloc(sizeof(Flight *) * Max(n, 1));
   int n_delivered = 0;
 
+  row_lock(locks, n, is_for_its_sink);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
-    if (flight->outcome != OB_SENT)
-      continue;
     if (locks[i].result == ROW_BUSY)
       try_later(flight, now);
     else
@@ -278,7 +295,7 @@ static void record_sent(const RowLock *locks, int n, TimestampTz now) {
   overtaken_mark(delivered, n_delivered, now);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
-    if (flight->outcome != OB_SENT || flight->record_after > now)
+    if (flight->record_after > now)
       continue;
     flight->recorded = true;
     if (locks[i].result == ROW_GONE)
@@ -303,10 +320,14 @@ void record_ended(TimestampTz now) {
   SPI_connect();
   RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(max, 1));
   int n = choose_ended(locks, max, now);
-  row_lock(locks, n, is_for_its_sink);
   n_busy = 0;
-  record_failures(locks, n, now);
-  record_sent(locks, n, now);
+  int failed =
+      (int)(std::partition(locks, locks + n,
+                           [](const RowLock &lock) { return ((const Flight *)lock.owner)->outcome != OB_SENT; }) -
+            locks);
+  record_failures(locks, failed, now);
+  int done = failed + record_untouched(locks + failed, n - failed);
+  record_sent(locks + done, n - done, now);
   SPI_finish();
 }
 

@@ -136,13 +136,16 @@ def test_a_row_in_flight_is_given_to_another_sink(db, rig, hook):
         other.stop()
 
 
-def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook):
-    """What was acknowledged is recorded by its position; the row that has taken its place stays."""
-    for _ in range(3):
-        db.enqueue("Order", "later", "e", available_at="2099-01-01")
-    in_flight(db, hook)
-    for _ in range(3):
-        db.enqueue("Order", "later", "e", available_at="2099-01-01")
+@pytest.mark.parametrize("writers", ["one transaction", "many"])
+def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook, writers):
+    """What was acknowledged is recorded; the row that has taken its place, maybe of the same transaction, stays."""
+    hook.mode = lambda d: HANG if d.json()["data"]["key"] == "k" else OK
+    with db.connect(autocommit=writers == "many") as producer:
+        for key in ["later"] * 3 + ["k"] + ["later"] * 3:
+            producer.execute("SELECT outbox.enqueue('Order', %s, 'e', jsonb_build_object('key', %s::text, 'n', 1), available_at => %s)",
+                             [key, key, "2099-01-01" if key == "later" else None])
+        producer.commit()
+    wait_until(lambda: hook.open_requests, 20, "the request")
     [(place,)] = db.sql("SELECT ctid::text FROM outbox.events_pending WHERE partition_key = 'k'")
     db.sql("DELETE FROM outbox.events_pending WHERE position = (SELECT min(position) FROM outbox.events_pending)")
     db.sql("VACUUM FULL outbox.events_pending")
@@ -234,6 +237,28 @@ def test_a_trigger_that_refuses_one_row(db, hook):
     db.sql("DROP TRIGGER refuse ON outbox.events_pending")
     wait_empty(db)
     assert len(hook.deliveries) == 253, "nothing is sent twice"
+
+
+WATCH = {
+    "trigger": """CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen VALUES (OLD.position); RETURN OLD; END $$;
+CREATE TRIGGER watch {when} DELETE ON outbox.events_pending FOR EACH ROW EXECUTE FUNCTION watch()""",
+    "statement": """CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen SELECT position FROM gone; RETURN NULL; END $$;
+CREATE TRIGGER watch AFTER DELETE ON outbox.events_pending REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION watch()""",
+    "rule": "CREATE RULE watch AS ON DELETE TO outbox.events_pending DO ALSO INSERT INTO public.seen VALUES (OLD.position)",
+}
+
+
+@pytest.mark.parametrize("how", ["BEFORE", "AFTER", "statement", "rule"])
+def test_a_person_watches_delivered_rows_leave(db, hook, how):
+    """Whatever people attach to the table works for the worker's DELETEs as for theirs."""
+    db.sql("CREATE TABLE public.seen (position bigint)")
+    db.sql(WATCH.get(how, WATCH["trigger"]).replace("{when}", how))
+    for n in range(20):
+        send(db, f"k{n}", n)
+    wait_until(lambda: len(hook.accepted()) == 20, 20, "the deliveries")
+    wait_empty(db)
+    wait_until(lambda: db.value("SELECT count(DISTINCT position) FROM public.seen") == 20, 20,
+               lambda: f"20 rows seen, not {db.value('SELECT count(DISTINCT position) FROM public.seen')}")
 
 
 @pytest.mark.kills_server  # the log tells of the error, once
