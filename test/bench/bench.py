@@ -22,6 +22,8 @@ import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
 from outbox_rig import BUILD, Rig
 from outbox_rig.crashes import crashes
+from plots import draw
+from publish import publish
 from results import Failure, Results, table
 from stage import SETTINGS, Stage
 
@@ -43,13 +45,13 @@ MEASURES = {
     "latency": Measure(latency.measure, {"plan": [(1000, 20), (10, 10)]}),
     "enqueue": Measure(enqueue.measure),
     "webhooks": Measure(webhooks.measure, {"events": 60_000}),
+    "claims": Measure(claims.snapshot, {"events": 300_000, "rounds": 2}, {"events": 5_000_000, "rounds": 3}),
     "idle": Measure(idle.worker),
     "idle-databases": Measure(idle.databases, {"databases": 100}, {"databases": 1000}),
 }
 PEERS: dict[str, Measure] = {}
 BY_NAME = {  # alone: each takes minutes, or says what the others need not
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
-    "claims-snapshot": Measure(claims.snapshot, {"events": 1_000_000, "rounds": 2}),
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
     "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),
     "failing-keys": Measure(failing_keys.measure, {"events": 40_000, "rounds": 5}),
@@ -69,6 +71,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="the sizes of the goals, for as long as it takes")
     parser.add_argument("--peers", action="store_true", help="the rivals too: " + ", ".join(PEERS))
     parser.add_argument("--add", action="store_true", help="keep what the last run has found of other measures")
+    parser.add_argument("--publish", action="store_true", help="put table and plots into docs/")
     parser.add_argument("--linger", default="0", help="linger.ms of all producers (default 0, the Kafka sink's own)")
     for size, kind in SIZES.items():
         parser.add_argument(f"--{size}", type=kind, help="in place of a measure's own")
@@ -132,7 +135,8 @@ def main() -> int:
     about = {"machine": machine, "versions": versions, "settings": SETTINGS, "linger_ms": given.linger, "full": given.full}
     measures = before | {name: results.json() | {"sizes": sizes(name, given), "about": about} for name, results in found.items()}
     FILE.write_text(json.dumps({"measures": {name: measures[name] for name in ALL if name in measures}}, indent=1) + "\n")
-    print(f"\n{time.monotonic() - started:.0f} s; all figures: {FILE}")
+    print(f"\n{time.monotonic() - started:.0f} s; all figures, and plots beside them: {FILE}")
+    (publish if given.publish else draw)(FILE)
     for name, results in found.items():
         if results.failed:
             print(f"FAILED: {name}: {results.failed}", file=sys.stderr)

@@ -16,6 +16,7 @@ CONNECTIONS = 4
 TURNS = 2
 WARM_UP_SECONDS = 1  # of each turn: not counted
 WARM_UP_RATE = 500
+PERCENTILES = [*range(0, 99, 2), 99, 99.5, 99.9, 100]
 NUMBER = re.compile(rb'"n": (\d+)')
 
 
@@ -68,6 +69,7 @@ class Sample:
             if values:
                 found |= {f"{name}p50_ms": percentile(values, 50), f"{name}p90_ms": percentile(values, 90),
                           f"{name}p99_ms": percentile(values, 99), f"{name}max_ms": max(values)}
+        found["percentiles"] = [(percent, round(percentile(self.latencies, percent), 3)) for percent in PERCENTILES]
         return found
 
 

@@ -1,0 +1,105 @@
+"""Draws build/bench/*.svg from build/bench/results.json, and from nothing else: python test/bench/plots.py."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402: the backend is chosen first
+
+# The same figures make the same file; text stays text.
+matplotlib.rcParams.update({"svg.hashsalt": "outbox", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
+                            "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False, "path.simplify": True})
+NAMES = {"outbox": "outbox", "librdkafka_alone": "librdkafka alone", "debezium": "Debezium", "dispatcher": "polling dispatcher (Python)"}
+COLOURS = {"outbox": "#0072b2", "librdkafka_alone": "#666666", "debezium": "#d55e00", "dispatcher": "#cc79a7"}
+
+
+def of(measures: dict, name: str) -> dict:
+    return measures.get(name, {}).get("data", {})
+
+
+def rival_rates(measures: dict) -> dict[str, float]:
+    """The best drain of each rival that was measured."""
+    found = {}
+    for name in ("debezium", "dispatcher"):
+        if rates := [one["rate"] for one in of(measures, name).get("drain", [])]:
+            found[name] = max(rates)
+    return found
+
+
+def drain(axes, measures: dict) -> bool:
+    """Drain rate over time, of the best round."""
+    data = of(measures, "drain")
+    if not data.get("outbox"):
+        return False
+    best = max(data["outbox"], key=lambda one: one["rate"])
+    axes.plot([at for at, _, _ in best["curve"]], [rate / 1000 for _, _, rate in best["curve"]], color=COLOURS["outbox"], drawstyle="steps-pre", label="outbox")
+    levels = {"librdkafka_alone": best["beside"]} | rival_rates(measures)
+    for name, rate in levels.items():
+        axes.axhline(rate / 1000, color=COLOURS[name], linestyle="--", label=f"{NAMES[name]}: {rate / 1000:,.0f}")
+    axes.set(title=f"Draining {measures['drain']['sizes']['events']:,} events of 300 B to Kafka", xlabel="seconds since delivery was switched on",
+             ylabel="thousand events per second", ylim=(0, None), xlim=(0, None))
+    axes.legend(loc="lower right")
+    return True
+
+
+def latency(axes, measures: dict) -> bool:
+    """Distribution of commit to consumer at the higher rate, of all who were measured at it."""
+    found = {}
+    for measure in measures.values():
+        for who, figures in measure["data"].get("1000/s", {}).items():
+            found.setdefault(who, figures.get("percentiles"))
+    found = {who: percentiles for who, percentiles in found.items() if percentiles}
+    if not found:
+        return False
+    for who, percentiles in found.items():
+        axes.plot([ms for _, ms in percentiles], [percent for percent, _ in percentiles], color=COLOURS.get(who), label=NAMES.get(who, who))
+    axes.set(title="From COMMIT to the consumer at 1,000 events/s", xlabel="milliseconds", ylabel="per cent of the events within", xscale="log", ylim=(0, 100))
+    axes.legend(loc="lower right")
+    return True
+
+
+def claims(axes, measures: dict) -> bool:
+    """What an event costs the worker's main thread, against dead rows that a snapshot keeps."""
+    curve = of(measures, "claims").get("curve")
+    if not curve:
+        return False
+    for name, colour, style in (("with", COLOURS["outbox"], "o-"), ("without", COLOURS["librdkafka_alone"], "o--")):
+        axes.plot([point["dead"] / 1e6 for point in curve], [point[name]["bulk"] for point in curve], style, color=colour,
+                  label={"with": "under a held snapshot", "without": "beside it, none held"}[name])
+    axes.set(title="Claims do not wade through dead rows", xlabel="million dead rows", ylabel="µs of CPU per event", ylim=(0, None))
+    axes.legend(loc="lower right")
+    return True
+
+
+def backlog(axes, measures: dict) -> bool:
+    """Drain rate against what still waits."""
+    curve = of(measures, "backlog").get("curve")
+    if not curve:
+        return False
+    axes.plot([left / 1e6 for left, _ in curve], [rate / 1000 for _, rate in curve], ".", color=COLOURS["outbox"])
+    axes.set(title="Drain rate against the backlog", xlabel="million events that still wait", ylabel="thousand events per second", ylim=(0, None))
+    axes.invert_xaxis()
+    return True
+
+
+PLOTS: dict[str, Callable] = {"drain": drain, "latency": latency, "claims": claims, "backlog": backlog}
+
+
+def draw(results: Path) -> list[Path]:
+    """The plots for which there are figures, beside them."""
+    measures, drawn = json.loads(results.read_text())["measures"], []
+    for name, plot in PLOTS.items():
+        figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+        if plot(axes, measures):
+            drawn.append(results.parent / f"{name}.svg")
+            figure.savefig(drawn[-1], metadata={"Date": None, "Creator": None})
+        plt.close(figure)
+    return drawn
+
+
+if __name__ == "__main__":
+    for path in draw(Path(__file__).resolve().parents[2] / "build" / "bench" / "results.json"):
+        print(path)
