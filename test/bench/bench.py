@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import bulk
 import claims
 import drain
 import enqueue
@@ -18,6 +19,7 @@ import idle
 import latency
 import memory
 import outage
+import wal
 import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
 from outbox_rig import BUILD, Rig
@@ -43,7 +45,9 @@ MEASURES = {
     "drain": Measure(drain.fixed, {"events": 500_000, "rounds": 3}, {"events": 2_000_000}),
     "drain-mixed": Measure(drain.mixed, {"events": 200_000, "rounds": 1}, {"events": 500_000, "rounds": 3}),
     "latency": Measure(latency.measure, {"plan": [(1000, 20), (10, 10)]}),
-    "enqueue": Measure(enqueue.measure),
+    "enqueue": Measure(enqueue.measure, {"seconds": 3, "rounds": 3}, {"seconds": 6, "rounds": 5}),
+    "bulk": Measure(bulk.measure, {"events": 100_000, "rounds": 3}, {"events": 1_000_000}),
+    "wal": Measure(wal.measure, {"events": 50_000}, {"events": 500_000}),
     "webhooks": Measure(webhooks.measure, {"events": 60_000}),
     "claims": Measure(claims.snapshot, {"events": 300_000, "rounds": 2}, {"events": 5_000_000, "rounds": 3}),
     "idle": Measure(idle.worker),
