@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import backlog
 import bulk
 import claims
 import drain
@@ -19,6 +20,9 @@ import idle
 import latency
 import memory
 import outage
+import slow_endpoint
+import soak
+import two_workers
 import wal
 import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
@@ -44,11 +48,14 @@ class Measure:
 MEASURES = {
     "drain": Measure(drain.fixed, {"events": 500_000, "rounds": 3}, {"events": 2_000_000}),
     "drain-mixed": Measure(drain.mixed, {"events": 200_000, "rounds": 1}, {"events": 500_000, "rounds": 3}),
-    "latency": Measure(latency.measure, {"plan": [(1000, 20), (10, 10)]}),
+    "latency": Measure(latency.measure, {"plan": [(1000, 16), (10, 10)]}, {"plan": [(1000, 60), (10, 60)]}),
+    "backlog": Measure(backlog.measure, {"events": 1_000_000, "rounds": 5}, {"events": 10_000_000, "rounds": 9}),
+    "two-workers": Measure(two_workers.measure, {"events": 300_000, "rounds": 2}, {"events": 1_000_000, "rounds": 3}),
     "enqueue": Measure(enqueue.measure, {"seconds": 3, "rounds": 3}, {"seconds": 6, "rounds": 5}),
     "bulk": Measure(bulk.measure, {"events": 100_000, "rounds": 3}, {"events": 1_000_000}),
     "wal": Measure(wal.measure, {"events": 50_000}, {"events": 500_000}),
-    "webhooks": Measure(webhooks.measure, {"events": 60_000}),
+    "webhooks": Measure(webhooks.measure, {"events": 60_000}, {"events": 300_000}),
+    "slow-endpoint": Measure(slow_endpoint.measure, {"events": 200, "rounds": 2}, {"events": 500, "rounds": 5}),
     "claims": Measure(claims.snapshot, {"events": 300_000, "rounds": 2}, {"events": 5_000_000, "rounds": 3}),
     "idle": Measure(idle.worker),
     "idle-databases": Measure(idle.databases, {"databases": 100}, {"databases": 1000}),
@@ -64,6 +71,7 @@ BY_NAME = {  # alone: each takes minutes, or says what the others need not
     "memory-depth": Measure(memory.depth, {"events": 100_000}),
     "memory-hung": Measure(memory.hung),
     "memory-sinks": Measure(memory.sinks),
+    "soak": Measure(soak.measure, {"seconds": 1800}),
     "outage": Measure(outage.measure, {"events": 300_000}),
 }
 ALL = MEASURES | PEERS | BY_NAME

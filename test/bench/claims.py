@@ -78,7 +78,7 @@ class Pair:
         results.data[what] = {"without": asdict(without), "with": asdict(during)}
         for name in ("bulk", "single"):
             results.rows.append(Row(f"main thread per event, {what}, {name}", getattr(during, name), "µs", getattr(without, name), "without",
-                                    goals=[ratio_at_most(GOAL)], limit="CPU"))
+                                    goals=[ratio_at_most(GOAL)]))
         progress(f"{what}: {during.bulk:.1f} µs in bulk and {without.bulk:.1f} without, singly {during.single:.1f} and {without.single:.1f}")
 
 

@@ -1,5 +1,6 @@
 /*
- * commit.cpp: transactions of one event each at an even rate, over a few connections.
+ * commit.cpp: transactions of one event each at an even rate, over a few connections (a divisor of the
+ * 1,000 keys).
  *
  *   commit CONNINFO AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT
  *
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "events.h"
 #include "pace.h"
 
 namespace {
@@ -65,15 +67,16 @@ int main(int argc, char **argv) {
     connections.push_back(std::make_unique<Connection>(argv[1]));
 
   std::vector<Times> times(static_cast<size_t>(count));
-  std::atomic<long> next{0};
   std::atomic<int64_t> worst_lag_us{0};
+  Events events(Events::Kind::fixed);
   Pace pace(rate);
   int64_t start = now_us();
-  auto work = [&](Connection &connection) {
-    for (long n; (n = next++) < count;) {
-      std::string key = key_of(n), payload = payload_of(n);
+  /* Each connection takes every so manieth event: those of a key come from one connection, one after the other. */
+  auto work = [&](Connection &connection, size_t first) {
+    for (auto n = static_cast<long>(first); n < count; n += static_cast<long>(connections.size())) {
+      Event event = events.make(n + 1);
       pace.wait_for(n);
-      connection.enqueue(aggregate_type, key, payload);
+      connection.enqueue(aggregate_type, event.key, event.payload);
       Times &time = times[static_cast<size_t>(n)];
       time.begun_us = now_us();
       connection.commit();
@@ -84,8 +87,8 @@ int main(int argc, char **argv) {
     }
   };
   std::vector<std::thread> threads;
-  for (auto &connection : connections)
-    threads.emplace_back(work, std::ref(*connection));
+  for (size_t i = 0; i < connections.size(); i++)
+    threads.emplace_back(work, std::ref(*connections[i]), i);
   for (auto &thread : threads)
     thread.join();
 

@@ -12,11 +12,12 @@ from watch import Watch
 KINDS = {"fixed": "300 B", "mixed": "100 B to 10 KB, Zipf keys"}
 
 
-def drain(stage: Stage, db: Database, events: int) -> dict:
+def drain(stage: Stage, db: Database, events: int, workers: int = 1) -> dict:
     """Switches delivery on and watches until the last delivery is recorded."""
     watch, started = Watch(stage, db, events), time.monotonic()
     stage.switch(True)
-    worker = stage.wait_for_worker(db)
+    wait_until(lambda: len(stage.workers(db)) == workers, 30, f"{workers} workers", interval=0.002)
+    worker = stage.workers(db)
     up = time.monotonic()
     before = Cpu.now(worker, stage.broker_pid)
     watch.finish()
@@ -34,13 +35,13 @@ def alone(stage: Stage, topic: str, kind: str, events: int) -> dict:
         return finish(child)
 
 
-def ours(stage: Stage, db: Database, aggregate_type: str, kind: str, events: int) -> dict:
+def ours(stage: Stage, db: Database, aggregate_type: str, kind: str, events: int, workers: int = 1) -> dict:
     """A drain from the first event to the empty table, each seen to have arrived once and in order."""
     stage.pause(db)
     stage.kafka.create_topic(f"outbox.event.{aggregate_type}", PARTITIONS)
     stage.load(db, kind, events, aggregate_type)
     progress(f"{events:,} events enqueued")
-    found = drain(stage, db, events)
+    found = drain(stage, db, events, workers)
     wait_until(lambda: db.value("SELECT NOT EXISTS (SELECT FROM outbox.events)"), 30, "an empty table")
     stage.must_be_done(db)
     arrived = stage.must_have_arrived(f"outbox.event.{aggregate_type}", events)

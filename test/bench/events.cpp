@@ -1,7 +1,7 @@
 /*
  * events.cpp: events as lines for COPY: aggregate type, key, event type, payload.
  *
- *   events fixed|small|mixed FIRST LAST AGGREGATE_TYPE
+ *   events fixed|wide|small|mixed FIRST LAST AGGREGATE_TYPE
  */
 #include <cstdlib>
 
@@ -10,7 +10,7 @@
 int main(int argc, char **argv) {
   bench::Events::Kind kind{};
   if (argc != 5 || !bench::Events::parse(argv[1], kind)) {
-    fprintf(stderr, "events: fixed|small|mixed FIRST LAST AGGREGATE_TYPE\n");
+    fprintf(stderr, "events: fixed|wide|small|mixed FIRST LAST AGGREGATE_TYPE\n");
     return 1;
   }
   bench::Events events(kind);

@@ -3,6 +3,7 @@
  * writes it (keys by length, then by name), with words and numbers that differ from event to event.
  *
  *   fixed  300 B, 1,000 keys in turn
+ *   wide   300 B, 10,000 keys in turn
  *   small  about 100 B, keys as above: for backlogs of many millions
  *   mixed  100 B to 10 KB, six of ten below 300 B and three of a hundred above 4 KB; 10,000 keys by Zipf's law: the
  *          first has a tenth of all events
@@ -41,11 +42,11 @@ private:
 
 class Events {
 public:
-  enum class Kind { fixed, small, mixed };
+  enum class Kind { fixed, wide, small, mixed };
 
   static bool parse(std::string_view name, Kind &kind) {
-    static constexpr std::string_view names[] = {"fixed", "small", "mixed"};
-    for (size_t i = 0; i < 3; i++)
+    static constexpr std::string_view names[] = {"fixed", "wide", "small", "mixed"};
+    for (size_t i = 0; i < std::size(names); i++)
       if (name == names[i]) {
         kind = static_cast<Kind>(i);
         return true;
@@ -67,8 +68,9 @@ public:
 
   Event make(long n) const {
     Noise noise(static_cast<uint64_t>(n));
-    std::string key = "k" + std::to_string(kind_ == Kind::mixed ? zipf(noise) : n % 1000);
-    size_t size = kind_ == Kind::fixed ? 300 : kind_ == Kind::small ? 100 : mixed_size(noise);
+    std::string key =
+        "k" + std::to_string(kind_ == Kind::mixed ? zipf(noise) : n % (kind_ == Kind::wide ? 10000 : 1000));
+    size_t size = kind_ == Kind::mixed ? mixed_size(noise) : kind_ == Kind::small ? 100 : 300;
 
     std::string head = "{\"n\": " + std::to_string(n) + ", \"note\": \"", tail = "\"";
     if (size >= 200) {

@@ -31,7 +31,7 @@ def consume_during(stage: Stage, topic: str, child: subprocess.Popen, events: in
             message = consumer.poll(1)
             at = time.time_ns() / 1000
             if message is not None and not message.error():
-                n = int(NUMBER.match(message.value(), 1)[1])
+                n = int(NUMBER.match(message.value(), 1)[1]) - 1  # places in the file of times
                 if arrived[n]:
                     raise Failure(f"event {n} arrived twice")
                 arrived[n] = at

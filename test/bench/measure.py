@@ -62,8 +62,11 @@ class Cpu:
     disk: float
 
     @staticmethod
-    def now(worker: int, broker: int) -> "Cpu":
-        return Cpu(time.monotonic(), _thread_seconds(Path(f"/proc/{worker}/task/{worker}")), _cpu_seconds(Path(f"/proc/{worker}/stat")),
+    def now(worker: int | list[int], broker: int) -> "Cpu":
+        """Of several workers the sum."""
+        workers = worker if isinstance(worker, list) else [worker]
+        return Cpu(time.monotonic(), sum(_thread_seconds(Path(f"/proc/{pid}/task/{pid}")) for pid in workers),
+                   sum(_cpu_seconds(Path(f"/proc/{pid}/stat")) for pid in workers),
                    _cpu_seconds(Path(f"/proc/{broker}/stat")) if broker else 0, machine_seconds(), disk_seconds())
 
     def since(self, start: "Cpu") -> "Cpu":

@@ -1,6 +1,5 @@
 /*
- * pace.h: events at an even rate, as both load programs make them, so that they send the same bytes at the same
- * times.
+ * pace.h: an even rate, as both load programs keep it.
  */
 #pragma once
 
@@ -8,28 +7,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
-#include <string>
 #include <thread>
 
 namespace bench {
-
-constexpr int keys = 1000;
-constexpr size_t payload_bytes = 300;
-
-inline std::string key_of(long n) {
-  return "k" + std::to_string(n % keys);
-}
-
-/* {"n": 17, "note": "..."} as jsonb writes it, so that both ways send the same length. */
-inline std::string payload_of(long n) {
-  std::string text = "{\"n\": " + std::to_string(n) + ", \"note\": \"";
-  uint32_t noise = static_cast<uint32_t>(n) * 2654435761u + 1;
-  while (text.size() < payload_bytes - 2) {
-    noise = noise * 1664525u + 1013904223u;
-    text += "0123456789abcdef"[noise >> 28];
-  }
-  return text + "\"}";
-}
 
 /* The realtime clock in microseconds: the one that the consumer, another process, reads too. */
 inline int64_t now_us() {

@@ -144,12 +144,14 @@ long drain(Producer &producer, Events::Kind kind, long count) {
 long pace(Producer &producer, double rate, double seconds, const char *out) {
   auto count = static_cast<long>(rate * seconds);
   std::vector<Times> times(static_cast<size_t>(count));
+  Events events(Events::Kind::fixed);
   Pace due(rate);
   for (long n = 0; n < count; n++) {
     due.wait_for(n);
-    std::string key = key_of(n), payload = payload_of(n), id = id_of(n);
+    Event event = events.make(n + 1);
+    std::string id = id_of(n + 1);
     times[static_cast<size_t>(n)].begun_us = now_us();
-    producer.send(key, id, payload);
+    producer.send(event.key, id, event.payload);
     producer.poll();
   }
   producer.flush();

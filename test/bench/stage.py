@@ -21,6 +21,7 @@ SETTINGS = {
     "shared_buffers": "1GB",
     "max_wal_size": "8GB",  # no checkpoint in the middle of a measure
     "checkpoint_timeout": "30min",
+    "outbox.shutdown_timeout": "20s",  # what is in the air when a measure pauses it arrives, and is not sent again
     "max_connections": "400",  # hundreds of open transactions are one of the measures
 }
 
@@ -66,8 +67,11 @@ class Stage:
 
     def switch(self, on: bool) -> None:
         """outbox.enabled, for the whole server: loading happens while it is off."""
+        self.set("outbox.enabled", "on" if on else "off")
+
+    def set(self, setting: str, value: str | int) -> None:
         with self.pg.connect() as admin:
-            admin.execute(f"ALTER SYSTEM SET outbox.enabled = {'on' if on else 'off'}")
+            admin.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
         self.pg.reload()
 
     def pause(self, db: Database) -> None:
@@ -80,9 +84,10 @@ class Stage:
     def wait_for_worker(self, db: Database) -> int:
         return wait_until(lambda: self.workers(db), 30, "a worker", interval=0.002)[0]
 
-    def delivered(self, db: Database) -> int:
-        """Recorded deliveries, from shared memory: costs no look at the table."""
-        return int(db.value("SELECT coalesce(sum(delivered), 0) FROM outbox.sink_statistics()"))
+    def delivered(self, db: Database, but: str = "") -> int:
+        """Recorded deliveries, of all sinks but one perhaps, from shared memory: costs no look at the table."""
+        return int(db.value("""SELECT coalesce(sum(delivered), 0) FROM outbox.sink_statistics()
+                               WHERE server NOT IN (SELECT oid FROM pg_foreign_server WHERE srvname = %s)""", but))
 
     def must_be_done(self, db: Database) -> None:
         left = db.sql("SELECT status, count(*), min(last_error) FROM outbox.events GROUP BY status")
@@ -132,10 +137,10 @@ def end_of(consumer: confluent_kafka.Consumer, topic: str) -> int:
     return sum(high - low for low, high in ends)
 
 
-def finish(child: subprocess.Popen) -> dict:
+def finish(child: subprocess.Popen, timeout: float = 180) -> dict:
     """What a load program printed, once it has ended well; it never outlives us."""
     try:
-        out, error = child.communicate(timeout=180)
+        out, error = child.communicate(timeout=timeout)
     except BaseException:
         child.kill()
         child.wait()

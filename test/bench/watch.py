@@ -10,19 +10,20 @@ from stage import Stage, progress
 
 
 class Watch(threading.Thread):
-    """Samples from now on until so many more events are delivered and recorded, on a connection of its own."""
+    """Samples from now on until so many more events are delivered and recorded, on a connection of its own; those of the sink `but`
+    do not count."""
 
-    def __init__(self, stage: Stage, db: Database, events: int, interval: float = 0.02):
+    def __init__(self, stage: Stage, db: Database, events: int, interval: float = 0.02, but: str = ""):
         super().__init__(daemon=True)
-        self.events, self.samples, self.memory, self._interval = events, [], 0, interval
+        self.events, self.samples, self.memory, self._interval, self._but = events, [], 0, interval, but
         self._stage, self._db, self._over = stage, Database(db.pg, db.name), threading.Event()
-        self._before = stage.delivered(db)
+        self._before = stage.delivered(db, but)
         self.start()
 
     def run(self) -> None:
         done, said = 0, time.monotonic()
         while done < self.events and not self._over.wait(self._interval):
-            done = self._stage.delivered(self._db) - self._before
+            done = self._stage.delivered(self._db, self._but) - self._before
             now = time.monotonic()
             self.samples.append((now, done))
             for worker in self._stage.workers(self._db) if len(self.samples) % 10 == 1 else []:

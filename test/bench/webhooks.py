@@ -1,30 +1,68 @@
 """Webhooks per second to a local nginx, which is never the limit."""
 
 import time
-from pathlib import Path
+from collections import defaultdict
 
 from measure import Cpu
 from outbox_rig import wait_until
+from outbox_rig.database import Database
 from results import Failure, Results, Row, at_least
 from stage import SECRET, Stage, progress
 from watch import Watch
 
-KEYS = 10000
+KEYS = 10_000
 CONCURRENCIES = (32, 256)
 
 
+class AccessLog:
+    """Of an nginx with one process: an answer 204 and its webhook-id per line, in the order in which they were given."""
+
+    def __init__(self, stage: Stage):
+        self._path = stage.directory / "access.log"
+        self.locations = f"access_log {self._path} ids buffer=64k flush=200ms; location / {{ return 204; }}"
+
+    def empty(self) -> None:
+        self._path.write_text("")
+
+    def _answered(self) -> dict[str, list[str]]:
+        """Ids by path."""
+        found = defaultdict(list)
+        for line in self._path.read_text().splitlines():
+            status, path, event = line.split()
+            if status == "204":
+                found[path].append(event)
+        return found
+
+    def must_hold(self, path: str, arriving: dict[str, tuple[str, int]]) -> None:
+        """Each of these events once, in the order of its key; `arriving` is what expected() said before they went."""
+        wait_until(lambda: len(self._answered()[path]) >= len(arriving), 10, f"{len(arriving)} requests in nginx's log", interval=0.2)
+        answered, last = self._answered()[path], {}
+        if len(answered) != len(arriving) or set(answered) != set(arriving):
+            raise Failure(f"nginx answered {len(answered)} requests on {path} for {len(set(answered))} events, {len(arriving)} were enqueued")
+        for event in answered:
+            key, position = arriving[event]
+            if position <= last.get(key, 0):
+                raise Failure(f"event {event} of key {key} came after a later one on {path}")
+            last[key] = position
+
+
+def expected(db: Database, sink: str) -> dict[str, tuple[str, int]]:
+    """Key and position of each waiting event, by id."""
+    return {str(event): (key, position) for event, key, position in
+            db.sql("SELECT id, partition_key, position FROM outbox.events_pending WHERE sink = %s", sink)}
+
+
 def measure(stage: Stage, results: Results, events: int) -> None:
-    log = stage.directory / "access.log"
-    nginx = stage.rig.nginx(locations=f"access_log {log} combined buffer=64k flush=200ms; location / {{ return 204; }}")
+    log = AccessLog(stage)
+    nginx = stage.rig.nginx(locations=log.locations)
     results.data["keys"] = KEYS
     for concurrency in CONCURRENCIES:
-        log.write_text("")
+        log.empty()
         with stage.database(f"webhooks{concurrency}") as db:
             db.webhook_sink("main", nginx.url + "/hooks", secret=SECRET, concurrency=str(concurrency))
             stage.pause(db)
-            db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
-                       SELECT 'Order', 'k' || n % {KEYS}, 'order.created', jsonb_build_object('n', n, 'note', repeat('x', 270))
-                       FROM generate_series(1, {events}) AS n""")
+            stage.load(db, "wide", events, "Order")
+            arriving = expected(db, "main")
             watch, started = Watch(stage, db, events), time.monotonic()
             stage.switch(True)
             worker = stage.wait_for_worker(db)
@@ -34,7 +72,7 @@ def measure(stage: Stage, results: Results, events: int) -> None:
             cpu = Cpu.now(worker, 0).since(before)
             wait_until(lambda: db.value("SELECT NOT EXISTS (SELECT FROM outbox.events)"), 30, "an empty table")
             stage.must_be_done(db)
-        must_have_arrived(log, events)
+        log.must_hold("/hooks", arriving)
         rate = events / seconds
         results.data[f"concurrency_{concurrency}"] = {"rate": rate, "seconds": seconds, "cpu_us_per_event": cpu.worker / events * 1e6,
                                                       "worker_memory_mb": watch.memory / 2**20, "cores_busy": cpu.shares(), "limit": cpu.limit()}
@@ -42,12 +80,3 @@ def measure(stage: Stage, results: Results, events: int) -> None:
         results.rows.append(Row(f"webhooks to nginx, {KEYS:,} keys, concurrency {concurrency}", rate, "requests/s",
                                 goals=[at_least(15_000)] if concurrency == max(CONCURRENCIES) else [], limit=cpu.limit()))
     nginx.stop()
-
-
-def must_have_arrived(log: Path, events: int) -> None:
-    """One request for each event, each answered 204."""
-    def answered() -> int:
-        return sum(b'"POST /hooks HTTP/1.1" 204 ' in line for line in log.read_bytes().splitlines())
-    wait_until(lambda: answered() >= events, 10, f"{events} requests in nginx's log", interval=0.2)
-    if answered() != events:
-        raise Failure(f"nginx answered {answered()} requests for {events} events")

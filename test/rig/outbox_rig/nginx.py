@@ -19,6 +19,7 @@ error_log stderr warn;
 events {{ worker_connections 1024; }}
 http {{
   access_log off;
+  log_format ids "$status $uri $http_webhook_id";
   client_body_temp_path {dir}/body;
   proxy_temp_path {dir}/proxy;
   fastcgi_temp_path {dir}/fastcgi;
