@@ -58,6 +58,11 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
   return OB_RELEASED;
 }
 
+void Circuit::on_sent(uint64_t ticket) {
+  failed_before_.erase(ticket);
+  close();
+}
+
 ob_outcome Circuit::on_result(const Completion &completion, Time now) {
   bool failed_before = failed_before_.erase(completion.ticket) > 0;
   switch (completion.result) {

@@ -36,6 +36,7 @@ public:
 
   /* How one event ended: moves the circuit, and says what that means for the event. */
   ob_outcome on_result(const Completion &completion, Time now);
+  void on_sent(uint64_t ticket);
   /* Seen apart from any event. */
   void down(Time now);
   void up();

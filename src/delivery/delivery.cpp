@@ -163,11 +163,11 @@ void ob_checker_close(ob_checker *checker) noexcept {
 
 ob_engine *ob_engine_open(ob_error *error) noexcept {
   return guarded(error, static_cast<ob_engine *>(nullptr), [] {
-    /* An arena per thread would keep the memory of every burst, and so would thresholds that follow the largest
-     * block: large ones go back at once. Before the first thread starts. */
+    /* An arena per thread would keep the memory of every burst. Thresholds that follow the largest block would keep
+     * too much, and low ones would fault the same pages in again in every round. Before the first thread starts. */
     mallopt(M_ARENA_MAX, 2);
-    mallopt(M_MMAP_THRESHOLD, 128 * 1024);
-    mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
+    mallopt(M_MMAP_THRESHOLD, 16 * 1024 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
     return reinterpret_cast<ob_engine *>(new Engine);
   });
 }

@@ -122,7 +122,7 @@ void Runner::on_signal(const Mailbox::Report &report) {
     disabled_ = true;
     last_error_ = report.text;
     return;
-  case Mailbox::Report::What::Completions:
+  default:
     return;
   }
   circuit_moved(was_open, report.text);
@@ -137,6 +137,14 @@ ob_outcome Runner::on_completion(const Completion &completion, Time now) {
     circuit_moved(was_open, of_the_sink ? completion.error : std::string());
   }
   return outcome;
+}
+
+void Runner::on_sent(uint64_t ticket) {
+  outstanding_--;
+  bool was_open = circuit_.is_open();
+  circuit_.on_sent(ticket);
+  if (was_open)
+    circuit_moved(true, {});
 }
 
 /* ---- the engine ---- */
@@ -194,6 +202,34 @@ void Engine::arm_timer() {
   timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
+/* False when there was no room for all of it: next time from next_in_report_ on. */
+bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_point now, ob_completion *out,
+                     size_t max, size_t &n) {
+  switch (report.what) {
+  case Mailbox::Report::What::Sent:
+    for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
+      uint64_t ticket = report.sent[next_in_report_];
+      runner.on_sent(ticket);
+      out[n++] = {ticket, OB_SENT, -1, false, nullptr};
+    }
+    return next_in_report_ == report.sent.size();
+  case Mailbox::Report::What::Completions:
+    for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
+      const Completion &completion = report.completions[next_in_report_];
+      const char *error = nullptr;
+      if (completion.result != Result::Sent)
+        error = errors_.emplace_back(completion.error).c_str();
+      ob_outcome outcome = runner.on_completion(completion, now);
+      bool suspect = outcome == OB_RETRY && completion.result == Result::RetryBlameSink;
+      out[n++] = {completion.ticket, outcome, completion.retry_after_ms, suspect, error};
+    }
+    return next_in_report_ == report.completions.size();
+  default:
+    runner.on_signal(report);
+    return true;
+  }
+}
+
 void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   errors_.clear();
   Clock::time_point now = Clock::now();
@@ -207,28 +243,10 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
     arm_timer();
   mailbox_->finish(reports_);
 
-  while (n < max && !reports_.empty()) {
-    Mailbox::Report &report = reports_.front();
-    Runner *runner = find(report.sink);
-    if (runner && report.what == Mailbox::Report::What::Completions) {
-      for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
-        Completion &completion = report.completions[next_in_report_];
-        const char *error = nullptr;
-        if (completion.result != Result::Sent)
-          error = errors_.emplace_back(completion.error).c_str();
-        ob_outcome outcome = runner->on_completion(completion, now);
-        bool suspect = outcome == OB_RETRY && completion.result == Result::RetryBlameSink;
-        out[n] = {completion.ticket, outcome, completion.retry_after_ms, suspect, error};
-        n++;
-      }
-      if (next_in_report_ < report.completions.size())
+  for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
+    if (Runner *runner = find(reports_.front().sink))
+      if (!collect(*runner, reports_.front(), now, out, max, n))
         break;
-      next_in_report_ = 0;
-    } else if (runner) {
-      runner->on_signal(report);
-    }
-    reports_.pop_front();
-  }
   if (!reports_.empty())
     mailbox_->wake();
 }

@@ -37,6 +37,7 @@ private:
 
   void on_signal(const Mailbox::Report &report);
   ob_outcome on_completion(const Completion &completion, Time now);
+  void on_sent(uint64_t ticket);
   void circuit_moved(bool was_open, const std::string &reason);
   void poll(Time now);
 
@@ -73,6 +74,8 @@ public:
 private:
   friend class Runner;
   Runner *find(uint64_t id);
+  bool collect(Runner &runner, const Mailbox::Report &report, Circuit::Time now, ob_completion *out, size_t max,
+               size_t &n);
   void arm_timer();
 
   std::shared_ptr<Mailbox> mailbox_;

@@ -37,7 +37,7 @@ void Mailbox::wake_locked() {
 void Mailbox::post(uint64_t sink, Completion completion) {
   std::lock_guard lock(mutex_);
   if (reports_.empty() || reports_.back().sink != sink || reports_.back().what != Report::What::Completions)
-    reports_.push_back({sink, Report::What::Completions, {}, {}});
+    reports_.push_back({sink, Report::What::Completions, {}, {}, {}});
   reports_.back().completions.push_back(std::move(completion));
   wake_locked();
 }
@@ -96,14 +96,18 @@ public:
   void complete(Completion completion) override { mailbox_->post(sink_, std::move(completion)); }
   void complete(std::vector<Completion> completions) override {
     if (!completions.empty())
-      mailbox_->post({sink_, Mailbox::Report::What::Completions, std::move(completions), {}});
+      mailbox_->post({sink_, Mailbox::Report::What::Completions, std::move(completions), {}, {}});
+  }
+  void sent(std::vector<uint64_t> tickets) override {
+    if (!tickets.empty())
+      mailbox_->post({sink_, Mailbox::Report::What::Sent, {}, std::move(tickets), {}});
   }
   void down(std::string reason) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Down, {}, std::move(reason)});
+    mailbox_->post({sink_, Mailbox::Report::What::Down, {}, {}, std::move(reason)});
   }
-  void up() override { mailbox_->post({sink_, Mailbox::Report::What::Up, {}, {}}); }
+  void up() override { mailbox_->post({sink_, Mailbox::Report::What::Up, {}, {}, {}}); }
   void disabled(std::string reason) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Disabled, {}, std::move(reason)});
+    mailbox_->post({sink_, Mailbox::Report::What::Disabled, {}, {}, std::move(reason)});
   }
   void log(ob_log_level level, std::string text) override { mailbox_->log(level, name_, text); }
   int wake_fd() const override { return mailbox_->fd(); }

@@ -17,10 +17,11 @@ namespace outbox {
 class Mailbox {
 public:
   struct Report {
-    enum class What { Completions, Down, Up, Disabled };
+    enum class What { Completions, Sent, Down, Up, Disabled };
     uint64_t sink; /* a number, not a pointer: a late report must find nothing */
     What what;
     std::vector<Completion> completions;
+    std::vector<uint64_t> sent; /* tickets */
     std::string text;
   };
 

@@ -47,6 +47,8 @@ public:
   virtual ~Reporter() = default;
   virtual void complete(Completion completion) = 0;
   virtual void complete(std::vector<Completion> completions) = 0;
+  /* Tickets of events that were sent: what is said most often takes the least room. */
+  virtual void sent(std::vector<uint64_t> tickets) = 0;
   /* The sink as a whole went down or came back, seen apart from any event. */
   virtual void down(std::string reason) = 0;
   virtual void up() = 0;

@@ -82,6 +82,10 @@ public:
       completions_.push_back(std::move(completion));
     wake();
   }
+  void sent(std::vector<uint64_t> tickets) override {
+    for (uint64_t ticket : tickets)
+      complete(Completion{ticket, 0, Result::Sent, -1, {}});
+  }
   void down(std::string) override {}
   void up() override {}
   void disabled(std::string reason) override {

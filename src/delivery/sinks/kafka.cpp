@@ -1,6 +1,6 @@
 /*
  * kafka.cpp: the sink that produces to Apache Kafka through librdkafka, whose threads do the work. This side only
- * hands messages in and takes delivery reports out, on the engine's thread.
+ * hands messages in and takes out how they ended, on the engine's thread.
  */
 #include <algorithm>
 #include <thread>
@@ -104,7 +104,8 @@ public:
   void abandon() override { reporter_->complete(slots_.release_all("given up while it was on its way")); }
 
 private:
-  void on_reports(rd_kafka_event_t *event, std::vector<Completion> &completions);
+  void on_endings(const KafkaProducer::Endings &endings);
+  void on_event(rd_kafka_event_t *event);
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
   void on_statistics(rd_kafka_event_t *event);
@@ -181,32 +182,16 @@ bool KafkaSink::submit(const ob_event &event) {
 }
 
 void KafkaSink::poll() {
-  std::vector<Completion> completions;
   failed_keys_.clear(); /* their reports are collected with these */
-  /* To the end: the queue rings only when it was empty. */
-  while (producer_) {
-    KafkaProducer::Event event = producer_->poll();
-    if (!event)
-      break;
-    switch (rd_kafka_event_type(event.get())) {
-    case RD_KAFKA_EVENT_DR:
-      on_reports(event.get(), completions);
-      break;
-    case RD_KAFKA_EVENT_ERROR:
-      reporter_->complete(std::exchange(completions, {})); /* in the order in which it happened */
-      on_error(event.get());
-      break;
-    case RD_KAFKA_EVENT_LOG:
-      on_log(event.get());
-      break;
-    case RD_KAFKA_EVENT_STATS:
-      on_statistics(event.get());
-      break;
-    default:
-      break;
-    }
+  if (producer_) {
+    /* Events come from one queue and endings from another. Those that came before an event are told before it. */
+    std::vector<KafkaProducer::Event> events;
+    while (KafkaProducer::Event event = producer_->poll()) /* to the end: the queue rings only when it was empty */
+      events.push_back(std::move(event));
+    on_endings(producer_->ended());
+    for (const KafkaProducer::Event &event : events)
+      on_event(event.get());
   }
-  reporter_->complete(std::move(completions));
   if (producer_ && producer_->stopped()) {
     producer_->purge_rest();
     if (slots_.used() == 0)
@@ -216,33 +201,47 @@ void KafkaSink::poll() {
     bury();
 }
 
-void KafkaSink::on_reports(rd_kafka_event_t *event, std::vector<Completion> &completions) {
-  const rd_kafka_message_t *messages[256];
+void KafkaSink::on_event(rd_kafka_event_t *event) {
+  switch (rd_kafka_event_type(event)) {
+  case RD_KAFKA_EVENT_ERROR:
+    on_error(event);
+    break;
+  case RD_KAFKA_EVENT_LOG:
+    on_log(event);
+    break;
+  case RD_KAFKA_EVENT_STATS:
+    on_statistics(event);
+    break;
+  default:
+    break;
+  }
+}
+
+void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
+  std::vector<uint64_t> sent;
   bool acknowledged = false;
-  completions.reserve(completions.size() + rd_kafka_event_message_count(event));
-  while (size_t n = rd_kafka_event_message_array(event, messages, std::size(messages)))
-    for (size_t i = 0; i < n; i++) {
-      const rd_kafka_message_t &message = *messages[i];
-      Slots::Slot slot;
-      if (!slots_.give(reinterpret_cast<uint64_t>(message._private), slot))
-        continue;
-      full_ = false;
-      Completion completion{slot.ticket, slot.key_hash, kafka_result(message.err), -1, {}};
-      if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR && message.offset < 0) {
-        /* librdkafka takes a later batch's success for this one's, although the broker may never have stored it (a
-         * partition that just comes up): only an offset proves that it did. */
-        completion.result = Result::Released;
-        completion.error =
-            "acknowledged without an offset: topic \"" + std::string(rd_kafka_topic_name(message.rkt)) + "\"";
-      } else if (message.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        down_ = false;
-        acknowledged = true;
-      } else {
-        std::string topic = rd_kafka_topic_name(message.rkt);
-        completion.error = explain(message.err, rd_kafka_err2str(message.err), topic, message.partition);
-      }
-      completions.push_back(std::move(completion));
+  for (const KafkaProducer::Ending &ending : endings.all) {
+    Slots::Slot slot;
+    if (!slots_.give(ending.opaque, slot))
+      continue;
+    full_ = false;
+    if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      if (sent.empty())
+        sent.reserve(endings.all.size());
+      sent.push_back(slot.ticket);
+      down_ = false;
+      acknowledged = true;
+      continue;
     }
+    reporter_->sent(std::exchange(sent, {})); /* in the order in which it happened */
+    static const KafkaProducer::Place nowhere{"", -1};
+    const auto &[topic, partition] = ending.place < 0 ? nowhere : endings.places[static_cast<size_t>(ending.place)];
+    const char *text = ending.error == RD_KAFKA_RESP_ERR__NO_OFFSET ? "acknowledged without an offset"
+                                                                    : rd_kafka_err2str(ending.error);
+    reporter_->complete(Completion{slot.ticket, slot.key_hash, kafka_result(ending.error), -1,
+                                   explain(ending.error, text, topic, partition)});
+  }
+  reporter_->sent(std::move(sent));
   if (acknowledged)
     stall_.on_acknowledgement(std::chrono::steady_clock::now());
 }

@@ -1,5 +1,7 @@
 #include "kafka_producer.h"
 
+#include <unistd.h>
+
 #include "../thread.h"
 
 namespace outbox {
@@ -11,13 +13,45 @@ rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_c
   return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
 }
 
-/* On a thread of librdkafka's, before the report is queued. */
+/* Runs inside librdkafka, so nothing may be thrown: there is room for every message that can be under way. */
+void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
+  Ending ending{reinterpret_cast<uint64_t>(message->_private), message->err, -1};
+  /* librdkafka takes a later batch's success for this one's, although the broker may never have stored it (a
+   * partition that just comes up): only an offset proves that it did. */
+  if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0)
+    ending.error = RD_KAFKA_RESP_ERR__NO_OFFSET;
+  std::lock_guard lock(endings_mutex_);
+  if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR)
+    try {
+      endings_.places.push_back({rd_kafka_topic_name(message->rkt), message->partition});
+      ending.place = static_cast<int32_t>(endings_.places.size() - 1);
+    } catch (const std::bad_alloc &) { /* then it fails without saying where */
+    }
+  bool ring = endings_.all.empty();
+  endings_.all.push_back(ending);
+  constexpr uint64_t one = 1;
+  while (ring && write(fd_, &one, sizeof one) < 0 && errno == EINTR)
+    ;
+}
+
+const KafkaProducer::Endings &KafkaProducer::ended() {
+  taken_.all.clear();
+  taken_.places.clear();
+  std::lock_guard lock(endings_mutex_);
+  std::swap(taken_, endings_);
+  return taken_;
+}
+
+/* On a thread of librdkafka's, or within produce(). */
 rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message,
                                                       void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
+  if (producing)
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  self->add_ending(message);
   bool ours = message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
               message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
-  if (ours || producing || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
+  if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   if (message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) {
     self->timed_out_ = self->stopped_ = true; /* locks are held here that purging takes as well: poll() does it */
@@ -32,11 +66,12 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) {
+KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
+  for (Endings *endings : {&endings_, &taken_})
+    endings->all.reserve(config.max_messages());
   KafkaConf conf = config.conf();
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
-  rd_kafka_conf_set_events(conf.get(),
-                           RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
+  rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
   char text[512] = "";
   {
     SignalsBlocked blocked; /* librdkafka's threads inherit it */

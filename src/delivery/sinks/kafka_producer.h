@@ -4,6 +4,9 @@
  * librdkafka goes on with later messages of a key when one has failed, before anybody could have read the report. So
  * the producer stops at the first failure: an interceptor, called on the broker's thread that got the refusal, purges
  * what is queued before that thread can send more, and nothing new is to be handed in until all has come back.
+ *
+ * The interceptor is also what says how each message ended. librdkafka's own delivery reports would bring the
+ * messages themselves back, to be freed on the thread that has the most to do.
  */
 #pragma once
 
@@ -15,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "../formats/record.h"
 #include "kafka_config.h"
@@ -23,8 +27,8 @@ namespace outbox {
 
 class KafkaProducer {
 public:
-  /* `fd` is an eventfd that becomes readable when poll() has something. Throws BadInput when librdkafka refuses
-   * the properties as a whole. */
+  /* `fd` is an eventfd that becomes readable when poll() or ended() has something. Throws BadInput when librdkafka
+   * refuses the properties as a whole. */
   KafkaProducer(const KafkaConfig &config, int fd);
   /* May wait for librdkafka's threads. What is not acknowledged is dropped. */
   ~KafkaProducer();
@@ -34,13 +38,30 @@ public:
   using Event = std::unique_ptr<rd_kafka_event_t, decltype(&rd_kafka_event_destroy)>;
   Event poll() { return {rd_kafka_queue_poll(queue_, 0), rd_kafka_event_destroy}; }
 
+  /* How a message ended. */
+  struct Ending {
+    uint64_t opaque;
+    rd_kafka_resp_err_t error;
+    int32_t place; /* of a failed one, in Endings::places; -1 = not known */
+  };
+  struct Place {
+    std::string topic;
+    int32_t partition;
+  };
+  struct Endings {
+    std::vector<Ending> all; /* in the order in which it happened */
+    std::vector<Place> places;
+  };
+  /* What has ended since the last call. Valid until the next. */
+  const Endings &ended();
+
   /* Opaques with this bit belong to messages behind which none of their key can be: they fail alone. */
   static constexpr uint64_t alone = uint64_t(1) << 31;
 
-  /* Copies the record. `opaque` comes back in the delivery report. While stopped: _QUEUE_FULL. */
+  /* Copies the record. `opaque` comes back when the message has ended. While stopped: _QUEUE_FULL. */
   rd_kafka_resp_err_t produce(const std::string &topic, const Record &record, uint64_t opaque);
 
-  /* Gives back what no broker has been sent, with delivery reports as usual. Never waits. */
+  /* Gives back what no broker has been sent. Never waits. */
   void purge_queued() { purge(producer_); }
 
   /* A message has failed that others of its key may have followed. */
@@ -64,9 +85,14 @@ private:
     void operator()(rd_kafka_topic_t *topic) const { rd_kafka_topic_destroy(topic); }
   };
   rd_kafka_topic_t *topic(const std::string &name);
+  void add_ending(const rd_kafka_message_t *message);
 
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;
+  const int fd_;
+  std::mutex endings_mutex_; /* taken last, with whatever locks librdkafka holds */
+  Endings endings_;
+  Endings taken_;    /* by ended(); for the caller's thread alone */
   std::mutex mutex_; /* between a failure and what is being produced */
   std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
   std::unordered_map<std::string, std::unique_ptr<rd_kafka_topic_t, TopicDestroy>> topics_;
