@@ -86,12 +86,6 @@ public:
     if (!kafka_)
       die(text);
     rd_kafka_poll_set_consumer(kafka_);
-    rd_kafka_topic_partition_list_t *all = rd_kafka_topic_partition_list_new(partitions);
-    for (int i = 0; i < partitions; i++)
-      rd_kafka_topic_partition_list_add(all, topic, i)->offset = 0;
-    if (rd_kafka_resp_err_t error = rd_kafka_assign(kafka_, all))
-      die(rd_kafka_err2str(error));
-    rd_kafka_topic_partition_list_destroy(all);
     queue_ = rd_kafka_queue_get_consumer(kafka_);
   }
   ~Consumer() {
@@ -102,7 +96,7 @@ public:
   Consumer(const Consumer &) = delete;
   Consumer &operator=(const Consumer &) = delete;
 
-  /* How many the topic holds. */
+  /* How many the topic holds: to be asked before begin(), since a fetch that waits for more holds the question up. */
   long holds() {
     long sum = 0;
     for (int i = 0; i < partitions_; i++) {
@@ -114,10 +108,21 @@ public:
     return sum;
   }
 
-  /* The next ones into the ledger; false when none came for ten seconds. */
-  bool take(Ledger &ledger) {
+  void begin() {
+    rd_kafka_topic_partition_list_t *all = rd_kafka_topic_partition_list_new(partitions_);
+    for (int i = 0; i < partitions_; i++)
+      rd_kafka_topic_partition_list_add(all, topic_, i)->offset = 0;
+    if (rd_kafka_resp_err_t error = rd_kafka_assign(kafka_, all))
+      die(rd_kafka_err2str(error));
+    rd_kafka_topic_partition_list_destroy(all);
+  }
+
+  /* The next ones into the ledger, no more than are `missing`, since a batch waits until it is full; false when none
+   * came for ten seconds. */
+  bool take(Ledger &ledger, long missing) {
     rd_kafka_message_t *messages[10000];
-    ssize_t count = rd_kafka_consume_batch_queue(queue_, 10000, messages, std::size(messages));
+    size_t size = std::min(std::size(messages), static_cast<size_t>(missing));
+    ssize_t count = rd_kafka_consume_batch_queue(queue_, 10000, messages, size);
     for (ssize_t i = 0; i < count; i++) {
       rd_kafka_message_t *message = messages[i];
       if (message->err)
@@ -153,8 +158,9 @@ int main(int argc, char **argv) {
   if (long held = consumer.holds(); held != count)
     die("topic " + std::string(argv[2]) + " holds " + std::to_string(held) + " events, " + argv[4] +
         " were enqueued");
+  consumer.begin();
   while (ledger.arrived() < count)
-    if (!consumer.take(ledger))
+    if (!consumer.take(ledger, count - ledger.arrived()))
       die("only " + std::to_string(ledger.arrived()) + " of " + argv[4] + " events could be consumed");
   if (!ledger.ids_differ())
     die("two events have the same id");
