@@ -20,16 +20,16 @@ COMMENT ON FUNCTION outbox.worker_slots() IS
 
 CREATE FUNCTION outbox.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
-  OUT longest_retention interval, OUT libraries text) RETURNS record
+  OUT longest_retention interval, OUT libraries text, OUT at_rest boolean) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_library';
 COMMENT ON FUNCTION outbox.library() IS
-  'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, and the versions of librdkafka, libcurl and OpenSSL.';
+  'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database needs no worker until something is committed or due (outbox.worker_idle_timeout).';
 
 CREATE VIEW outbox.workers AS
   SELECT d.datname AS database, w.pid, w.worker, w.workers, w.lanes, w.state, w.started_at, w.last_loop_at, w.memory
   FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
-COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes.';
+COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes. A database with nothing due has none: outbox.worker_idle_timeout.';
 
 CREATE VIEW outbox.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind

@@ -43,6 +43,8 @@ BEGIN
   ELSIF current_setting('outbox.workers')::int = 0 THEN
     status := 'warning'; detail := 'outbox.workers is 0: no worker runs.';
     hint := 'ALTER SYSTEM SET outbox.workers = 1; SELECT pg_reload_conf();';
+  ELSIF s.count = 0 AND lib.at_rest THEN
+    detail := 'Nothing is due: no worker runs, and one starts when an event is committed or due.';
   ELSIF lib.out_of_slots THEN
     status := 'error';
     detail := 'The server has no free background worker slot: ' || detail;

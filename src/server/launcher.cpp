@@ -174,9 +174,14 @@ static void reap(TimestampTz now) {
     if (child->dismissed)
       continue;
 
-    LWLockAcquire(shared_state()->lock, LW_SHARED);
+    LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     DatabaseSlot *slot = shared_database(child->arguments.database, false);
-    bool expected = child->stopping || slot == NULL || slot->aside_for != 0 || slot->state == DATABASE_HAS_NONE;
+    uint64 itself = UINT64CONST(1) << child->arguments.index;
+    bool rests = slot && (slot->resting & itself) != 0;
+    bool expected =
+        child->stopping || slot == NULL || slot->aside_for != 0 || slot->state == DATABASE_HAS_NONE || rests;
+    if (slot)
+      slot->resting &= ~itself;
     LWLockRelease(shared_state()->lock);
     Pause *pause = pause_of(child->arguments.database);
     if (pause == NULL)
@@ -284,14 +289,28 @@ static bool start_child(const WorkerArguments *arguments, TimestampTz now) {
   return true;
 }
 
+/* Does the database go on resting? */
+static bool rests(DatabaseSlot *slot, TimestampTz now) {
+  bool called = slot->rest_until <= now || pg_atomic_read_u32(&slot->called) == 1;
+
+  if (!called)
+    return true;
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  slot->at_rest = false;
+  LWLockRelease(shared_state()->lock);
+  return false;
+}
+
 /* Makes what runs what should run. Returns how long to sleep. */
 static long reconcile(TimestampTz now) {
+  static int first = 0; /* the database that waits for a free slot: it is the next to get one */
   SharedState *shared = shared_state();
   long sleep_ms = RESCAN_MS;
   bool out_of_slots = false;
   int looking = 0;
 
-  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
+  for (int step = 0, from = first; step < OUTBOX_MAX_DATABASES; step++) {
+    int i = (from + step) % OUTBOX_MAX_DATABASES;
     LWLockAcquire(shared->lock, LW_SHARED);
     DatabaseSlot slot = shared->databases[i];
     LWLockRelease(shared->lock);
@@ -312,6 +331,10 @@ static long reconcile(TimestampTz now) {
       continue;
     if (wanted == 0) {
       stop_children(slot.oid);
+      continue;
+    }
+    if (slot.at_rest && rests(&shared->databases[i], now)) {
+      sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, slot.rest_until) + 1);
       continue;
     }
     Running running = running_workers(slot.oid);
@@ -342,6 +365,7 @@ static long reconcile(TimestampTz now) {
       if (((running.ours | running.others) >> present) & 1)
         continue;
       if (out_of_slots || !start_child(&arguments, now)) {
+        first = out_of_slots ? first : i;
         out_of_slots = true;
         break;
       }

@@ -20,6 +20,7 @@ int setting_max_attempts = 0;
 char *setting_retry;
 int setting_shutdown_timeout = 1000;
 bool setting_wait_for_standbys = true;
+int setting_worker_idle_timeout = 60 * 1000;
 
 static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
 
@@ -104,6 +105,15 @@ void settings_define(void) {
       "after a "
       "failover such an event may have been delivered although its transaction is gone. Default: on.",
       &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.worker_idle_timeout", "How long a worker with nothing to deliver stays.",
+                          "Then it leaves its database, and comes back when an event is committed or due, in some "
+                          "tens of milliseconds. It "
+                          "leaves sooner when databases wait for a free background worker slot. Unit: milliseconds. "
+                          "Default: 1min. Range: "
+                          "0 (it stays) to 1d.",
+                          &setting_worker_idle_timeout, 60 * 1000, 0, 24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+                          NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.workers", "How many workers each database with the extension gets.",

@@ -16,5 +16,6 @@ extern int setting_max_attempts;         /* 0 = the sink kind's own */
 extern char *setting_retry;              /* "" = the sink kind's own */
 extern int setting_shutdown_timeout;     /* ms */
 extern bool setting_wait_for_standbys;
+extern int setting_worker_idle_timeout; /* ms; 0 = never */
 
 void settings_define(void);

@@ -34,6 +34,8 @@ static void attach_memory(void) {
       pg_atomic_init_u32(&state->workers[i].recalled, 0);
       pg_atomic_init_u32(&state->workers[i].lanes_changed, 0);
     }
+    for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
+      pg_atomic_init_u32(&state->databases[i].called, 0);
   }
   LWLockRelease(AddinShmemInitLock);
 }
@@ -66,6 +68,9 @@ DatabaseSlot *shared_database(Oid database, bool create) {
   free_slot->fresh = false;
   free_slot->aside_for = 0;
   free_slot->workers = 0;
+  free_slot->at_rest = false;
+  free_slot->resting = 0;
+  pg_atomic_write_u32(&free_slot->called, 0);
   return free_slot;
 }
 
@@ -108,6 +113,28 @@ void shared_sink_forget(Oid database, Oid server) {
     if (state->sinks[i].database == database && (server == InvalidOid || state->sinks[i].server == server))
       state->sinks[i].database = InvalidOid;
   LWLockRelease(state->lock);
+}
+
+/* Slots do not move; this one may have become another database's only when ours is gone. */
+static DatabaseSlot *my_database(void) {
+  static DatabaseSlot *mine = NULL;
+
+  if (mine == NULL || mine->oid != MyDatabaseId)
+    mine = shared_database(MyDatabaseId, false);
+  return mine;
+}
+
+void shared_call_workers(void) {
+  DatabaseSlot *database = my_database();
+
+  if (database == NULL || pg_atomic_exchange_u32(&database->called, 1) == 0)
+    shared_wake_launcher();
+}
+
+bool shared_at_rest(void) {
+  const DatabaseSlot *database = my_database();
+
+  return database != NULL && database->at_rest;
 }
 
 void shared_wake_launcher(void) {

@@ -34,6 +34,10 @@ typedef struct DatabaseSlot {
   bool fresh;      /* CREATE EXTENSION has just been here: no pause of earlier failures applies */
   pid_t aside_for; /* a session that is about to drop, rename or copy the database: no worker may start */
   int workers;     /* lanes are spread over so many; 0 = the launcher has not yet said */
+  bool at_rest;    /* nothing is due: its workers leave, and none starts until `rest_until`, or until it is called */
+  TimestampTz rest_until;
+  uint64 resting;          /* the workers, by index, that left for that reason */
+  pg_atomic_uint32 called; /* 1: something was committed that maybe no worker has heard of */
 } DatabaseSlot;
 
 /* Lanes that a worker gave away while it has events of this sink in the air: nobody claims more of them before. */
@@ -52,12 +56,13 @@ typedef struct WorkerSlot {
   int n_landing;
   LaneSet landing_others; /* of any sink: more sinks than `landing` has room for */
   Latch *latch;
-  pg_atomic_uint32 armed;         /* 1: the next commit must set the latch */
+  pg_atomic_uint32 armed;         /* 1: the next commit must set the latch; 2: it must call the launcher */
   pg_atomic_uint32 recalled;      /* 1: outbox.recalled may have rows */
   pg_atomic_uint32 lanes_changed; /* 1: lanes may be free, or due to another worker */
   TimestampTz started_at;
   TimestampTz last_loop_at;
-  uint64 memory; /* bytes, of the process */
+  TimestampTz idle_until; /* nothing of its own is due before; 0 = it is busy */
+  uint64 memory;          /* bytes, of the process */
   char activity[64];
 } WorkerSlot;
 
@@ -106,6 +111,13 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 
 /* Forgets the counters of a dropped sink (server valid) or of a dropped database (server invalid). */
 void shared_sink_forget(Oid database, Oid server);
+
+/* After a commit, without the lock: the launcher starts this database's workers if they are at rest. Once until
+ * one of them has come. */
+void shared_call_workers(void);
+
+/* Is this database at rest? */
+bool shared_at_rest(void);
 
 /* Sets the launcher's latch, if there is one. */
 void shared_wake_launcher(void);

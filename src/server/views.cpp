@@ -170,8 +170,8 @@ static int64 longest_retention_ms(void) {
 SQL_FUNCTION(outbox_library) {
   SharedState *shared = shared_state();
   TupleDesc desc;
-  Datum values[7];
-  bool nulls[7] = {false};
+  Datum values[8];
+  bool nulls[8] = {false};
 
   if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
     elog(ERROR, "return type must be a row type");
@@ -185,5 +185,6 @@ SQL_FUNCTION(outbox_library) {
   values[4] = Int64GetDatum(origin_here());
   values[5] = IntervalPGetDatum(retention);
   values[6] = CStringGetTextDatum(ob_library_versions());
+  values[7] = BoolGetDatum(shared != NULL && shared_at_rest());
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -17,6 +17,7 @@ static bool marked_sinks = false;
 /* Runs after the transaction is visible to others. Nothing here may fail or allocate. */
 static void wake_workers(void) {
   SharedState *shared = shared_state();
+  bool heard = false;
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
@@ -25,9 +26,14 @@ static void wake_workers(void) {
     if (marked_recalled)
       pg_atomic_write_u32(&slot->recalled, 1);
     /* A worker arms itself before it takes its snapshot: one latch per round, however many commits. */
-    if (pg_atomic_exchange_u32(&slot->armed, 0) == 1)
+    uint32 armed = pg_atomic_exchange_u32(&slot->armed, 0);
+    if (armed == 1)
       SetLatch(slot->latch);
+    /* It leaves, or was another's by then. */
+    heard = heard || (armed != 2 && slot->database == MyDatabaseId);
   }
+  if (!heard || shared_at_rest())
+    shared_call_workers();
 }
 
 /* A logical replication worker commits what its publisher prepared without a statement: in a transaction that has
@@ -50,6 +56,7 @@ static void at_end_of_transaction(XactEvent event, void *) {
       if (slot) {
         slot->state = DATABASE_HAS_OUTBOX;
         slot->fresh = true;
+        slot->at_rest = false;
       }
       LWLockRelease(shared_state()->lock);
       shared_wake_launcher();

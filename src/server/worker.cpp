@@ -18,6 +18,7 @@
 #include "lanes.h"
 #include "maintenance.h"
 #include "record.h"
+#include "rest.h"
 #include "settings.h"
 #include "submit.h"
 #include "worker_error.h"
@@ -250,6 +251,12 @@ static void one_loop(void) {
   say_what_goes_on();
 }
 
+/* Nothing is to be done but what has its own time (rest.h). */
+static bool is_quiet(void) {
+  return !claims_wanted && !recalled_wanted && flights_in_use() == 0 && !submit_waits() && !lanes_landing() &&
+         !worker_in_trouble() && !record_in_trouble();
+}
+
 static void wait_for_something(void) {
   TimestampTz now = GetCurrentTimestamp();
   long ms = claims_wanted && !submit_waits() && now >= worker_pause_end(TASK_CLAIM) ? 0 : sleep_time(now);
@@ -257,6 +264,7 @@ static void wait_for_something(void) {
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
   if (completions_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
+  ms = Min(ms, milliseconds_until(now, rest_next_moment()));
   worker_wait(ms, !completions_gathering());
   reload_settings();
 }
@@ -335,6 +343,10 @@ void outbox_worker_main(Datum) {
     one_loop();
     if (lanes_superfluous() && flights_in_use() == 0 && worker_slot_resign())
       proc_exit(0);
+    if (rest_taken(GetCurrentTimestamp(), is_quiet())) {
+      worker_stop();
+      proc_exit(0);
+    }
     if (!ShutdownRequestPending)
       wait_for_something();
   }

@@ -56,11 +56,15 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->n_landing = 0;
     free_slot->latch = MyLatch;
     free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
+    free_slot->idle_until = 0;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
     pg_atomic_write_u32(&free_slot->armed, 0);
     pg_atomic_write_u32(&free_slot->recalled, 1);
     mine = free_slot;
+    DatabaseSlot *database = shared_database(arguments->database, false);
+    if (database) /* it looks at everything */
+      pg_atomic_write_u32(&database->called, 0);
     shared_lanes_changed(arguments->database); /* whoever has lanes for us gives them now */
   }
   LWLockRelease(shared->lock);
@@ -77,6 +81,51 @@ bool worker_slot_resign(void) {
     give_up_slot();
   LWLockRelease(shared->lock);
   return !needed;
+}
+
+/* Do all the database's workers have nothing to do? None is missing: its lanes may have something. The lock must be
+ * held. */
+static bool all_idle(const DatabaseSlot *database, TimestampTz *until) {
+  const SharedState *shared = shared_state();
+  int n = 0;
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != database->oid)
+      continue;
+    if (slot->idle_until == 0)
+      return false;
+    *until = Min(*until, slot->idle_until);
+    n++;
+  }
+  return n == database->workers;
+}
+
+bool worker_slot_rest(TimestampTz until) {
+  SharedState *shared = shared_state();
+  uint32 armed = 1;
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *database = shared_database(mine->database, false);
+  mine->idle_until = until;
+  bool rest = database != NULL && (database->at_rest || all_idle(database, &until));
+  /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
+  if (rest && pg_atomic_compare_exchange_u32(&mine->armed, &armed, 2)) {
+    if (!database->at_rest)
+      database->rest_until = until;
+    database->at_rest = true;
+    database->resting |= UINT64CONST(1) << mine->index;
+  } else {
+    rest = false;
+  }
+  LWLockRelease(shared->lock);
+  if (rest)
+    shared_wake_launcher();
+  return rest;
+}
+
+bool worker_slot_scarce(void) {
+  return shared_state()->out_of_slots;
 }
 
 WorkerSlot *worker_slot(void) {

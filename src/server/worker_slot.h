@@ -11,6 +11,12 @@ WorkerSlot *worker_slot(void);
 /* For one worker too many that has nothing left to do: gives the slot up, unless it is needed again. */
 bool worker_slot_resign(void);
 
+/* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
+ * since this one looked: then it must end, and the launcher starts workers again when they are called. */
+bool worker_slot_rest(TimestampTz until);
+/* Other databases wait for a worker. */
+bool worker_slot_scarce(void);
+
 /* What the launcher should know of this database. */
 void worker_slot_tell_launcher(DatabaseState state);
 

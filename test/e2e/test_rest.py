@@ -1,0 +1,125 @@
+"""A database with nothing due holds no worker; nobody who commits an event notices."""
+
+import random
+import time
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET, status
+
+BUSY = "SELECT count(*) FROM outbox.workers WHERE database = current_database()"
+
+
+@pytest.fixture
+def hook(db, receiver, setting):
+    """A webhook sink of a database whose worker leaves as soon as it may."""
+    setting("outbox.worker_idle_timeout", "50ms")
+    db.webhook_sink("crm", receiver, SECRET, retry="exponential 100ms..200ms", max_attempts="2")
+    return receiver
+
+
+def numbers(receiver) -> list:
+    return [d.json()["data"] for d in receiver.accepted()]
+
+
+def wait_for_rest(db) -> None:
+    wait_until(lambda: db.value("SELECT at_rest FROM outbox.library()") and db.value(BUSY) == 0, 20, "the worker to leave")
+
+
+def wait_for(receiver, expected: list) -> None:
+    wait_until(lambda: numbers(receiver) == expected, 10, lambda: f"{expected}, got {numbers(receiver)}")
+
+
+def test_an_idle_worker_leaves_and_comes_back(db, hook):
+    for n in range(3):
+        wait_for_rest(db)
+        assert db.sql("SELECT status FROM outbox.doctor() WHERE \"check\" = 'worker'") == [("ok",)]
+        db.enqueue("Order", "k", payload=str(n))
+        wait_for(hook, list(range(n + 1)))
+    wait_for_rest(db)
+    assert db.pending() == 0
+
+
+def test_a_worker_stays_when_told_so(db, receiver, setting):
+    setting("outbox.worker_idle_timeout", "0")
+    setting("outbox.poll_interval", "100ms")
+    [(pid,)] = wait_until(lambda: db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()"), 10, "the worker")
+    rounds = "SELECT last_loop_at FROM outbox.workers WHERE pid = %s"
+    for _ in range(5):
+        last = db.value(rounds, pid)
+        wait_until(lambda: db.value(rounds, pid) != last, 10, "its next round")
+
+
+def test_what_is_scheduled_is_sent_in_time(db, hook):
+    wait_for_rest(db)
+    db.enqueue("Order", "k", payload="1", available_at=db.value("SELECT clock_timestamp() + interval '4 s'"))
+    wait_for_rest(db)
+    late = db.value("SELECT available_at < clock_timestamp() FROM outbox.events")
+    assert not late and numbers(hook) == []
+    wait_for(hook, [1])
+
+
+CALLS = {
+    "update": "UPDATE outbox.events SET available_at = NULL WHERE partition_key = 'later'",
+    "prepared": ("BEGIN", "UPDATE outbox.events SET available_at = NULL WHERE partition_key = 'later'", "PREPARE TRANSACTION 'rest'",
+                 "COMMIT PREPARED 'rest'"),
+    "alter server": "ALTER SERVER crm OPTIONS (SET events '*')",
+    "redrive": "SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED'",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_whatever_gives_it_work_calls_it(db, hook, call):
+    """An event that comes due, one that finds its sink, a dead letter that is put back."""
+    db.enqueue("Order", "later", event_type="other" if call == "alter server" else "e", payload="1", available_at="2099-01-01")
+    if call == "alter server":
+        db.sql("ALTER SERVER crm OPTIONS (ADD events 'none')")
+        db.enqueue("Order", "unrouted", payload="1")
+    if call == "redrive":
+        hook.mode = status(400)
+        db.enqueue("Order", "dead", payload="1")
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 1, 20, "a dead letter")
+        hook.mode = status(200)
+    wait_for_rest(db)
+    assert numbers(hook) == []
+    for statement in [CALLS[call]] if isinstance(CALLS[call], str) else CALLS[call]:
+        db.sql(statement)
+    wait_for(hook, [1])
+
+
+def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
+    """Events at moments around those at which the workers leave; each is sent at once, not at the next safety visit."""
+    setting("outbox.poll_interval", "1h")
+    setting("outbox.workers", "2")
+    chance = random.Random(7)
+    before = db.value("SELECT count(*) FROM outbox.events")
+    for n in range(120):
+        db.enqueue("Order", f"k{n % 3}", payload=str(n))
+        wait_until(lambda: len(numbers(hook)) == n + 1, 10, lambda: f"event {n}: {db.sql('SELECT * FROM outbox.workers')}", interval=0.002)
+        time.sleep(chance.choice([0, 0.001, 0.02, 0.04, 0.045, 0.05, 0.055, 0.06, 0.08, 0.15]))
+    assert numbers(hook) == list(range(120)) and before == 0
+
+
+def test_more_databases_than_worker_slots(rig, receiver):
+    """Each has its events delivered, also those that had to wait for a slot."""
+    pg = rig.postgres(settings={"max_worker_processes": "6", "outbox.worker_idle_timeout": "1h"})
+    try:
+        first = Database(pg, "first")
+        first.create()
+        first.webhook_sink("crm", receiver, SECRET)
+        wait_until(lambda: first.value(BUSY) == 1, 20, "a worker")
+        first.disconnect()
+        databases = []
+        with pg.connect() as admin:
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+            for n in range(12):
+                admin.execute(f"CREATE DATABASE many{n} TEMPLATE first")
+                databases.append(Database(pg, f"many{n}"))
+        for n, database in enumerate(databases):
+            database.enqueue("Order", "k", payload=str(n))
+        wait_until(lambda: sorted(numbers(receiver)) == list(range(12)), 60, lambda: f"all of them, got {numbers(receiver)}")
+        for database in databases:
+            database.disconnect()
+    finally:
+        pg.stop()
