@@ -22,6 +22,7 @@ SETTINGS = {
     "max_wal_size": "8GB",  # no checkpoint in the middle of a measure
     "checkpoint_timeout": "30min",
     "outbox.shutdown_timeout": "20s",  # what is in the air when a measure pauses it arrives, and is not sent again
+    "outbox.worker_idle_timeout": "0",  # also while another measure's turn takes minutes
     "max_connections": "400",  # hundreds of open transactions are one of the measures
 }
 
