@@ -19,6 +19,9 @@ void claim_init(int64 origin);
  * at once. */
 bool claim_events(TimestampTz now, bool *look_for_recalled);
 
+/* In a transaction, when nothing but the safety poll asks for a round: is there anything that it could find? */
+bool claim_has_news(void);
+
 /* After the commit, when the batches were handed over. */
 void claim_settle(void);
 

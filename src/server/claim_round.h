@@ -113,6 +113,8 @@ void recalled_look(RecalledList *list, Snapshot snapshot);
 
 /* Reads outbox.recalled; true when some rows were left for the next round. */
 bool recalled_claim(Snapshot snapshot);
+/* The next read of it begins after here. */
+void recalled_next_place(uint64 *xact, int64 *position);
 /* Lanes were taken: what belonged to others is read again. */
 void recalled_restart(void);
 /* After an abort: what the round read of it comes again. */

@@ -237,6 +237,10 @@ int64 *held_keys_unseen(int *n) {
   return positions;
 }
 
+bool held_keys_any(void) {
+  return hash_get_num_entries(held) > 0;
+}
+
 bool held_keys_any_draining(Oid sink) {
   return !dlist_is_empty(draining_keys(sink));
 }

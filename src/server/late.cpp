@@ -33,7 +33,7 @@ static void add_running(TransactionId xid) {
 
 /* A snapshot lists those in progress below its xmax only, and its xmax follows the last transaction that has ended:
  * the youngest running ones lie above it. Reading the next xid after the snapshot was taken errs on the safe side. */
-static void note_running(Snapshot snapshot) {
+void late_note_running(Snapshot snapshot) {
   TransactionId next = ReadNextTransactionId();
 
   n_running = 0;
@@ -83,21 +83,25 @@ static bool visit_late(TupleTableSlot *slot, void *) {
   return true;
 }
 
-void late_find(Snapshot snapshot) {
+Datum late_ended(Snapshot snapshot, int *n) {
   Datum *ended = (Datum *)palloc(sizeof(Datum) * Max(n_running, 1));
-  int64 farthest = 0;
-  int n_ended = 0, n;
-  WorkerSink **sinks = worker_sinks_all(&n);
 
+  *n = 0;
   for (int i = 0; i < n_running; i++)
     if (!still_running(snapshot, running[i]))
-      ended[n_ended++] = UInt64GetDatum(late_full_xid(running[i]));
+      ended[(*n)++] = UInt64GetDatum(late_full_xid(running[i]));
+  return PointerGetDatum(construct_array(ended, *n, XID8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+void late_find(Snapshot snapshot) {
+  int64 farthest = 0;
+  int n_ended, n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
   for (int i = 0; i < n; i++)
     farthest = Max(farthest, sinks[i]->cursor);
-  if (n_ended > 0 && farthest > 0) {
-    ArrayType *array = construct_array(ended, n_ended, XID8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
-    Datum values[] = {PointerGetDatum(array), Int64GetDatum(farthest)};
+  Datum values[] = {late_ended(snapshot, &n_ended), Int64GetDatum(farthest)};
+  if (n_ended > 0 && farthest > 0)
     statement_read(&find_rows, values, snapshot, visit_late, NULL);
-  }
-  note_running(snapshot);
+  late_note_running(snapshot);
 }

@@ -16,5 +16,9 @@ extern "C" {
  * and left rows at or below its cursor. In SPI. */
 void late_find(Snapshot snapshot);
 
+/* Its two halves. The transactions that have ended since, as an array of xid8; and what is compared the next time. */
+Datum late_ended(Snapshot snapshot, int *n);
+void late_note_running(Snapshot snapshot);
+
 /* With its epoch: a running or just ended transaction is never more than 2^31 behind the next one. */
 uint64 late_full_xid(TransactionId xid);

@@ -121,6 +121,11 @@ void recalled_restart(void) {
   place = place_before = {0, 0, PG_UINT64_MAX};
 }
 
+void recalled_next_place(uint64 *xact, int64 *position) {
+  *xact = place.xact;
+  *position = place.position;
+}
+
 void recalled_give_back(void) {
   place = place_before;
 }
@@ -192,6 +197,8 @@ bool recalled_check_heads(Snapshot snapshot) {
     return false; /* what a person changes is named by outbox.recalled: that comes often */
   checked_at = claim_round.now;
   int64 *heads = held_keys_heads(&n);
+  if (n == 0)
+    return had_left = false;
   Datum values[] = {int8_array(heads, n)};
   statement_read(&read_positions, values, snapshot, visit_head, NULL);
   had_left = check_dead_heads();

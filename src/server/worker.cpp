@@ -51,6 +51,7 @@ static MemoryContext round_context = NULL; /* one of them */
 static bool claims_wanted = true;
 static bool recalled_wanted = true;
 static TimestampTz polled_at = 0;
+static bool polls_only = false; /* this round has no other reason */
 
 /* ---- one round --------------------------------------------------------------------------------------------- */
 
@@ -86,8 +87,9 @@ static bool transact(TimestampTz now, bool record, bool claim) {
     record_ended(now);
     task = claim ? TASK_CLAIM : TASK_RECORD;
   }
-  if (claim) {
+  if (claim && !(polls_only && !claim_has_news())) {
     worker_sinks_refresh(now);
+    recalled_wanted = recalled_wanted || polls_only;
     more = claim_events(now, &recalled_wanted);
   }
   commit_transaction();
@@ -229,13 +231,12 @@ static void one_loop(void) {
   worker_sinks_refresh(now);
   completions_acquit();
   bool poll = TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
-  if (poll) {
-    /* Prepared transactions, crashes between commit and wake-up, sessions without our library. */
+  if (poll) /* what no commit has announced: crashes in between, sessions without our library */
     polled_at = now;
-    recalled_wanted = true;
-  }
-  bool claim = !submit_waits() && (claims_wanted || poll || any_sink_can_go_on(now) || claim_next_moment() <= now) &&
-               now >= worker_pause_end(TASK_CLAIM);
+  bool wanted = claims_wanted || any_sink_can_go_on(now) || claim_next_moment() <= now;
+  polls_only = poll && !wanted && !recalled_wanted;
+  recalled_wanted = recalled_wanted || (poll && !polls_only);
+  bool claim = !submit_waits() && (wanted || poll) && now >= worker_pause_end(TASK_CLAIM);
   bool record = (claim || completions_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
   if (record && (worker_in_trouble() || record_in_trouble())) {
     (void)round_trip(now, true, false);
