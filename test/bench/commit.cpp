@@ -2,8 +2,9 @@
  * commit.cpp: transactions of one event each at an even rate, over a few connections (a divisor of the
  * 1,000 keys).
  *
- *   commit CONNINFO AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT
+ *   commit CONNINFO STATEMENT AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT
  *
+ * STATEMENT inserts one event: $1 is its aggregate type, $2 its key, $3 its payload.
  * OUT gets a line for each event: the time just before its COMMIT was sent, and when the answer was there.
  */
 #include <libpq-fe.h>
@@ -30,17 +31,16 @@ using namespace bench;
 
 class Connection {
 public:
-  explicit Connection(const char *conninfo) : connection_(PQconnectdb(conninfo), PQfinish) {
+  Connection(const char *conninfo, const char *statement) : connection_(PQconnectdb(conninfo), PQfinish) {
     if (PQstatus(connection_.get()) != CONNECTION_OK)
       die(PQerrorMessage(connection_.get()));
-    check(PQprepare(connection_.get(), "enqueue", "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)",
-                    3, nullptr));
+    check(PQprepare(connection_.get(), "insert", statement, 3, nullptr));
   }
 
-  void enqueue(const char *aggregate_type, const std::string &key, const std::string &payload) {
+  void insert(const char *aggregate_type, const std::string &key, const std::string &payload) {
     check(PQexec(connection_.get(), "BEGIN"));
     const char *values[] = {aggregate_type, key.c_str(), payload.c_str()};
-    check(PQexecPrepared(connection_.get(), "enqueue", 3, values, nullptr, nullptr, 0));
+    check(PQexecPrepared(connection_.get(), "insert", 3, values, nullptr, nullptr, 0));
   }
   void commit() { check(PQexec(connection_.get(), "COMMIT")); }
 
@@ -57,14 +57,14 @@ private:
 }  // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 7)
-    die("CONNINFO AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT");
-  const char *aggregate_type = argv[2];
-  double rate = atof(argv[3]);
-  auto count = static_cast<long>(rate * atof(argv[4]));
+  if (argc != 8)
+    die("CONNINFO STATEMENT AGGREGATE_TYPE RATE SECONDS CONNECTIONS OUT");
+  const char *aggregate_type = argv[3];
+  double rate = atof(argv[4]);
+  auto count = static_cast<long>(rate * atof(argv[5]));
   std::vector<std::unique_ptr<Connection>> connections;
-  for (int i = 0; i < atoi(argv[5]); i++)
-    connections.push_back(std::make_unique<Connection>(argv[1]));
+  for (int i = 0; i < atoi(argv[6]); i++)
+    connections.push_back(std::make_unique<Connection>(argv[1], argv[2]));
 
   std::vector<Times> times(static_cast<size_t>(count));
   std::atomic<int64_t> worst_lag_us{0};
@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     for (auto n = static_cast<long>(first); n < count; n += static_cast<long>(connections.size())) {
       Event event = events.make(n + 1);
       pace.wait_for(n);
-      connection.enqueue(aggregate_type, event.key, event.payload);
+      connection.insert(aggregate_type, event.key, event.payload);
       Times &time = times[static_cast<size_t>(n)];
       time.begun_us = now_us();
       connection.commit();
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
   for (auto &thread : threads)
     thread.join();
 
-  if (!write_times(argv[6], times.data(), count))
-    die(std::string("cannot write ") + argv[6]);
+  if (!write_times(argv[7], times.data(), count))
+    die(std::string("cannot write ") + argv[7]);
   printf("{\"events\": %ld, \"worst_lag_ms\": %.1f}\n", count, 1e-3 * static_cast<double>(worst_lag_us.load()));
 }

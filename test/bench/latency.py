@@ -3,10 +3,11 @@
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measure import Cpu, percentile
+from measure import cpu_seconds, percentile
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from results import Failure, Results, Row, at_most, ratio_at_most
@@ -55,16 +56,19 @@ class Sample:
     latencies: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
     worst_lag_ms: float = 0
+    sent: int = 0
+    cpu: float = 0  # seconds of those that carried them
 
     def add(self, path: Path, arrived: list[float], rate: float, worst_lag_ms: float) -> None:
         times = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+        self.sent += len(times)
         counted = range(int(rate * WARM_UP_SECONDS), len(times))
         self.latencies += [(arrived[n] - times[n][0]) / 1000 for n in counted]
         self.commits += [(times[n][1] - times[n][0]) / 1000 for n in counted if times[n][1]]
         self.worst_lag_ms = max(self.worst_lag_ms, worst_lag_ms)
 
     def figures(self) -> dict:
-        found = {"events": len(self.latencies), "worst_lag_ms": self.worst_lag_ms}
+        found = {"events": len(self.latencies), "worst_lag_ms": self.worst_lag_ms, "cpu_us_per_event": self.cpu / self.sent * 1e6}
         for name, values in (("", self.latencies), ("commit_", self.commits)):
             if values:
                 found |= {f"{name}p50_ms": percentile(values, 50), f"{name}p90_ms": percentile(values, 90),
@@ -73,51 +77,66 @@ class Sample:
         return found
 
 
-def one(stage: Stage, sample: Sample, topic: str, rate: float, seconds: float, start) -> None:
-    """`start(seconds, out)` begins the load, which writes its times to the file `out`."""
+@dataclass
+class Way:
+    """One way from an application to the consumer."""
+    topic: str  # {} stands for the name of the load
+    start: Callable[[str, float, float, Path], subprocess.Popen]  # name, rate, seconds, and where the times go
+    carriers: list[int] = field(default_factory=list)  # processes that carry it, whose CPU counts
+
+
+def transactions(stage: Stage, db: Database, statement: str, carriers: list[int]) -> Way:
+    """Of one event each, by an application that inserts it with this statement."""
+    return Way("outbox.event.{}", lambda name, rate, seconds, out: stage.program(
+        "commit", db.pg.dsn(db.name), statement, name, rate, seconds, CONNECTIONS, out), carriers)
+
+
+def ours(stage: Stage, db: Database) -> Way:
+    return transactions(stage, db, "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)", [stage.wait_for_worker(db)])
+
+
+def alone(stage: Stage) -> Way:
+    return Way("{}", lambda name, rate, seconds, out: stage.produce(name, "pace", rate, seconds, out))
+
+
+def one(stage: Stage, sample: Sample, way: Way, name: str, rate: float, seconds: float) -> None:
     seconds += WARM_UP_SECONDS
-    out = stage.directory / topic
+    topic, out = way.topic.format(name), stage.directory / name
     stage.kafka.create_topic(topic, PARTITIONS)
-    with start(seconds, out) as child:
+    before = cpu_seconds(way.carriers)
+    with way.start(name, rate, seconds, out) as child:
         try:
             arrived = consume_during(stage, topic, child, int(rate * seconds))
         except BaseException:
             child.kill()
             raise
         told = finish(child)
+    sample.cpu += cpu_seconds(way.carriers) - before
     sample.add(out, arrived, rate, told.get("worst_lag_ms", 0))
 
 
-def at_rate(stage: Stage, db: Database, rate: int, seconds: float) -> tuple[dict, dict]:
-    """Both ways in turns, so that both see the same machine and a broker equally warm."""
-    ours, alone = Sample(), Sample()
-    worker = stage.wait_for_worker(db)
-    cpu = 0.0
+def at_rate(stage: Stage, what: str, ways: dict[str, Way], rate: int, seconds: float) -> dict[str, dict]:
+    """All ways in turns, so that they see the same machine and a broker equally warm."""
+    samples = {name: Sample() for name in ways}
     for turn in range(1, TURNS + 1):
-        topic, aggregate_type = f"alone-at-{rate}-{turn}", f"At{rate}-{turn}"
-        one(stage, alone, topic, rate, seconds / TURNS, lambda seconds, out: stage.produce(topic, "pace", rate, seconds, out))
-        before = Cpu.now(worker, stage.broker_pid)
-        one(stage, ours, f"outbox.event.{aggregate_type}", rate, seconds / TURNS,
-            lambda seconds, out: stage.program("commit", db.pg.dsn(db.name), aggregate_type, rate, seconds, CONNECTIONS, out))
-        cpu += Cpu.now(worker, stage.broker_pid).since(before).worker
-    delivered = rate * (seconds + TURNS * WARM_UP_SECONDS)
-    return ours.figures() | {"cpu_us_per_event": cpu / delivered * 1e6}, alone.figures()
+        for name, way in ways.items():
+            one(stage, samples[name], way, f"{what}-{name}-at-{rate}-{turn}", rate, seconds / TURNS)
+    found = {name: sample.figures() for name, sample in samples.items()}
+    progress(f"{what} at {rate:,}/s: " + "; ".join(f"{name} p50 {one['p50_ms']:.2f}, p99 {one['p99_ms']:.2f} ms" for name, one in found.items()))
+    return found
 
 
 def measure(stage: Stage, results: Results, plan: list[tuple[int, int]]) -> None:
     with stage.database("latency") as db:
         stage.kafka_sink(db)
-        at_rate(stage, db, WARM_UP_RATE, 2)  # the broker's compiler has seen both
+        ways = {"librdkafka_alone": alone(stage), "outbox": ours(stage, db)}
+        at_rate(stage, "warm-up", ways, WARM_UP_RATE, 2)  # the broker's compiler has seen both
         for rate, seconds in plan:
-            ours, alone = at_rate(stage, db, rate, seconds)
+            found = results.data[f"{rate}/s"] = at_rate(stage, "latency", ways, rate, seconds)
             wait_until(lambda: db.value("SELECT NOT EXISTS (SELECT FROM outbox.events)"), 30, "an empty table")
             stage.must_be_done(db)
-            progress(f"at {rate:,}/s: outbox p50 {ours['p50_ms']:.2f}, p99 {ours['p99_ms']:.2f} ms, of it COMMIT itself "
-                     f"{ours['commit_p50_ms']:.2f} and {ours['commit_p99_ms']:.2f}; librdkafka alone p50 {alone['p50_ms']:.2f}, "
-                     f"p99 {alone['p99_ms']:.2f}")
-            results.data[f"{rate}/s"] = {"outbox": ours, "librdkafka_alone": alone}
             for name, goals in (("p50", [at_most(2)]), ("p99", [at_most(8), ratio_at_most(1.5)])):
                 key = f"{name}_ms"
-                results.rows.append(Row(f"commit → consumer at {rate:,}/s, {name}", ours[key], "ms", alone[key], "librdkafka alone", goals=goals,
-                                        either=True, limit=f"COMMIT itself {ours['commit_' + key]:.2f} ms"))
-            results.rows.append(Row("  CPU of the worker per event", ours["cpu_us_per_event"], "µs"))
+                results.rows.append(Row(f"commit → consumer at {rate:,}/s, {name}", found["outbox"][key], "ms", found["librdkafka_alone"][key],
+                                        "librdkafka alone", goals=goals, either=True, limit=f"COMMIT itself {found['outbox']['commit_' + key]:.2f} ms"))
+            results.rows.append(Row("  CPU of the worker per event", found["outbox"]["cpu_us_per_event"], "µs"))

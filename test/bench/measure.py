@@ -36,6 +36,10 @@ def _thread_seconds(thread: Path) -> float:
     return _cpu_seconds(thread / "stat")
 
 
+def cpu_seconds(pids: list[int]) -> float:
+    return sum(_cpu_seconds(Path(f"/proc/{pid}/stat")) for pid in pids)
+
+
 def disk_seconds() -> float:
     """In which somebody waited for the disk, as the kernel's pressure figures have it; 0 where it keeps none."""
     try:

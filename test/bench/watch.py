@@ -1,7 +1,9 @@
-"""How a database's deliveries go on over time."""
+"""How deliveries go on over time."""
 
 import threading
 import time
+from abc import ABC, abstractmethod
+from pathlib import Path
 
 from measure import private_memory
 from outbox_rig.database import Database
@@ -9,32 +11,42 @@ from results import Failure
 from stage import Stage, progress
 
 
-class Watch(threading.Thread):
-    """Samples from now on until so many more events are delivered and recorded, on a connection of its own; those of the sink `but`
-    do not count."""
+class Sampler(threading.Thread, ABC):
+    """Counts from now on until there are so many events, and looks at the memory of those that carry them."""
 
-    def __init__(self, stage: Stage, db: Database, events: int, interval: float = 0.02, but: str = ""):
+    def __init__(self, events: int, interval: float):
         super().__init__(daemon=True)
-        self.events, self.samples, self.memory, self._interval, self._but = events, [], 0, interval, but
-        self._stage, self._db, self._over = stage, Database(db.pg, db.name), threading.Event()
-        self._before = stage.delivered(db, but)
+        self.events, self.samples, self.memory, self._interval, self._over = events, [], 0, interval, threading.Event()
         self.start()
+
+    @abstractmethod
+    def count(self) -> int: ...
+
+    @abstractmethod
+    def carriers(self) -> list[int]: ...
+
+    @abstractmethod
+    def log(self) -> Path:
+        """What to read when they do not come."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     def run(self) -> None:
         done, said = 0, time.monotonic()
         while done < self.events and not self._over.wait(self._interval):
-            done = self._stage.delivered(self._db, self._but) - self._before
+            done = self.count()
             now = time.monotonic()
             self.samples.append((now, done))
-            for worker in self._stage.workers(self._db) if len(self.samples) % 10 == 1 else []:
+            for pid in self.carriers() if len(self.samples) % 10 == 1 else []:
                 try:
-                    self.memory = max(self.memory, private_memory(worker))
+                    self.memory = max(self.memory, private_memory(pid))
                 except (OSError, TypeError):
                     pass  # it has just ended
             if now - said > 5:
                 said = now
                 progress(f"{done:>9,} of {self.events:,} delivered")
-        self._db.disconnect()
+        self.close()
 
     def done(self) -> int:
         return self.samples[-1][1] if self.samples else 0
@@ -44,7 +56,7 @@ class Watch(threading.Thread):
         self.join(timeout)
         self.stop()
         if self.done() < self.events:
-            raise Failure(f"only {self.done()} of {self.events} events were delivered within {timeout:g} s; see {self._stage.pg.log}")
+            raise Failure(f"only {self.done()} of {self.events} events were delivered within {timeout:g} s; see {self.log()}")
 
     def stop(self) -> None:
         self._over.set()
@@ -71,3 +83,24 @@ class Watch(threading.Thread):
                     found.append((round(sample[0] - start, 3), sample[1], round((sample[1] - last[1]) / (sample[0] - last[0]))))
                 last = sample
         return found
+
+
+class Watch(Sampler):
+    """Of what is delivered and recorded, on a connection of its own; deliveries of the sink `but` do not count."""
+
+    def __init__(self, stage: Stage, db: Database, events: int, interval: float = 0.02, but: str = ""):
+        self._stage, self._db, self._but = stage, Database(db.pg, db.name), but
+        self._before = stage.delivered(db, but)
+        super().__init__(events, interval)
+
+    def count(self) -> int:
+        return self._stage.delivered(self._db, self._but) - self._before
+
+    def carriers(self) -> list[int]:
+        return self._stage.workers(self._db)
+
+    def close(self) -> None:
+        self._db.disconnect()
+
+    def log(self) -> Path:
+        return self._stage.pg.log
