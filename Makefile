@@ -1,5 +1,5 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
-# make demo, make test, make bench, make chaos, each by itself on a fresh machine (they install what they need);
+# make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make lint, make format for those who change it.
 
 EXTENSION = outbox
@@ -56,7 +56,7 @@ installcheck: | build/regress build/isolation
 build/regress build/isolation:
 	mkdir -p $@
 
-.PHONY: demo test unit bench chaos lint format
+.PHONY: demo test unit bench bench-peers chaos lint format
 demo:
 	test/demo/run
 test:
@@ -65,6 +65,8 @@ unit:
 	$(MAKE) -f test/unit/Makefile run
 bench:
 	test/bench/run
+bench-peers:
+	test/bench/run --peers
 chaos:
 	test/chaos/run
 lint:

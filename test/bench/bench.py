@@ -20,6 +20,8 @@ import idle
 import latency
 import memory
 import outage
+import peer_debezium
+import peer_dispatcher
 import slow_endpoint
 import soak
 import two_workers
@@ -60,7 +62,12 @@ MEASURES = {
     "idle": Measure(idle.worker),
     "idle-databases": Measure(idle.databases, {"databases": 100}, {"databases": 1000}),
 }
-PEERS: dict[str, Measure] = {}
+PEERS = {
+    "peers-drain": Measure(peer_debezium.drain, {"events": 500_000, "rounds": 3, "warm_ups": 2}, {"events": 2_000_000, "warm_ups": 4}),
+    "peers-latency": Measure(peer_debezium.latency, {"plan": [(1000, 16), (10, 10)], "defaults": [(1000, 8)]},
+                             {"plan": [(1000, 60), (10, 60)], "defaults": [(1000, 30)]}),
+    "peers-dispatcher": Measure(peer_dispatcher.measure, {"events": 60_000, "ours": 500_000}),
+}
 BY_NAME = {  # alone: each takes minutes, or says what the others need not
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
