@@ -12,45 +12,49 @@ import matplotlib.pyplot as plt  # noqa: E402: the backend is chosen first
 # The same figures make the same file; text stays text.
 matplotlib.rcParams.update({"svg.hashsalt": "outbox", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
                             "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False, "path.simplify": True})
-NAMES = {"outbox": "outbox", "librdkafka_alone": "librdkafka alone", "debezium": "Debezium", "dispatcher": "polling dispatcher (Python)"}
-COLOURS = {"outbox": "#0072b2", "librdkafka_alone": "#666666", "debezium": "#d55e00", "dispatcher": "#cc79a7"}
+NAMES = {"outbox": "outbox", "librdkafka_alone": "librdkafka alone", "debezium": "Debezium", "debezium_defaults": "Debezium's defaults",
+         "dispatcher": "polling dispatcher (Python)"}
+COLOURS = {"outbox": "#0072b2", "librdkafka_alone": "#666666", "debezium": "#d55e00", "debezium_defaults": "#e69f00",
+           "dispatcher": "#cc79a7"}
 
 
 def of(measures: dict, name: str) -> dict:
     return measures.get(name, {}).get("data", {})
 
 
-def rival_rates(measures: dict) -> dict[str, float]:
-    """The best drain of each rival that was measured."""
-    found = {}
-    for name in ("debezium", "dispatcher"):
-        if rates := [one["rate"] for one in of(measures, name).get("drain", [])]:
-            found[name] = max(rates)
-    return found
+def best(rounds: list[dict]) -> dict:
+    return max(rounds, key=lambda one: one["rate"])
 
 
 def drain(axes, measures: dict) -> bool:
-    """Drain rate over time, of the best round."""
-    data = of(measures, "drain")
+    """Drain rate over time, of the best round of each."""
+    data, beside = of(measures, "drain"), of(measures, "peers-drain")
     if not data.get("outbox"):
         return False
-    best = max(data["outbox"], key=lambda one: one["rate"])
-    axes.plot([at for at, _, _ in best["curve"]], [rate / 1000 for _, _, rate in best["curve"]], color=COLOURS["outbox"], drawstyle="steps-pre", label="outbox")
-    levels = {"librdkafka_alone": best["beside"]} | rival_rates(measures)
+    curves = {"outbox": best((beside or data)["outbox"])}
+    if beside:
+        curves["debezium"] = best(beside["debezium"])
+    for name, round in curves.items():
+        axes.plot([at for at, _, _ in round["curve"]], [rate / 1000 for _, _, rate in round["curve"]], color=COLOURS[name], drawstyle="steps-pre",
+                  label=NAMES[name])
+    levels = {"librdkafka_alone": best(data["librdkafka_alone"])["rate"]}
+    if dispatcher := of(measures, "peers-dispatcher").get("dispatcher"):
+        levels["dispatcher"] = dispatcher["rate"]
     for name, rate in levels.items():
         axes.axhline(rate / 1000, color=COLOURS[name], linestyle="--", label=f"{NAMES[name]}: {rate / 1000:,.0f}")
-    axes.set(title=f"Draining {measures['drain']['sizes']['events']:,} events of 300 B to Kafka", xlabel="seconds since delivery was switched on",
-             ylabel="thousand events per second", ylim=(0, None), xlim=(0, None))
-    axes.legend(loc="lower right")
+    events = measures["peers-drain" if beside else "drain"]["sizes"]["events"]
+    axes.set(title=f"Draining {events:,} events of 300 B to Kafka", xlabel="seconds since delivery was switched on", ylabel="thousand events per second",
+             ylim=(0, None), xlim=(0, None))
+    axes.legend(loc="center right")
     return True
 
 
 def latency(axes, measures: dict) -> bool:
     """Distribution of commit to consumer at the higher rate, of all who were measured at it."""
     found = {}
-    for measure in measures.values():
-        for who, figures in measure["data"].get("1000/s", {}).items():
-            found.setdefault(who, figures.get("percentiles"))
+    for name in ("latency", "peers-latency"):  # those that were measured in turns with the rivals, where there are any
+        for who, figures in of(measures, name).get("1000/s", {}).items():
+            found[who] = figures.get("percentiles")
     found = {who: percentiles for who, percentiles in found.items() if percentiles}
     if not found:
         return False

@@ -6,8 +6,8 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from .namespace import Namespace
 from .paths import BUILD
@@ -110,5 +110,14 @@ class Kafka:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 12, config: dict[str, str] = {}) -> None:
+        """Returns when every partition takes messages: the broker answers before that."""
         admin = self.admin()  # must outlive the answer
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
+        wanted = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
+
+        def led() -> bool:
+            try:
+                return all(found.result(20) is not None for found in admin.list_offsets(wanted).values())
+            except KafkaException:
+                return False
+        wait_until(led, 30, f"the partitions of {name}")
