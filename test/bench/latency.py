@@ -13,6 +13,7 @@ from outbox_rig.database import Database
 from results import Failure, Results, Row, at_most, ratio_at_most
 from stage import PARTITIONS, Stage, end_of, finish, progress
 
+ENQUEUE = "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)"
 CONNECTIONS = 4
 TURNS = 2
 WARM_UP_SECONDS = 1  # of each turn: not counted
@@ -92,7 +93,7 @@ def transactions(stage: Stage, db: Database, statement: str, carriers: list[int]
 
 
 def ours(stage: Stage, db: Database) -> Way:
-    return transactions(stage, db, "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)", [stage.wait_for_worker(db)])
+    return transactions(stage, db, ENQUEUE, [stage.wait_for_worker(db)])
 
 
 def alone(stage: Stage) -> Way:

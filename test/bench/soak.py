@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 
+from latency import ENQUEUE
 from measure import Cpu, private_memory
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -54,7 +55,7 @@ def measure(stage: Stage, results: Results, seconds: float) -> None:
         stage.kafka_sink(db)
         worker = stage.wait_for_worker(db)
         before, sampler = Cpu.now(worker, stage.broker_pid), Sampler(stage, db, seconds / SAMPLES)
-        with stage.program("commit", db.pg.dsn(db.name), "Soak", RATE, seconds, CONNECTIONS, "/dev/null") as child:
+        with stage.program("commit", db.pg.dsn(db.name), ENQUEUE, "Soak", RATE, seconds, CONNECTIONS, "/dev/null") as child:
             told = finish(child, seconds * 1.5 + 60)
         cpu = Cpu.now(worker, stage.broker_pid).since(before)
         wait_until(lambda: not db.pending(), 60, "an empty table")
