@@ -44,6 +44,12 @@ SELECT sink FROM outbox.events WHERE aggregate_id = '11' ORDER BY position;
 -- A repeated id with ON CONFLICT DO NOTHING adds no copies either.
 INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (:'id', 'Order', '10', 'order.created') ON CONFLICT DO NOTHING;
 SELECT count(*) AS rows_of_enqueue FROM outbox.events WHERE id = :'id';
+-- Nor does that of an event written just before, by whatever way.
+SELECT outbox.enqueue('Order', '12', 'order.created', '{}') AS id \gset
+INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (:'id', 'Order', '12', 'order.created') ON CONFLICT DO NOTHING;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '13', 'order.created') RETURNING id \gset
+INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (:'id', 'Order', '13', 'order.created') ON CONFLICT DO NOTHING;
+SELECT aggregate_id, count(*) AS rows, count(DISTINCT id) AS ids FROM outbox.events WHERE aggregate_id IN ('12', '13') GROUP BY 1 ORDER BY 1;
 
 -- A waiting event that several sinks take now gets its copies.
 TRUNCATE outbox.events;

@@ -29,6 +29,17 @@ extern "C" {
 
 bool server_is_worker = false;
 
+/* The last id that we made, until a row is written with it: nobody else can have that. */
+static pg_uuid_t newest_id;
+static bool newest_is_unused = false;
+
+static bool is_new_id(const TriggerRow *row) {
+  bool is_new = newest_is_unused && memcmp(DatumGetUUIDP(row_get(row, EV_ID)), &newest_id, sizeof newest_id) == 0;
+
+  newest_is_unused = false;
+  return is_new;
+}
+
 static Datum new_uuid(void) {
   static Uuid7Clock clock;
   static uint8_t random[64 * 8]; /* drawn 64 at a time: one call each would cost as much as all the rest */
@@ -44,6 +55,8 @@ static Datum new_uuid(void) {
   clock_gettime(CLOCK_REALTIME, &now);
   uuid7_make(uuid->data, &clock, (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec, random + used);
   used += 8;
+  newest_id = *uuid;
+  newest_is_unused = true;
   return UUIDPGetDatum(uuid);
 }
 
@@ -91,7 +104,7 @@ static RouteSink **choose_sinks(const TriggerRow *row, EventWriter writer, int *
 }
 
 /* One more row for each further sink, so that each has its own progress, retries and dead letters. */
-static void insert_copies(const TriggerRow *row, char (*names)[NAMEDATALEN], int n) {
+static void insert_copies(const TriggerRow *row, bool is_new, const Datum *sinks, int n) {
   Datum values[EV_GIVEN];
   bool isnull[EV_GIVEN];
 
@@ -99,11 +112,15 @@ static void insert_copies(const TriggerRow *row, char (*names)[NAMEDATALEN], int
     isnull[column] = row_isnull(row, (EventColumn)column);
     values[column] = row_get(row, (EventColumn)column);
   }
+  if (is_new) {
+    event_insert_copies(values, isnull, sinks, n);
+    return;
+  }
   OwnerScope scope = owner_enter();
+  isnull[EV_SINK] = false;
   for (int i = 0; i < n; i++) {
-    values[EV_SINK] = CStringGetTextDatum(names[i]);
-    isnull[EV_SINK] = false;
-    event_insert_copy(values, isnull);
+    values[EV_SINK] = sinks[i];
+    event_insert_copy_unless_there(values, isnull);
   }
   owner_leave(scope);
 }
@@ -120,7 +137,8 @@ static void claim_dedup_key(const TriggerRow *row) {
 static void enqueue_event(TriggerRow *row, EventWriter writer) {
   EventHeaders headers;
   int n = 0;
-  char(*further)[NAMEDATALEN] = NULL;
+  Datum *names = NULL;
+  bool is_new = is_new_id(row);
 
   wake_at_commit();
   if (row_isnull(row, EV_AGGREGATE_TYPE) || row_isnull(row, EV_EVENT_TYPE))
@@ -130,20 +148,18 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     RouteSink **sinks = choose_sinks(row, writer, &n);
     event_check_sinks(row, &headers, sinks, n);
     /* The sinks are gone after the next statement: keep their names. */
+    names = (Datum *)palloc(sizeof(Datum) * (n + 1));
+    for (int i = 0; i < n; i++)
+      names[i] = CStringGetTextDatum(sinks[i]->name);
     if (n > 0)
-      row_set(row, EV_SINK, CStringGetTextDatum(sinks[0]->name));
-    if (n > 1) {
-      further = (char(*)[NAMEDATALEN])palloc(NAMEDATALEN * (n - 1));
-      for (int i = 1; i < n; i++)
-        strlcpy(further[i - 1], sinks[i]->name, NAMEDATALEN);
-    }
+      row_set(row, EV_SINK, names[0]);
     if (writer == WRITER_PERSON && !row_isnull(row, EV_DEDUP_KEY))
       claim_dedup_key(row);
   }
   stamp_transaction(row);
   draw_position(row);
   if (n > 1)
-    insert_copies(row, further, n - 1);
+    insert_copies(row, is_new, names + 1, n - 1);
 }
 
 /* Whoever gives a position also says where the event goes and whose it is, past all checks: a restore may, a producer

@@ -20,8 +20,7 @@ EventWriter event_writer_take(void) {
 }
 
 /* Whatever happens, the next row is a person's again. */
-static void as_writer(EventWriter writer, void (*insert)(void *), void *argument) {
-  next_writer = writer;
+static void as_writer(void (*insert)(void *), void *argument) {
   PG_TRY();
   { insert(argument); }
   PG_FINALLY();
@@ -30,21 +29,13 @@ static void as_writer(EventWriter writer, void (*insert)(void *), void *argument
 }
 
 typedef struct Given {
-  const Datum *values;
+  const Datum *values; /* by EventColumn */
   const bool *isnull;
+  const Datum *sinks; /* one row for each; NULL: one row as it is */
+  int n;
 } Given;
 
-/* Triggers, constraints and indexes as for any INSERT; no parser, planner or rights (as a logical replication worker
- * inserts). */
-static void insert_row(void *argument) {
-  Given *given = (Given *)argument;
-  Relation relation = table_open(outbox_pending_oid(), RowExclusiveLock);
-  EState *estate = CreateExecutorState();
-  ResultRelInfo *result = makeNode(ResultRelInfo);
-  TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), table_slot_callbacks(relation));
-  const AttrNumber *number = column_numbers(relation);
-
-  InitResultRelInfo(result, relation, 0, NULL, 0);
+static void fill_slot(TupleTableSlot *slot, const AttrNumber *number, const Given *given) {
   ExecClearTuple(slot);
   memset(slot->tts_isnull, true, sizeof(bool) * slot->tts_tupleDescriptor->natts);
   memset(slot->tts_values, 0, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
@@ -52,22 +43,48 @@ static void insert_row(void *argument) {
     slot->tts_values[number[column] - 1] = given->values[column];
     slot->tts_isnull[number[column] - 1] = given->isnull[column];
   }
-  ExecStoreVirtualTuple(slot);
+}
 
+/* Triggers, constraints and indexes as for any INSERT; no parser, planner or rights (as a logical replication worker
+ * inserts). */
+static void insert_rows(void *argument) {
+  const Given *given = (const Given *)argument;
+  Relation relation = table_open(outbox_pending_oid(), RowExclusiveLock);
+  EState *estate = CreateExecutorState();
+  ResultRelInfo *result = makeNode(ResultRelInfo);
+  TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), table_slot_callbacks(relation));
+  const AttrNumber *number = column_numbers(relation);
+
+  InitResultRelInfo(result, relation, 0, NULL, 0);
   ExecOpenIndices(result, false);
-  AfterTriggerBeginQuery();
-  ExecSimpleRelationInsert(result, estate, slot);
-  AfterTriggerEndQuery(estate);
+  for (int i = 0; i < given->n; i++) {
+    fill_slot(slot, number, given);
+    if (given->sinks) {
+      slot->tts_values[number[EV_SINK] - 1] = given->sinks[i];
+      slot->tts_isnull[number[EV_SINK] - 1] = false;
+    }
+    ExecStoreVirtualTuple(slot);
+    next_writer = given->sinks ? WRITER_COPY : WRITER_ENQUEUE;
+    AfterTriggerBeginQuery();
+    ExecSimpleRelationInsert(result, estate, slot);
+    AfterTriggerEndQuery(estate);
+    ResetPerTupleExprContext(estate);
+  }
   ExecCloseIndices(result);
   ExecDropSingleTupleTableSlot(slot);
   FreeExecutorState(estate);
   table_close(relation, NoLock);
-  CommandCounterIncrement();
 }
 
 void event_insert(const Datum *values, const bool *isnull) {
-  Given given = {values, isnull};
-  as_writer(WRITER_ENQUEUE, insert_row, &given);
+  Given given = {values, isnull, NULL, 1};
+  as_writer(insert_rows, &given);
+  CommandCounterIncrement();
+}
+
+void event_insert_copies(const Datum *values, const bool *isnull, const Datum *sinks, int n) {
+  Given given = {values, isnull, sinks, n};
+  as_writer(insert_rows, &given);
 }
 
 static char *copy_statement(void) {
@@ -91,12 +108,13 @@ static void insert_copy(void *argument) {
 
   if (insert.text == NULL)
     insert.text = copy_statement();
+  next_writer = WRITER_COPY;
   for (int i = 0; i < EV_GIVEN; i++)
     nulls[i] = given->isnull[i] ? 'n' : ' ';
   owner_execute(&insert, const_cast<Datum *>(given->values), nulls);
 }
 
-void event_insert_copy(Datum *values, const bool *isnull) {
-  Given given = {values, isnull};
-  as_writer(WRITER_COPY, insert_copy, &given);
+void event_insert_copy_unless_there(const Datum *values, const bool *isnull) {
+  Given given = {values, isnull, NULL, 1};
+  as_writer(insert_copy, &given);
 }

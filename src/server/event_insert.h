@@ -13,9 +13,13 @@ typedef enum EventWriter {
  * EventColumn, up to EV_GIVEN. */
 void event_insert(const Datum *values, const bool *isnull);
 
+/* One more row of an event for each of these sinks (names, as text). The id is new: nobody else can have written it.
+ */
+void event_insert_copies(const Datum *values, const bool *isnull, const Datum *sinks, int n);
+
 /* One more row of an event; nothing when its id and sink are there already, so that a repeated event whose writer
  * said ON CONFLICT DO NOTHING does not fail in its copies. Inside owner_enter(). */
-void event_insert_copy(Datum *values, const bool *isnull);
+void event_insert_copy_unless_there(const Datum *values, const bool *isnull);
 
 /* For the trigger: who wrote the row at hand. Asking once is all: the next row is a person's again. */
 EventWriter event_writer_take(void);

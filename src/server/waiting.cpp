@@ -83,7 +83,7 @@ static char *route_row(HeapTuple tuple, TupleDesc desc) {
   isnull[EV_SINK] = false;
   for (int i = 1; i < matches; i++) {
     values[EV_SINK] = CStringGetTextDatum(names[i]);
-    event_insert_copy(values, isnull);
+    event_insert_copy_unless_there(values, isnull);
   }
   return matches > 0 ? names[0] : NULL;
 }

@@ -124,6 +124,7 @@ def measure(stage: Stage, results: Results, seconds: float, rounds: int) -> None
         stage.pause(db)
         plain.make(stage, db, "Enqueue", 1)
         transactions = Transactions(stage, db, seconds)
+        transactions.delivering("off")  # a broker that has just started is slow: its code is not yet compiled
         ways = {"plain": transactions.plain, "paused": transactions.paused, "delivering": transactions.delivering}
         for synchronous in ("on", "off"):
             runs: dict[str, list[dict]] = {name: [] for name in ways}
