@@ -52,14 +52,14 @@ static void hand_over(WorkerSink *sink, bool was_held) {
   sink->n_batch = 0;
 }
 
-void submit_claimed(void) {
+int submit_claimed(void) {
   int n, claimed = 0;
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
     claimed += sinks[i]->n_batch;
   if (claimed == 0)
-    return;
+    return 0;
   XLogRecPtr target = standby_target();
   if (standby_required() && !standby_has(target)) {
     awaited = target;
@@ -67,10 +67,11 @@ void submit_claimed(void) {
     in_hand = true;
     for (int i = 0; i < n; i++)
       sinks[i]->rewound_to = PG_INT64_MAX;
-    return;
+    return claimed;
   }
   for (int i = 0; i < n; i++)
     hand_over(sinks[i], false);
+  return claimed;
 }
 
 void submit_give_back(void) {

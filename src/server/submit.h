@@ -12,8 +12,8 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* What the round has claimed, after durable_flush(): hands it over, or holds it. */
-void submit_claimed(void);
+/* What the round has claimed, after durable_flush(): hands it over, or holds it. Returns how many events. */
+int submit_claimed(void);
 
 /* Once per loop, after the completions were collected. True when a wait is over: claim again. */
 bool submit_look(TimestampTz now);

@@ -14,6 +14,7 @@
 #include "durable.h"
 #include "enqueue.h"
 #include "flights.h"
+#include "gather.h"
 #include "held_keys.h"
 #include "lanes.h"
 #include "maintenance.h"
@@ -76,6 +77,16 @@ static void commit_transaction(void) {
   pgstat_report_stat(false); /* autovacuum goes by it */
 }
 
+static bool any_sink_starved(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->starved)
+      return true;
+  return false;
+}
+
 /* The transaction. True when more could be claimed at once. */
 static bool transact(TimestampTz now, bool record, bool claim) {
   bool more = false;
@@ -103,8 +114,9 @@ static bool transact(TimestampTz now, bool record, bool claim) {
   }
   if (claim) {
     durable_flush();
-    submit_claimed();
+    int claimed = submit_claimed();
     claim_settle();
+    gather_claimed(now, claimed, more || any_sink_starved());
     worker_succeeded(TASK_CLAIM);
   }
   return more;
@@ -156,18 +168,12 @@ static bool any_sink_can_go_on(TimestampTz now) {
   return false;
 }
 
-static bool any_sink_starved(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->starved)
-      return true;
-  return false;
-}
-
 static long milliseconds_until(TimestampTz now, TimestampTz moment) {
   return moment == DT_NOEND ? LONG_MAX : moment <= now ? 0 : (long)((moment - now + 999) / 1000);
+}
+
+static bool may_claim(TimestampTz now) {
+  return now >= gather_end() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
 }
 
 /* How long the worker may sleep if nobody wakes it. */
@@ -181,6 +187,8 @@ static long sleep_time(TimestampTz now) {
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
   ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
+  if (now < gather_end()) /* no commit wakes us before */
+    ms = milliseconds_until(now, gather_end());
   /* After an error nothing goes faster than its pause. */
   ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
   return Min(ms, milliseconds_until(now, Max(completions_record_at(), worker_pause_end(TASK_RECORD))));
@@ -216,10 +224,11 @@ static void follow_lanes(TimestampTz now) {
 static void one_loop(void) {
   WorkerSlot *slot = worker_slot();
   TimestampTz now = GetCurrentTimestamp();
+  bool gathers = now < gather_end();
 
   worker_slot_refresh(now);
   /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
-  if (pg_atomic_exchange_u32(&slot->armed, 1) == 0)
+  if (!gathers && pg_atomic_exchange_u32(&slot->armed, 1) == 0)
     claims_wanted = true;
   pg_memory_barrier();
   if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
@@ -230,13 +239,13 @@ static void one_loop(void) {
     claims_wanted = true;
   worker_sinks_refresh(now);
   completions_acquit();
-  bool poll = TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
+  bool poll = !gathers && TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
   if (poll) /* what no commit has announced: crashes in between, sessions without our library */
     polled_at = now;
   bool wanted = claims_wanted || any_sink_can_go_on(now) || claim_next_moment() <= now;
   polls_only = poll && !wanted && !recalled_wanted;
   recalled_wanted = recalled_wanted || (poll && !polls_only);
-  bool claim = !submit_waits() && (wanted || poll) && now >= worker_pause_end(TASK_CLAIM);
+  bool claim = may_claim(now) && (wanted || poll);
   bool record = (claim || completions_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
   if (record && (worker_in_trouble() || record_in_trouble())) {
     (void)round_trip(now, true, false);
@@ -246,6 +255,8 @@ static void one_loop(void) {
     claims_wanted = round_trip(now, record, true);
   else if (record)
     (void)round_trip(now, true, false);
+  if (now < gather_end())
+    pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
   follow_lanes(now);
@@ -260,7 +271,7 @@ static bool is_quiet(void) {
 
 static void wait_for_something(void) {
   TimestampTz now = GetCurrentTimestamp();
-  long ms = claims_wanted && !submit_waits() && now >= worker_pause_end(TASK_CLAIM) ? 0 : sleep_time(now);
+  long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(now);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
   if (completions_gathering() && any_sink_starved())

@@ -1,0 +1,17 @@
+/*
+ * gather.h: how long events are gathered for one claim. When few come each is claimed at once; under load those of
+ * several commits together, and no commit need wake the worker meanwhile.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "utils/timestamp.h"
+}
+
+/* After a round that `began` then and claimed so many events. `more`: others could be claimed at once. */
+void gather_claimed(TimestampTz began, int events, bool more);
+
+/* Until then nothing need be claimed. */
+TimestampTz gather_end(void);
