@@ -22,6 +22,7 @@ import memory
 import outage
 import peer_debezium
 import peer_dispatcher
+import peer_ulak
 import slow_endpoint
 import soak
 import two_workers
@@ -67,6 +68,7 @@ PEERS = {
     "peers-latency": Measure(peer_debezium.latency, {"plan": [(1000, 16), (10, 10)], "defaults": [(1000, 8)]},
                              {"plan": [(1000, 60), (10, 60)], "defaults": [(1000, 30)]}),
     "peers-dispatcher": Measure(peer_dispatcher.measure, {"events": 60_000, "ours": 500_000}),
+    "peers-webhooks": Measure(peer_ulak.measure, {"events": 10_000, "ours": 60_000, "rounds": 2}),
 }
 BY_NAME = {  # alone: each takes minutes, or says what the others need not
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
