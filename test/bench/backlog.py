@@ -3,7 +3,7 @@
 from measure import Cpu, median
 from outbox_rig import wait_until
 from results import Results, Row, ratio_at_least
-from stage import Stage, progress
+from stage import PARTITIONS, Stage, progress
 from watch import Watch
 
 SMALL = 100_000
@@ -17,11 +17,13 @@ def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
         for at, database in ((other, big), (stage, db)):
             at.kafka_sink(database)
             at.pause(database)
+        stage.kafka.create_topic("outbox.event.Large", PARTITIONS)
         for first in range(1, events + 1, PIECE):
             other.load(big, "small", min(PIECE, events + 1 - first), "Large", first)
         waiting = big.pending()
         progress(f"{waiting:,} events wait")
         for turn in range(rounds + 1):
+            stage.kafka.create_topic(f"outbox.event.Small{turn}", PARTITIONS)
             stage.load(db, "small", SMALL, f"Small{turn}")
             for at, database, rates in ((stage, db, small), (other, big, large)):
                 watch = Watch(at, database, SMALL, interval=0.005)
