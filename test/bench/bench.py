@@ -65,7 +65,7 @@ MEASURES = {
 }
 PEERS = {
     "peers-drain": Measure(peer_debezium.drain, {"events": 500_000, "rounds": 3, "warm_ups": 2}, {"events": 2_000_000, "warm_ups": 4}),
-    "peers-latency": Measure(peer_debezium.latency, {"plan": [(1000, 16), (10, 10)], "defaults": [(1000, 8)]},
+    "peers-latency": Measure(peer_debezium.latency, {"plan": [(1000, 12), (10, 10)], "defaults": [(1000, 6)]},
                              {"plan": [(1000, 60), (10, 60)], "defaults": [(1000, 30)]}),
     "peers-dispatcher": Measure(peer_dispatcher.measure, {"events": 60_000, "ours": 500_000}),
     "peers-webhooks": Measure(peer_ulak.measure, {"events": 10_000, "ours": 60_000, "rounds": 2}),
