@@ -63,8 +63,10 @@ static void begin_round(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   if (batches == NULL)
-    batches = AllocSetContextCreate(TopMemoryContext, "outbox batches", ALLOCSET_DEFAULT_SIZES);
-  MemoryContextReset(batches);
+    batches = AllocSetContextCreate(TopMemoryContext, "outbox batches", ROUND_BYTES, ALLOCSET_DEFAULT_INITSIZE,
+                                    ALLOCSET_DEFAULT_MAXSIZE);
+  MemoryContextReset(batches); /* but for its first ROUND_BYTES */
+  event_rows_begin(batches);
   memset((void *)&claim_round, 0, sizeof(claim_round));
   claim_round.context = batches;
   claim_round.now = now;

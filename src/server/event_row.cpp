@@ -1,5 +1,6 @@
 #include "event_row.h"
 
+#include "jsonb_text.h"
 #include "lanes.h"
 
 extern "C" {
@@ -7,6 +8,7 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/memutils.h"
 #include "utils/numeric.h"
 #include "utils/uuid.h"
 }
@@ -75,15 +77,34 @@ char *event_row_event_type(const EventRow *row) {
   return TextDatumGetCString(row->slot->tts_values[C_EVENT_TYPE]);
 }
 
+/* The texts of a round's events lie one after the other: to make and to forget each by itself costs more. */
+static MemoryContext texts = NULL;
+static char *texts_free = NULL, *texts_end = NULL;
+
+void event_rows_begin(MemoryContext round) {
+  texts = round;
+  texts_free = texts_end = NULL;
+}
+
+static char *take_bytes(size_t length) {
+  static const size_t BLOCK = 8192; /* the largest that a context keeps over its reset */
+
+  if (length > (size_t)(texts_end - texts_free)) {
+    if (length > BLOCK / 4)
+      return (char *)MemoryContextAllocHuge(texts, length);
+    texts_free = (char *)MemoryContextAlloc(texts, BLOCK);
+    texts_end = texts_free + BLOCK;
+  }
+  char *bytes = texts_free;
+  texts_free += length;
+  return bytes;
+}
+
 static ob_text copy_bytes(const char *data, size_t length) {
-  ob_text copy;
-  char *bytes = (char *)palloc(length + 1);
+  char *bytes = take_bytes(length);
 
   memcpy(bytes, data, length);
-  bytes[length] = '\0';
-  copy.data = bytes;
-  copy.len = length;
-  return copy;
+  return {bytes, length};
 }
 
 /* Text leaves in UTF-8, whatever the database's encoding. */
@@ -91,17 +112,47 @@ static ob_text copy_text(const char *data, int length) {
   if (GetDatabaseEncoding() == PG_UTF8)
     return copy_bytes(data, length);
   char *utf8 = pg_server_to_any(data, length, PG_UTF8);
-  return utf8 == data ? copy_bytes(data, length) : copy_bytes(utf8, strlen(utf8));
+  if (utf8 == data)
+    return copy_bytes(data, length);
+  ob_text copy = copy_bytes(utf8, strlen(utf8));
+  pfree(utf8);
+  return copy;
+}
+
+static void free_detoasted(const EventRow *row, int column, void *value) {
+  if ((Pointer)value != DatumGetPointer(row->slot->tts_values[column]))
+    pfree(value); /* else the round would hold every large one twice */
 }
 
 static ob_text copy_varlena(const EventRow *row, int column) {
-  ob_text none = {NULL, 0};
-
   if (row->slot->tts_isnull[column])
-    return none;
+    return {NULL, 0};
   text *value = DatumGetTextPP(row->slot->tts_values[column]);
-  return column == C_PAYLOAD_BYTES ? copy_bytes(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value))
-                                   : copy_text(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+  ob_text copy = column == C_PAYLOAD_BYTES ? copy_bytes(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value))
+                                           : copy_text(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+  free_detoasted(row, column, value);
+  return copy;
+}
+
+static ob_text copy_json(const EventRow *row, int column) {
+  static const int KEPT = 64 * 1024;
+  static StringInfoData text = {};
+  Jsonb *value = DatumGetJsonbP(row->slot->tts_values[column]);
+
+  if (text.data == NULL) {
+    MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
+    initStringInfo(&text);
+    MemoryContextSwitchTo(previous);
+  }
+  resetStringInfo(&text);
+  jsonb_append_text(&text, &value->root);
+  free_detoasted(row, column, value);
+  ob_text copy = copy_text(text.data, text.len);
+  if (text.maxlen > KEPT) {
+    pfree(text.data);
+    text.data = NULL;
+  }
+  return copy;
 }
 
 static ob_text header_value(const JsonbValue *value) {
@@ -128,7 +179,7 @@ static void read_headers(const EventRow *row, ob_event *event) {
   Jsonb *headers = DatumGetJsonbP(row->slot->tts_values[C_HEADERS]);
   if (!JB_ROOT_IS_OBJECT(headers) || JB_ROOT_COUNT(headers) == 0)
     return;
-  ob_header *list = (ob_header *)palloc(sizeof(ob_header) * JB_ROOT_COUNT(headers));
+  ob_header *list = (ob_header *)MemoryContextAlloc(texts, sizeof(ob_header) * JB_ROOT_COUNT(headers));
   JsonbIterator *walk = JsonbIteratorInit(&headers->root);
   JsonbValue value;
   JsonbIteratorToken token;
@@ -180,18 +231,7 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
     event->payload_is_bytes = true;
     event->payload = copy_varlena(row, C_PAYLOAD_BYTES);
   } else if (!nulls[C_PAYLOAD]) {
-    Jsonb *payload = DatumGetJsonbP(values[C_PAYLOAD]);
-    StringInfoData text;
-    initStringInfo(&text);
-    JsonbToCString(&text, &payload->root, VARSIZE(payload));
-    if ((Pointer)payload != DatumGetPointer(values[C_PAYLOAD]))
-      pfree(payload); /* else the round would hold every large one twice */
-    if (GetDatabaseEncoding() == PG_UTF8) {
-      event->payload.data = text.data;
-      event->payload.len = text.len;
-    } else {
-      event->payload = copy_text(text.data, text.len);
-    }
+    event->payload = copy_json(row, C_PAYLOAD);
   }
   read_headers(row, event);
   size_t bytes = event->payload.len + event->aggregate_type.len + event->key.len + 256;

@@ -43,5 +43,8 @@ void event_row_read(TupleTableSlot *slot, EventRow *row);
 /* Is there memory to copy the event, here and in the delivery room? Always true for small ones. */
 bool event_row_fits(const EventRow *row);
 
-/* Fills everything of the event but its ticket; copies into the current memory context. Returns its size in bytes. */
+/* The events that are made from now on are copied into this context, up to its reset. */
+void event_rows_begin(MemoryContext round);
+
+/* Fills everything of the event but its ticket. Returns its size in bytes. */
 uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event);

@@ -26,20 +26,23 @@ void round_mark(Mark mark) {
   claim_round.marks[claim_round.n_marks++] = mark;
 }
 
-static void add_to_batch(WorkerSink *sink, const EventRow *row) {
+static void grow_batch(WorkerSink *sink) {
   MemoryContext previous = MemoryContextSwitchTo(claim_round.context);
 
-  if (sink->n_batch == sink->max_batch) {
-    sink->max_batch = Max(64, sink->max_batch * 2);
-    sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
-                              : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
-    sink->batch_flights = sink->batch_flights
-                              ? (Flight **)repalloc_huge(sink->batch_flights, sizeof(Flight *) * sink->max_batch)
-                              : (Flight **)palloc(sizeof(Flight *) * sink->max_batch);
-  }
+  sink->max_batch = Max(64, sink->max_batch * 2);
+  sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
+                            : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
+  sink->batch_flights = sink->batch_flights
+                            ? (Flight **)repalloc_huge(sink->batch_flights, sizeof(Flight *) * sink->max_batch)
+                            : (Flight **)palloc(sizeof(Flight *) * sink->max_batch);
+  MemoryContextSwitchTo(previous);
+}
+
+static void add_to_batch(WorkerSink *sink, const EventRow *row) {
+  if (sink->n_batch == sink->max_batch)
+    grow_batch(sink);
   ob_event *event = &sink->batch[sink->n_batch];
   uint32 bytes = event_row_to_event(row, sink->ordered, event);
-  MemoryContextSwitchTo(previous);
 
   Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
   flight->key_hash = event->key_hash;

@@ -1,0 +1,67 @@
+"""A payload arrives as the text that PostgreSQL gives for it, byte for byte, whatever stands in it."""
+
+import json
+import random
+
+ALPHABET = [*"abcxyz 0189/", "ä", "€", "😀", '"', "\\", "\b", "\f", "\n", "\r", "\t", "\x01", "\x1f", "\x7f", "\u2028"]
+NUMBERS = ["0", "-0", "7", "-1", "42", "9999", "10000", "100000000", "-10001", "2147483648", "9223372036854775808", "0.0", "1.0", "1.50",
+           "0.0001", "-0.00010", "12345.6789", "99999999.9999", "1e3", "1E-7", "123e-20", "1e400", "-1e-400", "3.14159265358979323846264338327950288"]
+
+
+class Documents:
+    """JSON as an application might write it, from a seed."""
+
+    def __init__(self, seed: int):
+        self.random = random.Random(seed)
+
+    def string(self, most: int = 40) -> str:
+        text = "".join(self.random.choices(ALPHABET, k=self.random.randrange(most)))
+        return json.dumps(text, ensure_ascii=self.random.random() < 0.3)
+
+    def number(self) -> str:
+        if self.random.random() < 0.5:
+            return self.random.choice(NUMBERS)
+        whole, fraction = (str(self.random.randrange(10 ** self.random.randrange(1, 25))) for _ in range(2))
+        return self.random.choice(["", "-"]) + whole + self.random.choice(["", ".0", f".{fraction}", f".00{fraction}"])
+
+    def value(self, depth: int) -> str:
+        kind = self.random.randrange(6 if depth > 0 else 4)
+        if kind == 0:
+            return self.random.choice(["true", "false", "null"])
+        if kind == 1:
+            return self.number()
+        if kind in (2, 3):
+            return self.string()
+        # Now and then more than the 32 after which jsonb notes an offset.
+        count = self.random.choice([0, 1, 2, 3, 5, 8, 70 if depth == 1 else 4])
+        members = (self.value(depth - 1) for _ in range(count))
+        if kind == 4:
+            return "[" + ", ".join(members) + "]"
+        return "{" + ",".join(f"{self.string(6)}:{member}" for member in members) + "}"
+
+
+def large() -> list[str]:
+    """What is long, deep, or has something to escape at the end of a piece that is copied at once."""
+    around = [json.dumps("x" * before + escaped + "y" * after) for before in (*range(18), *range(1015, 1034), 65535, 65536)
+              for escaped in ('"', "\\", "\n", "\x01", "ä") for after in (0, 9)]
+    return around + [
+        json.dumps("\x02" * 70_000), json.dumps("€😀" * 20_000), json.dumps({"a": "z" * 200_000, "b": ["\t" * 3000]}),
+        "[" * 1000 + "]" * 1000, '{"a":' * 1000 + "1" + "}" * 1000,
+        json.dumps({f"key {n}": n for n in range(2000)}), json.dumps([[], {}, [[]], [{}], {"": {}}]),
+        '{"a": 1, "a": 2, "b": 3, "a": 4}', '""', "[]", "{}", "1.00", "true", "null", '"text"',
+    ]
+
+
+def test_any_document(db, kafka, consume, aggregate):
+    db.kafka_sink("main", kafka)
+    documents = Documents(seed=5)
+    texts = large() + [documents.value(4) for _ in range(3000)]
+    db.sql("CREATE TABLE documents (n int PRIMARY KEY, document jsonb)")
+    with db.connect() as connection, connection.cursor().copy("COPY documents FROM STDIN") as copy:
+        for row in enumerate(texts):
+            copy.write_row(row)
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT %s, n, 'order.created', document FROM documents", aggregate)
+    expected = {str(n): text.encode() for n, text in db.sql("SELECT n, document::text FROM documents")}
+    for record in consume(f"outbox.event.{aggregate}").take(len(texts)):
+        assert record.value == expected.pop(record.key), f"document {record.key}: {texts[int(record.key)]:.200}"
+    assert not expected
