@@ -6,7 +6,6 @@
 
 extern "C" {
 #include "access/xlog.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 }
 
@@ -19,10 +18,7 @@ typedef struct Unflushed {
   int n;
 } Unflushed;
 
-typedef struct PositionEntry {
-  int64 position; /* the hash key: first */
-  Flight *flight;
-} PositionEntry;
+static_assert(sizeof(Flight) == 128 && OUTBOX_LANES <= 256);
 
 static MemoryContext context = NULL;
 static Flight **chunks = NULL;
@@ -32,20 +28,11 @@ static Flight *first_ended = NULL, *last_ended = NULL;
 static int n_ended = 0;
 static int in_use = 0;
 static int64 bytes_in_use = 0;
-static HTAB *by_position = NULL;
+static Flight **by_position = NULL; /* slots, each a chain */
+static uint32 n_slots = 0;          /* a power of two, at least as many as there are flights */
 static Unflushed unflushed[UNFLUSHED_MAX];
 static int n_unflushed = 0;
 static int events_unflushed = 0;
-
-void flights_init(void) {
-  HASHCTL control;
-
-  context = AllocSetContextCreate(TopMemoryContext, "outbox flights", ALLOCSET_DEFAULT_SIZES);
-  control.keysize = sizeof(int64);
-  control.entrysize = sizeof(PositionEntry);
-  control.hcxt = context;
-  by_position = hash_create("outbox flights by position", 16384, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
 
 /* Lets go of recordings that have reached the disk, and the synchronous standbys. When they fill half of the bound,
  * one flush frees them all. */
@@ -90,12 +77,54 @@ int flights_in_use(void) {
   return in_use;
 }
 
-static void add_chunk(void) {
-  MemoryContext previous = MemoryContextSwitchTo(context);
-  Flight *chunk = (Flight *)palloc0(sizeof(Flight) * CHUNK);
+/* Positions come in sequence: neighbours share a cache line, and blocks of them are spread. */
+static Flight **slot_of(int64 position) {
+  uint64 block = ((uint64)position >> 4) * UINT64CONST(0x9E3779B97F4A7C15) >> 32;
 
-  chunks =
-      chunks ? (Flight **)repalloc(chunks, sizeof(Flight *) * (n_chunks + 1)) : (Flight **)palloc(sizeof(Flight *));
+  return &by_position[((block << 4) | ((uint64)position & 15)) & (n_slots - 1)];
+}
+
+static void enter_slot(Flight *flight) {
+  Flight **slot = slot_of(flight->position);
+
+  flight->next_in_slot = *slot;
+  *slot = flight;
+}
+
+static void leave_slot(const Flight *flight) {
+  Flight **place = slot_of(flight->position);
+
+  while (*place != flight)
+    place = &(*place)->next_in_slot;
+  *place = flight->next_in_slot;
+}
+
+static void grow_table(void) {
+  uint32 n = Max(4 * CHUNK, n_slots * 2);
+  Flight **slots = (Flight **)MemoryContextAllocZero(context, sizeof(Flight *) * n);
+
+  if (by_position)
+    pfree(by_position);
+  by_position = slots;
+  n_slots = n;
+  for (int i = 0; i < n_chunks * CHUNK; i++) {
+    Flight *flight = &chunks[i / CHUNK][i % CHUNK];
+    if (flight->state != FLIGHT_FREE)
+      enter_slot(flight);
+  }
+}
+
+void flights_init(void) {
+  context = AllocSetContextCreate(TopMemoryContext, "outbox flights", ALLOCSET_DEFAULT_SIZES);
+  grow_table();
+}
+
+static void add_chunk(void) {
+  char *memory = (char *)MemoryContextAllocZero(context, sizeof(Flight) * (CHUNK + 1));
+  Flight *chunk = (Flight *)TYPEALIGN(sizeof(Flight), memory);
+
+  chunks = chunks ? (Flight **)repalloc(chunks, sizeof(Flight *) * (n_chunks + 1))
+                  : (Flight **)MemoryContextAlloc(context, sizeof(Flight *));
   chunks[n_chunks] = chunk;
   for (int i = CHUNK - 1; i >= 0; i--) {
     chunk[i].index = n_chunks * CHUNK + i;
@@ -103,21 +132,19 @@ static void add_chunk(void) {
     first_free = &chunk[i];
   }
   n_chunks++;
-  MemoryContextSwitchTo(previous);
+  if ((uint32)n_chunks * CHUNK > n_slots)
+    grow_table();
 }
 
 Flight *flight_new(WorkerSink *sink, int lane, int64 position, uint32 bytes) {
-  bool found;
-
   if (first_free == NULL)
     add_chunk();
-  PositionEntry *entry = (PositionEntry *)hash_search(by_position, &position, HASH_ENTER, &found);
-  Assert(!found);
   Flight *flight = first_free;
   first_free = flight->next;
-  entry->flight = flight;
+  __builtin_prefetch(first_free, 1); /* the next one: by then it is in the cache */
   flight->generation++;
   flight->position = position;
+  enter_slot(flight);
   flight->bytes = bytes;
   flight->sink = sink;
   flight->lane = lane;
@@ -137,7 +164,7 @@ Flight *flight_new(WorkerSink *sink, int lane, int64 position, uint32 bytes) {
 }
 
 void flight_free(Flight *flight) {
-  hash_search(by_position, &flight->position, HASH_REMOVE, NULL);
+  leave_slot(flight);
   in_use--;
   bytes_in_use -= flight->bytes;
   flight->sink->lanes.flights[flight->lane]--;
@@ -150,18 +177,17 @@ void flight_free(Flight *flight) {
 }
 
 Flight *flight_find(int64 position) {
-  PositionEntry *entry = (PositionEntry *)hash_search(by_position, &position, HASH_FIND, NULL);
+  Flight *flight = *slot_of(position);
 
-  return entry ? entry->flight : NULL;
+  while (flight && flight->position != position)
+    flight = flight->next_in_slot;
+  return flight;
 }
 
 void flights_each(void (*visit)(const Flight *flight)) {
-  HASH_SEQ_STATUS walk;
-  PositionEntry *entry;
-
-  hash_seq_init(&walk, by_position);
-  while ((entry = (PositionEntry *)hash_seq_search(&walk)) != NULL)
-    visit(entry->flight);
+  for (int i = 0; i < n_chunks * CHUNK; i++)
+    if (chunks[i / CHUNK][i % CHUNK].state != FLIGHT_FREE)
+      visit(&chunks[i / CHUNK][i % CHUNK]);
 }
 
 uint64 flight_ticket(const Flight *flight) {

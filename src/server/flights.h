@@ -21,34 +21,36 @@ typedef enum FlightState {
   FLIGHT_ENDED    /* completed, to be recorded */
 } FlightState;
 
+/* Two cache lines, the first with what every step asks for: there are tens of thousands. */
 typedef struct Flight {
   int64 position;
   uint64 key_hash;
   struct WorkerSink *sink;
-  ItemPointerData ctid; /* where the row was when it was claimed */
-  TransactionId xmin;   /* likewise: who wrote it */
-  Oid file;             /* likewise: of the table */
-  FlightState state;
+  struct Flight *next;         /* free list, or list of ended ones */
+  struct Flight *next_in_slot; /* of the table by position */
+  ItemPointerData ctid;        /* where the row was when it was claimed */
+  FlightState state : 8;
+  ob_outcome outcome : 8; /* filled at the end of the flight */
   uint32 index;
   uint32 generation;
   uint32 bytes;
-  int lane;
   int32 attempts; /* failed ones before this */
-  int64 held_by;  /* what the row said when it was claimed */
-  bool late;      /* redriven by force, after later events of its key */
+
   TimestampTz created_at;
   TimestampTz ended_at;
-  /* filled at the end of the flight */
-  ob_outcome outcome;
-  int64 retry_after_ms;
-  char *error;              /* in the flights' memory context, or NULL */
   TimestampTz record_after; /* somebody held the row: try to record again then */
-  bool recorded;            /* in the running transaction */
-  bool gone;                /* its row was not there any more when this was to be recorded */
+  int64 held_by;            /* what the row said when it was claimed */
+  int64 retry_after_ms;     /* filled at the end of the flight */
+  char *error;              /* likewise; in the flights' memory context, or NULL */
+  TransactionId xmin;       /* who wrote the row that was claimed */
+  Oid file;                 /* likewise: of the table */
   Oid given_to;             /* this sink has the event still to come: its row was seen, and passed, meanwhile */
-  int record_failures;      /* it alone made the transaction fail */
-  bool suspect;             /* its failure may be the sink's: forgotten if the circuit opens before it is recorded */
-  struct Flight *next;      /* free list, or list of ended ones */
+  uint32 lane : 8;
+  uint32 record_failures : 20; /* it alone made the transaction fail */
+  bool late : 1;               /* redriven by force, after later events of its key */
+  bool recorded : 1;           /* in the running transaction */
+  bool gone : 1;               /* its row was not there any more when this was to be recorded */
+  bool suspect : 1; /* its failure may be the sink's: forgotten if the circuit opens before it is recorded */
 } Flight;
 
 void flights_init(void);

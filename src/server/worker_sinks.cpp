@@ -44,6 +44,7 @@ static int worker_index = 0;
 static HTAB *sinks = NULL;
 static WorkerSink **list = NULL; /* all entries, for walking */
 static int n_list = 0, max_list = 0;
+static WorkerSink *last_found = NULL; /* most rows have the sink of the row before */
 static bool stale = true;
 
 /* What a sink was called before. */
@@ -318,6 +319,7 @@ static void drop_entry(int i) {
     MemoryContextDelete(entry->given.context);
   if (entry->sink.late)
     pfree(entry->sink.late);
+  last_found = NULL;
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
 }
@@ -357,9 +359,13 @@ WorkerSink *worker_sink_find(const char *name, int length) {
 
   if (length >= NAMEDATALEN)
     return NULL;
+  if (last_found && last_found->name[length] == '\0' && memcmp(last_found->name, name, length) == 0)
+    return last_found;
   memcpy(key, name, length);
   key[length] = '\0';
   WorkerSink *sink = (WorkerSink *)hash_search(sinks, key, HASH_FIND, NULL);
+  if (sink)
+    last_found = sink;
   for (int i = 0; i < n_former && sink == NULL; i++)
     if (strcmp(former[i].name, key) == 0)
       sink = worker_sink_of(former[i].sink);
