@@ -76,9 +76,10 @@ class Sampler(threading.Thread, ABC):
     def curve(self, points: int = 80) -> list[tuple[float, int, float]]:
         """Seconds from the first sample, events until then, and events per second since the point before."""
         start, end = self.samples[0][0], self.samples[-1][0]
+        width = max(0.25, (end - start) / points)  # deliveries are recorded many at a time
         found, last = [], self.samples[0]
         for sample in self.samples[1:]:
-            if sample[0] - last[0] >= (end - start) / points or sample is self.samples[-1]:
+            if sample[0] - last[0] >= width or sample is self.samples[-1]:
                 if sample[0] > last[0]:
                     found.append((round(sample[0] - start, 3), sample[1], round((sample[1] - last[1]) / (sample[0] - last[0]))))
                 last = sample
