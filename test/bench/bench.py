@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -122,18 +123,23 @@ def clean_log(stage: Stage):
         raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
 
 
-def run(stage: Stage, given: argparse.Namespace) -> dict[str, Results]:
+def run(stage: Stage, given: argparse.Namespace, about: dict) -> dict[str, Results]:
+    """One after the other, whatever became of those before; each is written down as soon as it is known."""
     found: dict[str, Results] = {}
+    measures = json.loads(FILE.read_text())["measures"] if given.add and FILE.exists() else {}
     for name in given.measures:
         print(f"==> {name}")
-        results = Results(dict(found))
+        results = found[name] = Results(dict(found))
         try:
             with clean_log(stage):
                 ALL[name].run(stage, results, **sizes(name, given))
-        except (Failure, TimeoutError) as failure:
+        except Exception as failure:
             results.failed = f"{type(failure).__name__}: {failure}"
-            print(f"FAILED: {name}: {failure}", file=sys.stderr)
-        found[name] = results
+            if not isinstance(failure, (Failure, TimeoutError)):
+                traceback.print_exc()
+            print(f"FAILED: {name}: {results.failed}", file=sys.stderr)
+        measures[name] = results.json() | {"sizes": sizes(name, given), "about": about}
+        FILE.write_text(json.dumps({"measures": {name: measures[name] for name in ALL if name in measures}}, indent=1) + "\n")
     return found
 
 
@@ -149,13 +155,10 @@ def main() -> int:
         versions = describe_versions(stage)
         print(f"{machine['cores_used']} of {machine['cores']} cores of {machine['cpu']}; PostgreSQL {versions['postgresql']} "
               f"({', '.join(f'{name} {value}' for name, value in SETTINGS.items())}); {versions['libraries']}; Kafka {versions['kafka']}")
-        found = run(stage, given)
+        about = {"machine": machine, "versions": versions, "settings": SETTINGS, "linger_ms": given.linger, "full": given.full}
+        found = run(stage, given, about)
 
     print("\n" + table([row for results in found.values() for row in results.rows]))
-    before = json.loads(FILE.read_text())["measures"] if given.add and FILE.exists() else {}
-    about = {"machine": machine, "versions": versions, "settings": SETTINGS, "linger_ms": given.linger, "full": given.full}
-    measures = before | {name: results.json() | {"sizes": sizes(name, given), "about": about} for name, results in found.items()}
-    FILE.write_text(json.dumps({"measures": {name: measures[name] for name in ALL if name in measures}}, indent=1) + "\n")
     print(f"\n{time.monotonic() - started:.0f} s; all figures, and plots beside them: {FILE}")
     (publish if given.publish else draw)(FILE)
     for name, results in found.items():

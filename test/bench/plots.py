@@ -45,7 +45,7 @@ def drain(axes, measures: dict) -> bool:
     events = measures["peers-drain" if beside else "drain"]["sizes"]["events"]
     axes.set(title=f"Draining {events:,} events of 300 B to Kafka", xlabel="seconds since delivery was switched on", ylabel="thousand events per second",
              ylim=(0, None), xlim=(0, None))
-    axes.legend(loc="center right")
+    axes.legend(loc="best")
     return True
 
 
