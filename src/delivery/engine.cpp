@@ -47,6 +47,7 @@ size_t Runner::submit(const ob_event *events, size_t n) {
       circuit_.on_submit(event.ticket, event.attempt > 1);
     }
     sink_->flush();
+    engine_.arm_timer();
   } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */
     engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
   }
@@ -187,13 +188,18 @@ Runner *Engine::find(uint64_t id) {
   return nullptr;
 }
 
-/* Rings at the earliest end of a grace period; steady_clock is CLOCK_MONOTONIC. */
+/* Rings at the earliest end of a grace period, or when a sink wants to be polled; steady_clock is CLOCK_MONOTONIC. */
 void Engine::arm_timer() {
   itimerspec when{};
   Clock::time_point next = Clock::time_point::max();
-  for (auto &runner : runners_)
+  for (auto &runner : runners_) {
+    next = std::min(next, runner->sink_->check_at());
     if (runner->closing_ && !runner->abandoned_)
       next = std::min(next, runner->grace_end_);
+  }
+  if (next == armed_)
+    return;
+  armed_ = next;
   if (next != Clock::time_point::max()) {
     auto ns = std::max<int64_t>(1, std::chrono::nanoseconds(next.time_since_epoch()).count());
     when.it_value.tv_sec = ns / 1'000'000'000;
@@ -234,13 +240,9 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   errors_.clear();
   Clock::time_point now = Clock::now();
   mailbox_->begin();
-  bool closing = false;
-  for (auto &runner : runners_) {
+  for (auto &runner : runners_)
     runner->poll(now);
-    closing |= runner->closing_;
-  }
-  if (closing)
-    arm_timer();
+  arm_timer();
   mailbox_->finish(reports_);
 
   for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)

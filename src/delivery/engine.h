@@ -86,7 +86,8 @@ private:
   size_t next_in_report_ = 0;           /* within the first of them */
   std::deque<std::string> errors_;      /* texts that the caller's completions point to */
   int epoll_fd_;                        /* readable when the mailbox's eventfd or the timer is */
-  int timer_fd_;                        /* the end of the next grace period */
+  int timer_fd_;                        /* the end of the next grace period, or a sink's check_at() */
+  Circuit::Time armed_ = Circuit::Time::max();
 };
 
 }  // namespace outbox

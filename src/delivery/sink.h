@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -86,6 +87,9 @@ public:
   virtual void flush() {}
   /* Called by ob_collect(): serve an event queue that is polled rather than threaded. Never waits. */
   virtual void poll() {}
+  /* When poll() should be called although nothing has happened. */
+  using Time = std::chrono::steady_clock::time_point;
+  virtual Time check_at() const { return Time::max(); }
   /* The circuit has opened: what has not begun had better be completed as Released, and what fails from now on, but
    * began before, too. Nothing to do for a sink whose waiting events wait well where they are. */
   virtual void pause() {}

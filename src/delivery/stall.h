@@ -20,6 +20,7 @@ public:
       progress_at_ = now;
   }
   void on_acknowledgement(Time now) { progress_at_ = now; }
+  Time stalled_at() const { return progress_at_ + patience; }
   bool is_stalled(size_t under_way, Time now) const { return under_way > 0 && now - progress_at_ >= patience; }
 
 private:

@@ -6,8 +6,6 @@
 #include <thread>
 #include <unordered_set>
 
-#include <nlohmann/json.hpp>
-
 #include "../formats/debezium.h"
 #include "../stall.h"
 #include "../thread.h"
@@ -96,7 +94,9 @@ public:
   }
 
   bool submit(const ob_event &event) override;
+  void flush() override { check_stall(std::chrono::steady_clock::now()); }
   void poll() override;
+  Time check_at() const override { return check_at_; }
   void release_queued() override {
     if (producer_)
       producer_->purge_queued();
@@ -108,7 +108,8 @@ private:
   void on_event(rd_kafka_event_t *event);
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
-  void on_statistics(rd_kafka_event_t *event);
+  void check_stall(Time now);
+  void check_return();
   void bury();
   std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
 
@@ -124,6 +125,8 @@ private:
   std::string fatal_;      /* set when the producer must be replaced */
   bool full_ = false;      /* librdkafka's own bound was hit: wait for a report */
   bool down_ = false;
+  uint64_t times_up_when_down_ = 0;          /* a broker that has come up since shows that it is over */
+  Time check_at_ = Time::max();              /* for a stall */
   std::unordered_set<uint64_t> failed_keys_; /* refused by librdkafka itself, not yet collected */
 };
 
@@ -199,6 +202,8 @@ void KafkaSink::poll() {
   }
   if (!fatal_.empty())
     bury();
+  check_return();
+  check_stall(std::chrono::steady_clock::now());
 }
 
 void KafkaSink::on_event(rd_kafka_event_t *event) {
@@ -208,9 +213,6 @@ void KafkaSink::on_event(rd_kafka_event_t *event) {
     break;
   case RD_KAFKA_EVENT_LOG:
     on_log(event);
-    break;
-  case RD_KAFKA_EVENT_STATS:
-    on_statistics(event);
     break;
   default:
     break;
@@ -255,6 +257,7 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
   }
   if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     down_ = true;
+    times_up_when_down_ = 0; /* one that is up by now came after that */
     reporter_->down(last_error_.empty() ? text : text + "; " + last_error_);
     return;
   }
@@ -265,6 +268,7 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
       error !=
           RD_KAFKA_RESP_ERR__TIMED_OUT) { /* one broker of many may be away; wrong credentials are wrong everywhere */
     down_ = true;
+    times_up_when_down_ = producer_->times_up();
     reporter_->down(text);
   }
 }
@@ -278,25 +282,25 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   reporter_->log(mapped, "librdkafka " + std::string(facility) + ": " + text);
 }
 
-/* There is no event for a broker's return, and with nothing to send no report either: the statistics tell. Nor is
- * there one for a broker that is connected and silent. */
-void KafkaSink::on_statistics(rd_kafka_event_t *event) {
-  if (!down_ && stall_.is_stalled(slots_.used(), std::chrono::steady_clock::now())) { /* else the reason is known */
+/* There is no event for a broker that is connected and silent. */
+void KafkaSink::check_stall(Time now) {
+  if (slots_.used() == 0 || down_) { /* else the reason is known */
+    check_at_ = Time::max();
+  } else if (stall_.is_stalled(slots_.used(), now)) {
+    check_at_ = now + Stall::patience / 6; /* again, as long as it lasts */
     reporter_->down("no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) +
                     " s, and " + std::to_string(slots_.used()) + " events wait for it");
-    return;
+  } else if (check_at_ == Time::max() || check_at_ <= now) {
+    check_at_ = stall_.stalled_at();
   }
-  if (!down_)
+}
+
+/* Nor for one that is back, when there is nothing to send. */
+void KafkaSink::check_return() {
+  if (!down_ || !producer_ || producer_->brokers_up() == 0 || producer_->times_up() == times_up_when_down_)
     return;
-  auto statistics = nlohmann::json::parse(rd_kafka_event_stats(event), nullptr, false);
-  if (statistics.is_discarded() || !statistics.contains("brokers"))
-    return;
-  for (const auto &broker : statistics["brokers"])
-    if (broker.value("state", "") == "UP") {
-      down_ = false;
-      reporter_->up();
-      return;
-    }
+  down_ = false;
+  reporter_->up();
 }
 
 /* A fatal error ends this producer, not the sink: what it had not acknowledged goes through a new one, which is made

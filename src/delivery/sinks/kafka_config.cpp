@@ -87,7 +87,7 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
     {"linger.ms", "0"},
     {"compression.type", "lz4"},
     /* What is in here is claimed: enough to fill batches, little enough to re-send after a crash. */
-    {"queue.buffering.max.messages", "20000"},
+    {"queue.buffering.max.messages", "50000"},
     {"queue.buffering.max.kbytes", "65536"},
     /* The partitions that Java's producers choose. */
     {"partitioner", "murmur2_random"},
@@ -95,8 +95,6 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
     {"socket.keepalive.enable", "true"},
     {"reconnect.backoff.ms", "100"},
     {"reconnect.backoff.max.ms", "1000"},
-    /* Tells that a broker is back when there is nothing to send. */
-    {"statistics.interval.ms", "5000"},
 };
 static constexpr std::pair<const char *, const char *> always[] = {
     {"enable.idempotence", "true"},

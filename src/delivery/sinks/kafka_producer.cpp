@@ -10,7 +10,35 @@ namespace outbox {
 static thread_local bool producing = false;
 
 rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_conf_t *, void *self, char *, size_t) {
+  rd_kafka_interceptor_add_on_broker_state_change(producer, "outbox", on_broker, self);
   return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
+}
+
+void KafkaProducer::ring() const {
+  constexpr uint64_t one = 1;
+  while (write(fd_, &one, sizeof one) < 0 && errno == EINTR)
+    ;
+}
+
+/* On the thread of the broker. librdkafka has no event for a broker's return. */
+rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *, const char *name, int port,
+                                             const char *state, void *self_) {
+  auto *self = static_cast<KafkaProducer *>(self_);
+  bool up = std::string_view(state) == "UP";
+  try {
+    std::string broker = std::string(name) + ":" + std::to_string(port);
+    std::lock_guard lock(self->brokers_mutex_);
+    bool came = up && self->connected_.insert(broker).second;
+    if (!up && std::string_view(state) != "UPDATE")
+      self->connected_.erase(broker);
+    self->brokers_up_ = static_cast<int>(self->connected_.size());
+    if (!came)
+      return RD_KAFKA_RESP_ERR_NO_ERROR;
+    self->times_up_++;
+  } catch (const std::bad_alloc &) { /* the next acknowledgement says so as well */
+  }
+  self->ring();
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 /* Runs inside librdkafka, so nothing may be thrown: there is room for every message that can be under way. */
@@ -27,11 +55,9 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
       ending.place = static_cast<int32_t>(endings_.places.size() - 1);
     } catch (const std::bad_alloc &) { /* then it fails without saying where */
     }
-  bool ring = endings_.all.empty();
+  if (endings_.all.empty())
+    ring();
   endings_.all.push_back(ending);
-  constexpr uint64_t one = 1;
-  while (ring && write(fd_, &one, sizeof one) < 0 && errno == EINTR)
-    ;
 }
 
 const KafkaProducer::Endings &KafkaProducer::ended() {
@@ -71,7 +97,7 @@ KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
     endings->all.reserve(config.max_messages());
   KafkaConf conf = config.conf();
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
-  rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
+  rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
   char text[512] = "";
   {
     SignalsBlocked blocked; /* librdkafka's threads inherit it */

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -55,6 +56,10 @@ public:
   /* What has ended since the last call. Valid until the next. */
   const Endings &ended();
 
+  /* How many brokers are connected now, and how often one came up. */
+  int brokers_up() const { return brokers_up_; }
+  uint64_t times_up() const { return times_up_; }
+
   /* Opaques with this bit belong to messages behind which none of their key can be: they fail alone. */
   static constexpr uint64_t alone = uint64_t(1) << 31;
 
@@ -81,10 +86,14 @@ private:
   static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *self, char *, size_t);
   static rd_kafka_resp_err_t on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message, void *self);
 
+  static rd_kafka_resp_err_t on_broker(rd_kafka_t *producer, int32_t id, const char *security, const char *name,
+                                       int port, const char *state, void *self);
+
   struct TopicDestroy {
     void operator()(rd_kafka_topic_t *topic) const { rd_kafka_topic_destroy(topic); }
   };
   rd_kafka_topic_t *topic(const std::string &name);
+  void ring() const;
   void add_ending(const rd_kafka_message_t *message);
 
   rd_kafka_t *producer_;
@@ -94,6 +103,10 @@ private:
   Endings endings_;
   Endings taken_;    /* by ended(); for the caller's thread alone */
   std::mutex mutex_; /* between a failure and what is being produced */
+  std::mutex brokers_mutex_;
+  std::set<std::string> connected_; /* brokers, by address */
+  std::atomic<int> brokers_up_{0};
+  std::atomic<uint64_t> times_up_{0};
   std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
   std::unordered_map<std::string, std::unique_ptr<rd_kafka_topic_t, TopicDestroy>> topics_;
 };
