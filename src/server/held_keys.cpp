@@ -147,6 +147,13 @@ void held_keys_release_positions(const int64 *positions, int n) {
   }
 }
 
+void held_key_row_seen(Oid sink, uint64 key_hash, int64 position) {
+  const HeldKey *key = OidIsValid(sink) ? held_key_find(sink, key_hash) : NULL;
+
+  if (key == NULL || key->head != position)
+    held_keys_release_positions(&position, 1);
+}
+
 void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position) {
   HeldKey *key = held_key_find(sink, key_hash);
 

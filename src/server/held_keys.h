@@ -43,6 +43,8 @@ HeldKey *held_key_drain(Oid sink, uint64 key_hash, int64 group);
 void held_key_release(Oid sink, uint64 key_hash, int64 position);
 /* Likewise when only positions are known (a person deleted the rows). */
 void held_keys_release_positions(const int64 *positions, int n);
+/* A row was read: a key that it led, and has left since, is released. `sink` may be invalid. */
+void held_key_row_seen(Oid sink, uint64 key_hash, int64 position);
 
 /* A row was marked: the key, if it drains or has just drained, must come back to it. */
 void held_key_marked(Oid sink, uint64 key_hash, int64 group, int64 position);

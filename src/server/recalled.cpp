@@ -43,11 +43,8 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   EventRow row;
 
   event_row_read(slot, &row);
-  /* It may have led a key that it has left since. */
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  HeldKey *key = sink ? held_key_find(sink->oid, row.key_hash) : NULL;
-  if (key == NULL || key->head != row.position)
-    held_keys_release_positions(&row.position, 1);
+  held_key_row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
   Verdict verdict = judge(&row, RECALLED, &sink);
   if (verdict == STOP)
     sink->starved = list->wanted_again = true;
