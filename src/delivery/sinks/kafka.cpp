@@ -109,7 +109,7 @@ private:
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
   void check_stall(Time now);
-  void check_return();
+  void check_return(Time now);
   void bury();
   std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
 
@@ -126,7 +126,8 @@ private:
   bool full_ = false;      /* librdkafka's own bound was hit: wait for a report */
   bool down_ = false;
   uint64_t times_up_when_down_ = 0;          /* a broker that has come up since shows that it is over */
-  Time check_at_ = Time::max();              /* for a stall */
+  Time believe_up_at_{};                     /* librdkafka says that all are down before it says so of the last one */
+  Time check_at_ = Time::max();              /* for a stall, or for that */
   std::unordered_set<uint64_t> failed_keys_; /* refused by librdkafka itself, not yet collected */
 };
 
@@ -202,8 +203,9 @@ void KafkaSink::poll() {
   }
   if (!fatal_.empty())
     bury();
-  check_return();
-  check_stall(std::chrono::steady_clock::now());
+  auto now = std::chrono::steady_clock::now();
+  check_return(now);
+  check_stall(now);
 }
 
 void KafkaSink::on_event(rd_kafka_event_t *event) {
@@ -257,7 +259,8 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
   }
   if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     down_ = true;
-    times_up_when_down_ = 0; /* one that is up by now came after that */
+    times_up_when_down_ = 0; /* one that is up then came after that */
+    believe_up_at_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     reporter_->down(last_error_.empty() ? text : text + "; " + last_error_);
     return;
   }
@@ -285,7 +288,7 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
 /* There is no event for a broker that is connected and silent. */
 void KafkaSink::check_stall(Time now) {
   if (slots_.used() == 0 || down_) { /* else the reason is known */
-    check_at_ = Time::max();
+    check_at_ = down_ && now < believe_up_at_ ? believe_up_at_ : Time::max();
   } else if (stall_.is_stalled(slots_.used(), now)) {
     check_at_ = now + Stall::patience / 6; /* again, as long as it lasts */
     reporter_->down("no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) +
@@ -296,8 +299,9 @@ void KafkaSink::check_stall(Time now) {
 }
 
 /* Nor for one that is back, when there is nothing to send. */
-void KafkaSink::check_return() {
-  if (!down_ || !producer_ || producer_->brokers_up() == 0 || producer_->times_up() == times_up_when_down_)
+void KafkaSink::check_return(Time now) {
+  if (!down_ || !producer_ || now < believe_up_at_ || producer_->brokers_up() == 0 ||
+      producer_->times_up() == times_up_when_down_)
     return;
   down_ = false;
   reporter_->up();
