@@ -27,6 +27,7 @@ struct Event {
   uint64_t ticket = 1;
   std::string aggregate_type = "Order", aggregate_id = "7", event_type = "order.created", key = "7";
   std::string payload = R"({"total": 12.5})";
+  int64_t created_at_ms = 1614265330000;
   bool has_key = true, has_payload = true;
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<ob_header> raw_headers;
@@ -39,7 +40,7 @@ struct Event {
     event.ticket = ticket;
     event.key_hash = has_key ? std::hash<std::string>()(key) | 1 : 0;
     event.position = static_cast<int64_t>(ticket);
-    event.created_at_ms = 1614265330000;
+    event.created_at_ms = created_at_ms;
     const uint8_t id[16] = {0x01, 0x7f, 0x22, 0xe2, 0x79, 0xb0, 0x7c, 0xc3,
                             0x98, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f};
     std::copy(std::begin(id), std::end(id), event.id);

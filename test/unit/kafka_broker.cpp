@@ -29,7 +29,11 @@ static std::optional<std::string> bytes(const void *data, size_t size) {
 }
 
 static Message copy(const rd_kafka_message_t *from) {
-  Message message{from->partition, bytes(from->key, from->key_len), bytes(from->payload, from->len), {}};
+  Message message{from->partition,
+                  bytes(from->key, from->key_len),
+                  bytes(from->payload, from->len),
+                  {},
+                  rd_kafka_message_timestamp(from, nullptr)};
   rd_kafka_headers_t *headers;
   if (rd_kafka_message_headers(from, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
     const char *name;

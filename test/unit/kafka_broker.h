@@ -13,6 +13,7 @@ struct Message {
   int32_t partition;
   std::optional<std::string> key, value;
   std::vector<std::pair<std::string, std::string>> headers;
+  int64_t timestamp_ms;
 };
 
 class KafkaBroker {

@@ -104,6 +104,35 @@ TEST_F(KafkaTest, TheTopicFollowsItsTemplate) {
   EXPECT_EQ(broker.read("x.Order.order.created", 1, 1).size(), 1u);
 }
 
+TEST_F(KafkaTest, TheTimestampIsThatOfTheEventUnlessThatLiesInTheFuture) {
+  broker.create_topic("created", 1);
+  broker.create_topic("now", 1);
+  auto now = [] {
+    using namespace std::chrono;
+    return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+  };
+  ob_sink *created = open({{"topic", "created"}}), *sending = open({{"topic", "now"}, {"timestamp", "now"}});
+  int64_t before = now();
+  door::Event event, future, ancient;
+  future.ticket = 2;
+  future.created_at_ms = before + 7'200'000;
+  ancient.ticket = 3;
+  ancient.created_at_ms = -1;
+  for (door::Event *each : {&event, &future, &ancient})
+    ASSERT_TRUE(engine.submit(created, *each) && engine.submit(sending, *each));
+  ASSERT_TRUE(done(6));
+  EXPECT_EQ(sent(), 6u) << engine.done[0].error;
+  auto messages = broker.read("created", 1, 3);
+  EXPECT_EQ(messages[0].timestamp_ms, event.created_at_ms);
+  messages.erase(messages.begin());
+  for (const Message &message : broker.read("now", 1, 3))
+    messages.push_back(message);
+  for (const Message &message : messages) {
+    EXPECT_GE(message.timestamp_ms, before);
+    EXPECT_LE(message.timestamp_ms, now());
+  }
+}
+
 TEST_F(KafkaTest, ManyEventsKeepTheOrderOfTheirKeys) {
   constexpr int keys = 20, each = 250;
   broker.create_topic("outbox.event.Order", 4);

@@ -8,6 +8,7 @@
 
 namespace outbox {
 
+/* Key, value and headers; the rest of the record is the caller's. */
 void debezium_record(const ob_event &event, Record &record);
 
 }  // namespace outbox

@@ -6,7 +6,6 @@
 #include <thread>
 #include <unordered_set>
 
-#include "../formats/debezium.h"
 #include "../stall.h"
 #include "../thread.h"
 #include "kafka_errors.h"
@@ -120,7 +119,6 @@ private:
   Slots slots_;
   Stall stall_;
   Record record_;
-  std::string topic_;
   std::string last_error_; /* of a connection: why brokers are down */
   std::string fatal_;      /* set when the producer must be replaced */
   bool full_ = false;      /* librdkafka's own bound was hit: wait for a report */
@@ -160,12 +158,11 @@ bool KafkaSink::submit(const ob_event &event) {
       return true;
     }
   }
-  debezium_record(event, record_);
-  config_->topic().render(event, topic_);
+  config_->record(event, record_);
   if (slots_.used() == 0)
     stall_.on_submit(0, std::chrono::steady_clock::now());
   uint64_t opaque = slots_.take(event);
-  rd_kafka_resp_err_t error = producer_->produce(topic_, record_, opaque);
+  rd_kafka_resp_err_t error = producer_->produce(record_, opaque);
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
     return true;
 
@@ -181,7 +178,7 @@ bool KafkaSink::submit(const ob_event &event) {
   else if (slot.key_hash != 0)
     failed_keys_.insert(slot.key_hash);
   reporter_->complete(
-      Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), topic_, -1)});
+      Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), record_.topic, -1)});
   return true;
 }
 

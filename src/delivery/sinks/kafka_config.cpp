@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 
+#include "../formats/debezium.h"
 #include "../headers.h"
 #include "../text.h"
 #include "kafka_properties.h"
@@ -64,12 +66,24 @@ static void check_format(const std::string &name, const std::string &value) {
                    "Expected one of: debezium.");
 }
 
+static bool parse_timestamp(const std::string &name, const std::string &value) {
+  if (value != "created_at" && value != "now")
+    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                   "Expected \"created_at\" or \"now\".");
+  return value == "created_at";
+}
+static void check_timestamp(const std::string &name, const std::string &value) {
+  parse_timestamp(name, value);
+}
+
 const std::vector<OptionSpec> &KafkaConfig::options() {
   static const auto &specs = *new std::vector<OptionSpec>{
       {"bootstrap_servers", true, false, false, false, check_brokers,
        "Required: brokers to start from, host:port separated by commas."},
       {"topic", true, false, false, false, check_topic,
        "Topic of an event, with ${aggregate_type} and ${event_type}. Default 'outbox.event.${aggregate_type}'."},
+      {"timestamp", true, false, false, false, check_timestamp,
+       "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."},
       {"format", true, false, false, false, check_format,
        "How an event is written: 'debezium', what Debezium's Outbox Event Router sends by default."},
   };
@@ -144,6 +158,9 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) {
   auto topic = server.find("topic");
   topic_ = Template::parse("topic", topic == server.end() ? default_topic : topic->second);
 
+  auto timestamp = server.find("timestamp");
+  created_at_ = timestamp == server.end() || parse_timestamp("timestamp", timestamp->second);
+
   for (const Options *options : {&server, mapping})
     if (options)
       for (const auto &[option, value] : *options)
@@ -158,19 +175,31 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) {
 
 /* ---- events ---- */
 
-void KafkaConfig::check_event(const ob_event &event) const {
-  check_headers(event);
+/* A broker refuses what lies in the future, and has no time before 1970: those get the time of sending. */
+static int64_t sendable(int64_t created_at_ms) {
+  using namespace std::chrono;
+  int64_t now = duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+  return created_at_ms > 0 && created_at_ms <= now ? created_at_ms : 0;
+}
 
-  std::string topic;
-  topic_.render(event, topic);
+void KafkaConfig::record(const ob_event &event, Record &record) const {
+  topic_.render(event, record.topic);
+  record.partition = -1;
+  record.timestamp_ms = created_at_ ? sendable(event.created_at_ms) : 0;
+  debezium_record(event, record);
+}
+
+void KafkaConfig::check_event(const ob_event &event) const {
+  static thread_local Record &made = *new Record; /* never destroyed: nothing runs at exit */
+
+  check_headers(event);
+  record(event, made);
+  const std::string &topic = made.topic;
   if (topic.empty() || topic.size() > 249 || topic == "." || topic == ".." || !legal_in_topic(topic))
     throw BadInput(OB_BAD_VALUE, "topic", "\"" + topic + "\" is not a legal topic name", topic_rule,
                    "Change the event's aggregate_type, or option \"topic\" of the sink.");
 
-  size_t size = event.payload.len + event.key.len + id_header_bytes;
-  for (size_t i = 0; i < event.n_headers; i++)
-    size += event.headers[i].name.len + event.headers[i].value.len;
-  if (size > max_message_bytes_)
+  if (size_t size = made.size(); size > max_message_bytes_)
     throw BadInput(OB_TOO_LARGE, "message_max_bytes", "event is too large for a Kafka message",
                    "With its key and headers it has " + std::to_string(size) + " bytes, and at most " +
                        std::to_string(max_message_bytes_) + " are allowed.",

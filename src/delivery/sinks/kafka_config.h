@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "../formats/record.h"
 #include "../sink.h"
 #include "../template.h"
 
@@ -24,7 +25,9 @@ public:
   void check_event(const ob_event &event) const override;
   size_t max_payload() const override;
 
-  const Template &topic() const { return topic_; }
+  /* What is sent of an event: submitting, checking at enqueue time and previewing all ask here. The payload is not
+   * read where it is sent as it is. */
+  void record(const ob_event &event, Record &record) const;
   /* How many events librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
   /* A new set of librdkafka's properties. */
@@ -32,6 +35,7 @@ public:
 
 private:
   Template topic_;
+  bool created_at_;                                             /* is the record's timestamp */
   std::vector<std::pair<std::string, std::string>> properties_; /* the person's, by librdkafka's names */
   uint32_t max_messages_;
   size_t max_message_bytes_;

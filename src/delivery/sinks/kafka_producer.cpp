@@ -145,8 +145,8 @@ static rd_kafka_vu_t bytes(rd_kafka_vtype_t type, const ob_text &text) {
   return vu;
 }
 
-rd_kafka_resp_err_t KafkaProducer::produce(const std::string &name, const Record &record, uint64_t opaque) {
-  rd_kafka_topic_t *to = topic(name);
+rd_kafka_resp_err_t KafkaProducer::produce(const Record &record, uint64_t opaque) {
+  rd_kafka_topic_t *to = topic(record.topic);
   if (!to)
     return rd_kafka_last_error();
   std::unique_ptr<rd_kafka_headers_t, decltype(&rd_kafka_headers_destroy)> headers(
@@ -160,11 +160,15 @@ rd_kafka_resp_err_t KafkaProducer::produce(const std::string &name, const Record
                             bytes(RD_KAFKA_VTYPE_VALUE, record.value),
                             bytes(RD_KAFKA_VTYPE_KEY, record.key),
                             field(RD_KAFKA_VTYPE_OPAQUE),
-                            field(RD_KAFKA_VTYPE_HEADERS)};
+                            field(RD_KAFKA_VTYPE_HEADERS),
+                            field(RD_KAFKA_VTYPE_TIMESTAMP),
+                            field(RD_KAFKA_VTYPE_PARTITION)};
   fields[0].u.rkt = to;
   fields[1].u.i = RD_KAFKA_MSG_F_COPY;
   fields[4].u.ptr = reinterpret_cast<void *>(opaque);
   fields[5].u.headers = headers.get();
+  fields[6].u.i64 = record.timestamp_ms;
+  fields[7].u.i32 = record.partition < 0 ? RD_KAFKA_PARTITION_UA : record.partition;
 
   std::lock_guard lock(mutex_);
   if (stopped_)

@@ -64,7 +64,7 @@ public:
   static constexpr uint64_t alone = uint64_t(1) << 31;
 
   /* Copies the record. `opaque` comes back when the message has ended. While stopped: _QUEUE_FULL. */
-  rd_kafka_resp_err_t produce(const std::string &topic, const Record &record, uint64_t opaque);
+  rd_kafka_resp_err_t produce(const Record &record, uint64_t opaque);
 
   /* Gives back what no broker has been sent. Never waits. */
   void purge_queued() { purge(producer_); }
