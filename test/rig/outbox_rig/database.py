@@ -59,21 +59,37 @@ class Database:
         return str(self.value(f"SELECT outbox.enqueue(%s, %s::text, %s, %s::jsonb{names})", aggregate_type, aggregate_id,
                               event_type, payload, *more.values()))
 
-    def kafka_sink(self, name: str, kafka: Kafka, **options: str) -> None:
-        self._create_server(name, "outbox_kafka", {"bootstrap_servers": kafka.bootstrap} | options)
+    def kafka_sink(self, name: str, kafka: Kafka, mapping: dict[str, str] = {}, **options: str) -> None:
+        with self._connected().transaction():
+            self._create_server(name, "outbox_kafka", {"bootstrap_servers": kafka.bootstrap} | options)
+            if mapping:
+                self._create_mapping(name, mapping)
 
     def webhook_sink(self, name: str, receiver: Receiver | str, secret: str | None = None, **options: str) -> None:
         url = receiver if isinstance(receiver, str) else receiver.url
         with self._connected().transaction():  # else what waits for this sink may go unsigned, before the secret is there
             self._create_server(name, "outbox_webhook", {"url": url, "allow_http": "true", "allow_networks": "127.0.0.0/8"} | options)
             if secret:
-                self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (secret {})")
-                         .format(sql.Identifier(name), sql.Literal(secret)))
+                self._create_mapping(name, {"secret": secret})
 
     def _create_server(self, name: str, wrapper: str, options: dict[str, str]) -> None:
-        pairs = sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items())
         self.sql(sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER {} OPTIONS ({})")
-                 .format(sql.Identifier(name), sql.Identifier(wrapper), pairs))
+                 .format(sql.Identifier(name), sql.Identifier(wrapper), _pairs("", options)))
+
+    def _create_mapping(self, name: str, options: dict[str, str]) -> None:
+        self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("", options)))
+
+    def set_sink(self, name: str, **options: str) -> None:
+        """ALTER SERVER: options that it has already."""
+        self.sql(sql.SQL("ALTER SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("SET", options)))
+
+    def set_mapping(self, name: str, **options: str) -> None:
+        """ALTER USER MAPPING: options that it has already."""
+        self.sql(sql.SQL("ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("SET", options)))
 
     def pending(self) -> int:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")
+
+
+def _pairs(verb: str, options: dict[str, str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL(verb + " {} {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items())

@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from .kafka_security import PROTOCOLS, Security
 from .namespace import Namespace
 from .paths import BUILD
 from .process import Process, free_port
@@ -20,9 +21,10 @@ JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel={tier}", 
 
 class Kafka:
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
-                 jit: bool = True, namespace: Namespace | None = None):
+                 jit: bool = True, namespace: Namespace | None = None, secured: bool = False):
         """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours. `jit`: False
-        leaves out the optimising compiler, for a quick start. `namespace`: where it runs."""
+        leaves out the optimising compiler, for a quick start. `namespace`: where it runs. `secured`: with listeners of
+        every kind besides, see `security`."""
         self.name, self.dir, self.log = name, directory, log
         self.port, controller = free_port(), free_port()
         self._namespace = namespace
@@ -51,18 +53,36 @@ class Kafka:
             "broker.session.timeout.ms": "2000",
         } | properties
         directory.mkdir(parents=True)
+        self._security = Security(directory / "security", self.address) if secured else None
+        if self._security:
+            for key in ("listeners", "advertised.listeners"):
+                self._properties[key] += "".join(f",{name}://{self._security.bootstrap(name)}" for name in PROTOCOLS)
+            self._properties["listener.security.protocol.map"] += "".join(f",{name}:{kind}" for name, kind in PROTOCOLS.items())
         self._format()
+
+    @property
+    def security(self) -> Security:
+        """Of a secured broker."""
+        assert self._security
+        return self._security
 
     def _java(self, tier: int, *argv: str) -> list[str]:
         inside = self._namespace.command() if self._namespace else []
-        return inside + [part.replace("{tier}", str(tier)) for part in JAVA] + [*argv]
+        options = self._security.java_options() if self._security else []
+        return inside + [JAVA[0], *options] + [part.replace("{tier}", str(tier)) for part in JAVA[1:]] + [*argv]
+
+    def _configure(self) -> str:
+        """Writes its configuration as it is now, and returns the file's name."""
+        config = self.dir / "server.properties"
+        properties = self._properties | (self._security.write() if self._security else {})
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return str(config)
 
     def _format(self) -> None:
-        config = self.dir / "server.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        users = self._security.scram_users() if self._security else []
         with open(self.log, "ab") as out:
-            subprocess.run(self._java(1, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)),
+            subprocess.run(self._java(1, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", self._configure(), *users),
                            check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
     # ---- life ------------------------------------------------------------------------------------------------
@@ -75,10 +95,11 @@ class Kafka:
         return self._process is not None and self._process.running()
 
     def start(self) -> None:
-        """Starts it on the same port and data, and returns when it answers. Call it from a thread that lives on."""
+        """Starts it on the same ports and data, with what `security` is now, and returns when it answers. Call it from a
+        thread that lives on."""
         if self.running():
             return
-        self._process = Process(self.name, self._java(self._tier, "kafka.Kafka", str(self.dir / "server.properties")), self.log,
+        self._process = Process(self.name, self._java(self._tier, "kafka.Kafka", self._configure()), self.log,
                                 pid_file=BUILD / "run" / f"{self.name}.pid")
         wait_until(self._answers, 60, lambda: f"Kafka to start; {self.log} ends:\n{self._process.tail()}")
 

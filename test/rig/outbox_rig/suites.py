@@ -148,7 +148,7 @@ def isolation(log: Path) -> Result:
 
 
 def pytest(folder: str, log: Path) -> Result:
-    report = BUILD / folder / "results.xml"
+    report = BUILD / "results" / f"{folder}.xml"
     report.unlink(missing_ok=True)
     if not list((ROOT / "test" / folder).glob("test_*.py")):
         return judge(Result(), 0)

@@ -1,0 +1,106 @@
+"""The ways to connect to a broker that guards itself: its listeners, certificates, users, tokens and authorizer."""
+
+import secrets
+from pathlib import Path
+
+from .certificates import Authority
+from .process import free_port
+from .token_server import TokenServer
+
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+PROTOCOLS = {
+    "SSL": "SSL",
+    "MTLS": "SSL",  # clients must show a certificate
+    "EXPIRED": "SSL",  # the broker's own certificate has expired
+    "MISNAMED": "SSL",  # it was made out to another host
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+}
+
+
+def password() -> str:
+    """No other text of a run holds it, so that a log can be searched for it."""
+    return secrets.token_hex(12)
+
+
+class Security:
+    """Users: `users` by SASL/PLAIN, SCRAM and (the token server's client "outbox") OAUTHBEARER; "CN=<name>" by certificate.
+    All may do everything, except with what an ACL speaks of; ANONYMOUS (the PLAINTEXT listener) and "admin" always."""
+
+    def __init__(self, directory: Path, address: str):
+        self.dir, self.address = directory, address
+        self.ports = {listener: free_port() for listener in PROTOCOLS}
+        self.users = {user: password() for user in ("outbox", "second", "admin")}
+        self.authority = Authority("rig CA")
+        self.client_authority = Authority("rig client CA")  # of the certificates that MTLS takes
+        self.stranger = Authority("unknown CA")
+        self.tokens = TokenServer("outbox", password())
+
+    @property
+    def ca_pem(self) -> str:
+        """What a client has to trust."""
+        return self.authority.certificate
+
+    def bootstrap(self, listener: str) -> str:
+        """host:port of it; of any but PLAINTEXT, which is the broker's own."""
+        return f"{self.address}:{self.ports[listener]}"
+
+    def trust_clients_of(self, authority: Authority) -> None:
+        """Takes effect when the broker is started."""
+        self.client_authority = authority
+
+    def write(self) -> dict[str, str]:
+        """Writes the files that the broker reads when it starts, and returns its properties."""
+        self.dir.mkdir(parents=True, exist_ok=True)
+        stores = {
+            "server": self.authority.issue("broker", self.address, "localhost").chain,
+            "expired": self.authority.issue("broker", self.address, "localhost", expired=True).chain,
+            "misnamed": self.authority.issue("broker", "other.example").chain,
+            "clients": self.client_authority.certificate,
+        }
+        for name, pem in stores.items():
+            (self.dir / f"{name}.pem").write_text(pem)
+        (self.dir / "jwks.json").write_text(self.tokens.jwks())
+
+        properties = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:admin",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+        for listener, protocol in PROTOCOLS.items():
+            prefix = f"listener.name.{listener.lower()}."
+            if "SSL" in protocol:
+                store = listener.lower() if listener in ("EXPIRED", "MISNAMED") else "server"
+                properties |= {f"{prefix}ssl.keystore.type": "PEM", f"{prefix}ssl.keystore.location": str(self.dir / f"{store}.pem")}
+            if protocol.startswith("SASL"):
+                properties |= self._sasl(prefix)
+        properties |= {
+            "listener.name.mtls.ssl.client.auth": "required",
+            "listener.name.mtls.ssl.truststore.type": "PEM",
+            "listener.name.mtls.ssl.truststore.location": str(self.dir / "clients.pem"),
+        }
+        return properties
+
+    def _sasl(self, prefix: str) -> dict[str, str]:
+        module = "org.apache.kafka.common.security"
+        plain = "".join(f' user_{user}="{secret}"' for user, secret in self.users.items())
+        oauth = f"{prefix}oauthbearer.sasl"
+        return {
+            f"{prefix}sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, "OAUTHBEARER")),
+            f"{prefix}plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required{plain};",
+            **{f"{prefix}{mechanism.lower()}.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;" for mechanism in SCRAM},
+            f"{oauth}.jaas.config": f"{module}.oauthbearer.OAuthBearerLoginModule required;",
+            f"{oauth}.server.callback.handler.class": f"{module}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+            f"{oauth}.oauthbearer.jwks.endpoint.url": (self.dir / "jwks.json").as_uri(),
+            f"{oauth}.oauthbearer.expected.audience": "kafka",
+        }
+
+    def java_options(self) -> list[str]:
+        jwks = self.dir / "jwks.json"
+        return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={jwks.as_uri()}",
+                f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={jwks}"]
+
+    def scram_users(self) -> list[str]:
+        """Arguments for the formatting of the broker's storage."""
+        return [argument for user, secret in self.users.items() for mechanism in SCRAM
+                for argument in ("--add-scram", f"{mechanism}=[name={user},password={secret}]")]
