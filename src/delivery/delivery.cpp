@@ -23,6 +23,11 @@ struct ob_checker {
   std::shared_ptr<const SinkConfig> config;
 };
 
+struct ob_preview {
+  Preview parts;
+  std::vector<ob_part> plain; /* points into parts */
+};
+
 /* The caller's handles are our objects. */
 static Engine *inside(ob_engine *engine) {
   return reinterpret_cast<Engine *>(engine);
@@ -157,6 +162,37 @@ size_t ob_checker_max_payload(const ob_checker *checker) noexcept {
 
 void ob_checker_close(ob_checker *checker) noexcept {
   delete checker;
+}
+
+static ob_part to_plain(const PreviewPart &from) {
+  ob_part part{from.part, {}, {}, {}};
+  if (!from.name.empty())
+    part.name = {from.name.data(), from.name.size()};
+  if (from.bytes)
+    part.bytes = {from.bytes->data(), from.bytes->size()};
+  else if (!from.text.empty())
+    part.text = {from.text.data(), from.text.size()};
+  return part;
+}
+
+ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_preview *>(nullptr), [&] {
+    checker->config->check_event(*event);
+    auto preview = std::make_unique<ob_preview>();
+    preview->parts = checker->config->preview(*event);
+    for (const PreviewPart &part : preview->parts)
+      preview->plain.push_back(to_plain(part));
+    return preview.release();
+  });
+}
+
+const ob_part *ob_preview_parts(const ob_preview *preview, size_t *n) noexcept {
+  *n = preview->plain.size();
+  return preview->plain.data();
+}
+
+void ob_preview_close(ob_preview *preview) noexcept {
+  delete preview;
 }
 
 /* ---- the engine ---- */

@@ -123,6 +123,24 @@ bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error
 size_t ob_checker_max_payload(const ob_checker *checker) OB_NOEXCEPT;
 void ob_checker_close(ob_checker *checker) OB_NOEXCEPT;
 
+/* A part of what a sink would send: of a record its topic, key, each header; of a request its url, each header, its
+ * body. `bytes` as they would be sent; where data is NULL, `text` says what stands there: a number of the protocol,
+ * or in parentheses who knows more (each attempt anew, the user mapping). Both NULL: null (no key, a tombstone). */
+typedef struct ob_part {
+  const char *part; /* static string */
+  ob_text name;     /* of a header; data NULL for other parts */
+  ob_text bytes;
+  ob_text text;
+} ob_part;
+
+/* What the sink would send for the event, without secrets: a checker knows none. NULL with *error filled when it
+ * would refuse the event, as ob_checker_check() does. */
+typedef struct ob_preview ob_preview;
+ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
+/* In order; valid until the preview is closed. */
+const ob_part *ob_preview_parts(const ob_preview *preview, size_t *n) OB_NOEXCEPT;
+void ob_preview_close(ob_preview *preview) OB_NOEXCEPT;
+
 /* ---- the engine (one per worker process; only its main thread calls) ----------------------------------------- */
 
 typedef struct ob_engine ob_engine;

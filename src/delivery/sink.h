@@ -15,6 +15,7 @@
 
 #include "delivery.h"
 #include "options.h"
+#include "preview.h"
 
 namespace outbox {
 
@@ -68,6 +69,9 @@ public:
    * that a caller need not render it. */
   virtual void check_event(const ob_event &event) const = 0;
   virtual size_t max_payload() const { return SIZE_MAX; }
+  /* What submit() would send. Only for events that pass check_event(); parsed without a user mapping, so that no
+   * secret can be in it. */
+  virtual Preview preview(const ob_event &event) const = 0;
 };
 
 /* A running sink. All functions are called from the engine's (main) thread.

@@ -179,17 +179,6 @@ static int64_t unix_ms(TimestampTz time) {
   return time / 1000 + (int64_t)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
 }
 
-static void name_the_sink(void *argument) {
-  errcontext("sink \"%s\"", (const char *)argument);
-}
-
-[[noreturn]] static void report_for_sink(const ob_error *error, const RouteSink *sink) {
-  ErrorContextCallback context = {error_context_stack, name_the_sink, const_cast<char *>(sink->name)};
-
-  error_context_stack = &context;
-  report_error(error);
-}
-
 void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n) {
   ob_event event;
   ob_error error, first_too_large;
@@ -219,12 +208,12 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
     if (sinks[i]->checker == NULL || ob_checker_check(sinks[i]->checker, &event, &error)) {
       fits_somewhere = true;
     } else if (error.kind != OB_TOO_LARGE) {
-      report_for_sink(&error, sinks[i]);
+      report_error_of_sink(&error, sinks[i]->name);
     } else if (too_large_for == NULL) {
       too_large_for = sinks[i];
       first_too_large = error;
     }
   }
   if (!fits_somewhere && too_large_for)
-    report_for_sink(&first_too_large, too_large_for);
+    report_error_of_sink(&first_too_large, too_large_for->name);
 }

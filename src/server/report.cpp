@@ -36,6 +36,17 @@ void report_error(const ob_error *error) {
   pg_unreachable();
 }
 
+static void name_the_sink(void *sink) {
+  errcontext("sink \"%s\"", (const char *)sink);
+}
+
+void report_error_of_sink(const ob_error *error, const char *sink) {
+  ErrorContextCallback context = {error_context_stack, name_the_sink, const_cast<char *>(sink)};
+
+  error_context_stack = &context;
+  report_error(error);
+}
+
 /* The delivery room says what it knows; these fill in what holds for every option. */
 static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
   const char *where = scope == OB_SERVER ? "server" : "user mapping for a server";

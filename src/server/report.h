@@ -6,6 +6,9 @@
 /* Raises it, with the SQLSTATE of its kind. */
 [[noreturn]] void report_error(const ob_error *error);
 
+/* Likewise for what that sink says of an event: CONTEXT names it. */
+[[noreturn]] void report_error_of_sink(const ob_error *error, const char *sink);
+
 /* Likewise for an option of a sink kind: an unknown name gets a HINT with the nearest known one. */
 [[noreturn]] void report_option_error(const ob_error *error, const char *kind, ob_scope scope);
 

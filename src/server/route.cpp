@@ -170,13 +170,19 @@ static const char *hint_for_unknown(const char *name) {
                  : psprintf("The sinks are %s%s.", list.data, n > 10 ? ", ..." : "");
 }
 
-RouteSink *route_require(const char *name, Oid role) {
+RouteSink *route_must_find(const char *name) {
   RouteSink *sink = route_find(name);
 
   if (sink == NULL)
     ereport(ERROR,
             (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("sink \"%s\" does not exist", name),
              errdetail("A sink is a foreign server of a wrapper of outbox."), errhint("%s", hint_for_unknown(name))));
+  return sink;
+}
+
+RouteSink *route_require(const char *name, Oid role) {
+  RouteSink *sink = route_must_find(name);
+
   if (outbox_server_aclcheck(sink->server_oid, role) != ACLCHECK_OK)
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for sink \"%s\"", name),
                     errdetail("To name a sink, a role needs USAGE on the foreign server; sinks that take an event by "

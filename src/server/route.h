@@ -25,5 +25,8 @@ bool route_matches(const RouteSink *sink, const char *aggregate_type, const char
 /* NULL when there is none of that name. */
 RouteSink *route_find(const char *name);
 
+/* Raises an error when there is none. */
+RouteSink *route_must_find(const char *name);
+
 /* Raises an error when there is none, or when the role has no USAGE on it. */
 RouteSink *route_require(const char *name, Oid role);

@@ -24,6 +24,12 @@ struct Config : SinkConfig {
     if (view(event.event_type) == "forbidden")
       throw BadInput(OB_BAD_VALUE, "event_type", "event type is forbidden", "The memory sink does not take it.");
   }
+  Preview preview(const ob_event &event) const override {
+    return {{"type", {}, std::string(view(event.event_type)), {}},
+            {"header", "empty", "", {}},
+            {"key", {}, {}, {}},
+            {"number", {}, {}, std::to_string(capacity)}};
+  }
 };
 
 class MemorySink : public Sink {

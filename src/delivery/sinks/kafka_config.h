@@ -24,6 +24,7 @@ public:
 
   void check_event(const ob_event &event) const override;
   size_t max_payload() const override;
+  Preview preview(const ob_event &event) const override;
 
   /* What is sent of an event: submitting, checking at enqueue time and previewing all ask here. The payload is not
    * read where it is sent as it is. */

@@ -9,9 +9,8 @@
 #include <openssl/pem.h>
 
 #include "delivery/formats/standard_webhooks.h"
-#include "delivery/headers.h"
 #include "delivery/http_answer.h"
-#include "delivery/uuid.h"
+#include "delivery/sinks/webhook_headers.h"
 
 namespace outbox {
 namespace {
@@ -22,58 +21,6 @@ using std::chrono::milliseconds;
 [[noreturn]] void refuse(const std::string &option, std::string detail, std::string hint = {}) {
   throw BadInput(OB_BAD_VALUE, option, "invalid value for option \"" + option + "\"", std::move(detail),
                  std::move(hint));
-}
-
-/* ---- header fields ---- */
-
-bool is_token(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-           std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-}
-
-bool has_control(std::string_view value) {
-  return std::any_of(value.begin(), value.end(),
-                     [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char &c : out)
-    if (c >= 'A' && c <= 'Z')
-      c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
-
-/* Written by this sink or by the transport: an event or an option must not forge them. */
-bool is_reserved(std::string_view name) {
-  static constexpr std::string_view names[] = {
-      "authorization", "connection",          "content-length",   "content-type", "expect",  "host",
-      "keep-alive",    "proxy-authorization", "proxy-connection", "te",           "trailer", "transfer-encoding",
-      "upgrade",       "user-agent"};
-  std::string key = lower(name);
-  return key.starts_with("webhook-") || std::find(std::begin(names), std::end(names), key) != std::end(names);
-}
-
-void check_http_header(std::string_view name, std::string_view value) {
-  if (!is_token(name))
-    throw BadInput(OB_BAD_VALUE, "headers",
-                   "header name \"" + clean_text(name.substr(0, 100)) + "\" is not legal in HTTP",
-                   "A header name consists of letters, digits and the characters !#$%&'*+-.^_`|~.");
-  check_header(name, value);
-  if (has_control(value))
-    throw BadInput(OB_BAD_VALUE, "headers",
-                   "value of header \"" + std::string(name.substr(0, 100)) + "\" contains a control character",
-                   "HTTP allows no control characters in a header's value.",
-                   "Encode such a value (percent-encoding, base64), or move it into the payload.");
-}
-
-/* libcurl takes 'name:' for 'leave this header out' and 'name;' for an empty value. */
-std::string header_line(std::string_view name, std::string_view value) {
-  if (value.find_first_not_of(" \t") == value.npos)
-    return std::string(name) + ";";
-  return std::string(name).append(": ").append(value);
 }
 
 /* ---- values of options ---- */
@@ -139,11 +86,11 @@ void check_networks(const std::string &name, const std::string &value) {
   parse_networks(name, value);
 }
 
-std::vector<std::pair<std::string, std::string>> parse_headers(const std::string &name, const std::string &value) {
+HttpHeaders parse_headers(const std::string &name, const std::string &value) {
   auto object = nlohmann::json::parse(value, nullptr, false);
   if (!object.is_object())
     refuse(name, "Expected a flat JSON object such as {\"X-Tenant\": \"42\"}.");
-  std::vector<std::pair<std::string, std::string>> headers;
+  HttpHeaders headers;
   for (auto &[key, item] : object.items()) {
     if (!item.is_string() && !item.is_number() && !item.is_boolean())
       refuse(name, "The value of header \"" + clean_text(key) + "\" is neither text nor a number nor a boolean.",
@@ -264,38 +211,6 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   if (auto *value = find(mapping, "bearer_token"))
     config->bearer_token = *value;
   return config;
-}
-
-void WebhookConfig::check_event(const ob_event &event) const {
-  for (size_t i = 0; i < event.n_headers; ++i)
-    check_http_header(view(event.headers[i].name), view(event.headers[i].value));
-  if (event.payload_is_bytes && has_control(view(event.content_type)))
-    throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
-                   "It is sent as the header Content-Type.");
-}
-
-WebhookRequest WebhookConfig::render(const ob_event &event) const {
-  WebhookRequest request;
-  request.ticket = event.ticket;
-  request.key_hash = event.key_hash;
-  request.id = uuid_text(event.id);
-  request.body = standard_webhooks::body(event);
-  std::string_view content_type = "application/json";
-  if (event.payload_is_bytes)
-    content_type = event.content_type.len ? view(event.content_type) : "application/octet-stream";
-  request.headers.push_back(header_line("Content-Type", content_type));
-  request.headers.push_back("webhook-id: " + request.id);
-  if (!bearer_token.empty())
-    request.headers.push_back("Authorization: Bearer " + bearer_token);
-  for (auto &[name, value] : headers)
-    request.headers.push_back(header_line(name, value));
-  for (size_t i = 0; i < event.n_headers; ++i) {
-    std::string_view name = view(event.headers[i].name);
-    auto same = [&](auto &header) { return lower(header.first) == lower(name); };
-    if (!is_reserved(name) && std::none_of(headers.begin(), headers.end(), same))
-      request.headers.push_back(header_line(name, view(event.headers[i].value)));
-  }
-  return request;
 }
 
 std::string WebhookConfig::without_secrets(std::string text) const {

@@ -5,21 +5,20 @@
 
 #include <chrono>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "delivery/network_guard.h"
 #include "delivery/sink.h"
+#include "delivery/sinks/webhook_headers.h"
 
 namespace outbox {
 
-/* One POST, ready but for what belongs to the moment of the attempt: the timestamp and the signature. */
+/* One POST, ready but for what belongs to the attempt: the time, the signature, the bearer token. */
 struct WebhookRequest {
   uint64_t ticket = 0;
   uint64_t key_hash = 0;
   std::string id;
   std::string body;
-  std::vector<std::string> headers;  // 'name: value'
+  HttpHeaders headers;
 };
 
 struct WebhookConfig final : SinkConfig {
@@ -28,14 +27,17 @@ struct WebhookConfig final : SinkConfig {
   size_t concurrency = 32;
   NetworkGuard guard{{}};
   std::string allow_networks;  // as given, for the error that shows how to add to it
-  std::vector<std::pair<std::string, std::string>> headers;
+  HttpHeaders headers;
   std::string ca_pem;
   std::string signing_key;  // empty: not signed
   std::string bearer_token;
   bool url_is_secret = false;  // it came from the user mapping
 
   void check_event(const ob_event &event) const override;
+  Preview preview(const ob_event &event) const override;
   WebhookRequest render(const ob_event &event) const;
+  /* What an attempt at `now`, in Unix seconds, sends besides. */
+  HttpHeaders attempt_headers(const WebhookRequest &request, int64_t now) const;
   /* Takes the secrets out of a text that a peer had a hand in. */
   std::string without_secrets(std::string text) const;
 };

@@ -6,8 +6,6 @@
 
 #include <sys/socket.h>
 
-#include "delivery/formats/standard_webhooks.h"
-
 namespace outbox {
 namespace {
 
@@ -61,7 +59,6 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(config_->timeout.count()));
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(config_->timeout.count()), max_connect_ms));
-  set(easy, CURLOPT_USERAGENT, "outbox");
   set(easy, CURLOPT_POST, 1L);
   set(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
   set(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
@@ -81,7 +78,12 @@ void WebhookTransfer::set_fixed_options() {
   }
 }
 
-void WebhookTransfer::add_header(const std::string &line) {
+/* libcurl takes 'name:' for 'leave this header out' and 'name;' for an empty value. */
+void WebhookTransfer::add_header(const std::string &name, const std::string &value) {
+  add_line(value.empty() ? name + ";" : name + ": " + value);
+}
+
+void WebhookTransfer::add_line(const std::string &line) {
   curl_slist *longer = curl_slist_append(headers_.get(), line.c_str());
   if (!longer)
     throw std::bad_alloc();
@@ -93,15 +95,12 @@ void WebhookTransfer::prepare(WebhookRequest request) {
   request_ = std::move(request);
   reset(false);
 
-  int64_t now = time(nullptr);
   headers_.reset();
-  add_header("Expect:");  // no pause before a large body
-  for (const std::string &line : request_.headers)
-    add_header(line);
-  add_header("webhook-timestamp: " + std::to_string(now));
-  if (!config_->signing_key.empty())
-    add_header("webhook-signature: " +
-               standard_webhooks::sign(config_->signing_key, request_.id, now, request_.body));
+  add_line("Expect:");  // no pause before a large body
+  for (auto &[name, value] : request_.headers)
+    add_header(name, value);
+  for (auto &[name, value] : config_->attempt_headers(request_, time(nullptr)))
+    add_header(name, value);
   set(handle(), CURLOPT_HTTPHEADER, headers_.get());
   set(handle(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
   set(handle(), CURLOPT_POSTFIELDS, request_.body.data());

@@ -45,7 +45,8 @@ private:
   static size_t on_body(char *data, size_t size, size_t n, void *self);
   void set_fixed_options();
   void reset(bool fresh_connection);
-  void add_header(const std::string &line);
+  void add_header(const std::string &name, const std::string &value);
+  void add_line(const std::string &line);
   std::string refusal_text() const;
 
   std::shared_ptr<const WebhookConfig> config_;

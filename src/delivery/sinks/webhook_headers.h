@@ -1,0 +1,25 @@
+/* webhook_headers.h: which header fields HTTP and this sink allow. */
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace outbox {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+/* Throws BadInput for what is not legal in HTTP. */
+void check_http_header(std::string_view name, std::string_view value);
+
+/* Characters that no header's value may have. */
+bool has_control(std::string_view value);
+
+/* Written by this sink or by the transport: an event or an option must not forge them. */
+bool is_reserved(std::string_view name);
+
+/* ASCII only, as field names are. */
+std::string lower(std::string_view text);
+
+}  // namespace outbox
