@@ -31,7 +31,7 @@ typedef struct Message {
 
 typedef struct Reading {
   MemoryContext context;
-  bool first_only;
+  const char *wanted; /* NULL = every sink */
   List *messages;
 } Reading;
 
@@ -44,50 +44,55 @@ static const char *uuid_cstring(const pg_uuid_t *id) {
 /* Behind EVENT_ROW_COLUMNS: the sink, by the name that it has now. */
 enum { C_SINK_NOW = 21 };
 
-/* Of several rows for one sink (delivered, and enqueued again) the one that is the next to be sent, or was the last.
- */
+/* Of several rows for one sink (delivered, and enqueued again) first the one that is the next to be sent, or was
+ * last. */
 static Statement rows_of_event = {
-    "SELECT " EVENT_ROW_COLUMNS ", sink_now FROM outbox.events AS e CROSS JOIN LATERAL (SELECT coalesce((SELECT "
-    "r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = e.sink), e.sink) AS sink_now) AS n WHERE id = $1 "
-    "ORDER BY sink_now IS DISTINCT FROM $2, CASE $2 WHEN '' THEN sink_now END, "
-    "CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC",
-    2,
-    {UUIDOID, TEXTOID},
+    "SELECT " EVENT_ROW_COLUMNS
+    ", coalesce((SELECT r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = sink), "
+    "sink) AS sink_now FROM outbox.events WHERE id = $1 "
+    "ORDER BY sink_now, CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC",
+    1,
+    {UUIDOID},
     NULL};
+
+static bool same_sink(const char *a, const char *b) {
+  return a && b ? strcmp(a, b) == 0 : a == b;
+}
 
 static bool has_message_for(const Reading *reading, const char *sink) {
   ListCell *cell;
 
-  foreach (cell, reading->messages) {
-    const Message *message = (const Message *)lfirst(cell);
-    if (message->sink && sink ? strcmp(message->sink, sink) == 0 : message->sink == sink)
+  foreach (cell, reading->messages)
+    if (same_sink(((const Message *)lfirst(cell))->sink, sink))
       return true;
-  }
   return false;
 }
 
 static bool visit_row(TupleTableSlot *slot, void *context) {
   Reading *reading = (Reading *)context;
   MemoryContext caller = MemoryContextSwitchTo(reading->context);
-  Message *message = (Message *)palloc0(sizeof(Message));
-  EventRow row;
+  char *sink = slot->tts_isnull[C_SINK_NOW] ? NULL : TextDatumGetCString(slot->tts_values[C_SINK_NOW]);
+  bool is_wanted = reading->wanted && same_sink(sink, reading->wanted);
 
-  if (!slot->tts_isnull[C_SINK_NOW])
-    message->sink = TextDatumGetCString(slot->tts_values[C_SINK_NOW]);
-  if (!has_message_for(reading, message->sink)) {
+  if (is_wanted)
+    reading->messages = NIL; /* its own row goes before any other */
+  if (reading->wanted ? reading->messages == NIL : !has_message_for(reading, sink)) {
+    Message *message = (Message *)palloc0(sizeof(Message));
+    EventRow row;
     event_row_read(slot, &row);
+    message->sink = sink;
     message->aggregate_type = event_row_aggregate_type(&row);
     message->event_type = event_row_event_type(&row);
     event_row_to_event(&row, true, &message->event);
     reading->messages = lappend(reading->messages, message);
   }
   MemoryContextSwitchTo(caller);
-  return !reading->first_only;
+  return !is_wanted;
 }
 
 static List *read_messages(const pg_uuid_t *id, const char *sink) {
-  Reading reading = {CurrentMemoryContext, sink != NULL, NIL};
-  Datum values[] = {UUIDPGetDatum(id), CStringGetTextDatum(sink ? sink : "")};
+  Reading reading = {CurrentMemoryContext, sink, NIL};
+  Datum values[] = {UUIDPGetDatum(id)};
 
   OwnerScope scope = owner_enter();
   event_rows_begin(reading.context);

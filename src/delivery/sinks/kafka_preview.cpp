@@ -1,26 +1,33 @@
-/* kafka_preview.cpp: the record that an event becomes, to be looked at. */
-#include "../formats/debezium.h"
+/* kafka_preview.cpp: the record that is sent of an event, to be looked at. */
 #include "kafka_config.h"
 
 namespace outbox {
 
-static PreviewPart bytes_part(const char *part, const ob_text &bytes, std::string_view name = {}) {
-  if (!bytes.data)
-    return {part, std::string(name), {}, {}};
-  return {part, std::string(name), std::string(bytes.data, bytes.len), {}};
+static PreviewPart bytes_part(const char *part, std::string name, const ob_text &bytes) {
+  PreviewPart made{part, std::move(name), {}, {}};
+  if (bytes.data)
+    made.bytes = view(bytes);
+  return made;
+}
+
+static PreviewPart text_part(const char *part, std::string text) {
+  return {part, {}, {}, std::move(text)};
 }
 
 Preview KafkaConfig::preview(const ob_event &event) const {
-  Record record;
-  std::string topic;
-  debezium_record(event, record);
-  topic_.render(event, topic);
+  Record made;
   Preview parts;
-  parts.push_back({"topic", {}, topic, {}});
-  parts.push_back(bytes_part("key", record.key));
-  for (const ob_header &header : record.headers)
-    parts.push_back(bytes_part("header", header.value, view(header.name)));
-  parts.push_back(bytes_part("value", record.value));
+
+  record(event, made);
+  parts.push_back({"topic", {}, made.topic, {}});
+  if (made.partition >= 0)
+    parts.push_back(text_part("partition", std::to_string(made.partition)));
+  parts.push_back(text_part("timestamp", made.timestamp_ms == 0 ? "(the time of each attempt)"
+                                                                : std::to_string(made.timestamp_ms)));
+  parts.push_back(bytes_part("key", {}, made.key));
+  for (const ob_header &header : made.headers)
+    parts.push_back(bytes_part("header", std::string(view(header.name)), header.value));
+  parts.push_back(bytes_part("value", {}, made.value));
   return parts;
 }
 
