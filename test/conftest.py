@@ -1,9 +1,10 @@
 """Fixtures of the end-to-end and fault tests: real parts, one database per test."""
 
 import itertools
+import os
 
 import pytest
-from outbox_rig import Consumer, Rig, wait_until
+from outbox_rig import Consumer, Rig, librdkafka, wait_until
 from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
@@ -19,8 +20,11 @@ def rig():
 
 @pytest.fixture(scope="session")
 def pg(rig):
-    """A private server with outbox preloaded."""
-    return rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical", "wal_retrieve_retry_interval": "100ms"})
+    """A private server with outbox preloaded, and with the librdkafka that was asked for."""
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical", "wal_retrieve_retry_interval": "100ms"})
+    if wanted := os.environ.get("LIBRDKAFKA"):
+        assert librdkafka.loaded(pg.pid).is_relative_to(wanted)
+    return pg
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@
 #include "engine.h"
 #include "retry.h"
 #include "sink_options.h"
+#include "sinks/kafka_library.h"
 #include "text.h"
 
 using namespace outbox;
@@ -277,4 +278,9 @@ const char *ob_library_versions(void) noexcept {
                            OpenSSL_version(OPENSSL_VERSION_STRING));
   });
   return versions ? versions->c_str() : "";
+}
+
+ob_library_fitness ob_check_librdkafka(ob_error *advice) noexcept {
+  return guarded(nullptr, OB_LIBRARY_FIT,
+                 [&] { return judge_librdkafka(rd_kafka_version(), rd_kafka_version_str(), *advice); });
 }

@@ -220,6 +220,15 @@ bool ob_next_log(ob_engine *engine, ob_log_line *line) OB_NOEXCEPT;
 /* "librdkafka 2.0.2, libcurl 7.88.1, OpenSSL 3.0.15": for doctor and bug reports. Static string. */
 const char *ob_library_versions(void) OB_NOEXCEPT;
 
+typedef enum ob_library_fitness {
+  OB_LIBRARY_FIT,
+  OB_LIBRARY_DEFECTIVE, /* a sink runs, with a defect that cannot be made up for */
+  OB_LIBRARY_TOO_OLD    /* no sink opens */
+} ob_library_fitness;
+/* Whether the librdkafka that is loaded will do; *advice says what is wrong, or, when it is fit, what to know of it.
+ */
+ob_library_fitness ob_check_librdkafka(ob_error *advice) OB_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif

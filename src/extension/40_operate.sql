@@ -26,6 +26,12 @@ AS 'MODULE_PATHNAME', 'outbox_library';
 COMMENT ON FUNCTION outbox.library() IS
   'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database needs no worker until something is committed or due (outbox.worker_idle_timeout).';
 
+CREATE FUNCTION outbox.kafka_library(OUT status text, OUT detail text, OUT hint text) RETURNS record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_kafka_library';
+COMMENT ON FUNCTION outbox.kafka_library() IS
+  'Whether the librdkafka that the server has loaded will do, as a row of outbox.doctor(): ok, warning for a version with a defect, error for one that is too old.';
+
 CREATE VIEW outbox.workers AS
   SELECT d.datname AS database, w.pid, w.worker, w.workers, w.lanes, w.state, w.started_at, w.last_loop_at, w.memory
   FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
@@ -155,7 +161,7 @@ $$;
 COMMENT ON FUNCTION outbox.adopt() IS
   'Lets this database deliver events that were enqueued elsewhere: after it was restored, copied or upgraded into another cluster. Until then they wait. Returns how many pending events it took over.';
 
-REVOKE EXECUTE ON FUNCTION outbox.sink_statistics(), outbox.worker_slots(), outbox.library(), outbox.maintain(),
+REVOKE EXECUTE ON FUNCTION outbox.sink_statistics(), outbox.worker_slots(), outbox.library(), outbox.kafka_library(), outbox.maintain(),
   outbox.adopt() FROM PUBLIC;
 -- What the columns of the operator's views mean.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';

@@ -5,12 +5,14 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   lib record;
+  kafka record;
   installed text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox');
   n bigint;
   s record;
   example record;
 BEGIN
   SELECT * INTO lib FROM outbox.library();
+  SELECT * INTO kafka FROM outbox.kafka_library();
 
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.'; hint := NULL;
   IF NOT lib.preloaded THEN
@@ -28,6 +30,9 @@ BEGIN
     status := 'error';
     hint := 'ALTER EXTENSION outbox UPDATE; if the library is the older one, restart the server first.';
   END IF;
+  RETURN NEXT;
+
+  "check" := 'librdkafka'; status := kafka.status; detail := kafka.detail; hint := kafka.hint;
   RETURN NEXT;
 
   "check" := 'worker'; status := 'ok'; hint := NULL;
@@ -112,9 +117,10 @@ BEGIN
     IF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
       status := 'error';
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
-      hint := CASE s.state
-        WHEN 'circuit open' THEN 'It is probed until it answers; nothing is lost, and no attempt is spent. See to the target or the network.'
-        WHEN 'disabled' THEN 'Correct the cause, then change any option of the server or its user mapping to open it anew.'
+      hint := CASE
+        WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN kafka.hint
+        WHEN s.state = 'circuit open' THEN 'It is probed until it answers; nothing is lost, and no attempt is spent. See to the target or the network.'
+        WHEN s.state = 'disabled' THEN 'Correct the cause, then change any option of the server or its user mapping to open it anew.'
         ELSE format('Correct it: ALTER SERVER %I OPTIONS (…), or CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (…).', s.name, s.name) END;
     ELSIF s.failed > 0 THEN
       status := 'warning';

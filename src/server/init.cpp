@@ -2,10 +2,21 @@
 #include "database_ddl.h"
 #include "launcher.h"
 #include "prepared.h"
+#include "server.h"
 #include "settings.h"
 #include "shared_state.h"
 #include "wake.h"
 #include "wrappers.h"
+
+/* Said once, in the log of the server's start: what follows is a Kafka sink that does not open. */
+static void check_librdkafka(void) {
+  ob_error advice;
+
+  memset(&advice, 0, sizeof(advice));
+  if (ob_check_librdkafka(&advice) != OB_LIBRARY_FIT)
+    ereport(WARNING,
+            (errmsg("outbox: %s", advice.message), errdetail("%s", advice.detail), errhint("%s", advice.hint)));
+}
 
 extern "C" {
 PG_MODULE_MAGIC;
@@ -21,6 +32,7 @@ void _PG_init(void) {
   wrappers_init();
   if (!process_shared_preload_libraries_in_progress)
     return;
+  check_librdkafka();
   shared_state_request();
   database_ddl_init();
   prepared_init();

@@ -188,3 +188,22 @@ SQL_FUNCTION(outbox_library) {
   values[7] = BoolGetDatum(shared != NULL && shared_at_rest());
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
+
+SQL_FUNCTION(outbox_kafka_library) {
+  TupleDesc desc;
+  ob_error advice;
+  Datum values[3];
+  bool nulls[3] = {false};
+
+  if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+    elog(ERROR, "return type must be a row type");
+  memset(&advice, 0, sizeof(advice));
+  ob_library_fitness fitness = ob_check_librdkafka(&advice);
+  values[0] = CStringGetTextDatum(fitness == OB_LIBRARY_FIT         ? "ok"
+                                  : fitness == OB_LIBRARY_DEFECTIVE ? "warning"
+                                                                    : "error");
+  values[1] = CStringGetTextDatum(psprintf(advice.detail[0] ? "%s. %s" : "%s.", advice.message, advice.detail));
+  values[2] = CStringGetTextDatum(advice.hint);
+  nulls[2] = advice.hint[0] == '\0';
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}

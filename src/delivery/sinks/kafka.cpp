@@ -9,6 +9,7 @@
 #include "../stall.h"
 #include "../thread.h"
 #include "kafka_errors.h"
+#include "kafka_library.h"
 #include "kafka_producer.h"
 #include "kafka_properties.h"
 
@@ -334,6 +335,7 @@ public:
   }
   std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {
+    require_librdkafka();
     return std::make_unique<KafkaSink>(std::static_pointer_cast<const KafkaConfig>(std::move(config)),
                                        std::move(reporter));
   }

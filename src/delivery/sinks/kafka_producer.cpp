@@ -4,6 +4,10 @@
 
 #include "../thread.h"
 
+/* Not in versions that are too old for us. Weak, so that the database server starts with one of those, and
+ * require_librdkafka() gets to say what is wrong. */
+#pragma weak rd_kafka_interceptor_add_on_broker_state_change
+
 namespace outbox {
 
 /* What produce() itself returns as an error needs no stop: its caller knows. */

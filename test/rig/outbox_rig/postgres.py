@@ -31,12 +31,14 @@ DEFAULTS = {
 
 class Postgres:
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
-                 standby_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False):
+                 standby_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
+                 env: dict[str, str] = {}):
         """`standby_of`: streams from that server, as its standby "standby". `wal`: where to put pg_wal, in small segments.
-        `tcp`: takes connections over TCP too, with a password."""
+        `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment."""
         self.name, self.dir, self.log = name, directory, log
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
+        self.env = dict(env)
         self.port = 5432  # names the socket
         if tcp:
             self.port = free_port()
@@ -100,7 +102,7 @@ class Postgres:
             return
         self._process = Process(self.name, [str(pg_config("bindir") / "postgres"), "-D", str(self.data)], self.log,
                                 stop_signal=signal.SIGINT, setpriv=self._setpriv,
-                                pid_file=BUILD / "run" / f"{self.name}.pid")
+                                pid_file=BUILD / "run" / f"{self.name}.pid", env=self.env)
         self.wait_ready()
 
     def wait_ready(self) -> None:

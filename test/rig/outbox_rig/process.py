@@ -1,5 +1,6 @@
 """A child process with a log file, that never outlives this one."""
 
+import os
 import random
 import signal
 import socket
@@ -26,13 +27,13 @@ class Process:
     """Start it from a thread that lives on: the kernel signals the child when the *thread* that started it ends."""
 
     def __init__(self, name: str, argv: list[str], log: Path, *, stop_signal: signal.Signals = signal.SIGTERM,
-                 setpriv: list[str] = [], pid_file: Path | None = None):
+                 setpriv: list[str] = [], pid_file: Path | None = None, env: dict[str, str] = {}):
         self.name, self.log, self.stop_signal, self.pid_file = name, log, stop_signal, pid_file
         # A session of its own: Ctrl-C is for us, and we stop the parts in order.
         command = ["setpriv", *setpriv, "--pdeathsig", stop_signal.name.removeprefix("SIG"), "--", *argv]
         with open(log, "ab") as out:
             self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
-                                           start_new_session=True)
+                                           env=os.environ | env, start_new_session=True)
         if pid_file:
             pid_file.write_text(f"{self.pid}\n")
 

@@ -1,6 +1,7 @@
 """Runs the test suites one after the other and counts: python -m outbox_rig.suites unit regress isolation e2e kafka fault chaos.
 
-Each suite's output goes to build/logs/<suite>.log. The last line is `N passed, N failed`."""
+Each suite's output goes to build/logs/<suite>.log. NAME-current is a suite that runs with a current librdkafka instead of the
+system's: kafka-current is part of CI, e2e-current and fault-current are there for the asking. The last line is `N passed, N failed`."""
 
 import os
 import re
@@ -12,12 +13,14 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import librdkafka
 from .crashes import crashes
 from .paths import BUILD, LOGS, ROOT, pg_config
 from .rig import Rig
 
 MINUTES = 60  # a quiet machine needs a third of it; a busy one must not fail for being busy
 DEADLINE = time.monotonic() + MINUTES * 60
+CURRENT = librdkafka.environment(librdkafka.CURRENT)
 
 
 @dataclass
@@ -93,10 +96,10 @@ def lint(log: Path) -> Result:
     return judge(Result(passed=1) if code == 0 else Result(failed=["lint"]), code)
 
 
-def unit(log: Path) -> Result:
+def unit(log: Path, *arguments: str, env: dict[str, str] = {}) -> Result:
     report = BUILD / "unit" / "results.xml"
     report.unlink(missing_ok=True)
-    code = run(log, ["make", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", "run"])
+    code = run(log, ["make", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", "run", *arguments], env)
     return judge(count_junit(report), code)
 
 
@@ -147,14 +150,26 @@ def isolation(log: Path) -> Result:
     return regress_suite("isolation", "isolation/pg_isolation_regress", ROOT / "test/isolation", tests, log)
 
 
-def pytest(folder: str, log: Path) -> Result:
+def pytest(folder: str, log: Path, *arguments: str, env: dict[str, str] = {}) -> Result:
     report = BUILD / "results" / f"{folder}.xml"
     report.unlink(missing_ok=True)
     if not list((ROOT / "test" / folder).glob("test_*.py")):
         return judge(Result(), 0)
-    code = run(log, [sys.executable, "-u", "-m", "pytest", f"test/{folder}", f"--junitxml={report}",
-                     *shlex.split(os.environ.get("PYTEST_ARGS", ""))])
+    code = run(log, [sys.executable, "-u", "-m", "pytest", f"test/{folder}", f"--junitxml={report}", *arguments,
+                     *shlex.split(os.environ.get("PYTEST_ARGS", ""))], env)
     return judge(count_junit(report), code)
+
+
+def add(*results: Result) -> Result:
+    return Result(sum(each.passed for each in results), sum(each.skipped for each in results), [name for each in results for name in each.failed])
+
+
+def kafka_current(log: Path) -> Result:
+    """What depends on librdkafka, with a current one: do we compile with its headers, and, as built with the system's, the unit
+    tests of the sink and the end-to-end tests but for those that are marked same_with_any_librdkafka."""
+    code = run(log, ["make", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", "compiles", f"HEADERS={librdkafka.CURRENT}/include"])
+    headers = judge(Result(passed=1) if code == 0 else Result(failed=["compiles"]), code)
+    return add(headers, unit(log, "FILTER=*Kafka*", env=CURRENT), pytest("kafka", log, "-m", "not same_with_any_librdkafka", env=CURRENT))
 
 
 CHAOS_CYCLES, CHAOS_SEED = "20", "1"
@@ -180,6 +195,9 @@ SUITES = {
     "isolation": ("pg_isolation_regress: interleavings of sessions", isolation),
     "e2e": ("pytest: the whole way, with a real broker and a real endpoint", lambda log: pytest("e2e", log)),
     "kafka": ("pytest: what Kafka's users expect: formats, ways to connect, several brokers", lambda log: pytest("kafka", log)),
+    "kafka-current": ("what depends on librdkafka, with a current one", kafka_current),
+    "e2e-current": ("e2e with a current librdkafka", lambda log: pytest("e2e", log, env=CURRENT)),
+    "fault-current": ("fault with a current librdkafka", lambda log: pytest("fault", log, env=CURRENT)),
     "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
     "chaos": ("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos),
 }
@@ -201,9 +219,9 @@ def main() -> int:
         results[name] = suite(log)
         results[name].seconds = time.monotonic() - started
 
-    print(f"\n{'suite':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    print(f"\n{'suite':<14}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for name, result in results.items():
-        print(f"{name:<12}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{result.seconds:>9.1f}")
+        print(f"{name:<14}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{result.seconds:>9.1f}")
     for name, result in results.items():
         for failure in result.failed:
             print(f"FAILED {name}: {failure}  (log: {LOGS / name}.log)")

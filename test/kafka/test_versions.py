@@ -1,0 +1,62 @@
+"""Versions of librdkafka: the one that was asked for runs, and one that is too old is told of."""
+
+import os
+from pathlib import Path
+
+import pytest
+from outbox_rig import librdkafka, wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+
+
+# Where the library and its headers are: what was asked for, else the system's.
+WANTED = Path(os.environ.get("LIBRDKAFKA", "/usr"))
+
+
+def doctor(db: Database, check: str) -> tuple[str, str, str | None]:
+    return db.sql('SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = %s', check)[0]
+
+
+def test_the_worker_runs_what_was_asked_for(db, kafka, consume, aggregate):
+    db.kafka_sink("main", kafka)
+    event = db.enqueue(aggregate, "1")
+    assert consume(f"outbox.event.{aggregate}").take(1)[0].id == event
+    wanted = librdkafka.version(WANTED)
+    assert db.value("SELECT libraries FROM outbox.library()").startswith(f"librdkafka {wanted},")
+    worker = db.value("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    assert librdkafka.loaded(worker).is_relative_to(WANTED)
+    status, detail, hint = doctor(db, "librdkafka")
+    assert (status, hint) == ("ok", None) and f"librdkafka {wanted} will do" in detail
+
+
+@pytest.mark.same_with_any_librdkafka
+def test_one_that_is_too_old(rig, kafka, consume, receiver, aggregate):
+    """The server starts, its log, the sink and the doctor say what is wrong, other sinks deliver; nothing is lost."""
+    if not librdkafka.TOO_OLD.joinpath("lib/librdkafka.so.1").exists():
+        pytest.skip("no ready-made one for this machine")
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, env=librdkafka.environment(librdkafka.TOO_OLD))
+    assert librdkafka.loaded(pg.pid).is_relative_to(librdkafka.TOO_OLD)
+    message = "librdkafka 1.9.2 is too old: outbox needs 2.0.2 or later"
+    assert f"WARNING:  outbox: {message}" in pg.log.read_text()
+
+    db = Database(pg, "versions")
+    db.create()
+    db.kafka_sink("main", kafka)
+    db.webhook_sink("hook", receiver, secret=SECRET)
+    event = db.enqueue(aggregate, "1")
+    wait_until(receiver.accepted, 20, "the webhook")
+    wait_until(lambda: db.sql("SELECT state, last_error FROM outbox.sinks WHERE name = 'main'") == [("misconfigured", message)], 10, "the sink to say so")
+    assert f'WARNING:  outbox sink "main" cannot be opened: {message}' in pg.log.read_text()
+    hint = "Upgrade the package that brings it (Debian: librdkafka1), then restart the server."
+    status, detail, said = doctor(db, "librdkafka")
+    assert (status, said) == ("error", hint) and detail.startswith(message)
+    status, detail, said = doctor(db, "sink main")
+    assert (status, said) == ("error", hint) and message in detail
+    assert db.pending() == 1
+
+    db.disconnect()
+    pg.env.clear()  # the package is upgraded
+    pg.restart()
+    assert consume(f"outbox.event.{aggregate}").take(1)[0].id == event
+    wait_until(lambda: db.pending() == 0, 10, "the table to be empty")
+    pg.stop()
