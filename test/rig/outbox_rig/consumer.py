@@ -74,7 +74,7 @@ class Consumer:
         return self.take_until(lambda got: len(got) >= count, timeout, f"{count} records")
 
     def take_until(self, enough: Callable[[list[Record]], bool], timeout: float = 30,
-                   what: str = "the records") -> list[Record]:
+                   what: str | Callable[[], str] = "the records") -> list[Record]:
         got: list[Record] = []
         if enough(got):
             return got
@@ -82,7 +82,7 @@ class Consumer:
             got.append(record)
             if enough(got):
                 return got
-        raise TimeoutError(f"waited {timeout:g} s for {what}, got {len(got)}")
+        raise TimeoutError(f"waited {timeout:g} s for {what() if callable(what) else what}, got {len(got)}")
 
     def at_end(self) -> bool:
         """True when everything that the topics hold has been polled."""

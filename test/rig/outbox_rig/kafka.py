@@ -131,14 +131,18 @@ class Kafka:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 12, config: dict[str, str] = {}) -> None:
+        self.create_topics([name], partitions, config)
+
+    def create_topics(self, names: list[str], partitions: int = 12, config: dict[str, str] = {}) -> None:
         """Returns when every partition takes messages: the broker answers before that."""
-        admin = self.admin()  # must outlive the answer
-        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
-        wanted = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
+        admin = self.admin()  # must outlive the answers
+        for answer in admin.create_topics([NewTopic(name, partitions, 1, config=config) for name in names]).values():
+            answer.result(20)
+        wanted = {TopicPartition(name, number): OffsetSpec.latest() for name in names for number in range(partitions)}
 
         def led() -> bool:
             try:
                 return all(found.result(20) is not None for found in admin.list_offsets(wanted).values())
             except KafkaException:
                 return False
-        wait_until(led, 30, f"the partitions of {name}")
+        wait_until(led, 30, f"the partitions of {', '.join(names)}")
