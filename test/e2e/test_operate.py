@@ -29,7 +29,7 @@ def test_doctor_of_a_healthy_database(db, receiver):
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 10, "delivery")
     assert {row[0]: row[1] for row in db.sql("SELECT * FROM outbox.doctor()")} == {
-        "preload": "ok", "version": "ok", "worker": "ok", "routes": "ok", "sink crm": "ok"}
+        "preload": "ok", "version": "ok", "librdkafka": "ok", "worker": "ok", "routes": "ok", "sink crm": "ok"}
 
 
 def test_doctor_without_the_preload(rig, receiver):
