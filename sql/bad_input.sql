@@ -53,6 +53,15 @@ INSERT INTO outbox.events (aggregate_type, event_type, payload, payload_bytes) V
 INSERT INTO outbox.events (aggregate_type, event_type, status) VALUES ('Order', 'order.created', 'DONE');
 \echo :LAST_ERROR_SQLSTATE
 
+-- A time that no format can write
+INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', 'order.created', 'infinity');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', 'order.created', '10000-01-01Z');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', 'order.created', '0001-12-31 BC');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', 'first', '0001-01-01Z'), ('Order', 'last', '9999-12-31 23:59:59.999999Z');
+
 -- A sink that does not exist: the nearest one, or which there are
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', sink => 'nowhere');
 \echo :LAST_ERROR_SQLSTATE
@@ -79,6 +88,16 @@ SELECT outbox.enqueue('Order', '1', 'order.created', jsonb_build_object('a', rep
 ALTER SERVER regress_hook OPTIONS (SET events 'order.*');
 SELECT outbox.enqueue('Order', '2', 'order.created', jsonb_build_object('a', repeat('x', 3000))) IS NOT NULL AS fits_the_other;
 SELECT sink FROM outbox.events WHERE aggregate_id = '2' AND octet_length(payload::text) > 3000 ORDER BY position;
+
+-- A correction that the event's sink would refuse; anything else may be changed, whatever the sink says by now.
+UPDATE outbox.events SET aggregate_type = 'Order Line' WHERE sink = 'regress_kafka';
+\echo :LAST_ERROR_SQLSTATE
+UPDATE outbox.events SET headers = '{"not legal": "in HTTP"}' WHERE sink = 'regress_hook';
+\echo :LAST_ERROR_SQLSTATE
+ALTER SERVER regress_kafka OPTIONS (SET message_max_bytes '1000');
+UPDATE outbox.events SET available_at = now(), dedup_key = NULL, status = 'FAILED' WHERE sink = 'regress_kafka';
+UPDATE outbox.events SET partition_key = 'other' WHERE sink = 'regress_kafka';
+\echo :LAST_ERROR_SQLSTATE
 
 SET client_min_messages = warning;
 TRUNCATE outbox.events, outbox.dedup, outbox.recalled;

@@ -86,12 +86,15 @@ bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options
 size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
     const SinkKind &sink = sink_kind(kind);
-    std::vector<const char *> found;
+    std::vector<const char *> found, others;
     for (const auto *specs : {&common_options(), &sink.options()})
       for (const OptionSpec &spec : *specs)
         if (scope == OB_SERVER ? spec.in_server : spec.in_mapping)
           found.push_back(spec.name);
-    sink.other_names(scope, found);
+    sink.other_names(scope, others);
+    std::copy_if(others.begin(), others.end(), std::back_inserter(found), [&](std::string_view other) {
+      return std::none_of(found.begin(), found.end(), [&](std::string_view name) { return name == other; });
+    });
     size_t n = std::min(max, found.size());
     std::copy_n(found.begin(), n, names);
     return n;

@@ -86,6 +86,9 @@ static void check_globs(const std::string &name, const std::string &value) {
       throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
                      "Expected a comma-separated list of patterns, and one of them is empty.",
                      "Example: 'order.*, customer.created'. The default '*' takes everything.");
+  if (value.find(';') != value.npos)
+    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                   "Patterns are separated by commas, not by semicolons.", "Example: 'order.*, customer.created'.");
 }
 
 static void check_bool(const std::string &name, const std::string &value) {

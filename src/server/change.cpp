@@ -54,6 +54,22 @@ static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
     row_set_null(after, EV_REDRIVE_LATE);
 }
 
+/* What the sink would refuse would only come back as a dead letter: better to say so now. What else a person changes
+ * must stay possible, also on an event that the sink's newer options refuse. */
+static void check_for_sink(const TriggerRow *before, const TriggerRow *after, const EventHeaders *headers) {
+  static const EventColumn sent[] = {EV_SINK,    EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
+                                     EV_HEADERS, EV_CONTENT_TYPE,   EV_PARTITION_KEY};
+  bool same = true;
+
+  for (EventColumn column : sent)
+    same = same && row_same(before, after, column);
+  if (same || row_isnull(after, EV_SINK) || row_isnull(after, EV_ID) || row_isnull(after, EV_CREATED_AT) ||
+      row_has_status(after, "SENT"))
+    return;
+  if (RouteSink *sink = route_find(TextDatumGetCString(row_get(after, EV_SINK))))
+    event_check_sinks(after, headers, &sink, 1);
+}
+
 SQL_FUNCTION(outbox_events_before_update) {
   bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_BEFORE(((TriggerData *)fcinfo->context)->tg_event) &&
               TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
@@ -82,8 +98,10 @@ SQL_FUNCTION(outbox_events_before_update) {
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
     route_require(TextDatumGetCString(row_get(&after, EV_SINK)), GetUserId());
-  if (!row_isnull(&after, EV_AGGREGATE_TYPE) && !row_isnull(&after, EV_EVENT_TYPE))
+  if (!row_isnull(&after, EV_AGGREGATE_TYPE) && !row_isnull(&after, EV_EVENT_TYPE)) {
     event_check(&after, &headers);
+    check_for_sink(&before, &after, &headers);
+  }
   return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
 }
 

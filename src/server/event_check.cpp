@@ -150,7 +150,24 @@ static void check_payload(TriggerRow *row) {
   row_set_null(row, EV_PAYLOAD);
 }
 
+/* Formats write it as a date with four digits for the year. */
+static void check_created_at(const TriggerRow *row) {
+  static const TimestampTz FIRST = ((TimestampTz)1721426 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY; /* 0001-01-01 */
+  static const TimestampTz END = ((TimestampTz)5373485 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;   /* 10000-01-01 */
+
+  if (row_isnull(row, EV_CREATED_AT))
+    return;
+  TimestampTz time = DatumGetTimestampTz(row_get(row, EV_CREATED_AT));
+  if (time < FIRST || time >= END)
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("created_at is out of range"),
+         errdetail("Consumers get it as a date of the years 1 to 9999; this one is %s.", timestamptz_to_str(time)),
+         errhint("Leave it out to have the start of the transaction. To deliver later, set available_at.")));
+}
+
 void event_check(TriggerRow *row, EventHeaders *headers) {
+  check_created_at(row);
   check_type(row, EV_AGGREGATE_TYPE, "Order");
   check_type(row, EV_EVENT_TYPE, "order.created");
   check_one_line(row, EV_CONTENT_TYPE);

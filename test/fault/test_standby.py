@@ -121,6 +121,20 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
     pg.standby.start()
 
 
+def test_preview_on_the_standby(db, pg):
+    """outbox.preview() only looks: it says the same where nothing can be written."""
+    db.sql("CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1')")
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://crm.invalid/hooks')")
+    event = db.enqueue("Order", "1")
+    preview = "SELECT * FROM outbox.preview(%s)"
+    shown = db.sql(preview, event)
+    assert {row[0] for row in shown} == {"main", "crm"}
+    with pg.standby.connect(db.name) as reader:
+        wait_until(lambda: reader.execute("SELECT count(*) FROM outbox.events").fetchone() == (2,), 20, "the event on the standby")
+        assert reader.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
+        assert reader.execute(preview, [event]).fetchall() == shown
+
+
 def test_failover(db, pg, receiver):
     """The primary dies while its standby lags. Nothing that the standby never got has been delivered, and the standby
     goes on with what is left."""

@@ -141,6 +141,13 @@ TEST(Options, EveryMistakeHasItsOwnError) {
        nullptr,
        nullptr},
       {OB_SERVER,
+       {{"events", "order.*; customer.*"}},
+       OB_BAD_VALUE,
+       "events",
+       "invalid value for option \"events\": \"order.*; customer.*\"",
+       "Patterns are separated by commas, not by semicolons.",
+       "Example: 'order.*, customer.created'."},
+      {OB_SERVER,
        {{"events", "order.*,,x"}},
        OB_BAD_VALUE,
        "events",
@@ -226,6 +233,9 @@ TEST(Options, NamesByScopeForAHint) {
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;
   EXPECT_EQ(ob_option_names("memory", OB_SERVER, &one, 1), 1u);
+  const char *all[1024];
+  size_t n = ob_option_names("kafka", OB_SERVER, all, std::size(all));
+  EXPECT_EQ(std::set<std::string>(all, all + n).size(), n) << "a name comes twice";
 }
 
 TEST(Options, LongTextsAreCutAtWholeCharacters) {

@@ -60,6 +60,7 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
            {"headers", "{\"webhook-id\": \"a\"}"},
            {"headers", "{\"Content-Length\": \"1\"}"},
            {"headers", "{\"Authorization\": \"Bearer x\"}"},
+           {"headers", "{\"X-A\": \"1\", \"x-a\": \"2\"}"},
            {"ca_pem", "no certificate"},
            {"ca_pem", ""},
            {"ca_pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}}) {
@@ -71,10 +72,11 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
 }
 
 TEST(WebhookOptions, UrlsAreHttpsUnlessSaidOtherwiseAndNeverShown) {
-  for (const char *url : {"", "example.com/hook", "ftp://example.com/", "file:///etc/passwd", "https://",
-                          "https://exa mple.com/", "https://user:s3cr3t@example.com/", "https://s3cr3t@example.com/",
-                          "https://example.com/#s3cr3t", "http://example.com/s3cr3t",
-                          "https://example.com/\r\ns3cr3t", "gopher://127.0.0.1/", "https://example.com:99999/"}) {
+  for (const char *url :
+       {"", "example.com/hook", "ftp://example.com/", "file:///etc/passwd", "https://", "https://exa mple.com/",
+        "https://user:s3cr3t@example.com/", "https://s3cr3t@example.com/", "https://example.com/#s3cr3t",
+        "http://example.com/s3cr3t", "https://example.com/\r\ns3cr3t", "gopher://127.0.0.1/",
+        "https://example.com:99999/", "https://example.com/${event_type}"}) {
     BadInput error = refused({{"url", url}});
     EXPECT_EQ(error.subject, "url") << url;
     EXPECT_EQ((error.what() + error.detail + error.hint).find("s3cr3t"), std::string::npos);

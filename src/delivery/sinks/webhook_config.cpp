@@ -52,6 +52,9 @@ std::string parse_url(const std::string &option, const std::string &value) {
         "Put a token into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (bearer_token '...').");
   if (!url_part(url, CURLUPART_FRAGMENT).empty())
     refuse(option, "A URL's fragment (after #) is never sent.");
+  if (value.find("${") != value.npos)
+    refuse(option, "Variables such as ${event_type} are not filled in here.",
+           "Make a sink for each URL, with events and aggregates, or write a dollar sign as %24.");
   return scheme;
 }
 
@@ -102,6 +105,9 @@ HttpHeaders parse_headers(const std::string &name, const std::string &value) {
              "Use bearer_token in the user mapping.");
     if (is_reserved(key))
       refuse(name, "Header \"" + key + "\" is written by the sink itself.");
+    auto same = [&](auto &header) { return lower(header.first) == lower(key); };
+    if (std::any_of(headers.begin(), headers.end(), same))
+      refuse(name, "Header \"" + key + "\" is given twice: upper and lower case are the same.");
     headers.emplace_back(key, text);
   }
   return headers;

@@ -13,11 +13,15 @@ class Record:
     topic: str
     partition: int
     offset: int
-    key: str | None
+    key_bytes: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
     timestamp: int
     at: float = field(default_factory=time.time)
+
+    @property
+    def key(self) -> str | None:
+        return self.key_bytes.decode() if self.key_bytes is not None else None
 
     @property
     def id(self) -> str | None:
@@ -57,9 +61,8 @@ class Consumer:
         message = self._consumer.poll(timeout)
         if message is None or message.error():
             return None
-        key = message.key()
-        return Record(message.topic(), message.partition(), message.offset(), key.decode() if key is not None else None,
-                      message.value(), message.headers() or [], message.timestamp()[1])
+        return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(),
+                      message.headers() or [], message.timestamp()[1])
 
     def records(self, timeout: float) -> Iterator[Record]:
         """Records until `timeout` seconds have passed in all."""

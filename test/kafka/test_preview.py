@@ -1,0 +1,194 @@
+"""What outbox.preview() shows before the commit is what arrives, byte by byte."""
+
+import base64
+import hmac
+import random
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+from outbox_rig import Consumer, wait_until
+from outbox_rig.database import Database
+from outbox_rig.documents import Documents
+from outbox_rig.receiver import SECRET
+
+EVENTS = 150
+TOKEN = "t0p-secret-token"
+
+KAFKA_SINKS = {
+    "plain": {},
+    "now": {"timestamp": "now"},
+    "named": {"topic": "named.${event_type}.${aggregate_type}"},
+}
+WEBHOOK_SINKS = {
+    "hook": {},
+    "fixed": {"headers": '{"X-Tenant": "42", "X-Blank": " ", "traceparent": "fixed"}'},
+}
+# Written by the HTTP library itself.
+TRANSPORT_HEADERS = {"host", "accept", "content-length"}
+PER_ATTEMPT = {"authorization": f"Bearer {TOKEN}", "webhook-timestamp": None, "webhook-signature": None}
+
+
+@dataclass
+class Part:
+    part: str
+    name: str | None
+    value: str | None
+    bytes: bytes | None
+
+
+@dataclass
+class Run:
+    """A corpus of events: what preview said of each, and what came."""
+
+    previews: dict[tuple[str, str], list[Part]]  # by sink and event
+    records: list = field(default_factory=list)
+    deliveries: list = field(default_factory=list)
+    after: dict[tuple[str, str], list[Part]] = field(default_factory=dict)  # previews of the delivered rows
+    started: float = field(default_factory=time.time)
+
+    def of(self, sink: str) -> dict[str, list[Part]]:
+        return {event: parts for (name, event), parts in self.previews.items() if name == sink}
+
+
+class Events:
+    """Rows that an application might write, odd corners included."""
+
+    TEXTS = ["", "42", "Zoë", "日本語", "a b", '"quoted"', "\\", "😀" * 20, "x" * 300, "\t", "{}"]
+    HEADERS = {"traceparent": '"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"', "empty": '""', "n": "7.50", "yes": "true",
+               "id": '"not the event\'s"', "Content-Type": '"text/plain"', "x-unicode": '"Zoë 😀"', "long": '"' + "y" * 1000 + '"'}
+
+    def __init__(self, seed: int):
+        self.random = random.Random(seed)
+        self.documents = Documents(seed)
+
+    def row(self, aggregate_type: str, more_headers: dict[str, str]) -> dict:
+        pick = self.random.choice
+        key = pick(self.TEXTS + [None])
+        names = [name for name in self.HEADERS | more_headers if self.random.random() < 0.4]
+        row = {
+            "aggregate_type": aggregate_type, "aggregate_id": key, "event_type": pick(["order.paid", "order_moved", "x"]),
+            "partition_key": pick([key, None, pick(self.TEXTS)]),
+            "headers": pick([None, "{" + ", ".join(f'"{name}": {(self.HEADERS | more_headers)[name]}' for name in names) + "}"]),
+            "created_at": pick(["2024-02-29T12:34:56.789123Z", "1999-12-31T23:59:59.9999Z", "1969-07-20T20:17:00Z", "2100-01-01Z", None]),
+            "payload": None, "payload_bytes": None, "content_type": None,
+        }
+        kind = self.random.randrange(4)
+        if kind == 0:
+            row["payload_bytes"] = self.random.randbytes(pick([0, 1, 5, 1000]))
+            row["content_type"] = pick([None, "application/avro"])
+        elif kind in (1, 2):
+            row["payload"] = self.documents.value(3)
+        return row
+
+
+def enqueue(connection, rows: list[dict]) -> None:
+    connection.cursor().executemany(
+        "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, partition_key, headers, created_at, payload, payload_bytes, content_type) "
+        "VALUES (%(aggregate_type)s, %(aggregate_id)s, %(event_type)s, %(partition_key)s, %(headers)s, %(created_at)s, %(payload)s::jsonb, "
+        "%(payload_bytes)s, %(content_type)s)", rows)
+
+
+def previews(connection) -> dict[tuple[str, str], list[Part]]:
+    """Of all events, in the order of the parts."""
+    found = defaultdict(list)
+    for event, sink, *part in connection.execute(
+            "SELECT e.id::text, p.* FROM (SELECT DISTINCT id FROM outbox.events) AS e, outbox.preview(e.id) AS p"):
+        found[sink, event].append(Part(*part))
+    return dict(found)
+
+
+@pytest.fixture(scope="module")
+def run(pg, kafka, rig):
+    """Both kinds of sinks get their events; the previews are taken before anything can have been sent."""
+    db = Database(pg, "preview")
+    db.create()
+    receiver = rig.receiver()  # which would verify text only
+    for name, options in KAFKA_SINKS.items():
+        db.kafka_sink(name, kafka, **({"topic": f"{name}.${{aggregate_type}}", "aggregates": "Preview*", "retention": "1d"} | options))
+    for name, options in WEBHOOK_SINKS.items():
+        db.webhook_sink(name, receiver, SECRET, **({"aggregates": "Hooked", "retention": "1d"} | options))
+        db.sql(f"ALTER USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (ADD bearer_token '{TOKEN}')")
+    events = Events(seed=6)
+    with db.connect(autocommit=False) as connection:
+        enqueue(connection, [events.row(f"Preview{n % 2}", {"Ünïcode": '"1"', "a b": '"2"'}) for n in range(EVENTS)])
+        enqueue(connection, [events.row("Hooked", {"webhook-id": '"forged"', "host": '"forged"'}) for n in range(EVENTS // 3)])
+        run = Run(previews(connection))
+        connection.commit()
+    topics = {parts[0].value for (sink, _), parts in run.previews.items() if sink in KAFKA_SINKS}
+    with Consumer(kafka.bootstrap, sorted(topics)) as consumer:
+        run.records = consumer.take(EVENTS * len(KAFKA_SINKS))
+    wait_until(lambda: db.pending() == 0, 30, "the rows to be recorded as sent")
+    run.deliveries = receiver.accepted()
+    with db.connect() as connection:
+        run.after = previews(connection)
+    yield run
+    receiver.stop()
+    db.drop()
+
+
+def as_sent(parts: list[Part]) -> tuple:
+    """Topic, key, headers and value of a record, from its preview."""
+    one = {part.part: part for part in parts}
+    return one["topic"].bytes.decode(), one["key"].bytes, [(p.name, p.bytes) for p in parts if p.part == "header"], one["value"].bytes
+
+
+@pytest.mark.parametrize("sink", KAFKA_SINKS)
+def test_a_record(run, sink):
+    """Each preview has its record; the timestamp and an explicit partition are the record's too."""
+    shown = list(run.of(sink).values())
+    topics = {parts[0].value for parts in shown}
+    records = [record for record in run.records if record.topic in topics]
+    assert len(shown) == len(records) == EVENTS
+    for parts in shown:
+        matching = [r for r in records if (r.topic, r.key_bytes, r.headers, r.value) == as_sent(parts)]
+        assert matching, f"nothing like this came: {parts}"
+        one = {part.part: part for part in parts}
+        timestamp, partition = one["timestamp"].value, one.get("partition")
+        if timestamp.startswith("("):
+            matching = [r for r in matching if run.started - 1 <= r.timestamp / 1000 <= time.time()]
+        else:
+            matching = [r for r in matching if r.timestamp == int(timestamp)]
+        if partition:
+            matching = [r for r in matching if r.partition == int(partition.value)]
+        assert matching, f"with another timestamp or partition: {parts}"
+        records.remove(matching[0])
+    assert not records
+
+
+def signature(delivery) -> str:
+    signed = f"{delivery.id}.{delivery.headers['webhook-timestamp']}.".encode() + delivery.body
+    return "v1," + base64.b64encode(hmac.digest(base64.b64decode(SECRET.removeprefix("whsec_")), signed, "sha256")).decode()
+
+
+@pytest.mark.parametrize("sink", WEBHOOK_SINKS)
+def test_a_request(run, sink):
+    shown = run.of(sink)
+    fixed = "x-tenant" if sink == "fixed" else None
+    deliveries = {d.id: d for d in run.deliveries if ("x-tenant" in d.headers) == bool(fixed)}
+    assert deliveries.keys() == shown.keys()
+    for event, parts in shown.items():
+        delivery = deliveries[event]
+        one = {part.part: part for part in parts}
+        assert (one["method"].value, one["url"].value.endswith(delivery.path)) == ("POST", True)
+        assert one["body"].bytes == delivery.body
+        assert delivery.headers["webhook-signature"] == signature(delivery)
+        sent = {name: value for name, value in delivery.headers.items() if name not in TRANSPORT_HEADERS}
+        for part in parts:
+            if part.part != "header":
+                continue
+            value = sent.pop(part.name.lower())
+            if part.bytes is not None:
+                assert part.bytes.decode().strip(" \t") == value, part
+            else:
+                assert part.value.startswith("(") and PER_ATTEMPT[part.name.lower()] in (None, value), part
+        assert not sent, f"sent, and not shown: {sent}"
+
+
+def test_no_secret_is_shown(run):
+    assert not [parts for parts in run.previews.values() if TOKEN in str(parts) or SECRET in str(parts)]
+
+
+def test_what_was_sent_can_still_be_shown(run):
+    assert run.after == run.previews
