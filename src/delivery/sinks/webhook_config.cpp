@@ -105,7 +105,7 @@ HttpHeaders parse_headers(const std::string &name, const std::string &value) {
              "Use bearer_token in the user mapping.");
     if (is_reserved(key))
       refuse(name, "Header \"" + key + "\" is written by the sink itself.");
-    auto same = [&](auto &header) { return lower(header.first) == lower(key); };
+    auto same = [wanted = lower(key)](auto &header) { return lower(header.first) == wanted; };
     if (std::any_of(headers.begin(), headers.end(), same))
       refuse(name, "Header \"" + key + "\" is given twice: upper and lower case are the same.");
     headers.emplace_back(key, text);
