@@ -79,6 +79,8 @@ bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options
     check_options(sink, scope, given, superuser);
     if (scope == OB_SERVER)
       sink.parse(given, nullptr);
+    else
+      sink.check_mapping(given);
     return true;
   });
 }

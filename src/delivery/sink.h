@@ -124,6 +124,8 @@ public:
   }
   /* Names beyond options(), for the HINT of an unknown one. */
   virtual void other_names(ob_scope, std::vector<const char *> &) const {}
+  /* What the options of a user mapping must be to each other. Throws BadInput. */
+  virtual void check_mapping(const Options & /*mapping*/) const {}
   /* Checks values and what must be present. `mapping` is null when only the server's options are known (DDL time,
    * enqueue time): then what may stand in the user mapping is not missed. */
   virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const = 0;

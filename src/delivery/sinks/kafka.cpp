@@ -259,18 +259,18 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     down_ = true;
     times_up_when_down_ = 0; /* one that is up then came after that */
     believe_up_at_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    reporter_->down(last_error_.empty() ? text : text + "; " + last_error_);
+    reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text);
     return;
   }
   if (kafka_result(error) != Result::SinkDown)
     return; /* librdkafka logs it as well, and tries again by itself */
-  last_error_ = text;
+  last_error_ = producer_->explain(text);
   if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
       error !=
           RD_KAFKA_RESP_ERR__TIMED_OUT) { /* one broker of many may be away; wrong credentials are wrong everywhere */
     down_ = true;
     times_up_when_down_ = producer_->times_up();
-    reporter_->down(text);
+    reporter_->down(last_error_);
   }
 }
 
@@ -279,6 +279,11 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   int level;
   if (rd_kafka_event_log(event, &facility, &text, &level) != 0)
     return;
+  /* Not every lost connection is an event besides: newer versions only log that a broker hung up at once. */
+  constexpr std::string_view thread_end = "]: ";
+  if (std::string_view line = text; std::string_view(facility) == "FAIL" && producer_)
+    if (size_t at = line.find(thread_end); at != line.npos)
+      last_error_ = producer_->explain(line.substr(at + thread_end.size()));
   ob_log_level mapped = level <= 4 ? OB_LOG_WARNING : level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
   reporter_->log(mapped, "librdkafka " + std::string(facility) + ": " + text);
 }
@@ -329,6 +334,11 @@ public:
   }
   void other_names(ob_scope scope, std::vector<const char *> &names) const override {
     kafka_property_names(scope, names);
+  }
+  void check_mapping(const Options &mapping) const override {
+    KafkaProperties given;
+    add_kafka_properties(mapping, given);
+    check_kafka_key(given);
   }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<KafkaConfig>(server, mapping);

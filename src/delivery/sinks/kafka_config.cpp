@@ -161,11 +161,10 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) {
   auto timestamp = server.find("timestamp");
   created_at_ = timestamp == server.end() || parse_timestamp("timestamp", timestamp->second);
 
-  for (const Options *options : {&server, mapping})
-    if (options)
-      for (const auto &[option, value] : *options)
-        if (const KafkaProperty *property = find_kafka_property(option))
-          properties_.emplace_back(property->name, value);
+  add_kafka_properties(server, properties_);
+  if (mapping)
+    add_kafka_properties(*mapping, properties_);
+  check_kafka_security(properties_, mapping != nullptr);
 
   KafkaConf all = conf();
   max_message_bytes_ = get_number(all.get(), "message.max.bytes");

@@ -11,6 +11,7 @@
 #include "../formats/record.h"
 #include "../sink.h"
 #include "../template.h"
+#include "kafka_security.h"
 
 namespace outbox {
 
@@ -36,8 +37,8 @@ public:
 
 private:
   Template topic_;
-  bool created_at_;                                             /* is the record's timestamp */
-  std::vector<std::pair<std::string, std::string>> properties_; /* the person's, by librdkafka's names */
+  bool created_at_;            /* is the record's timestamp */
+  KafkaProperties properties_; /* the person's */
   uint32_t max_messages_;
   size_t max_message_bytes_;
 };

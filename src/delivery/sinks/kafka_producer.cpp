@@ -100,6 +100,7 @@ KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
   for (Endings *endings : {&endings_, &taken_})
     endings->all.reserve(config.max_messages());
   KafkaConf conf = config.conf();
+  diagnosis_.attach(conf.get());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
   char text[512] = "";

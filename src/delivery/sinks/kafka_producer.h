@@ -23,6 +23,7 @@
 
 #include "../formats/record.h"
 #include "kafka_config.h"
+#include "kafka_diagnosis.h"
 
 namespace outbox {
 
@@ -55,6 +56,9 @@ public:
   };
   /* What has ended since the last call. Valid until the next. */
   const Endings &ended();
+
+  /* Why a connection failed. */
+  std::string explain(std::string_view text) const { return diagnosis_.explain(text); }
 
   /* How many brokers are connected now, and how often one came up. */
   int brokers_up() const { return brokers_up_; }
@@ -96,6 +100,7 @@ private:
   void ring() const;
   void add_ending(const rd_kafka_message_t *message);
 
+  KafkaDiagnosis diagnosis_;
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;
   const int fd_;

@@ -2,11 +2,13 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 
+#include "../pem.h"
 #include "../sink_options.h"
 #include "../text.h"
 
@@ -47,16 +49,27 @@ static bool is_secret(std::string_view name) {
 
 static bool may_be_in_mapping(std::string_view name) {
   return is_secret(name) || name == "sasl.username" || name == "ssl.certificate.pem" ||
-         name == "sasl.oauthbearer.client.id";
+         name == "sasl.oauthbearer.client.id" || name == "sasl.oauthbearer.client.credentials.client.id";
 }
 
-/* Files are read and commands are run as the operating system user of the database server. */
-static const char *superuser_reason(std::string_view name) {
+static bool is_mechanism(std::string_view name) {
+  return name == "sasl.mechanism" || name == "sasl.mechanisms";
+}
+
+/* Files are read, commands run and addresses reached as the operating system user of the database server. Brokers may
+ * be named by whoever may make a sink; a URL may not, because librdkafka's HTTP client passes no network guard. */
+static const char *superuser_reason(std::string_view name, std::string_view value) {
+  if (is_mechanism(name) && value == "GSSAPI")
+    return "It runs kinit, and uses the Kerberos tickets of the database server.";
   if (name.substr(0, 14) == "sasl.kerberos.")
     return "It becomes part of a command that the database server runs.";
   if (name.substr(0, 11) == "ssl.engine." || name == "ssl.providers")
     return "It loads code into the database server.";
-  for (std::string_view end : {".location", ".file", ".keytab", ".path", ".paths"})
+  if (ends_with(name, ".url"))
+    return "The address is fetched from within the database server's network.";
+  if (ends_with(name, ".metadata.authentication.type"))
+    return "It takes the identity that the cloud has given to the database server's machine.";
+  for (std::string_view end : {".location", ".file", ".keytab", ".path", ".paths", ".dir", ".stores"})
     if (ends_with(name, end))
       return "The file is read with the rights of the database server.";
   return nullptr;
@@ -130,8 +143,18 @@ static void check_value(const KafkaProperty &property, const std::string &value)
   if (rd_kafka_conf_set(scratch.get(), property.name.c_str(), value.c_str(), text, sizeof text) != RD_KAFKA_CONF_OK) {
     if (std::string_view(text).find("not supported in this build") != std::string_view::npos)
       throw BadInput(OB_BAD_VALUE, property.option, "option \"" + property.option + "\" is not supported here",
-                     std::string(text) + ".");
+                     std::string(text) + ".", "Use a librdkafka that was built with it.");
     bad_value(property, value, expected(property, text));
+  }
+
+  if (ends_with(property.name, "key.pem"))
+    check_key_pem(property.option, value);
+  else if (ends_with(property.name, ".pem"))
+    check_certificates_pem(property.option, value);
+  if (std::string known = kafka_mechanisms(); is_mechanism(property.name)) {
+    auto list = split(known, ',');
+    if (std::find(list.begin(), list.end(), value) == list.end())
+      bad_value(property, value, "Expected one of: " + known + ".");
   }
 
   /* Narrower than the library, because the producer is idempotent. */
@@ -153,10 +176,16 @@ bool check_kafka_property(ob_scope scope, const std::string &option, const std::
     throw_secret_in_server(option);
   if (scope == OB_USER_MAPPING && !may_be_in_mapping(property->name))
     throw_not_for_mapping(option);
-  if (const char *reason = superuser_reason(property->name); reason && !superuser)
+  if (const char *reason = superuser_reason(property->name, value); reason && !superuser)
     throw_superuser_only(option, reason);
   check_value(*property, value);
   return true;
+}
+
+void add_kafka_properties(const Options &options, KafkaProperties &to) {
+  for (const auto &[option, value] : options)
+    if (const KafkaProperty *property = find_kafka_property(option))
+      to[is_mechanism(property->name) ? "sasl.mechanism" : property->name] = value;
 }
 
 void kafka_property_names(ob_scope scope, std::vector<const char *> &names) {

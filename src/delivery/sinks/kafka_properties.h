@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../options.h"
+#include "kafka_security.h"
 
 namespace outbox {
 
@@ -22,6 +23,9 @@ const KafkaProperty *find_kafka_property(const std::string &option);
 
 /* False when unknown; throws BadInput when misplaced, not allowed or of a bad value. */
 bool check_kafka_property(ob_scope scope, const std::string &option, const std::string &value, bool superuser);
+
+/* Adds those of `options` that are properties. */
+void add_kafka_properties(const Options &options, KafkaProperties &to);
 
 /* The options that may be set in `scope`. Static strings. */
 void kafka_property_names(ob_scope scope, std::vector<const char *> &names);

@@ -5,11 +5,10 @@
 
 #include <curl/curl.h>
 #include <nlohmann/json.hpp>
-#include <openssl/err.h>
-#include <openssl/pem.h>
 
 #include "delivery/formats/standard_webhooks.h"
 #include "delivery/http_answer.h"
+#include "delivery/pem.h"
 #include "delivery/sinks/webhook_headers.h"
 
 namespace outbox {
@@ -116,22 +115,6 @@ void check_headers_option(const std::string &name, const std::string &value) {
   parse_headers(name, value);
 }
 
-void check_ca_pem(const std::string &name, const std::string &value) {
-  std::unique_ptr<BIO, decltype(&BIO_free)> bio(BIO_new_mem_buf(value.data(), static_cast<int>(value.size())),
-                                                BIO_free);
-  int certificates = 0;
-  for (; bio; ++certificates) {
-    std::unique_ptr<X509, decltype(&X509_free)> certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr),
-                                                            X509_free);
-    if (!certificate)
-      break;
-  }
-  bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
-  ERR_clear_error();
-  if (certificates == 0 || !at_end)
-    refuse(name, "Expected certificates in PEM, beginning with -----BEGIN CERTIFICATE-----.");
-}
-
 void check_secret(const std::string &name, const std::string &value) {
   standard_webhooks::decode_secret(name, value);
 }
@@ -166,7 +149,7 @@ const std::vector<OptionSpec> &webhook_options() {
        "only."},
       {"headers", true, false, false, false, check_headers_option,
        "Fixed request headers, a flat JSON object: '{\"X-Tenant\": \"42\"}'."},
-      {"ca_pem", true, false, false, false, check_ca_pem,
+      {"ca_pem", true, false, false, false, check_certificates_pem,
        "Certificates in PEM that the endpoint's must come from, instead of the system's authorities."},
       {"secret", false, true, true, false, check_secret,
        "Signs every request: 'whsec_' and the base64 of 24 to 64 random bytes. Without it requests are not signed."},

@@ -63,20 +63,20 @@ class Database:
         with self._connected().transaction():
             self._create_server(name, "outbox_kafka", {"bootstrap_servers": kafka.bootstrap} | options)
             if mapping:
-                self._create_mapping(name, mapping)
+                self.create_mapping(name, mapping)
 
     def webhook_sink(self, name: str, receiver: Receiver | str, secret: str | None = None, **options: str) -> None:
         url = receiver if isinstance(receiver, str) else receiver.url
         with self._connected().transaction():  # else what waits for this sink may go unsigned, before the secret is there
             self._create_server(name, "outbox_webhook", {"url": url, "allow_http": "true", "allow_networks": "127.0.0.0/8"} | options)
             if secret:
-                self._create_mapping(name, {"secret": secret})
+                self.create_mapping(name, {"secret": secret})
 
     def _create_server(self, name: str, wrapper: str, options: dict[str, str]) -> None:
         self.sql(sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER {} OPTIONS ({})")
                  .format(sql.Identifier(name), sql.Identifier(wrapper), _pairs("", options)))
 
-    def _create_mapping(self, name: str, options: dict[str, str]) -> None:
+    def create_mapping(self, name: str, options: dict[str, str]) -> None:
         self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("", options)))
 
     def set_sink(self, name: str, **options: str) -> None:

@@ -53,7 +53,7 @@ class Kafka:
             "broker.session.timeout.ms": "2000",
         } | properties
         directory.mkdir(parents=True)
-        self._security = Security(directory / "security", self.address) if secured else None
+        self._security = Security(directory / "security", self.address, self.port) if secured else None
         if self._security:
             for key in ("listeners", "advertised.listeners"):
                 self._properties[key] += "".join(f",{name}://{self._security.bootstrap(name)}" for name in PROTOCOLS)

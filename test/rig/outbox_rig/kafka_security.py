@@ -13,7 +13,7 @@ PROTOCOLS = {
     "MTLS": "SSL",  # clients must show a certificate
     "EXPIRED": "SSL",  # the broker's own certificate has expired
     "MISNAMED": "SSL",  # it was made out to another host
-    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",  # PLAIN only
     "SASL_SSL": "SASL_SSL",
 }
 
@@ -27,9 +27,9 @@ class Security:
     """Users: `users` by SASL/PLAIN, SCRAM and (the token server's client "outbox") OAUTHBEARER; "CN=<name>" by certificate.
     All may do everything, except with what an ACL speaks of; ANONYMOUS (the PLAINTEXT listener) and "admin" always."""
 
-    def __init__(self, directory: Path, address: str):
+    def __init__(self, directory: Path, address: str, plaintext_port: int):
         self.dir, self.address = directory, address
-        self.ports = {listener: free_port() for listener in PROTOCOLS}
+        self.ports = {"PLAINTEXT": plaintext_port} | {listener: free_port() for listener in PROTOCOLS}
         self.users = {user: password() for user in ("outbox", "second", "admin")}
         self.authority = Authority("rig CA")
         self.client_authority = Authority("rig client CA")  # of the certificates that MTLS takes
@@ -42,7 +42,6 @@ class Security:
         return self.authority.certificate
 
     def bootstrap(self, listener: str) -> str:
-        """host:port of it; of any but PLAINTEXT, which is the broker's own."""
         return f"{self.address}:{self.ports[listener]}"
 
     def trust_clients_of(self, authority: Authority) -> None:
@@ -73,7 +72,7 @@ class Security:
                 store = listener.lower() if listener in ("EXPIRED", "MISNAMED") else "server"
                 properties |= {f"{prefix}ssl.keystore.type": "PEM", f"{prefix}ssl.keystore.location": str(self.dir / f"{store}.pem")}
             if protocol.startswith("SASL"):
-                properties |= self._sasl(prefix)
+                properties |= self._sasl(prefix, ("PLAIN",) if listener == "SASL_PLAINTEXT" else ("PLAIN", *SCRAM, "OAUTHBEARER"))
         properties |= {
             "listener.name.mtls.ssl.client.auth": "required",
             "listener.name.mtls.ssl.truststore.type": "PEM",
@@ -81,12 +80,12 @@ class Security:
         }
         return properties
 
-    def _sasl(self, prefix: str) -> dict[str, str]:
+    def _sasl(self, prefix: str, mechanisms: tuple[str, ...]) -> dict[str, str]:
         module = "org.apache.kafka.common.security"
         plain = "".join(f' user_{user}="{secret}"' for user, secret in self.users.items())
         oauth = f"{prefix}oauthbearer.sasl"
         return {
-            f"{prefix}sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, "OAUTHBEARER")),
+            f"{prefix}sasl.enabled.mechanisms": ",".join(mechanisms),
             f"{prefix}plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required{plain};",
             **{f"{prefix}{mechanism.lower()}.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;" for mechanism in SCRAM},
             f"{oauth}.jaas.config": f"{module}.oauthbearer.OAuthBearerLoginModule required;",
