@@ -21,6 +21,7 @@ FAST = ["-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=2
 SOON = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 MAIN = ["-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILD}/debezium/*", "org.apache.kafka.connect.cli.ConnectStandalone"]
+ROUTER = "io.debezium.transforms.outbox.EventRouter"
 # The table of its documentation, and the publication that it would make itself if it owned the table.
 COLUMNS = """id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,
              type varchar(255) NOT NULL, payload jsonb"""
@@ -52,7 +53,7 @@ class Debezium:
             "database.hostname": "127.0.0.1", "database.port": str(pg.port), "database.dbname": dbname,
             "database.user": "debezium", "database.password": password, "plugin.name": "pgoutput",
             "publication.autocreate.mode": "disabled", "table.include.list": "public.outbox", "snapshot.mode": "no_data",
-            "transforms": "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+            "transforms": "outbox", "transforms.outbox.type": ROUTER,
         }
         worker = {
             "bootstrap.servers": kafka.bootstrap, "listeners": f"http://127.0.0.1:{self._port}", "plugin.discovery": "only_scan" if jit else "service_load",
@@ -134,6 +135,10 @@ class Debezium:
     def resume(self) -> None:
         """Returns at once."""
         self._request("PUT", f"/connectors/{self._name}/resume")
+
+    def options(self, plugin: str) -> list[str]:
+        """The names of all that a connector, transform or converter can be told."""
+        return [option["name"] for option in self._request("GET", f"/connector-plugins/{plugin}/config")]
 
     def must_run(self) -> None:
         """RuntimeError with the end of the log when the process has ended or a task has failed."""
