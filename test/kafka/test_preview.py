@@ -116,10 +116,10 @@ def run(pg, kafka, rig):
         enqueue(connection, [events.row("Hooked", {"webhook-id": '"forged"', "host": '"forged"'}) for n in range(EVENTS // 3)])
         run = Run(previews(connection))
         connection.commit()
-    topics = {parts[0].value for (sink, _), parts in run.previews.items() if sink in KAFKA_SINKS}
-    with Consumer(kafka.bootstrap, sorted(topics)) as consumer:
-        run.records = consumer.take(EVENTS * len(KAFKA_SINKS))
     wait_until(lambda: db.pending() == 0, 30, "the rows to be recorded as sent")
+    topics = {parts[0].value for (sink, _), parts in run.previews.items() if sink in KAFKA_SINKS}
+    with Consumer(kafka.bootstrap, sorted(topics)) as consumer:  # they exist: it is not sent back to their beginning later
+        run.records = consumer.take(EVENTS * len(KAFKA_SINKS))
     run.deliveries = receiver.accepted()
     with db.connect() as connection:
         run.after = previews(connection)
