@@ -14,13 +14,16 @@ from outbox_rig.documents import Documents
 from outbox_rig.receiver import SECRET
 
 EVENTS = 150
+PARTITIONS = 4
 TOKEN = "t0p-secret-token"
 
 KAFKA_SINKS = {
     "plain": {},
     "now": {"timestamp": "now"},
-    "named": {"topic": "named.${event_type}.${aggregate_type}"},
+    "templates": {"topic": "templates.${event_type}.${aggregate_type}"},
+    "bytes": {"aggregates": "Bytes"},
 }
+KINDS_OF_BINARY = ["value"]  # parts that are no text now and then
 WEBHOOK_SINKS = {
     "hook": {},
     "fixed": {"headers": '{"X-Tenant": "42", "X-Blank": " ", "traceparent": "fixed"}'},
@@ -55,7 +58,7 @@ class Run:
 class Events:
     """Rows that an application might write, odd corners included."""
 
-    TEXTS = ["", "42", "Zoë", "日本語", "a b", '"quoted"', "\\", "😀" * 20, "x" * 300, "\t", "{}"]
+    TEXTS = ["", "42", "Zoë", "日本語", "a b", '"quoted"', "\\", "😀" * 20, "x" * 300, "{}"]
     HEADERS = {"traceparent": '"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"', "empty": '""', "n": "7.50", "yes": "true",
                "id": '"not the event\'s"', "Content-Type": '"text/plain"', "x-unicode": '"Zoë 😀"', "long": '"' + "y" * 1000 + '"'}
 
@@ -63,7 +66,9 @@ class Events:
         self.random = random.Random(seed)
         self.documents = Documents(seed)
 
-    def row(self, aggregate_type: str, more_headers: dict[str, str]) -> dict:
+    KAFKA_HEADERS = {"Ünïcode": '"1"', "a b": '"2"', "tab": '"\\t"', "shard": "3"}
+
+    def row(self, aggregate_type: str, more_headers: dict[str, str], kinds: str = "bytes json json tombstone") -> dict:
         pick = self.random.choice
         key = pick(self.TEXTS + [None])
         names = [name for name in self.HEADERS | more_headers if self.random.random() < 0.4]
@@ -74,11 +79,11 @@ class Events:
             "created_at": pick(["2024-02-29T12:34:56.789123Z", "1999-12-31T23:59:59.9999Z", "1969-07-20T20:17:00Z", "2100-01-01Z", None]),
             "payload": None, "payload_bytes": None, "content_type": None,
         }
-        kind = self.random.randrange(4)
-        if kind == 0:
+        kind = pick(kinds.split())
+        if kind == "bytes":
             row["payload_bytes"] = self.random.randbytes(pick([0, 1, 5, 1000]))
             row["content_type"] = pick([None, "application/avro"])
-        elif kind in (1, 2):
+        elif kind == "json":
             row["payload"] = self.documents.value(3)
         return row
 
@@ -106,20 +111,22 @@ def run(pg, kafka, rig):
     db.create()
     receiver = rig.receiver()  # which would verify text only
     for name, options in KAFKA_SINKS.items():
-        db.kafka_sink(name, kafka, **({"topic": f"{name}.${{aggregate_type}}", "aggregates": "Preview*", "retention": "1d"} | options))
+        db.kafka_sink(name, kafka, **({"topic": name, "aggregates": "Preview*", "retention": "1d"} | options))
     for name, options in WEBHOOK_SINKS.items():
         db.webhook_sink(name, receiver, SECRET, **({"aggregates": "Hooked", "retention": "1d"} | options))
         db.sql(f"ALTER USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (ADD bearer_token '{TOKEN}')")
     events = Events(seed=6)
     with db.connect(autocommit=False) as connection:
-        enqueue(connection, [events.row(f"Preview{n % 2}", {"Ünïcode": '"1"', "a b": '"2"'}) for n in range(EVENTS)])
+        enqueue(connection, [events.row(f"Preview{n % 2}", Events.KAFKA_HEADERS) for n in range(EVENTS)])
+        enqueue(connection, [events.row("Bytes", Events.KAFKA_HEADERS, "bytes tombstone") for n in range(EVENTS // 3)])
         enqueue(connection, [events.row("Hooked", {"webhook-id": '"forged"', "host": '"forged"'}) for n in range(EVENTS // 3)])
         run = Run(previews(connection))
+        topics = {parts[0].value for (sink, _), parts in run.previews.items() if sink in KAFKA_SINKS}
+        kafka.create_topics(sorted(topics), PARTITIONS)
         connection.commit()
     wait_until(lambda: db.pending() == 0, 30, "the rows to be recorded as sent")
-    topics = {parts[0].value for (sink, _), parts in run.previews.items() if sink in KAFKA_SINKS}
-    with Consumer(kafka.bootstrap, sorted(topics)) as consumer:  # they exist: it is not sent back to their beginning later
-        run.records = consumer.take(EVENTS * len(KAFKA_SINKS))
+    with Consumer(kafka.bootstrap, sorted(topics)) as consumer:
+        run.records = consumer.take(sum(sink in KAFKA_SINKS for sink, _ in run.previews))
     run.deliveries = receiver.accepted()
     with db.connect() as connection:
         run.after = previews(connection)
@@ -140,7 +147,7 @@ def test_a_record(run, sink):
     shown = list(run.of(sink).values())
     topics = {parts[0].value for parts in shown}
     records = [record for record in run.records if record.topic in topics]
-    assert len(shown) == len(records) == EVENTS
+    assert len(shown) == len(records) == (EVENTS // 3 if sink == "bytes" else EVENTS)
     for parts in shown:
         matching = [r for r in records if (r.topic, r.key_bytes, r.headers, r.value) == as_sent(parts)]
         assert matching, f"nothing like this came: {parts}"
@@ -184,6 +191,20 @@ def test_a_request(run, sink):
             else:
                 assert part.value.startswith("(") and PER_ATTEMPT[part.name.lower()] in (None, value), part
         assert not sent, f"sent, and not shown: {sent}"
+
+
+def test_the_corpus_has_its_odd_corners(run):
+    """Else the comparison would say little."""
+    parts = [part for (sink, _), shown in run.previews.items() if sink in KAFKA_SINKS for part in shown]
+
+    def some(of: str, what) -> bool:
+        return any(part.part == of and what(part) for part in parts)
+
+    for of in ("key", "value"):
+        assert some(of, lambda p: p.bytes is None and p.value is None) and some(of, lambda p: p.bytes == b"")
+    for of in KINDS_OF_BINARY:
+        assert some(of, lambda p: p.bytes and p.value is None), of
+    assert some("timestamp", lambda p: p.value.isdigit()) and some("timestamp", lambda p: p.value.startswith("("))
 
 
 def test_no_secret_is_shown(run):
