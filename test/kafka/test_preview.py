@@ -213,3 +213,19 @@ def test_no_secret_is_shown(run):
 
 def test_what_was_sent_can_still_be_shown(run):
     assert run.after == run.previews
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_in_another_encoding(pg, encoding):
+    """Records are UTF-8 whatever the database's encoding: bytes are the record's, value is what the database can hold."""
+    db = Database(pg, f"preview_{encoding.lower()}")
+    with pg.connect() as admin:
+        admin.execute(f"CREATE DATABASE {db.name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    db.sql("SET client_encoding = 'UTF8'")
+    db.sql("CREATE EXTENSION outbox")
+    db.sql("CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1')")
+    event = db.value("SELECT outbox.enqueue_bytes('Order', %s, 'order.paid', %s, 'text/plain')", "Zoë", "10 €".encode())
+    parts = {part: (value, data) for part, value, data in db.sql("SELECT part, value, bytes FROM outbox.preview(%s)", event)}
+    db.drop()
+    assert parts["key"] == ("Zoë", "Zoë".encode())
+    assert parts["value"] == ("10 €" if encoding == "SQL_ASCII" else None, "10 €".encode())
