@@ -34,6 +34,7 @@ typedef struct ob_text {
 typedef struct ob_header {
   ob_text name;
   ob_text value;
+  bool binary; /* the value is bytes, not text */
 } ob_header;
 
 /* An option as CREATE SERVER or CREATE USER MAPPING gave it. */
@@ -69,7 +70,9 @@ typedef struct ob_event {
   uint64_t ticket;   /* the caller's; comes back in the completion */
   uint64_t key_hash; /* events of one key have one hash; 0 = unordered, no key to keep in order */
   int64_t position;
-  int64_t created_at_ms; /* Unix time */
+  int64_t created_at_us; /* Unix time */
+  int64_t seq;           /* the application's own; only with has_seq */
+  bool has_seq;
   uint8_t id[16];
   ob_text aggregate_type;
   ob_text aggregate_id; /* may be NULL */
@@ -83,6 +86,9 @@ typedef struct ob_event {
   const ob_header *headers;
   size_t n_headers;
 } ob_event;
+
+/* What ${database} stands for: the one of this process. To be said before options are parsed; copied. */
+void ob_set_database(const char *name) OB_NOEXCEPT;
 
 /* ---- options (pure functions: any thread, any process, no state) ------------------------------------------- */
 

@@ -32,7 +32,8 @@ void check_header(std::string_view name, std::string_view value) {
 
 void check_headers(const ob_event &event) {
   for (size_t i = 0; i < event.n_headers; i++)
-    check_header(view(event.headers[i].name), view(event.headers[i].value));
+    check_header(view(event.headers[i].name),
+                 event.headers[i].binary ? std::string_view() : view(event.headers[i].value));
 }
 
 }  // namespace outbox

@@ -1,24 +1,18 @@
 #include "template.h"
 
+#include <algorithm>
+
 #include "options.h"
 #include "sink.h"
 
 namespace outbox {
 
-struct Variable {
-  std::string_view name;
-  const ob_text ob_event::*field;
-};
-static constexpr Variable variables[] = {
-    {"aggregate_type", &ob_event::aggregate_type},
-    {"event_type", &ob_event::event_type},
-};
-
-static std::string known_variables() {
-  std::string list;
-  for (const Variable &variable : variables)
-    list += (list.empty() ? "${" : ", ${") + std::string(variable.name) + "}";
-  return list;
+[[noreturn]] static void unknown_variable(const std::string &option, std::string_view wanted) {
+  std::string_view near = Field::nearest(wanted);
+  throw BadInput(OB_BAD_VALUE, option,
+                 "unknown variable \"" + std::string(wanted) + "\" in the template of option \"" + option + "\"", {},
+                 (near.empty() ? "" : "Perhaps you meant ${" + std::string(near) + "}. ") + "Known variables are " +
+                     Field::known("${", "}") + ".");
 }
 
 Template Template::parse(const std::string &name, std::string_view text) {
@@ -26,7 +20,7 @@ Template Template::parse(const std::string &name, std::string_view text) {
   while (!text.empty()) {
     size_t at = text.find("${");
     if (at != 0)
-      parsed.parts_.push_back({nullptr, std::string(text.substr(0, at))});
+      parsed.parts_.push_back({false, {}, std::string(text.substr(0, at))});
     if (at == text.npos)
       break;
     size_t end = text.find('}', at);
@@ -34,31 +28,91 @@ Template Template::parse(const std::string &name, std::string_view text) {
       throw BadInput(OB_BAD_VALUE, name, "template of option \"" + name + "\" has a variable that does not end",
                      "There is no \"}\" after \"" + std::string(text.substr(at, 40)) + "\".");
     std::string_view wanted = text.substr(at + 2, end - at - 2);
-    const ob_text ob_event::*field = nullptr;
-    for (const Variable &variable : variables)
-      if (variable.name == wanted)
-        field = variable.field;
-    if (!field)
-      throw BadInput(OB_BAD_VALUE, name,
-                     "unknown variable \"" + std::string(wanted) + "\" in the template of option \"" + name + "\"",
-                     {}, "Known variables are " + known_variables() + ".");
-    parsed.parts_.push_back({field, {}});
+    Field field;
+    if (!Field::find(wanted, field))
+      unknown_variable(name, wanted);
+    parsed.parts_.push_back({true, std::move(field), std::string(text.substr(at, end + 1 - at))});
     text.remove_prefix(end + 1);
   }
   return parsed;
 }
 
-void Template::render(const ob_event &event, std::string &out) const {
+Template Template::of(Field field) {
+  Template made;
+  std::string text = "${" + field.name() + "}";
+  made.parts_.push_back({true, std::move(field), std::move(text)});
+  return made;
+}
+
+bool Template::render(const ob_event &event, std::string &out) const {
   out.clear();
+  for (const Part &part : parts_) {
+    const ob_text *text = part.variable ? part.field.text(event) : nullptr; /* of most variables: the quick way */
+    if (!part.variable)
+      out += part.text;
+    else if (text && text->data)
+      out.append(text->data, text->len);
+    else if (!part.field.append(event, out))
+      return false;
+  }
+  return true;
+}
+
+static bool is_uri_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("-._~!$&'()*+,;=:@/").find(c) != std::string_view::npos;
+}
+
+bool Template::render_uri(const ob_event &event, std::string &out) const {
+  std::string value;
+  out.clear();
+  for (const Part &part : parts_) {
+    if (!part.variable) {
+      out += part.text;
+      continue;
+    }
+    value.clear();
+    if (!part.field.append(event, value))
+      return false;
+    for (char c : value) {
+      if (is_uri_character(c)) {
+        out += c;
+      } else {
+        constexpr char hex[] = "0123456789ABCDEF";
+        auto byte = static_cast<unsigned char>(c);
+        ((out += '%') += hex[byte >> 4]) += hex[byte & 15];
+      }
+    }
+  }
+  return true;
+}
+
+std::string Template::missing(const ob_event &event) const {
+  std::string value;
   for (const Part &part : parts_)
-    out += part.field ? view(event.*part.field) : std::string_view(part.literal);
+    if (part.variable && !part.field.append(event, value))
+      return part.text;
+  return {};
 }
 
 std::string Template::literals() const {
   std::string all;
   for (const Part &part : parts_)
-    all += part.literal;
+    if (!part.variable)
+      all += part.text;
   return all;
+}
+
+std::string Template::variables() const {
+  std::string list;
+  for (const Part &part : parts_)
+    if (part.variable)
+      list.append(list.empty() ? "" : ", ").append(part.text, 2, part.text.size() - 3);
+  return list;
+}
+
+bool Template::has_variables() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return part.variable; });
 }
 
 }  // namespace outbox

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "delivery.h"
+#include "field.h"
 
 namespace outbox {
 
@@ -16,17 +17,32 @@ class Template {
 public:
   /* Throws BadInput, in the name of option `name`, for an unknown variable or one that does not end. */
   static Template parse(const std::string &name, std::string_view text);
+  /* A single variable. */
+  static Template of(Field field);
 
-  /* Replaces what is in `out`, whose memory is used again. */
-  void render(const ob_event &event, std::string &out) const;
+  /* Replaces what is in `out`, whose memory is used again. False when a variable has no value in this event; `out`
+   * is of no use then. */
+  bool render(const ob_event &event, std::string &out) const;
+  /* Likewise; bytes in variables that no URI reference can hold are percent-encoded. */
+  bool render_uri(const ob_event &event, std::string &out) const;
+
+  /* The first variable that has no value in this event, as ${...}; empty when all have one. */
+  std::string missing(const ob_event &event) const;
+
+  /* Set when the whole template is one variable. */
+  const Field *single() const { return parts_.size() == 1 && parts_[0].variable ? &parts_[0].field : nullptr; }
 
   /* The text between the variables, for checks of its characters. */
   std::string literals() const;
+  bool has_variables() const;
+  /* "aggregate_type, header.tenant". */
+  std::string variables() const;
 
 private:
   struct Part {
-    const ob_text ob_event::*field; /* null: literal */
-    std::string literal;
+    bool variable;
+    Field field;
+    std::string text; /* the literal, or the variable as it was written */
   };
   std::vector<Part> parts_;
 };

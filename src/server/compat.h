@@ -48,3 +48,10 @@
 #else
 #define OUTBOX_OLDEST_CLOG_XID (TransamVariables->oldestClogXid)
 #endif
+
+/* 18 decodes base64 into bytes that are unsigned. */
+#if PG_VERSION_NUM < 180000
+#define outbox_b64_decode(text, length, bytes, room) pg_b64_decode(text, length, bytes, room)
+#else
+#define outbox_b64_decode(text, length, bytes, room) pg_b64_decode(text, length, (uint8 *)(bytes), room)
+#endif

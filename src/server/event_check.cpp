@@ -11,6 +11,8 @@ extern "C" {
 #include "utils/uuid.h"
 }
 
+#include "binary_header.h"
+#include "event_row.h"
 #include "report.h"
 
 /* Kafka's bound for a topic's name, of which the type is usually a part. */
@@ -62,23 +64,28 @@ static void check_type(const TriggerRow *row, EventColumn column, const char *ex
 [[noreturn]] static void refuse_header(const JsonbValue *name, const char *what) {
   ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("headers must be a flat JSON object"),
                   errdetail("Header \"%.*s\" is %s.", name->val.string.len, name->val.string.val, what),
-                  errhint("Give each header a string, a number or a boolean.")));
+                  errhint("Give each header a string, a number or a boolean; bytes as {\"base64\": \"AQID\"}.")));
   pg_unreachable();
 }
 
-static void check_header_line(const JsonbValue *name, const JsonbValue *value) {
-  const JsonbValue *parts[] = {name, value};
-
+static void check_header_name(const JsonbValue *name) {
   if (name->val.string.len == 0)
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header has no name"),
                     errdetail("The object has the key \"\"."), errhint("Name the header, such as traceparent.")));
-  for (int i = 0; i < 2; i++)
-    if (has_line_break(parts[i]->val.string.val, parts[i]->val.string.len))
-      ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header must not contain a line break"),
-                      i == 0 ? errdetail("A header's name has a carriage return or line feed.")
-                             : errdetail("The value of header \"%.*s\" has a carriage return or line feed.",
-                                         name->val.string.len, name->val.string.val),
-                      errhint("Remove the line break, or put the text into the payload.")));
+  if (has_line_break(name->val.string.val, name->val.string.len))
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header must not contain a line break"),
+                    errdetail("A header's name has a carriage return or line feed."),
+                    errhint("Remove the line break, or put the text into the payload.")));
+}
+
+static void check_header_value(const JsonbValue *name, const JsonbValue *value) {
+  if (has_line_break(value->val.string.val, value->val.string.len))
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header must not contain a line break"),
+         errdetail("The value of header \"%.*s\" has a carriage return or line feed.", name->val.string.len,
+                   name->val.string.val),
+         errhint("Remove the line break, put the text into the payload, or write bytes as {\"base64\": \"AQID\"}.")));
 }
 
 /* A header's value as text: in JSON a number or a boolean may stand there too. */
@@ -104,6 +111,19 @@ static JsonbValue value_as_text(const JsonbValue *name, const JsonbValue *value)
   return out;
 }
 
+static ob_header binary_header(const JsonbValue *name, const JsonbValue *value) {
+  char *bytes = (char *)palloc(binary_header_room(value));
+  int length = binary_header_decode(value, bytes);
+
+  if (length < 0)
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("value of header \"%.*s\" is not base64", name->val.string.len, name->val.string.val),
+             errdetail("An object {\"base64\": \"...\"} stands for a header's bytes."),
+             errhint("Write them as encode(bytes, 'base64') does, without line breaks and with the padding.")));
+  return {to_utf8(name->val.string.val, name->val.string.len), {bytes, (size_t)length}, true};
+}
+
 static void check_headers(TriggerRow *row, EventHeaders *headers) {
   headers->list = NULL;
   headers->n = 0;
@@ -126,13 +146,20 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
   (void)pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
   while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY) {
     (void)JsonbIteratorNext(&iterator, &value, true);
-    JsonbValue as_text = value_as_text(&name, &value);
-    check_header_line(&name, &as_text);
-    all_text = all_text && value.type == jbvString;
     (void)pushJsonbValue(&state, WJB_KEY, &name);
+    if (is_binary_header(&value)) {
+      check_header_name(&name);
+      (void)pushJsonbValue(&state, WJB_VALUE, &value);
+      headers->list[headers->n++] = binary_header(&name, &value);
+      continue;
+    }
+    JsonbValue as_text = value_as_text(&name, &value);
+    check_header_name(&name);
+    check_header_value(&name, &as_text);
+    all_text = all_text && value.type == jbvString;
     (void)pushJsonbValue(&state, WJB_VALUE, &as_text);
     headers->list[headers->n++] = {to_utf8(name.val.string.val, name.val.string.len),
-                                   to_utf8(as_text.val.string.val, as_text.val.string.len)};
+                                   to_utf8(as_text.val.string.val, as_text.val.string.len), false};
   }
   JsonbValue *object = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
   if (!all_text)
@@ -192,10 +219,6 @@ static ob_text payload_of(const TriggerRow *row, size_t limit) {
   return {"", raw};
 }
 
-static int64_t unix_ms(TimestampTz time) {
-  return time / 1000 + (int64_t)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
-}
-
 void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n) {
   ob_event event;
   ob_error error, first_too_large;
@@ -204,7 +227,7 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
   bool fits_somewhere = false;
 
   memset(&event, 0, sizeof event);
-  event.created_at_ms = unix_ms(DatumGetTimestampTz(row_get(row, EV_CREATED_AT)));
+  event.created_at_us = event_unix_us(DatumGetTimestampTz(row_get(row, EV_CREATED_AT)));
   memcpy(event.id, DatumGetUUIDP(row_get(row, EV_ID))->data, sizeof event.id);
   event.aggregate_type = column_text(row, EV_AGGREGATE_TYPE);
   event.aggregate_id = column_text(row, EV_AGGREGATE_ID);
@@ -213,6 +236,8 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
   event.dedup_key = column_text(row, EV_DEDUP_KEY);
   event.content_type = column_text(row, EV_CONTENT_TYPE);
   event.payload_is_bytes = !row_isnull(row, EV_PAYLOAD_BYTES);
+  event.has_seq = !row_isnull(row, EV_SEQ);
+  event.seq = event.has_seq ? DatumGetInt64(row_get(row, EV_SEQ)) : 0;
   event.attempt = 1;
   event.headers = headers->list;
   event.n_headers = headers->n;

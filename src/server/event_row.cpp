@@ -1,5 +1,6 @@
 #include "event_row.h"
 
+#include "binary_header.h"
 #include "jsonb_text.h"
 #include "lanes.h"
 
@@ -35,8 +36,12 @@ enum {
   C_CREATED_AT,
   C_DEDUP_KEY,
   C_REDRIVE_LATE,
-  C_OVERTAKEN_BY
+  C_OVERTAKEN_BY,
+  C_SEQ,
+  C_COLUMNS
 };
+
+static_assert(C_COLUMNS == EVENT_ROW_N_COLUMNS);
 
 void event_row_read(TupleTableSlot *slot, EventRow *row) {
   const Datum *values = slot->tts_values;
@@ -155,6 +160,13 @@ static ob_text copy_json(const EventRow *row, int column) {
   return copy;
 }
 
+static ob_text binary_value(const JsonbValue *value) {
+  char *bytes = take_bytes(binary_header_room(value));
+  int length = binary_header_decode(value, bytes);
+
+  return {bytes, (size_t)Max(length, 0)};
+}
+
 static ob_text header_value(const JsonbValue *value) {
   switch (value->type) {
   case jbvString:
@@ -165,12 +177,14 @@ static ob_text header_value(const JsonbValue *value) {
   }
   case jbvBool:
     return value->val.boolean ? copy_bytes("true", 4) : copy_bytes("false", 5);
+  case jbvBinary:
+    return binary_value(value);
   default:
     return copy_bytes("", 0);
   }
 }
 
-/* The trigger has seen to it that headers are a flat object. */
+/* The trigger has seen to it that headers are a flat object; values that are objects stand for bytes. */
 static void read_headers(const EventRow *row, ob_event *event) {
   event->headers = NULL;
   event->n_headers = 0;
@@ -186,8 +200,10 @@ static void read_headers(const EventRow *row, ob_event *event) {
   while ((token = JsonbIteratorNext(&walk, &value, true)) != WJB_DONE) {
     if (token == WJB_KEY)
       list[event->n_headers].name = header_value(&value);
-    else if (token == WJB_VALUE)
+    else if (token == WJB_VALUE) {
+      list[event->n_headers].binary = value.type == jbvBinary;
       list[event->n_headers++].value = header_value(&value);
+    }
   }
   event->headers = list;
 }
@@ -217,8 +233,9 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
   memset(event, 0, sizeof(*event));
   event->key_hash = ordered ? row->key_hash : 0;
   event->position = row->position;
-  event->created_at_ms =
-      row->created_at / 1000 + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000;
+  event->created_at_us = event_unix_us(row->created_at);
+  event->has_seq = !nulls[C_SEQ];
+  event->seq = nulls[C_SEQ] ? 0 : DatumGetInt64(values[C_SEQ]);
   memcpy(event->id, DatumGetUUIDP(values[C_ID])->data, UUID_LEN);
   event->aggregate_type = copy_varlena(row, C_AGGREGATE_TYPE);
   event->aggregate_id = copy_varlena(row, C_AGGREGATE_ID);

@@ -11,7 +11,8 @@ extern "C" {
 #define EVENT_ROW_COLUMNS                                                                                            \
   "ctid, xmin, position, sink, partition_key, available_at, attempts, held_by, origin, id, aggregate_type, "         \
   "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key, redrive_late, "   \
-  "overtaken_by"
+  "overtaken_by, seq"
+#define EVENT_ROW_N_COLUMNS 22
 
 /* Was it a dead letter that a person put back? */
 typedef enum Redrive { NOT_REDRIVEN, REDRIVEN_IN_ORDER, REDRIVEN_LATE } Redrive;
@@ -45,6 +46,13 @@ bool event_row_fits(const EventRow *row);
 
 /* The events that are made from now on are copied into this context, up to its reset. */
 void event_rows_begin(MemoryContext round);
+
+/* Unix time in microseconds. */
+static inline int64 event_unix_us(TimestampTz time) {
+  if (TIMESTAMP_NOT_FINITE(time))
+    return time;
+  return time + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}
 
 /* Fills everything of the event but its ticket. Returns its size in bytes. */
 uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event);

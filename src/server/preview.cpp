@@ -42,7 +42,7 @@ static const char *uuid_cstring(const pg_uuid_t *id) {
 /* ---- the event's rows ---- */
 
 /* Behind EVENT_ROW_COLUMNS: the sink, by the name that it has now. */
-enum { C_SINK_NOW = 21 };
+enum { C_SINK_NOW = EVENT_ROW_N_COLUMNS };
 
 /* Of several rows for one sink (delivered, and enqueued again) first the one that is the next to be sent, or was
  * last. */

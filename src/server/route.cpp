@@ -89,6 +89,7 @@ static void rebuild(void) {
     MemoryContextDelete(cache_context);
   cache_context = AllocSetContextCreate(CacheMemoryContext, "outbox routes", ALLOCSET_SMALL_SIZES);
   MemoryContext caller = MemoryContextSwitchTo(cache_context);
+  wrappers_name_database();
 
   /* What changes while we read makes the result stale again. */
   cache_stale = false;

@@ -10,9 +10,12 @@ extern "C" {
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
+#include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "foreign/foreign.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "common/string.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -28,6 +31,16 @@ static const char WRAPPER_PREFIX[] = "outbox_";
 static const char VALIDATOR_SUFFIX[] = "_validator";
 
 static object_access_hook_type next_access_hook;
+
+void wrappers_name_database(void) {
+  static bool named = false; /* a database with sessions is not renamed */
+  char *name = named ? NULL : get_database_name(MyDatabaseId);
+
+  if (name == NULL)
+    return;
+  ob_set_database(pg_server_to_any(name, (int)strlen(name), PG_UTF8));
+  named = true;
+}
 
 bool wrapper_kind(Oid wrapper_oid, char kind[32]) {
   ForeignDataWrapper *wrapper = GetForeignDataWrapper(wrapper_oid);
@@ -70,6 +83,7 @@ SQL_FUNCTION(outbox_validator) {
     elog(ERROR, "a validator of outbox is named after its kind of sink");
   kind[strlen(kind) - strlen(VALIDATOR_SUFFIX)] = '\0';
 
+  wrappers_name_database();
   if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
     ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
     if (!ob_check_options(kind, scope, options, n, superuser(), &error))

@@ -6,6 +6,9 @@
 /* Installs the hook that keeps user mappings to PUBLIC. Called from _PG_init. */
 void wrappers_init(void);
 
+/* Tells the delivery room what ${database} is: to be called before it parses options. Needs a transaction. */
+void wrappers_name_database(void);
+
 /* The kind of sink ("kafka") that a foreign server of this wrapper is; false when the wrapper is not ours. Needs a
  * transaction. */
 bool wrapper_kind(Oid wrapper_oid, char kind[32]);

@@ -27,20 +27,22 @@ struct Event {
   uint64_t ticket = 1;
   std::string aggregate_type = "Order", aggregate_id = "7", event_type = "order.created", key = "7";
   std::string payload = R"({"total": 12.5})";
-  int64_t created_at_ms = 1614265330000;
-  bool has_key = true, has_payload = true;
+  int64_t created_at_us = 1614265330000123;
+  std::string content_type; /* empty: NULL */
+  int64_t seq = 0;
+  bool has_key = true, has_payload = true, payload_is_bytes = false, has_seq = false, binary_headers = false;
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<ob_header> raw_headers;
 
   ob_event raw() {
     raw_headers.clear();
     for (auto &[name, value] : headers)
-      raw_headers.push_back({text(name), text(value)});
+      raw_headers.push_back({text(name), text(value), binary_headers});
     ob_event event{};
     event.ticket = ticket;
     event.key_hash = has_key ? std::hash<std::string>()(key) | 1 : 0;
     event.position = static_cast<int64_t>(ticket);
-    event.created_at_ms = created_at_ms;
+    event.created_at_us = created_at_us;
     const uint8_t id[16] = {0x01, 0x7f, 0x22, 0xe2, 0x79, 0xb0, 0x7c, 0xc3,
                             0x98, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f};
     std::copy(std::begin(id), std::end(id), event.id);
@@ -49,6 +51,10 @@ struct Event {
     event.event_type = text(event_type);
     event.key = has_key ? text(key) : null_text;
     event.payload = has_payload ? text(payload) : null_text;
+    event.payload_is_bytes = payload_is_bytes;
+    event.content_type = content_type.empty() ? null_text : text(content_type);
+    event.seq = seq;
+    event.has_seq = has_seq;
     event.attempt = 1;
     event.headers = raw_headers.data();
     event.n_headers = raw_headers.size();

@@ -115,15 +115,15 @@ TEST_F(KafkaTest, TheTimestampIsThatOfTheEventUnlessThatLiesInTheFuture) {
   int64_t before = now();
   door::Event event, future, ancient;
   future.ticket = 2;
-  future.created_at_ms = before + 7'200'000;
+  future.created_at_us = 1000 * before + 7'200'000'000;
   ancient.ticket = 3;
-  ancient.created_at_ms = -1;
+  ancient.created_at_us = -1;
   for (door::Event *each : {&event, &future, &ancient})
     ASSERT_TRUE(engine.submit(created, *each) && engine.submit(sending, *each));
   ASSERT_TRUE(done(6));
   EXPECT_EQ(sent(), 6u) << engine.done[0].error;
   auto messages = broker.read("created", 1, 3);
-  EXPECT_EQ(messages[0].timestamp_ms, event.created_at_ms);
+  EXPECT_EQ(messages[0].timestamp_ms, event.created_at_us / 1000);
   messages.erase(messages.begin());
   for (const Message &message : broker.read("now", 1, 3))
     messages.push_back(message);
@@ -131,6 +131,37 @@ TEST_F(KafkaTest, TheTimestampIsThatOfTheEventUnlessThatLiesInTheFuture) {
     EXPECT_GE(message.timestamp_ms, before);
     EXPECT_LE(message.timestamp_ms, now());
   }
+}
+
+TEST_F(KafkaTest, AGivenPartitionIsTakenAndOneTooManyIsToldWithoutAHang) {
+  broker.create_topic("outbox.event.Order", 4);
+  ob_sink *sink = open({{"partition", "${header.shard}"}});
+  const char *shards[] = {"2", "9", "0", "3"};
+  door::Event events[4]; /* the first is sent when the topic is not yet known */
+  for (uint64_t i = 0; i < 4; i++) {
+    events[i].ticket = i + 1;
+    events[i].key = std::to_string(i);
+    events[i].headers = {{"shard", shards[i]}};
+    ASSERT_TRUE(engine.submit(sink, events[i]));
+  }
+  ASSERT_TRUE(done(4));
+  for (const door::Done &each : engine.done) {
+    if (each.ticket == 2) {
+      EXPECT_EQ(each.outcome, OB_RETRY);
+      EXPECT_NE(each.error.find("artition"), std::string::npos) << each.error;
+    } else {
+      EXPECT_TRUE(each.outcome == OB_SENT || each.outcome == OB_RELEASED) << each.error;
+    }
+  }
+  for (door::Event *again : {&events[0], &events[2], &events[3]}) {
+    again->ticket += 10;
+    ASSERT_TRUE(engine.until([&] { return engine.submit(sink, *again); }, 20'000, 50));
+  }
+  ASSERT_TRUE(done(7));
+  std::map<std::string, int> last;
+  for (auto &message : broker.read("outbox.event.Order", 4, 3))
+    last[message.key.value()] = message.partition;
+  EXPECT_EQ(last, (std::map<std::string, int>{{"0", 2}, {"2", 0}, {"3", 3}}));
 }
 
 TEST_F(KafkaTest, ManyEventsKeepTheOrderOfTheirKeys) {

@@ -86,7 +86,7 @@ TEST(Preview, OfARecord) {
   keyless.has_key = false;
   EXPECT_EQ(Previewed("kafka", broker, keyless.raw()).lines()[2], "key");
   ob_event tomorrow = later.raw();
-  tomorrow.created_at_ms = (time(nullptr) + 86400) * INT64_C(1000);
+  tomorrow.created_at_us = (time(nullptr) + 86400) * INT64_C(1000000);
   EXPECT_EQ(Previewed("kafka", broker, tomorrow).lines()[1], "timestamp~(the time of each attempt)");
 }
 

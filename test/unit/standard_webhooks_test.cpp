@@ -17,7 +17,7 @@ ob_event make_event(std::string_view payload) {
   ob_event event{};
   for (uint8_t i = 0; i < 16; ++i)
     event.id[i] = static_cast<uint8_t>(0x01 + 0x11 * i);
-  event.created_at_ms = 1714564800007;
+  event.created_at_us = 1714564800007000;
   event.event_type = text("order.created");
   event.payload = text(payload);
   return event;

@@ -33,8 +33,31 @@ TEST(Template, AnUnknownVariableListsTheKnown) {
     EXPECT_EQ(bad.kind, OB_BAD_VALUE);
     EXPECT_EQ(bad.subject, "topic");
     EXPECT_STREQ(bad.what(), "unknown variable \"tenant\" in the template of option \"topic\"");
-    EXPECT_EQ(bad.hint, "Known variables are ${aggregate_type}, ${event_type}.");
+    EXPECT_EQ(bad.hint, "Known variables are ${aggregate_type}, ${aggregate_id}, ${event_type}, ${partition_key}, "
+                        "${dedup_key}, ${content_type}, ${id}, ${seq}, ${position}, ${created_at}, ${database}, "
+                        "${header.NAME}.");
   }
+  try {
+    Template::parse("topic", "${agregate_typ}");
+    FAIL();
+  } catch (const BadInput &bad) {
+    EXPECT_TRUE(bad.hint.starts_with("Perhaps you meant ${aggregate_type}. Known variables are ")) << bad.hint;
+  }
+}
+
+TEST(Template, SaysWhatIsMissing) {
+  door::Event event;
+  std::string out;
+  Template parsed = Template::parse("topic", "${event_type}.${header.a}.${seq}");
+  EXPECT_FALSE(parsed.render(event.raw(), out));
+  EXPECT_EQ(parsed.missing(event.raw()), "${header.a}");
+  event.headers = {{"a", ""}};
+  EXPECT_EQ(parsed.missing(event.raw()), "${seq}");
+  event.has_seq = true;
+  EXPECT_TRUE(parsed.render(event.raw(), out));
+  EXPECT_EQ(out, "order.created..0");
+  EXPECT_EQ(parsed.missing(event.raw()), "");
+  EXPECT_EQ(parsed.variables(), "event_type, header.a, seq");
 }
 
 TEST(Template, AVariableMustEnd) {

@@ -54,7 +54,7 @@ struct TestEvent {
       : payload(std::move(payload_)) {
     event.ticket = ticket;
     event.key_hash = key;
-    event.created_at_ms = 1714564800007;
+    event.created_at_us = 1714564800007000;
     memcpy(event.id, &ticket, sizeof(ticket));
     event.aggregate_type = text("Order");
     event.event_type = text("order.created");
@@ -64,7 +64,7 @@ struct TestEvent {
     event.payload = text(payload);
     raw_headers.clear();
     for (auto &[name, value] : headers)
-      raw_headers.push_back({text(name), text(value)});
+      raw_headers.push_back({text(name), text(value), false});
     event.headers = raw_headers.data();
     event.n_headers = raw_headers.size();
     return event;

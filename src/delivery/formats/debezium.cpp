@@ -1,16 +1,119 @@
 #include "debezium.h"
 
+#include <algorithm>
+
+#include "../base64.h"
+#include "../options.h"
+#include "../sink.h"
 #include "../uuid.h"
 
 namespace outbox {
 
-void debezium_record(const ob_event &event, Record &record) {
-  uuid_text(event.id, record.id_text);
-  record.key = event.key;
-  record.value = event.payload;
-  record.headers.clear();
-  record.headers.push_back({{"id", 2}, {record.id_text, sizeof record.id_text}});
-  record.headers.insert(record.headers.end(), event.headers, event.headers + event.n_headers);
+/* The schema of a jsonb column. */
+static constexpr std::string_view json_schema =
+    R"({"schema":{"type":"string","optional":true,"name":"io.debezium.data.Json","version":1},"payload":)";
+
+static std::vector<std::string> own_headers(const Debezium::Options &options) {
+  std::vector<std::string> names;
+  if (options.id_header)
+    names.push_back("id");
+  if (options.content_type)
+    names.push_back("content-type");
+  return names;
+}
+
+Debezium::Debezium(const Options &options) : options_(options), headers_(options.placements, own_headers(options)) {
+  std::copy_if(options.placements.begin(), options.placements.end(), std::back_inserter(envelope_),
+               [](const Placement &placement) { return placement.place == Place::Envelope; });
+}
+
+void Debezium::write(const ob_event &event, Record &record) const {
+  if (options_.id_header) {
+    uuid_text(event.id, record.id_text);
+    record.add_header("id", {record.id_text, sizeof record.id_text});
+  }
+  if (options_.content_type && event.content_type.data)
+    record.add_header("content-type", event.content_type);
+  headers_.write_placed(event, record);
+  headers_.write_own(event, record);
+  if (reads_payload(event))
+    write_value(event, record);
+  else
+    record.value = event.payload;
+}
+
+bool Debezium::reads_payload(const ob_event &event) const {
+  if (!event.payload.data && options_.tombstone)
+    return false;
+  if (!envelope_.empty())
+    return true;
+  return !event.payload_is_bytes && options_.value != ValueFormat::Raw && options_.value != ValueFormat::Bytes;
+}
+
+void Debezium::write_value(const ob_event &event, Record &record) const {
+  std::string &value = record.text();
+  if (options_.value == ValueFormat::ConnectJson) {
+    value += json_schema;
+    append_payload(event, value);
+    value += '}';
+  } else if (envelope_.empty()) {
+    append_payload(event, value);
+  } else {
+    append_envelope(event, record, value);
+  }
+  record.value = as_text(value);
+}
+
+void Debezium::append_payload(const ob_event &event, std::string &out) const {
+  std::string_view payload = view(event.payload);
+  if (!event.payload.data) {
+    out += "null";
+  } else if (event.payload_is_bytes) {
+    out += '"';
+    append_base64(payload, out);
+    out += '"';
+  } else if (options_.value == ValueFormat::JsonCompact) {
+    append_compact_json(payload, options_.nulls, out);
+  } else {
+    append_json_string(payload, out);
+  }
+}
+
+void Debezium::append_envelope(const ob_event &event, Record &record, std::string &out) const {
+  out += R"({"payload":)";
+  append_payload(event, out);
+  for (const Placement &placement : envelope_) {
+    out += ',';
+    append_json_string(placement.alias, out);
+    out += ':';
+    const ob_header *header = placement.field.is_header() ? placement.field.header(event) : nullptr;
+    ob_text value = field_value(placement.field, event, record);
+    if (!value.data) {
+      out += "null";
+    } else if (header && header->binary) {
+      out += '"';
+      append_base64(view(value), out);
+      out += '"';
+    } else if (placement.field.is_number()) {
+      out += view(value);
+    } else {
+      append_json_string(view(value), out);
+    }
+  }
+  out += '}';
+}
+
+void Debezium::check(const ob_event &event) const {
+  if (options_.value == ValueFormat::Bytes && event.payload.data && !event.payload_is_bytes)
+    throw BadInput(OB_BAD_VALUE, "value_format", "event has a JSON payload, and the sink takes bytes",
+                   "Option \"value_format\" of the sink is \"bytes\".",
+                   "Give the event payload_bytes (outbox.enqueue_bytes), or change the option.");
+}
+
+size_t Debezium::shrinks() const {
+  if (options_.value != ValueFormat::JsonCompact)
+    return 1;
+  return options_.nulls == NullBehavior::Keep ? 2 : 0; /* at most every other byte is white space */
 }
 
 }  // namespace outbox

@@ -1,14 +1,50 @@
 /*
- * debezium.h: the record that Debezium's Outbox Event Router would have sent with its defaults and string
- * converters, so that its consumers need no change: the key as text, the header `id`, the payload as the value.
+ * debezium.h: the record that Debezium's Outbox Event Router would have sent, so that its consumers need no change.
+ * By default what its string converters write: the header `id`, and the payload's text as the value. Format `raw` is
+ * that as well, for events that are nobody's but the application's.
  */
 #pragma once
 
-#include "record.h"
+#include "json_text.h"
+#include "placement.h"
+#include "record_format.h"
 
 namespace outbox {
 
-/* Key, value and headers; the rest of the record is the caller's. */
-void debezium_record(const ob_event &event, Record &record);
+/* The value, and the converter of Kafka Connect that writes it so. Bytes are never converted, but for an envelope. */
+enum class ValueFormat {
+  Raw,         /* the payload's text: StringConverter */
+  JsonString,  /* a JSON string that holds it: JsonConverter */
+  JsonCompact, /* JSON without white space: JsonConverter behind table.expand.json.payload */
+  ConnectJson, /* a JSON string with its schema: JsonConverter with schemas.enable */
+  Bytes        /* nothing but bytes: BinaryDataConverter */
+};
+
+class Debezium final : public RecordFormat {
+public:
+  struct Options {
+    ValueFormat value = ValueFormat::Raw;
+    NullBehavior nulls = NullBehavior::Keep;
+    bool tombstone = true;     /* a payload that is NULL has no value; else JSON formats write null */
+    bool id_header = true;     /* under the name `id` */
+    bool content_type = false; /* as a header, where the event has one */
+    std::vector<Placement> placements;
+  };
+  explicit Debezium(const Options &options);
+
+  void write(const ob_event &event, Record &record) const override;
+  void check(const ob_event &event) const override;
+  bool reads_payload(const ob_event &event) const override;
+  size_t shrinks() const override;
+
+private:
+  void write_value(const ob_event &event, Record &record) const;
+  void append_payload(const ob_event &event, std::string &out) const;
+  void append_envelope(const ob_event &event, Record &record, std::string &out) const;
+
+  Options options_;
+  std::vector<Placement> envelope_;
+  HeaderList headers_;
+};
 
 }  // namespace outbox

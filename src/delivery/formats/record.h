@@ -1,6 +1,7 @@
 /* record.h: what is sent of an event to a log such as Kafka. */
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace outbox {
 struct Record {
   std::string topic;
   int32_t partition = -1; /* -1: by the key */
-  ob_text key;            /* data == NULL: no key */
-  ob_text value;          /* data == NULL: a tombstone */
+  ob_text key{};          /* data == NULL: no key */
+  ob_text value{};        /* data == NULL: a tombstone */
   std::vector<ob_header> headers;
   int64_t timestamp_ms = 0; /* Unix time; 0: the time at which it is sent */
   char id_text[36];
@@ -25,6 +26,31 @@ struct Record {
       total += header.name.len + header.value.len;
     return total;
   }
+
+  /* Forgets the last event. */
+  void begin() {
+    headers.clear();
+    used_ = 0;
+  }
+  /* An empty text that lives as long as what was made of this event. */
+  std::string &text() {
+    if (used_ == texts_.size())
+      texts_.emplace_back();
+    std::string &next = texts_[used_++];
+    next.clear();
+    return next;
+  }
+  void add_header(std::string_view name, const ob_text &value) {
+    headers.push_back({{name.data(), name.size()}, value, false});
+  }
+
+private:
+  std::deque<std::string> texts_; /* a deque: they stay where they are */
+  size_t used_ = 0;
 };
+
+inline ob_text as_text(std::string_view text) {
+  return {text.data(), text.size()};
+}
 
 }  // namespace outbox

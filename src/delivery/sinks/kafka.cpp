@@ -159,7 +159,13 @@ bool KafkaSink::submit(const ob_event &event) {
       return true;
     }
   }
-  config_->record(event, record_);
+  try {
+    config_->record(event, record_);
+  } catch (const BadInput &bad) { /* the options have changed since it was enqueued, or its row */
+    reporter_->complete(
+        Completion{event.ticket, event.key_hash, Result::Rejected, -1, std::string(bad.what()) + ": " + bad.detail});
+    return true;
+  }
   if (slots_.used() == 0)
     stall_.on_submit(0, std::chrono::steady_clock::now());
   uint64_t opaque = slots_.take(event);

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 
-#include "../formats/debezium.h"
 #include "../headers.h"
 #include "../text.h"
 #include "kafka_properties.h"
 
 namespace outbox {
 
-static constexpr const char *default_topic = "outbox.event.${aggregate_type}";
 static constexpr size_t id_header_bytes = 2 + 36;
 
 /* ---- options ---- */
@@ -44,49 +41,13 @@ static void check_brokers(const std::string &name, const std::string &value) {
                      "Example: 'kafka1.example:9092,kafka2.example:9092'.");
 }
 
-static bool legal_in_topic(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-         c == '-';
-}
-static bool legal_in_topic(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return legal_in_topic(c); });
-}
-static constexpr const char *topic_rule =
-    "A Kafka topic's name has 1 to 249 characters: letters, digits, \".\", \"_\" and \"-\".";
-
-static void check_topic(const std::string &name, const std::string &value) {
-  std::string literals = Template::parse(name, value).literals();
-  if (value.empty() || value == "." || value == ".." || literals.size() > 249 || !legal_in_topic(literals))
-    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"", topic_rule);
-}
-
-static void check_format(const std::string &name, const std::string &value) {
-  if (value != "debezium")
-    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                   "Expected one of: debezium.");
-}
-
-static bool parse_timestamp(const std::string &name, const std::string &value) {
-  if (value != "created_at" && value != "now")
-    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                   "Expected \"created_at\" or \"now\".");
-  return value == "created_at";
-}
-static void check_timestamp(const std::string &name, const std::string &value) {
-  parse_timestamp(name, value);
-}
-
 const std::vector<OptionSpec> &KafkaConfig::options() {
-  static const auto &specs = *new std::vector<OptionSpec>{
-      {"bootstrap_servers", true, false, false, false, check_brokers,
-       "Required: brokers to start from, host:port separated by commas."},
-      {"topic", true, false, false, false, check_topic,
-       "Topic of an event, with ${aggregate_type} and ${event_type}. Default 'outbox.event.${aggregate_type}'."},
-      {"timestamp", true, false, false, false, check_timestamp,
-       "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."},
-      {"format", true, false, false, false, check_format,
-       "How an event is written: 'debezium', what Debezium's Outbox Event Router sends by default."},
-  };
+  static const auto &specs = []() -> const std::vector<OptionSpec> & {
+    auto *all = new std::vector<OptionSpec>{{"bootstrap_servers", true, false, false, false, check_brokers,
+                                             "Required: brokers to start from, host:port separated by commas."}};
+    all->insert(all->end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
+    return *all;
+  }();
   return specs;
 }
 
@@ -149,18 +110,12 @@ KafkaConf KafkaConfig::conf() const {
   return conf;
 }
 
-KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) {
+KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_(server) {
   auto brokers = server.find("bootstrap_servers");
   if (brokers == server.end())
     throw BadInput(OB_MISSING_OPTION, "bootstrap_servers", "option \"bootstrap_servers\" is required",
                    "A Kafka sink needs a broker to start from.",
                    "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
-  auto topic = server.find("topic");
-  topic_ = Template::parse("topic", topic == server.end() ? default_topic : topic->second);
-
-  auto timestamp = server.find("timestamp");
-  created_at_ = timestamp == server.end() || parse_timestamp("timestamp", timestamp->second);
-
   add_kafka_properties(server, properties_);
   if (mapping)
     add_kafka_properties(*mapping, properties_);
@@ -174,31 +129,9 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) {
 
 /* ---- events ---- */
 
-/* A broker refuses what lies in the future, and has no time before 1970: those get the time of sending. */
-static int64_t sendable(int64_t created_at_ms) {
-  using namespace std::chrono;
-  int64_t now = duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-  return created_at_ms > 0 && created_at_ms <= now ? created_at_ms : 0;
-}
-
-void KafkaConfig::record(const ob_event &event, Record &record) const {
-  topic_.render(event, record.topic);
-  record.partition = -1;
-  record.timestamp_ms = created_at_ ? sendable(event.created_at_ms) : 0;
-  debezium_record(event, record);
-}
-
 void KafkaConfig::check_event(const ob_event &event) const {
-  static thread_local Record &made = *new Record; /* never destroyed: nothing runs at exit */
-
   check_headers(event);
-  record(event, made);
-  const std::string &topic = made.topic;
-  if (topic.empty() || topic.size() > 249 || topic == "." || topic == ".." || !legal_in_topic(topic))
-    throw BadInput(OB_BAD_VALUE, "topic", "\"" + topic + "\" is not a legal topic name", topic_rule,
-                   "Change the event's aggregate_type, or option \"topic\" of the sink.");
-
-  if (size_t size = made.size(); size > max_message_bytes_)
+  if (size_t size = maker_.check(event); size > max_message_bytes_)
     throw BadInput(OB_TOO_LARGE, "message_max_bytes", "event is too large for a Kafka message",
                    "With its key and headers it has " + std::to_string(size) + " bytes, and at most " +
                        std::to_string(max_message_bytes_) + " are allowed.",
@@ -207,7 +140,7 @@ void KafkaConfig::check_event(const ob_event &event) const {
 }
 
 size_t KafkaConfig::max_payload() const {
-  return max_message_bytes_ - id_header_bytes;
+  return maker_.max_payload(max_message_bytes_ - id_header_bytes);
 }
 
 }  // namespace outbox

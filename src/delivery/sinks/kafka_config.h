@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "../formats/record.h"
 #include "../sink.h"
-#include "../template.h"
+#include "kafka_record.h"
 #include "kafka_security.h"
 
 namespace outbox {
@@ -27,17 +26,16 @@ public:
   size_t max_payload() const override;
   Preview preview(const ob_event &event) const override;
 
-  /* What is sent of an event: submitting, checking at enqueue time and previewing all ask here. The payload is not
-   * read where it is sent as it is. */
-  void record(const ob_event &event, Record &record) const;
+  /* What is sent of an event: submitting, checking at enqueue time and previewing all ask here. Throws BadInput when
+   * it cannot be sent, which the check tells its writer. */
+  void record(const ob_event &event, Record &record) const { maker_.make(event, record); }
   /* How many events librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
   /* A new set of librdkafka's properties. */
   KafkaConf conf() const;
 
 private:
-  Template topic_;
-  bool created_at_;            /* is the record's timestamp */
+  KafkaRecordMaker maker_;
   KafkaProperties properties_; /* the person's */
   uint32_t max_messages_;
   size_t max_message_bytes_;

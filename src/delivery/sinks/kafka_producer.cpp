@@ -87,6 +87,8 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
     self->timed_out_ = self->stopped_ = true; /* locks are held here that purging takes as well: poll() does it */
   } else if (message->partition < 0) {
     self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held as well */
+  } else if (rd_kafka_message_broker_id(message) < 0) {
+    self->timed_out_ = self->stopped_ = true; /* a given partition of an unknown topic, or one too many: likewise */
   } else if (!self->purged_) {
     std::lock_guard lock(self->mutex_); /* else what is being produced now would come after the purge */
     self->stopped_ = true;

@@ -9,7 +9,8 @@ namespace outbox {
 
 void WebhookConfig::check_event(const ob_event &event) const {
   for (size_t i = 0; i < event.n_headers; ++i)
-    check_http_header(view(event.headers[i].name), view(event.headers[i].value));
+    if (!event.headers[i].binary) /* those are left out */
+      check_http_header(view(event.headers[i].name), view(event.headers[i].value));
   if (event.payload_is_bytes && has_control(view(event.content_type)))
     throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
                    "It is sent as the header Content-Type.");
@@ -31,7 +32,7 @@ WebhookRequest WebhookConfig::render(const ob_event &event) const {
   for (size_t i = 0; i < event.n_headers; ++i) {
     std::string_view name = view(event.headers[i].name);
     auto same = [&](auto &header) { return lower(header.first) == lower(name); };
-    if (!is_reserved(name) && std::none_of(headers.begin(), headers.end(), same))
+    if (!event.headers[i].binary && !is_reserved(name) && std::none_of(headers.begin(), headers.end(), same))
       request.headers.emplace_back(name, view(event.headers[i].value));
   }
   for (auto &[name, value] : request.headers)

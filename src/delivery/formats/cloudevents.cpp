@@ -1,0 +1,204 @@
+#include "cloudevents.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "../base64.h"
+#include "../options.h"
+#include "../sink.h"
+#include "../time_text.h"
+#include "../uuid.h"
+#include "json_text.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::string_view prefix = "ce_";
+constexpr std::string_view set_here[] = {"specversion", "id",          "source",          "type",
+                                         "subject",     "time",        "datacontenttype", "partitionkey",
+                                         "sequence",    "traceparent", "tracestate",      "data"};
+
+std::string_view media_type(const ob_event &event) {
+  if (event.content_type.len > 0)
+    return view(event.content_type);
+  return event.payload_is_bytes ? "application/octet-stream" : "application/json";
+}
+
+bool is_hex(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+bool is_zero(std::string_view text) {
+  return text.find_first_not_of('0') == text.npos;
+}
+
+/* W3C Trace Context: 00-<32 hex>-<16 hex>-<2 hex>; versions to come may go on. */
+bool is_traceparent(std::string_view text) {
+  if (text.size() < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-')
+    return false;
+  std::string_view version = text.substr(0, 2), trace = text.substr(3, 32), parent = text.substr(36, 16);
+  if (text.size() > 55 && (version == "00" || text[55] != '-'))
+    return false;
+  return is_hex(version) && version != "ff" && is_hex(trace) && !is_zero(trace) && is_hex(parent) &&
+         !is_zero(parent) && is_hex(text.substr(53, 2));
+}
+
+/* Lexical order is the order of the numbers. */
+std::string_view sequence_text(const ob_event &event, std::string &out) {
+  int64_t number = event.has_seq ? event.seq : event.position;
+  if (number < 0)
+    return {};
+  char digits[24];
+  size_t length = static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits);
+  out.append(19 - length, '0').append(digits, length);
+  return out;
+}
+
+/* What the specification forbids in a String: control characters. */
+bool has_control(std::string_view text) {
+  for (size_t i = 0; i < text.size(); i++) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 || byte == 0x7f ||
+        (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0))
+      return true;
+  }
+  return false;
+}
+
+void check_string(const char *column, const char *attribute, const ob_text &text) {
+  if (has_control(view(text)))
+    throw BadInput(OB_BAD_VALUE, column, std::string(column) + " contains a control character",
+                   "It is the attribute \"" + std::string(attribute) + "\" of a CloudEvent, which must have none.",
+                   "Remove the character, or put the text into the payload.");
+}
+
+void check_extension(const ob_header &header) {
+  std::string_view name = view(header.name).substr(prefix.size());
+  auto legal = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  std::string quoted = "header \"" + std::string(view(header.name)) + "\"";
+  if (name.empty() || !std::all_of(name.begin(), name.end(), legal))
+    throw BadInput(OB_BAD_VALUE, "headers", quoted + " is no legal CloudEvents attribute",
+                   "After \"ce_\" the name of an attribute has lower-case letters and digits only.",
+                   "Correct the name, or leave out \"ce_\" to send a plain header.");
+  if (std::find(std::begin(set_here), std::end(set_here), name) != std::end(set_here))
+    throw BadInput(OB_BAD_VALUE, "headers", quoted + " is set by the sink",
+                   "The attribute \"" + std::string(name) + "\" is made from the event's columns.",
+                   "Leave the header out.");
+  if (header.binary || has_control(view(header.value)))
+    throw BadInput(OB_BAD_VALUE, "headers", quoted + " is not text",
+                   "An attribute of a CloudEvent has no bytes and no control characters.",
+                   "Leave out \"ce_\" to send a plain header.");
+}
+
+std::vector<std::string> reserved_names() {
+  std::vector<std::string> names = {"content-type"};
+  for (std::string_view name : set_here)
+    names.push_back(std::string(prefix) + std::string(name));
+  return names;
+}
+
+}  // namespace
+
+CloudEvents::CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements)
+    : mode_(mode), source_(std::move(source)), headers_(placements, reserved_names()) {}
+
+bool CloudEvents::reads_payload(const ob_event &event) const {
+  return mode_ == Mode::Structured && event.payload.data != nullptr;
+}
+
+void CloudEvents::check(const ob_event &event) const {
+  check_string("event_type", "type", event.event_type);
+  check_string("aggregate_id", "subject", event.aggregate_id);
+  check_string("partition_key", "partitionkey", event.key);
+  for (size_t i = 0; i < event.n_headers; i++)
+    if (view(event.headers[i].name).starts_with(prefix))
+      check_extension(event.headers[i]);
+}
+
+/* Calls add(name with prefix, value) for each attribute that the event has, but for datacontenttype. The
+ * specification knows no empty ones. */
+template <class Add> void CloudEvents::attributes(const ob_event &event, Record &record, Add add) const {
+  auto add_text = [&](std::string_view name, std::string_view value) {
+    if (!value.empty())
+      add(name, as_text(value));
+  };
+  uuid_text(event.id, record.id_text);
+  add_text("ce_specversion", "1.0");
+  add_text("ce_id", {record.id_text, sizeof record.id_text});
+  std::string &source = record.text();
+  if (!source_.render_uri(event, source) || source.empty())
+    throw BadInput(OB_BAD_VALUE, "source", "event has no value for " + source_.missing(event),
+                   "Option \"source\" of the sink needs one: a CloudEvent must say where it comes from.");
+  add_text("ce_source", source);
+  add_text("ce_type", view(event.event_type));
+  add_text("ce_subject", view(event.aggregate_id));
+  if (is_writable_time(event.created_at_us)) {
+    std::string &time = record.text();
+    append_time(event.created_at_us, time);
+    add_text("ce_time", time);
+  }
+  add_text("ce_partitionkey", view(event.key));
+  add_text("ce_sequence", sequence_text(event, record.text()));
+
+  std::string_view parent, state;
+  for (size_t i = 0; i < event.n_headers; i++) {
+    const ob_header &header = event.headers[i];
+    std::string_view name = view(header.name);
+    if (name == "traceparent" && is_traceparent(view(header.value)))
+      parent = view(header.value);
+    else if (name == "tracestate")
+      state = view(header.value);
+  }
+  if (!parent.empty()) { /* without one the state means nothing */
+    add_text("ce_traceparent", parent);
+    add_text("ce_tracestate", state);
+  }
+}
+
+void CloudEvents::write_binary(const ob_event &event, Record &record) const {
+  attributes(event, record, [&](std::string_view name, const ob_text &value) { record.add_header(name, value); });
+  if (event.payload.data)
+    record.add_header("content-type", as_text(media_type(event)));
+  headers_.write_placed(event, record);
+  headers_.write_own(event, record);
+  record.value = event.payload;
+}
+
+void CloudEvents::write_structured(const ob_event &event, Record &record) const {
+  std::string &json = record.text();
+  auto member = [&json](std::string_view name, const ob_text &value) {
+    json += json.empty() ? '{' : ',';
+    append_json_string(name, json);
+    json += ':';
+    append_json_string(view(value), json);
+  };
+  auto attribute = [&](std::string_view name, const ob_text &value) { member(name.substr(prefix.size()), value); };
+  attributes(event, record, attribute);
+  for (size_t i = 0; i < event.n_headers; i++)
+    if (view(event.headers[i].name).starts_with(prefix))
+      attribute(view(event.headers[i].name), event.headers[i].value);
+  if (event.payload.data) {
+    member("datacontenttype", as_text(media_type(event)));
+    if (event.payload_is_bytes) {
+      json += R"(,"data_base64":")";
+      append_base64(view(event.payload), json);
+      json += '"';
+    } else {
+      (json += R"(,"data":)") += view(event.payload);
+    }
+  }
+  json += '}';
+  record.value = as_text(json);
+  record.add_header("content-type", as_text("application/cloudevents+json; charset=UTF-8"));
+  headers_.write_placed(event, record);
+  headers_.write_own(event, record, prefix);
+}
+
+void CloudEvents::write(const ob_event &event, Record &record) const {
+  if (mode_ == Mode::Binary)
+    write_binary(event, record);
+  else
+    write_structured(event, record);
+}
+
+}  // namespace outbox

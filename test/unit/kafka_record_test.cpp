@@ -1,0 +1,369 @@
+/* What is sent of an event: topic, partition, key, value, headers and timestamp for each option. Pure functions. */
+#include "delivery/sinks/kafka_record.h"
+
+#include <gtest/gtest.h>
+
+#include "delivery/uuid.h"
+#include "door.h"
+
+using namespace outbox;
+
+namespace {
+
+using Headers = std::vector<std::pair<std::string, std::optional<std::string>>>;
+
+std::optional<std::string> str(const ob_text &text) {
+  if (!text.data)
+    return std::nullopt;
+  return std::string(text.data, text.len);
+}
+
+struct Made {
+  std::string topic;
+  int32_t partition;
+  std::optional<std::string> key, value;
+  Headers headers;
+  int64_t timestamp_ms;
+};
+
+class KafkaRecord : public testing::Test {
+protected:
+  Made make(const Options &options) {
+    KafkaRecordMaker maker(options);
+    maker.make(event.raw(), record);
+    Made made{record.topic, record.partition, str(record.key), str(record.value), {}, record.timestamp_ms};
+    for (const ob_header &header : record.headers)
+      made.headers.emplace_back(str(header.name).value(), str(header.value));
+    return made;
+  }
+  std::optional<std::string> value(const Options &options) { return make(options).value; }
+
+  /* The error that the options, or this event with them, give. */
+  static std::string error_of(const std::function<void()> &body, std::string *rest = nullptr) {
+    try {
+      body();
+    } catch (const BadInput &bad) {
+      EXPECT_EQ(bad.kind, OB_BAD_VALUE);
+      if (rest)
+        *rest = bad.detail + " " + bad.hint;
+      return bad.what();
+    }
+    return "";
+  }
+  static std::string refused(const Options &options, std::string *rest = nullptr) {
+    return error_of([&] { KafkaRecordMaker maker(options); }, rest);
+  }
+  std::string check(const Options &options, std::string *rest = nullptr) {
+    KafkaRecordMaker maker(options);
+    return error_of(
+        [&] {
+          ob_event raw = event.raw();
+          if (raw.payload.data) /* at enqueue time nobody may read it */
+            raw.payload.data = reinterpret_cast<const char *>(16);
+          maker.check(raw);
+        },
+        rest);
+  }
+
+  door::Event event;
+  Record record; /* used again and again, as a sink does */
+};
+
+const Headers only_id = {{"id", door::event_id}};
+
+TEST_F(KafkaRecord, DefaultsAreDebeziumsWithStringConverters) {
+  event.headers = {{"traceparent", "00-1"}, {"id", "mine"}};
+  Made made = make({});
+  EXPECT_EQ(made.topic, "outbox.event.Order");
+  EXPECT_EQ(made.partition, -1);
+  EXPECT_EQ(made.key, "7");
+  EXPECT_EQ(made.value, R"({"total": 12.5})");
+  EXPECT_EQ(made.headers, (Headers{{"id", door::event_id}, {"traceparent", "00-1"}})) << "id is said once";
+  EXPECT_EQ(made.timestamp_ms, 1614265330000);
+  EXPECT_EQ(make({{"timestamp", "now"}}).timestamp_ms, 0);
+}
+
+TEST_F(KafkaRecord, NullsStayNulls) {
+  event.has_key = event.has_payload = false;
+  for (const char *key : {"raw", "json", "connect_json", "base64"}) {
+    Made made = make({{"key_format", key}});
+    EXPECT_EQ(made.key, std::nullopt);
+    EXPECT_EQ(made.value, std::nullopt);
+    EXPECT_EQ(made.headers, only_id);
+  }
+}
+
+TEST_F(KafkaRecord, TemplatesOfTopicKeyAndPartition) {
+  event.headers = {{"tenant", "42"}};
+  event.has_seq = true;
+  event.seq = -5;
+  ob_set_database("shop");
+  Made made = make({{"topic", "${database}.${event_type}-${header.tenant}"},
+                    {"key", "${aggregate_type}/${aggregate_id}/${id}/${seq}/${position}/${created_at}"},
+                    {"partition", "1${header.tenant}"}});
+  EXPECT_EQ(made.topic, "shop.order.created-42");
+  EXPECT_EQ(made.key, "Order/7/" + std::string(door::event_id) + "/-5/1/2021-02-25T15:02:10.000123Z");
+  EXPECT_EQ(made.partition, 142);
+  EXPECT_EQ(make({{"key", "${event_type}"}}).key, "order.created");
+  EXPECT_EQ(make({{"key", "fixed"}}).key, "fixed");
+  EXPECT_EQ(make({{"key", ""}}).key, "");
+  EXPECT_EQ(make({{"partition", "0"}}).partition, 0);
+}
+
+TEST_F(KafkaRecord, WhatHasNoValueIsNoTopicAndNoPartitionButANullKey) {
+  std::string rest;
+  EXPECT_EQ(make({{"key", "${header.tenant}"}}).key, std::nullopt);
+  EXPECT_EQ(make({{"key", "a-${dedup_key}"}}).key, std::nullopt);
+  EXPECT_EQ(check({{"topic", "x.${header.tenant}"}}, &rest), "event has no value for ${header.tenant}");
+  EXPECT_EQ(rest, "Option \"topic\" of the sink needs one. Give the event one, or change the option.");
+  EXPECT_EQ(check({{"partition", "${seq}"}}), "event has no value for ${seq}");
+  event.headers = {{"tenant", "a b"}, {"shard", "-1"}};
+  EXPECT_EQ(check({{"topic", "x.${header.tenant}"}}, &rest), "\"x.a b\" is not a legal topic name");
+  EXPECT_NE(rest.find("Change the event's header.tenant, or option \"topic\" of the sink."), rest.npos) << rest;
+  for (const char *shard : {"-1", "", "1.5", "2147483648", "x", " 1"}) {
+    event.headers = {{"shard", shard}};
+    EXPECT_EQ(check({{"partition", "${header.shard}"}}, &rest), "\"" + std::string(shard) + "\" is not a partition");
+    EXPECT_EQ(rest, "A partition is a whole number from 0 to 2147483647. Change what the event has for it, or the "
+                    "options of the sink.");
+  }
+  event.headers = {{"shard", "2147483647"}};
+  EXPECT_EQ(check({{"partition", "${header.shard}"}}), "");
+}
+
+TEST_F(KafkaRecord, KeyFormats) {
+  event.key = "a\"😀";
+  EXPECT_EQ(make({{"key_format", "raw"}}).key, "a\"😀");
+  EXPECT_EQ(make({{"key_format", "json"}}).key, R"("a\"\uD83D\uDE00")");
+  EXPECT_EQ(make({{"key_format", "connect_json"}}).key,
+            R"({"schema":{"type":"string","optional":false},"payload":"a\"\uD83D\uDE00"})");
+  event.key = "AP8K";
+  EXPECT_EQ(make({{"key_format", "base64"}}).key, std::string("\0\xff\n", 3));
+  event.key = "";
+  EXPECT_EQ(make({{"key_format", "base64"}}).key, "");
+  EXPECT_EQ(make({{"key_format", "json"}}).key, "\"\"");
+  std::string rest;
+  for (const char *bad : {"A", "AP8*", "AP 8K", "AP8K=", "===="}) {
+    event.key = bad;
+    EXPECT_EQ(check({{"key_format", "base64"}}, &rest), "key of the event is not base64") << bad;
+  }
+  EXPECT_EQ(rest, "Option \"key_format\" of the sink is \"base64\", and the key is \"====\". Give the event a "
+                  "partition_key in base64, or change the option.");
+}
+
+TEST_F(KafkaRecord, ValueFormats) {
+  event.payload = R"({"a": null, "b": "😀"})";
+  EXPECT_EQ(value({{"value_format", "raw"}}), event.payload);
+  EXPECT_EQ(value({{"value_format", "json_string"}}), R"("{\"a\": null, \"b\": \"\uD83D\uDE00\"}")");
+  EXPECT_EQ(value({{"value_format", "json_compact"}}), R"({"a":null,"b":"\uD83D\uDE00"})");
+  EXPECT_EQ(value({{"value_format", "json_compact"}, {"null_behavior", "ignore"}}), R"({"b":"\uD83D\uDE00"})");
+  EXPECT_EQ(value({{"value_format", "connect_json"}}),
+            R"({"schema":{"type":"string","optional":true,"name":"io.debezium.data.Json","version":1},)"
+            R"("payload":"{\"a\": null, \"b\": \"\uD83D\uDE00\"}"})");
+  EXPECT_EQ(check({{"value_format", "bytes"}}), "event has a JSON payload, and the sink takes bytes");
+}
+
+TEST_F(KafkaRecord, BytesPassUntouchedWhateverTheFormat) {
+  event.payload = std::string("\0\0\0\0\x07\xff\n\"", 8); /* as Confluent's serializers frame them */
+  event.payload_is_bytes = true;
+  for (const char *format : {"raw", "json_string", "json_compact", "connect_json", "bytes"}) {
+    EXPECT_EQ(value({{"value_format", format}}), event.payload) << format;
+    EXPECT_EQ(check({{"value_format", format}}), "");
+  }
+  EXPECT_EQ(value({{"format", "raw"}}), event.payload);
+  EXPECT_EQ(value({{"format", "cloudevents"}}), event.payload);
+  EXPECT_EQ(value({{"value_format", "json_compact"}, {"headers", "id:envelope"}}),
+            R"({"payload":"AAAAAAf/CiI=","id":")" + std::string(door::event_id) + "\"}");
+  event.payload = "";
+  EXPECT_EQ(value({{"value_format", "bytes"}}), "") << "empty is not NULL";
+}
+
+TEST_F(KafkaRecord, ATombstoneIsOneUnlessTheOptionSaysOtherwise) {
+  event.has_payload = false;
+  const Options envelope = {{"headers", "event_type:envelope:eventType"}, {"value_format", "json_compact"}};
+  for (const char *format : {"raw", "json_string", "json_compact", "connect_json", "bytes"}) {
+    EXPECT_EQ(value({{"value_format", format}}), std::nullopt) << format;
+    EXPECT_EQ(check({{"value_format", format}}), "");
+  }
+  EXPECT_EQ(value(envelope), std::nullopt);
+
+  const std::pair<const std::string, std::string> no = {"tombstone_on_empty_payload", "false"};
+  EXPECT_EQ(value({no, {"value_format", "raw"}}), std::nullopt) << "a string converter knows no null";
+  EXPECT_EQ(value({no, {"value_format", "bytes"}}), std::nullopt);
+  EXPECT_EQ(value({no, {"value_format", "json_string"}}), "null");
+  EXPECT_EQ(value({no, {"value_format", "json_compact"}}), "null");
+  EXPECT_EQ(
+      value({no, {"value_format", "connect_json"}}),
+      R"({"schema":{"type":"string","optional":true,"name":"io.debezium.data.Json","version":1},"payload":null})");
+  Options both = envelope;
+  both.insert(no);
+  EXPECT_EQ(value(both), R"({"payload":null,"eventType":"order.created"})");
+}
+
+TEST_F(KafkaRecord, HeadersArePlacedInTheOrderOfTheOption) {
+  event.headers = {{"tenant", "acme"}, {"eventType", "forged"}, {"other", "o"}};
+  Made made =
+      make({{"headers", "type:header:eventType, aggregateid:header,dedup_key:header:dedup,header.tenant:header:"
+                        "x-tenant, header.none:header, position:header"}});
+  EXPECT_EQ(made.headers, (Headers{{"id", door::event_id},
+                                   {"eventType", "order.created"},
+                                   {"aggregateid", "7"},
+                                   {"dedup", std::nullopt}, /* as Debezium sends NULL */
+                                   {"x-tenant", "acme"},
+                                   {"position", "1"},
+                                   {"other", "o"}}));
+  EXPECT_EQ(make({{"headers", "id:header"}}).headers.size(), 5u) << "twice, as Debezium sends it";
+}
+
+TEST_F(KafkaRecord, ColumnsInTheEnvelope) {
+  event.headers = {{"tenant", "a\"b"}};
+  event.has_seq = true;
+  event.seq = 9007199254740993;
+  const char *columns = "type:envelope:eventType, seq:envelope, dedup_key:envelope, header.tenant:envelope, "
+                        "created_at:envelope, aggregate_id:header";
+  const char *rest = R"("eventType":"order.created","seq":9007199254740993,"dedup_key":null,"tenant":"a\"b",)"
+                     R"("created_at":"2021-02-25T15:02:10.000123Z"})";
+  Made made = make({{"headers", columns}, {"value_format", "json_string"}});
+  EXPECT_EQ(made.value, R"({"payload":"{\"total\": 12.5}",)" + std::string(rest));
+  EXPECT_EQ(made.headers, (Headers{{"id", door::event_id}, {"aggregate_id", "7"}})) << "tenant is in the envelope";
+  EXPECT_EQ(value({{"headers", columns}, {"value_format", "json_compact"}}),
+            R"({"payload":{"total":12.5},)" + std::string(rest));
+}
+
+TEST_F(KafkaRecord, AColumnIsThePartition) {
+  const Options options = {{"headers", "header.shard:partition"}};
+  EXPECT_EQ(make(options).partition, -1) << "NULL: by the key";
+  event.headers = {{"shard", "3"}};
+  Made made = make(options);
+  EXPECT_EQ(made.partition, 3);
+  EXPECT_EQ(made.headers, (Headers{{"id", door::event_id}, {"shard", "3"}}));
+}
+
+TEST_F(KafkaRecord, RawHasNothingButTheIdBeside) {
+  event.headers = {{"tenant", "acme"}};
+  EXPECT_EQ(make({{"format", "raw"}}).headers, (Headers{{"id", door::event_id}, {"tenant", "acme"}}));
+  event.content_type = "application/x-protobuf";
+  EXPECT_EQ(make({{"format", "raw"}}).headers,
+            (Headers{{"id", door::event_id}, {"content-type", "application/x-protobuf"}, {"tenant", "acme"}}));
+  EXPECT_EQ(make({}).headers, (Headers{{"id", door::event_id}, {"tenant", "acme"}}));
+  event.headers = {{"id", "mine"}};
+  EXPECT_EQ(make({{"format", "raw"}, {"headers", "id:header:event-id"}}).headers,
+            (Headers{{"content-type", "application/x-protobuf"}, {"event-id", door::event_id}, {"id", "mine"}}))
+      << "the id went elsewhere";
+}
+
+TEST_F(KafkaRecord, BinaryHeadersArriveByteForByte) {
+  event.headers = {{"__value_schema_id", std::string("\x01\0\r\n\xff", 5)}};
+  event.binary_headers = true;
+  EXPECT_EQ(make({}).headers.back(), (Headers::value_type{"__value_schema_id", std::string("\x01\0\r\n\xff", 5)}));
+  EXPECT_EQ(value({{"value_format", "json_compact"}, {"headers", "header.__value_schema_id:envelope:schema"}}),
+            R"({"payload":{"total":12.5},"schema":"AQANCv8="})");
+  EXPECT_EQ(make({{"key", "${header.__value_schema_id}"}}).key, std::string("\x01\0\r\n\xff", 5));
+}
+
+TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
+  const std::string syntax = "Expected a comma-separated list of column:place or column:place:alias, where place is "
+                             "header, envelope or partition.";
+  const Options json = {{"value_format", "json_string"}};
+  auto with = [&](const char *headers) {
+    Options options = json;
+    options["headers"] = headers;
+    return options;
+  };
+  struct {
+    Options options;
+    std::string message, rest;
+  } mistakes[] = {
+      {{{"format", "avro"}},
+       "invalid value for option \"format\": \"avro\"",
+       "Expected one of: debezium, cloudevents, cloudevents-structured, raw. "},
+      {{{"key_format", "avro"}},
+       "invalid value for option \"key_format\": \"avro\"",
+       "Expected one of: raw, json, connect_json, base64. "},
+      {{{"value_format", "json"}},
+       "invalid value for option \"value_format\": \"json\"",
+       "Expected one of: raw, json_string, json_compact, connect_json, bytes. "},
+      {{{"format", "cloudevents"}, {"value_format", "raw"}},
+       "option \"value_format\" has no meaning here",
+       "It says how format \"debezium\" writes a payload, and the format is another. "},
+      {{{"format", "raw"}, {"tombstone_on_empty_payload", "true"}},
+       "option \"tombstone_on_empty_payload\" has no meaning here",
+       ""},
+      {{{"null_behavior", "keep"}},
+       "option \"null_behavior\" has no meaning here",
+       "It is about value_format \"json_compact\". "},
+      {{{"source", "/x"}},
+       "option \"source\" has no meaning here",
+       "It is an attribute of CloudEvents, and the format is another. "},
+      {{{"headers", "type:envelope"}}, "an envelope needs value_format \"json_string\" or \"json_compact\"", ""},
+      {{{"headers", "type:envelope"}, {"value_format", "connect_json"}},
+       "an envelope needs value_format "
+       "\"json_string\" or \"json_compact\"",
+       ""},
+      {{{"headers", "type:envelope"}, {"format", "cloudevents"}}, "only format \"debezium\" has an envelope", ""},
+      {{{"headers", "seq:partition"}, {"partition", "1"}},
+       "option \"partition\" has no meaning here",
+       "Option \"headers\" names a column that is the partition. "},
+      {with("type"), "invalid value for option \"headers\": \"type\"",
+       syntax + " Example: 'event_type:header:eventType, header.tenant:envelope'."},
+      {with(""), "invalid value for option \"headers\": \"\"", ""},
+      {with("type:header,"), "invalid value for option \"headers\": \"\"", ""},
+      {with("type:header:a:b"), "invalid value for option \"headers\": \"type:header:a:b\"", ""},
+      {with("type:body"), "invalid value for option \"headers\": unknown place \"body\"", ""},
+      {with("event_typ:header"), "invalid value for option \"headers\": unknown column \"event_typ\"",
+       " Perhaps you meant \"event_type\". Known columns are aggregate_type, aggregate_id, event_type, "
+       "partition_key, "
+       "dedup_key, content_type, id, seq, position, created_at, database, header.NAME."},
+      {with("type:header:"), "invalid value for option \"headers\": \"type:header:\"", "The alias is empty. "},
+      {with("seq:partition:p"), "invalid value for option \"headers\": \"seq:partition:p\"",
+       "A partition has no alias. "},
+      {with("type:envelope:payload"), "invalid value for option \"headers\": \"type:envelope:payload\"", ""},
+      {with("type:header:a, seq:header:a"), "invalid value for option \"headers\": \"a\" is given twice",
+       "Two headers would have this name. Give one of them an alias: column:place:alias."},
+      {with("type:envelope, event_type:envelope:type"),
+       "invalid value for option \"headers\": \"type\" is given twice",
+       "Two members of the envelope would have this name. Give one of them an alias: column:place:alias."},
+      {with("type:header:id"), "invalid value for option \"headers\": \"id\" is given twice",
+       "The format itself sends a header of this name. Give the column another alias: column:header:alias."},
+      {{{"headers", "type:header:ce_type"}, {"format", "cloudevents"}},
+       "invalid value for option \"headers\": \"ce_type\" is given twice",
+       ""},
+      {with("seq:partition, position:partition"),
+       "invalid value for option \"headers\": two columns are the partition",
+       "A record goes to one partition. Leave one of them out."},
+      {with("type:header:a\nb"), "header name \"a?b\" contains a line break or NUL", ""},
+  };
+  for (auto &each : mistakes) {
+    std::string rest;
+    EXPECT_EQ(refused(each.options, &rest), each.message);
+    if (!each.rest.empty()) {
+      EXPECT_EQ(rest, each.rest);
+    }
+  }
+  EXPECT_EQ(refused(with("type:header, type:envelope")), "") << "one column may go to two places";
+}
+
+TEST_F(KafkaRecord, TheCheckCountsWhatCannotBeLess) {
+  event.payload = R"({"a": 1, "b": "x"})";
+  auto least = [&](const Options &options) { return KafkaRecordMaker(options).check(event.raw()); };
+  for (const Options &options :
+       {Options{}, Options{{"value_format", "json_string"}}, Options{{"value_format", "json_compact"}},
+        Options{{"value_format", "json_compact"}, {"null_behavior", "ignore"}},
+        Options{{"value_format", "connect_json"}}, Options{{"format", "cloudevents"}},
+        Options{{"format", "cloudevents-structured"}}}) {
+    KafkaRecordMaker(options).make(event.raw(), record);
+    EXPECT_LE(least(options), record.size() + 2); /* an empty JSON string has quotes */
+    EXPECT_GE(least(options), record.key.len + event.payload.size() * (options.count("null_behavior") ? 0 : 1) / 2);
+  }
+  EXPECT_EQ(KafkaRecordMaker(Options{}).max_payload(1000), 1000u);
+  EXPECT_EQ(KafkaRecordMaker(Options{{"value_format", "json_compact"}}).max_payload(1000), 2000u);
+  EXPECT_EQ(
+      KafkaRecordMaker(Options{{"value_format", "json_compact"}, {"null_behavior", "ignore"}}).max_payload(1000),
+      SIZE_MAX);
+}
+
+TEST(Uuid, LowerCaseWithHyphens) {
+  door::Event event;
+  EXPECT_EQ(uuid_text(event.raw().id), door::event_id);
+}
+
+}  // namespace
