@@ -20,10 +20,19 @@ TOKEN = "t0p-secret-token"
 KAFKA_SINKS = {
     "plain": {},
     "now": {"timestamp": "now"},
-    "templates": {"topic": "templates.${event_type}.${aggregate_type}"},
-    "bytes": {"aggregates": "Bytes"},
+    "templates": {"topic": "templates.${event_type}.${aggregate_type}", "key": "${aggregate_id}/${header.n}"},
+    "partitioned": {"headers": "header.shard:partition, event_type:header:eventType, created_at:header, header.absent:header"},
+    "raw": {"format": "raw", "key_format": "json"},
+    "connect": {"key_format": "connect_json", "value_format": "connect_json"},
+    "string": {"value_format": "json_string", "tombstone_on_empty_payload": "false"},
+    "compact": {"value_format": "json_compact", "null_behavior": "ignore"},
+    "envelope": {"value_format": "json_compact", "headers": "type:envelope:eventType, header.traceparent:envelope"},
+    "cloudevents": {"format": "cloudevents", "source": "/shop/${database}"},
+    "structured": {"format": "cloudevents-structured", "headers": "header.n:header:number"},
+    "binary_key": {"key": "${header.binary_key}", "key_format": "base64"},
+    "bytes": {"value_format": "bytes", "aggregates": "Bytes"},
 }
-KINDS_OF_BINARY = ["value"]  # parts that are no text now and then
+KINDS_OF_BINARY = ["key", "value", "header"]  # parts that are no text now and then
 WEBHOOK_SINKS = {
     "hook": {},
     "fixed": {"headers": '{"X-Tenant": "42", "X-Blank": " ", "traceparent": "fixed"}'},
@@ -66,7 +75,8 @@ class Events:
         self.random = random.Random(seed)
         self.documents = Documents(seed)
 
-    KAFKA_HEADERS = {"Ünïcode": '"1"', "a b": '"2"', "tab": '"\\t"', "shard": "3"}
+    KAFKA_HEADERS = {"Ünïcode": '"1"', "a b": '"2"', "tab": '"\\t"', "shard": "3", "binary_key": '"AP8K"',
+                     "__value_schema_id": '{"base64": "AQIDAP8="}'}
 
     def row(self, aggregate_type: str, more_headers: dict[str, str], kinds: str = "bytes json json tombstone") -> dict:
         pick = self.random.choice
@@ -204,6 +214,7 @@ def test_the_corpus_has_its_odd_corners(run):
         assert some(of, lambda p: p.bytes is None and p.value is None) and some(of, lambda p: p.bytes == b"")
     for of in KINDS_OF_BINARY:
         assert some(of, lambda p: p.bytes and p.value is None), of
+    assert some("partition", lambda p: p.value == "3")
     assert some("timestamp", lambda p: p.value.isdigit()) and some("timestamp", lambda p: p.value.startswith("("))
 
 
