@@ -275,8 +275,14 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
     return;
   }
   sink->reopen_at = TimestampTzPlusMilliseconds(now, REOPEN_PAUSE_MS);
-  if (strcmp(sink->open_error, error.message) != 0) {
-    strlcpy(sink->open_error, error.message, sizeof(sink->open_error));
+  char whole[sizeof(sink->open_error)];
+  strlcpy(whole, error.message, sizeof(whole));
+  if (error.detail[0]) {
+    strlcat(whole, ": ", sizeof(whole));
+    strlcat(whole, error.detail, sizeof(whole));
+  }
+  if (strcmp(sink->open_error, whole) != 0) {
+    strlcpy(sink->open_error, whole, sizeof(sink->open_error));
     ereport(WARNING,
             (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error.message),
              error.detail[0] ? errdetail("%s", error.detail) : 0, error.hint[0] ? errhint("%s", error.hint) : 0));

@@ -108,6 +108,7 @@ private:
   void on_event(rd_kafka_event_t *event);
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
+  void on_lost_connection(std::string_view text);
   void check_stall(Time now);
   void check_return(Time now);
   void bury();
@@ -270,7 +271,7 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
   }
   if (kafka_result(error) != Result::SinkDown)
     return; /* librdkafka logs it as well, and tries again by itself */
-  last_error_ = producer_->explain(text);
+  on_lost_connection(text);
   if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
       error !=
           RD_KAFKA_RESP_ERR__TIMED_OUT) { /* one broker of many may be away; wrong credentials are wrong everywhere */
@@ -278,6 +279,16 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     times_up_when_down_ = producer_->times_up();
     reporter_->down(last_error_);
   }
+}
+
+/* What an outage began with may be over while another reason goes on: a broker restarts with other credentials. */
+void KafkaSink::on_lost_connection(std::string_view text) {
+  std::string reason = producer_->explain(text);
+  if (reason == last_error_)
+    return;
+  last_error_ = std::move(reason);
+  if (down_)
+    reporter_->down(last_error_);
 }
 
 void KafkaSink::on_log(rd_kafka_event_t *event) {
@@ -289,7 +300,7 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   constexpr std::string_view thread_end = "]: ";
   if (std::string_view line = text; std::string_view(facility) == "FAIL" && producer_)
     if (size_t at = line.find(thread_end); at != line.npos)
-      last_error_ = producer_->explain(line.substr(at + thread_end.size()));
+      on_lost_connection(line.substr(at + thread_end.size()));
   ob_log_level mapped = level <= 4 ? OB_LOG_WARNING : level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
   reporter_->log(mapped, "librdkafka " + std::string(facility) + ": " + text);
 }

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-CRASH = re.compile(r"terminated by signal|PANIC|server process .* was terminated|TRAP:|[Ss]egmentation fault|segfault"
+CRASH = re.compile(r"terminated by signal|PANIC|server process .* was terminated|\bTRAP:|[Ss]egmentation fault|segfault"
                    r"|AddressSanitizer|terminate called|outbox (worker|launcher)\b.* ERROR: ")
 
 

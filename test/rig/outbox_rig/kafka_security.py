@@ -25,12 +25,13 @@ def password() -> str:
 
 class Security:
     """Users: `users` by SASL/PLAIN, SCRAM and (the token server's client "outbox") OAUTHBEARER; "CN=<name>" by certificate.
-    All may do everything, except with what an ACL speaks of; ANONYMOUS (the PLAINTEXT listener) and "admin" always."""
+    "rotated" and "scrammed" are for tests that change passwords. All may do everything, except with what an ACL speaks of;
+    ANONYMOUS (the PLAINTEXT listener) and "admin" always."""
 
     def __init__(self, directory: Path, address: str, plaintext_port: int):
         self.dir, self.address = directory, address
         self.ports = {"PLAINTEXT": plaintext_port} | {listener: free_port() for listener in PROTOCOLS}
-        self.users = {user: password() for user in ("outbox", "second", "admin")}
+        self.users = {user: password() for user in ("outbox", "second", "rotated", "scrammed", "admin")}
         self.authority = Authority("rig CA")
         self.client_authority = Authority("rig client CA")  # of the certificates that MTLS takes
         self.stranger = Authority("unknown CA")

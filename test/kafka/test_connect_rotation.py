@@ -1,0 +1,156 @@
+"""Credentials are changed under traffic: no restart, no loss, order kept."""
+
+import threading
+from collections import Counter, defaultdict
+
+import pytest
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from outbox_rig import wait_until
+from outbox_rig.certificates import Authority
+from outbox_rig.kafka_security import password as new_password
+
+from ways import client_key, client_secret, oidc, password, sasl, tls
+
+KEYS = 20
+
+
+class Writers:
+    """Threads that commit numbered events, each thread for keys of its own."""
+
+    def __init__(self, db, aggregate: str, threads: int = 4):
+        self._db, self._aggregate = db, aggregate
+        self.written: Counter = Counter()  # by key
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(range(number, KEYS, threads),)) for number in range(threads)]
+
+    def start(self) -> None:
+        """Once all sinks are there: each event goes to those that its INSERT finds."""
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self, keys: range) -> None:
+        with self._db.connect() as session:
+            while not self._stop.wait(0.005):
+                for key in keys:
+                    session.execute("SELECT outbox.enqueue(%s, %s::text, 'e', %s::jsonb)",
+                                    (self._aggregate, str(key), str(self.written[str(key)])))
+                    self.written[str(key)] += 1
+
+    def total(self) -> int:
+        return sum(self.written.values())
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+
+@pytest.fixture
+def writers(db, aggregate):
+    writers = Writers(db, aggregate)
+    yield writers
+    writers.stop()
+
+
+def state(db, name: str, column: str = "state"):
+    return db.value(f"SELECT {column} FROM outbox.sinks WHERE name = %s", name)
+
+
+def wait_for_more(db, writers, *names: str, timeout: float = 20) -> None:
+    """Every sink delivers what is written from now on."""
+    before = {name: (state(db, name, "delivered"), writers.total()) for name in names}
+    for name, (delivered, written) in before.items():
+        wait_until(lambda: state(db, name, "delivered") > max(delivered, written), timeout,
+                   lambda: f"{name}: {state(db, name, 'last_error')}")
+
+
+def check_books(db, writers, consume, topic: str, bound: int) -> None:
+    """All of every key arrived, first deliveries in order, and no more than `bound` twice."""
+    writers.stop()
+    wait_until(lambda: db.pending() == 0, 30, "delivery")
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 0
+    seen = defaultdict(list)
+    duplicates = 0
+    with_all = sum(writers.written.values())
+
+    def complete(_records) -> bool:
+        nonlocal duplicates
+        if _records:
+            record = _records[-1]
+            number = int(record.value)
+            if number in seen[record.key]:
+                duplicates += 1
+            else:
+                seen[record.key].append(number)
+        return sum(map(len, seen.values())) == with_all
+    consume(topic).take_until(complete, 30, f"{with_all} events on {topic}")
+    assert {key: numbers for key, numbers in seen.items() if numbers != list(range(writers.written[key]))} == {}
+    assert duplicates <= bound
+
+
+@pytest.mark.timeout(180)
+def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggregate, writers):
+    """The broker is configured anew and restarted: it knows only the new ones, for some time in which the sinks have the old."""
+    db.kafka_sink("plain", kafka, password(security, "rotated"), bootstrap_servers=security.bootstrap("SASL_SSL"),
+                  topic=f"{aggregate}.plain", **sasl(security, "PLAIN"))
+    db.kafka_sink("mutual", kafka, client_key(security.client_authority), bootstrap_servers=security.bootstrap("MTLS"),
+                  topic=f"{aggregate}.mutual", **tls(security))
+    writers.start()
+    wait_for_more(db, writers, "plain", "mutual")
+
+    kafka.stop()
+    security.users["rotated"] = new_password()
+    security.trust_clients_of(Authority("next client CA"))
+    kafka.start()
+    for name, words in (("plain", 'SASL authentication failed for user "rotated"'), ("mutual", "is not accepted by the broker")):
+        wait_until(lambda: state(db, name) == "circuit open" and words in state(db, name, "last_error"), 20,
+                   lambda: f"{words} in {state(db, name, 'last_error')}")
+    assert db.value("SELECT max(attempts) FROM outbox.events WHERE status = 'PENDING'") == 0
+
+    workers = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    db.set_mapping("plain", **{"sasl_password": security.users["rotated"]})
+    db.set_mapping("mutual", **client_key(security.client_authority))
+    wait_for_more(db, writers, "plain", "mutual")
+    assert db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()") == workers
+    check_books(db, writers, consume, f"{aggregate}.plain", bound=1000)
+    check_books(db, writers, consume, f"{aggregate}.mutual", bound=1000)
+
+
+def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consume, aggregate, writers, librdkafka):
+    """The other way round: the mapping has the new one first."""
+    if librdkafka < (2, 6, 1):
+        pytest.skip("only SCRAM's passwords can be changed in a running broker, and this librdkafka has no SCRAM with Kafka 4")
+    db.kafka_sink("scram", kafka, password(security, "scrammed"), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,
+                  **sasl(security, "SCRAM-SHA-512"))
+    writers.start()
+    wait_for_more(db, writers, "scram")
+    security.users["scrammed"] = new_password()
+    db.set_mapping("scram", sasl_password=security.users["scrammed"])
+    wait_until(lambda: state(db, "scram") == "circuit open", 20, "the refusal")
+    change = UserScramCredentialUpsertion("scrammed", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096),
+                                          security.users["scrammed"].encode())
+    admin = kafka.admin()
+    for done in admin.alter_user_scram_credentials([change]).values():
+        done.result(20)
+    wait_for_more(db, writers, "scram")
+    check_books(db, writers, consume, aggregate, bound=1000)
+
+
+def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, consume, aggregate, without_oidc):
+    if without_oidc:
+        pytest.skip(without_oidc)
+    security.tokens.stop()
+    db.kafka_sink("oidc", kafka, {"sasl_oauthbearer_client_secret": "not this one"}, bootstrap_servers=security.bootstrap("SASL_SSL"),
+                  **oidc(security))
+    event = db.enqueue(aggregate, "1")
+
+    def refused() -> bool:
+        return state(db, "oidc") == "circuit open" and \
+            f'no token from the token endpoint {security.tokens.url} for client "outbox"' in state(db, "oidc", "last_error")
+    wait_until(refused, 20, lambda: f"the reason: {state(db, 'oidc', 'last_error')}")
+    security.tokens.start()
+    wait_until(lambda: "wrong secret" in state(db, "oidc", "last_error"), 30, lambda: f"the next: {state(db, 'oidc', 'last_error')}")
+    db.set_mapping("oidc", **client_secret(security))
+    assert [record.id for record in consume(f"outbox.event.{aggregate}").take(1)] == [event]
+    assert security.tokens.secret not in state(db, "oidc", "last_error")
