@@ -106,7 +106,7 @@ HeaderList::HeaderList(const std::vector<Placement> &placements, std::vector<std
       placed_.push_back(placement);
       not_own_.push_back(placement.alias);
     }
-    if (placement.field.is_header() && placement.place != Place::Partition)
+    if (placement.field.is_header())
       not_own_.push_back(placement.field.name());
   }
 }
