@@ -109,8 +109,10 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   bool ours = judge_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
 
-  if (row->sink == NULL && row->origin == my_origin)
-    maintenance_saw_unrouted(row); /* enqueued before, committed after a sink appeared */
+  /* Enqueued before, committed after a sink appeared. It is routed before anything that comes after it is claimed. */
+  if (row->sink == NULL && row->origin == my_origin && maintenance_saw_unrouted(row) &&
+      (stream == MAIN || stream == LATE))
+    return STOP;
   if (!ours)
     return PASS;
   if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))

@@ -30,16 +30,19 @@ bool maintenance_routing(void) {
   return routing_wanted && !routing_failed;
 }
 
-void maintenance_saw_unrouted(const EventRow *row) {
+bool maintenance_saw_unrouted(const EventRow *row) {
+  bool taken = false;
   int n;
   RouteSink *sinks = route_sinks(&n);
   char *aggregate_type = event_row_aggregate_type(row);
   char *event_type = event_row_event_type(row);
 
-  for (int i = 0; i < n && !routing_wanted; i++)
-    routing_wanted = route_matches(&sinks[i], aggregate_type, event_type);
+  for (int i = 0; i < n && !taken; i++)
+    taken = route_matches(&sinks[i], aggregate_type, event_type);
   pfree(aggregate_type);
   pfree(event_type);
+  routing_wanted = routing_wanted || taken;
+  return taken && !routing_failed; /* else nothing would go on */
 }
 
 /* Runs one function of ours that returns bigint; -1 when it failed. */

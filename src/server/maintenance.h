@@ -14,9 +14,9 @@ extern "C" {
 /* Sinks have changed: events that waited may have a way now. */
 void maintenance_routes_changed(void);
 
-/* A claim came across an event that waits: if a sink takes it now, it is routed soon. */
+/* A claim came across an event that waits. True when a sink takes it now: it is about to be routed. */
 struct EventRow;
-void maintenance_saw_unrouted(const struct EventRow *row);
+bool maintenance_saw_unrouted(const struct EventRow *row);
 
 /* While this holds no sink is opened: what waited for it comes first, in its order. */
 bool maintenance_routing(void);

@@ -51,7 +51,10 @@ static bool visit_main(TupleTableSlot *slot, void *context) {
   Verdict verdict = judge(&row, MAIN, &sink);
   if (verdict == TAKE)
     sink->cursor = row.position;
-  else if (verdict == STOP) {
+  else if (verdict == STOP && sink == NULL) { /* for all sinks */
+    state->last_position = row.position - 1;
+    return false;
+  } else if (verdict == STOP) {
     sink->reading = false;
     sink->starved = true;
     state->n_reading--;
@@ -116,7 +119,8 @@ bool stream_main(Snapshot snapshot) {
   }
 }
 
-/* For the streams of one sink: the sink's own place moves with each row that needs no second look. */
+/* For the streams of one sink: the sink's own place moves with each row that needs no second look. A late row without
+ * a sink may have been enqueued before this one was made: the sink waits until it is routed. */
 static bool visit_of_sink(TupleTableSlot *slot, void *context) {
   ReadState *state = (ReadState *)context;
   WorkerSink *sink;
@@ -134,9 +138,9 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
     return false;
   }
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  if (sink == state->sink && judge(&row, state->stream, &sink) == STOP) {
+  if ((sink == state->sink || row.sink == NULL) && judge(&row, state->stream, &sink) == STOP) {
     state->stopped = true;
-    state->sink->starved = true;
+    state->sink->starved = sink != NULL;
     if (state->stream == DUE)
       state->sink->next_due = row.available_at;
     return false;

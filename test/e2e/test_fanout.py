@@ -54,3 +54,36 @@ def test_a_named_sink_alone_gets_the_event(db, pg, rig, receiver):
         other.stop()
         db.sql(f"DROP OWNED BY {role}")
         db.sql(f"DROP ROLE {role}")
+
+
+def test_a_transaction_that_is_older_than_the_sink(db, kafka, consume, aggregate):
+    """It enqueued when nothing took the event, and commits when the sink has gone past its place."""
+    with db.connect(autocommit=False) as open_one:
+        early = str(open_one.execute("SELECT outbox.enqueue(%s, '1', 't', '{}')", (aggregate,)).fetchone()[0])
+        db.kafka_sink("main", kafka)
+        consumer = consume(f"outbox.event.{aggregate}")
+        later = db.enqueue(aggregate, "2")
+        assert consumer.take(1)[0].id == later
+        open_one.commit()
+    assert consumer.take(1)[0].id == early
+
+
+def test_order_across_the_making_of_a_sink(db, kafka, consume, aggregate):
+    """A key's first event was enqueued before the sink was there, its second one as soon as that had committed."""
+    enqueue = "SELECT outbox.enqueue(%s, %s::bigint, 't', '{}')::text"
+    keys = range(1, 21)
+    open_ones = {key: db.connect(autocommit=False) for key in keys}
+    first = {key: open_ones[key].execute(enqueue, (aggregate, key)).fetchone()[0] for key in keys}
+    db.kafka_sink("main", kafka)
+    consumer = consume(f"outbox.event.{aggregate}")
+    db.enqueue(aggregate, "0")
+    consumer.take(1)  # the sink has gone past them
+    second = {}
+    for key in keys:
+        open_ones[key].commit()
+        second[key] = db.value(enqueue, aggregate, key)
+        open_ones[key].close()
+    got = {}
+    for record in consumer.take(2 * len(keys)):
+        got.setdefault(int(record.key), []).append(record.id)
+    assert got == {key: [first[key], second[key]] for key in keys}
