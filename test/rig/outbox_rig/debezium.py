@@ -33,10 +33,11 @@ TABLE = """
 
 class Debezium:
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, dbname: str, kafka: Kafka, producer: dict[str, str] = {},
-                 columns: str = COLUMNS, jit: bool = True):
+                 columns: str = COLUMNS, jit: bool = True, worker: dict[str, str] = {}):
         """`pg`: takes TCP connections and has wal_level = logical. `dbname`: a new database of that name. `producer`: properties
-        of its Kafka producer. `columns`: of its table. `jit`: False leaves out the optimising compiler, for a quick start."""
-        self.name, self.dir, self.log, self._pg, self.dbname = name, directory, log, pg, dbname
+        of its Kafka producer. `columns`: of its table. `jit`: False leaves out the optimising compiler, for a quick start.
+        `worker`: properties of Kafka Connect."""
+        self.name, self.dir, self.log, self.pg, self.dbname = name, directory, log, pg, dbname
         self._process: Process | None = None
         self._java = ["java", *(FAST if jit else SOON), *MAIN]
         self._port = free_port()
@@ -55,13 +56,13 @@ class Debezium:
             "publication.autocreate.mode": "disabled", "table.include.list": "public.outbox", "snapshot.mode": "no_data",
             "transforms": "outbox", "transforms.outbox.type": ROUTER,
         }
-        worker = {
+        properties = {
             "bootstrap.servers": kafka.bootstrap, "listeners": f"http://127.0.0.1:{self._port}", "plugin.discovery": "only_scan" if jit else "service_load",
             "offset.storage.file.filename": str(directory / "offsets"),
             "key.converter": "org.apache.kafka.connect.storage.StringConverter", "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-        } | {f"producer.{key}": value for key, value in producer.items()}
+        } | {f"producer.{key}": value for key, value in producer.items()} | worker
         self._properties = directory / "worker.properties"
-        self._properties.write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
 
     # ---- life ------------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class Debezium:
         return self._walsender(self._name)
 
     def _walsender(self, connector: str) -> int:
-        with self._pg.connect() as admin:
+        with self.pg.connect() as admin:
             row = admin.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (connector,)).fetchone()
             return row[0] if row and row[0] else 0
 
@@ -121,20 +122,25 @@ class Debezium:
             wait_until(lambda: self._is("RUNNING", name) and self._walsender(name), 60,
                        lambda: f"Debezium to stream; {self.log} ends:\n{self._process.tail()}")
 
-    def remove(self, name: str) -> None:
-        """The connector and its slot."""
+    def delete(self, name: str) -> None:
+        """The connector; its slot stays."""
         self._request("DELETE", f"/connectors/{name}")
         wait_until(lambda: not self._walsender(name), 30, "Debezium's connector to end")
-        with self._pg.connect() as admin:
+
+    def remove(self, name: str) -> None:
+        """The connector and its slot."""
+        self.delete(name)
+        with self.pg.connect() as admin:
             admin.execute("SELECT pg_drop_replication_slot(%s)", (name,))
 
-    def pause(self) -> None:
-        self._request("PUT", f"/connectors/{self._name}/pause")
-        wait_until(lambda: self._is("PAUSED", self._name), 60, lambda: f"Debezium to pause; {self.log} ends:\n{self._process.tail()}")
+    def pause(self, name: str = "") -> None:
+        name = name or self._name
+        self._request("PUT", f"/connectors/{name}/pause")
+        wait_until(lambda: self._is("PAUSED", name), 60, lambda: f"Debezium to pause; {self.log} ends:\n{self._process.tail()}")
 
-    def resume(self) -> None:
+    def resume(self, name: str = "") -> None:
         """Returns at once."""
-        self._request("PUT", f"/connectors/{self._name}/resume")
+        self._request("PUT", f"/connectors/{name or self._name}/resume")
 
     def options(self, plugin: str) -> list[str]:
         """The names of all that a connector, transform or converter can be told."""

@@ -1,0 +1,211 @@
+"""docs/migration.md, step by step, with applications at work: no loss, no duplicate, every key in order."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from moving import Applications, Arrived, Guide
+from outbox_rig.consumer import Record
+from outbox_rig.database import Database
+
+pytestmark = pytest.mark.same_with_any_librdkafka  # Debezium and the database do the work
+
+
+def number(record: Record) -> int:
+    return json.loads(record.value)["n"]
+
+
+def app_role(db: Database, grants: str) -> None:
+    db.sql("DO $$ BEGIN CREATE ROLE app LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    db.sql(grants)
+
+
+# ---- from Debezium ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def debezium(rig, kafka):
+    """Connect, with a server and a database of its own. It tells the slot at once how far it is."""
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical"}, tcp=True)
+    debezium = rig.debezium(pg=pg, dbname="moving", kafka=kafka, jit=False, worker={"offset.flush.interval.ms": "300"})
+    yield debezium
+    debezium.stop()
+    pg.stop()
+
+
+@pytest.fixture
+def moving(debezium):
+    """The database with the old table of Debezium's documentation, and nothing else."""
+    db = Database(debezium.pg, "moving")
+    yield db
+    db.disconnect()
+    db.sql("DROP SERVER IF EXISTS main CASCADE")
+    db.sql("DROP EXTENSION outbox")
+    for kind in ("FUNCTION public.outbox_hand_over() CASCADE", "FUNCTION public.lock_when_free", "TABLE public.aggregates"):
+        db.sql(f"DROP {kind}")
+    db.sql("TRUNCATE public.outbox")
+
+
+def insert_for_debezium(aggregate: str):
+    def insert(cursor, key: str, n: int) -> None:
+        cursor.execute("INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES (%s, %s, 'order.changed', %s) RETURNING id",
+                       (aggregate, key, json.dumps({"n": n})))
+        assert cursor.rowcount == 1
+        if n % 2:  # half of the applications leave nothing in the table
+            cursor.execute("DELETE FROM outbox WHERE id = %s", cursor.fetchone())
+            assert cursor.rowcount == 1
+    return insert
+
+
+HEARTBEAT = {"heartbeat.interval.ms": "300"}
+KEYS = [f"key{i}" for i in range(8)]
+
+
+TAKE_BACK = "ALTER PUBLICATION dbz_publication ADD TABLE public.outbox;"
+
+
+@pytest.mark.parametrize("publication", ["dbz_publication", "dbz_all"])
+def test_from_debezium_and_back(debezium, moving, kafka, consume, aggregate, publication):
+    db = moving
+    all_tables = publication == "dbz_all"
+    slot = f"and_back_{publication}"
+    guide = Guide(db, {"'debezium'": f"'{slot}'", "localhost:9092": kafka.bootstrap}
+                  | ({TAKE_BACK: "ALTER TABLE public.outbox SET LOGGED;"} if all_tables else {}))
+    app_role(db, "GRANT SELECT, INSERT, DELETE ON outbox TO app")
+    if all_tables:
+        db.sql("ALTER PUBLICATION dbz_publication DROP TABLE outbox; CREATE PUBLICATION dbz_all FOR ALL TABLES")
+    kafka.create_topic(f"outbox.event.{aggregate}", 6)
+    debezium.add({slot: HEARTBEAT | {"publication.name": publication}})
+    arrived = Arrived(consume(f"outbox.event.{aggregate}"), number)
+    with Applications(db, KEYS, insert_for_debezium(aggregate)) as applications:
+        applications.more(100)
+        guide.follow("prepare")
+        guide.follow("debezium prepare")
+        guide.follow("debezium cut, all tables" if all_tables else "debezium cut")
+        applications.more(100)
+        guide.ask("debezium drained")
+        guide.follow("debezium open")
+        applications.more(100)
+
+        debezium.pause(slot)
+        guide.follow("debezium back")
+        applications.more(100)
+        guide.ask("back, drained")
+        guide.follow("back, close")
+        debezium.resume(slot)
+        applications.more(100)
+    assert not applications.errors
+    written = applications.written()
+    arrived.until(written)
+    arrived.check(written)
+    debezium.remove(slot)
+    if all_tables:
+        db.sql("DROP PUBLICATION dbz_all; ALTER PUBLICATION dbz_publication ADD TABLE outbox")
+
+
+def test_from_debezium_for_good(debezium, moving, kafka, consume, aggregate):
+    db = moving
+    app_role(db, "GRANT SELECT, INSERT, DELETE ON outbox TO app")
+    kafka.create_topic(f"outbox.event.{aggregate}", 6)
+    debezium.add({"for_good": HEARTBEAT})
+    guide = Guide(db, {"'debezium'": "'for_good'", "localhost:9092": kafka.bootstrap})
+    guide.follow("prepare")
+    guide.follow("debezium prepare")
+    guide.follow("debezium cut")
+    guide.ask("debezium drained")
+    guide.follow("debezium open")
+    debezium.delete("for_good")
+    guide.follow("debezium retire")
+    assert db.sql("SELECT FROM pg_replication_slots") == []
+
+    arrived = Arrived(consume(f"outbox.event.{aggregate}"), number)
+
+    def insert(cursor, key: str, n: int) -> None:
+        cursor.execute("INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES (%s, %s, 'order.changed', %s) RETURNING id",
+                       (aggregate, key, json.dumps({"n": n})))
+        assert cursor.rowcount == 1 and cursor.fetchone()[0]
+
+    with Applications(db, KEYS, insert) as applications:
+        applications.more(50)
+        guide.follow("debezium view")
+        stored = db.value("SELECT count(*) FROM outbox_old")
+        applications.more(50)
+    assert not applications.errors
+    arrived.until(applications.written())
+    arrived.check(applications.written())
+    assert db.value("SELECT count(*) FROM outbox_old") == stored  # nothing is stored twice any more
+    assert db.sql("DELETE FROM outbox RETURNING id") == []
+    db.sql("DROP VIEW outbox; DROP FUNCTION outbox_hand_over_view; ALTER TABLE outbox_old RENAME TO outbox")
+
+
+# ---- from a poller ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def poller(db: Database, kafka, topic: str, kind: str):
+    child = subprocess.Popen([sys.executable, str(Path(__file__).parent / "poller.py"), db.pg.dsn(db.name), kafka.bootstrap, topic, kind])
+    try:
+        yield child
+        assert child.poll() is None
+    finally:
+        child.terminate()  # it finishes what it has in hand
+        child.wait(20)
+
+
+TABLES = {
+    "status": """CREATE TABLE events_to_send (id bigserial PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload jsonb,
+                   status text NOT NULL DEFAULT 'NEW', attempts int NOT NULL DEFAULT 0)""",
+    "published_at": """CREATE TABLE events_to_send (id text PRIMARY KEY DEFAULT 'evt_' || md5(random()::text), aggregate_type text, aggregate_id text,
+                         event_type text, payload jsonb, created_at timestamptz NOT NULL DEFAULT clock_timestamp(), published_at timestamptz)""",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
+    topic = f"orders{aggregate}"
+    kafka.create_topic(topic, 6)
+    db.sql(TABLES[kind])
+    app_role(db, "GRANT SELECT, INSERT ON events_to_send TO app; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO app")
+    arrived = Arrived(consume(topic), number)
+    flaky = kind == "status"  # whose first attempts fail: the poller loses their order, and nothing else
+
+    def insert(cursor, key: str, n: int) -> None:
+        cursor.execute("INSERT INTO events_to_send (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, %s, 'order.changed', %s) RETURNING id",
+                       (aggregate, key, json.dumps({"n": n, "fails": int(key == "flaky")})))
+        assert cursor.rowcount == 1
+
+    guide = Guide(db, {"'orders'": f"'{topic}'", "localhost:9092": kafka.bootstrap})
+    suffix = ", published_at" if kind == "published_at" else ""
+    with Applications(db, KEYS + ["flaky"] * flaky, insert) as applications:
+        with poller(db, kafka, topic, kind):
+            applications.more(100)
+            for n in range(1, 4) if flaky else ():
+                db.sql("INSERT INTO events_to_send (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'dead', 'order.changed', %s)",
+                       aggregate, json.dumps({"n": n, "fails": 9}))
+            guide.follow("prepare")
+            guide.follow("poller prepare" + suffix)
+            guide.follow("poller cut")
+            applications.more(100)
+            guide.ask("poller drained" + suffix)
+        if flaky:
+            assert db.sql("SELECT status, count(*) FROM events_to_send WHERE aggregate_id = 'dead' GROUP BY 1") == [("ERROR", 3)]
+            guide.follow("poller given up")
+        guide.follow("poller open")
+        applications.more(100)
+
+        guide.follow("poller back")
+        applications.more(50)
+        guide.ask("back, drained")
+        guide.follow("back, close")
+        with poller(db, kafka, topic, kind):
+            applications.more(50)
+            applications.stop()
+            assert not applications.errors
+            written = applications.written() | ({"dead": 3} if flaky else {})
+            arrived.until(written)
+    arrived.check(written, unordered={"flaky"})
+    legacy = {str(row[0]) for row in db.sql("SELECT id FROM events_to_send")}
+    assert {dict(record.headers).get("legacyId", record.headers[0][1]).decode() for record in arrived.records} == legacy
