@@ -64,29 +64,19 @@ def enqueue(db, event: Event) -> str:
                         None if data is not None else event.payload, data, content_type, json.dumps(event.headers), event.partition_key, event.seq, event.created_at))
 
 
-@dataclass(frozen=True)
-class Sent:
-    """An event, and what must be known of it."""
-
-    event: Event
-    id: str
-    database: str
-    position: int
-
-    def attributes(self) -> dict[str, str]:
-        event = self.event
-        found = {"specversion": "1.0", "id": self.id, "source": f"/outbox/{self.database}/{event.source}", "type": event.event_type,
-                 "subject": event.aggregate_id, "time": event.created_at, "datacontenttype": None if event.payload is None else event.content_type,
-                 "partitionkey": event.partition_key or event.aggregate_id, "sequence": f"{event.seq or self.position:019d}",
-                 "tenant": event.headers.get("ce_tenant")}
-        if event.headers.get("traceparent") == PARENT:
-            found |= event.headers
-        return {name: value for name, value in found.items() if value is not None}
+def attributes_of(event: Event, id: str, database: str, position: int) -> dict[str, str]:
+    found = {"specversion": "1.0", "id": id, "source": f"/outbox/{database}/{event.source}", "type": event.event_type,
+             "subject": event.aggregate_id, "time": event.created_at, "datacontenttype": None if event.payload is None else event.content_type,
+             "partitionkey": event.partition_key or event.aggregate_id, "sequence": f"{event.seq or position:019d}",
+             "tenant": event.headers.get("ce_tenant")}
+    if event.headers.get("traceparent") == PARENT:
+        found |= event.headers
+    return {name: value for name, value in found.items() if value is not None}
 
 
 @pytest.fixture
 def sent(db, kafka, consume, request):
-    """sent(format): what came of all events, by name, and the topic."""
+    """sent(format): of each event its name, itself, the attributes that it must have, its record, and what Java's SDK read."""
 
     def send(sink_format: str):
         topic = f"{request.node.name}-{sink_format}".replace("[", "-").replace("]", "")
@@ -95,8 +85,9 @@ def sent(db, kafka, consume, request):
         ids = {name: enqueue(db, event) for name, event in EVENTS.items()}
         records = consume(topic).take(len(EVENTS))
         first = db.value("SELECT last_value FROM outbox.events_position") - len(EVENTS) + 1
-        known = {name: Sent(EVENTS[name], ids[name], db.name, first + number) for number, name in enumerate(EVENTS)}
-        return topic, dict(zip(EVENTS, records)), known
+        shown = read_by_java(kafka.bootstrap, topic, len(EVENTS))
+        for number, (name, event) in enumerate(EVENTS.items()):
+            yield name, event, attributes_of(event, ids[name], db.name, first + number), records[number], shown[number]
 
     return send
 
@@ -132,11 +123,8 @@ def java_bytes(data: bytes) -> str:
     return f"BytesCloudEventData{{value=[{', '.join(str(byte - 256 if byte > 127 else byte) for byte in data)}]}}"
 
 
-def test_binary(db, kafka, sent):
-    topic, records, known = sent("cloudevents")
-    java = dict(zip(EVENTS, read_by_java(kafka.bootstrap, topic, len(EVENTS))))
-    for name, event in EVENTS.items():
-        record, expected = records[name], known[name].attributes()
+def test_binary(db, sent):
+    for name, event, expected, record, shown in sent("cloudevents"):
         headers = dict(record.headers)
         assert record.value == text_of(db, event), name  # byte for byte; a tombstone has none
         assert record.key == expected.get("partitionkey"), name
@@ -149,17 +137,14 @@ def test_binary(db, kafka, sent):
         assert found == expected, name
         if isinstance(event.payload, str):
             assert data == json.loads(event.payload), name
-        found, data = by_java(java[name])
+        found, data = by_java(shown)
         assert found == expected, name
         value = record.value if record.value is not None else NO_VALUE.encode()
         assert data == (java_bytes(value) if value else None), name  # to Java's SDK no bytes are no data
 
 
-def test_structured(db, kafka, sent):
-    topic, records, known = sent("cloudevents-structured")
-    java = dict(zip(EVENTS, read_by_java(kafka.bootstrap, topic, len(EVENTS))))
-    for name, event in EVENTS.items():
-        record, expected = records[name], known[name].attributes()
+def test_structured(db, sent):
+    for name, event, expected, record, shown in sent("cloudevents-structured"):
         headers = dict(record.headers)
         assert headers["content-type"] == b"application/cloudevents+json; charset=UTF-8", name
         assert not [header for header in headers if header.startswith("ce_")], name
@@ -179,7 +164,7 @@ def test_structured(db, kafka, sent):
         found, data = by_python(record)
         assert found == expected, name
         assert data == (json.loads(event.payload) if isinstance(event.payload, str) else event.payload), name
-        found, data = by_java(java[name])
+        found, data = by_java(shown)
         assert found == expected, name
         if isinstance(event.payload, bytes):
             assert data == java_bytes(event.payload), name
