@@ -30,7 +30,17 @@ RESET client_min_messages;
 :kafka partition '${header.');
 \echo :LAST_ERROR_SQLSTATE
 
+-- A column's name where a template is meant; topics of Kafka's own
+:kafka key 'aggregate_id');
+\echo :LAST_ERROR_SQLSTATE
+:kafka key 'header.tenant');
+\echo :LAST_ERROR_SQLSTATE
+:kafka topic '__consumer_offsets');
+\echo :LAST_ERROR_SQLSTATE
+
 -- Placements
+:kafka headers 'event_type:header:ce_Type', format 'cloudevents');
+\echo :LAST_ERROR_SQLSTATE
 :kafka headers 'event_type');
 \echo :LAST_ERROR_SQLSTATE
 :kafka headers 'event_typ:header');
@@ -77,6 +87,10 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a b", "shard": 1}');
 \echo :LAST_ERROR_SQLSTATE
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": {"base64": "AP8="}, "shard": 1}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a", "shard": {"base64": "AP8="}}');
+\echo :LAST_ERROR_SQLSTATE
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a"}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a", "shard": -1}');
@@ -84,6 +98,14 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a", "sha
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a", "shard": 1, "key": "no base64"}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"tenant": "a", "shard": 1, "key": "AQID"}') IS NOT NULL AS taken;
+DROP SERVER regress_k;
+
+:kafka topic '${header.topic}');
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"topic": "__transaction_state"}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"topic": "trailing "}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"topic": "__of_ours"}') IS NOT NULL AS taken;
 DROP SERVER regress_k;
 
 -- A sink that takes bytes, and one whose attributes are text

@@ -100,7 +100,11 @@ std::vector<std::string> reserved_names() {
 }  // namespace
 
 CloudEvents::CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements)
-    : mode_(mode), source_(std::move(source)), headers_(placements, reserved_names()) {}
+    : mode_(mode), source_(std::move(source)), headers_(placements, reserved_names()) {
+  for (const Placement &placement : placements)
+    if (placement.place == Place::Header && placement.alias.starts_with(prefix))
+      check_extension({as_text(placement.alias), as_text({}), false});
+}
 
 bool CloudEvents::reads_payload(const ob_event &event) const {
   return mode_ == Mode::Structured && event.payload.data != nullptr;

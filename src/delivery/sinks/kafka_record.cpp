@@ -7,6 +7,7 @@
 #include "../base64.h"
 #include "../formats/cloudevents.h"
 #include "../formats/debezium.h"
+#include "../http_answer.h"
 #include "../time_text.h"
 
 namespace outbox {
@@ -59,7 +60,16 @@ bool legal_topic(std::string_view topic) {
 constexpr const char *topic_rule =
     "A Kafka topic's name has 1 to 249 characters: letters, digits, \".\", \"_\" and \"-\".";
 
+/* Those that a broker lets nobody else write. */
+bool is_kafkas_own(std::string_view topic) {
+  return topic.starts_with("__") && (topic == "__consumer_offsets" || topic == "__transaction_state" ||
+                                     topic == "__share_group_state" || topic == "__cluster_metadata");
+}
+constexpr const char *own_rule = "Kafka itself writes this topic, and a broker takes no records for it.";
+
 void check_topic(const std::string &name, const std::string &value) {
+  if (is_kafkas_own(value))
+    bad_value(name, value, own_rule);
   Template topic = Template::parse(name, value);
   if (topic.has_variables() ? !legal_in_topic(topic.literals()) : !legal_topic(value))
     bad_value(name, value, topic_rule);
@@ -82,8 +92,13 @@ void check_partition(const std::string &name, const std::string &value) {
     bad_value(name, value, partition_rule);
 }
 
-void check_template(const std::string &name, const std::string &value) {
+/* A key may be the same for all, but hardly a column's name. */
+void check_key(const std::string &name, const std::string &value) {
   Template::parse(name, value);
+  if (Field field; Field::find(value, field))
+    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                   "Every record would have this very text as its key.",
+                   "For what the event has there, write ${" + value + "}.");
 }
 
 void check_source(const std::string &name, const std::string &value) {
@@ -173,7 +188,7 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
       {"topic", true, false, false, false, check_topic,
        "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
        "'outbox.event.${aggregate_type}'."},
-      {"key", true, false, false, false, check_template,
+      {"key", true, false, false, false, check_key,
        "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."},
       {"partition", true, false, false, false, check_partition,
        "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."},
@@ -262,6 +277,12 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
                  "Give the event one, or change the option.");
 }
 
+/* A header may be bytes, which no message can hold. */
+static std::string shown(const std::string &text) {
+  bool plain = std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  return plain ? text : clean_text(text);
+}
+
 /* A broker refuses what lies in the future, and has no time before 1970: those get the time of sending. */
 static int64_t sendable(int64_t created_at_us) {
   using namespace std::chrono;
@@ -306,8 +327,8 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
     no_value("partition", partition_->missing(event));
   }
   if (!to_partition(text, record.partition))
-    throw BadInput(OB_BAD_VALUE, "partition", "\"" + text.substr(0, 100) + "\" is not a partition", partition_rule,
-                   "Change what the event has for it, or the options of the sink.");
+    throw BadInput(OB_BAD_VALUE, "partition", "\"" + shown(text.substr(0, 100)) + "\" is not a partition",
+                   partition_rule, "Change what the event has for it, or the options of the sink.");
 }
 
 void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
@@ -334,8 +355,9 @@ size_t KafkaRecordMaker::check(const ob_event &event) const {
       without.payload = {"", 0};
     make(without, made);
   }
-  if (!legal_topic(made.topic))
-    throw BadInput(OB_BAD_VALUE, "topic", "\"" + made.topic + "\" is not a legal topic name", topic_rule,
+  if (!legal_topic(made.topic) || is_kafkas_own(made.topic))
+    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(made.topic) + "\" is not a legal topic name",
+                   is_kafkas_own(made.topic) ? own_rule : topic_rule,
                    "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
   if (!format_->reads_payload(event))
     return made.size();
