@@ -75,7 +75,8 @@ static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
       appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     snprintf(error->hint, sizeof error->hint, "Options here are %s%s.", list.data, n > 20 ? ", ..." : "");
   } else if (error->kind == OB_FORBIDDEN) {
-    snprintf(error->hint, sizeof error->hint, "Ask a superuser. Others can alter a server that has this option only by dropping it.");
+    snprintf(error->hint, sizeof error->hint,
+             "Ask a superuser. Others can alter a server that has this option only by dropping it.");
   } else if (error->kind == OB_MISSING_OPTION) {
     snprintf(error->hint, sizeof error->hint, "Add option \"%s\".", error->subject);
   } else if (error->subject[0]) {
