@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from outbox_rig.documents import Documents
 
 TENANT = "acme"
+ORDER = "Order"  # the aggregate type of all but those that are about it
+WILD = "wild"  # the event type of documents that are too many to say what expansion makes of each
 SAME = "what ours makes of it"
 FAILS = "nothing: its task fails"
 TEXT = "the text of the document as one JSON string"
@@ -46,7 +48,7 @@ class Corpus:
     def __init__(self):
         self.events: list[Event] = []
 
-    def add(self, label: str, payload: str | None = '{"a": 1}', *, expanded: Expanded = Expanded(), aggregate_type: str = "Order",
+    def add(self, label: str, payload: str | None = '{"a": 1}', *, expanded: Expanded = Expanded(), aggregate_type: str = ORDER,
             aggregate_id: str | None = None, event_type: str = "order.created", tenant: str | None = TENANT, partition: int | None = None,
             created_at: str = "2024-05-01 12:00:00.123456", body: bytes | None = b"\x00\xff\x80") -> None:
         number = len(self.events) + 1
@@ -102,7 +104,7 @@ def _columns(corpus: Corpus) -> None:
     for label, key in {"empty": "", "spaces": " a b ", "astral": "😀", "quotes": '"\\/', "control": "\x01\n\t\x7f", "BMP": "ä€\u2028", "number": "42",
                        "JSON": '{"a":1}', "combining": "e\u0301", "long": "".join(random.Random(1).choices("0123456789abcdefghijklmnopqrstuvwxyz ä", k=2000))}.items():
         corpus.add(f"key {label}", aggregate_id=key)
-    for aggregate_type in ("Order", "sales.Order.v2", "UPPER_lower-1", "a..b"):
+    for aggregate_type in ("sales.Order.v2", "UPPER_lower-1", "a..b"):
         for number in range(3):
             corpus.add(f"aggregate type {aggregate_type} {number}", aggregate_type=aggregate_type)
     for event_type in ("OrderCreated", "order.line_changed-2", "ORDER"):
@@ -135,18 +137,15 @@ class Plain(Documents):
         return "{" + ",".join(f"{json.dumps(f'{number}' + json.loads(self.string(6)))}:{self.value(depth - 1)}" for number in range(self.random.randrange(6))) + "}"
 
 
-WILD = "Wild"  # the aggregate type of documents that are too many to say what expansion makes of each
-
-
 def events() -> list[Event]:
     corpus = Corpus()
     for part in (_texts, _numbers, _lost_by_expansion, _columns):
         part(corpus)
     plain, wild = Plain(seed=11), Documents(seed=12)
     for number in range(60):
-        corpus.add(f"generated {number}", plain.object(3), event_type=f"generated.{number % 3}", tenant=f"tenant {number % 7}")
+        corpus.add(f"generated {number}", plain.object(3), tenant=f"tenant {number % 7}")
     for number in range(150):
-        corpus.add(f"wild {number}", wild.value(4), aggregate_type=WILD)
+        corpus.add(f"wild {number}", wild.value(4), event_type=WILD)
     return corpus.events
 
 
