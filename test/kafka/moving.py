@@ -31,6 +31,9 @@ class Guide:
                               input=self._steps[step], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
+    def says_no(self, step: str) -> bool:
+        return self._db.value(self._steps[step]) is False
+
     def ask(self, step: str) -> None:
         """Until the answer is true."""
         wait_until(lambda: self._db.value(self._steps[step]), 30, lambda: f'"{step}"; events: ' + str(self._db.sql(

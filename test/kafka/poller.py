@@ -1,4 +1,5 @@
-"""A poller as applications write them, for the table events_to_send: poller.py DSN BOOTSTRAP TOPIC status|published_at. Until SIGTERM."""
+"""A poller as applications write them, for the table events_to_send: poller.py DSN BOOTSTRAP TOPIC status|published_at. Until SIGTERM; SIGUSR1
+holds it up between two rounds, SIGUSR2 lets it go on."""
 
 import signal
 import sys
@@ -42,13 +43,15 @@ def by_status(db: psycopg.Connection, producer: confluent_kafka.Producer, topic:
 
 def main() -> None:
     dsn, bootstrap, topic, kind = sys.argv[1:]
-    stop = threading.Event()
+    stop, paused = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGUSR1, lambda *_: paused.set())
+    signal.signal(signal.SIGUSR2, lambda *_: paused.clear())
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "partitioner": "murmur2_random"})
     with psycopg.connect(dsn, autocommit=True, row_factory=namedtuple_row) as db:
         work = by_status if kind == "status" else by_published_at
         while not stop.is_set():
-            if not work(db, producer, topic):
+            if paused.is_set() or not work(db, producer, topic):
                 stop.wait(0.05)
 
 

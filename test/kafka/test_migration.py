@@ -1,6 +1,7 @@
 """docs/migration.md, step by step, with applications at work: no loss, no duplicate, every key in order."""
 
 import json
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -84,8 +85,12 @@ def test_from_debezium_and_back(debezium, moving, kafka, consume, aggregate, pub
         applications.more(100)
         guide.follow("prepare")
         guide.follow("debezium prepare")
+        debezium.pause(slot)  # so that it is behind
+        applications.more(50)
         guide.follow("debezium cut, all tables" if all_tables else "debezium cut")
-        applications.more(100)
+        applications.more(50)
+        assert guide.says_no("debezium drained")
+        debezium.resume(slot)
         guide.ask("debezium drained")
         guide.follow("debezium open")
         applications.more(100)
@@ -180,15 +185,19 @@ def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
     guide = Guide(db, {"'orders'": f"'{topic}'", "localhost:9092": kafka.bootstrap})
     suffix = ", published_at" if kind == "published_at" else ""
     with Applications(db, KEYS + ["flaky"] * flaky, insert) as applications:
-        with poller(db, kafka, topic, kind):
+        with poller(db, kafka, topic, kind) as relay:
             applications.more(100)
             for n in range(1, 4) if flaky else ():
                 db.sql("INSERT INTO events_to_send (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'dead', 'order.changed', %s)",
                        aggregate, json.dumps({"n": n, "fails": 9}))
             guide.follow("prepare")
             guide.follow("poller prepare" + suffix)
+            relay.send_signal(signal.SIGUSR1)  # so that it is behind
+            applications.more(50)
             guide.follow("poller cut")
-            applications.more(100)
+            applications.more(50)
+            assert guide.says_no("poller drained" + suffix)
+            relay.send_signal(signal.SIGUSR2)
             guide.ask("poller drained" + suffix)
         if flaky:
             assert db.sql("SELECT status, count(*) FROM events_to_send WHERE aggregate_id = 'dead' GROUP BY 1") == [("ERROR", 3)]
