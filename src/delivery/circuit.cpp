@@ -78,6 +78,9 @@ ob_outcome Circuit::on_result(const Completion &completion, Time now) {
     if (state_ == State::Closed || forget_probe(completion.ticket))
       open(now);
     return OB_RELEASED;
+  case Result::Wait:
+    forget_probe(completion.ticket);
+    return OB_WAIT;
   case Result::Rejected: /* may have been judged here, without the peer: it proves nothing */
     forget_probe(completion.ticket);
     return OB_REJECTED;

@@ -259,6 +259,18 @@ void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
   });
 }
 
+bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) noexcept {
+  return guarded(nullptr, false, [&] {
+    std::string text;
+    if (size == 0 || !inside(sink)->next_resumed(text))
+      return false;
+    size_t length = utf8_prefix(text, size - 1);
+    memcpy(error, text.data(), length);
+    error[length] = '\0';
+    return true;
+  });
+}
+
 size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
   return guarded(nullptr, size_t(0), [&] { return inside(sink)->submit(events, n); });
 }

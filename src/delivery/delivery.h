@@ -177,6 +177,7 @@ bool ob_sink_closed(ob_sink *sink) OB_NOEXCEPT;
 
 typedef enum ob_sink_state {
   OB_SINK_OK,           /* delivering or idle */
+  OB_SINK_DEGRADED,     /* delivering, but not to all of its topics, or slower than it could: last_error says why */
   OB_SINK_CIRCUIT_OPEN, /* down as a whole: takes nothing until a probe succeeds */
   OB_SINK_DISABLED      /* will not try again by itself (410, wrong credentials): open it anew to reset */
 } ob_sink_state;
@@ -189,19 +190,26 @@ typedef struct ob_sink_status {
 } ob_sink_status;
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) OB_NOEXCEPT;
 
+/* Takes one reason that has ceased: events that came back as OB_WAIT with an error that begins so need not wait any
+ * longer. False when there is none. */
+bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) OB_NOEXCEPT;
+
 /* Submits events in order; everything is copied. Returns how many were taken (a prefix): the rest is
  * back-pressure, not an attempt. Every one taken gets exactly one completion. */
 size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) OB_NOEXCEPT;
 
 typedef enum ob_outcome {
-  OB_SENT,     /* acknowledged */
-  OB_RETRY,    /* this event failed: count an attempt, wait, try again */
+  OB_SENT,  /* acknowledged */
+  OB_RETRY, /* this event failed: count an attempt, wait, try again */
+  OB_WAIT, /* its destination within the sink (a Kafka topic) cannot be used now: hold its key like a failing event's,
+              try again after retry_after_ms, and spend no attempt, however often */
   OB_REJECTED, /* this event can never succeed: a dead letter */
   OB_RELEASED  /* not tried, or the sink is down as a whole: no attempt is spent, claim it again later */
 } ob_outcome;
 
-/* Order: an event with a key that comes back as OB_RETRY or OB_RELEASED was not overtaken by a later one of its key:
- * those come back as OB_RELEASED, and what is submitted before the caller has collected all of them is not taken. */
+/* Order: an event with a key that comes back as OB_RETRY, OB_WAIT or OB_RELEASED was not overtaken by a later one of
+ * its key: those come back as OB_RELEASED, and what is submitted before the caller has collected all of them is not
+ * taken. */
 
 typedef struct ob_completion {
   uint64_t ticket;

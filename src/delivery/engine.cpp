@@ -60,14 +60,22 @@ void Runner::status(ob_sink_status &out) {
   Circuit::Time now = Clock::now();
   out.credit = std::min(circuit_.credit(now), sink_->credit());
   out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
-  out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : OB_SINK_OK;
+  out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
   if (disabled_)
     out.state = OB_SINK_DISABLED;
   if (disabled_ || closing_) {
     out.credit = 0;
     out.retry_in_ms = -1;
   }
-  copy_text(out.last_error, last_error_);
+  copy_text(out.last_error, out.state == OB_SINK_DEGRADED ? degraded_ : last_error_);
+}
+
+bool Runner::next_resumed(std::string &error) {
+  if (resumed_.empty())
+    return false;
+  error = std::move(resumed_.front());
+  resumed_.pop_front();
+  return true;
 }
 
 void Runner::close(milliseconds grace) {
@@ -117,6 +125,13 @@ void Runner::on_signal(const Mailbox::Report &report) {
   case Mailbox::Report::What::Up:
     circuit_.up();
     break;
+  case Mailbox::Report::What::Degraded:
+    degraded_ = report.text;
+    return;
+  case Mailbox::Report::What::Resumed:
+    if (std::find(resumed_.begin(), resumed_.end(), report.text) == resumed_.end())
+      resumed_.push_back(report.text);
+    return;
   case Mailbox::Report::What::Disabled:
     if (!disabled_)
       engine_.mailbox_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);

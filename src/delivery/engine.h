@@ -28,6 +28,7 @@ public:
   size_t submit(const ob_event *events, size_t n);
   void status(ob_sink_status &out);
   void close(std::chrono::milliseconds grace);
+  bool next_resumed(std::string &error);
   bool finished() const { return closing_ && outstanding_ == 0; }
   Engine &engine() const { return engine_; }
 
@@ -48,6 +49,8 @@ private:
   std::unique_ptr<Sink> sink_;
   Circuit circuit_;
   std::string last_error_;
+  std::string degraded_; /* why part of it is down */
+  std::deque<std::string> resumed_;
   size_t outstanding_ = 0; /* taken and not yet collected by the caller */
   bool disabled_ = false;
   bool closing_ = false;

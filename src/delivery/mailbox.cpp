@@ -106,6 +106,12 @@ public:
     mailbox_->post({sink_, Mailbox::Report::What::Down, {}, {}, std::move(reason)});
   }
   void up() override { mailbox_->post({sink_, Mailbox::Report::What::Up, {}, {}, {}}); }
+  void degraded(std::string reason) override {
+    mailbox_->post({sink_, Mailbox::Report::What::Degraded, {}, {}, std::move(reason)});
+  }
+  void resumed(std::string error) override {
+    mailbox_->post({sink_, Mailbox::Report::What::Resumed, {}, {}, std::move(error)});
+  }
   void disabled(std::string reason) override {
     mailbox_->post({sink_, Mailbox::Report::What::Disabled, {}, {}, std::move(reason)});
   }

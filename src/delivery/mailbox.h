@@ -17,7 +17,7 @@ namespace outbox {
 class Mailbox {
 public:
   struct Report {
-    enum class What { Completions, Sent, Down, Up, Disabled };
+    enum class What { Completions, Sent, Down, Up, Degraded, Resumed, Disabled };
     uint64_t sink; /* a number, not a pointer: a late report must find nothing */
     What what;
     std::vector<Completion> completions;

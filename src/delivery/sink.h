@@ -30,9 +30,10 @@ enum class Result {
   Retry,          /* this event failed and may succeed later */
   RetryBlameSink, /* likewise, but the peer may be ill as a whole (5xx, timeout): many keys in a row open the circuit
                    */
-  Rejected,       /* this event can never succeed */
-  SinkDown,       /* nothing gets through (connection refused, no broker, TLS, credentials): not the event's fault */
-  Released        /* never left this process */
+  Wait, /* its destination within the sink (a topic) cannot be used now: not its fault, and not the whole sink's */
+  Rejected, /* this event can never succeed */
+  SinkDown, /* nothing gets through (connection refused, no broker, TLS, credentials): not the event's fault */
+  Released  /* never left this process */
 };
 
 struct Completion {
@@ -54,6 +55,10 @@ public:
   /* The sink as a whole went down or came back, seen apart from any event. */
   virtual void down(std::string reason) = 0;
   virtual void up() = 0;
+  /* Part of it is down (a topic is missing), seen apart from any event; an empty reason: no more. */
+  virtual void degraded(std::string reason) = 0;
+  /* What made events wait is over: those whose error begins so may go at once. */
+  virtual void resumed(std::string error) = 0;
   /* Will not try again by itself: 410, wrong credentials. */
   virtual void disabled(std::string reason) = 0;
   virtual void log(ob_log_level level, std::string text) = 0;

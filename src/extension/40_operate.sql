@@ -93,7 +93,7 @@ CREATE VIEW outbox.sinks AS
   LEFT JOIN pending AS p ON p.sink = s.srvname
   LEFT JOIN failed AS f ON f.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, circuit open, disabled, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the exact age of the oldest due one, totals since the server started, events per second, latencies in milliseconds, and the last error.';
+  'A row per sink: state (delivering, idle, degraded, circuit open, disabled, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the exact age of the oldest due one, totals since the server started, events per second, latencies in milliseconds, and the last error.';
 
 CREATE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

@@ -122,6 +122,10 @@ BEGIN
         WHEN s.state = 'circuit open' THEN 'It is probed until it answers; nothing is lost, and no attempt is spent. See to the target or the network.'
         WHEN s.state = 'disabled' THEN 'Correct the cause, then change any option of the server or its user mapping to open it anew.'
         ELSE format('Correct it: ALTER SERVER %I OPTIONS (…), or CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (…).', s.name, s.name) END;
+    ELSIF s.state = 'degraded' THEN
+      status := 'warning';
+      detail := format('%s is degraded: %s', s.target, coalesce(s.last_error, 'no error is known'));
+      hint := 'The events concerned wait and go by themselves when the cause is gone; nothing is lost, and no attempt is spent.';
     ELSIF s.failed > 0 THEN
       status := 'warning';
       IF s.held > 0 THEN

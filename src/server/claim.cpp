@@ -141,7 +141,7 @@ static bool is_news(Snapshot snapshot) {
 
   for (int i = 0; i < n; i++) {
     cursor = Min(cursor, sinks[i]->cursor);
-    if (sinks[i]->n_late > 0 || sinks[i]->starved)
+    if (sinks[i]->n_late > 0 || sinks[i]->starved || sinks[i]->resumed.going)
       return true;
   }
   if (n == 0 || n_returned > 0 || lanes_any_fresh() || held_keys_any())
@@ -191,6 +191,7 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
     stream_late(sinks[i], snapshot);
     more |= sinks[i]->n_late > 0 && sinks[i]->room > 0; /* a long one: the cursor waits for it */
     more |= stream_due(sinks[i], snapshot);
+    more |= stream_resumed(sinks[i], snapshot);
   }
   busy_rows_claim(snapshot);
   if (*look_for_recalled) {
@@ -219,6 +220,8 @@ void claim_return(Flight *flight) {
     key->drained = Min(key->drained, position - 1);
   if (given_to)
     worker_sink_rewind(given_to, position); /* it passed the row while this flight had it */
+  if (flight->resumed)
+    resumed_returned(sink);
   worker_sink_event_returned(sink, flight->bytes);
   if (key == NULL || key->head == 0 || key->head >= position)
     worker_sink_rewind(sink, position);

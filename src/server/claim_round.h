@@ -83,6 +83,11 @@ void stream_late(WorkerSink *sink, Snapshot snapshot);
 bool stream_draining(WorkerSink *sink, Snapshot snapshot); /* likewise */
 bool stream_due(WorkerSink *sink, Snapshot snapshot);      /* true when there is more */
 
+/* ---- resumed.cpp ---- */
+
+/* Those that wait for a topic and need not any longer; true when there are more. */
+bool stream_resumed(WorkerSink *sink, Snapshot snapshot);
+
 /* ---- redriven.cpp ---- */
 
 /* Later events of its key are on their way: the row leads its key from now on, and is looked at again. */

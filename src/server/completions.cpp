@@ -42,7 +42,8 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     flight->suspect = true;
     flight->record_after = TimestampTzPlusMilliseconds(now, SUSPECT_DELAY_MS);
   }
-  if (sink->ordered && (outcome == OB_RETRY || flight->suspect || (outcome == OB_REJECTED && sink->hold)))
+  if (sink->ordered &&
+      (outcome == OB_RETRY || outcome == OB_WAIT || flight->suspect || (outcome == OB_REJECTED && sink->hold)))
     held_key_hold(sink->oid, flight->key_hash, flight->position);
   else
     held_key_release(sink->oid, flight->key_hash, flight->position);

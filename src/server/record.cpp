@@ -52,14 +52,15 @@ static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE 
                          NULL};
 /* With the present name of a renamed sink, by which it is found when it is due. */
 static Statement put_back = {
-    "UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = f.error, last_attempt_at = "
-    "f.ended, "
+    "UPDATE outbox.events_pending AS e SET attempts = greatest(e.attempts + f.spent, 1), last_error = f.error, "
+    "last_attempt_at = f.ended, "
     "available_at = f.next, held_by = nullif(f.held_by, 0), "
     "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
     "(SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = f.sink) THEN e.sink ELSE f.sink END "
-    "FROM unnest($1, $2, $3, $4, $5, $6) AS f (place, error, ended, next, held_by, sink) WHERE e.ctid = f.place",
-    6,
-    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
+    "FROM unnest($1, $2, $3, $4, $5, $6, $7) AS f (place, error, ended, next, held_by, sink, spent) "
+    "WHERE e.ctid = f.place",
+    7,
+    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID},
     NULL};
 
 /* One kind of recording in the running transaction. */
@@ -121,6 +122,7 @@ static void record_dead(const Batch *batch) {
 static void record_retries(const Batch *batch, TimestampTz now) {
   Datum *times = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
   int64 *holders = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
+  int64 *spent = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
   Datum *names = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++) {
@@ -138,11 +140,16 @@ static void record_retries(const Batch *batch, TimestampTz now) {
       sink->due_after = next - 1;
     /* Behind an older failing event of its key it waits like any other. */
     HeldKey *key = held_key_find(sink->oid, flight->key_hash);
+    spent[i] = flight->outcome == OB_RETRY; /* a wait is no attempt, but makes the row the head of its key */
     holders[i] = key && key->head != 0 && key->head != flight->position ? key->group : 0;
   }
-  Datum values[] = {
-      tid_array(batch->tids, batch->n), errors_of(batch),           ends_of(batch), times_array(times, batch->n),
-      int8_array(holders, batch->n),    text_array(names, batch->n)};
+  Datum values[] = {tid_array(batch->tids, batch->n),
+                    errors_of(batch),
+                    ends_of(batch),
+                    times_array(times, batch->n),
+                    int8_array(holders, batch->n),
+                    text_array(names, batch->n),
+                    int8_array(spent, batch->n)};
   statement_write(&put_back, values, NULL, NULL);
 }
 
@@ -354,7 +361,7 @@ static void count_flight(const Flight *flight, TimestampTz now) {
   }
   if (flight->outcome == OB_RETRY)
     stats->retried++;
-  else
+  else if (flight->outcome == OB_REJECTED)
     stats->failed++;
 }
 

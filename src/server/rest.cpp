@@ -21,7 +21,7 @@ static bool sinks_are_quiet(void) {
 
   for (int i = 0; i < n; i++)
     if (sinks[i]->handle == NULL || sinks[i]->closing || sinks[i]->status.state != OB_SINK_OK || sinks[i]->starved ||
-        sinks[i]->n_late > 0 || held_keys_any_draining(sinks[i]->oid))
+        sinks[i]->n_late > 0 || sinks[i]->resumed.going || held_keys_any_draining(sinks[i]->oid))
       return false;
   return true;
 }

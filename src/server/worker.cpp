@@ -163,7 +163,7 @@ static bool any_sink_can_go_on(TimestampTz now) {
 
   for (int i = 0; i < n; i++)
     if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining(sinks[i]->oid) || sinks[i]->n_late > 0 ||
-                               sinks[i]->next_due <= now))
+                               sinks[i]->resumed.going || sinks[i]->next_due <= now))
       return true;
   return false;
 }

@@ -295,6 +295,7 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
                       : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
                       : sink->status.state == OB_SINK_DISABLED     ? "disabled"
                       : submit_stands_still()                      ? "waiting for a synchronous standby"
+                      : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
                       : sink->in_flight > 0                        ? "delivering"
                                                                    : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
@@ -351,6 +352,7 @@ void worker_sinks_refresh(TimestampTz now) {
     sink->room = 0;
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
+      resumed_look(sink, now);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
       sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;
       if (sink->room_bytes > 0)
@@ -436,6 +438,9 @@ typedef struct SinkPlace {
   TimestampTz due_after;
   int64 due_after_position;
   TimestampTz next_due;
+  bool resumed_going;
+  TimestampTz resumed_after;
+  int64 resumed_after_position;
   int n_late;
   LateTransaction late[FLEXIBLE_ARRAY_MEMBER];
 } SinkPlace;
@@ -448,6 +453,9 @@ void worker_sink_begin_round(WorkerSink *sink, MemoryContext context) {
   place->due_after = sink->due_after;
   place->due_after_position = sink->due_after_position;
   place->next_due = sink->next_due;
+  place->resumed_going = sink->resumed.going;
+  place->resumed_after = sink->resumed.after;
+  place->resumed_after_position = sink->resumed.after_position;
   place->n_late = sink->n_late;
   if (sink->n_late > 0)
     memcpy(place->late, sink->late, sizeof(LateTransaction) * sink->n_late);
@@ -465,6 +473,9 @@ void worker_sink_give_back(WorkerSink *sink) {
   sink->due_after = place->due_after;
   sink->due_after_position = place->due_after_position;
   sink->next_due = Min(sink->next_due, place->next_due);
+  sink->resumed.going |= place->resumed_going;
+  sink->resumed.after = place->resumed_after;
+  sink->resumed.after_position = place->resumed_after_position;
   sink->n_late = place->n_late;
   if (place->n_late > 0)
     memcpy(sink->late, place->late, sizeof(LateTransaction) * place->n_late);
@@ -476,6 +487,7 @@ void worker_sink_restart(WorkerSink *sink) {
   sink->n_late = 0;
   sink->due_after = sink->next_due = DT_NOBEGIN;
   sink->due_after_position = 0;
+  resumed_all(sink, GetCurrentTimestamp());
   sink->starved = true;
 }
 

@@ -39,6 +39,13 @@ typedef struct WorkerSink {
   TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
   int64 due_after_position; /* … of that instant up to this position */
   TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
+  struct {
+    bool going;
+    char reason[288];  /* how their errors begin */
+    TimestampTz since; /* who began to wait later waits for something new */
+    TimestampTz after; /* looked through up to here, … */
+    int64 after_position;
+  } resumed; /* events that wait no longer: resumed.cpp */
   LateTransaction *late;
   int n_late, max_late;
   struct SinkPlace *before; /* all this at the start of the round; memory of the round */
@@ -92,6 +99,15 @@ void worker_sink_give_back(WorkerSink *sink);
 
 /* All rows must be seen again. */
 void worker_sink_restart(WorkerSink *sink);
+
+/* ---- resumed.cpp ---- */
+
+/* Whatever its events wait for, they try anew. */
+void resumed_all(WorkerSink *sink, TimestampTz now);
+/* Asks the open sink whether something is over for which events wait. */
+void resumed_look(WorkerSink *sink, TimestampTz now);
+/* One of them came back unsent. */
+void resumed_returned(WorkerSink *sink);
 
 /* A row of this sink that was passed must be seen again. */
 void worker_sink_rewind(WorkerSink *sink, int64 position);

@@ -88,6 +88,8 @@ public:
   }
   void down(std::string) override {}
   void up() override {}
+  void degraded(std::string) override {}
+  void resumed(std::string) override {}
   void disabled(std::string reason) override {
     std::lock_guard lock(mutex_);
     disabled_ = std::move(reason);

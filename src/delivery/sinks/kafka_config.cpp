@@ -68,6 +68,9 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
     {"partitioner", "murmur2_random"},
     {"socket.nagle.disable", "true"},
     {"socket.keepalive.enable", "true"},
+    /* How long a new topic's absence is put down to brokers that have not heard of it: its events wait in here
+     * meanwhile, and fill it. After that they wait in the table. */
+    {"topic.metadata.propagation.max.ms", "2000"},
     {"reconnect.backoff.ms", "100"},
     {"reconnect.backoff.max.ms", "1000"},
 };
@@ -108,6 +111,13 @@ KafkaConf KafkaConfig::conf() const {
   for (auto [name, value] : always)
     set(conf.get(), name, value);
   return conf;
+}
+
+std::string KafkaConfig::user() const {
+  for (const auto &[name, value] : properties_)
+    if (name == "sasl.username")
+      return value;
+  return {};
 }
 
 KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_(server) {

@@ -31,6 +31,8 @@ public:
   void record(const ob_event &event, Record &record) const { maker_.make(event, record); }
   /* How many events librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
+  /* By which the brokers know the sink, where an option says so; else empty. */
+  std::string user() const;
   /* A new set of librdkafka's properties. */
   KafkaConf conf() const;
 

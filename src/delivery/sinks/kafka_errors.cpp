@@ -2,6 +2,10 @@
 
 namespace outbox {
 
+/* Of newer versions than the oldest supported. */
+static constexpr auto unknown_topic_id = static_cast<rd_kafka_resp_err_t>(100);
+static constexpr auto invalid_different_record = static_cast<rd_kafka_resp_err_t>(-138);
+
 Result kafka_result(rd_kafka_resp_err_t error) {
   switch (error) {
   case RD_KAFKA_RESP_ERR_NO_ERROR:
@@ -31,7 +35,8 @@ Result kafka_result(rd_kafka_resp_err_t error) {
   case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
   case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
   case RD_KAFKA_RESP_ERR__DESTROY:
-  case RD_KAFKA_RESP_ERR__NO_OFFSET: /* acknowledged, and maybe not stored */
+  case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION: /* its topic was deleted, or made again with fewer */
+  case RD_KAFKA_RESP_ERR__NO_OFFSET:         /* acknowledged, and maybe not stored */
   /* The producer's own state is broken, and the event is none the worse: a new producer sends it again. */
   case RD_KAFKA_RESP_ERR__FATAL:
   case RD_KAFKA_RESP_ERR__FENCED:
@@ -46,11 +51,32 @@ Result kafka_result(rd_kafka_resp_err_t error) {
   case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION: /* not a legal name */
     return Result::Rejected;
 
-  /* The rest is about this event's batch or topic. A broker that finds a batch too large refuses all of it: its
-   * events come back one by one, and only what is too large alone goes on failing. A topic that is not there may
-   * be made any moment. */
   default:
-    return Result::Retry;
+    return is_topic_failure(error) ? Result::Wait : is_batch_refusal(error) ? Result::Released : Result::Retry;
+  }
+}
+
+bool is_topic_failure(rd_kafka_resp_err_t error) {
+  switch (error) {
+  case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+  case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+  case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+    return true;
+  default:
+    return error == unknown_topic_id;
+  }
+}
+
+bool is_batch_refusal(rd_kafka_resp_err_t error) {
+  switch (error) {
+  case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+  case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
+  case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+  case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+  case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
+    return true;
+  default:
+    return error == invalid_different_record;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "../thread.h"
+#include "kafka_errors.h"
 
 /* Not in versions that are too old for us. Weak, so that the database server starts with one of those, and
  * require_librdkafka() gets to say what is wrong. */
@@ -62,6 +63,8 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
   if (endings_.all.empty())
     ring();
   endings_.all.push_back(ending);
+  if (is_topic_failure(ending.error))
+    topic_failed_ = true;
 }
 
 const KafkaProducer::Endings &KafkaProducer::ended() {
@@ -69,6 +72,7 @@ const KafkaProducer::Endings &KafkaProducer::ended() {
   taken_.places.clear();
   std::lock_guard lock(endings_mutex_);
   std::swap(taken_, endings_);
+  topic_failed_ = false; /* who takes them produces no more for it */
   return taken_;
 }
 
@@ -79,6 +83,8 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
   if (producing)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   self->add_ending(message);
+  if (is_topic_failure(message->err))
+    return RD_KAFKA_RESP_ERR_NO_ERROR; /* all that librdkafka has of the topic fails with it; others go on */
   bool ours = message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
               message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
@@ -98,12 +104,27 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+/* Whose poll() runs: librdkafka's opaque is taken. */
+static thread_local KafkaProducer *polling = nullptr;
+
+KafkaProducer::Event KafkaProducer::poll() {
+  polling = this;
+  return {rd_kafka_queue_poll(queue_, 0), rd_kafka_event_destroy};
+}
+
+/* Within poll(): also when it is over. */
+void KafkaProducer::on_throttle(rd_kafka_t *, const char *, int32_t, int ms, void *) {
+  if (polling)
+    polling->throttled_ms_ = ms;
+}
+
 KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
   for (Endings *endings : {&endings_, &taken_})
     endings->all.reserve(config.max_messages());
   KafkaConf conf = config.conf();
   diagnosis_.attach(conf.get());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
+  rd_kafka_conf_set_throttle_cb(conf.get(), on_throttle);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
   char text[512] = "";
   {
@@ -152,10 +173,7 @@ static rd_kafka_vu_t bytes(rd_kafka_vtype_t type, const ob_text &text) {
   return vu;
 }
 
-rd_kafka_resp_err_t KafkaProducer::produce(const Record &record, uint64_t opaque) {
-  rd_kafka_topic_t *to = topic(record.topic);
-  if (!to)
-    return rd_kafka_last_error();
+rd_kafka_resp_err_t KafkaProducer::produce(rd_kafka_topic_t *topic, const Record &record, uint64_t opaque) {
   std::unique_ptr<rd_kafka_headers_t, decltype(&rd_kafka_headers_destroy)> headers(
       rd_kafka_headers_new(record.headers.size()), rd_kafka_headers_destroy);
   for (const ob_header &header : record.headers)
@@ -170,7 +188,7 @@ rd_kafka_resp_err_t KafkaProducer::produce(const Record &record, uint64_t opaque
                             field(RD_KAFKA_VTYPE_HEADERS),
                             field(RD_KAFKA_VTYPE_TIMESTAMP),
                             field(RD_KAFKA_VTYPE_PARTITION)};
-  fields[0].u.rkt = to;
+  fields[0].u.rkt = topic;
   fields[1].u.i = RD_KAFKA_MSG_F_COPY;
   fields[4].u.ptr = reinterpret_cast<void *>(opaque);
   fields[5].u.headers = headers.get();
@@ -178,7 +196,7 @@ rd_kafka_resp_err_t KafkaProducer::produce(const Record &record, uint64_t opaque
   fields[7].u.i32 = record.partition < 0 ? RD_KAFKA_PARTITION_UA : record.partition;
 
   std::lock_guard lock(mutex_);
-  if (stopped_)
+  if (stopped_ || topic_failed_)
     return RD_KAFKA_RESP_ERR__QUEUE_FULL;
   producing = true;
   rd_kafka_error_t *error = rd_kafka_produceva(producer_, fields, std::size(fields));

@@ -13,6 +13,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -24,6 +25,7 @@
 #include "../formats/record.h"
 #include "kafka_config.h"
 #include "kafka_diagnosis.h"
+#include "kafka_limit.h"
 
 namespace outbox {
 
@@ -38,7 +40,7 @@ public:
   KafkaProducer &operator=(const KafkaProducer &) = delete;
 
   using Event = std::unique_ptr<rd_kafka_event_t, decltype(&rd_kafka_event_destroy)>;
-  Event poll() { return {rd_kafka_queue_poll(queue_, 0), rd_kafka_event_destroy}; }
+  Event poll();
 
   /* How a message ended. */
   struct Ending {
@@ -60,6 +62,12 @@ public:
   /* Why a connection failed. */
   std::string explain(std::string_view text) const { return diagnosis_.explain(text); }
 
+  /* How long a broker's quota made the last request wait; 0: not at all. */
+  std::chrono::milliseconds throttled() const { return std::chrono::milliseconds(throttled_ms_); }
+
+  /* How large a message the topic takes: the answer comes by poll() (kafka_limit.h). */
+  void ask_limit(const std::string &topic) { ask_topic_limit(producer_, topic, queue_); }
+
   /* How many brokers are connected now, and how often one came up. */
   int brokers_up() const { return brokers_up_; }
   uint64_t times_up() const { return times_up_; }
@@ -67,8 +75,11 @@ public:
   /* Opaques with this bit belong to messages behind which none of their key can be: they fail alone. */
   static constexpr uint64_t alone = uint64_t(1) << 31;
 
+  /* Null when librdkafka refuses (rd_kafka_last_error()). Valid until the next call, or while a message is under way.
+   */
+  rd_kafka_topic_t *topic(const std::string &name);
   /* Copies the record. `opaque` comes back when the message has ended. While stopped: _QUEUE_FULL. */
-  rd_kafka_resp_err_t produce(const Record &record, uint64_t opaque);
+  rd_kafka_resp_err_t produce(rd_kafka_topic_t *topic, const Record &record, uint64_t opaque);
 
   /* Gives back what no broker has been sent. Never waits. */
   void purge_queued() { purge(producer_); }
@@ -90,13 +101,13 @@ private:
   static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *self, char *, size_t);
   static rd_kafka_resp_err_t on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message, void *self);
 
+  static void on_throttle(rd_kafka_t *producer, const char *name, int32_t id, int ms, void *);
   static rd_kafka_resp_err_t on_broker(rd_kafka_t *producer, int32_t id, const char *security, const char *name,
                                        int port, const char *state, void *self);
 
   struct TopicDestroy {
     void operator()(rd_kafka_topic_t *topic) const { rd_kafka_topic_destroy(topic); }
   };
-  rd_kafka_topic_t *topic(const std::string &name);
   void ring() const;
   void add_ending(const rd_kafka_message_t *message);
 
@@ -112,7 +123,9 @@ private:
   std::set<std::string> connected_; /* brokers, by address */
   std::atomic<int> brokers_up_{0};
   std::atomic<uint64_t> times_up_{0};
+  int throttled_ms_ = 0; /* within poll() */
   std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
+  std::atomic<bool> topic_failed_{false}; /* in `endings_` stands a message that its topic failed */
   std::unordered_map<std::string, std::unique_ptr<rd_kafka_topic_t, TopicDestroy>> topics_;
 };
 

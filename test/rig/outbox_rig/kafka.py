@@ -4,6 +4,7 @@ import base64
 import signal
 import subprocess
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -15,27 +16,44 @@ from .paths import BUILD
 from .process import Process, free_port
 from .wait import wait_until
 
-JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel={tier}", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+JAVA = ["java", "-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel={tier}", "-Dorg.slf4j.simpleLogger.showDateTime=true",
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS", "-cp", f"{BUILD}/kafka/*"]
+
+
+@dataclass
+class Member:
+    """What a broker is told when it is one of several."""
+
+    number: int
+    cluster: str
+    controllers: dict[int, int]  # the port of each
+
+
+def new_cluster() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 class Kafka:
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
-                 jit: bool = True, namespace: Namespace | None = None, secured: bool = False):
+                 jit: bool = True, namespace: Namespace | None = None, secured: bool = False,
+                 member: Member | None = None, heap: str = "512m"):
         """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours. `jit`: False
         leaves out the optimising compiler, for a quick start. `namespace`: where it runs. `secured`: with listeners of
-        every kind besides, see `security`."""
+        every kind besides, see `security`. `member`: of a cluster (kafka_cluster.py)."""
         self.name, self.dir, self.log = name, directory, log
-        self.port, controller = free_port(), free_port()
+        self.port = free_port()
+        self._member = member or Member(1, new_cluster(), {1: free_port()})
+        self._heap = heap
+        number, controllers = self._member.number, self._member.controllers
         self._namespace = namespace
         self.address = namespace.address if namespace else "127.0.0.1"
         self._process: Process | None = None
         self._tier = 4 if jit else 1
         self._properties = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://{self.address}:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "node.id": str(number),
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in controllers.items()),
+            "listeners": f"PLAINTEXT://{self.address}:{self.port},CONTROLLER://127.0.0.1:{controllers[number]}",
             "advertised.listeners": f"PLAINTEXT://{self.address}:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -69,7 +87,7 @@ class Kafka:
     def _java(self, tier: int, *argv: str) -> list[str]:
         inside = self._namespace.command() if self._namespace else []
         options = self._security.java_options() if self._security else []
-        return inside + [JAVA[0], *options] + [part.replace("{tier}", str(tier)) for part in JAVA[1:]] + [*argv]
+        return inside + [JAVA[0], *options] + [part.format(tier=tier, heap=self._heap) for part in JAVA[1:]] + [*argv]
 
     def _configure(self) -> str:
         """Writes its configuration as it is now, and returns the file's name."""
@@ -79,11 +97,13 @@ class Kafka:
         return str(config)
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         users = self._security.scram_users() if self._security else []
+        self.tool("kafka.tools.StorageTool", "format", f"--cluster-id={self._member.cluster}", "-c", self._configure(), *users)
+
+    def tool(self, *argv: str) -> None:
+        """Runs one of Kafka's own; what it says goes to the log."""
         with open(self.log, "ab") as out:
-            subprocess.run(self._java(1, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", self._configure(), *users),
-                           check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            subprocess.run(self._java(1, *argv), check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
     # ---- life ------------------------------------------------------------------------------------------------
 
@@ -97,10 +117,17 @@ class Kafka:
     def start(self) -> None:
         """Starts it on the same ports and data, with what `security` is now, and returns when it answers. Call it from a
         thread that lives on."""
-        if self.running():
-            return
+        if not self.running():
+            self.begin_start()
+            self.wait_started()
+
+    def begin_start(self) -> None:
+        """For several at once: one alone of a cluster does not answer."""
         self._process = Process(self.name, self._java(self._tier, "kafka.Kafka", self._configure()), self.log,
                                 pid_file=BUILD / "run" / f"{self.name}.pid")
+
+    def wait_started(self) -> None:
+        assert self._process
         wait_until(self._answers, 60, lambda: f"Kafka to start; {self.log} ends:\n{self._process.tail()}")
 
     def _answers(self) -> bool:
@@ -130,13 +157,13 @@ class Kafka:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def create_topic(self, name: str, partitions: int = 12, config: dict[str, str] = {}) -> None:
-        self.create_topics([name], partitions, config)
+    def create_topic(self, name: str, partitions: int = 12, config: dict[str, str] = {}, replicas: int = 1) -> None:
+        self.create_topics([name], partitions, config, replicas)
 
-    def create_topics(self, names: list[str], partitions: int = 12, config: dict[str, str] = {}) -> None:
+    def create_topics(self, names: list[str], partitions: int = 12, config: dict[str, str] = {}, replicas: int = 1) -> None:
         """Returns when every partition takes messages: the broker answers before that."""
         admin = self.admin()  # must outlive the answers
-        for answer in admin.create_topics([NewTopic(name, partitions, 1, config=config) for name in names]).values():
+        for answer in admin.create_topics([NewTopic(name, partitions, replicas, config=config) for name in names]).values():
             answer.result(20)
         wanted = {TopicPartition(name, number): OffsetSpec.latest() for name in names for number in range(partitions)}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .debezium import Debezium
 from .kafka import Kafka
+from .kafka_cluster import KafkaCluster
 from .namespace import Namespace
 from .nginx import Nginx
 from .paths import BUILD, LOGS
@@ -62,6 +63,9 @@ class Rig:
 
     def kafka(self, **options) -> Kafka:
         return self._add(Kafka(*self._place("kafka"), **options))
+
+    def kafka_cluster(self, **options) -> KafkaCluster:
+        return self._add(KafkaCluster(*self._place("kafka-cluster"), **options))
 
     def debezium(self, **options) -> Debezium:
         return self._add(Debezium(*self._place("debezium"), **options))

@@ -1,0 +1,172 @@
+"""Three brokers, and what happens to topics, sizes and quotas: nothing is lost, nobody is overtaken, and outbox.sinks says
+what is wrong."""
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from outbox_rig import Consumer, wait_until
+
+sys.path.append(str(Path(__file__).parents[1] / "fault"))
+from traffic import Traffic  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster(rig):
+    cluster = rig.kafka_cluster()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def topic(cluster, aggregate):
+    """Of this test's events, on every broker."""
+    name = f"outbox.event.{aggregate}"
+    cluster.create_topic(name)
+    return name
+
+
+def sink(db, column: str):
+    return db.value(f"SELECT {column} FROM outbox.sinks WHERE name = 'k'")
+
+
+def says(db, state: str, *texts: str):
+    """The sink is in this state, and its last error holds these texts."""
+    def it_does() -> bool:
+        [(now, error)] = db.sql("SELECT state, coalesce(last_error, '') FROM outbox.sinks WHERE name = 'k'")
+        return now == state and all(text in error for text in texts)
+    wait_until(it_does, 20, lambda: f"{state} {texts}: {db.sql('SELECT state, last_error FROM outbox.sinks')}")
+
+
+def well(db):
+    wait_until(lambda: sink(db, "state") in ("idle", "delivering"), 20, lambda: f"an end of {sink(db, 'state')}: {sink(db, 'last_error')}")
+
+
+def drained(db, timeout: float = 30):
+    wait_until(lambda: db.pending() == 0, timeout,
+               lambda: f"delivery: {db.sql('SELECT state, last_error, pending FROM outbox.sinks')} "
+                       f"{db.sql('SELECT position, partition_key, attempts, held_by, available_at - now(), last_error FROM outbox.events_pending ORDER BY 1 LIMIT 9')}")
+
+
+def failed(db) -> int:
+    return db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'")
+
+
+def received(bootstrap: str, *topics: str) -> list:
+    """Everything that the topics hold."""
+    with Consumer(bootstrap, list(topics)) as consumer:
+        got = []
+        while not consumer.at_end():
+            record = consumer.poll(0.5)
+            got += [record] if record else []
+        return got
+
+
+def deliveries(records) -> list:
+    return [(record.id, json.loads(record.value)) for record in records]
+
+
+@contextmanager
+def traffic(db, aggregate):
+    """Many writers; at the end nothing failed, and no attempt was spent on what was not an event's fault."""
+    with Traffic(db, aggregate, writers=3, keys=20) as traffic:
+        wait_until(lambda: traffic.committed > 30, 20, "traffic")
+        yield traffic
+        before = traffic.committed
+        wait_until(lambda: traffic.committed > before + 30, 20, "traffic after it")
+    drained(db)
+    assert failed(db) == 0
+    assert sink(db, "retried") == 0, "an attempt was spent"
+
+
+def flows(db, traffic):
+    """What is committed from now on is delivered."""
+    before, committed = sink(db, "delivered"), traffic.committed
+    wait_until(lambda: sink(db, "delivered") > before + 50 and traffic.committed > committed + 20, 20, "events to flow")
+
+
+def test_a_topic_is_deleted_and_made_again(db, cluster, topic, aggregate):
+    db.kafka_sink("k", cluster, topic="outbox.event.${aggregate_type}")
+    other = f"{aggregate}-other"
+    cluster.create_topic(f"outbox.event.{other}")
+    with traffic(db, aggregate) as writers:
+        with Consumer(cluster.bootstrap, [topic]) as early:
+            before = early.take(20)
+            cluster.delete_topic(topic)
+            says(db, "degraded", f'topic "{topic}" does not exist')
+            healthy = [db.enqueue(other, "1") for _ in range(20)]
+            wait_until(lambda: {r.id for r in received(cluster.bootstrap, f"outbox.event.{other}")} == set(healthy), 20, "the healthy topic")
+            assert db.value("SELECT max(attempts) FROM outbox.events_pending") == 1, "each heads its key, and no more"
+        cluster.create_topic(topic)
+        flows(db, writers)
+        well(db)
+    # What the deleted topic had is gone with it; what came after is complete, and in order.
+    records = received(cluster.bootstrap, topic)
+    numbers = {}
+    for _, payload in deliveries(records):
+        assert numbers.get(payload["key"], 0) < payload["n"], "out of order"
+        numbers[payload["key"]] = payload["n"]
+    last = {key: n for t in writers.transactions.values() for event, key, n in t.events if event in writers.expected()}
+    assert {key: n for key, n in numbers.items()} == {key: max(n for t in writers.transactions.values()
+            for event, k, n in t.events if k == key and event in writers.expected()) for key in last}
+    assert before
+
+
+def test_a_topic_that_does_not_exist(db, cluster, aggregate):
+    """Its events wait and are no dead letters, others go on, and when it is there they go by themselves, in order."""
+    missing, healthy = f"outbox.event.{aggregate}", f"outbox.event.{aggregate}-there"
+    cluster.create_topic(healthy)
+    db.kafka_sink("k", cluster, max_attempts="2", retry="10ms")
+    for n in range(10):
+        for key in "abc":
+            db.enqueue(aggregate, key, payload=json.dumps({"n": n}))
+    says(db, "degraded", f'topic "{missing}" does not exist: create it')
+    time.sleep(3)  # longer than max_attempts of any retry
+    assert failed(db) == 0
+    assert db.sql("SELECT count(*), max(attempts), count(held_by) FROM outbox.events_pending") == [(30, 1, 27)]
+    began = time.monotonic()
+    ids = [db.enqueue(f"{aggregate}-there", str(n)) for n in range(20)]
+    wait_until(lambda: db.pending() == 30, 10, "the healthy topic")
+    assert time.monotonic() - began < 5
+    assert {record.id for record in received(cluster.bootstrap, healthy)} == set(ids)
+    [(status, detail)] = db.sql("SELECT status, detail FROM outbox.doctor() WHERE \"check\" = 'sink k'")
+    assert status == "warning" and missing in detail
+
+    cluster.create_topic(missing)
+    drained(db, 12)
+    records = received(cluster.bootstrap, missing)
+    assert [[json.loads(r.value)["n"] for r in records if r.key == key] for key in "abc"] == [list(range(10))] * 3
+    well(db)
+    assert sink(db, "retried") == sink(db, "failed") == 0
+
+
+def test_a_topic_that_the_broker_makes(db, kafka, consume, aggregate):
+    """auto.create.topics.enable."""
+    db.kafka_sink("k", kafka)
+    ids = [db.enqueue(aggregate, "1") for _ in range(5)]
+    drained(db, 20)
+    assert [record.id for record in consume(f"outbox.event.{aggregate}").take(5)] == ids
+    assert sink(db, "retried") == sink(db, "failed") == 0
+
+
+def test_a_message_over_the_topics_limit(db, cluster, aggregate):
+    """In the middle of its key's events: it is a dead letter at once, and its batch's neighbours spend no attempt."""
+    topic = f"outbox.event.{aggregate}"
+    cluster.create_topic(topic, partitions=1, config={"max.message.bytes": "20000"})
+    db.kafka_sink("k", cluster, compression_type="none")
+    db.sql("""SELECT count(outbox.enqueue(%s, (n %% 10)::text, 'e', jsonb_build_object('n', n, 'x',
+              repeat('x', CASE WHEN n = 1235 THEN 30000 ELSE 50 END)))) FROM generate_series(1, 3000) n""", aggregate)
+    drained(db)
+    [(n, attempts, error)] = db.sql("SELECT payload->>'n', attempts, last_error FROM outbox.events WHERE status = 'FAILED'")
+    assert (n, attempts) == ("1235", 1)
+    assert f'topic "{topic}"' in error and "max.message.bytes, 20000" in error, error
+    assert 30_000 < int(error.split("the event has ")[1].split()[0]) < 30_200
+    assert sink(db, "retried") == 0
+    numbers = [json.loads(record.value)["n"] for record in received(cluster.bootstrap, topic)]
+    assert sorted(numbers) == [n for n in range(1, 3001) if n != 1235]
+    for key in range(10):
+        of_key = [n for n in numbers if n % 10 == key]
+        assert of_key == sorted(of_key)
