@@ -59,10 +59,12 @@ def received(bootstrap: str, *topics: str) -> list:
     """Everything that the topics hold."""
     with Consumer(bootstrap, list(topics)) as consumer:
         got = []
-        while not consumer.at_end():
-            record = consumer.poll(0.5)
-            got += [record] if record else []
-        return got
+        while True:
+            record = consumer.poll(0.3)
+            if record:
+                got.append(record)
+            elif consumer.at_end():
+                return got
 
 
 def deliveries(records) -> list:
