@@ -443,7 +443,6 @@ INSTANTIATE_TEST_SUITE_P(Errors, KafkaOrder,
                          testing::Values(Disturbance{RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, 300},
                                          Disturbance{RD_KAFKA_RESP_ERR_INVALID_RECORD, 300},
                                          Disturbance{RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, 2000},
-                                         Disturbance{RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, 2000},
                                          Disturbance{RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, 2000}),
                          [](const auto &info) { return std::string(rd_kafka_err2name(info.param.error)); });
 

@@ -61,7 +61,7 @@ bool KafkaSink::submit(const ob_event &event) {
     stall_.on_submit(0, now_);
   }
   rd_kafka_topic_t *topic = producer_->topic(record_.topic);
-  uint64_t opaque = slots_.take(event, topic, now_);
+  uint64_t opaque = slots_.take(event, topic, record_.partition >= 0, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(topic, record_, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     if (troubled)
@@ -82,8 +82,6 @@ bool KafkaSink::submit(const ob_event &event) {
     return false;
   }
   Result result = kafka_result(error);
-  if (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && record_.partition >= 0)
-    result = Result::Retry; /* the event asks for it */
   if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR__INVALID_ARG)
     result = Result::Rejected; /* judged here, not by a broker: it will never do */
   else if (slot.key_hash != 0)

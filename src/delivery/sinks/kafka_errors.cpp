@@ -35,7 +35,6 @@ Result kafka_result(rd_kafka_resp_err_t error) {
   case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
   case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
   case RD_KAFKA_RESP_ERR__DESTROY:
-  case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION: /* its topic was deleted, or made again with fewer */
   case RD_KAFKA_RESP_ERR__NO_OFFSET:         /* acknowledged, and maybe not stored */
   /* The producer's own state is broken, and the event is none the worse: a new producer sends it again. */
   case RD_KAFKA_RESP_ERR__FATAL:

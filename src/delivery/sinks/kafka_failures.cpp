@@ -50,6 +50,8 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   const char *text =
       error == RD_KAFKA_RESP_ERR__NO_OFFSET ? "acknowledged without an offset" : rd_kafka_err2str(error);
   Result result = kafka_result(error);
+  if (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && !slot.placed)
+    result = Result::Released; /* its topic was deleted, or made again with fewer */
   std::string said = explain(error, text, topic, partition);
   if (is_batch_refusal(error)) {
     /* The neighbours of its batch go again, in smaller ones, until the culprit is refused alone. */

@@ -22,11 +22,12 @@ public:
     uint64_t key_hash = 0;
     uint32_t generation = 0;
     bool used = false;
+    bool placed = false;                     /* the event says in which partition */
     const rd_kafka_topic_t *topic = nullptr; /* librdkafka keeps it while the event is under way */
     Time since{};
   };
 
-  uint64_t take(const ob_event &event, const rd_kafka_topic_t *topic, Time now) {
+  uint64_t take(const ob_event &event, const rd_kafka_topic_t *topic, bool placed, Time now) {
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
@@ -39,6 +40,7 @@ public:
     slot.key_hash = event.key_hash;
     slot.generation++;
     slot.used = true;
+    slot.placed = placed;
     slot.topic = topic;
     slot.since = now;
     used_++;

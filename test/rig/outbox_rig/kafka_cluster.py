@@ -51,7 +51,9 @@ class KafkaCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        """Asks one of those that run."""
+        running = ",".join(broker.bootstrap for broker in self.brokers.values() if broker.running())
+        return AdminClient({"bootstrap.servers": running, "log_level": 0})
 
     # ---- topics ----------------------------------------------------------------------------------------------
 
@@ -86,8 +88,9 @@ class KafkaCluster:
 
     def _partitions(self, topic: str) -> list:
         admin = self.admin()
-        [description] = admin.describe_topics(TopicCollection([topic])).values()
-        return description.result(20).partitions
+        admin.list_topics(timeout=10)  # it may know brokers that are gone
+        [description] = admin.describe_topics(TopicCollection([topic]), request_timeout=5).values()
+        return description.result(10).partitions
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Of each partition; 0 where there is none."""
