@@ -35,7 +35,7 @@ Result kafka_result(rd_kafka_resp_err_t error) {
   case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
   case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
   case RD_KAFKA_RESP_ERR__DESTROY:
-  case RD_KAFKA_RESP_ERR__NO_OFFSET:         /* acknowledged, and maybe not stored */
+  case RD_KAFKA_RESP_ERR__NO_OFFSET: /* acknowledged, and maybe not stored */
   /* The producer's own state is broken, and the event is none the worse: a new producer sends it again. */
   case RD_KAFKA_RESP_ERR__FATAL:
   case RD_KAFKA_RESP_ERR__FENCED:
