@@ -90,6 +90,22 @@ def flows(db, traffic):
     wait_until(lambda: sink(db, "delivered") > before + 50 and traffic.committed > committed + 20, 20, "events to flow")
 
 
+def test_leaders_move_and_brokers_restart_one_after_the_other(db, cluster, topic, aggregate):
+    db.kafka_sink("k", cluster)
+    with traffic(db, aggregate) as writers:
+        led = [cluster.leaders(topic)]
+        for number in cluster.brokers:
+            cluster.restart(number, topic)
+            led.append(cluster.leaders(topic))
+            flows(db, writers)
+        cluster.elect(topic)
+        led.append(cluster.leaders(topic))
+        flows(db, writers)
+    assert len({tuple(leaders.items()) for leaders in led}) >= 3, "the leaders have moved"
+    writers.check(deliveries(received(cluster.bootstrap, topic)), max_duplicates=500)
+    well(db)
+
+
 def test_a_topic_is_deleted_and_made_again(db, cluster, topic, aggregate):
     db.kafka_sink("k", cluster, topic="outbox.event.${aggregate_type}")
     other = f"{aggregate}-other"
@@ -154,6 +170,32 @@ def test_a_topic_that_the_broker_makes(db, kafka, consume, aggregate):
     assert sink(db, "retried") == sink(db, "failed") == 0
 
 
+def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, aggregate):
+    """20,000 keys of a missing topic beside a healthy one: their rows are written once, and then a thousand per second at
+    most; and when the topic is there, they do not wait for their turn."""
+    missing, healthy = f"outbox.event.{aggregate}", f"outbox.event.{aggregate}-there"
+    cluster.create_topic(healthy)
+    db.kafka_sink("k", cluster)
+    db.sql("SELECT count(outbox.enqueue(%s, n::text, 'e', to_jsonb(n))) FROM generate_series(1, 20000) n", aggregate)
+    db.sql("SELECT count(outbox.enqueue(%s, n::text, 'e', to_jsonb(n))) FROM generate_series(1, 2000) n", f"{aggregate}-there")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1") == 20000, 30, "all of them to wait")
+    assert db.pending() == 20000, "the healthy topic's are gone"
+
+    def written() -> int:
+        db.sql("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
+        return db.value("SELECT n_tup_upd FROM pg_stat_all_tables WHERE relid = 'outbox.events_pending'::regclass")
+
+    wait_until(lambda: written() >= 20000, 20, "the figures")
+    before, began = written(), time.monotonic()
+    time.sleep(3)
+    assert written() - before < 1500 * (time.monotonic() - began)
+    latest = db.value("SELECT max(available_at) - now() FROM outbox.events_pending")
+    assert latest.total_seconds() > 10, "spread"
+    cluster.create_topic(missing)
+    drained(db, 12)
+    assert len(received(cluster.bootstrap, missing)) == 20000
+
+
 def test_a_message_over_the_topics_limit(db, cluster, aggregate):
     """In the middle of its key's events: it is a dead letter at once, and its batch's neighbours spend no attempt."""
     topic = f"outbox.event.{aggregate}"
@@ -172,3 +214,17 @@ def test_a_message_over_the_topics_limit(db, cluster, aggregate):
     for key in range(10):
         of_key = [n for n in numbers if n % 10 == key]
         assert of_key == sorted(of_key)
+
+
+def test_a_quota_throttles(db, cluster, aggregate):
+    topic = f"outbox.event.{aggregate}"
+    cluster.create_topic(topic, partitions=1)
+    cluster.quota("throttled", producer_byte_rate=150_000)
+    db.kafka_sink("k", cluster, client_id="throttled", compression_type="none")
+    db.sql("SELECT count(outbox.enqueue(%s, n::text, 'e', to_jsonb(repeat('x', 1000)))) FROM generate_series(1, 4000) n", aggregate)
+    says(db, "degraded", "throttled", "quota")
+    cluster.quota("throttled")
+    drained(db)
+    well(db)
+    assert sink(db, "retried") == sink(db, "failed") == 0
+    assert len(received(cluster.bootstrap, topic)) == 4000

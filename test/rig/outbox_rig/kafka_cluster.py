@@ -87,10 +87,14 @@ class KafkaCluster:
     # ---- leaders ---------------------------------------------------------------------------------------------
 
     def _partitions(self, topic: str) -> list:
+        """None while the brokers elect a controller."""
         admin = self.admin()
         admin.list_topics(timeout=10)  # it may know brokers that are gone
         [description] = admin.describe_topics(TopicCollection([topic]), request_timeout=5).values()
-        return description.result(10).partitions
+        try:
+            return description.result(10).partitions
+        except KafkaException:
+            return []
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Of each partition; 0 where there is none."""
@@ -99,7 +103,8 @@ class KafkaCluster:
     def in_sync(self, topic: str) -> bool:
         """Does every replica have everything?"""
         try:
-            return all(len(p.isr) == len(p.replicas) for p in self._partitions(topic))
+            partitions = self._partitions(topic)
+            return bool(partitions) and all(len(p.isr) == len(p.replicas) for p in partitions)
         except KafkaException:
             return False
 
