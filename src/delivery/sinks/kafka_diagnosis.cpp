@@ -142,8 +142,9 @@ std::string KafkaDiagnosis::why(std::string_view text) const {
   if (has(text, "alert") &&
       (has(text, "certificate") || has(text, "unknown ca") || (has(text, "handshake failure") && !has_key_)))
     return why_client_certificate(text);
-  if (tls && (has(text, "wrong version number") || has(text, "PLAINTEXT broker listener") ||
-              (has(text, "SSL handshake failed") && has(text, "unexpected eof"))))
+  if (tls &&
+      (has(text, "wrong version number") || has(text, "PLAINTEXT broker listener") ||
+       (has(text, "unexpected eof") && (has(text, "SSL handshake failed") || has(text, "in state SSL_HANDSHAKE")))))
     return "the broker does not speak TLS on this port: connect to its TLS port, or correct security_protocol" + now;
   if (has(text, "requesting ApiVersion") || has(text, "might require SASL") || hung_up_at_once(text, sasl))
     return "the broker closed the connection at once: perhaps its port wants " +
