@@ -106,6 +106,36 @@ def test_leaders_move_and_brokers_restart_one_after_the_other(db, cluster, topic
     well(db)
 
 
+def test_a_broker_is_killed_and_too_few_replicas_are_left(db, cluster, topic, aggregate):
+    """First two of three are enough, then they are not."""
+    db.kafka_sink("k", cluster)
+    with traffic(db, aggregate) as writers:
+        number = cluster.some_leader(topic)
+        cluster.brokers[number].kill()
+        wait_until(lambda: number not in (led := cluster.leaders(topic).values()) and any(led), 20, "others to lead")
+        flows(db, writers)
+        cluster.configure_topic(topic, "min.insync.replicas", "3")
+        says(db, "degraded", f'topic "{topic}"', "min.insync.replicas")
+        assert db.value("SELECT max(attempts) FROM outbox.events_pending") == 0
+        cluster.return_of(number, topic)
+        flows(db, writers)
+        well(db)
+    writers.check(deliveries(received(cluster.bootstrap, topic)), max_duplicates=500)
+
+
+def test_partitions_are_added(db, cluster, topic, aggregate):
+    """A key's partition changes with their number, and its events go on there; order holds in each partition."""
+    db.kafka_sink("k", cluster, topic_metadata_refresh_interval_ms="500")
+    with traffic(db, aggregate) as writers:
+        cluster.add_partitions(topic, 12)
+        with Consumer(cluster.bootstrap, [topic]) as consumer:
+            consumer.take_until(lambda got: bool(got) and got[-1].partition >= 6, 20, "the new ones' use")
+    records = received(cluster.bootstrap, topic)
+    # By partition, the old ones first: that is the order of each key, if nothing of it was still under way to the old one.
+    writers.check(deliveries(sorted(records, key=lambda record: (record.partition >= 6, record.partition, record.offset))),
+                  max_duplicates=0)
+
+
 def test_a_topic_is_deleted_and_made_again(db, cluster, topic, aggregate):
     db.kafka_sink("k", cluster, topic="outbox.event.${aggregate_type}")
     other = f"{aggregate}-other"
