@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType,
+                                   ResourceType)
 from outbox_rig import Consumer, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "fault"))
@@ -258,3 +260,26 @@ def test_a_quota_throttles(db, cluster, aggregate):
     well(db)
     assert sink(db, "retried") == sink(db, "failed") == 0
     assert len(received(cluster.bootstrap, topic)) == 4000
+
+
+def test_rights_are_lost_and_given_back(db, kafka, security, aggregate):
+    """By an ACL that speaks of another user only."""
+    topic = f"outbox.event.{aggregate}"
+    kafka.create_topic(topic)
+    db.kafka_sink("k", kafka, {"sasl_username": "outbox", "sasl_password": security.users["outbox"]}, security_protocol="sasl_plaintext",
+                  sasl_mechanism="PLAIN", bootstrap_servers=security.bootstrap("SASL_PLAINTEXT"), max_attempts="2", retry="10ms")
+    names = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+    others = AclBinding(*names, "User:second", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
+    with traffic(db, aggregate) as writers:
+        flows(db, writers)
+        admin = kafka.admin()
+        admin.create_acls([others])[others].result(20)
+        says(db, "degraded", f'topic "{topic}" may not be written: grant WRITE on it to "User:outbox"')
+        before = db.value("SELECT count(*) FROM outbox.events_pending")
+        wait_until(lambda: db.pending() > before + 50, 20, "a backlog")
+        assert db.value("SELECT max(attempts) FROM outbox.events_pending") == 1
+        every = AclBindingFilter(*names, None, None, AclOperation.ANY, AclPermissionType.ANY)
+        admin.delete_acls([every])[every].result(20)
+        flows(db, writers)
+        well(db)
+    writers.check(deliveries(received(kafka.bootstrap, topic)), max_duplicates=0)
