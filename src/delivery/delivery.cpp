@@ -13,6 +13,7 @@
 #include <new>
 
 #include "engine.h"
+#include "probe.h"
 #include "retry.h"
 #include "sink_options.h"
 #include "sinks/kafka_library.h"
@@ -22,6 +23,9 @@ using namespace outbox;
 
 struct ob_checker {
   std::shared_ptr<const SinkConfig> config;
+};
+struct ob_probe {
+  std::shared_ptr<Probe> probe;
 };
 
 struct ob_preview {
@@ -273,6 +277,36 @@ bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) noexcept {
 
 size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
   return guarded(nullptr, size_t(0), [&] { return inside(sink)->submit(events, n); });
+}
+
+ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
+                         const ob_option *mapping, size_t n_mapping, int timeout_ms, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_probe *>(nullptr), [&] {
+    return new ob_probe{inside(engine)->probe(name, sink_kind(kind), to_options(options, n),
+                                              to_options(mapping, n_mapping), std::chrono::milliseconds(timeout_ms))};
+  });
+}
+
+bool ob_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) noexcept {
+  *n = 0;
+  return guarded(nullptr, false, [&] {
+    std::vector<ProbeStep> found;
+    bool done = probe->probe->poll(found);
+    for (size_t i = 0; i < std::min(max, found.size()); i++) {
+      ob_probe_step &step = steps[(*n)++];
+      step.ok = found[i].ok;
+      step.milliseconds = found[i].ms.value_or(0);
+      copy_text(step.name, found[i].name);
+      copy_text(step.message, found[i].message);
+      copy_text(step.hint, found[i].hint);
+    }
+    return done;
+  });
+}
+
+void ob_probe_finish(ob_probe *probe) noexcept {
+  probe->probe->cancel();
+  delete probe;
 }
 
 size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) noexcept {

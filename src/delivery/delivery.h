@@ -222,6 +222,26 @@ typedef struct ob_completion {
 /* Takes at most `max` completions; never waits. */
 size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) OB_NOEXCEPT;
 
+/* What a step of a probe found: an empty hint says that there is nothing to do. Never holds a secret. */
+typedef struct ob_probe_step {
+  char name[24];
+  bool ok;
+  double milliseconds;
+  char message[512];
+  char hint[384];
+} ob_probe_step;
+
+/* Tries a sink of these options, whether it is open or not, on a thread of its own: connects, authenticates, asks for
+ * metadata and rights, sends no event. It ends within `timeout_ms` and then makes the engine's descriptor readable.
+ * Options that do not parse are a step that failed; NULL with *error filled means that nothing could be started. */
+typedef struct ob_probe ob_probe;
+ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
+                         const ob_option *mapping, size_t n_mapping, int timeout_ms, ob_error *error) OB_NOEXCEPT;
+/* True when it has ended: then *n of its steps, `max` at most, are in `steps`. Never waits. */
+bool ob_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) OB_NOEXCEPT;
+/* Forgets it. One that has not ended does so soon, and is the engine's until then. */
+void ob_probe_finish(ob_probe *probe) OB_NOEXCEPT;
+
 typedef enum ob_log_level { OB_LOG_DEBUG, OB_LOG_INFO, OB_LOG_WARNING } ob_log_level;
 typedef struct ob_log_line {
   ob_log_level level;

@@ -275,8 +275,22 @@ void Engine::forget(Runner *runner) {
   arm_timer(); /* its grace may have been the next to end: a timer that nobody serves would ring for ever */
 }
 
+std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,
+                                     milliseconds timeout) {
+  auto probe = std::make_shared<Probe>(mailbox_, std::move(name), timeout);
+  std::erase_if(probes_, [](auto &each) { return each.expired(); });
+  probes_.push_back(probe);
+  reaper_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {
+    probe->run(kind, server, mapping);
+  });
+  return probe;
+}
+
 bool Engine::close(milliseconds timeout) {
   Clock::time_point deadline = Clock::now() + std::max(timeout, milliseconds(0));
+  for (auto &weak : probes_)
+    if (auto probe = weak.lock())
+      probe->cancel();
   for (auto &runner : runners_)
     reaper_.destroy(std::move(runner->sink_));
   runners_.clear();

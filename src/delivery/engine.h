@@ -12,6 +12,7 @@
 
 #include "circuit.h"
 #include "mailbox.h"
+#include "probe.h"
 #include "reaper.h"
 #include "sink.h"
 
@@ -71,6 +72,9 @@ public:
   void collect(ob_completion *out, size_t max, size_t &n);
   bool next_log(ob_log_line &line) { return mailbox_->take_log(line); }
   void forget(Runner *runner);
+  /* Begins a probe; it ends by itself. Throws std::system_error when there are no more threads. */
+  std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping,
+                               std::chrono::milliseconds timeout);
   /* True when every thread ended in time. */
   bool close(std::chrono::milliseconds timeout);
 
@@ -84,6 +88,7 @@ private:
   std::shared_ptr<Mailbox> mailbox_;
   Reaper reaper_;
   std::vector<std::unique_ptr<Runner>> runners_;
+  std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;
   std::deque<Mailbox::Report> reports_; /* taken from the mailbox, not yet collected */
   size_t next_in_report_ = 0;           /* within the first of them */

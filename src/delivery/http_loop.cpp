@@ -8,13 +8,17 @@
 
 namespace outbox {
 
+void init_libcurl() {
+  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (ready != CURLE_OK)
+    throw std::runtime_error(std::string("libcurl could not start: ") + curl_easy_strerror(ready));
+}
+
 std::shared_ptr<HttpLoop> HttpLoop::shared() {
   // Leaked on purpose: no destructor runs at exit.
   static auto &mutex = *new std::mutex;
   static auto &current = *new std::weak_ptr<HttpLoop>;
-  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (ready != CURLE_OK)
-    throw std::runtime_error(std::string("libcurl could not start: ") + curl_easy_strerror(ready));
+  init_libcurl();
   std::lock_guard lock(mutex);
   auto loop = current.lock();
   if (!loop) {

@@ -17,6 +17,9 @@
 
 namespace outbox {
 
+/* Makes libcurl ready, once. Throws std::runtime_error. */
+void init_libcurl();
+
 class HttpLoop {
 public:
   using Task = std::function<void(HttpLoop &)>;

@@ -21,7 +21,7 @@ Reaper::~Reaper() {
     job.thread.detach();
 }
 
-void Reaper::destroy(std::unique_ptr<Sink> sink) {
+void Reaper::run(std::function<void()> body) {
   join_done();
   auto done = std::make_shared<bool>(false);
   {
@@ -31,17 +31,29 @@ void Reaper::destroy(std::unique_ptr<Sink> sink) {
   auto state = state_;
   jobs_.push_back({{}, done});
   try {
-    jobs_.back().thread = start_thread([state, done, sink = std::move(sink)]() mutable {
-      sink.reset();
+    jobs_.back().thread = start_thread([state, done, body = std::move(body)]() mutable {
+      try {
+        body();
+        body = nullptr; /* what it holds ends here as well */
+      } catch (...) {   /* out of memory: the thread's end must be told all the same */
+      }
       std::lock_guard lock(state->mutex);
       *done = true;
       state->running--;
       state->changed.notify_all();
     });
-  } catch (const std::system_error &) { /* no more threads: it was destroyed here and now */
+  } catch (...) {
     jobs_.pop_back();
     std::lock_guard lock(state->mutex);
     state->running--;
+    throw;
+  }
+}
+
+void Reaper::destroy(std::unique_ptr<Sink> sink) {
+  try {
+    run([sink = std::shared_ptr<Sink>(std::move(sink))]() mutable { sink.reset(); });
+  } catch (const std::system_error &) { /* no more threads: it was destroyed here and now */
   }
 }
 

@@ -1,10 +1,11 @@
 /*
- * reaper.h: destroys sinks on threads of their own, because a destructor may wait for a resolver or a broker and the
- * main thread must not.
+ * reaper.h: work that may wait for a resolver or a broker, which the main thread must not, on threads of its own that
+ * end by themselves: destroying sinks, and probing.
  */
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <list>
 #include <memory>
 #include <thread>
@@ -18,7 +19,9 @@ public:
   Reaper();
   ~Reaper();
   void destroy(std::unique_ptr<Sink> sink);
-  /* True when all is destroyed. Otherwise lets go of the threads that hang. */
+  /* Throws std::system_error when there are no more threads. */
+  void run(std::function<void()> body);
+  /* True when all has ended. Otherwise lets go of the threads that hang. */
   bool finish(std::chrono::steady_clock::time_point deadline);
 
 private:

@@ -108,6 +108,8 @@ public:
   virtual void abandon() = 0;
 };
 
+class Probe;
+
 /* The defaults that a kind (with these options) brings when nobody says otherwise. */
 struct KindDefaults {
   int max_attempts;
@@ -136,6 +138,9 @@ public:
   virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const = 0;
   virtual std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                                      std::shared_ptr<Reporter> reporter) const = 0;
+  /* Tries the options as a sink with them would, on a thread of the probe's, and sends no event. Returns what is then
+   * to be destroyed, which may take its time: by then the steps are told. */
+  virtual std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const = 0;
   virtual KindDefaults defaults(const Options &server) const = 0;
 
   static const SinkKind *find(std::string_view name);

@@ -115,4 +115,11 @@ bool Template::has_variables() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return part.variable; });
 }
 
+std::string Template::glob() const {
+  std::string all;
+  for (const Part &part : parts_)
+    all += part.variable ? "*" : part.text;
+  return all;
+}
+
 }  // namespace outbox

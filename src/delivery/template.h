@@ -38,6 +38,9 @@ public:
   /* "aggregate_type, header.tenant". */
   std::string variables() const;
 
+  /* The same with "*" for each variable. */
+  std::string glob() const;
+
 private:
   struct Part {
     bool variable;

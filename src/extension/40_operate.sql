@@ -193,3 +193,12 @@ COMMENT ON COLUMN outbox.workers.state IS 'What it is doing.';
 COMMENT ON COLUMN outbox.workers.started_at IS 'When it started.';
 COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When it last went round its loop.';
 COMMENT ON COLUMN outbox.workers.memory IS 'Its memory, in bytes.';
+
+CREATE FUNCTION outbox.probe(
+  sink text, timeout interval DEFAULT '10 seconds',
+  OUT step text, OUT ok boolean, OUT milliseconds double precision, OUT message text, OUT hint text) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_probe';
+COMMENT ON FUNCTION outbox.probe(text, interval) IS
+  'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect, authenticate, ask for metadata and rights, without sending an event or making a topic. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
+REVOKE EXECUTE ON FUNCTION outbox.probe(text, interval) FROM PUBLIC;

@@ -119,7 +119,7 @@ BEGIN
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN kafka.hint
-        WHEN s.state = 'circuit open' THEN 'It is probed until it answers; nothing is lost, and no attempt is spent. See to the target or the network.'
+        WHEN s.state = 'circuit open' THEN format('It is probed until it answers; nothing is lost, and no attempt is spent. What is wrong, step by step: SELECT * FROM outbox.probe(%L);', s.name)
         WHEN s.state = 'disabled' THEN 'Correct the cause, then change any option of the server or its user mapping to open it anew.'
         ELSE format('Correct it: ALTER SERVER %I OPTIONS (…), or CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (…).', s.name, s.name) END;
     ELSIF s.state = 'degraded' THEN

@@ -19,6 +19,8 @@ extern "C" {
 #define OUTBOX_MAX_WORKERS 128
 #define OUTBOX_MAX_SINKS 1024
 #define OUTBOX_MAX_LANDING 16
+#define OUTBOX_MAX_PROBES 64
+#define OUTBOX_MAX_PROBE_STEPS 12
 #define OUTBOX_LATENCY_BUCKETS 64 /* a quarter of an octave each, from 0.1 ms */
 
 /* What the launcher knows of a database. */
@@ -83,6 +85,25 @@ typedef struct SinkStats {
   uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* created_at to acknowledgement */
 } SinkStats;
 
+typedef enum ProbeState {
+  PROBE_FREE,
+  PROBE_WANTED, /* no worker has it yet */
+  PROBE_RUNNING,
+  PROBE_NO_SINK, /* the worker sees no such sink */
+  PROBE_DONE
+} ProbeState;
+
+/* A session's question to a worker: outbox.probe(). The session that takes a slot also frees it. */
+typedef struct ProbeSlot {
+  ProbeState state;
+  uint64 number; /* of the request, since the slot is used again */
+  Oid database, server;
+  TimestampTz until;
+  Latch *latch; /* the session's */
+  int n_steps;
+  ob_probe_step steps[OUTBOX_MAX_PROBE_STEPS];
+} ProbeSlot;
+
 typedef struct SharedState {
   LWLock *lock; /* guards everything below but the atomics */
   pid_t launcher_pid;
@@ -92,6 +113,9 @@ typedef struct SharedState {
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
   WorkerSlot workers[OUTBOX_MAX_WORKERS];
   SinkStats sinks[OUTBOX_MAX_SINKS];
+  pg_atomic_uint32 n_probes; /* slots in use: mostly none */
+  uint64 last_probe;
+  ProbeSlot probes[OUTBOX_MAX_PROBES];
 } SharedState;
 
 /* Asks for the memory; from _PG_init under shared_preload_libraries. */

@@ -15,7 +15,7 @@ static bool marked_created = false;
 static bool marked_sinks = false;
 
 /* Runs after the transaction is visible to others. Nothing here may fail or allocate. */
-static void wake_workers(void) {
+void wake_workers(void) {
   SharedState *shared = shared_state();
   bool heard = false;
 

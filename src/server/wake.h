@@ -16,5 +16,8 @@ void wake_at_commit_recalled(void);
 /* This database has the extension: the launcher is told when the transaction commits. */
 void wake_launcher_at_commit(void);
 
+/* At once, outside of any commit: this database's workers look around, also if they are at rest. */
+void wake_workers(void);
+
 /* A sink was made, changed or dropped: wakes the workers once the commit and its invalidations are out. */
 void wake_when_sinks_changed(void);

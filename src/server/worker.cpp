@@ -18,6 +18,7 @@
 #include "held_keys.h"
 #include "lanes.h"
 #include "maintenance.h"
+#include "probe.h"
 #include "record.h"
 #include "rest.h"
 #include "settings.h"
@@ -221,6 +222,42 @@ static void follow_lanes(TimestampTz now) {
     claims_wanted = recalled_wanted = true;
 }
 
+/* A look at the catalog, and at the first one also at the rows; false when somebody's lock is in the way. */
+static bool look_around(bool first) {
+  volatile bool done = false;
+
+  worker_end_cancels(!ShutdownRequestPending);
+  PG_TRY();
+  {
+    begin_transaction();
+    if (first)
+      claim_init(origin_here());
+    commit_transaction();
+    done = true;
+  }
+  PG_CATCH();
+  {
+    (void)worker_failed(TASK_CLAIM, GetCurrentTimestamp());
+    worker_sinks_settings_changed();
+  }
+  PG_END_TRY();
+  worker_end_cancels(false);
+  if (first || !done)
+    maintenance_routes_changed();
+  return done;
+}
+
+/* A probe takes a sink's options as they are committed now. */
+static void serve_probes(void) {
+  probe_follow();
+  if (!probe_wanted())
+    return;
+  round_context = record_context;
+  MemoryContextReset(round_context);
+  if (look_around(false))
+    probe_begin();
+}
+
 static void one_loop(void) {
   WorkerSlot *slot = worker_slot();
   TimestampTz now = GetCurrentTimestamp();
@@ -259,6 +296,8 @@ static void one_loop(void) {
     pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
+  if (slot->index == 0)
+    serve_probes();
   follow_lanes(now);
   say_what_goes_on();
 }
@@ -266,7 +305,7 @@ static void one_loop(void) {
 /* Nothing is to be done but what has its own time (rest.h). */
 static bool is_quiet(void) {
   return !claims_wanted && !recalled_wanted && flights_in_use() == 0 && !submit_waits() && !lanes_landing() &&
-         !worker_in_trouble() && !record_in_trouble();
+         !worker_in_trouble() && !record_in_trouble() && !probe_running();
 }
 
 static void wait_for_something(void) {
@@ -306,29 +345,6 @@ static void land(void) {
   worker_stop();
 }
 
-/* The first look at sinks and rows; false when somebody's lock is in the way. */
-static bool look_around(void) {
-  volatile bool done = false;
-
-  worker_end_cancels(!ShutdownRequestPending);
-  PG_TRY();
-  {
-    begin_transaction();
-    claim_init(origin_here());
-    commit_transaction();
-    done = true;
-  }
-  PG_CATCH();
-  {
-    (void)worker_failed(TASK_CLAIM, GetCurrentTimestamp());
-    worker_sinks_settings_changed();
-  }
-  PG_END_TRY();
-  worker_end_cancels(false);
-  maintenance_routes_changed();
-  return done;
-}
-
 static void begin(const WorkerArguments *arguments) {
   ob_engine *engine = worker_start(arguments);
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
@@ -339,6 +355,7 @@ static void begin(const WorkerArguments *arguments) {
   completions_init(engine);
   worker_wait_init(ob_engine_fd(engine));
   worker_sinks_init(engine, arguments->index);
+  probe_worker_init(engine);
   durable_init();
 }
 
@@ -348,7 +365,7 @@ void outbox_worker_main(Datum) {
   memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
   begin(&arguments);
 
-  while (!ShutdownRequestPending && !look_around())
+  while (!ShutdownRequestPending && !look_around(true))
     worker_wait(START_PAUSE_MS, false);
   follow_lanes(GetCurrentTimestamp());
   while (!ShutdownRequestPending) {

@@ -289,6 +289,14 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
   }
 }
 
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, ob_error *error) {
+  const SinkOptions *given = &((const SinkEntry *)sink)->given;
+
+  memset(error, 0, sizeof(*error));
+  return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
+                        given->n_mapping, timeout_ms, error);
+}
+
 static void publish_state(WorkerSink *sink, TimestampTz now) {
   SinkStats *stats = sink->stats;
   const char *state = sink->open_error[0] != '\0'                  ? "misconfigured"

@@ -66,6 +66,9 @@ typedef struct WorkerSink {
   bool reading; /* takes part in the running read */
 } WorkerSink;
 
+/* Begins to try its options, open or not. NULL with *error filled when that cannot start. */
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, ob_error *error);
+
 void worker_sinks_init(ob_engine *engine, int worker_index);
 
 /* Defaults have changed: read everything again. */

@@ -17,9 +17,9 @@ KafkaBroker::~KafkaBroker() {
   rd_kafka_destroy(host_);
 }
 
-void KafkaBroker::fail_produce(rd_kafka_resp_err_t error, int n) {
+void KafkaBroker::fail(int16_t api_key, rd_kafka_resp_err_t error, int n) {
   std::vector<rd_kafka_resp_err_t> errors(static_cast<size_t>(n), error);
-  rd_kafka_mock_push_request_errors_array(cluster_, 0 /* Produce */, errors.size(), errors.data());
+  rd_kafka_mock_push_request_errors_array(cluster_, api_key, errors.size(), errors.data());
 }
 
 static std::optional<std::string> bytes(const void *data, size_t size) {

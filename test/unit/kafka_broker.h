@@ -25,7 +25,9 @@ public:
   void stop() { rd_kafka_mock_broker_set_down(cluster_, 1); }
   void start() { rd_kafka_mock_broker_set_up(cluster_, 1); }
   /* The next `n` produce requests fail like this. */
-  void fail_produce(rd_kafka_resp_err_t error, int n);
+  void fail_produce(rd_kafka_resp_err_t error, int n) { fail(0, error, n); }
+  /* Likewise, those of Kafka's protocol with this key. */
+  void fail(int16_t api_key, rd_kafka_resp_err_t error, int n);
   void topic_error(const char *topic, rd_kafka_resp_err_t error) {
     rd_kafka_mock_topic_set_error(cluster_, topic, error);
   }

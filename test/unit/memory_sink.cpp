@@ -1,13 +1,19 @@
 #include "memory_sink.h"
 
 #include <algorithm>
+#include <mutex>
+#include <thread>
+
+#include "delivery/probe.h"
 
 using namespace outbox;
 
 namespace memory {
 
 Control &control(const std::string &sink) {
+  static auto &mutex = *new std::mutex; /* probes ask on threads of their own */
   static auto &all = *new std::map<std::string, Control>;
+  std::lock_guard lock(mutex);
   return all[sink];
 }
 
@@ -88,6 +94,16 @@ public:
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {
     return std::make_unique<MemorySink>(name, std::static_pointer_cast<const Config>(config), std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig>, Probe &probe) const override {
+    Control &control = memory::control(probe.sink());
+    while (control.probe_hangs && !probe.over())
+      std::this_thread::sleep_for(Probe::slice);
+    if (probe.over())
+      probe.failed("connect", "nothing came");
+    else
+      probe.passed("connect", "here it is");
+    return std::move(control.remains);
   }
   KindDefaults defaults(const Options &) const override { return {3, "exponential 1s..2s"}; }
 };

@@ -25,6 +25,8 @@ struct Control {
   std::map<uint64_t, uint64_t> key_of;
   std::shared_ptr<Hang> hang;
   int pauses = 0;
+  bool probe_hangs = false;      /* until its time is up, or nobody waits */
+  std::shared_ptr<void> remains; /* of a probe */
 
   void end(uint64_t ticket, outbox::Result result, std::string error = {});
 };

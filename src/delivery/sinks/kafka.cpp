@@ -5,6 +5,7 @@
 #include "../thread.h"
 #include "kafka_errors.h"
 #include "kafka_library.h"
+#include "kafka_probe.h"
 #include "kafka_properties.h"
 #include "kafka_sink.h"
 
@@ -224,6 +225,10 @@ public:
     require_librdkafka();
     return std::make_unique<KafkaSink>(std::static_pointer_cast<const KafkaConfig>(std::move(config)),
                                        std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    require_librdkafka();
+    return probe_kafka(static_cast<const KafkaConfig &>(*config), probe);
   }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };

@@ -6,6 +6,7 @@
 
 #include "../headers.h"
 #include "../text.h"
+#include "../thread.h"
 #include "kafka_properties.h"
 
 namespace outbox {
@@ -118,6 +119,33 @@ std::string KafkaConfig::user() const {
     if (name == "sasl.username")
       return value;
   return {};
+}
+
+/* Throws BadInput when the library refuses. librdkafka's threads inherit the blocked signals. */
+static rd_kafka_t *new_kafka(rd_kafka_conf_t *conf) {
+  char text[512] = "";
+  SignalsBlocked blocked;
+  rd_kafka_t *kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
+  if (!kafka)
+    throw BadInput(OB_BAD_VALUE, {}, "librdkafka refuses the options of the sink", std::string(text) + ".");
+  return kafka;
+}
+
+/* librdkafka before 2.13 frees the interceptors of a configuration that it refuses, and freeing the configuration
+ * frees them again. So a copy without them, and without brokers, is tried first. */
+static void try_conf(const rd_kafka_conf_t *conf) {
+  KafkaConf copy(rd_kafka_conf_dup(conf), rd_kafka_conf_destroy);
+  rd_kafka_conf_set(copy.get(), "bootstrap.servers", nullptr, nullptr, 0);
+  rd_kafka_t *kafka = new_kafka(copy.get());
+  (void)copy.release();
+  rd_kafka_destroy(kafka);
+}
+
+rd_kafka_t *start_kafka(KafkaConf conf) {
+  try_conf(conf.get());
+  rd_kafka_t *kafka = new_kafka(conf.release()); /* which owns it, or in a very rare case leaves it behind */
+  rd_kafka_set_log_queue(kafka, nullptr);
+  return kafka;
 }
 
 KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_(server) {

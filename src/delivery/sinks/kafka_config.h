@@ -33,6 +33,8 @@ public:
   uint32_t max_messages() const { return max_messages_; }
   /* By which the brokers know the sink, where an option says so; else empty. */
   std::string user() const;
+  /* Names of topics that events may go to, with "*" for what depends on the event. */
+  std::string topic_glob() const { return maker_.topic_glob(); }
   /* A new set of librdkafka's properties. */
   KafkaConf conf() const;
 
@@ -42,5 +44,9 @@ private:
   uint32_t max_messages_;
   size_t max_message_bytes_;
 };
+
+/* Starts a producer, whose log goes to its main queue. Throws BadInput when librdkafka refuses the properties as a
+ * whole. */
+rd_kafka_t *start_kafka(KafkaConf conf);
 
 }  // namespace outbox

@@ -134,7 +134,27 @@ static bool hung_up_at_once(std::string_view text, bool sasl) {
          (!sasl && has(text, "in state UP") && atoi(text.data() + after + strlen("(after ")) < at_once_ms);
 }
 
+/* librdkafka's words for what the network says name the broker as "host:port/id: ". */
+static std::string why_network(std::string_view text) {
+  size_t quote = text.find("Failed to resolve '");
+  if (quote != text.npos) {
+    quote = text.find('\'', quote) + 1;
+    std::string host(text.substr(quote, text.find('\'', quote) - quote));
+    return "host name \"" + host.substr(0, host.rfind(':')) +
+           "\" cannot be resolved: correct it in bootstrap_servers, or in the broker's advertised.listeners, or see "
+           "to "
+           "the name service of the database server";
+  }
+  if (has(text, "Connect to ") && has(text, "refused"))
+    return "connection refused: is the broker running, and is this its port?";
+  if (has(text, "Connect to ") && (has(text, "No route") || has(text, "unreachable")))
+    return "no route to host: see to routes and firewalls between the database server and the broker";
+  return {};
+}
+
 std::string KafkaDiagnosis::why(std::string_view text) const {
+  if (std::string network = why_network(text); !network.empty())
+    return network;
   bool tls = protocol_ == "ssl" || protocol_ == "sasl_ssl", sasl = protocol_.substr(0, 5) == "sasl_";
   std::string now = " (now '" + protocol_ + "')";
   if (has(text, "certificate verify failed"))

@@ -10,6 +10,20 @@
 
 #include "../delivery.h"
 
+/* Not in versions that are too old for us. Weak, so that the database server starts with one of those, and
+ * require_librdkafka() gets to say what is wrong. */
+#pragma weak rd_kafka_interceptor_add_on_broker_state_change
+
+/* Only from 2.3 on: to be called after a look at rd_kafka_version(). */
+#pragma weak rd_kafka_AdminOptions_set_include_authorized_operations
+#pragma weak rd_kafka_DescribeTopics
+#pragma weak rd_kafka_DescribeTopics_result_topics
+#pragma weak rd_kafka_TopicCollection_destroy
+#pragma weak rd_kafka_TopicCollection_of_topic_names
+#pragma weak rd_kafka_TopicDescription_authorized_operations
+#pragma weak rd_kafka_TopicDescription_name
+#pragma weak rd_kafka_event_DescribeTopics_result
+
 namespace outbox {
 
 /* As RD_KAFKA_VERSION has them. */

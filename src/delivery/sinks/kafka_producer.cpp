@@ -2,12 +2,8 @@
 
 #include <unistd.h>
 
-#include "../thread.h"
 #include "kafka_errors.h"
-
-/* Not in versions that are too old for us. Weak, so that the database server starts with one of those, and
- * require_librdkafka() gets to say what is wrong. */
-#pragma weak rd_kafka_interceptor_add_on_broker_state_change
+#include "kafka_library.h"
 
 namespace outbox {
 
@@ -126,16 +122,8 @@ KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_throttle_cb(conf.get(), on_throttle);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
-  char text[512] = "";
-  {
-    SignalsBlocked blocked; /* librdkafka's threads inherit it */
-    producer_ = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), text, sizeof text);
-  }
-  if (!producer_)
-    throw BadInput(OB_BAD_VALUE, {}, "librdkafka refuses the options of the sink", std::string(text) + ".");
-  conf.release(); /* the producer owns it now */
+  producer_ = start_kafka(std::move(conf));
   queue_ = rd_kafka_queue_get_main(producer_);
-  rd_kafka_set_log_queue(producer_, nullptr); /* null: the main queue */
   constexpr uint64_t one = 1;
   rd_kafka_queue_io_event_enable(queue_, fd, &one, sizeof one);
 }

@@ -33,6 +33,9 @@ public:
   /* The largest payload that may fit into `value` bytes. */
   size_t max_payload(size_t value) const;
 
+  /* The names that a record's topic can have, with "*" for what depends on the event. */
+  std::string topic_glob() const { return topic_.glob(); }
+
 private:
   void make_key(const ob_event &event, Record &record) const;
   void make_partition(const ob_event &event, Record &record) const;

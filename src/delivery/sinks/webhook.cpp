@@ -17,6 +17,7 @@
 #include "delivery/keyed_queue.h"
 #include "delivery/sink.h"
 #include "delivery/sinks/webhook_config.h"
+#include "delivery/sinks/webhook_probe.h"
 #include "delivery/sinks/webhook_transfer.h"
 
 namespace outbox {
@@ -337,6 +338,10 @@ public:
                              std::shared_ptr<Reporter> reporter) const override {
     return std::make_unique<WebhookSink>(name, std::dynamic_pointer_cast<const WebhookConfig>(config),
                                          std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    probe_webhook(std::static_pointer_cast<const WebhookConfig>(std::move(config)), probe);
+    return nullptr;
   }
   /* The specification's schedule: ten attempts within about three days. */
   KindDefaults defaults(const Options &) const override { return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h"}; }

@@ -31,6 +31,7 @@ struct WebhookConfig final : SinkConfig {
   std::string ca_pem;
   std::string signing_key;  // empty: not signed
   std::string bearer_token;
+  bool is_https() const { return url.size() >= 6 && (url[4] == 's' || url[4] == 'S'); }
   bool url_is_secret = false;  // it came from the user mapping
 
   void check_event(const ob_event &event) const override;

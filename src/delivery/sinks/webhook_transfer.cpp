@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <new>
+#include <system_error>
 
 #include <sys/socket.h>
 
@@ -46,9 +47,8 @@ WebhookTransfer::WebhookTransfer(std::shared_ptr<const WebhookConfig> config, st
 
 void WebhookTransfer::set_fixed_options() {
   CURL *easy = easy_.get();
-  bool https = config_->url.size() >= 6 && (config_->url[4] == 's' || config_->url[4] == 'S');
   set(easy, CURLOPT_URL, config_->url.c_str());
-  set(easy, CURLOPT_PROTOCOLS_STR, https ? "https" : "http");
+  set(easy, CURLOPT_PROTOCOLS_STR, config_->is_https() ? "https" : "http");
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_PROXY, "");  // the environment's proxies are not meant
   set(easy, CURLOPT_NOPROXY, "*");
@@ -106,6 +106,18 @@ void WebhookTransfer::prepare(WebhookRequest request) {
   set(handle(), CURLOPT_POSTFIELDS, request_.body.data());
 }
 
+void WebhookTransfer::prepare_connect_only(std::chrono::milliseconds timeout) {
+  reset(true);
+  set(handle(), CURLOPT_CONNECT_ONLY, 1L);
+  set(handle(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+}
+
+bool WebhookTransfer::connected() const {
+  sockaddr_storage peer;
+  socklen_t size = sizeof peer;
+  return socket_ != CURL_SOCKET_BAD && getpeername(socket_, reinterpret_cast<sockaddr *>(&peer), &size) == 0;
+}
+
 void WebhookTransfer::reset(bool fresh_connection) {
   excerpt_.clear();
   header_bytes_ = body_bytes_ = 0;
@@ -136,7 +148,8 @@ curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockad
     return CURL_SOCKET_BAD;
   }
   transfer->socket_allowed_ = true;
-  return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  transfer->socket_ = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  return transfer->socket_;
 }
 
 /* A connection may have been opened by another sink, under other rules. */
@@ -198,6 +211,10 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     verdict.result = requested_ ? Result::RetryBlameSink : Result::SinkDown;
     verdict.error = header_bytes_ > max_headers ? "the answer's headers are too long"
                                                 : clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+    long os_error = 0;
+    if (code == CURLE_COULDNT_CONNECT && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK &&
+        os_error != 0)
+      verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
   }
   verdict.error = config_->without_secrets(std::move(verdict.error));
   return verdict;

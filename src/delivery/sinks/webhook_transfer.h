@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,10 @@ public:
 
   /* Makes the handle ready to be started: stamps and signs the request. */
   void prepare(WebhookRequest request);
+  /* Instead: the handle then connects, on a connection of its own, and sends nothing. */
+  void prepare_connect_only(std::chrono::milliseconds timeout);
+  /* While it runs: does the connection stand, with TLS still to come? libcurl tells only when all of it is over. */
+  bool connected() const;
   CURL *handle() const { return easy_.get(); }
   /* True when it failed because an idle connection, kept for reuse, was closed by the peer in that very moment: the
    * handle is then ready to be started again, on a new connection. libcurl does so itself in some of these cases. */
@@ -59,6 +64,7 @@ private:
   bool overlong_ = false;   // enough of the body was seen: the transfer was ended by us
   bool requested_ = false;  // a connection stood and the request began: what fails now may be the event's doing
   bool socket_allowed_ = false;
+  curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last that was opened
   std::optional<Refusal> refusal_;
   char error_[CURL_ERROR_SIZE] = "";
   std::unique_ptr<CURL, Cleanup> easy_;  // last, so that it goes first: it points at the others

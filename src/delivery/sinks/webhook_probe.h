@@ -1,0 +1,13 @@
+/* webhook_probe.h: tries to reach a webhook's endpoint, as a delivery would, and sends no request. */
+#pragma once
+
+#include <memory>
+
+#include "delivery/probe.h"
+#include "delivery/sinks/webhook_config.h"
+
+namespace outbox {
+
+void probe_webhook(std::shared_ptr<const WebhookConfig> config, Probe &probe);
+
+}  // namespace outbox

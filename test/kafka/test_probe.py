@@ -1,0 +1,282 @@
+"""outbox.probe(): what it says of a sink, and that it changes nothing."""
+
+import re
+import socket
+import time
+
+import psycopg
+import pytest
+from confluent_kafka.admin import (AclBinding, AclOperation, AclPermissionType, ResourcePatternType,
+                                   ResourceType)
+from outbox_rig import wait_until
+from outbox_rig.process import free_port
+
+
+def probe(db, sink: str, timeout: str = "10 s") -> dict[str, tuple]:
+    """step -> (ok, message, hint), in order."""
+    return {step: (ok, message, hint) for step, ok, message, hint in
+            db.sql("SELECT step, ok, message, hint FROM outbox.probe(%s, %s::interval)", sink, timeout)}
+
+
+def assert_ok(steps: dict[str, tuple]) -> None:
+    assert steps and all(ok for ok, _, _ in steps.values()), steps
+
+
+def assert_fails(steps: dict[str, tuple], step: str, pattern: str) -> None:
+    """It ends there."""
+    ok, message, hint = steps[step]
+    assert not ok and re.search(pattern, message) and hint, steps
+    assert list(steps)[-1] == step, steps
+
+
+@pytest.fixture(scope="module")
+def strict(rig):
+    """A broker that makes no topics; it may be stopped."""
+    broker = rig.kafka(partitions=1, jit=False, properties={"auto.create.topics.enable": "false"})
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def black_hole():
+    """The port of a socket that takes connections and never says a word."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(128)
+        yield s.getsockname()[1]
+
+
+def sasl(security, **more) -> dict[str, str]:
+    return {"bootstrap_servers": security.bootstrap("SASL_SSL"), "security_protocol": "sasl_ssl", "ssl_ca_pem": security.ca_pem,
+            "sasl_mechanism": "PLAIN"} | more
+
+
+def outbox_user(security) -> dict[str, str]:
+    return {"sasl_username": "outbox", "sasl_password": security.users["outbox"]}
+
+
+# ---- Kafka ---------------------------------------------------------------------------------------------------
+
+def test_all_is_well(db, kafka, security, aggregate):
+    topic = f"outbox.event.{aggregate}"
+    kafka.create_topic(topic, 3)
+    db.kafka_sink("k", kafka, outbox_user(security), **sasl(security, topic=topic))
+    steps = probe(db, "k")
+    assert_ok(steps)
+    assert list(steps) == ["connect", "TLS", "authenticate", "cluster", "producer id", "topic", "brokers"]
+    assert steps["authenticate"][1] == 'PLAIN, user "outbox"'
+    assert steps["topic"][1].startswith(f'topic "{topic}" has 3 partitions')
+    assert db.value("SELECT bool_and(ok AND milliseconds >= 0 AND milliseconds < 10000) FROM outbox.probe('k')")
+
+
+def test_topics_by_template(db, kafka, aggregate):
+    kafka.create_topic(f"{aggregate}.a.x", 1)
+    db.kafka_sink("k", kafka, topic=aggregate + ".${aggregate_type}.x")
+    steps = probe(db, "k")
+    assert_ok(steps)
+    assert steps["topics"][1].startswith(f'1 fit "{aggregate}.*.x": {aggregate}.a.x')
+
+
+@pytest.mark.parametrize("secret", ["wrong", "outbox"])
+def test_wrong_password(db, kafka, security, secret):
+    db.kafka_sink("k", kafka, {"sasl_username": "outbox", "sasl_password": secret}, **sasl(security))
+    steps = probe(db, "k")
+    assert_fails(steps, "authenticate", 'SASL authentication failed for user "outbox"')
+    db.set_mapping("k", sasl_password=security.users["outbox"])
+    assert_ok(probe(db, "k"))
+    assert security.users["outbox"] not in str(db.sql("SELECT * FROM outbox.probe('k')"))
+
+
+@pytest.mark.parametrize("listener, words", [("EXPIRED", "certificate .*has expired"), ("MISNAMED", "not made out to that host")])
+def test_a_bad_certificate(db, kafka, security, listener, words):
+    db.kafka_sink("k", kafka, bootstrap_servers=security.bootstrap(listener), security_protocol="ssl", ssl_ca_pem=security.ca_pem)
+    steps = probe(db, "k")
+    assert steps["connect"][0]
+    assert_fails(steps, "TLS", words)
+
+
+def test_an_unknown_authority(db, kafka, security):
+    db.kafka_sink("k", kafka, bootstrap_servers=security.bootstrap("SSL"), security_protocol="ssl",
+                  ssl_ca_pem=security.stranger.certificate)
+    assert_fails(probe(db, "k"), "TLS", "authority that is not trusted")
+
+
+def test_a_client_certificate_is_wanted(db, kafka, security):
+    db.kafka_sink("k", kafka, bootstrap_servers=security.bootstrap("MTLS"), security_protocol="ssl", ssl_ca_pem=security.ca_pem)
+    steps = probe(db, "k")
+    assert not all(ok for ok, _, _ in steps.values()), steps
+
+
+def test_plain_text_to_a_tls_listener(db, kafka, security):
+    db.kafka_sink("k", kafka, bootstrap_servers=security.bootstrap("SSL"))
+    assert_fails(probe(db, "k", "3 s"), "answer", "security_protocol|did not answer")
+
+
+def test_no_right_to_a_topic(db, kafka, security, aggregate):
+    """An ACL that speaks of the topic for another user leaves this one without rights."""
+    topic = f"outbox.event.{aggregate}"
+    kafka.create_topic(topic, 1)
+    db.kafka_sink("k", kafka, outbox_user(security), **sasl(security, topic=topic))
+    assert_ok(probe(db, "k"))
+
+    def allow(user: str, operation: AclOperation) -> None:
+        acl = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        admin = kafka.admin()
+        for done in admin.create_acls([acl]).values():
+            done.result(20)
+    allow("second", AclOperation.WRITE)
+    refused = f'user "outbox" is not allowed to write to topic "{topic}"'
+    wait_until(lambda: refused in probe(db, "k")["topic"][1], 10, "the refusal")
+    allow("outbox", AclOperation.DESCRIBE)
+    asks = librdkafka_asks(db)
+    words = refused if asks else "whether writing is allowed shows with the first event"
+    wait_until(lambda: words in probe(db, "k")["topic"][1], 10, lambda: f"{words} in {probe(db, 'k')}")
+    allow("outbox", AclOperation.WRITE)
+    wait_until(lambda: all(ok for ok, _, _ in probe(db, "k").values()), 10, "the right")
+
+
+def librdkafka_asks(db) -> bool:
+    version = re.search(r"librdkafka (\d+)\.(\d+)", db.value("SELECT libraries FROM outbox.library()"))
+    return (int(version[1]), int(version[2])) >= (2, 3)
+
+
+def test_a_missing_topic_is_not_made(db, kafka, aggregate):
+    db.kafka_sink("k", kafka, topic=aggregate)
+    for _ in range(3):
+        steps = probe(db, "k")
+        assert_ok(steps)
+        assert steps["topic"][1] == f'topic "{aggregate}" does not exist; the broker creates it with the first event'
+    assert aggregate not in kafka.admin().list_topics(timeout=10).topics
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 20, "the event")
+    assert f'topic "{aggregate}" has 12 partitions' in probe(db, "k")["topic"][1]
+
+
+def test_a_topic_that_nobody_makes(db, strict, aggregate):
+    db.kafka_sink("k", strict, topic=aggregate)
+    ok, message, hint = probe(db, "k")["topic"]
+    assert (ok, message) == (False, f'topic "{aggregate}" does not exist and the broker does not create topics') and hint
+    strict.create_topic(aggregate, 1)
+    assert_ok(probe(db, "k"))
+
+
+def test_a_stopped_broker(db, strict):
+    """The sink's circuit opens meanwhile: the probe does not go by it."""
+    db.kafka_sink("k", strict, topic="t")
+    strict.stop()
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "the circuit to open")
+    steps = probe(db, "k")
+    assert_fails(steps, "connect", f"connection refused: .*{re.escape(strict.bootstrap)}")
+    assert len(steps) == 1
+    [(hint,)] = db.sql("SELECT hint FROM outbox.doctor() WHERE \"check\" = 'sink k'")
+    assert "SELECT * FROM outbox.probe('k')" in hint
+    strict.start()
+    strict.create_topic("t", 1)
+    assert_ok(probe(db, "k"))
+    wait_until(lambda: db.pending() == 0, 20, "the event")
+
+
+def test_a_name_that_nobody_knows(db, kafka):
+    db.kafka_sink("k", kafka, bootstrap_servers="no-such-host.invalid:9092")
+    assert_fails(probe(db, "k"), "connect", 'host name "no-such-host.invalid" cannot be resolved')
+
+
+def test_a_black_hole(db, kafka, black_hole):
+    db.kafka_sink("k", kafka, bootstrap_servers=f"127.0.0.1:{black_hole}")
+    start = time.monotonic()
+    steps = probe(db, "k", "1.5 s")
+    assert 1.5 <= time.monotonic() - start < 2.5
+    assert_fails(steps, "answer", f"127.0.0.1:{black_hole} accepts the connection and did not answer within")
+
+
+def test_one_broker_of_two_is_misspelt(db, kafka):
+    db.kafka_sink("k", kafka, bootstrap_servers=f"127.0.0.1:{free_port()},{kafka.bootstrap}")
+    assert_ok(probe(db, "k"))
+
+
+# ---- webhooks ------------------------------------------------------------------------------------------------
+
+def test_a_webhook(db, receiver):
+    db.webhook_sink("w", receiver)
+    steps = probe(db, "w")
+    assert_ok(steps)
+    assert list(steps) == ["resolve", "connect"]
+    assert not receiver.deliveries
+
+
+def test_a_webhook_with_tls(db, kafka, security):
+    """A listener of the broker's does for the handshake."""
+    url = f"https://{security.bootstrap('SSL')}/"
+    db.webhook_sink("w", url, ca_pem=security.ca_pem)
+    assert_ok(probe(db, "w"))
+    db.webhook_sink("stranger", url)
+    assert_fails(probe(db, "stranger"), "TLS", "certificate")
+    db.webhook_sink("expired", f"https://{security.bootstrap('EXPIRED')}/", ca_pem=security.ca_pem)
+    assert_fails(probe(db, "expired"), "TLS", "certificate has expired")
+
+
+def test_webhooks_that_do_not_answer(db, black_hole):
+    db.webhook_sink("refused", f"http://127.0.0.1:{free_port()}/")
+    assert_fails(probe(db, "refused"), "connect", "Connection refused")
+    db.webhook_sink("unknown", "http://no-such-host.invalid/")
+    assert_fails(probe(db, "unknown"), "resolve", "Could not resolve host")
+    db.webhook_sink("mute", f"https://127.0.0.1:{black_hole}/")
+    start = time.monotonic()
+    assert_fails(probe(db, "mute", "1 s"), "TLS", "[Tt]ime")
+    assert 1 <= time.monotonic() - start < 2
+    db.sql("ALTER SERVER refused OPTIONS (DROP allow_networks)")
+    assert_fails(probe(db, "refused"), "connect", "The address 127.0.0.1 is in a private network")
+
+
+# ---- who may ask, and for what -------------------------------------------------------------------------------
+
+def test_what_is_refused(db, kafka):
+    db.kafka_sink("orders", kafka)
+    with pytest.raises(psycopg.errors.UndefinedObject) as unknown:
+        probe(db, "order")
+    assert unknown.value.diag.message_hint == 'Perhaps you meant the sink "orders".'
+    for timeout in ("1 ms", "1 hour", "-5 s"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            probe(db, "orders", timeout)
+    with pytest.raises(psycopg.errors.NullValueNotAllowed):
+        db.sql("SELECT * FROM outbox.probe(NULL)")
+    with db.connect() as connection:
+        connection.autocommit = False
+        connection.execute("CREATE SERVER fresh FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:1')")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='the worker sees no sink "fresh"'):
+            connection.execute("SELECT * FROM outbox.probe('fresh')")
+
+
+def test_rights(db, kafka):
+    db.kafka_sink("k", kafka)
+    db.sql("DROP ROLE IF EXISTS watcher")
+    db.sql("CREATE ROLE watcher")
+    db.sql("GRANT USAGE ON SCHEMA outbox TO watcher")
+    try:
+        with db.connect() as connection:
+            connection.execute("SET ROLE watcher")
+            for grant in ("GRANT EXECUTE ON FUNCTION outbox.probe(text, interval) TO watcher", "GRANT USAGE ON FOREIGN SERVER k TO watcher"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute("SELECT * FROM outbox.probe('k')")
+                db.sql(grant)
+            assert all(ok for (ok,) in connection.execute("SELECT ok FROM outbox.probe('k')"))
+    finally:
+        db.sql("DROP OWNED BY watcher")
+        db.sql("DROP ROLE watcher")
+
+
+def test_no_worker(db, kafka, setting):
+    db.kafka_sink("k", kafka)
+    setting("outbox.enabled", "off")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as off:
+        probe(db, "k")
+    assert off.value.diag.message_detail == "outbox.enabled is off." and off.value.diag.message_hint
+
+
+def test_options_that_do_not_go_together(db, kafka, security):
+    """Each by itself is good, so that CREATE SERVER takes them."""
+    db.kafka_sink("k", kafka, security_protocol="ssl", ssl_cipher_suites="none")
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "misconfigured", 10, "the worker's look at it")
+    ok, message, _ = probe(db, "k")["options"]
+    assert not ok and "librdkafka refuses the options" in message

@@ -1,0 +1,73 @@
+/* probe_door.h: a probe through the door, and what it found. */
+#pragma once
+
+#include <filesystem>
+
+#include "door.h"
+
+namespace door {
+
+/* Of this process. */
+inline size_t threads() {
+  size_t n = 0;
+  for ([[maybe_unused]] const auto &entry : std::filesystem::directory_iterator("/proc/self/task"))
+    n++;
+  return n;
+}
+
+class Probe {
+public:
+  Probe(Engine &engine, const char *kind, const OptionList &options, const OptionList &mapping = {},
+        int timeout_ms = 10'000, const char *name = "main")
+      : engine_(engine), probe_(ob_probe_start(engine.raw(), name, kind, options.data(), options.size(),
+                                               mapping.data(), mapping.size(), timeout_ms, &error)) {
+    EXPECT_NE(probe_, nullptr) << error.message;
+  }
+  ~Probe() { forget(); }
+  Probe(const Probe &) = delete;
+
+  void forget() {
+    if (probe_)
+      ob_probe_finish(std::exchange(probe_, nullptr));
+  }
+
+  /* Waits on the engine's descriptor until it has ended. */
+  bool end() {
+    return engine_.until([this] {
+      ob_probe_step found[32];
+      size_t n;
+      if (!ob_probe_poll(probe_, found, std::size(found), &n))
+        return false;
+      steps.assign(found, found + n);
+      return true;
+    });
+  }
+
+  /* The step of this name, or a failed one without a name. */
+  const ob_probe_step &step(const char *name) const {
+    static const ob_probe_step none{};
+    for (const ob_probe_step &step : steps)
+      if (std::string(step.name) == name)
+        return step;
+    ADD_FAILURE() << "no step \"" << name << "\" in\n" << text();
+    return none;
+  }
+  bool ok() const {
+    return !steps.empty() && std::all_of(steps.begin(), steps.end(), [](auto &step) { return step.ok; });
+  }
+  std::string text() const {
+    std::string all;
+    for (const ob_probe_step &step : steps)
+      all += std::string(step.name) + (step.ok ? " ok: " : " FAILED: ") + step.message + "\n    " + step.hint + "\n";
+    return all;
+  }
+
+  ob_error error{};
+  std::vector<ob_probe_step> steps;
+
+private:
+  Engine &engine_;
+  ob_probe *probe_;
+};
+
+}  // namespace door

@@ -1,0 +1,107 @@
+/* Probes through the door: their thread, their bound, and what is left when nobody waits. */
+#include <chrono>
+#include <fstream>
+
+#include "door.h"
+#include "memory_sink.h"
+#include "probe_door.h"
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+TEST(Probe, TellsItsSteps) {
+  door::Engine engine;
+  door::Probe probe(engine, "memory", {});
+  ASSERT_TRUE(probe.end());
+  ASSERT_EQ(probe.steps.size(), 1u);
+  EXPECT_TRUE(probe.steps[0].ok);
+  EXPECT_STREQ(probe.steps[0].name, "connect");
+  EXPECT_GE(probe.steps[0].milliseconds, 0);
+}
+
+TEST(Probe, OptionsThatDoNotParseAreAStepThatFailed) {
+  door::Engine engine;
+  door::Probe probe(engine, "memory", {{"capacity", "many"}});
+  ASSERT_TRUE(probe.end());
+  ASSERT_EQ(probe.steps.size(), 1u);
+  EXPECT_FALSE(probe.steps[0].ok);
+  EXPECT_STREQ(probe.steps[0].name, "options");
+  EXPECT_NE(std::string(probe.steps[0].message).find("capacity"), std::string::npos) << probe.steps[0].message;
+}
+
+TEST(Probe, SecretsOfBadOptionsAreNotTold) {
+  door::Engine engine;
+  door::Probe probe(engine, "memory", {{"token", "hush"}});
+  ASSERT_TRUE(probe.end());
+  ASSERT_EQ(probe.steps.size(), 1u);
+  EXPECT_EQ(std::string(probe.steps[0].message).find("hush"), std::string::npos) << probe.steps[0].message;
+}
+
+TEST(Probe, AnUnknownKindStartsNothing) {
+  door::Engine engine;
+  ob_error error{};
+  EXPECT_EQ(ob_probe_start(engine.raw(), "main", "pigeon", nullptr, 0, nullptr, 0, 1000, &error), nullptr);
+  EXPECT_NE(error.message[0], '\0');
+}
+
+TEST(Probe, EndsWhenItsTimeIsUp) {
+  door::Engine engine;
+  memory::control("slow").probe_hangs = true;
+  auto start = Clock::now();
+  door::Probe probe(engine, "memory", {}, {}, 300, "slow");
+  ASSERT_TRUE(probe.end());
+  EXPECT_GE(Clock::now() - start, 300ms);
+  ASSERT_EQ(probe.steps.size(), 1u);
+  EXPECT_FALSE(probe.steps[0].ok);
+}
+
+/* What hangs in a destructor (a resolver) must not hold up what was found. */
+TEST(Probe, IsToldBeforeItsRemainsAreGone) {
+  auto hang = std::make_shared<memory::Hang>();
+  struct Remains {
+    std::shared_ptr<memory::Hang> hang;
+    ~Remains() {
+      hang->let_go.get_future().wait();
+      hang->gone.set_value();
+    }
+  };
+  door::Engine engine;
+  memory::control("hanging").remains = std::make_shared<Remains>(hang);
+  door::Probe probe(engine, "memory", {}, {}, 10'000, "hanging");
+  EXPECT_TRUE(probe.end());
+  hang->let_go.set_value();
+  EXPECT_EQ(hang->gone.get_future().wait_for(20s), std::future_status::ready);
+}
+
+TEST(Probe, NobodyWaitsAnyMore) {
+  door::Engine engine;
+  memory::control("forgotten").probe_hangs = true;
+  size_t before = door::threads();
+  for (int i = 0; i < 20; i++)
+    door::Probe(engine, "memory", {}, {}, 600'000, "forgotten").forget();
+  EXPECT_TRUE(engine.until([&] { return door::threads() <= before + 1; }, 20'000, 20))
+      << door::threads() << " of " << before;
+}
+
+TEST(Probe, AnEngineThatClosesDoesNotWaitForThem) {
+  door::Engine engine;
+  memory::control("closing").probe_hangs = true;
+  door::Probe probe(engine, "memory", {}, {}, 600'000, "closing");
+  auto start = Clock::now();
+  EXPECT_TRUE(ob_engine_close(engine.release(), 10'000));
+  EXPECT_LT(Clock::now() - start, 5s);
+  probe.forget();
+}
+
+TEST(Probe, ManyAtOnceEachEnds) {
+  door::Engine engine;
+  size_t before = door::threads();
+  {
+    std::vector<std::unique_ptr<door::Probe>> probes;
+    for (int i = 0; i < 50; i++)
+      probes.push_back(std::make_unique<door::Probe>(engine, "memory", door::OptionList{}));
+    for (auto &probe : probes)
+      EXPECT_TRUE(probe->end() && probe->steps.size() == 1);
+  }
+  EXPECT_TRUE(engine.until([&] { return door::threads() <= before + 1; }, 20'000, 20));
+}
