@@ -90,7 +90,7 @@ def test_cancel(hanging):
         start = time.monotonic()
         hanging.sql(f"SELECT pg_{end}_backend(%s)", session.pid)
         assert session.end(5).error is not None and time.monotonic() - start < 5
-        wait_until(lambda: tasks(worker(hanging)) <= before, 20, "its threads to end")
+        wait_until(lambda: tasks(worker(hanging)) <= before, 8, "its threads to end: librdkafka itself gives up after 10 s")
     with hanging.connect() as connection, pytest.raises(psycopg.errors.QueryCanceled):
         connection.execute("SET statement_timeout = '500ms'")
         connection.execute("SELECT * FROM outbox.probe('hole')")
@@ -184,7 +184,7 @@ def resident_kb(pid: int) -> int:
 
 
 def test_the_server_stops(rig, kafka):
-    pg = rig.postgres()
+    pg = rig.postgres(settings={"outbox.shutdown_timeout": "30s"})
     db = Database(pg, "probe")
     db.create()
     with socket.socket() as s:
@@ -197,5 +197,5 @@ def test_the_server_stops(rig, kafka):
         db.disconnect()
         start = time.monotonic()
         pg.stop()
-        assert time.monotonic() - start < 4
+        assert time.monotonic() - start < 10
         assert session.end().error is not None
