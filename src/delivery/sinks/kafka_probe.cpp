@@ -74,6 +74,7 @@ bool KafkaProbe::connect() {
   }
   auto links = client_->links();
   std::vector<std::string> addresses;
+  addresses.reserve(links.size());
   for (const auto &[address, link] : links)
     addresses.push_back(address);
   std::stable_sort(addresses.begin(), addresses.end(),
