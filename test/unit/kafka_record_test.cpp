@@ -209,6 +209,7 @@ TEST_F(KafkaRecord, HeadersArePlacedInTheOrderOfTheOption) {
                                    {"aggregateid", "7"},
                                    {"dedup", std::nullopt}, /* as Debezium sends NULL */
                                    {"x-tenant", "acme"},
+                                   {"none", std::nullopt}, /* nor has the event this */
                                    {"position", "1"},
                                    {"other", "o"}}));
   EXPECT_EQ(make({{"headers", "id:header"}}).headers.size(), 5u) << "twice, as Debezium sends it";

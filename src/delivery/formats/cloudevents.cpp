@@ -163,7 +163,7 @@ void CloudEvents::write_binary(const ob_event &event, Record &record) const {
   attributes(event, record, [&](std::string_view name, const ob_text &value) { record.add_header(name, value); });
   if (event.payload.data)
     record.add_header("content-type", as_text(media_type(event)));
-  headers_.write_placed(event, record);
+  headers_.write_placed(event, record, false);
   headers_.write_own(event, record);
   record.value = event.payload;
 }
@@ -194,7 +194,7 @@ void CloudEvents::write_structured(const ob_event &event, Record &record) const 
   json += '}';
   record.value = as_text(json);
   record.add_header("content-type", as_text("application/cloudevents+json; charset=UTF-8"));
-  headers_.write_placed(event, record);
+  headers_.write_placed(event, record, false);
   headers_.write_own(event, record, prefix);
 }
 

@@ -34,7 +34,7 @@ void Debezium::write(const ob_event &event, Record &record) const {
   }
   if (options_.content_type && event.content_type.data)
     record.add_header("content-type", event.content_type);
-  headers_.write_placed(event, record);
+  headers_.write_placed(event, record, true);
   headers_.write_own(event, record);
   if (reads_payload(event))
     write_value(event, record);

@@ -111,14 +111,14 @@ HeaderList::HeaderList(const std::vector<Placement> &placements, std::vector<std
   }
 }
 
-void HeaderList::write_placed(const ob_event &event, Record &record) const {
+void HeaderList::write_placed(const ob_event &event, Record &record, bool nulls) const {
   for (const Placement &placement : placed_) {
-    if (!placement.field.is_header()) {
-      record.add_header(placement.alias, field_value(placement.field, event, record));
-    } else if (const ob_header *header = placement.field.header(event)) {
-      record.add_header(placement.alias, header->value);
-      record.headers.back().binary = header->binary;
-    }
+    ob_text value = field_value(placement.field, event, record);
+    if (!value.data && !nulls)
+      continue;
+    const ob_header *header = placement.field.is_header() ? placement.field.header(event) : nullptr;
+    record.add_header(placement.alias, value);
+    record.headers.back().binary = header && header->binary;
   }
 }
 

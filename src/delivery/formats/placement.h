@@ -33,7 +33,8 @@ public:
   /* `reserved`: what the format itself sets, and no header of the event may say again. */
   HeaderList(const std::vector<Placement> &placements, std::vector<std::string> reserved);
 
-  void write_placed(const ob_event &event, Record &record) const;
+  /* `nulls`: what the event does not have is a header without a value, and else none. */
+  void write_placed(const ob_event &event, Record &record, bool nulls) const;
   /* The headers of the event but for reserved and placed ones, and for those whose names begin with `except`. */
   void write_own(const ob_event &event, Record &record, std::string_view except = {}) const;
 
