@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET, slow
-from traffic import Traffic
+from outbox_rig.traffic import Traffic
 
 
 class Dispatcher:

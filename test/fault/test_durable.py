@@ -6,7 +6,7 @@ import signal
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
-from traffic import Traffic
+from outbox_rig.traffic import Traffic
 from wal import nobody_flushes
 
 

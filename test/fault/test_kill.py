@@ -9,7 +9,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import SECRET
-from traffic import Traffic
+from outbox_rig.traffic import Traffic
 from wal import nobody_flushes
 
 MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates means something

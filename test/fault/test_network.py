@@ -8,7 +8,7 @@ import pytest
 from outbox_rig import Consumer, wait_until
 from outbox_rig.namespace import NotPermitted
 from outbox_rig.receiver import SECRET
-from traffic import Traffic
+from outbox_rig.traffic import Traffic
 
 pytestmark = pytest.mark.timeout(240)  # a broker of its own has to start first
 MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates means something

@@ -11,7 +11,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, slow
-from traffic import Traffic
+from outbox_rig.traffic import Traffic
 
 MAX_IN_FLIGHT = 200
 numbers = itertools.count(1)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, Receiver, status
-from traffic import Traffic
+from outbox_rig.traffic import Traffic
 
 MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates means something
 LANES = 256

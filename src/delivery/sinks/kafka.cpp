@@ -5,6 +5,7 @@
 #include "../thread.h"
 #include "kafka_errors.h"
 #include "kafka_library.h"
+#include "kafka_log.h"
 #include "kafka_probe.h"
 #include "kafka_properties.h"
 #include "kafka_sink.h"
@@ -171,17 +172,14 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
 }
 
 void KafkaSink::on_log(rd_kafka_event_t *event) {
-  const char *facility, *text;
-  int level;
-  if (rd_kafka_event_log(event, &facility, &text, &level) != 0)
+  KafkaLogLine line;
+  if (!line.read(event))
     return;
   /* Not every lost connection is an event besides: newer versions only log that a broker hung up at once. */
-  constexpr std::string_view thread_end = "]: ";
-  if (std::string_view line = text; std::string_view(facility) == "FAIL" && producer_)
-    if (size_t at = line.find(thread_end); at != line.npos)
-      on_lost_connection(line.substr(at + thread_end.size()));
-  ob_log_level mapped = level <= 4 ? OB_LOG_WARNING : level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
-  reporter_->log(mapped, "librdkafka " + std::string(facility) + ": " + text);
+  if (line.facility == "FAIL" && producer_)
+    on_lost_connection(line.said);
+  ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
+  reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
 }
 
 /* A fatal error ends this producer, not the sink: what it had not acknowledged goes through a new one, which is made

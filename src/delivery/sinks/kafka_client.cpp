@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kafka_library.h"
+#include "kafka_log.h"
 
 namespace outbox {
 
@@ -126,18 +127,13 @@ void KafkaClient::on_error(rd_kafka_event_t *event) {
 }
 
 void KafkaClient::on_log(rd_kafka_event_t *event) {
-  const char *facility_, *text_;
-  int level;
-  if (rd_kafka_event_log(event, &facility_, &text_, &level) != 0)
+  KafkaLogLine line;
+  if (!line.read(event))
     return;
-  std::string_view facility = facility_, text = text_;
-  constexpr std::string_view thread_end = "]: ";
-  if (size_t at = text.find(thread_end); at != text.npos)
-    text.remove_prefix(at + thread_end.size());
-  if (facility == "GETPID")
-    producer_id_problem_ = text;
-  else if (facility == "FAIL") /* of some there is no event */
-    on_failure(std::string(text));
+  if (line.facility == "GETPID")
+    producer_id_problem_ = line.said;
+  else if (line.facility == "FAIL") /* of some there is no event */
+    on_failure(std::string(line.said));
 }
 
 void KafkaClient::on_failure(std::string text) {

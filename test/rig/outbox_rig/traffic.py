@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import psycopg
-from outbox_rig.database import Database
+
+from .database import Database
+from .writers import Writers
 
 
 @dataclass
@@ -19,51 +21,31 @@ class Transaction:
     events: list[tuple[str, str, int]] = field(default_factory=list)
 
 
-class Traffic:
+class Traffic(Writers):
     """Concurrent writers, each with keys of its own: a business row and its events in one transaction, every fifth
     rolled back. Whether a commit whose answer was lost took place, the business row tells."""
 
     def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = "", keys: int = 5):
         """`options`: of the writers' sessions, such as "-c synchronous_commit=off". `keys`: of each writer."""
+        super().__init__(writers)
         self.db, self.aggregate, self.options, self.keys = db, aggregate, options, keys
         self.transactions: dict[str, Transaction] = {}
         self.acknowledged: set[str] = set()  # transactions that the writers know to have committed
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._errors: list[Exception] = []
         db.sql("CREATE TABLE business (transaction uuid PRIMARY KEY)")
-        self._threads = [threading.Thread(target=self._write, args=[n]) for n in range(writers)]
 
-    def __enter__(self) -> "Traffic":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        if self._errors:
-            raise self._errors[0]
-
-    def _write(self, writer: int) -> None:
+    def write(self, writer: int) -> None:
         dice, numbers = random.Random(writer), defaultdict(int)
         connection = None
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             try:
                 if connection is None or connection.closed:
                     connection = self.db.connect(autocommit=False, options=self.options)
                 self._transaction(connection, writer, dice, numbers)
-                self._stop.wait(0.005)  # a long outage must not pile up more than a test can wait for
+                self.stopping.wait(0.005)  # a long outage must not pile up more than a test can wait for
             except psycopg.OperationalError:  # the server went away
                 connection = None
-                self._stop.wait(0.2)
-            except Exception as e:
-                self._errors.append(e)
-                return
+                self.stopping.wait(0.2)
         if connection:
             connection.close()
 

@@ -1,0 +1,37 @@
+"""Threads of applications that write until they are told to stop."""
+
+import threading
+
+
+class Writers:
+    """Runs write(number) on `count` threads for the length of a `with` block; it goes on until `stopping` is set."""
+
+    def __init__(self, count: int):
+        self.stopping = threading.Event()
+        self.errors: list[Exception] = []
+        self._threads = [threading.Thread(target=self._run, args=[number]) for number in range(count)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Raises what went wrong first."""
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+    def _run(self, number: int) -> None:
+        try:
+            self.write(number)
+        except Exception as e:
+            self.errors.append(e)
+
+    def write(self, number: int) -> None:
+        raise NotImplementedError
