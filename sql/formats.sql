@@ -21,6 +21,15 @@ RESET client_min_messages;
 \echo :LAST_ERROR_SQLSTATE
 :kafka format 'cloudevents', source 'my shop');
 \echo :LAST_ERROR_SQLSTATE
+:kafka format 'cloudevents', source 'https://shop.example/%zz');
+\echo :LAST_ERROR_SQLSTATE
+:kafka topic 'outbox.event.{aggregate_type}');
+\echo :LAST_ERROR_SQLSTATE
+:kafka topic 'outbox.event.${routedByValue}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT repeat('x', 249) || '${aggregate_type}' AS long \gset
+:kafka topic :'long');
+\echo :LAST_ERROR_SQLSTATE
 
 -- Variables
 :kafka topic '${agregate_type}');

@@ -8,7 +8,8 @@
 namespace outbox {
 
 [[noreturn]] static void unknown_variable(const std::string &option, std::string_view wanted) {
-  std::string_view near = Field::nearest(wanted);
+  /* What people bring along from Debezium's route.topic.replacement. */
+  std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::nearest(wanted);
   throw BadInput(OB_BAD_VALUE, option,
                  "unknown variable \"" + std::string(wanted) + "\" in the template of option \"" + option + "\"", {},
                  (near.empty() ? "" : "Perhaps you meant ${" + std::string(near) + "}. ") + "Known variables are " +

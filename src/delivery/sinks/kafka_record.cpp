@@ -18,9 +18,10 @@ constexpr const char *default_source = "/outbox/${database}/${aggregate_type}";
 
 /* ---- options ---- */
 
-[[noreturn]] void bad_value(const std::string &name, const std::string &value, std::string detail) {
+[[noreturn]] void bad_value(const std::string &name, const std::string &value, std::string detail,
+                            std::string hint = {}) {
   throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                 std::move(detail));
+                 std::move(detail), std::move(hint));
 }
 
 const std::string *find(const Options &server, const char *name) {
@@ -71,8 +72,12 @@ void check_topic(const std::string &name, const std::string &value) {
   if (is_kafkas_own(value))
     bad_value(name, value, own_rule);
   Template topic = Template::parse(name, value);
-  if (topic.has_variables() ? !legal_in_topic(topic.literals()) : !legal_topic(value))
-    bad_value(name, value, topic_rule);
+  std::string literals = topic.literals();
+  bool looks_like_variable = literals.find_first_of("${}") != literals.npos;
+  /* A variable adds at least one character. */
+  if (topic.has_variables() ? !legal_in_topic(literals + "v") : !legal_topic(value))
+    bad_value(name, value, topic_rule,
+              looks_like_variable ? "Variables are written like ${aggregate_type}." : std::string());
 }
 
 /* False when it is no partition. */
@@ -107,7 +112,11 @@ void check_source(const std::string &name, const std::string &value) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || marks.find(c) != marks.npos;
   };
   std::string literals = Template::parse(name, value).literals();
-  if (value.empty() || !std::all_of(literals.begin(), literals.end(), legal))
+  bool escapes_end = true;
+  for (size_t at = literals.find('%'); at != literals.npos; at = literals.find('%', at + 1))
+    escapes_end = escapes_end && at + 2 < literals.size() && isxdigit(static_cast<unsigned char>(literals[at + 1])) &&
+                  isxdigit(static_cast<unsigned char>(literals[at + 2]));
+  if (value.empty() || !escapes_end || !std::all_of(literals.begin(), literals.end(), legal))
     bad_value(name, value, "Expected a URI reference, such as /outbox/${database}/${aggregate_type}.");
 }
 
