@@ -20,19 +20,19 @@ constexpr const char *example = "Example: 'event_type:header:eventType, header.t
                  std::move(hint));
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return "\"" + std::string(text) + "\"";
 }
 
 Placement parse_one(const std::string &option, std::string_view text) {
   std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() < 2 || parts.size() > 3)
-    bad(option, quoted(text), syntax, example);
+    bad(option, in_quotes(text), syntax, example);
 
   Placement placement{};
   if (!Field::find(parts[0], placement.field)) {
     std::string_view near = Field::nearest(parts[0]);
-    bad(option, "unknown column " + quoted(parts[0]), {},
+    bad(option, "unknown column " + in_quotes(parts[0]), {},
         (near.empty() ? "" : "Perhaps you meant \"" + std::string(near) + "\". ") + "Known columns are " +
             Field::known("", "") + ".");
   }
@@ -43,20 +43,20 @@ Placement parse_one(const std::string &option, std::string_view text) {
   else if (parts[1] == "partition")
     placement.place = Place::Partition;
   else
-    bad(option, "unknown place " + quoted(parts[1]), syntax, example);
+    bad(option, "unknown place " + in_quotes(parts[1]), syntax, example);
 
   if (placement.place == Place::Partition) {
     if (parts.size() == 3)
-      bad(option, quoted(text), "A partition has no alias.");
+      bad(option, in_quotes(text), "A partition has no alias.");
     return placement;
   }
   std::string_view column = placement.field.is_header() ? std::string_view(placement.field.name()) : parts[0];
   placement.alias = parts.size() == 3 ? parts[2] : column;
   if (placement.alias.empty())
-    bad(option, quoted(text), "The alias is empty.");
+    bad(option, in_quotes(text), "The alias is empty.");
   check_header(placement.alias, {});
   if (placement.place == Place::Envelope && placement.alias == "payload")
-    bad(option, quoted(text), "In the envelope \"payload\" is the payload.", "Give it another alias.");
+    bad(option, in_quotes(text), "In the envelope \"payload\" is the payload.", "Give it another alias.");
   return placement;
 }
 
@@ -74,7 +74,7 @@ std::vector<Placement> parse_placements(const std::string &option, const std::st
       if (conflict(before, placement)) {
         if (placement.place == Place::Partition)
           bad(option, "two columns are the partition", "A record goes to one partition.", "Leave one of them out.");
-        bad(option, quoted(placement.alias) + " is given twice",
+        bad(option, in_quotes(placement.alias) + " is given twice",
             placement.place == Place::Header ? "Two headers would have this name."
                                              : "Two members of the envelope would have this name.",
             "Give one of them an alias: column:place:alias.");
@@ -101,8 +101,8 @@ HeaderList::HeaderList(const std::vector<Placement> &placements, std::vector<std
     if (placement.place == Place::Header) {
       bool same = placement.alias == placement.field.name() && !placement.field.is_header(); /* id:header */
       if (!same && !keeps(placement.alias))
-        bad("headers", quoted(placement.alias) + " is given twice", "The format itself sends a header of this name.",
-            "Give the column another alias: column:header:alias.");
+        bad("headers", in_quotes(placement.alias) + " is given twice",
+            "The format itself sends a header of this name.", "Give the column another alias: column:header:alias.");
       placed_.push_back(placement);
       not_own_.push_back(placement.alias);
     }

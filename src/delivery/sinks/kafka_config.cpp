@@ -43,13 +43,13 @@ static void check_brokers(const std::string &name, const std::string &value) {
 }
 
 const std::vector<OptionSpec> &KafkaConfig::options() {
-  static const auto &specs = []() -> const std::vector<OptionSpec> & {
+  static const std::vector<OptionSpec> *const specs = [] {
     auto *all = new std::vector<OptionSpec>{{"bootstrap_servers", true, false, false, false, check_brokers,
                                              "Required: brokers to start from, host:port separated by commas."}};
     all->insert(all->end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
-    return *all;
+    return all;
   }();
-  return specs;
+  return *specs;
 }
 
 /* Where librdkafka's own defaults are for another purpose. A person's options come after these. */

@@ -64,7 +64,7 @@ std::string KafkaProbeTopics::who() const {
   return client_.user().empty() ? "the sink" : "user \"" + client_.user() + "\"";
 }
 
-static std::string quoted(const std::string &topic) {
+static std::string topic_named(const std::string &topic) {
   return "topic \"" + topic + "\"";
 }
 
@@ -96,13 +96,13 @@ void KafkaProbeTopics::explain(const Topic &topic) {
   if (topic.error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || topic.error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
     explain_missing(topic.name);
   else if (topic.error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-    probe_.failed("topic", who() + " is not allowed to write to " + quoted(topic.name) + ", nor even to see it",
+    probe_.failed("topic", who() + " is not allowed to write to " + topic_named(topic.name) + ", nor even to see it",
                   rights_hint(topic.name));
   else if (topic.error != RD_KAFKA_RESP_ERR_NO_ERROR)
-    probe_.failed("topic", quoted(topic.name) + ": " + rd_kafka_err2str(topic.error));
+    probe_.failed("topic", topic_named(topic.name) + ": " + rd_kafka_err2str(topic.error));
   else
     probe_.failed("topic",
-                  quoted(topic.name) + ": " + std::to_string(topic.leaderless) + " of " +
+                  topic_named(topic.name) + ": " + std::to_string(topic.leaderless) + " of " +
                       std::to_string(topic.partitions) + " partitions have no leader",
                   "The brokers that hold them are down.");
 }
@@ -110,13 +110,13 @@ void KafkaProbeTopics::explain(const Topic &topic) {
 void KafkaProbeTopics::explain_missing(const std::string &topic) {
   std::optional<bool> created = broker_creates_topics();
   if (!created)
-    probe_.failed("topic", quoted(topic) + " does not exist, and whether the broker creates topics is not told",
+    probe_.failed("topic", topic_named(topic) + " does not exist, and whether the broker creates topics is not told",
                   "Create the topic.");
   else if (*created)
-    probe_.passed("topic", quoted(topic) + " does not exist; the broker creates it with the first event",
+    probe_.passed("topic", topic_named(topic) + " does not exist; the broker creates it with the first event",
                   "Create it yourself if its number of partitions matters.");
   else
-    probe_.failed("topic", quoted(topic) + " does not exist and the broker does not create topics",
+    probe_.failed("topic", topic_named(topic) + " does not exist and the broker does not create topics",
                   "Create the topic, or set auto.create.topics.enable on the brokers.");
 }
 
@@ -153,7 +153,7 @@ std::optional<bool> KafkaProbeTopics::broker_creates_topics() {
 
 void KafkaProbeTopics::tell_good(const std::vector<std::string> &names, const std::string &rights) {
   if (is_one()) {
-    probe_.passed("topic", quoted(names[0]) + " has " + std::to_string(topics_[0].partitions) + " partition" +
+    probe_.passed("topic", topic_named(names[0]) + " has " + std::to_string(topics_[0].partitions) + " partition" +
                                (topics_[0].partitions == 1 ? "" : "s") + rights);
     return;
   }
@@ -208,7 +208,7 @@ void KafkaProbeTopics::ask_for_rights(const std::vector<std::string> &names) {
     if (!told || may || ++refused > max_rows)
       continue;
     std::string name = rd_kafka_TopicDescription_name(answers[i]);
-    probe_.failed("topic", who() + " is not allowed to write to " + quoted(name), rights_hint(name));
+    probe_.failed("topic", who() + " is not allowed to write to " + topic_named(name), rights_hint(name));
   }
   if (refused > max_rows)
     probe_.failed("topics", "writing is not allowed to " + std::to_string(refused) + " topics");
