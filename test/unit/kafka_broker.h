@@ -28,6 +28,8 @@ public:
   void fail_produce(rd_kafka_resp_err_t error, int n) { fail(0, error, n); }
   /* Likewise, those of Kafka's protocol with this key. */
   void fail(int16_t api_key, rd_kafka_resp_err_t error, int n);
+  /* Every answer takes so long. */
+  void slow_down(int ms) { rd_kafka_mock_broker_set_rtt(cluster_, 1, ms); }
   void topic_error(const char *topic, rd_kafka_resp_err_t error) {
     rd_kafka_mock_topic_set_error(cluster_, topic, error);
   }

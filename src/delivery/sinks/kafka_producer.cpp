@@ -81,11 +81,13 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
   self->add_ending(message);
   if (is_topic_failure(message->err))
     return RD_KAFKA_RESP_ERR_NO_ERROR; /* all that librdkafka has of the topic fails with it; others go on */
-  bool ours = message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+  bool stored = message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
+  bool unsure = message->err == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
+  bool ours = stored || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
               message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
-  if (message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) {
+  if (unsure || message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) {
     self->timed_out_ = self->stopped_ = true; /* locks are held here that purging takes as well: poll() does it */
   } else if (message->partition < 0) {
     self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held as well */
