@@ -87,12 +87,12 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
               message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
-  if (unsure || message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) {
-    self->timed_out_ = self->stopped_ = true; /* locks are held here that purging takes as well: poll() does it */
-  } else if (message->partition < 0) {
-    self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held as well */
-  } else if (rd_kafka_message_broker_id(message) < 0) {
-    self->timed_out_ = self->stopped_ = true; /* a given partition of an unknown topic, or one too many: likewise */
+  bool recall = unsure || message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+  if (!recall && message->partition < 0) {
+    self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held here */
+  } else if (recall || rd_kafka_message_broker_id(message) < 0) {
+    /* Or a given partition of an unknown topic, or one too many. Purging takes the locks as well: poll() does it. */
+    self->timed_out_ = self->stopped_ = true;
   } else if (!self->purged_) {
     std::lock_guard lock(self->mutex_); /* else what is being produced now would come after the purge */
     self->stopped_ = true;
