@@ -208,7 +208,9 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     if (verdict.result != Result::Sent && retry_after_s > 0)
       verdict.retry_after_ms = std::min<int64_t>(retry_after_s, max_retry_after_s) * 1000;
   } else {
-    verdict.result = requested_ ? Result::RetryBlameSink : Result::SinkDown;
+    /* A kept connection may have taken the request before it broke; curl then tried a new one by itself. */
+    bool refused = code == CURLE_COULDNT_CONNECT;
+    verdict.result = requested_ && !refused ? Result::RetryBlameSink : Result::SinkDown;
     verdict.error = header_bytes_ > max_headers ? "the answer's headers are too long"
                                                 : clean_text(error_[0] ? error_ : curl_easy_strerror(code));
     long os_error = 0;
