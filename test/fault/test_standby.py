@@ -130,6 +130,7 @@ def test_preview_on_the_standby(db, pg):
     shown = db.sql(preview, event)
     assert {row[0] for row in shown} == {"main", "crm"}
     with pg.standby.connect(db.name) as reader:
+        wait_until(lambda: reader.execute("SELECT to_regclass('outbox.events') IS NOT NULL").fetchone()[0], 20, "the extension on the standby")
         wait_until(lambda: reader.execute("SELECT count(*) FROM outbox.events").fetchone() == (2,), 20, "the event on the standby")
         assert reader.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
         assert reader.execute(preview, [event]).fetchall() == shown

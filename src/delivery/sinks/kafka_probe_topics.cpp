@@ -171,8 +171,8 @@ void KafkaProbeTopics::judge_rights(const std::vector<std::string> &names) {
     return;
   }
 #endif
-  tell_good(names, std::string("; whether writing is allowed shows with the first event: librdkafka ") +
-                       rd_kafka_version_str() + " cannot ask (2.3 can)");
+  tell_good(names, "; whether writing is allowed shows with the first event: asking takes an outbox that was built "
+                   "with librdkafka 2.3 or later");
 }
 
 #if RD_KAFKA_VERSION >= 0x020300ff
