@@ -21,6 +21,14 @@ void completions_init(ob_engine *engine_) {
   engine = engine_;
 }
 
+/* What waits for its topic behind an earlier event of its key waits for that one: only the first is to have a time of
+ * its own, or the key would be through no sooner than the last of them. */
+static bool waits_for_its_head(const Flight *flight) {
+  const HeldKey *key = flight->sink->ordered ? held_key_find(flight->sink->oid, flight->key_hash) : NULL;
+
+  return key && key->head != 0 && key->head < flight->position;
+}
+
 static void take_completion(const ob_completion *completion, TimestampTz now) {
   Flight *flight = flight_of_ticket(completion->ticket);
 
@@ -28,7 +36,7 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     return;
   WorkerSink *sink = flight->sink;
   ob_outcome outcome = completion->outcome;
-  if (outcome == OB_RELEASED) {
+  if (outcome == OB_RELEASED || (outcome == OB_WAIT && waits_for_its_head(flight))) {
     claim_return(flight);
     return;
   }

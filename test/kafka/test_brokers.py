@@ -189,6 +189,27 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
     assert sink(db, "retried") == sink(db, "failed") == 0
 
 
+def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
+    """Hundreds of events of each key were on their way to it. The first of each key waits, and the others for that one: when
+    the topic is there all of them go at once, and in order."""
+    topic = f"outbox.event.{aggregate}"
+    db.kafka_sink("k", cluster)
+    with traffic(db, aggregate) as writers:
+        db.sql("SELECT count(outbox.enqueue(%s, n %% 10 || '-many', 'e', jsonb_build_object('n', n))) FROM generate_series(1, 10000) n", aggregate)
+        says(db, "degraded", f'topic "{topic}" does not exist')
+        wait_until(lambda: db.value("SELECT count(DISTINCT partition_key) FROM outbox.events_pending WHERE attempts = 1 AND partition_key LIKE '%%-many'") == 10,
+                   20, "the first of each to wait")
+        assert db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1 AND available_at IS NOT NULL AND held_by IS NOT NULL") == 0
+        cluster.create_topic(topic)
+        wait_until(lambda: sink(db, "delivered") > 10000, 15, lambda: f"delivery, not {sink(db, 'delivered')}")
+    records = received(cluster.bootstrap, topic)
+    many = [record for record in records if record.key.endswith("-many")]
+    for key in {record.key for record in many}:
+        numbers = [json.loads(record.value)["n"] for record in many if record.key == key]
+        assert numbers == sorted(numbers) and len(numbers) == 1000
+    writers.check(deliveries(record for record in records if not record.key.endswith("-many")), max_duplicates=0)
+
+
 def test_a_topic_that_the_broker_makes(db, kafka, consume, aggregate):
     """auto.create.topics.enable."""
     db.kafka_sink("k", kafka)
