@@ -208,8 +208,8 @@ typedef enum ob_outcome {
 } ob_outcome;
 
 /* Order: an event with a key that comes back as OB_RETRY, OB_WAIT or OB_RELEASED was not overtaken by a later one of
- * its key: those come back as OB_RELEASED (or OB_WAIT behind OB_WAIT), and what is submitted before the caller has collected all of them is not
- * taken. */
+ * its key: those come back as OB_RELEASED (or OB_WAIT behind OB_WAIT), and what is submitted before the caller has
+ * collected all of them is not taken. */
 
 typedef struct ob_completion {
   uint64_t ticket;
