@@ -1,6 +1,5 @@
 """Credentials are changed under traffic: no restart, no loss, order kept."""
 
-import threading
 from collections import Counter, defaultdict
 
 import pytest
@@ -8,30 +7,26 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
 from outbox_rig.kafka_security import password as new_password
+from outbox_rig.writers import Writers
 
 from ways import client_key, client_secret, oidc, password, sasl, tls
 
 KEYS = 20
 
 
-class Writers:
+class NumberedWriters(Writers):
     """Threads that commit numbered events, each thread for keys of its own."""
 
     def __init__(self, db, aggregate: str, threads: int = 4):
-        self._db, self._aggregate = db, aggregate
+        """Start them once all sinks are there: each event goes to those that its INSERT finds."""
+        super().__init__(threads)
+        self._db, self._aggregate, self._count = db, aggregate, threads
         self.written: Counter = Counter()  # by key
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(range(number, KEYS, threads),)) for number in range(threads)]
 
-    def start(self) -> None:
-        """Once all sinks are there: each event goes to those that its INSERT finds."""
-        for thread in self._threads:
-            thread.start()
-
-    def _write(self, keys: range) -> None:
+    def write(self, number: int) -> None:
         with self._db.connect() as session:
-            while not self._stop.wait(0.005):
-                for key in keys:
+            while not self.stopping.wait(0.005):
+                for key in range(number, KEYS, self._count):
                     session.execute("SELECT outbox.enqueue(%s, %s::text, 'e', %s::jsonb)",
                                     (self._aggregate, str(key), str(self.written[str(key)])))
                     self.written[str(key)] += 1
@@ -39,16 +34,10 @@ class Writers:
     def total(self) -> int:
         return sum(self.written.values())
 
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
-
 
 @pytest.fixture
 def writers(db, aggregate):
-    writers = Writers(db, aggregate)
+    writers = NumberedWriters(db, aggregate)
     yield writers
     writers.stop()
 

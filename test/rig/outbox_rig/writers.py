@@ -12,18 +12,22 @@ class Writers:
         self._threads = [threading.Thread(target=self._run, args=[number]) for number in range(count)]
 
     def __enter__(self):
-        for thread in self._threads:
-            thread.start()
+        self.start()
         return self
 
     def __exit__(self, *_) -> None:
         self.stop()
 
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
     def stop(self) -> None:
         """Raises what went wrong first."""
         self.stopping.set()
         for thread in self._threads:
-            thread.join()
+            if thread.is_alive():
+                thread.join()
         if self.errors:
             raise self.errors[0]
 
