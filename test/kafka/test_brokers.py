@@ -199,7 +199,9 @@ def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
         says(db, "degraded", f'topic "{topic}" does not exist')
         wait_until(lambda: db.value("SELECT count(DISTINCT partition_key) FROM outbox.events_pending WHERE attempts = 1 AND partition_key LIKE '%%-many'") == 10,
                    20, "the first of each to wait")
-        assert db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1 AND available_at IS NOT NULL AND held_by IS NOT NULL") == 0
+        # One that was sent back at once may have been told before its elder under way: one of a key, never hundreds.
+        assert not db.sql("SELECT partition_key, count(*) FROM outbox.events_pending WHERE attempts = 1 AND available_at IS NOT NULL "
+                          "AND held_by IS NOT NULL GROUP BY partition_key HAVING count(*) > 1")
         cluster.create_topic(topic)
         wait_until(lambda: sink(db, "delivered") > 10000, 15, lambda: f"delivery, not {sink(db, 'delivered')}")
     records = received(cluster.bootstrap, topic)
