@@ -1,0 +1,242 @@
+#include "delivery/sinks/webhook_endpoint.h"
+
+#include <algorithm>
+#include <future>
+#include <set>
+
+#include <unistd.h>
+
+namespace outbox {
+
+Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
+    : name_(std::move(name)), config_(std::move(config)), reporter_(std::move(reporter)),
+      capacity_(std::max<size_t>(4 * config_->concurrency, 256)), queue_(config_->concurrency) {}
+
+// ---- the main thread ----
+
+uint32_t Endpoint::credit() const {
+  std::lock_guard lock(mutex_);
+  size_t taken = queue_.queued() + queue_.running();
+  return taken < capacity_ ? static_cast<uint32_t>(capacity_ - taken) : 0;
+}
+
+bool Endpoint::push(WebhookRequest request) {
+  std::lock_guard lock(mutex_);
+  if (queue_.queued() + queue_.running() >= capacity_)
+    return false;
+  uint64_t key = request.key_hash;
+  queue_.push(key, std::move(request));
+  return true;
+}
+
+void Endpoint::wake(HttpLoop &loop) {
+  {
+    std::lock_guard lock(mutex_);
+    if (pump_posted_ || !queue_.can_start())
+      return;
+    pump_posted_ = true;
+  }
+  loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); });
+}
+
+void Endpoint::report_failures() {
+  std::vector<Completion> completions;
+  std::string gone;
+  {
+    std::lock_guard lock(mutex_);
+    if (failures_.empty())
+      return;
+    for (Failure &failure : failures_) {
+      if (failure.gone)
+        gone = "410 Gone";
+      uint64_t key = failure.completion.key_hash;
+      completions.push_back(std::move(failure.completion));
+      release(queue_.fail(key), "waits behind a failed event of the same key", completions);
+    }
+    if (halted_)  // nothing gets through: let the circuit decide when to go on
+      release(queue_.drain(), "not sent: the endpoint is down", completions);
+    failures_.clear();
+    halted_ = false;
+  }
+  if (!gone.empty())
+    reporter_->disabled(gone);
+  reporter_->complete(std::move(completions));
+}
+
+void Endpoint::begin_outage() {
+  std::lock_guard lock(mutex_);
+  outage_++;
+}
+
+void Endpoint::release_queued(const char *why) {
+  std::vector<Completion> completions;
+  {
+    std::lock_guard lock(mutex_);
+    release(queue_.drain(), why, completions);
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+}
+
+void Endpoint::abandon(HttpLoop &loop) {
+  std::vector<Completion> completions;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto &[serial, in_flight] : in_flight_) {
+      completions.push_back({in_flight.ticket, in_flight.key, Result::Released, -1,
+                             "given up while the request was under way: it may have arrived"});
+      release(queue_.fail(in_flight.key), "not sent yet", completions);
+    }
+    in_flight_.clear();
+    release(queue_.drain(), "not sent yet", completions);
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+  loop.post([self = shared_from_this()](HttpLoop &on) { self->cancel_abandoned(on); });
+}
+
+void Endpoint::stop(HttpLoop &loop) {
+  {
+    std::lock_guard lock(mutex_);
+    in_flight_.clear();
+    failures_.clear();
+    halted_ = true;
+  }
+  auto stopped = std::make_shared<std::promise<void>>();
+  auto wait = stopped->get_future();
+  loop.post([self = shared_from_this(), stopped](HttpLoop &on) {
+    try {
+      self->cancel_abandoned(on);
+      self->idle_.clear();
+      on.keep_connections(-static_cast<long>(self->config_->concurrency));
+    } catch (...) {
+    }
+    stopped->set_value();
+  });
+  wait.wait();
+}
+
+void Endpoint::release(const std::vector<WebhookRequest> &requests, const char *why,
+                       std::vector<Completion> &completions) {
+  for (const WebhookRequest &request : requests)
+    completions.push_back({request.ticket, request.key_hash, Result::Released, -1, why});
+}
+
+// ---- the loop's thread ----
+
+void Endpoint::pump(HttpLoop &loop) {
+  for (;;) {
+    uint64_t serial;
+    WebhookRequest request;
+    {
+      std::lock_guard lock(mutex_);
+      pump_posted_ = false;
+      if (halted_)
+        return;
+      auto next = queue_.start();
+      if (!next)
+        return;
+      request = std::move(*next);
+      serial = ++last_serial_;
+      in_flight_[serial] = {request.ticket, request.key_hash, outage_};
+    }
+    try {
+      start(loop, serial, std::move(request));
+    } catch (const std::exception &error) {
+      fail(serial, {Result::Retry, error.what()});
+    }
+  }
+}
+
+void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
+  std::unique_ptr<WebhookTransfer> transfer;
+  if (idle_.empty()) {
+    transfer = std::make_unique<WebhookTransfer>(config_, name_);
+  } else {
+    transfer = std::move(idle_.back());
+    idle_.pop_back();
+  }
+  transfer->prepare(std::move(request));
+  run(loop, serial, std::move(transfer));
+}
+
+void Endpoint::run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer) {
+  CURL *easy = transfer->handle();
+  active_[serial] = std::move(transfer);
+  try {
+    loop.start(easy, [self = shared_from_this(), &loop, serial](CURLcode code) { self->done(loop, serial, code); });
+  } catch (...) {
+    active_.erase(serial);
+    throw;
+  }
+}
+
+void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
+  auto transfer = std::move(active_.extract(serial).mapped());
+  try {
+    if (transfer->retry_dead_connection(code)) {
+      run(loop, serial, std::move(transfer));
+      return;
+    }
+    Verdict verdict = transfer->verdict(code);
+    transfer->clear();
+    idle_.push_back(std::move(transfer));
+    if (verdict.result == Result::Sent)
+      succeed(serial);
+    else
+      fail(serial, std::move(verdict));
+  } catch (const std::exception &error) {  // out of memory: every ticket gets its answer all the same
+    fail(serial, {Result::Retry, error.what()});
+  }
+  pump(loop);
+}
+
+void Endpoint::succeed(uint64_t serial) {
+  Completion completion;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = in_flight_.find(serial);
+    if (found == in_flight_.end())
+      return;  // abandoned: its ticket has been answered
+    completion = {found->second.ticket, found->second.key, Result::Sent, -1, {}};
+    queue_.finish(found->second.key);
+    in_flight_.erase(found);
+  }
+  reporter_->complete(std::move(completion));
+}
+
+void Endpoint::fail(uint64_t serial, Verdict verdict) {
+  std::lock_guard lock(mutex_);
+  auto found = in_flight_.find(serial);
+  if (found == in_flight_.end())
+    return;
+  auto [ticket, key, outage] = found->second;
+  if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::SinkDown))
+    verdict.result = Result::Released;
+  halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
+  failures_.push_back(
+      {{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error)}, verdict.gone});
+  in_flight_.erase(found);
+  // Under the lock, so that stop() cannot return, and the descriptor be closed, in between.
+  uint64_t one = 1;
+  (void)!write(reporter_->wake_fd(), &one, sizeof(one));
+}
+
+void Endpoint::cancel_abandoned(HttpLoop &loop) {
+  std::set<uint64_t> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto &[serial, in_flight] : in_flight_)
+      wanted.insert(serial);
+  }
+  for (auto transfer = active_.begin(); transfer != active_.end();) {
+    if (wanted.count(transfer->first)) {
+      ++transfer;
+      continue;
+    }
+    loop.cancel(transfer->second->handle());
+    transfer = active_.erase(transfer);
+  }
+}
+
+}  // namespace outbox
