@@ -15,6 +15,8 @@ struct Verdict {
   std::string error;            // empty for Sent
   int64_t retry_after_ms = -1;  // what the peer asked for
   bool gone = false;            // the endpoint does not want any events any more
+  bool slow_down = false;       // 429, 502, 503, 504: the endpoint as a whole should get less
+  int64_t pause_ms = -1;        // nothing more to this endpoint before that: what it asked for, also with a success
 };
 
 /* `body` is the beginning of the answer's body. */
