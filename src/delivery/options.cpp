@@ -16,6 +16,10 @@ using std::chrono::milliseconds;
                  std::move(expected));
 }
 
+void refuse_value(const std::string &name, std::string detail, std::string hint) {
+  throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\"", std::move(detail), std::move(hint));
+}
+
 /* ---- values ---- */
 
 bool parse_bool(const std::string &name, const std::string &value) {

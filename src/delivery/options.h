@@ -43,6 +43,9 @@ struct OptionSpec {
 /* Events, aggregates, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
 const std::vector<OptionSpec> &common_options();
 
+/* For a value that may be a secret: says what was expected and never what was given. */
+[[noreturn]] void refuse_value(const std::string &name, std::string detail, std::string hint = {});
+
 /* Values. Each throws BadInput that says what was expected. */
 bool parse_bool(const std::string &name, const std::string &value);
 bool parse_on_failure(const std::string &name, const std::string &value); /* true = hold */

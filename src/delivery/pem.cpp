@@ -28,10 +28,6 @@ static Certificate next_certificate(BIO *bio) {
   return {PEM_read_bio_X509(bio, nullptr, nullptr, nullptr), X509_free};
 }
 
-[[noreturn]] static void refuse(const std::string &name, std::string detail, std::string hint = {}) {
-  throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\"", std::move(detail), std::move(hint));
-}
-
 void check_certificates_pem(const std::string &name, const std::string &value) {
   ErrorsForgotten at_end;
   Bio bio = reader(value);
@@ -39,7 +35,7 @@ void check_certificates_pem(const std::string &name, const std::string &value) {
   while (next_certificate(bio.get()))
     certificates++;
   if (certificates == 0 || ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
-    refuse(name, "Expected certificates in PEM, beginning with -----BEGIN CERTIFICATE-----.");
+    refuse_value(name, "Expected certificates in PEM, beginning with -----BEGIN CERTIFICATE-----.");
 }
 
 /* Called for the password of an encrypted key; else OpenSSL would ask the terminal. */
@@ -65,7 +61,7 @@ void check_key_pem(const std::string &name, const std::string &value) {
   ErrorsForgotten at_end;
   Password none{nullptr};
   if (!read_key(value, none) && !none.asked)
-    refuse(name, "Expected a private key in PEM, beginning with -----BEGIN PRIVATE KEY----- or the like.");
+    refuse_value(name, "Expected a private key in PEM, beginning with -----BEGIN PRIVATE KEY----- or the like.");
 }
 
 void check_key_pair(const KeyPair &pair) {
@@ -76,16 +72,16 @@ void check_key_pair(const KeyPair &pair) {
     throw BadInput(OB_MISSING_OPTION, pair.password_name, "option \"" + pair.password_name + "\" is required",
                    "The key in option \"" + pair.key_name + "\" is encrypted.");
   if (!key && password.asked)
-    refuse(pair.password_name, "It does not open the key in option \"" + pair.key_name + "\".");
+    refuse_value(pair.password_name, "It does not open the key in option \"" + pair.key_name + "\".");
   if (!key)
-    refuse(pair.key_name, "Expected a private key in PEM.");
+    refuse_value(pair.key_name, "Expected a private key in PEM.");
   Certificate certificate = next_certificate(reader(pair.certificate).get());
   if (!certificate)
-    refuse(pair.certificate_name, "Expected a certificate in PEM.");
+    refuse_value(pair.certificate_name, "Expected a certificate in PEM.");
   if (X509_check_private_key(certificate.get(), key.get()) != 1)
-    refuse(pair.key_name, "It is not the key of the certificate in option \"" + pair.certificate_name + "\".",
-           "The client's own certificate comes first in \"" + pair.certificate_name +
-               "\", before those of its authorities.");
+    refuse_value(pair.key_name, "It is not the key of the certificate in option \"" + pair.certificate_name + "\".",
+                 "The client's own certificate comes first in \"" + pair.certificate_name +
+                     "\", before those of its authorities.");
 }
 
 static std::string name_text(const X509_NAME *name) {

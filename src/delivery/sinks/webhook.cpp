@@ -3,6 +3,7 @@
 #include "delivery/sink.h"
 #include "delivery/sinks/webhook_config.h"
 #include "delivery/sinks/webhook_endpoint.h"
+#include "delivery/sinks/webhook_options.h"
 #include "delivery/sinks/webhook_probe.h"
 
 namespace outbox {

@@ -12,16 +12,19 @@
 
 namespace outbox {
 
-/* One POST, ready but for what belongs to the attempt: the time, the signature, the bearer token. */
+/* One request, ready but for its method, which is the sink's, and for what belongs to the attempt: the time, the
+ * signature, the credentials. */
 struct WebhookRequest {
   uint64_t ticket = 0;
   uint64_t key_hash = 0;
   std::string id;
+  std::string url;  // empty: the sink's, which is the same for every event
   std::string body;
   HttpHeaders headers;
 };
 
 struct WebhookConfig final : SinkConfig {
+  std::string method = "POST";
   std::string url;  // empty at DDL time, when it may stand in the user mapping
   std::chrono::milliseconds timeout{15'000};
   size_t concurrency = 32;
@@ -43,7 +46,6 @@ struct WebhookConfig final : SinkConfig {
   std::string without_secrets(std::string text) const;
 };
 
-const std::vector<OptionSpec> &webhook_options();
 std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const Options *mapping);
 
 }  // namespace outbox

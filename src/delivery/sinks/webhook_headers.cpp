@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "delivery/headers.h"
 #include "delivery/http_answer.h"
 
@@ -49,4 +51,28 @@ void check_http_header(std::string_view name, std::string_view value) {
                    "Encode such a value (percent-encoding, base64), or move it into the payload.");
 }
 
+HttpHeaders parse_headers(const std::string &name, const std::string &value) {
+  auto object = nlohmann::json::parse(value, nullptr, false);
+  if (!object.is_object())
+    refuse_value(name, "Expected a flat JSON object such as {\"X-Tenant\": \"42\"}.");
+  HttpHeaders headers;
+  for (auto &[key, item] : object.items()) {
+    if (!item.is_string() && !item.is_number() && !item.is_boolean())
+      refuse_value(name,
+                   "The value of header \"" + clean_text(key) + "\" is neither text nor a number nor a boolean.",
+                   "Expected a flat JSON object such as {\"X-Tenant\": \"42\"}.");
+    std::string text = item.is_string() ? item.get<std::string>() : item.dump();
+    check_http_header(key, text);
+    if (lower(key) == "authorization")
+      refuse_value(name, "Header \"" + key + "\" carries a secret, and server options are readable by everybody.",
+                   "Use bearer_token in the user mapping.");
+    if (is_reserved(key))
+      refuse_value(name, "Header \"" + key + "\" is written by the sink itself.");
+    auto same = [wanted = lower(key)](auto &header) { return lower(header.first) == wanted; };
+    if (std::any_of(headers.begin(), headers.end(), same))
+      refuse_value(name, "Header \"" + key + "\" is given twice: upper and lower case are the same.");
+    headers.emplace_back(key, text);
+  }
+  return headers;
+}
 }  // namespace outbox

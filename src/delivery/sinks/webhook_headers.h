@@ -13,6 +13,9 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 /* Throws BadInput for what is not legal in HTTP. */
 void check_http_header(std::string_view name, std::string_view value);
 
+/* Those of the option: a flat JSON object. Throws BadInput. */
+HttpHeaders parse_headers(const std::string &name, const std::string &value);
+
 /* Characters that no header's value may have. */
 bool has_control(std::string_view value);
 

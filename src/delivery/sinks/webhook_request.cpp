@@ -54,8 +54,10 @@ HttpHeaders WebhookConfig::attempt_headers(const WebhookRequest &request, int64_
 Preview WebhookConfig::preview(const ob_event &event) const {
   WebhookRequest request = render(event);
   Preview parts;
-  parts.push_back({"method", {}, "POST", {}});
-  if (url.empty())
+  parts.push_back({"method", {}, method, {}});
+  if (!request.url.empty())
+    parts.push_back({"url", {}, std::move(request.url), {}});
+  else if (url.empty())
     parts.push_back({"url", {}, {}, "(in the user mapping)"});
   else
     parts.push_back({"url", {}, url, {}});

@@ -60,6 +60,8 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(config_->timeout.count()));
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(config_->timeout.count()), max_connect_ms));
   set(easy, CURLOPT_POST, 1L);
+  if (config_->method != "POST")  // it has a body all the same
+    set(easy, CURLOPT_CUSTOMREQUEST, config_->method.c_str());
   set(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
   set(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
   set(easy, CURLOPT_ERRORBUFFER, error_);
@@ -102,6 +104,8 @@ void WebhookTransfer::prepare(WebhookRequest request) {
   for (auto &[name, value] : config_->attempt_headers(request_, time(nullptr)))
     add_header(name, value);
   set(handle(), CURLOPT_HTTPHEADER, headers_.get());
+  if (!request_.url.empty())
+    set(handle(), CURLOPT_URL, request_.url.c_str());
   set(handle(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
   set(handle(), CURLOPT_POSTFIELDS, request_.body.data());
 }
