@@ -336,6 +336,7 @@ void outbox_launcher_main(Datum) {
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+  settings_reread();
   announce_launcher();
 
   MemoryContext round = AllocSetContextCreate(TopMemoryContext, "outbox launcher round", ALLOCSET_DEFAULT_SIZES);

@@ -35,6 +35,10 @@ static bool check_retry(char **newval, void **, GucSource) {
   return false;
 }
 
+void settings_reread(void) {
+  ProcessConfigFile(PGC_SIGHUP);
+}
+
 void settings_define(void) {
   DefineCustomStringVariable(
       "outbox.allow_networks", "Private networks that webhooks may reach.",

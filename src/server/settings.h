@@ -19,3 +19,7 @@ extern bool setting_wait_for_standbys;
 extern int setting_worker_idle_timeout; /* ms; 0 = never */
 
 void settings_define(void);
+
+/* At the start of a process, once its handlers are set: the server discards a reload that comes between the fork and
+ * them, and nobody would repeat it. */
+void settings_reread(void);

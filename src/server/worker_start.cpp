@@ -111,6 +111,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   pqsignal(SIGTERM, worker_end_handler);
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
+  settings_reread();
   if (!worker_slot_take(arguments))
     proc_exit(1);
   standby_init();

@@ -12,10 +12,10 @@ def read_by_java(bootstrap: str, topic: str, count: int) -> list[str]:
     """The first `count` records of a topic with one partition, each as the SDK's CloudEvent shows itself."""
     done = subprocess.run(
         java("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning",
-             "--max-messages", str(count), "--timeout-ms", "20000", "--property", f"null.literal={NO_VALUE}",
+             "--max-messages", str(count), "--timeout-ms", "45000", "--property", f"null.literal={NO_VALUE}",
              "--value-deserializer", "io.cloudevents.kafka.CloudEventDeserializer",
              options=["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"], jars=f"{BUILD}/cloudevents/*:{BUILD}/kafka/*"),
-        capture_output=True, text=True, timeout=60)
+        capture_output=True, text=True, timeout=90)
     events = done.stdout.removesuffix("\n").split("\n")  # not at U+2028
     if done.returncode or len(events) != count:
         raise RuntimeError(f"the Java SDK read {len(events)} of {count} events:\n{done.stdout}\n{done.stderr}")
