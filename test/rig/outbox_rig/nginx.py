@@ -1,13 +1,13 @@
-"""A private nginx: an endpoint that is never the bottleneck."""
+"""A private nginx: an endpoint that is never the bottleneck, or one that fails as its locations say."""
 
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 from .paths import BUILD
 from .process import Process, free_port
+from .service import listening
 from .wait import wait_until
 
 CONF = """\
@@ -26,6 +26,7 @@ http {{
   uwsgi_temp_path {dir}/uwsgi;
   scgi_temp_path {dir}/scgi;
   keepalive_requests 1000000;
+{http}
   server {{
     listen 127.0.0.1:{port};
 {locations}
@@ -36,34 +37,47 @@ http {{
 
 class Nginx:
     def __init__(self, name: str, directory: Path, log: Path, locations: str = "location / { return 204; }",
-                 workers: int = 1):
-        """`locations`: nginx's own syntax, such as `location /slow { ... }`."""
+                 workers: int = 1, http: str = ""):
+        """`locations`: nginx's own syntax, such as `location /slow { ... }`; $port and $dir stand for its own. `http`: what goes
+        beside that server."""
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
+        self._workers = workers
         self._process: Process | None = None
         directory.mkdir(parents=True)
+        self._configure(locations, http)
+
+    def _configure(self, locations: str, http: str) -> None:
         user = "user root;" if os.getuid() == 0 else ""  # its own user may not reach the directory
-        (directory / "nginx.conf").write_text(
-            CONF.format(dir=directory, port=self.port, workers=workers, user=user, locations=locations))
+        locations, http = (text.replace("$port", str(self.port)).replace("$dir", str(self.dir)) for text in (locations, http))
+        (self.dir / "nginx.conf").write_text(
+            CONF.format(dir=self.dir, port=self.port, workers=self._workers, user=user, locations=locations, http=http))
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def _command(self) -> list[str]:
+        return [shutil.which("nginx") or "/usr/sbin/nginx", "-e", "stderr", "-c", str(self.dir / "nginx.conf")]
+
     def start(self) -> None:
-        program = shutil.which("nginx") or "/usr/sbin/nginx"
-        conf = str(self.dir / "nginx.conf")
-        checked = subprocess.run([program, "-t", "-q", "-e", "stderr", "-c", conf], capture_output=True, text=True)
+        checked = subprocess.run([*self._command(), "-t", "-q"], capture_output=True, text=True)
         if checked.returncode:
             raise RuntimeError(checked.stderr)
-        self._process = Process(self.name, [program, "-e", "stderr", "-c", conf], self.log,
-                                pid_file=BUILD / "run" / f"{self.name}.pid")
+        self._process = Process(self.name, self._command(), self.log, pid_file=BUILD / "run" / f"{self.name}.pid")
         wait_until(self._listening, 10, "nginx to listen")
 
     def _listening(self) -> bool:
         self._process.must_run()
-        with socket.socket() as s:
-            return s.connect_ex(("127.0.0.1", self.port)) == 0
+        return listening(self.port)
+
+    def reload(self) -> None:
+        """As an administrator does it: `nginx -s reload`. Its workers finish what they have, and others take the rest."""
+        subprocess.run([*self._command(), "-s", "reload"], check=True, capture_output=True)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
     def stop(self) -> None:
         if self._process:

@@ -165,6 +165,10 @@ class Postgres:
     def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
         return f"host={self.host} port={self.port} user={user} dbname={dbname}"
 
+    def url(self, dbname: str = "postgres") -> str:
+        """The same for clients that take a URL only."""
+        return f"postgresql:///{dbname}?host={self.host}&port={self.port}&user=postgres"
+
     def connect(self, dbname: str = "postgres", user: str = "postgres", autocommit: bool = True,
                 **options) -> psycopg.Connection:
         return psycopg.connect(self.dsn(dbname, user), autocommit=autocommit, connect_timeout=10, **options)

@@ -15,6 +15,7 @@ from .nginx import Nginx
 from .paths import BUILD, LOGS
 from .postgres import Postgres
 from .receiver import Receiver
+from .service import Service
 
 
 class Rig:
@@ -81,6 +82,9 @@ class Rig:
 
     def nginx(self, **options) -> Nginx:
         return self._add(Nginx(*self._place("nginx"), **options))
+
+    def service(self, **options) -> Service:
+        return self._add(Service(*self._place("service"), **options))
 
     def stop(self) -> None:
         """Stops the parts in the order in which they were started: the server first, so that its worker is spared

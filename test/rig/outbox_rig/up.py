@@ -1,15 +1,23 @@
 """python -m outbox_rig.up [NAME]: the parts, to try things with, until Ctrl-C."""
 
-import signal
 import sys
+import time
+from pathlib import Path
 
-from . import Delivery, Rig
+from . import Rig
 from .paths import pg_config
 from .receiver import SECRET
 
 
-def show(delivery: Delivery) -> None:
-    print(f"webhook {delivery.path} {delivery.id} -> {delivery.answered}  {delivery.body[:200].decode(errors='replace')}")
+def follow(log: Path) -> None:
+    """Prints what is added to it from now on."""
+    with open(log) as lines:
+        lines.seek(0, 2)
+        while True:
+            if line := lines.readline():
+                print(line, end="")
+            else:
+                time.sleep(0.1)
 
 
 def main() -> None:
@@ -19,7 +27,9 @@ def main() -> None:
         print("starting PostgreSQL, Kafka and a receiver ...")
         pg = rig.postgres(settings={} if installed else {"shared_preload_libraries": ""})
         kafka = rig.kafka()
-        receiver = rig.receiver(secret=SECRET, on_delivery=show)
+        with pg.connect() as admin:
+            admin.execute("CREATE DATABASE receiver")
+        receiver = rig.service(argv=[sys.executable, "-u", "-m", "receiver", "--port", "{port}", "--secret", SECRET, "--database", pg.dsn("receiver")])
         print(f"""
 PostgreSQL  psql -h {pg.host} -U postgres          log: {pg.log}
             {"outbox is preloaded" if installed else "outbox is not installed: started without the preload"}
@@ -38,7 +48,7 @@ COMMIT;
 Ctrl-C stops them all.
 """)
         try:
-            signal.pause()
+            follow(receiver.log)
         except KeyboardInterrupt:
             print("\nstopping ...")
 

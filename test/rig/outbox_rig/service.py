@@ -1,0 +1,49 @@
+"""A program that listens on a port of its own, such as a consumer of webhooks."""
+
+import socket
+from pathlib import Path
+
+from .paths import BUILD
+from .process import Process, free_port
+from .wait import wait_until
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Service:
+    def __init__(self, name: str, directory: Path, log: Path, argv: list[str], env: dict[str, str] = {}, more: list[str] = []):
+        """`argv` and `env`: {port} stands for the port. `more`: arguments of the first start."""
+        self.name, self.dir, self.log = name, directory, log
+        self.port = free_port()
+        self.argv = [each.replace("{port}", str(self.port)) for each in argv]
+        self._env = {key: value.replace("{port}", str(self.port)) for key, value in env.items()}
+        self._first = more
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hooks"
+
+    def start(self, *more: str) -> None:
+        """`more`: arguments of this one start. After a stop or a kill it listens on the same port again."""
+        first, self._first = self._first, []
+        self._process = Process(self.name, [*self.argv, *first, *more], self.log, pid_file=BUILD / "run" / f"{self.name}.pid", env=self._env)
+        wait_until(self._listening, 20, f"{self.name} to listen")
+
+    def _listening(self) -> bool:
+        self._process.must_run()
+        return listening(self.port)
+
+    def printed(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop(10)
+
+    def kill(self) -> None:
+        """kill -9"""
+        self._process.kill()

@@ -1,0 +1,70 @@
+"""Requests as somebody else would send them, and events of ours in numbers."""
+
+import http.client
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from urllib.parse import urlsplit
+
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+from standardwebhooks import Webhook
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    try:
+        connection.request("POST", parts.path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def signed(event_id: str, body: str, age: float = 0, secret: str = SECRET, prefix: str = "webhook") -> dict[str, str]:
+    """The headers of a request that was signed `age` seconds ago, by the official library."""
+    at = datetime.now(timezone.utc) - timedelta(seconds=age)
+    return {"content-type": "application/json", f"{prefix}-id": event_id, f"{prefix}-timestamp": str(int(at.timestamp())),
+            f"{prefix}-signature": Webhook(secret).sign(event_id, at, body)}
+
+
+class Stream:
+    """Numbered events of several keys, for the sink that takes this aggregate type."""
+
+    def __init__(self, db: Database, aggregate: str, keys: int = 10):
+        self._db, self._aggregate, self._keys = db, aggregate, keys
+        self.written: dict[str, tuple[str, int]] = {}  # id: key and number within the key
+        self._numbers: dict[str, int] = defaultdict(int)
+
+    def write(self, count: int, payload: dict = {}) -> None:
+        """In transactions of 20."""
+        with self._db.connect(autocommit=False) as connection:
+            for first in range(0, count, 20):
+                for n in range(first, min(first + 20, count)):
+                    key = f"{self._aggregate}-{n % self._keys}"
+                    self._numbers[key] += 1
+                    [(event,)] = connection.execute("SELECT outbox.enqueue(%s, %s::text, 'order.changed', %s::jsonb)::text",
+                                                    [self._aggregate, key, json.dumps(payload | {"n": self._numbers[key]})]).fetchall()
+                    self.written[event] = (key, self._numbers[key])
+                connection.commit()
+
+    def check(self, arrived: Iterable[str]) -> int:
+        """`arrived`: the ids that were accepted, in their order. Nothing lost, nothing that was not written, each key in order. How
+        many came again."""
+        first: dict[str, list[int]] = defaultdict(list)
+        seen: set[str] = set()
+        again = 0
+        for event in arrived:
+            assert event in self.written, f"{event} was never written"
+            if event in seen:
+                again += 1
+                continue
+            seen.add(event)
+            key, number = self.written[event]
+            first[key].append(number)
+        assert len(seen) == len(self.written), f"{len(self.written) - len(seen)} of {len(self.written)} lost"
+        for key, numbers in first.items():
+            assert numbers == sorted(numbers), f"out of order: {key} {numbers}"
+        return again

@@ -1,0 +1,134 @@
+"""Receivers as their users write them: those of docs/webhooks.md, as they are printed there, and the one of the outbox articles."""
+
+import json
+import re
+import sys
+import uuid
+from pathlib import Path
+
+import psycopg
+import pytest
+from outbox_rig import BUILD, Rig, wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import ROOT
+from outbox_rig.receiver import SECRET
+from outbox_rig.service import Service
+from senders import Stream, post, signed
+
+FILES = dict(re.findall(r"<!-- receiver: (.+?) -->\n```\w+\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL))
+EVENTS = 300
+
+
+class Peer:
+    """A receiver with a database of its own, and the stream that it is sent."""
+
+    def __init__(self, service: Service, database: str):
+        self.service, self._database = service, database
+        self.stream: Stream | None = None
+
+    def work(self) -> list[str]:
+        """The ids of the events whose work was done, in that order."""
+        with psycopg.connect(self._database) as connection:
+            return [event for event, in connection.execute("SELECT event_id FROM work ORDER BY number")]
+
+    def arrived(self) -> bool:
+        return len(self.work()) >= len(self.stream.written)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The files of the documentation, where Node finds its packages."""
+    folder = tmp_path_factory.mktemp("receivers")
+    (folder / "node_modules").symlink_to(BUILD / "node/node_modules")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def start(rig: Rig, new_consumer_database, folder):
+    """start(program): a receiver, with the tables of the documentation."""
+    started = []
+
+    def start(*argv: str) -> Peer:
+        database = new_consumer_database()
+        with psycopg.connect(database) as connection:
+            connection.execute(FILES["tables.sql"])
+        env = {"WEBHOOK_SECRET": SECRET, "DATABASE_URL": database, "PORT": "{port}"}
+        started.append(rig.service(argv=list(argv), env=env))
+        return Peer(started[-1], database)
+
+    yield start
+    for service in started:
+        service.stop()
+
+
+@pytest.fixture(scope="module")
+def db(pg):
+    db = Database(pg, "receiving")
+    db.create()
+    yield db
+    db.drop()
+
+
+def uvicorn(app: str, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "uvicorn", app, "--app-dir", str(folder), "--port", "{port}", "--log-level", "warning"]
+
+
+@pytest.fixture(scope="module")
+def peers(rig, db, start, folder) -> dict[str, Peer]:
+    """Each with its stream, all at once. What is written in Python stands behind an nginx, as in production."""
+    peers = {"fastapi": start(*uvicorn("receiver:app", folder)), "node": start("node", str(folder / "receiver.mjs")),
+             "express": start("node", str(folder / "express.mjs"))}
+    nginx = rig.nginx(http=f"upstream fastapi {{ server 127.0.0.1:{peers['fastapi'].service.port}; keepalive 16; }}",
+                      locations="""location / { proxy_pass http://fastapi; proxy_http_version 1.1; proxy_set_header Connection "";
+                                   proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }""")
+    for name, peer in peers.items():
+        db.webhook_sink(name, f"{nginx.url}/hooks" if name == "fastapi" else peer.service.url, SECRET, aggregates=name)
+        peer.stream = Stream(db, name)
+    for peer in peers.values():
+        peer.stream.write(EVENTS, payload=DIFFICULT)
+    return peers
+
+
+DIFFICULT = {"total": 99.50, "text": "ä€😀\u2028\\\"\u0001 </script>", "big": 12345678901234567890, "empty": {}, "none": None}
+each = pytest.mark.parametrize("name", ["fastapi", "node", "express"])
+
+
+@each
+def test_all_of_a_stream_is_verified_and_in_order(peers, db, name):
+    peer = peers[name]
+    wait_until(peer.arrived, 30, lambda: f"{EVENTS} events; {db.sql('SELECT * FROM outbox.sinks')}")
+    assert peer.stream.check(peer.work()) == 0
+
+
+@each
+def test_a_duplicate_is_answered_as_the_first_one_was_and_does_nothing(peers, name):
+    peer, event = peers[name], str(uuid.uuid4())
+    body = json.dumps({"id": event, "type": "order.paid", "data": DIFFICULT})
+    for age in (10, 0):
+        assert post(peer.service.url, body.encode(), signed(event, body, age))[0] == 204
+    assert peer.work().count(event) == 1
+
+
+@each
+def test_what_is_not_signed_well_is_refused(peers, name):
+    peer, event = peers[name], str(uuid.uuid4())
+    body = json.dumps({"id": event, "type": "order.paid", "data": {"total": 1}})
+    good = signed(event, body)
+    for changed, headers in ((body.replace("1", "9"), good), (body, signed(event, body, age=400)), (body, signed(event, body, age=-400)),
+                             (body, good | {"webhook-id": str(uuid.uuid4())}), (body, {}), (body, good | {"webhook-signature": "v1,"})):
+        assert post(peer.service.url, changed.encode(), headers)[0] == 401
+    assert event not in peer.work()
+
+
+def test_json_that_is_parsed_and_written_anew_does_not_verify(start, folder):
+    """The trap that the documentation warns of."""
+    text = FILES["express.mjs"].replace("webhook.verify(request.body,", "webhook.verify(JSON.stringify(request.body),")
+    text = text.replace('express.raw({ type: "*/*", limit: "10mb" })', "express.json()")
+    assert text.count("JSON.stringify") == 1 and "express.raw" not in text
+    (folder / "trap.mjs").write_text(text)
+    trap = start("node", str(folder / "trap.mjs"))
+    for total, expected in (("99.5", 204), ("99.50", 401)):
+        body = '{"id":"%s","type":"order.paid","data":{"total":%s}}' % (uuid.uuid4(), total)
+        assert post(trap.service.url, body.encode(), signed("one", body))[0] == expected
