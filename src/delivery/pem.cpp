@@ -3,8 +3,10 @@
 #include <ctime>
 #include <memory>
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 namespace outbox {
 
@@ -93,16 +95,62 @@ static std::string name_text(const X509_NAME *name) {
   return {text, static_cast<size_t>(length)};
 }
 
-static std::optional<CertificateFacts> facts(const X509 *certificate) {
-  tm ends{};
+static std::string time_text(const ASN1_TIME *time) {
+  tm fields{};
   char text[64] = "?";
+  if (ASN1_TIME_to_tm(time, &fields) == 1)
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &fields);
+  return text;
+}
+
+static std::string host_text(const GENERAL_NAME *name) {
+  int kind;
+  auto *text = static_cast<const ASN1_STRING *>(GENERAL_NAME_get0_value(name, &kind));
+  if (kind != GEN_DNS && kind != GEN_IPADD)
+    return {};
+  auto *bytes = ASN1_STRING_get0_data(text);
+  auto length = static_cast<size_t>(ASN1_STRING_length(text));
+  if (kind == GEN_DNS)
+    return {reinterpret_cast<const char *>(bytes), length};
+  char address[INET6_ADDRSTRLEN] = "?";
+  if (length == 4 || length == 16)
+    inet_ntop(length == 4 ? AF_INET : AF_INET6, bytes, address, sizeof address);
+  return address;
+}
+
+/* A certificate may be for hundreds. */
+static std::string hosts_text(const X509 *certificate) {
+  constexpr int most = 8;
+  std::string all;
+  auto *names = static_cast<GENERAL_NAMES *>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  int n = names ? sk_GENERAL_NAME_num(names) : 0;
+  for (int i = 0; i < n && i < most; i++)
+    if (std::string host = host_text(sk_GENERAL_NAME_value(names, i)); !host.empty())
+      all += (all.empty() ? "" : ", ") + host;
+  GENERAL_NAMES_free(names);
+  return n > most ? all + ", ..." : all;
+}
+
+static std::string key_text(const X509 *certificate) {
+  const EVP_PKEY *key = X509_get0_pubkey(certificate);
+  const char *kind = key ? OBJ_nid2sn(EVP_PKEY_base_id(key)) : nullptr;
+  if (!kind)
+    return "?";
+  return (EVP_PKEY_base_id(key) == EVP_PKEY_RSA ? "RSA" : kind) + (", " + std::to_string(EVP_PKEY_bits(key))) +
+         " bits";
+}
+
+static std::optional<CertificateFacts> facts(const X509 *certificate) {
   if (!certificate)
     return std::nullopt;
   const ASN1_TIME *end = X509_get0_notAfter(certificate);
-  if (ASN1_TIME_to_tm(end, &ends) == 1)
-    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &ends);
-  return CertificateFacts{name_text(X509_get_subject_name(certificate)), name_text(X509_get_issuer_name(certificate)),
-                          text, X509_cmp_current_time(end) < 0};
+  return CertificateFacts{name_text(X509_get_subject_name(certificate)),
+                          name_text(X509_get_issuer_name(certificate)),
+                          time_text(end),
+                          X509_cmp_current_time(end) < 0,
+                          time_text(X509_get0_notBefore(certificate)),
+                          hosts_text(certificate),
+                          key_text(certificate)};
 }
 
 std::optional<CertificateFacts> certificate_facts(const std::string &pem) {

@@ -24,10 +24,12 @@ struct KeyPair {
 };
 void check_key_pair(const KeyPair &pair);
 
-/* "CN=broker" and when it ends: "2026-11-20 17:15:08 UTC". */
+/* "CN=broker", when it ends and begins: "2026-11-20 17:15:08 UTC", the hosts that it is for: "a.example, 10.0.0.1",
+ * and its key: "RSA, 2048 bits". */
 struct CertificateFacts {
   std::string subject, issuer, ends;
   bool expired;
+  std::string begins = {}, hosts = {}, key = {};
 };
 /* Of the first certificate in PEM text, or of one in DER; nothing when it cannot be read. */
 std::optional<CertificateFacts> certificate_facts(const std::string &pem);

@@ -189,40 +189,6 @@ def test_one_broker_of_two_is_misspelt(db, kafka):
     assert_ok(probe(db, "k"))
 
 
-# ---- webhooks ------------------------------------------------------------------------------------------------
-
-def test_a_webhook(db, receiver):
-    db.webhook_sink("w", receiver)
-    steps = probe(db, "w")
-    assert_ok(steps)
-    assert list(steps) == ["resolve", "connect"]
-    assert not receiver.deliveries
-
-
-def test_a_webhook_with_tls(db, kafka, security):
-    """A listener of the broker's does for the handshake."""
-    url = f"https://{security.bootstrap('SSL')}/"
-    db.webhook_sink("w", url, ca_pem=security.ca_pem)
-    assert_ok(probe(db, "w"))
-    db.webhook_sink("stranger", url)
-    assert_fails(probe(db, "stranger"), "TLS", "certificate")
-    db.webhook_sink("expired", f"https://{security.bootstrap('EXPIRED')}/", ca_pem=security.ca_pem)
-    assert_fails(probe(db, "expired"), "TLS", "certificate has expired")
-
-
-def test_webhooks_that_do_not_answer(db, black_hole):
-    db.webhook_sink("refused", f"http://127.0.0.1:{free_port()}/")
-    assert_fails(probe(db, "refused"), "connect", "Connection refused")
-    db.webhook_sink("unknown", "http://no-such-host.invalid/")
-    assert_fails(probe(db, "unknown"), "resolve", "Could not resolve host")
-    db.webhook_sink("mute", f"https://127.0.0.1:{black_hole}/")
-    start = time.monotonic()
-    assert_fails(probe(db, "mute", "1 s"), "TLS", "[Tt]ime")
-    assert 1 <= time.monotonic() - start < 2
-    db.sql("ALTER SERVER refused OPTIONS (DROP allow_networks)")
-    assert_fails(probe(db, "refused"), "connect", "The address 127.0.0.1 is in a private network")
-
-
 # ---- who may ask, and for what -------------------------------------------------------------------------------
 
 def test_what_is_refused(db, kafka):

@@ -149,7 +149,7 @@ TEST(WebhookFault, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
   EXPECT_EQ(completion.result, Result::SinkDown);
   EXPECT_EQ(completion.error,
             "The address 127.0.0.1 is in a private network. If events are meant to go there, a superuser allows it "
-            "by: ALTER SERVER crm OPTIONS (ADD allow_networks '127.0.0.0/8')");
+            "by: ALTER SERVER \"crm\" OPTIONS (ADD allow_networks '127.0.0.0/8')");
   options["allow_networks"] = "10.0.0.0/8";
   WebhookHarness other(options, {}, "My \"CRM\"");
   EXPECT_NE(other.send(TestEvent(1, 1))

@@ -8,6 +8,6 @@
 
 namespace outbox {
 
-void probe_webhook(std::shared_ptr<const WebhookConfig> config, Probe &probe);
+void probe_webhook(const std::shared_ptr<const WebhookConfig> &config, Probe &probe);
 
 }  // namespace outbox

@@ -17,13 +17,8 @@ constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
 constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
 constexpr int64_t max_retry_after_s = 86'400;
 
-/* An identifier as SQL wants it. */
+/* An identifier as SQL wants it: always in quotes, for it may be a keyword. */
 std::string quote_identifier(const std::string &name) {
-  bool plain = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
-               std::all_of(name.begin(), name.end(),
-                           [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
-  if (plain)
-    return name;
   std::string quoted = "\"";
   for (char c : name)
     quoted.append(c == '"' ? 2 : 1, c);
@@ -73,6 +68,7 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_HEADERDATA, this);
   set(easy, CURLOPT_WRITEFUNCTION, &WebhookTransfer::on_body);
   set(easy, CURLOPT_WRITEDATA, this);
+  tls_.attach(easy);
   if (!config_->ca_pem.empty()) {
     curl_blob blob{const_cast<char *>(config_->ca_pem.data()), config_->ca_pem.size(), CURL_BLOB_NOCOPY};
     set(easy, CURLOPT_CAINFO_BLOB, &blob);
@@ -127,6 +123,7 @@ void WebhookTransfer::reset(bool fresh_connection) {
   header_bytes_ = body_bytes_ = 0;
   overlong_ = requested_ = socket_allowed_ = false;
   refusal_.reset();
+  tls_.clear();
   error_[0] = '\0';
   set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
 }
@@ -187,19 +184,26 @@ size_t WebhookTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   return transfer->overlong_ ? 0 : bytes;
 }
 
-std::string WebhookTransfer::refusal_text() const {
+std::string WebhookTransfer::refusal_fact() const {
+  return "The address " + refusal_->address + " " + refusal_->reason;
+}
+
+std::string WebhookTransfer::refusal_hint() const {
   bool has_some = !config_->allow_networks.empty();
-  return "The address " + refusal_->address + " " + refusal_->reason +
-         ". If events are meant to go there, a superuser allows it by: ALTER SERVER " + quote_identifier(sink_) +
+  return "If events are meant to go there, a superuser allows it by: ALTER SERVER " + quote_identifier(sink_) +
          " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
          (has_some ? config_->allow_networks + ", " : std::string()) + refusal_->network + "')";
 }
 
+std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
+  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, false);
+}
+
 Verdict WebhookTransfer::verdict(CURLcode code) const {
   Verdict verdict;
-  if (refusal_ && !socket_allowed_ && code != CURLE_OK) {
+  if (refused(code)) {
     verdict.result = Result::SinkDown;  // a setting to be mended: no event is to pay for it
-    verdict.error = refusal_text();
+    verdict.error = refusal_fact() + ". " + refusal_hint();
     return verdict;
   }
   long status = 0;
@@ -211,6 +215,9 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     curl_easy_getinfo(handle(), CURLINFO_RETRY_AFTER, &retry_after_s);
     if (verdict.result != Result::Sent && retry_after_s > 0)
       verdict.retry_after_ms = std::min<int64_t>(retry_after_s, max_retry_after_s) * 1000;
+  } else if (auto tls = tls_problem(code)) {
+    verdict.result = Result::SinkDown;
+    verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
   } else {
     /* A kept connection may have taken the request before it broke; curl then tried a new one by itself. */
     bool refused = code == CURLE_COULDNT_CONNECT;

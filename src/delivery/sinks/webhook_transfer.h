@@ -13,6 +13,7 @@
 
 #include "delivery/http_answer.h"
 #include "delivery/sinks/webhook_config.h"
+#include "delivery/tls_diagnosis.h"
 
 namespace outbox {
 
@@ -35,6 +36,12 @@ public:
   bool retry_dead_connection(CURLcode code);
   /* What the end of the transfer means. */
   Verdict verdict(CURLcode code) const;
+  /* Why it failed, seen closer, where TLS or the network guard is the reason. */
+  std::optional<TlsProblem> tls_problem(CURLcode code) const;
+  bool refused(CURLcode code) const { return refusal_ && !socket_allowed_ && code != CURLE_OK; }
+  std::string refusal_fact() const;
+  std::string refusal_hint() const;
+  bool asked_for_client_certificate() const { return tls_.asked_for_client_certificate(); }
   /* An idle handle keeps no event. */
   void clear() { request_ = WebhookRequest(); }
 
@@ -52,7 +59,6 @@ private:
   void reset(bool fresh_connection);
   void add_header(const std::string &name, const std::string &value);
   void add_line(const std::string &line);
-  std::string refusal_text() const;
 
   std::shared_ptr<const WebhookConfig> config_;
   std::string sink_;
@@ -66,6 +72,7 @@ private:
   bool socket_allowed_ = false;
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last that was opened
   std::optional<Refusal> refusal_;
+  TlsDiagnosis tls_;
   char error_[CURL_ERROR_SIZE] = "";
   std::unique_ptr<CURL, Cleanup> easy_;  // last, so that it goes first: it points at the others
 };

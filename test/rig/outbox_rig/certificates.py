@@ -2,14 +2,17 @@
 
 import datetime
 import ipaddress
+import ssl
+import tempfile
 from dataclasses import dataclass
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
+VALID, EXPIRED = (-2, 1), (-2, -1)  # days from now
 
 
 @dataclass
@@ -24,12 +27,34 @@ class Certificate:
         """Key and certificate in one text, as Kafka's PEM key stores want them."""
         return self.key + self.certificate
 
+    def server_context(self, clients: "Authority | None" = None, security_level: int | None = None) -> ssl.SSLContext:
+        """For a TLS server that shows it. `clients`: of whom clients must show a certificate. `security_level`: OpenSSL's, 0
+        takes weak keys."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if security_level is not None:
+            context.set_ciphers(f"DEFAULT:@SECLEVEL={security_level}")
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # the library reads files only
+            file.write(self.chain)
+            file.flush()
+            context.load_cert_chain(file.name)
+        if clients:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=clients.certificate)
+        return context
+
 
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey, password: str | None) -> str:
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+def _key(rsa_bits: int | None) -> PrivateKey:
+    return rsa.generate_private_key(65537, rsa_bits) if rsa_bits else ec.generate_private_key(ec.SECP256R1())
+
+
+def _pem(key: PrivateKey, password: str | None) -> str:
     encryption = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()
 
@@ -37,23 +62,34 @@ def _pem(key: ec.EllipticCurvePrivateKey, password: str | None) -> str:
 class Authority:
     def __init__(self, name: str):
         self._name, self._key = _name(name), ec.generate_private_key(ec.SECP256R1())
-        own = self._builder(self._name, self._key, expired=False).add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        own = self._builder(self._name, self._key, VALID).add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         self.certificate = own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, expired: bool) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: PrivateKey, days: tuple[int, int]) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.timezone.utc)
         return (x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key.public_key())
-                .serial_number(x509.random_serial_number()).not_valid_before(now - 2 * DAY)
-                .not_valid_after(now - DAY if expired else now + DAY))
+                .serial_number(x509.random_serial_number()).not_valid_before(now + days[0] * DAY)
+                .not_valid_after(now + days[1] * DAY))
 
-    def issue(self, common_name: str, *hosts: str, expired: bool = False, password: str | None = None) -> Certificate:
-        """For a server at `hosts` (names or addresses), or for a client. `password` encrypts the key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(_name(common_name), key, expired)
+    def issue(self, common_name: str, *hosts: str, expired: bool = False, password: str | None = None,
+              days: tuple[int, int] = VALID, rsa_bits: int | None = None) -> Certificate:
+        """For a server at `hosts` (names or addresses), or for a client. `password` encrypts the key; `days`: valid from and
+        until, from now; `rsa_bits`: an RSA key."""
+        key = _key(rsa_bits)
+        return self._certificate(hosts, key, self._builder(_name(common_name), key, EXPIRED if expired else days), password)
+
+    def _certificate(self, hosts, key, builder, password) -> Certificate:
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), False)
         signed = builder.sign(self._key, hashes.SHA256())
         return Certificate(signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key, password))
+
+
+def self_signed(common_name: str, *hosts: str) -> Certificate:
+    """Of no authority."""
+    nobody = Authority(common_name)
+    builder = nobody._builder(nobody._name, nobody._key, VALID)
+    return nobody._certificate(hosts, nobody._key, builder, None)
 
 
 def _host(host: str) -> x509.GeneralName:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -97,9 +98,10 @@ Mode = Status | Raw | Hang | Huge
 
 class Receiver:
     def __init__(self, secret: str | None = None, mode: Mode | Callable[[Delivery], Mode] = OK,
-                 on_delivery: Callable[[Delivery], None] | None = None, namespace: Namespace | None = None):
+                 on_delivery: Callable[[Delivery], None] | None = None, namespace: Namespace | None = None,
+                 tls: ssl.SSLContext | None = None):
         """`on_delivery` is called for each request that is answered, on the receiver's thread. `namespace`: where it
-        listens."""
+        listens. `tls`: it speaks https."""
         self.mode = mode
         self.deliveries: list[Delivery] = []
         self.bytes_sent = 0
@@ -111,13 +113,14 @@ class Receiver:
         self._webhook = Webhook(secret) if secret else None
         self.port = free_port()
         self._namespace = namespace
+        self._tls = tls
         self.address = namespace.address if namespace else "127.0.0.1"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.port}/hook"
+        return f"{'https' if self._tls else 'http'}://{self.address}:{self.port}/hook"
 
     def start(self) -> None:
         """Listens; after a stop, on the same port again."""
@@ -129,7 +132,7 @@ class Receiver:
 
         async def listen():
             try:
-                self._server = await loop.create_server(lambda: _Connection(self), self.address, self.port, backlog=512)
+                self._server = await loop.create_server(lambda: _Connection(self), self.address, self.port, backlog=512, ssl=self._tls)
             except OSError as e:
                 failure.append(e)
             listening.set()

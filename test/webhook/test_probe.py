@@ -1,0 +1,187 @@
+"""outbox.probe() of webhooks over TLS: what it says is wrong, and that a running sink says the same."""
+
+import datetime
+import socket
+import ssl
+import threading
+import time
+import warnings
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.certificates import Authority, self_signed
+from outbox_rig.process import free_port
+from outbox_rig.receiver import Receiver
+
+HOST = "127.0.0.1"
+
+
+def probe(db, sink: str, timeout: str = "10 s") -> list[tuple]:
+    return db.sql("SELECT step, ok, message, hint FROM outbox.probe(%s, %s::interval)", sink, timeout)
+
+
+class Handshakes:
+    """A TLS server that says why it refuses a handshake (asyncio's hangs up without the alert), and never answers a request."""
+
+    def __init__(self, context: ssl.SSLContext):
+        self._context, self._listener = context, socket.create_server((HOST, 0))
+        self.url = f"https://{HOST}:{self._listener.getsockname()[1]}/"
+        self.requests = b""
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                with self._context.wrap_socket(connection, server_side=True) as tls:
+                    self.requests += tls.recv(1000)
+            except OSError:
+                connection.close()
+
+    def stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+class Endpoints:
+    """TLS servers, each with something wrong, and a sink for each: it trusts `authority`."""
+
+    def __init__(self, rig, db):
+        self.rig, self.db = rig, db
+        self.authority, self.clients, self.stranger = Authority("rig CA"), Authority("client CA"), Authority("stranger CA")
+        self.receivers: dict[str, Receiver | Handshakes] = {}
+
+    def add(self, name: str, context: ssl.SSLContext, handshakes: bool = False) -> None:
+        receiver = self.receivers[name] = Handshakes(context) if handshakes else self.rig.receiver(tls=context)
+        self.db.webhook_sink(name, receiver.url, ca_pem=self.authority.certificate, events="none")
+
+
+@pytest.fixture
+def endpoints(rig, db):
+    endpoints = Endpoints(rig, db)
+    yield endpoints
+    for receiver in endpoints.receivers.values():
+        receiver.stop()
+
+
+def day(days: int) -> str:
+    return (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=days)).strftime("%Y-%m-%d")
+
+
+def test_without_tls(db, receiver):
+    """Who answers, who does not, and that nothing is sent."""
+    db.webhook_sink("good", receiver)
+    assert [step[:3] for step in probe(db, "good")] == [
+        ("resolve", True, "the url's host has an address"), ("connect", True, f"127.0.0.1 port {receiver.port} accepts the connection")]
+    assert not receiver.deliveries
+    db.webhook_sink("refused", f"http://127.0.0.1:{free_port()}/")
+    db.webhook_sink("unknown", "http://no-such-host.invalid/")
+    for sink, step, words in (("refused", "connect", "Connection refused"), ("unknown", "resolve", "Could not resolve host")):
+        *_, (last, ok, message, hint) = probe(db, sink)
+        assert (last, ok) == (step, False) and words in message and hint, (last, message)
+
+
+def test_a_mute_endpoint(db):
+    """It takes the connection and never says a word: the probe ends in time."""
+    with socket.create_server((HOST, 0)) as mute:
+        db.webhook_sink("mute", f"https://{HOST}:{mute.getsockname()[1]}/")
+        start = time.monotonic()
+        steps = probe(db, "mute", "500 ms")
+        assert 0.5 <= time.monotonic() - start < 1.5
+    assert steps[-1][:3] == ("TLS", False, "the endpoint takes the connection and does not answer the handshake")
+
+
+def test_certificates(endpoints, db):
+    """Each fault in plain words, with the names and dates of the certificate, and with what to do. A sink's last error is the same."""
+    issue = endpoints.authority.issue
+    endpoints.add("good", issue("good", HOST).server_context())
+    endpoints.add("expired", issue("crm", HOST, expired=True).server_context())
+    endpoints.add("early", issue("crm", HOST, days=(1, 2)).server_context())
+    endpoints.add("misnamed", issue("crm", "crm.example", "10.1.2.3").server_context())
+    endpoints.add("self_signed", self_signed("crm", HOST).server_context())
+    endpoints.add("stranger", endpoints.stranger.issue("crm", HOST).server_context())
+    endpoints.add("weak", issue("crm", HOST, rsa_bits=1024).server_context(security_level=0))
+    said = {
+        "expired": (f"the endpoint's certificate (CN=crm) has expired on {day(-1)} ", "must renew it"),
+        "early": (f"the endpoint's certificate (CN=crm) is not valid before {day(1)} ", f"clocks: here it is {day(0)} "),
+        "misnamed": ("the endpoint's certificate is made out to crm.example, 10.1.2.3, and not to 127.0.0.1", "Correct the url"),
+        "self_signed": ("the endpoint's certificate (CN=crm) is self-signed, and not trusted here", "option ca_pem"),
+        "stranger": ("the endpoint's certificate (CN=crm) comes from an authority that is not known here (CN=stranger CA)", "option ca_pem"),
+        "weak": ("the endpoint's certificate (CN=crm) has a key that is too weak (RSA, 1024 bits)", "must renew it"),
+    }
+    port = endpoints.receivers["good"].port
+    assert [step[:3] for step in probe(db, "good")] == [
+        ("resolve", True, "the url's host has an address"), ("connect", True, f"127.0.0.1 port {port} accepts the connection"),
+        ("TLS", True, "the endpoint's certificate is accepted")]
+    for sink, (message, hint) in said.items():
+        *before, (step, ok, told, next_step) = probe(db, sink)
+        assert [step[:2] for step in before] == [("resolve", True), ("connect", True)], before
+        assert (step, ok) == ("TLS", False) and told.startswith(message) and hint in next_step, (sink, told, next_step)
+        db.enqueue("Order", "1", sink=sink)
+    for sink, (message, hint) in said.items():
+        wait_until(lambda: db.value("SELECT state FROM outbox.sinks WHERE name = %s", sink) == "circuit open", 20, f"{sink} to be down")
+        error = db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", sink)
+        assert error.startswith(f"TLS failed: {message}") and hint in error, error
+    assert db.value("SELECT sum(attempts) FROM outbox.events") == 0  # nobody's fault but the sink's
+    db.set_sink("stranger", ca_pem=endpoints.stranger.certificate)
+    wait_until(lambda: endpoints.receivers["stranger"].accepted(), 20, "the event, once the authority is given")
+    assert not any(receiver.deliveries for name, receiver in endpoints.receivers.items() if name != "stranger")
+
+
+def test_other_faults_of_tls(endpoints, db, rig):
+    """A plain port, an old version."""
+    plain = endpoints.receivers["plain"] = rig.receiver()
+    db.webhook_sink("plain", plain.url.replace("http:", "https:"))
+    old = endpoints.authority.issue("crm", HOST).server_context(security_level=0)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    endpoints.add("old", old, handshakes=True)
+    for sink, message in (("plain", "the endpoint does not speak TLS on this port"), ("old", "the endpoint speaks no TLS 1.2 or later")):
+        step, ok, told, hint = probe(db, sink)[-1]
+        assert (step, ok, told) == ("TLS", False, message) and hint, (sink, told, hint)
+    assert not plain.deliveries
+
+
+def test_client_certificates(endpoints, db):
+    """Wanted and missing, of the wrong authority, right: TLS 1.2 and 1.3 (whose servers refuse after the handshake)."""
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context = endpoints.authority.issue("crm", HOST).server_context(clients=endpoints.clients)
+        context.minimum_version = context.maximum_version = version
+        sink = version.name.lower()
+        endpoints.add(sink, context, handshakes=True)
+        *_, (step, ok, message, hint) = probe(db, sink)
+        assert (step, ok, message) == ("TLS", False, "the endpoint wants a client certificate"), message
+        assert hint == "Set ssl_certificate_pem and ssl_key_pem in PUBLIC's user mapping."
+        db.enqueue("Order", "1", sink=sink)
+        wait_until(lambda: db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", sink) is not None, 20, "the failure")
+        assert "TLS failed: the endpoint wants a client certificate. " in db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", sink)
+        assert db.value("SELECT state FROM outbox.sinks WHERE name = %s", sink) == "circuit open"
+        assert not endpoints.receivers[sink].requests
+
+
+def test_a_client_certificate_that_is_optional(endpoints, db):
+    context = endpoints.authority.issue("crm", HOST).server_context(clients=endpoints.clients)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    endpoints.add("optional", context)
+    step, ok, message, hint = probe(db, "optional")[-1]
+    assert (step, ok) == ("TLS", True) and "asks for a client certificate" in message and "ssl_certificate_pem" in hint
+
+
+def test_the_network_guard(db):
+    """What it refuses is a step of its own, with the statement to paste."""
+    db.webhook_sink("inner", f"http://127.0.0.1:{free_port()}/")
+    db.sql('ALTER SERVER "inner" OPTIONS (DROP allow_networks)')
+    *before, (step, ok, message, hint) = probe(db, "inner")
+    assert [step[:2] for step in before] == [("resolve", True)]
+    assert (step, ok, message) == ("guard", False, "The address 127.0.0.1 is in a private network")
+    statement = hint[hint.index("ALTER SERVER"):]
+    db.sql(statement)
+    assert probe(db, "inner")[-1][:2] == ("connect", False)
+    with pytest.raises(psycopg.errors.DuplicateObject):
+        db.sql(statement)
