@@ -12,9 +12,12 @@ bool Circuit::forget_probe(uint64_t ticket) {
   return true;
 }
 
-void Circuit::open(Time now, int64_t wish_ms) {
-  backoff_ = state_ == State::Closed ? settings_.first_backoff : std::min(backoff_ * 2, settings_.longest_backoff);
+void Circuit::open(Time now, bool refused, int64_t wish_ms) {
+  Duration first = refused ? settings_.first_refused : settings_.first_backoff;
+  Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
+  backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
   state_ = State::Open;
+  refusals_ = {};
   failing_keys_.clear();
   probes_.clear(); /* from now on strangers: their failure says nothing new */
   /* Up to a quarter less, so that many workers do not probe in step. */
@@ -24,6 +27,7 @@ void Circuit::open(Time now, int64_t wish_ms) {
 
 void Circuit::close() {
   state_ = State::Closed;
+  refusals_ = {};
   failing_keys_.clear();
   probes_.clear();
   width_ = 1;
@@ -38,12 +42,29 @@ void Circuit::up() {
   close();
 }
 
+/* What refuses one event may be about that event; what refuses several, and nothing else for a minute, is not. */
+bool Circuit::refused_throughout(const Completion &completion, Time now) {
+  if (refusals_.n++ == 0) {
+    refusals_.since = now;
+    refusals_.first_key = completion.key_hash;
+  }
+  refusals_.one_key = refusals_.one_key && completion.key_hash != 0 && completion.key_hash == refusals_.first_key;
+  return refusals_.n >= settings_.refusals && !refusals_.one_key && now - refusals_.since >= settings_.refusals_over;
+}
+
 ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time now) {
+  bool refused = completion.result == Result::Refused;
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
       width_ = std::min(width_ * 2, settings_.failing_keys);
-      open(now, completion.retry_after_ms);
+      open(now, refused, completion.retry_after_ms);
     }
+    return OB_RELEASED;
+  }
+  if (!refused) {
+    refusals_ = {};
+  } else if (refused_throughout(completion, now)) {
+    open(now, true, completion.retry_after_ms);
     return OB_RELEASED;
   }
   if (failed_before)
@@ -54,7 +75,7 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
     failing_keys_.push_back(completion.key_hash);
   if (failing_keys_.size() < settings_.failing_keys)
     return OB_RETRY;
-  open(now, completion.retry_after_ms);
+  open(now, refused, completion.retry_after_ms);
   return OB_RELEASED;
 }
 
@@ -73,6 +94,7 @@ ob_outcome Circuit::on_result(const Completion &completion, Time now) {
     close();
     return OB_RETRY;
   case Result::RetryBlameSink:
+  case Result::Refused:
     return blame(completion, failed_before, now);
   case Result::SinkDown:
     if (state_ == State::Closed || forget_probe(completion.ticket))

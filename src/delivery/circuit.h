@@ -28,6 +28,13 @@ public:
     size_t failing_keys = 10; /* different keys that fail in a row before the sink is blamed */
     Duration first_backoff{200};
     Duration longest_backoff{5000};
+    /* The same where the peer refuses by the way it or the sink is set up: that waits for a person. */
+    Duration first_refused{5000};
+    Duration longest_refused{300'000};
+    /* So many refusals in a row, of more than one key, over at least that time open it too, retries included: with
+     * few events there are no ten keys, and each would use up its attempts on it. */
+    size_t refusals = 10;
+    Duration refusals_over{60'000};
     Duration longest_wish{300'000}; /* a peer's Retry-After puts the next probe off for so long at most */
   };
 
@@ -52,8 +59,9 @@ public:
 private:
   enum class State { Closed, Open, HalfOpen };
 
-  void open(Time now, int64_t wish_ms = 0);
+  void open(Time now, bool refused = false, int64_t wish_ms = 0);
   void close();
+  bool refused_throughout(const Completion &completion, Time now);
   bool forget_probe(uint64_t ticket);
   ob_outcome blame(const Completion &completion, bool failed_before, Time now);
 
@@ -62,6 +70,12 @@ private:
   State state_ = State::Closed;
   std::vector<uint64_t> failing_keys_; /* of the present row of failures, while closed */
   std::vector<uint64_t> probes_;       /* tickets under way in the half-open state */
+  struct {
+    size_t n = 0;
+    uint64_t first_key = 0;
+    bool one_key = true;
+    Time since{};
+  } refusals_; /* in a row, while closed */
   /* Tickets under way whose event has failed before. That it fails again says nothing new: hundreds of such events,
    * due at the same time, must not stop a sink that takes all others. */
   std::unordered_set<uint64_t> failed_before_;

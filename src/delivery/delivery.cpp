@@ -146,10 +146,10 @@ bool ob_check_retry(const char *policy, ob_error *error) noexcept {
   });
 }
 
-int64_t ob_retry_delay_ms(const char *policy, int attempts, uint64_t random) noexcept {
+int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) noexcept {
   constexpr int64_t unreadable_policy = 60'000; /* it was checked before; never spin on it */
   return guarded(nullptr, unreadable_policy,
-                 [&] { return int64_t(RetryPolicy::parse("retry", policy).delay(attempts, random).count()); });
+                 [&] { return int64_t(RetryPolicy::parse("retry", policy).delay(attempts, slow, random).count()); });
 }
 
 ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) noexcept {
@@ -256,7 +256,7 @@ bool ob_sink_closed(ob_sink *sink) noexcept {
 }
 
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
-  *status = {OB_SINK_OK, 0, -1, {}};
+  *status = {OB_SINK_OK, 0, -1, 0, {}};
   guarded(nullptr, false, [&] {
     inside(sink)->status(*status);
     return true;

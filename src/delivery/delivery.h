@@ -116,9 +116,10 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
                        ob_error *error) OB_NOEXCEPT;
 
 /* Retry policy: 'exponential 100ms..5min' (with full jitter down to a half) or steps '15s*3, 5m*5' (the last one
- * repeats). `attempts` counts the failed ones, from 1; `random` is any uniformly distributed number. */
+ * repeats) with up to a tenth more. `attempts` counts the failed ones, from 1; `random` is any uniformly distributed
+ * number. `slow`: a minute at least, or the policy's longest delay where that is shorter. */
 bool ob_check_retry(const char *policy, ob_error *error) OB_NOEXCEPT;
-int64_t ob_retry_delay_ms(const char *policy, int attempts, uint64_t random) OB_NOEXCEPT;
+int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) OB_NOEXCEPT;
 
 /* A checker judges events at enqueue time against one sink's options: is the topic legal, are the headers, is it
  * too large? It has no thread and no connection. NULL with *error filled when the options do not parse. */
@@ -184,9 +185,10 @@ typedef enum ob_sink_state {
 
 typedef struct ob_sink_status {
   ob_sink_state state;
-  uint32_t credit;      /* how many events it takes now; 0 while the circuit is open, 1 for a probe */
-  int64_t retry_in_ms;  /* with credit 0: when to ask again, -1 = when a completion arrives */
-  char last_error[512]; /* of the sink as a whole; empty when all is well */
+  uint32_t credit;       /* how many events it takes now; 0 while the circuit is open, 1 for a probe */
+  int64_t retry_in_ms;   /* with credit 0: when to ask again, -1 = when a completion arrives */
+  uint64_t failed_tries; /* how often the peer has said no, or could not be reached, since the sink was opened */
+  char last_error[512];  /* of the sink as a whole; empty when all is well */
 } ob_sink_status;
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) OB_NOEXCEPT;
 
@@ -216,6 +218,8 @@ typedef struct ob_completion {
   ob_outcome outcome;
   int64_t retry_after_ms; /* what the peer asked for; -1 = nothing */
   bool suspect;           /* OB_RETRY that may be the sink's fault: if the circuit opens soon, no attempt is spent */
+  bool slow_retry;        /* OB_RETRY: not before a minute (ob_retry_delay_ms) */
+  int max_attempts;       /* OB_RETRY: give it up after so many, if the sink allows more; 0 = nothing said */
   const char *error;      /* NULL for OB_SENT; NUL-terminated; valid until the next ob_collect() of the engine */
 } ob_completion;
 

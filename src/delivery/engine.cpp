@@ -60,6 +60,7 @@ void Runner::status(ob_sink_status &out) {
   Circuit::Time now = Clock::now();
   out.credit = std::min(circuit_.credit(now), sink_->credit());
   out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
+  out.failed_tries = failed_tries_;
   out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
   if (disabled_)
     out.state = OB_SINK_DISABLED;
@@ -144,14 +145,17 @@ void Runner::on_signal(const Mailbox::Report &report) {
   circuit_moved(was_open, report.text);
 }
 
+static bool blames_sink(Result result) {
+  return result == Result::SinkDown || result == Result::RetryBlameSink || result == Result::Refused;
+}
+
 ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   outstanding_--;
-  bool was_open = circuit_.is_open();
+  bool was_open = circuit_.is_open(), of_the_sink = blames_sink(completion.result);
   ob_outcome outcome = circuit_.on_result(completion, now);
-  if (was_open || circuit_.is_open()) {
-    bool of_the_sink = completion.result == Result::SinkDown || completion.result == Result::RetryBlameSink;
+  failed_tries_ += of_the_sink || completion.result == Result::Retry;
+  if (was_open || circuit_.is_open())
     circuit_moved(was_open, of_the_sink ? completion.error : std::string());
-  }
   return outcome;
 }
 
@@ -231,7 +235,7 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
     for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
       uint64_t ticket = report.sent[next_in_report_];
       runner.on_sent(ticket);
-      out[n++] = {ticket, OB_SENT, -1, false, nullptr};
+      out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr};
     }
     return next_in_report_ == report.sent.size();
   case Mailbox::Report::What::Completions:
@@ -241,8 +245,9 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
       if (completion.result != Result::Sent)
         error = errors_.emplace_back(completion.error).c_str();
       ob_outcome outcome = runner.on_completion(completion, now);
-      bool suspect = outcome == OB_RETRY && completion.result == Result::RetryBlameSink;
-      out[n++] = {completion.ticket, outcome, completion.retry_after_ms, suspect, error};
+      bool suspect = outcome == OB_RETRY && blames_sink(completion.result);
+      out[n++] = {completion.ticket,       outcome, completion.retry_after_ms, suspect, completion.slow_retry,
+                  completion.max_attempts, error};
     }
     return next_in_report_ == report.completions.size();
   default:

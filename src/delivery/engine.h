@@ -53,6 +53,7 @@ private:
   std::string degraded_; /* why part of it is down */
   std::deque<std::string> resumed_;
   size_t outstanding_ = 0; /* taken and not yet collected by the caller */
+  uint64_t failed_tries_ = 0;
   bool disabled_ = false;
   bool closing_ = false;
   bool abandoned_ = false;

@@ -1,5 +1,5 @@
 /*
- * http_answer.h: what an HTTP answer means for the event. Pure functions.
+ * http_answer.h: what an HTTP answer means, for the event and for the endpoint. Pure functions.
  */
 #pragma once
 
@@ -10,6 +10,16 @@
 
 namespace outbox {
 
+struct HttpAnswer {
+  long status = 0;
+  std::string_view body = {};  // its beginning
+  /* Header fields; empty where they are absent. */
+  std::string_view retry_after = {}, rate_limit = {}, rate_limit_remaining = {}, rate_limit_reset = {};
+  bool own_url = false;          // the URL was made for this event: what is wrong with it is no fault of the others'
+  bool idempotency_key = false;  // the request had one
+  int64_t now = 0;               // Unix time, in seconds
+};
+
 struct Verdict {
   Result result = Result::Retry;
   std::string error;            // empty for Sent
@@ -17,10 +27,11 @@ struct Verdict {
   bool gone = false;            // the endpoint does not want any events any more
   bool slow_down = false;       // 429, 502, 503, 504: the endpoint as a whole should get less
   int64_t pause_ms = -1;        // nothing more to this endpoint before that: what it asked for, also with a success
+  bool slow_retry = false;      // as in Completion
+  int max_attempts = 0;         // likewise
 };
 
-/* `body` is the beginning of the answer's body. */
-Verdict judge_answer(long status, std::string_view body);
+Verdict judge_answer(const HttpAnswer &answer);
 
 /* Foreign text made fit for a log line and a text column: valid UTF-8, one line, no control characters. */
 std::string clean_text(std::string_view text);

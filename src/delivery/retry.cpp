@@ -12,6 +12,7 @@ using std::chrono::milliseconds;
 
 static constexpr milliseconds shortest{1};
 static constexpr milliseconds longest = std::chrono::hours(24 * 7);
+static constexpr milliseconds slow_delay = std::chrono::minutes(1);
 
 [[noreturn]] static void bad_policy(const std::string &name, const std::string &text) {
   throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + text + "\"",
@@ -52,20 +53,36 @@ RetryPolicy RetryPolicy::parse(const std::string &name, const std::string &text)
   return policy;
 }
 
-milliseconds RetryPolicy::delay(int attempts, uint64_t random) const {
-  attempts = std::max(attempts, 1);
-  if (!steps_.empty()) {
-    for (const Step &step : steps_) {
-      if (attempts <= step.times)
-        return step.delay;
-      attempts -= step.times;
-    }
-    return steps_.back().delay;
-  }
+int64_t RetryPolicy::exponential(int attempts) const {
   int64_t delay = first_.count();
   for (int i = 1; i < attempts && delay < last_.count(); i++)
     delay *= 2;
-  delay = std::min<int64_t>(delay, last_.count());
+  return std::min<int64_t>(delay, last_.count());
+}
+
+int64_t RetryPolicy::step(int attempts) const {
+  for (const Step &step : steps_) {
+    if (attempts <= step.times)
+      return step.delay.count();
+    attempts -= step.times;
+  }
+  return steps_.back().delay.count();
+}
+
+int64_t RetryPolicy::longest_delay() const {
+  milliseconds longest = last_;
+  for (const Step &step : steps_)
+    longest = std::max(longest, step.delay);
+  return longest.count();
+}
+
+milliseconds RetryPolicy::delay(int attempts, bool slow, uint64_t random) const {
+  attempts = std::max(attempts, 1);
+  int64_t delay = steps_.empty() ? exponential(attempts) : step(attempts);
+  if (slow)
+    delay = std::max(delay, std::min<int64_t>(slow_delay.count(), longest_delay()));
+  if (slow || !steps_.empty())
+    return milliseconds(delay + static_cast<int64_t>(random % static_cast<uint64_t>(delay / 10 + 1)));
   int64_t half = delay / 2;
   return milliseconds(delay - half + static_cast<int64_t>(random % static_cast<uint64_t>(half + 1)));
 }

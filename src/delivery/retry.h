@@ -1,6 +1,7 @@
 /*
  * retry.h: when a failed event is tried again. 'exponential 100ms..5min' doubles from the first delay to the last;
- * steps ('15s*3, 5m*5') are taken one by one, and the last one repeats.
+ * steps ('15s*3, 5m*5') are taken one by one, and the last one repeats. Chance keeps what failed together from coming
+ * back together.
  */
 #pragma once
 
@@ -16,11 +17,16 @@ public:
   /* Throws BadInput, in the name of option `name`. */
   static RetryPolicy parse(const std::string &name, const std::string &text);
 
-  /* The wait after the `attempts`th failure (from 1). Exponential delays are spread over their upper half, so that
-   * what failed together does not come back together; steps are kept exactly. */
-  std::chrono::milliseconds delay(int attempts, uint64_t random) const;
+  /* The wait after the `attempts`th failure (from 1). Exponential delays are spread over their upper half, a step
+   * lasts up to a tenth longer. `slow`: no sooner than after a minute, or after the policy's longest delay where that
+   * is shorter, and up to a tenth later. */
+  std::chrono::milliseconds delay(int attempts, bool slow, uint64_t random) const;
 
 private:
+  int64_t exponential(int attempts) const;
+  int64_t step(int attempts) const;
+  int64_t longest_delay() const;
+
   struct Step {
     std::chrono::milliseconds delay;
     int times;

@@ -30,7 +30,9 @@ enum class Result {
   Retry,          /* this event failed and may succeed later */
   RetryBlameSink, /* likewise, but the peer may be ill as a whole (5xx, timeout): many keys in a row open the circuit
                    */
-  Wait, /* its destination within the sink (a topic) cannot be used now: not its fault, and not the whole sink's */
+  Refused, /* likewise, but by the way the peer or this sink is set up (401, 404): it will not pass within seconds,
+              and probes of an open circuit are rare */
+  Wait,    /* its destination within the sink (a topic) cannot be used now: not its fault, and not the whole sink's */
   Rejected, /* this event can never succeed */
   SinkDown, /* nothing gets through (connection refused, no broker, TLS, credentials): not the event's fault */
   Released  /* never left this process */
@@ -42,6 +44,8 @@ struct Completion {
   Result result = Result::Released;
   int64_t retry_after_ms = -1;
   std::string error;
+  bool slow_retry = false; /* a second attempt within seconds makes no sense */
+  int max_attempts = 0;    /* given up after so many, if the sink's own number is not smaller; 0 = nothing said */
 };
 
 /* Where a running sink reports. Safe to call from any thread. */

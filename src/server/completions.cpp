@@ -40,8 +40,13 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     claim_return(flight);
     return;
   }
-  if (outcome == OB_RETRY && flight->attempts + 1 >= sink->max_attempts)
-    outcome = OB_REJECTED;
+  if (outcome == OB_RETRY) {
+    int allowed =
+        completion->max_attempts > 0 ? Min(completion->max_attempts, sink->max_attempts) : sink->max_attempts;
+    flight->slow_retry = completion->slow_retry;
+    if (flight->attempts + 1 >= allowed)
+      outcome = OB_REJECTED;
+  }
   worker_sink_event_ended(sink, flight->bytes);
   flight->ended_at = now;
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);

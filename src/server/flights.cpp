@@ -156,7 +156,7 @@ Flight *flight_new(WorkerSink *sink, int lane, int64 position, uint32 bytes) {
   flight->given_to = InvalidOid;
   flight->gone = false;
   flight->record_failures = 0;
-  flight->suspect = flight->resumed = false;
+  flight->suspect = flight->resumed = flight->slow_retry = false;
   flight->next = NULL;
   in_use++;
   bytes_in_use += bytes;

@@ -46,11 +46,12 @@ typedef struct Flight {
   Oid file;                 /* likewise: of the table */
   Oid given_to;             /* this sink has the event still to come: its row was seen, and passed, meanwhile */
   uint32 lane : 8;
-  uint32 record_failures : 19; /* it alone made the transaction fail */
+  uint32 record_failures : 18; /* it alone made the transaction fail */
   bool late : 1;               /* redriven by force, after later events of its key */
   bool resumed : 1;            /* claimed before its time, since what it waited for is over */
   bool recorded : 1;           /* in the running transaction */
   bool gone : 1;               /* its row was not there any more when this was to be recorded */
+  bool slow_retry : 1;         /* it may not be tried again within seconds */
   bool suspect : 1; /* its failure may be the sink's: forgotten if the circuit opens before it is recorded */
 } Flight;
 

@@ -130,7 +130,8 @@ static void record_retries(const Batch *batch, TimestampTz now) {
     WorkerSink *sink = flight->sink;
     int64 delay = flight->retry_after_ms >= 0
                       ? flight->retry_after_ms
-                      : ob_retry_delay_ms(sink->retry, flight->attempts + 1, pg_prng_uint64(&pg_global_prng_state));
+                      : ob_retry_delay_ms(sink->retry, flight->attempts + 1, flight->slow_retry,
+                                          pg_prng_uint64(&pg_global_prng_state));
     /* Not in this very round, in which its flight still stands. */
     TimestampTz next = Max(TimestampTzPlusMilliseconds(flight->ended_at, delay), TimestampTzPlusMilliseconds(now, 1));
     times[i] = TimestampTzGetDatum(next);

@@ -182,6 +182,53 @@ TEST_F(CircuitTest, ThePeersWishPutsTheProbeOffWithinReason) {
   EXPECT_GE(wait_for_credit(), 150ms);
 }
 
+TEST_F(CircuitTest, RefusalsOpenItTooAndAreProbedSlowly) {
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(Result::Refused, key, key), OB_RETRY);
+  EXPECT_EQ(ends(Result::Refused, 10, 10), OB_RELEASED);
+  std::chrono::milliseconds expected = 5s;
+  for (uint64_t ticket = 1; ticket < 12; ticket++) {
+    auto backoff = wait_for_credit();
+    EXPECT_GE(backoff, expected * 3 / 4);
+    EXPECT_LE(backoff, expected);
+    probe(ticket);
+    EXPECT_EQ(ends(Result::Refused, ticket), OB_RELEASED);
+    expected = std::min<std::chrono::milliseconds>(expected * 2, 300s);
+  }
+  wait_for_credit();
+  probe(99);
+  EXPECT_EQ(ends(Result::SinkDown, 99), OB_RELEASED);
+  EXPECT_LE(wait_for_credit(), 5s) << "an outage is probed as outages are";
+}
+
+/* Few keys, each of which would use up its attempts. */
+TEST_F(CircuitTest, NothingButRefusalsForAMinuteOpenItWithTwoKeysToo) {
+  auto refused = [this](uint64_t key, uint64_t ticket) {
+    circuit.on_submit(ticket, true);
+    return ends(Result::Refused, ticket, key);
+  };
+  for (uint64_t i = 0; i < 50; i++, now += 10s)
+    EXPECT_EQ(refused(1, i), OB_RETRY) << "one key may be its own fault";
+  EXPECT_EQ(refused(2, 100), OB_RELEASED);
+  EXPECT_TRUE(circuit.is_open());
+
+  for (Result alive : {Result::Sent, Result::Retry, Result::RetryBlameSink}) {
+    circuit.up();
+    for (uint64_t i = 0; i < 20; i++, now += 10s) {
+      EXPECT_EQ(refused(i % 2, i), OB_RETRY);
+      if (i % 8 == 7) {
+        circuit.on_submit(1000, true);
+        ends(alive, 1000, 1000);
+      }
+    }
+    EXPECT_FALSE(circuit.is_open());
+  }
+  circuit.up();
+  for (uint64_t i = 0; i < 200; i++, now += 100ms) /* many retries that fell due together */
+    EXPECT_EQ(refused(i, i), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+}
+
 TEST_F(CircuitTest, UpClosesIt) {
   circuit.down(now);
   circuit.up();

@@ -15,24 +15,47 @@ TEST(Retry, ExponentialDoublesUpToTheLongest) {
                               12800, 25600, 51200, 102400, 204800, 300000, 300000};
   int attempts = 1;
   for (int64_t delay : expected) {
-    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, 0), delay - delay / 2);
-    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, static_cast<uint64_t>(delay / 2)), delay);
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, false, 0), delay - delay / 2);
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, false, static_cast<uint64_t>(delay / 2)), delay);
     for (uint64_t random : {1ull, 12345ull, 0xffffffffffffffffull}) {
-      EXPECT_GE(ob_retry_delay_ms(policy, attempts, random), delay / 2);
-      EXPECT_LE(ob_retry_delay_ms(policy, attempts, random), delay);
+      EXPECT_GE(ob_retry_delay_ms(policy, attempts, false, random), delay / 2);
+      EXPECT_LE(ob_retry_delay_ms(policy, attempts, false, random), delay);
     }
     attempts++;
   }
-  EXPECT_LE(ob_retry_delay_ms(policy, 2'000'000'000, 7), 300'000);
+  EXPECT_LE(ob_retry_delay_ms(policy, 2'000'000'000, false, 7), 300'000);
 }
 
 TEST(Retry, StepsAreTakenOneByOneAndTheLastRepeats) {
   const char *policy = "15s*3, 5m*2,1h";
   const int64_t expected[] = {15'000, 15'000, 15'000, 300'000, 300'000, 3'600'000, 3'600'000, 3'600'000};
   int attempts = 1;
-  for (int64_t delay : expected)
-    EXPECT_EQ(ob_retry_delay_ms(policy, attempts++, 99), delay);
-  EXPECT_EQ(ob_retry_delay_ms("0, 5s", 1, 0), 0);
+  for (int64_t delay : expected) {
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, false, 0), delay);
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, false, static_cast<uint64_t>(delay / 10)), delay * 11 / 10);
+    EXPECT_LE(ob_retry_delay_ms(policy, attempts++, false, 0xffffffffffffffffull), delay * 11 / 10);
+  }
+  EXPECT_EQ(ob_retry_delay_ms("0, 5s", 1, false, 99), 0);
+}
+
+TEST(Retry, ASlowOneTakesAMinuteOrTheLongestDelay) {
+  struct {
+    const char *policy;
+    int attempts;
+    int64_t least;
+  } const expected[] = {
+      {"5s, 5m, 30m", 1, 60'000},
+      {"5s, 5m, 30m", 2, 300'000},
+      {"exponential 100ms..5min", 1, 60'000},
+      {"exponential 100ms..5min", 20, 300'000},
+      {"exponential 50ms..200ms", 1, 200},
+      {"1s*3, 2s", 1, 2'000},
+  };
+  for (auto &[policy, attempts, least] : expected) {
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, true, 0), least) << policy;
+    EXPECT_EQ(ob_retry_delay_ms(policy, attempts, true, static_cast<uint64_t>(least / 10)), least * 11 / 10);
+    EXPECT_LE(ob_retry_delay_ms(policy, attempts, true, 0xffffffffffffffffull), least * 11 / 10) << policy;
+  }
 }
 
 /* No jitter, or one that leaves its bounds, would make all that failed together come back together, or too late. */
@@ -42,7 +65,7 @@ TEST(Retry, JitterReachesBothEndsOfEveryStepAndNoFarther) {
     int64_t full = std::min<int64_t>(attempts < 13 ? 100 << (attempts - 1) : 300'000, 300'000);
     int64_t least = full, most = 0, sum = 0;
     for (uint64_t i = 0; i < 20'000; i++) {
-      int64_t delay = ob_retry_delay_ms(policy, attempts, i * 0x9e3779b97f4a7c15ull >> 16);
+      int64_t delay = ob_retry_delay_ms(policy, attempts, false, i * 0x9e3779b97f4a7c15ull >> 16);
       least = std::min(least, delay);
       most = std::max(most, delay);
       sum += delay;

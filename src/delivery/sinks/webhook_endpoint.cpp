@@ -211,11 +211,13 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
   if (found == in_flight_.end())
     return;
   auto [ticket, key, outage] = found->second;
-  if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::SinkDown))
+  if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::Refused ||
+                            verdict.result == Result::SinkDown))
     verdict.result = Result::Released;
   halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
-  failures_.push_back(
-      {{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error)}, verdict.gone});
+  failures_.push_back({{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error),
+                        verdict.slow_retry, verdict.max_attempts},
+                       verdict.gone});
   in_flight_.erase(found);
   // Under the lock, so that stop() cannot return, and the descriptor be closed, in between.
   uint64_t one = 1;

@@ -7,6 +7,8 @@
 
 #include <sys/socket.h>
 
+#include "delivery/sinks/webhook_headers.h"
+
 namespace outbox {
 namespace {
 
@@ -15,7 +17,6 @@ constexpr size_t max_body = 64 * 1024;     // read, so that the connection can b
 constexpr long buffer_bytes = 16 * 1024;   // of each request under way, and hundreds may be
 constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
 constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
-constexpr int64_t max_retry_after_s = 86'400;
 
 /* An identifier as SQL wants it: always in quotes, for it may be a keyword. */
 std::string quote_identifier(const std::string &name) {
@@ -199,6 +200,34 @@ std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
   return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, false);
 }
 
+/* Several lines of one field are one list. */
+static std::string answer_field(CURL *easy, const char *name) {
+  std::string value;
+  curl_header *line = nullptr;
+  for (size_t i = 0; curl_easy_header(easy, name, i, CURLH_HEADER, -1, &line) == CURLHE_OK; i++)
+    value.append(i == 0 ? "" : ", ").append(line->value);
+  return value;
+}
+
+Verdict WebhookTransfer::judge(long status) const {
+  bool sent = status >= 200 && status < 300;
+  std::string retry_after = sent ? std::string() : answer_field(handle(), "Retry-After");
+  std::string rate_limit = answer_field(handle(), "RateLimit");
+  std::string remaining = answer_field(handle(), "RateLimit-Remaining");
+  std::string reset = remaining.empty() ? std::string() : answer_field(handle(), "RateLimit-Reset");
+  auto is_idempotency_key = [](auto &header) { return lower(header.first) == "idempotency-key"; };
+  return judge_answer(
+      {.status = status,
+       .body = excerpt_,
+       .retry_after = retry_after,
+       .rate_limit = rate_limit,
+       .rate_limit_remaining = remaining,
+       .rate_limit_reset = reset,
+       .own_url = !request_.url.empty(),
+       .idempotency_key = !sent && std::any_of(request_.headers.begin(), request_.headers.end(), is_idempotency_key),
+       .now = time(nullptr)});
+}
+
 Verdict WebhookTransfer::verdict(CURLcode code) const {
   Verdict verdict;
   if (refused(code)) {
@@ -210,11 +239,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
   bool whole = code == CURLE_OK || (code == CURLE_WRITE_ERROR && overlong_);
   if (whole || status >= 300) {  // a failure is one, however its text ended
-    verdict = judge_answer(status, excerpt_);
-    curl_off_t retry_after_s = 0;  // both forms: seconds, and a date
-    curl_easy_getinfo(handle(), CURLINFO_RETRY_AFTER, &retry_after_s);
-    if (verdict.result != Result::Sent && retry_after_s > 0)
-      verdict.retry_after_ms = std::min<int64_t>(retry_after_s, max_retry_after_s) * 1000;
+    verdict = judge(status);
   } else if (auto tls = tls_problem(code)) {
     verdict.result = Result::SinkDown;
     verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");

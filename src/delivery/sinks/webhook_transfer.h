@@ -59,6 +59,7 @@ private:
   void reset(bool fresh_connection);
   void add_header(const std::string &name, const std::string &value);
   void add_line(const std::string &line);
+  Verdict judge(long status) const;
 
   std::shared_ptr<const WebhookConfig> config_;
   std::string sink_;

@@ -1,0 +1,168 @@
+/* What an HTTP answer means: a table of statuses, and the header fields that say when to come again. */
+#include "delivery/http_answer.h"
+
+#include <gtest/gtest.h>
+
+#include "delivery/http_wait.h"
+
+using namespace outbox;
+
+namespace {
+
+constexpr int64_t now = 1'700'000'000;  // Tue, 14 Nov 2023 22:13:20 GMT
+
+TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
+  struct {
+    std::vector<long> statuses;
+    Result result;
+    bool slow_down, slow_retry, gone;
+    int max_attempts;
+    Result with_own_url;
+  } const classes[] = {
+      {{200, 201, 202, 204, 226, 299}, Result::Sent, false, false, false, 0, Result::Sent},
+      {{300, 301, 302, 303, 304, 307, 308}, Result::Refused, false, true, false, 0, Result::Retry},
+      {{400, 411, 413, 414, 422, 431}, Result::Retry, false, false, false, 3, Result::Retry},
+      {{401, 407}, Result::Refused, false, true, false, 0, Result::Refused},
+      {{402, 403, 404, 405, 406, 415}, Result::Refused, false, true, false, 0, Result::Retry},
+      {{408, 425, 500, 501, 505, 599, 100, 0},
+       Result::RetryBlameSink,
+       false,
+       false,
+       false,
+       0,
+       Result::RetryBlameSink},
+      {{409, 412, 418, 423, 451}, Result::Retry, false, false, false, 0, Result::Retry},
+      {{410}, Result::Released, false, false, true, 0, Result::Released},
+      {{429, 502, 503, 504}, Result::RetryBlameSink, true, false, false, 0, Result::RetryBlameSink},
+  };
+  for (auto &each : classes)
+    for (long status : each.statuses) {
+      Verdict verdict = judge_answer({.status = status, .body = "why"});
+      EXPECT_EQ(verdict.result, each.result) << status;
+      EXPECT_EQ(verdict.slow_down, each.slow_down) << status;
+      EXPECT_EQ(verdict.slow_retry, each.slow_retry) << status;
+      EXPECT_EQ(verdict.gone, each.gone) << status;
+      EXPECT_EQ(verdict.max_attempts, each.max_attempts) << status;
+      EXPECT_EQ(verdict.retry_after_ms, -1) << status;
+      EXPECT_EQ(verdict.pause_ms, -1) << status;
+      EXPECT_EQ(verdict.error.empty(), each.result == Result::Sent) << status;
+      EXPECT_EQ(judge_answer({.status = status, .own_url = true}).result, each.with_own_url) << status;
+    }
+}
+
+TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
+  EXPECT_EQ(judge_answer({.status = 422, .idempotency_key = true}).result, Result::Rejected);
+  EXPECT_EQ(judge_answer({.status = 422}).result, Result::Retry);
+  Verdict conflict = judge_answer({.status = 409, .idempotency_key = true});
+  EXPECT_EQ(conflict.result, Result::Retry);
+  EXPECT_EQ(conflict.max_attempts, 0);
+}
+
+TEST(HttpAnswer, RetryAfterIsTheEventsAndWhereTheEndpointIsOverloadedItsToo) {
+  for (long status : {429, 502, 503, 504}) {
+    Verdict verdict =
+        judge_answer({.status = status, .retry_after = "7", .rate_limit = "\"a\";r=0;t=90", .now = now});
+    EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
+    EXPECT_EQ(verdict.pause_ms, 7'000) << status << ": Retry-After wins";
+  }
+  for (long status : {302, 400, 404, 500}) {
+    Verdict verdict = judge_answer({.status = status, .retry_after = "7", .now = now});
+    EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
+    EXPECT_EQ(verdict.pause_ms, -1) << status;
+  }
+  EXPECT_EQ(judge_answer({.status = 200, .retry_after = "7", .now = now}).pause_ms, -1);
+  EXPECT_EQ(judge_answer({.status = 410, .retry_after = "7", .now = now}).retry_after_ms, -1);
+}
+
+TEST(HttpAnswer, NothingLeftOfTheQuotaPausesTheEndpointAlsoAfterASuccess) {
+  for (long status : {200, 429, 500}) {
+    EXPECT_EQ(judge_answer({.status = status, .rate_limit = "\"a\";r=0;t=30"}).pause_ms, 30'000) << status;
+    EXPECT_EQ(judge_answer({.status = status, .rate_limit_remaining = "0", .rate_limit_reset = "5"}).pause_ms, 5'000);
+    EXPECT_EQ(judge_answer({.status = status, .rate_limit = "\"a\";r=50;t=30"}).pause_ms, -1) << status;
+  }
+}
+
+TEST(HttpAnswer, RetryAfterInBothForms) {
+  struct {
+    const char *value;
+    int64_t ms;
+  } const expected[] = {
+      {"120", 120'000},
+      {" 1 ", 1'000},
+      {"86400", 86'400'000},
+      {"86401", 86'400'000},
+      {"31536000", 86'400'000},
+      {"Tue, 14 Nov 2023 22:15:20 GMT", 120'000},
+      {"Tuesday, 14-Nov-23 22:15:20 GMT", 120'000},
+      {"Tue Nov 14 22:15:20 2023", 120'000},
+      {"Thu, 16 Nov 2023 22:13:20 GMT", 86'400'000},
+      // over, or no sense in it
+      {"Tue, 14 Nov 2023 22:13:20 GMT", -1},
+      {"Thu, 01 Jan 1998 00:00:00 GMT", -1},
+      {"Tue, 14 Nov 2033 22:13:20 GMT", -1},
+      {"Tue, 14 Nov 2023 22:15:20", -1},
+      {"Tue, 14 Nov 2023 22:15:20 GMT+1", -1},
+      {"Tue, 14 Nov 2023 25:15:20 GMT", -1},
+      {"", -1},
+      {"0", -1},
+      {"-1", -1},
+      {"-120", -1},
+      {"+5", -1},
+      {"1.5", -1},
+      {"0x10", -1},
+      {"120 seconds", -1},
+      {"120, 130", -1},
+      {"soon", -1},
+      {"1700000120", -1},
+      {"99999999999999999999999999", -1},
+  };
+  for (auto &[value, ms] : expected)
+    EXPECT_EQ(retry_after_ms(value, now), ms) << value;
+}
+
+TEST(HttpAnswer, RateLimitAsItIsNowAndAsItWas) {
+  struct {
+    const char *value;
+    int64_t ms;
+  } const expected[] = {
+      {"\"default\";r=0;t=30", 30'000},
+      {"default;r=0;t=30", 30'000},
+      {"\"a;b,c\\\"\" ; r=0; t=30", -1},  // no space may stand before a semicolon
+      {"\"a;b,c\\\"\"; r=0; t=30", 30'000},
+      {"\"second\";r=0;t=1, \"day\";r=0;t=600", 600'000},
+      {"\"second\";r=5;t=1, \"day\";r=0;t=60", 60'000},
+      {"\"a\";pk=:cHsdsRa894==:;q;r=0;t=9", 9'000},
+      {"\"a\";r=0;t=999999", 86'400'000},
+      {"\"a\";r=1;t=30", -1},
+      {"\"a\";r=0", -1},
+      {"\"a\";t=30", -1},
+      {"\"a\";r=0;t=0", -1},
+      {"\"a\";r=0;t=-5", -1},
+      {"\"a\";r=0;t=1700000120", -1},
+      {"\"a\";r=0;t=soon", -1},
+      {"\"a\";r=0;t", -1},
+      {"\"a\";r=0;t=", -1},
+      {"\"a\";r=0;t=30,", -1},
+      {"\"a;r=0;t=30", -1},
+      {"\"a\\", -1},
+      {"\"a\";R=0;T=30", -1},
+      {";r=0;t=30", -1},
+      {"limit=100, remaining=0, reset=30", -1},
+      {"", -1},
+  };
+  for (auto &[value, ms] : expected)
+    EXPECT_EQ(rate_limit_ms(value), ms) << value;
+  EXPECT_EQ(rate_limit_ms("0", "30"), 30'000);
+  EXPECT_EQ(rate_limit_ms(" 0 ", " 90000 "), 86'400'000);
+  for (auto [remaining, reset] : {std::pair("1", "30"),
+                                  {"", "30"},
+                                  {"0", ""},
+                                  {"0", "-3"},
+                                  {"0", "0"},
+                                  {"zero", "30"},
+                                  {"0", "1700000120"},
+                                  {"-1", "30"}})
+    EXPECT_EQ(rate_limit_ms(remaining, reset), -1) << remaining << " " << reset;
+}
+
+}  // namespace

@@ -1,0 +1,107 @@
+"""What an endpoint's answer means for the event: tried again when, given up when, and what stands in the row."""
+
+import time
+from email.utils import formatdate
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import OK, Status, redirect, status
+
+
+class Paths:
+    """The receiver, with an answer of its own for each path, and so for each sink."""
+
+    def __init__(self, db, receiver):
+        self.db, self.receiver, self.answers = db, receiver, {}
+        receiver.mode = lambda delivery: self.answers.get(delivery.path, OK)
+
+    def sink(self, name: str, answer, **options: str) -> str:
+        """Returns the id of one event for it."""
+        self.answers[f"/{name}"] = answer
+        self.db.webhook_sink(name, self.receiver.url.replace("/hook", f"/{name}"), **options)
+        return self.db.enqueue("Order", "1", sink=name)
+
+    def tries(self, name: str) -> int:
+        return sum(delivery.path == f"/{name}" for delivery in self.receiver.deliveries)
+
+
+@pytest.fixture
+def plain(rig):
+    """A receiver that verifies no signature."""
+    receiver = rig.receiver()
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def paths(db, plain):
+    return Paths(db, plain)
+
+
+NEXT = """SELECT sink, attempts, extract(epoch FROM available_at - last_attempt_at)::float8, last_error
+          FROM outbox.events_pending WHERE attempts > 0"""
+STEP = (5, 5.5)  # the default schedule's first
+SLOW = (60, 66)
+
+
+def test_when_each_answer_is_followed_by_another_attempt(db, paths):
+    date = formatdate(time.time() + 600, usegmt=True)
+    expected = {
+        "s408": (status(408), STEP), "s425": (status(425), STEP), "s500": (status(500), STEP), "s503": (status(503), STEP),
+        "s409": (status(409), STEP), "s400": (status(400), STEP), "s413": (status(413), STEP),
+        "s401": (status(401), SLOW), "s403": (status(403), SLOW), "s404": (status(404), SLOW),
+        "s302": (redirect(paths.receiver.url), SLOW), "s308": (redirect(paths.receiver.url, 308), SLOW),
+        "seconds": (status(503, 120), (120, 120)), "date": (status(429, date), (590, 600)),
+        "capped": (status(502, 200000), (86400, 86400)), "negative": (status(504, -5), STEP),
+        "malformed": (status(429, "soon"), STEP), "absurd": (status(429, 1700000000), STEP), "past": (status(503, formatdate(0, usegmt=True)), STEP),
+    }
+    for name, (answer, _) in expected.items():
+        paths.sink(name, answer)
+    assert paths.sink("s204", status(204))
+    rows = wait_until(lambda: len(rows := db.sql(NEXT)) == len(expected) and rows, 20, lambda: f"the attempts, got {db.sql(NEXT)}")
+    for name, attempts, delay, error in rows:
+        least, most = expected[name][1]
+        assert attempts == 1 and least <= delay <= most, (name, delay)
+        assert error.startswith("HTTP "), (name, error)
+    wait_until(lambda: db.pending() == len(expected), 10, "the one that was delivered to leave")
+    assert not paths.tries("hook"), "a redirect was followed"
+    assert {paths.tries(name) for name in expected} == {1}
+
+
+def test_what_is_refused_as_such_is_a_dead_letter_soon(db, paths):
+    quick = {"retry": "0"}
+    for name, answer in (("s400", status(400)), ("s413", status(413)), ("s422", status(422))):
+        paths.sink(name, answer, **quick)
+    paths.sink("once", status(400), max_attempts="1", **quick)
+    dead = lambda: dict(db.sql("SELECT sink, attempts FROM outbox.events WHERE status = 'FAILED'"))  # noqa: E731
+    wait_until(lambda: len(dead()) == 4 and db.pending() == 0, 20, lambda: f"the dead letters, got {dead()}")
+    assert dead() == {"s400": 3, "s413": 3, "s422": 3, "once": 1}
+    assert {name: paths.tries(name) for name in dead()} == dead()
+
+
+def test_an_endpoint_that_refuses_everything_is_paused_and_no_attempt_is_spent(db, paths):
+    first = paths.sink("crm", status(401, body=b"who are you"), timeout="10s")
+    wait_until(lambda: db.sql(NEXT), 10, "the first failure")
+    events = [first, *(db.enqueue("Order", str(n)) for n in range(2, 13))]
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the circuit to open")
+    [(error, failed)] = db.sql("SELECT last_error, failed FROM outbox.sinks")
+    assert "HTTP 401: who are you" in error and failed == 0
+    wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 10, "what was queued to come back")
+    assert db.sql("SELECT count(*), sum(attempts) FROM outbox.events_pending") == [(12, 1)]
+    paths.answers["/crm"] = OK
+    db.set_sink("crm", timeout="11s")  # at once, without waiting for a probe
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")
+    wait_until(lambda: db.pending() == 0, 10, "the events")
+    assert sorted(d.id for d in paths.receiver.accepted()) == sorted(events)
+
+
+def test_the_answer_stands_in_the_row_made_safe(db, plain):
+    token = "tok-4711-geheim"
+    echo = b"\x1b[31mno\x00 \xff\r\n" + token.encode() + b" <b>" + b"x" * (1 << 20)
+    plain.mode = Status(500, body=echo)
+    db.webhook_sink("crm", plain)
+    db.create_mapping("crm", {"bearer_token": token})
+    db.enqueue("Order", "1")
+    [(_, _, _, error)] = wait_until(lambda: db.sql(NEXT), 10, "the failure")
+    assert error.startswith("HTTP 500: [31mno \ufffd *** <b>xxx") and error.isprintable() and 900 < len(error) < 1100
+    assert len(plain.deliveries) == 1
