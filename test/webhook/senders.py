@@ -3,12 +3,13 @@
 import http.client
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from urllib.parse import urlsplit
 
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
+from outbox_rig.writers import Writers
 from standardwebhooks import Webhook
 
 
@@ -30,6 +31,17 @@ def signed(event_id: str, body: str, age: float = 0, secret: str = SECRET, prefi
             f"{prefix}-signature": Webhook(secret).sign(event_id, at, body)}
 
 
+class Background(Writers):
+    """A function on a thread of its own, for the length of a `with` block, which waits for its end."""
+
+    def __init__(self, function: Callable[[], None]):
+        super().__init__(1)
+        self._function = function
+
+    def write(self, _: int) -> None:
+        self._function()
+
+
 class Stream:
     """Numbered events of several keys, for the sink that takes this aggregate type."""
 
@@ -49,6 +61,11 @@ class Stream:
                                                     [self._aggregate, key, json.dumps(payload | {"n": self._numbers[key]})]).fetchall()
                     self.written[event] = (key, self._numbers[key])
                 connection.commit()
+
+    def without(self, events: Iterable[str]) -> None:
+        """These are not expected to arrive."""
+        for event in events:
+            del self.written[event]
 
     def check(self, arrived: Iterable[str]) -> int:
         """`arrived`: the ids that were accepted, in their order. Nothing lost, nothing that was not written, each key in order. How
