@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <new>
-#include <vector>
 
 #include "nearest.h"
 #include "sink.h"
@@ -65,8 +64,7 @@ std::string Field::known(std::string_view before, std::string_view after) {
   return list.append(before).append(header_prefix).append("NAME").append(after);
 }
 
-std::string_view Field::nearest(std::string_view name) {
-  std::vector<std::string_view> names;
+std::string_view Field::nearest(std::string_view name, std::vector<std::string_view> names) {
   for (const Known &known : known_)
     names.push_back(known.name);
   return outbox::nearest(name, names);

@@ -11,9 +11,19 @@ namespace outbox {
 
 using std::chrono::milliseconds;
 
-[[noreturn]] static void bad_value(const std::string &name, const std::string &value, std::string expected) {
+const std::string *find_option(const Options &options, const char *name) {
+  auto at = options.find(name);
+  return at == options.end() ? nullptr : &at->second;
+}
+
+void throw_bad_value(const std::string &name, const std::string &value, std::string detail, std::string hint) {
   throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                 std::move(expected));
+                 std::move(detail), std::move(hint));
+}
+
+void refuse_without_meaning(const Options &options, const char *name, const std::string &reason) {
+  if (find_option(options, name))
+    throw BadInput(OB_BAD_VALUE, name, "option \"" + std::string(name) + "\" has no meaning here", reason);
 }
 
 void refuse_value(const std::string &name, std::string detail, std::string hint) {
@@ -30,7 +40,7 @@ bool parse_bool(const std::string &name, const std::string &value) {
     return true;
   if (word == "false" || word == "off" || word == "no" || word == "0")
     return false;
-  bad_value(name, value, "Expected \"true\" or \"false\".");
+  throw_bad_value(name, value, "Expected \"true\" or \"false\".");
 }
 
 int64_t parse_int(const std::string &name, const std::string &value, int64_t min, int64_t max) {
@@ -38,8 +48,8 @@ int64_t parse_int(const std::string &name, const std::string &value, int64_t min
   int64_t number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || text.empty() || number < min || number > max)
-    bad_value(name, value,
-              "Expected a whole number from " + std::to_string(min) + " to " + std::to_string(max) + ".");
+    throw_bad_value(name, value,
+                    "Expected a whole number from " + std::to_string(min) + " to " + std::to_string(max) + ".");
   return number;
 }
 
@@ -70,15 +80,15 @@ milliseconds parse_duration(const std::string &name, const std::string &value, m
       factor = unit.ms;
   if (error != std::errc() || factor == 0 || number < 0 || number > INT64_MAX / factor ||
       number * factor < min.count() || number * factor > max.count())
-    bad_value(name, value,
-              "Expected a duration from " + duration_text(min) + " to " + duration_text(max) +
-                  " with a unit: ms, s, min (or m), h, d.");
+    throw_bad_value(name, value,
+                    "Expected a duration from " + duration_text(min) + " to " + duration_text(max) +
+                        " with a unit: ms, s, min (or m), h, d.");
   return milliseconds(number * factor);
 }
 
 bool parse_on_failure(const std::string &name, const std::string &value) {
   if (value != "continue" && value != "hold")
-    bad_value(name, value, "Expected \"continue\" or \"hold\".");
+    throw_bad_value(name, value, "Expected \"continue\" or \"hold\".");
   return value == "hold";
 }
 

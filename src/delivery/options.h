@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -43,6 +44,13 @@ struct OptionSpec {
 /* Events, aggregates, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
 const std::vector<OptionSpec> &common_options();
 
+const std::string *find_option(const Options &options, const char *name); /* null when it is not there */
+
+/* Throws BadInput that shows the value. */
+[[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,
+                                  std::string hint = {});
+/* An option that says nothing beside others would be a person's mistake: throws BadInput when it is there. */
+void refuse_without_meaning(const Options &options, const char *name, const std::string &reason);
 /* For a value that may be a secret: says what was expected and never what was given. */
 [[noreturn]] void refuse_value(const std::string &name, std::string detail, std::string hint = {});
 
@@ -53,5 +61,19 @@ int64_t parse_int(const std::string &name, const std::string &value, int64_t min
 /* '500ms', '15s', '5min' or '5m', '2h', '1d'; a bare number is refused except 0. Milliseconds. */
 std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,
                                          std::chrono::milliseconds min, std::chrono::milliseconds max);
+
+/* An option that has one of a few values; the first is the default. */
+template <class Value>
+Value parse_choice(const Options &options, const char *name,
+                   std::initializer_list<std::pair<const char *, Value>> choices) {
+  const std::string *given = find_option(options, name);
+  std::string list;
+  for (const auto &[text, value] : choices) {
+    if (!given || *given == text)
+      return value;
+    list += (list.empty() ? "" : ", ") + std::string(text);
+  }
+  throw_bad_value(name, *given, "Expected one of: " + list + ".");
+}
 
 }  // namespace outbox

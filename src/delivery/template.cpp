@@ -4,16 +4,26 @@
 
 #include "options.h"
 #include "sink.h"
+#include "text.h"
 
 namespace outbox {
 
-[[noreturn]] static void unknown_variable(const std::string &option, std::string_view wanted) {
+void throw_unknown_variable(const std::string &option, std::string_view wanted,
+                            const std::vector<std::string_view> &others) {
   /* What people bring along from Debezium's route.topic.replacement. */
-  std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::nearest(wanted);
+  std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::nearest(wanted, others);
+  std::string hint = near.empty() ? std::string() : "Perhaps you meant ${" + std::string(near) + "}. ";
+  hint += "Known variables are ";
+  for (std::string_view other : others)
+    hint.append("${").append(other).append("}, ");
   throw BadInput(OB_BAD_VALUE, option,
                  "unknown variable \"" + std::string(wanted) + "\" in the template of option \"" + option + "\"", {},
-                 (near.empty() ? "" : "Perhaps you meant ${" + std::string(near) + "}. ") + "Known variables are " +
-                     Field::known("${", "}") + ".");
+                 hint + Field::known("${", "}") + ".");
+}
+
+void throw_no_value(const std::string &option, const std::string &variable) {
+  throw BadInput(OB_BAD_VALUE, option, "event has no value for " + variable,
+                 "Option \"" + option + "\" of the sink needs one.", "Give the event one, or change the option.");
 }
 
 Template Template::parse(const std::string &name, std::string_view text) {
@@ -31,7 +41,7 @@ Template Template::parse(const std::string &name, std::string_view text) {
     std::string_view wanted = text.substr(at + 2, end - at - 2);
     Field field;
     if (!Field::find(wanted, field))
-      unknown_variable(name, wanted);
+      throw_unknown_variable(name, wanted);
     parsed.parts_.push_back({true, std::move(field), std::string(text.substr(at, end + 1 - at))});
     text.remove_prefix(end + 1);
   }
@@ -65,6 +75,10 @@ static bool is_uri_character(char c) {
 }
 
 bool Template::render_uri(const ob_event &event, std::string &out) const {
+  return render_encoded(event, is_uri_character, out);
+}
+
+bool Template::render_encoded(const ob_event &event, bool (*keep)(char), std::string &out) const {
   std::string value;
   out.clear();
   for (const Part &part : parts_) {
@@ -76,23 +90,22 @@ bool Template::render_uri(const ob_event &event, std::string &out) const {
     if (!part.field.append(event, value))
       return false;
     for (char c : value) {
-      if (is_uri_character(c)) {
+      if (keep(c))
         out += c;
-      } else {
-        constexpr char hex[] = "0123456789ABCDEF";
-        auto byte = static_cast<unsigned char>(c);
-        ((out += '%') += hex[byte >> 4]) += hex[byte & 15];
-      }
+      else
+        append_percent_encoded(c, out);
     }
   }
   return true;
 }
 
-std::string Template::missing(const ob_event &event) const {
+std::string Template::missing(const ob_event &event, bool or_empty) const {
   std::string value;
-  for (const Part &part : parts_)
-    if (part.variable && !part.field.append(event, value))
+  for (const Part &part : parts_) {
+    value.clear();
+    if (part.variable && (!part.field.append(event, value) || (or_empty && value.empty())))
       return part.text;
+  }
   return {};
 }
 

@@ -25,9 +25,12 @@ public:
   bool render(const ob_event &event, std::string &out) const;
   /* Likewise; bytes in variables that no URI reference can hold are percent-encoded. */
   bool render_uri(const ob_event &event, std::string &out) const;
+  /* Likewise, but for those that are to be kept. */
+  bool render_encoded(const ob_event &event, bool (*keep)(char), std::string &out) const;
 
-  /* The first variable that has no value in this event, as ${...}; empty when all have one. */
-  std::string missing(const ob_event &event) const;
+  /* The first variable that has no value in this event, as ${...}; empty when all have one. `or_empty`: an empty text
+   * is none. */
+  std::string missing(const ob_event &event, bool or_empty = false) const;
 
   /* Set when the whole template is one variable. */
   const Field *single() const { return parts_.size() == 1 && parts_[0].variable ? &parts_[0].field : nullptr; }
@@ -49,5 +52,10 @@ private:
   };
   std::vector<Part> parts_;
 };
+
+/* Both throw BadInput. `others`: what may stand there besides fields. */
+[[noreturn]] void throw_unknown_variable(const std::string &option, std::string_view wanted,
+                                         const std::vector<std::string_view> &others = {});
+[[noreturn]] void throw_no_value(const std::string &option, const std::string &variable);
 
 }  // namespace outbox

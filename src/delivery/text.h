@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,22 @@ inline size_t utf8_prefix(std::string_view text, size_t max) {
   while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xC0) == 0x80)
     max--;
   return max;
+}
+
+/* "%2F": as URIs and CloudEvents' headers write a byte that they cannot hold. */
+inline void append_percent_encoded(char c, std::string &out) {
+  constexpr char hex[] = "0123456789ABCDEF";
+  auto byte = static_cast<unsigned char>(c);
+  ((out += '%') += hex[byte >> 4]) += hex[byte & 15];
+}
+
+/* Whether each % is followed by two hexadecimal digits. */
+inline bool percent_encoding_ends(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdefABCDEF";
+  for (size_t at = text.find('%'); at != text.npos; at = text.find('%', at + 1))
+    if (at + 2 >= text.size() || digits.find(text[at + 1]) == digits.npos || digits.find(text[at + 2]) == digits.npos)
+      return false;
+  return true;
 }
 
 /* Copies text into a fixed field of the door, cut at a whole character. */

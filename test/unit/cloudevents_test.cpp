@@ -1,4 +1,5 @@
-/* CloudEvents 1.0, Kafka protocol binding: vectors. The SDKs of two languages read the real thing in test/kafka. */
+/* CloudEvents 1.0, protocol bindings for Kafka and HTTP: vectors. The SDKs of two languages read the real thing in
+ * test/kafka and test/webhook. */
 #include "delivery/formats/cloudevents.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ protected:
   CloudEventsTest() { ob_set_database("shop"); }
 
   std::map<std::string, std::string> headers(CloudEvents::Mode mode) {
-    CloudEvents format(mode, Template::parse("source", source), {});
+    CloudEvents format(mode, Template::parse("source", source), {}, binding);
     record.begin();
     format.write(event.raw(), record);
     std::map<std::string, std::string> all;
@@ -29,18 +30,20 @@ protected:
     return all;
   }
   nlohmann::json body() {
-    content_type = headers(CloudEvents::Mode::Structured)["content-type"];
+    auto all = headers(CloudEvents::Mode::Structured);
+    content_type = all[binding == CloudEvents::Binding::Http ? "Content-Type" : "content-type"];
     return nlohmann::json::parse(record.value.data, record.value.data + record.value.len);
   }
   std::string check() {
     try {
-      CloudEvents(CloudEvents::Mode::Binary, Template::parse("source", source), {}).check(event.raw());
+      CloudEvents(CloudEvents::Mode::Binary, Template::parse("source", source), {}, binding).check(event.raw());
     } catch (const BadInput &bad) {
       return bad.what();
     }
     return "";
   }
 
+  CloudEvents::Binding binding = CloudEvents::Binding::Kafka;
   std::string source = "/outbox/${database}/${aggregate_type}", content_type;
   door::Event event;
   Record record;
@@ -165,6 +168,48 @@ TEST_F(CloudEventsTest, WhatNoAttributeCanHoldIsRefused) {
   EXPECT_EQ(check(), "");
   event.binary_headers = true;
   EXPECT_EQ(check(), "header \"ce_tenant\" is not text");
+}
+
+TEST_F(CloudEventsTest, HttpPercentEncodesAttributes) {
+  binding = CloudEvents::Binding::Http;
+  event.aggregate_type = "\xc3\x84";
+  event.aggregate_id = "a \"b\" 100% \xf0\x9f\x98\x80~!";
+  event.headers = {{"traceparent", parent}, {"tenant", "acme"}, {"ce_region", "Z\xc3\xbcrich"}, {"CE-zone", "1 2"}};
+  EXPECT_EQ(headers(CloudEvents::Mode::Binary), (std::map<std::string, std::string>{
+                                                    {"Content-Type", "application/json"},
+                                                    {"ce-specversion", "1.0"},
+                                                    {"ce-id", door::event_id},
+                                                    {"ce-source", "/outbox/shop/%25C3%2584"},
+                                                    {"ce-type", "order.created"},
+                                                    {"ce-subject", "a%20%22b%22%20100%25%20%F0%9F%98%80~!"},
+                                                    {"ce-time", "2021-02-25T15:02:10.000123Z"},
+                                                    {"ce-partitionkey", "7"},
+                                                    {"ce-sequence", "0000000000000000001"},
+                                                    {"ce-traceparent", parent},
+                                                    {"ce-region", "Z%C3%BCrich"},
+                                                    {"ce-zone", "1%202"},
+                                                }));
+  EXPECT_EQ(std::string(record.value.data, record.value.len), event.payload);
+  nlohmann::json structured = body();
+  EXPECT_EQ(content_type, "application/cloudevents+json; charset=utf-8");
+  EXPECT_EQ(record.headers.size(), 1u);
+  EXPECT_EQ(structured["subject"], event.aggregate_id);
+  EXPECT_EQ(structured["zone"], "1 2");
+  event.has_payload = false;
+  EXPECT_EQ(headers(CloudEvents::Mode::Binary).count("Content-Type"), 0u);
+  EXPECT_EQ(record.value.data, nullptr);
+}
+
+TEST_F(CloudEventsTest, HttpTakesAttributesInEitherSpellingAndLetsNoneBeForged) {
+  binding = CloudEvents::Binding::Http;
+  for (const char *name : {"ce-id", "Ce-Id", "ce_id", "ce-datacontenttype", "ce-", "ce-a.b"}) {
+    event.headers = {{name, "x"}};
+    EXPECT_NE(check(), "") << name;
+  }
+  for (const char *name : {"ce-tenant", "CE_tenant", "center", "ce"}) {
+    event.headers = {{name, "x"}};
+    EXPECT_EQ(check(), "") << name;
+  }
 }
 
 }  // namespace

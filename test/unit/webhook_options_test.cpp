@@ -1,4 +1,5 @@
 /* What CREATE SERVER and CREATE USER MAPPING may say for a webhook, and what an event must look like. */
+#include "authority.h"
 #include "webhook_fixture.h"
 
 #include "delivery/retry.h"
@@ -46,7 +47,7 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
            {"concurrency", "0"},
            {"concurrency", "1001"},
            {"concurrency", "many"},
-           {"format", "cloudevents"},
+           {"format", "xml"},
            {"allow_http", "perhaps"},
            {"allow_networks", "10.0.0.0/33"},
            {"headers", "X: 1"},
@@ -58,6 +59,14 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
            {"headers", "{\"X Y\": \"a\"}"},
            {"headers", "{\"\": \"a\"}"},
            {"headers", "{\"webhook-id\": \"a\"}"},
+           {"headers", "{\"Svix-Id\": \"a\"}"},
+           {"headers", "{\"X\": \"${nothing}\"}"},
+           {"headers", "{\"Content-Type\": \"${content_type}\"}"},
+           {"header_prefix", "x-hook"},
+           {"idempotency_key", "id"},
+           {"method", "GET"},
+           {"method", ""},
+           {"body", "{"},
            {"headers", "{\"Content-Length\": \"1\"}"},
            {"headers", "{\"Authorization\": \"Bearer x\"}"},
            {"headers", "{\"X-A\": \"1\", \"x-a\": \"2\"}"},
@@ -67,16 +76,80 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
     BadInput error = refused(with(name, value));
     EXPECT_EQ(error.kind, OB_BAD_VALUE) << name << " = " << value;
     EXPECT_EQ(error.subject, name);
-    EXPECT_FALSE(error.detail.empty()) << name << " = " << value;
+    EXPECT_FALSE(error.detail.empty() && error.hint.empty()) << name << " = " << value;
   }
 }
 
+TEST(WebhookOptions, WhatGoesIllTogetherIsRefused) {
+  auto refuses = [](Options server, const char *subject) {
+    server["url"] = "https://example.com/";
+    BadInput error = refused(server);
+    EXPECT_EQ(error.subject, subject);
+    EXPECT_FALSE(error.detail.empty());
+  };
+  refuses({{"source", "/shop"}}, "source");
+  refuses({{"source", "/shop"}, {"format", "raw"}}, "source");
+  refuses({{"body", "{}"}, {"format", "cloudevents"}}, "body");
+  refuses({{"body", "{}"}, {"format", "cloudevents-structured"}}, "body");
+  refuses({{"headers", R"({"Content-Type": "a/b"})"}, {"format", "cloudevents"}}, "headers");
+  refuses({{"headers", R"({"CE-tenant": "a"})"}, {"format", "cloudevents"}}, "headers");
+  refuses({{"headers", R"({"idempotency-key": "a"})"}, {"idempotency_key", "true"}}, "headers");
+  for (Options server : {Options{{"headers", R"({"Content-Type": "application/merge-patch+json", "ce-x": "1"})"}},
+                         Options{{"format", "cloudevents"}, {"source", "urn:shop"}},
+                         Options{{"format", "raw"}, {"body", "{}"}, {"method", "put"}}}) {
+    server["url"] = "https://example.com/";
+    EXPECT_NO_THROW(webhook().parse(server, nullptr));
+  }
+}
+
+TEST(WebhookOptions, SecretsThatGoIllTogetherAreRefused) {
+  const std::string secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", old = "whsec_" + std::string(43, 'A');
+  Authority own("127.0.0.1"), another("127.0.0.1");
+  auto refuses = [](const Options &mapping, const char *subject, ob_error_kind kind = OB_BAD_VALUE) {
+    try {
+      webhook().check_mapping(mapping);
+      ADD_FAILURE() << "accepted: " << subject;
+    } catch (const BadInput &error) {
+      EXPECT_EQ(error.kind, kind) << error.what();
+      EXPECT_EQ(error.subject, subject) << error.what();
+      EXPECT_FALSE(error.detail.empty()) << error.what();
+      for (auto &[name, value] : mapping)
+        EXPECT_EQ((error.what() + error.detail + error.hint).find(value), std::string::npos) << name;
+    }
+  };
+  refuses({{"old_secret", old}}, "secret", OB_MISSING_OPTION);
+  refuses({{"secret", secret}, {"old_secret", secret}}, "old_secret");
+  refuses({{"password", "hunter22"}}, "username", OB_MISSING_OPTION);
+  refuses({{"username", "me-myself"}, {"bearer_token", "t0ken-t0ken"}}, "bearer_token");
+  refuses({{"bearer_token", "t0ken-t0ken"}, {"headers", R"({"authorization": "Token x"})"}}, "headers");
+  refuses({{"ssl_key_pem", own.key_pem()}}, "ssl_certificate_pem", OB_MISSING_OPTION);
+  refuses({{"ssl_certificate_pem", own.pem()}}, "ssl_key_pem", OB_MISSING_OPTION);
+  refuses({{"ssl_key_password", "open-it"}}, "ssl_key_pem", OB_MISSING_OPTION);
+  refuses({{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", another.key_pem()}}, "ssl_key_pem");
+  refuses({{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open-it")}}, "ssl_key_password",
+          OB_MISSING_OPTION);
+  refuses(
+      {{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open-it")}, {"ssl_key_password", "no-no"}},
+      "ssl_key_password");
+  for (const Options &mapping :
+       {Options{{"secret", secret}, {"old_secret", old}, {"username", "me"}, {"password", ""}},
+        Options{{"username", "me"}}, Options{{"headers", R"({"Authorization": "Token x", "X-Key": "${y}"})"}},
+        Options{{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem()}}})
+    EXPECT_NO_THROW(webhook().check_mapping(mapping));
+
+  Options mapping = {
+      {"url", "http://example.com/"}, {"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem()}};
+  EXPECT_EQ(refused({{"allow_http", "true"}}, &mapping).subject, "ssl_certificate_pem");
+  mapping = {{"headers", R"({"x-key": "s3cr3t"})"}};
+  EXPECT_EQ(refused({{"url", "https://example.com/"}, {"headers", R"({"X-Key": "1"})"}}, &mapping).subject,
+            "headers");
+}
+
 TEST(WebhookOptions, UrlsAreHttpsUnlessSaidOtherwiseAndNeverShown) {
-  for (const char *url :
-       {"", "example.com/hook", "ftp://example.com/", "file:///etc/passwd", "https://", "https://exa mple.com/",
-        "https://user:s3cr3t@example.com/", "https://s3cr3t@example.com/", "https://example.com/#s3cr3t",
-        "http://example.com/s3cr3t", "https://example.com/\r\ns3cr3t", "gopher://127.0.0.1/",
-        "https://example.com:99999/", "https://example.com/${event_type}"}) {
+  for (const char *url : {"", "example.com/hook", "ftp://example.com/", "file:///etc/passwd", "https://",
+                          "https://exa mple.com/", "https://user:s3cr3t@example.com/", "https://s3cr3t@example.com/",
+                          "https://example.com/#s3cr3t", "http://example.com/s3cr3t",
+                          "https://example.com/\r\ns3cr3t", "gopher://127.0.0.1/", "https://example.com:99999/"}) {
     BadInput error = refused({{"url", url}});
     EXPECT_EQ(error.subject, "url") << url;
     EXPECT_EQ((error.what() + error.detail + error.hint).find("s3cr3t"), std::string::npos);
@@ -100,6 +173,15 @@ TEST(WebhookOptions, SecretsAreCheckedAndNeverShown) {
   for (auto &[name, value] : std::vector<std::pair<const char *, std::string>>{{"secret", ""},
                                                                                {"secret", "whsec_c2hvcnQ="},
                                                                                {"secret", "whsec_%%%"},
+                                                                               {"old_secret", "whsec_c2hvcnQ="},
+                                                                               {"username", ""},
+                                                                               {"username", "me:myself"},
+                                                                               {"username", "me\nmyself"},
+                                                                               {"password", "passwd\ns3cr3t"},
+                                                                               {"ssl_certificate_pem", "no-PEM-s3cr3t"},
+                                                                               {"ssl_key_pem", "no-PEM-s3cr3t"},
+                                                                               {"headers", "s3cr3t-s3cr3t"},
+                                                                               {"headers", R"({"X": "a\nb"})"},
                                                                                {"bearer_token", ""},
                                                                                {"bearer_token", "two words"},
                                                                                {"bearer_token", "line\nbreak"},
@@ -131,4 +213,38 @@ TEST(WebhookOptions, EventsWithHeadersThatHttpCannotCarryAreRefused) {
   bytes.event.payload_is_bytes = true;
   bytes.event.content_type = text("text/plain\r\nEvil: b");
   EXPECT_THROW(config->check_event(bytes.get()), BadInput);
+}
+
+TEST(WebhookOptions, EventsThatTheOptionsCannotSendAreRefused) {
+  auto refusal = [](Options server, TestEvent event) -> std::string {
+    server.insert({"url", "https://example.com/"});
+    try {
+      webhook().parse(server, nullptr)->check_event(event.get());
+    } catch (const BadInput &error) {
+      EXPECT_FALSE(error.detail.empty()) << error.what();
+      return error.subject + ": " + error.what();
+    }
+    return "";
+  };
+  TestEvent odd(1), good(2);
+  odd.event.dedup_key = text("caf\xc3\xa9");
+  odd.event.aggregate_id = text("a\x01");
+  odd.headers = {{"ce_a b", "x"}};
+  odd.headers[0].first = "ce_A";
+  good.event.dedup_key = text("a \"quoted\\ key");
+  good.event.aggregate_id = text("42");
+  good.headers = {{"tenant", "acme"}};
+  Options url = {{"url", "https://example.com/${header.tenant}"}}, key = {{"idempotency_key", "true"}},
+          headers = {{"headers", R"({"X-Order": "${aggregate_id}"})"}};
+  EXPECT_EQ(refusal(url, odd), "url: event has no value for ${header.tenant}");
+  EXPECT_EQ(refusal(key, odd), "dedup_key: dedup_key cannot be sent as Idempotency-Key");
+  EXPECT_EQ(refusal(headers, odd), "headers: value of header \"X-Order\" contains a control character");
+  EXPECT_EQ(refusal({{"format", "cloudevents"}}, odd).substr(0, 12), "aggregate_id");
+  odd.event.aggregate_id = text("42");
+  EXPECT_EQ(refusal({{"format", "cloudevents"}}, odd), "headers: header \"ce_A\" is no legal CloudEvents attribute");
+  EXPECT_EQ(refusal({{"format", "cloudevents-structured"}, {"source", "/${header.tenant}"}}, TestEvent(1)),
+            "source: event has no value for ${header.tenant}");
+  for (const Options &server : {url, key, headers, Options{{"format", "cloudevents"}}, Options{{"format", "raw"}},
+                                Options{{"body", "{\"a\": ${header.x}}"}}})
+    EXPECT_EQ(refusal(server, good), "");
 }

@@ -250,3 +250,118 @@ TEST(Webhook, SecretsThatThePeerEchoesAreMasked) {
   WebhookHarness crm(server, {{"url", peer.url("/hook/tok-in-url")}, {"bearer_token", "s3cr3t-token"}});
   EXPECT_EQ(crm.send(TestEvent(1, 1)).error, "HTTP 400: bad POST *** HTTP/1.1 with Bearer ***");
 }
+
+namespace {
+
+/* What a peer sees of one event. */
+HttpRequest seen_of(const Options &server, const Options &mapping, TestEvent event, const char *path = "/hook") {
+  Shared<HttpRequest> last;
+  FaultServer peer([&](const HttpRequest &request, Peer &to) {
+    last.set(request);
+    return to.answer(204);
+  });
+  Options options = server;
+  options.insert({"url", peer.url(path)});
+  EXPECT_EQ(WebhookHarness(WebhookHarness::local(peer, options), mapping).send(std::move(event)).result,
+            Result::Sent);
+  return last.get();
+}
+
+}  // namespace
+
+TEST(Webhook, AnyRestEndpointIsServedAsItIs) {
+  TestEvent event(1, 1, R"({"total": 1.00})");
+  event.event.aggregate_id = text("4/2");
+  event.headers = {{"tenant", "acme"}};
+  HttpRequest seen = seen_of(
+      {{"method", "put"},
+       {"body", R"({"ref": "order-${aggregate_id}", "payload": ${payload}})"},
+       {"headers",
+        R"({"X-Type": "${event_type}!", "X-None": "${header.none}", "Content-Type": "application/vnd.x+json"})"}},
+      {}, event, "/orders/${aggregate_id}?t=${header.tenant}");
+  EXPECT_EQ(seen.line, "PUT /orders/4%2F2?t=acme HTTP/1.1");
+  EXPECT_EQ(seen.body, R"({"ref": "order-4/2", "payload": {"total": 1.00}})");
+  EXPECT_EQ(seen.headers["content-type"], "application/vnd.x+json");
+  EXPECT_EQ(seen.headers["x-type"], "order.created!");
+  EXPECT_EQ(seen.headers.count("x-none"), 0u);
+
+  seen = seen_of({{"method", "DELETE"}, {"body", ""}}, {{"secret", secret}}, event);
+  EXPECT_EQ(seen.line, "DELETE /hook HTTP/1.1");
+  EXPECT_EQ(seen.body, "");
+  EXPECT_EQ(seen.headers.count("content-type"), 0u);
+  EXPECT_EQ(seen.headers["webhook-signature"],
+            standard_webhooks::sign(standard_webhooks::decode_secret("secret", secret), seen.headers["webhook-id"],
+                                    std::stoll(seen.headers["webhook-timestamp"]), ""));
+}
+
+TEST(Webhook, BothSecretsSignUnderTheChosenPrefixTheNewOneFirst) {
+  const std::string old_secret = "whsec_" + std::string(43, 'A');
+  TestEvent event(1, 1);
+  event.headers = {{"svix-id", "forged"}, {"Webhook-Signature", "forged"}, {"Svix-Other", "forged"}};
+  HttpRequest seen = seen_of({{"header_prefix", "svix"}}, {{"secret", secret}, {"old_secret", old_secret}}, event);
+  auto sign = [&](const std::string &with) {
+    return standard_webhooks::sign(standard_webhooks::decode_secret("secret", with), seen.headers["svix-id"],
+                                   std::stoll(seen.headers["svix-timestamp"]), seen.body);
+  };
+  EXPECT_EQ(seen.headers["svix-signature"], sign(secret) + " " + sign(old_secret));
+  EXPECT_EQ(seen.headers["svix-id"], "01000000-0000-0000-0000-000000000000");
+  for (const char *name : {"webhook-id", "webhook-timestamp", "webhook-signature", "svix-other"})
+    EXPECT_EQ(seen.headers.count(name), 0u) << name;
+}
+
+TEST(Webhook, TheIdempotencyKeyIsAQuotedString) {
+  TestEvent event(1, 1);
+  event.headers = {{"idempotency-key", "forged"}};
+  EXPECT_EQ(seen_of({{"idempotency_key", "true"}}, {}, event).headers["idempotency-key"],
+            "\"01000000-0000-0000-0000-000000000000\"");
+  event.event.dedup_key = text(R"(a "b" \c)");
+  EXPECT_EQ(seen_of({{"idempotency_key", "true"}}, {}, event).headers["idempotency-key"], R"("a \"b\" \\c")");
+  EXPECT_EQ(seen_of({}, {}, event).headers["idempotency-key"], "forged");
+}
+
+TEST(Webhook, AuthenticatesAndLetsNoEventDoSo) {
+  TestEvent event(1, 1);
+  event.headers = {{"Authorization", "Basic forged"}, {"x-key", "forged"}};
+  EXPECT_EQ(seen_of({}, {{"username", "Aladdin"}, {"password", "open sesame"}}, event).headers["authorization"],
+            "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="); /* RFC 7617 */
+  EXPECT_EQ(seen_of({}, {{"username", "sk_test"}}, event).headers["authorization"], "Basic c2tfdGVzdDo=");
+  HttpRequest seen = seen_of({}, {{"headers", R"({"X-Key": "${s3cr3t}", "Authorization": "Token 1"})"}}, event);
+  EXPECT_EQ(seen.headers["x-key"], "${s3cr3t}");
+  EXPECT_EQ(seen.headers["authorization"], "Token 1");
+}
+
+TEST(Webhook, TheRawFormatIsThePayloadItself) {
+  TestEvent event(1, 1, R"({"total": 1.00})");
+  HttpRequest seen = seen_of({{"format", "raw"}}, {}, event);
+  EXPECT_EQ(seen.body, R"({"total": 1.00})");
+  EXPECT_EQ(seen.headers["content-type"], "application/json");
+  EXPECT_EQ(seen.headers["webhook-id"], "01000000-0000-0000-0000-000000000000");
+  FaultServer peer([](const HttpRequest &request, Peer &to) {
+    return to.answer(request.body.empty() && !request.headers.count("content-type") ? 200 : 400);
+  });
+  WebhookHarness crm(WebhookHarness::local(peer, {{"format", "raw"}}));
+  event.get();
+  event.event.payload = {nullptr, 0};
+  ASSERT_TRUE(crm.sink->submit(event.event));
+  crm.sink->flush();
+  EXPECT_EQ(crm.wait(1)[0].result, Result::Sent) << "a tombstone has no body";
+}
+
+TEST(Webhook, NoSecretOfTheMappingIsEchoed) {
+  FaultServer peer([](const HttpRequest &request, Peer &to) {
+    std::string told;
+    for (auto &[name, value] : request.headers)
+      if (name == "authorization" || name == "x-key" || name == "cookie")
+        told += value + ", ";
+    return to.answer(400, {}, told + request.line + ", open sesame, token-in-the-url");
+  });
+  Options server = WebhookHarness::local(peer);
+  server.erase("url");
+  TestEvent event(1, 1);
+  event.event.aggregate_id = text("42");
+  WebhookHarness crm(server, {{"url", peer.url("/${aggregate_id}/token-in-the-url?k=v")},
+                              {"username", "Aladdin"},
+                              {"password", "open sesame"},
+                              {"headers", R"({"X-Key": "Token s3cr3t-key"})"}});
+  EXPECT_EQ(crm.send(event).error, "HTTP 400: Basic ***, ***, POST *** HTTP/1.1, ***, ***");
+}

@@ -50,3 +50,49 @@ TEST(WebhookTls, APlainPeerIsTheSinksFault) {
                               .send(TestEvent(1, 1));
   EXPECT_EQ(completion.result, Result::SinkDown) << completion.error;
 }
+
+namespace {
+
+Options client(const Authority &own) {
+  return {{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open")}, {"ssl_key_password", "open"}};
+}
+
+/* Whose certificate the peer was shown: its public key. */
+std::string shown(const Peer &to) {
+  X509 *certificate = SSL_get1_peer_certificate(to.ssl);
+  std::string key =
+      certificate ? Authority::written([&](BIO *bio) { PEM_write_bio_PUBKEY(bio, X509_get0_pubkey(certificate)); })
+                  : std::string();
+  X509_free(certificate);
+  return key;
+}
+std::string public_key(const Authority &own) {
+  return Authority::written([&](BIO *bio) { PEM_write_bio_PUBKEY(bio, own.key); });
+}
+
+}  // namespace
+
+TEST(WebhookTls, ShowsItsOwnCertificateAndSharesNoConnectionWithAnothers) {
+  Authority authority("127.0.0.1"), one("127.0.0.1"), other("127.0.0.1");
+  SSL_CTX_set_verify(authority.context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                     [](int, X509_STORE_CTX *) { return 1; });
+  SSL_CTX_set_session_id_context(authority.context, reinterpret_cast<const unsigned char *>("x"), 1);
+  Shared<std::string> seen;
+  FaultServer peer(
+      [&](const HttpRequest &, Peer &to) {
+        seen.set(shown(to));
+        return to.answer(200);
+      },
+      authority.context);
+  Options server = over_tls(peer, authority.pem());
+  WebhookHarness first(server, client(one)), second(server, client(other)), nobody(server);
+  for (int round = 0; round < 3; round++) {
+    EXPECT_EQ(first.send(TestEvent(1, 1)).result, Result::Sent);
+    EXPECT_EQ(seen.get(), public_key(one));
+    EXPECT_EQ(second.send(TestEvent(1, 1)).result, Result::Sent);
+    EXPECT_EQ(seen.get(), public_key(other));
+    EXPECT_NE(nobody.send(TestEvent(1, 1)).result, Result::Sent)
+        << "on a connection that another's certificate opened";
+  }
+  EXPECT_EQ(peer.requests(), 6);
+}

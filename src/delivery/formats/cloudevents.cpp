@@ -1,11 +1,13 @@
 #include "cloudevents.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "../base64.h"
 #include "../options.h"
 #include "../sink.h"
+#include "../text.h"
 #include "../time_text.h"
 #include "../uuid.h"
 #include "json_text.h"
@@ -73,13 +75,14 @@ void check_string(const char *column, const char *attribute, const ob_text &text
 }
 
 void check_extension(const ob_header &header) {
-  std::string_view name = view(header.name).substr(prefix.size());
+  std::string_view name = view(header.name).substr(prefix.size()), begin = view(header.name).substr(0, prefix.size());
   auto legal = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   std::string quoted = "header \"" + std::string(view(header.name)) + "\"";
   if (name.empty() || !std::all_of(name.begin(), name.end(), legal))
     throw BadInput(OB_BAD_VALUE, "headers", quoted + " is no legal CloudEvents attribute",
-                   "After \"ce_\" the name of an attribute has lower-case letters and digits only.",
-                   "Correct the name, or leave out \"ce_\" to send a plain header.");
+                   "After \"" + std::string(begin) +
+                       "\" the name of an attribute has lower-case letters and digits only.",
+                   "Correct the name, or leave out \"" + std::string(begin) + "\" to send a plain header.");
   if (std::find(std::begin(set_here), std::end(set_here), name) != std::end(set_here))
     throw BadInput(OB_BAD_VALUE, "headers", quoted + " is set by the sink",
                    "The attribute \"" + std::string(name) + "\" is made from the event's columns.",
@@ -87,7 +90,22 @@ void check_extension(const ob_header &header) {
   if (header.binary || has_control(view(header.value)))
     throw BadInput(OB_BAD_VALUE, "headers", quoted + " is not text",
                    "An attribute of a CloudEvent has no bytes and no control characters.",
-                   "Leave out \"ce_\" to send a plain header.");
+                   "Leave out \"" + std::string(begin) + "\" to send a plain header.");
+}
+
+[[noreturn]] void throw_no_source(const std::string &variable) {
+  throw BadInput(OB_BAD_VALUE, "source", "event has no value for " + variable,
+                 "Option \"source\" of the sink needs one: a CloudEvent must say where it comes from.");
+}
+
+/* As HTTP's binding wants them: printable ASCII without blanks, quotes and per cent signs. */
+void append_header_value(std::string_view text, std::string &out) {
+  for (char c : text) {
+    if (c > 0x20 && c < 0x7f && c != '"' && c != '%')
+      out += c;
+    else
+      append_percent_encoded(c, out);
+  }
 }
 
 std::vector<std::string> reserved_names() {
@@ -99,11 +117,33 @@ std::vector<std::string> reserved_names() {
 
 }  // namespace
 
-CloudEvents::CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements)
-    : mode_(mode), source_(std::move(source)), headers_(placements, reserved_names()) {
+CloudEvents::CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements, Binding binding)
+    : mode_(mode), binding_(binding), source_(std::move(source)), headers_(placements, reserved_names()) {
   for (const Placement &placement : placements)
     if (placement.place == Place::Header && placement.alias.starts_with(prefix))
       check_extension({as_text(placement.alias), as_text({}), false});
+}
+
+Template CloudEvents::source(const std::string *value) {
+  return Template::parse("source", value ? *value : "/outbox/${database}/${aggregate_type}");
+}
+
+void CloudEvents::check_source(const std::string &name, const std::string &value) {
+  constexpr std::string_view marks = "-._~:/?#[]@!$&'()*+,;=%";
+  auto legal = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || marks.find(c) != marks.npos;
+  };
+  std::string literals = Template::parse(name, value).literals();
+  if (value.empty() || !percent_encoding_ends(literals) || !std::all_of(literals.begin(), literals.end(), legal))
+    throw_bad_value(name, value, "Expected a URI reference, such as /outbox/${database}/${aggregate_type}.");
+}
+
+/* Names of HTTP's headers know no case. */
+bool CloudEvents::is_attribute(std::string_view header) const {
+  if (binding_ == Binding::Kafka)
+    return header.starts_with(prefix);
+  return header.size() >= prefix.size() && (header[0] | 0x20) == 'c' && (header[1] | 0x20) == 'e' &&
+         (header[2] == '_' || header[2] == '-');
 }
 
 bool CloudEvents::reads_payload(const ob_event &event) const {
@@ -115,7 +155,7 @@ void CloudEvents::check(const ob_event &event) const {
   check_string("aggregate_id", "subject", event.aggregate_id);
   check_string("partition_key", "partitionkey", event.key);
   for (size_t i = 0; i < event.n_headers; i++)
-    if (view(event.headers[i].name).starts_with(prefix))
+    if (is_attribute(view(event.headers[i].name)))
       check_extension(event.headers[i]);
 }
 
@@ -131,8 +171,7 @@ template <class Add> void CloudEvents::attributes(const ob_event &event, Record 
   add_text("ce_id", {record.id_text, sizeof record.id_text});
   std::string &source = record.text();
   if (!source_.render_uri(event, source) || source.empty())
-    throw BadInput(OB_BAD_VALUE, "source", "event has no value for " + source_.missing(event),
-                   "Option \"source\" of the sink needs one: a CloudEvent must say where it comes from.");
+    throw_no_source(source_.missing(event));
   add_text("ce_source", source);
   add_text("ce_type", view(event.event_type));
   add_text("ce_subject", view(event.aggregate_id));
@@ -168,6 +207,27 @@ void CloudEvents::write_binary(const ob_event &event, Record &record) const {
   record.value = event.payload;
 }
 
+/* Calls add(name with prefix, value) for the attributes that are headers of the event. */
+template <class Add> void CloudEvents::extensions(const ob_event &event, Add add) const {
+  for (size_t i = 0; i < event.n_headers; i++)
+    if (is_attribute(view(event.headers[i].name)))
+      add(view(event.headers[i].name), event.headers[i].value);
+}
+
+void CloudEvents::write_http_binary(const ob_event &event, Record &record) const {
+  auto add = [&](std::string_view name, const ob_text &value) {
+    std::string &header = record.text(), &encoded = record.text();
+    (header = "ce-") += name.substr(prefix.size());
+    append_header_value(view(value), encoded);
+    record.add_header(header, as_text(encoded));
+  };
+  if (event.payload.data)
+    record.add_header("Content-Type", as_text(media_type(event)));
+  attributes(event, record, add);
+  extensions(event, add);
+  record.value = event.payload;
+}
+
 void CloudEvents::write_structured(const ob_event &event, Record &record) const {
   std::string &json = record.text();
   auto member = [&json](std::string_view name, const ob_text &value) {
@@ -178,9 +238,7 @@ void CloudEvents::write_structured(const ob_event &event, Record &record) const 
   };
   auto attribute = [&](std::string_view name, const ob_text &value) { member(name.substr(prefix.size()), value); };
   attributes(event, record, attribute);
-  for (size_t i = 0; i < event.n_headers; i++)
-    if (view(event.headers[i].name).starts_with(prefix))
-      attribute(view(event.headers[i].name), event.headers[i].value);
+  extensions(event, attribute);
   if (event.payload.data) {
     member("datacontenttype", as_text(media_type(event)));
     if (event.payload_is_bytes) {
@@ -193,16 +251,22 @@ void CloudEvents::write_structured(const ob_event &event, Record &record) const 
   }
   json += '}';
   record.value = as_text(json);
+  if (binding_ == Binding::Http) {
+    record.add_header("Content-Type", as_text("application/cloudevents+json; charset=utf-8"));
+    return;
+  }
   record.add_header("content-type", as_text("application/cloudevents+json; charset=UTF-8"));
   headers_.write_placed(event, record, false);
   headers_.write_own(event, record, prefix);
 }
 
 void CloudEvents::write(const ob_event &event, Record &record) const {
-  if (mode_ == Mode::Binary)
-    write_binary(event, record);
-  else
+  if (mode_ == Mode::Structured)
     write_structured(event, record);
+  else if (binding_ == Binding::Http)
+    write_http_binary(event, record);
+  else
+    write_binary(event, record);
 }
 
 }  // namespace outbox

@@ -1,6 +1,7 @@
 /*
- * cloudevents.h: CloudEvents 1.0 in its Kafka protocol binding (https://github.com/cloudevents/spec). Binary: the
- * payload is the value, attributes are headers `ce_...`. Structured: the value is a JSON object that holds all.
+ * cloudevents.h: CloudEvents 1.0 in its protocol bindings for Kafka and HTTP (https://github.com/cloudevents/spec).
+ * Binary: the payload is the value or body, attributes are headers `ce_...` or `ce-...`. Structured: a JSON object
+ * holds all.
  */
 #pragma once
 
@@ -13,18 +14,29 @@ namespace outbox {
 class CloudEvents final : public RecordFormat {
 public:
   enum class Mode { Binary, Structured };
-  CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements);
+  enum class Binding { Kafka, Http };
+  CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements, Binding binding = Binding::Kafka);
 
+  /* Option `source`; null: its default. Throws BadInput. */
+  static Template source(const std::string *value);
+  static void check_source(const std::string &name, const std::string &value);
+
+  /* Of HTTP only what belongs to the format: the event's other headers are the sink's business. */
   void write(const ob_event &event, Record &record) const override;
   void check(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;
+  /* Whether a header of this name would be one of the event's attributes. */
+  bool is_attribute(std::string_view header) const;
 
 private:
   template <class Add> void attributes(const ob_event &event, Record &record, Add add) const;
+  template <class Add> void extensions(const ob_event &event, Add add) const;
   void write_binary(const ob_event &event, Record &record) const;
   void write_structured(const ob_event &event, Record &record) const;
+  void write_http_binary(const ob_event &event, Record &record) const;
 
   Mode mode_;
+  Binding binding_;
   Template source_;
   HeaderList headers_;
 };

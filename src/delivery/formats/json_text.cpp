@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstdint>
 
+#include <nlohmann/json.hpp>
+
 namespace outbox {
 namespace {
 
@@ -137,6 +139,10 @@ void append_json_string(std::string_view text, std::string &out) {
     at++;
   }
   out += '"';
+}
+
+void append_repaired_json_string(std::string_view text, std::string &out) {
+  out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void append_compact_json(std::string_view text, NullBehavior nulls, std::string &out) {

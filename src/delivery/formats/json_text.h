@@ -13,6 +13,9 @@ namespace outbox {
 /* Appends the text as a JSON string, quotes included. */
 void append_json_string(std::string_view text, std::string &out);
 
+/* A JSON string of text that need not be UTF-8: bytes that are none become U+FFFD. */
+void append_repaired_json_string(std::string_view text, std::string &out);
+
 /* What becomes of an object's members without a value. Debezium: table.json.payload.null.behavior. */
 enum class NullBehavior {
   Keep,         /* nothing is dropped */

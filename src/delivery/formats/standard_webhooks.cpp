@@ -2,11 +2,11 @@
 
 #include <stdexcept>
 
-#include <nlohmann/json.hpp>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
 #include "delivery/base64.h"
+#include "delivery/formats/json_text.h"
 #include "delivery/options.h"
 #include "delivery/sink.h"
 #include "delivery/time_text.h"
@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::string_view secret_prefix = "whsec_";
 constexpr size_t min_secret = 24, max_secret = 64;
-
-std::string quoted(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 }  // namespace
 
@@ -60,8 +56,9 @@ std::string timestamp(int64_t unix_ms) {
 std::string body(const ob_event &event) {
   if (event.payload_is_bytes)
     return std::string(view(event.payload));
-  std::string text = "{\"id\":\"" + uuid_text(event.id) + "\",\"type\":" + quoted(view(event.event_type)) +
-                     ",\"timestamp\":\"" + timestamp(floor_ms(event.created_at_us)) + "\",\"data\":";
+  std::string text = "{\"id\":\"" + uuid_text(event.id) + "\",\"type\":";
+  append_repaired_json_string(view(event.event_type), text);
+  text.append(",\"timestamp\":\"").append(timestamp(floor_ms(event.created_at_us))).append("\",\"data\":");
   text.append(event.payload.data ? view(event.payload) : "null");
   text += '}';
   return text;

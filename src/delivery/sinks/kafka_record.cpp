@@ -14,39 +14,8 @@ namespace outbox {
 namespace {
 
 constexpr const char *default_topic = "outbox.event.${aggregate_type}";
-constexpr const char *default_source = "/outbox/${database}/${aggregate_type}";
 
 /* ---- options ---- */
-
-[[noreturn]] void bad_value(const std::string &name, const std::string &value, std::string detail,
-                            std::string hint = {}) {
-  throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                 std::move(detail), std::move(hint));
-}
-
-const std::string *find(const Options &server, const char *name) {
-  auto at = server.find(name);
-  return at == server.end() ? nullptr : &at->second;
-}
-
-/* An option that has one of a few values; the first is the default. */
-template <class Value>
-Value choice(const Options &server, const char *name, std::initializer_list<std::pair<const char *, Value>> choices) {
-  const std::string *given = find(server, name);
-  std::string list;
-  for (const auto &[text, value] : choices) {
-    if (!given || *given == text)
-      return value;
-    list += (list.empty() ? "" : ", ") + std::string(text);
-  }
-  bad_value(name, *given, "Expected one of: " + list + ".");
-}
-
-/* Options that say nothing beside others would be a person's mistake. */
-void refuse(const Options &server, const char *name, const std::string &reason) {
-  if (find(server, name))
-    throw BadInput(OB_BAD_VALUE, name, "option \"" + std::string(name) + "\" has no meaning here", reason);
-}
 
 bool legal_in_topic(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
@@ -70,14 +39,14 @@ constexpr const char *own_rule = "Kafka itself writes this topic, and a broker t
 
 void check_topic(const std::string &name, const std::string &value) {
   if (is_kafkas_own(value))
-    bad_value(name, value, own_rule);
+    throw_bad_value(name, value, own_rule);
   Template topic = Template::parse(name, value);
   std::string literals = topic.literals();
   bool looks_like_variable = literals.find_first_of("${}") != literals.npos;
   /* A variable adds at least one character. */
   if (topic.has_variables() ? !legal_in_topic(literals + "v") : !legal_topic(value))
-    bad_value(name, value, topic_rule,
-              looks_like_variable ? "Variables are written like ${aggregate_type}." : std::string());
+    throw_bad_value(name, value, topic_rule,
+                    looks_like_variable ? "Variables are written like ${aggregate_type}." : std::string());
 }
 
 /* False when it is no partition. */
@@ -94,30 +63,15 @@ void check_partition(const std::string &name, const std::string &value) {
   bool good = digits.find_first_not_of("0123456789") == digits.npos &&
               (partition.has_variables() || to_partition(value, number));
   if (!good)
-    bad_value(name, value, partition_rule);
+    throw_bad_value(name, value, partition_rule);
 }
 
 /* A key may be the same for all, but hardly a column's name. */
 void check_key(const std::string &name, const std::string &value) {
   Template::parse(name, value);
   if (Field field; Field::find(value, field))
-    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                   "Every record would have this very text as its key.",
-                   "For what the event has there, write ${" + value + "}.");
-}
-
-void check_source(const std::string &name, const std::string &value) {
-  constexpr std::string_view marks = "-._~:/?#[]@!$&'()*+,;=%";
-  auto legal = [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || marks.find(c) != marks.npos;
-  };
-  std::string literals = Template::parse(name, value).literals();
-  bool escapes_end = true;
-  for (size_t at = literals.find('%'); at != literals.npos; at = literals.find('%', at + 1))
-    escapes_end = escapes_end && at + 2 < literals.size() && isxdigit(static_cast<unsigned char>(literals[at + 1])) &&
-                  isxdigit(static_cast<unsigned char>(literals[at + 2]));
-  if (value.empty() || !escapes_end || !std::all_of(literals.begin(), literals.end(), legal))
-    bad_value(name, value, "Expected a URI reference, such as /outbox/${database}/${aggregate_type}.");
+    throw_bad_value(name, value, "Every record would have this very text as its key.",
+                    "For what the event has there, write ${" + value + "}.");
 }
 
 void check_bool(const std::string &name, const std::string &value) {
@@ -131,16 +85,11 @@ void check_placements(const std::string &name, const std::string &value) {
 enum class Format { Debezium, CloudEvents, Structured, Raw };
 
 Format format_of(const Options &server) {
-  return choice<Format>(server, "format",
-                        {{"debezium", Format::Debezium},
-                         {"cloudevents", Format::CloudEvents},
-                         {"cloudevents-structured", Format::Structured},
-                         {"raw", Format::Raw}});
-}
-
-Template source_of(const Options &server) {
-  const std::string *given = find(server, "source");
-  return Template::parse("source", given ? *given : default_source);
+  return parse_choice<Format>(server, "format",
+                              {{"debezium", Format::Debezium},
+                               {"cloudevents", Format::CloudEvents},
+                               {"cloudevents-structured", Format::Structured},
+                               {"raw", Format::Raw}});
 }
 
 /* Where the format, or its value, has no place for what an option says. */
@@ -148,11 +97,12 @@ void check_together(const Options &server, Format format, ValueFormat value,
                     const std::vector<Placement> &placements) {
   if (format != Format::Debezium)
     for (const char *name : {"value_format", "null_behavior", "tombstone_on_empty_payload"})
-      refuse(server, name, "It says how format \"debezium\" writes a payload, and the format is another.");
+      refuse_without_meaning(server, name,
+                             "It says how format \"debezium\" writes a payload, and the format is another.");
   if (format != Format::CloudEvents && format != Format::Structured)
-    refuse(server, "source", "It is an attribute of CloudEvents, and the format is another.");
+    refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
   if (value != ValueFormat::JsonCompact)
-    refuse(server, "null_behavior", "It is about value_format \"json_compact\".");
+    refuse_without_meaning(server, "null_behavior", "It is about value_format \"json_compact\".");
 
   auto is_at = [](Place place) { return [place](const Placement &placement) { return placement.place == place; }; };
   bool envelope = std::any_of(placements.begin(), placements.end(), is_at(Place::Envelope));
@@ -164,17 +114,17 @@ void check_together(const Options &server, Format format, ValueFormat value,
                    "Option \"headers\" places a column in the envelope, which is a JSON object without a schema.",
                    "Set value_format, or place the column in a header.");
   if (std::any_of(placements.begin(), placements.end(), is_at(Place::Partition)))
-    refuse(server, "partition", "Option \"headers\" names a column that is the partition.");
+    refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
 }
 
 Debezium::Options debezium_options(const Options &server, ValueFormat value, std::vector<Placement> placements) {
   Debezium::Options options;
   options.value = value;
-  options.nulls = choice<NullBehavior>(server, "null_behavior",
-                                       {{"keep", NullBehavior::Keep},
-                                        {"ignore", NullBehavior::Ignore},
-                                        {"optional_bytes", NullBehavior::OptionalBytes}});
-  if (const std::string *tombstone = find(server, "tombstone_on_empty_payload"))
+  options.nulls = parse_choice<NullBehavior>(server, "null_behavior",
+                                             {{"keep", NullBehavior::Keep},
+                                              {"ignore", NullBehavior::Ignore},
+                                              {"optional_bytes", NullBehavior::OptionalBytes}});
+  if (const std::string *tombstone = find_option(server, "tombstone_on_empty_payload"))
     options.tombstone = parse_bool("tombstone_on_empty_payload", *tombstone);
   options.placements = std::move(placements);
   return options;
@@ -224,7 +174,7 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
        "event."},
       {"tombstone_on_empty_payload", true, false, false, false, check_bool,
        "Whether a payload that is NULL makes a record without a value; else JSON formats write null. Default true."},
-      {"source", true, false, false, false, check_source,
+      {"source", true, false, false, false, CloudEvents::check_source,
        "Of CloudEvents: a URI reference, with the variables of topic. Default "
        "'/outbox/${database}/${aggregate_type}'."},
   };
@@ -232,26 +182,26 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
 }
 
 KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
-  const std::string *topic = find(server, "topic"), *headers = find(server, "headers");
+  const std::string *topic = find_option(server, "topic"), *headers = find_option(server, "headers");
   topic_ = Template::parse("topic", topic ? *topic : default_topic);
-  if (const std::string *key = find(server, "key"))
+  if (const std::string *key = find_option(server, "key"))
     key_ = Template::parse("key", *key);
-  if (const std::string *partition = find(server, "partition"))
+  if (const std::string *partition = find_option(server, "partition"))
     partition_ = Template::parse("partition", *partition);
-  key_format_ = choice<KeyFormat>(server, "key_format",
-                                  {{"raw", KeyFormat::Raw},
-                                   {"json", KeyFormat::Json},
-                                   {"connect_json", KeyFormat::ConnectJson},
-                                   {"base64", KeyFormat::Base64}});
-  created_at_ = choice<bool>(server, "timestamp", {{"created_at", true}, {"now", false}});
+  key_format_ = parse_choice<KeyFormat>(server, "key_format",
+                                        {{"raw", KeyFormat::Raw},
+                                         {"json", KeyFormat::Json},
+                                         {"connect_json", KeyFormat::ConnectJson},
+                                         {"base64", KeyFormat::Base64}});
+  created_at_ = parse_choice<bool>(server, "timestamp", {{"created_at", true}, {"now", false}});
 
   Format format = format_of(server);
-  auto value = choice<ValueFormat>(server, "value_format",
-                                   {{"raw", ValueFormat::Raw},
-                                    {"json_string", ValueFormat::JsonString},
-                                    {"json_compact", ValueFormat::JsonCompact},
-                                    {"connect_json", ValueFormat::ConnectJson},
-                                    {"bytes", ValueFormat::Bytes}});
+  auto value = parse_choice<ValueFormat>(server, "value_format",
+                                         {{"raw", ValueFormat::Raw},
+                                          {"json_string", ValueFormat::JsonString},
+                                          {"json_compact", ValueFormat::JsonCompact},
+                                          {"connect_json", ValueFormat::ConnectJson},
+                                          {"bytes", ValueFormat::Bytes}});
   std::vector<Placement> placements;
   if (headers)
     placements = parse_placements("headers", *headers);
@@ -270,21 +220,17 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
     format_ = std::make_unique<Debezium>(raw_options(std::move(placements)));
     break;
   case Format::CloudEvents:
-    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Binary, source_of(server), placements);
+    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Binary,
+                                            CloudEvents::source(find_option(server, "source")), placements);
     break;
   case Format::Structured:
-    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Structured, source_of(server), placements);
+    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Structured,
+                                            CloudEvents::source(find_option(server, "source")), placements);
     break;
   }
 }
 
 /* ---- events ---- */
-
-[[noreturn]] static void no_value(const char *option, const std::string &variable) {
-  throw BadInput(OB_BAD_VALUE, option, "event has no value for " + variable,
-                 "Option \"" + std::string(option) + "\" of the sink needs one.",
-                 "Give the event one, or change the option.");
-}
 
 /* A header may be bytes, which no message can hold. */
 static std::string shown(const std::string &text) {
@@ -333,7 +279,7 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
   if (!partition_->render(event, text)) {
     if (partition_is_column_)
       return;
-    no_value("partition", partition_->missing(event));
+    throw_no_value("partition", partition_->missing(event));
   }
   if (!to_partition(text, record.partition))
     throw BadInput(OB_BAD_VALUE, "partition", "\"" + shown(text.substr(0, 100)) + "\" is not a partition",
@@ -343,7 +289,7 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
 void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
   record.begin();
   if (!topic_.render(event, record.topic))
-    no_value("topic", topic_.missing(event));
+    throw_no_value("topic", topic_.missing(event));
   make_key(event, record);
   record.partition = -1;
   if (partition_)

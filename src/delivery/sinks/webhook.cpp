@@ -53,6 +53,7 @@ class WebhookKind final : public SinkKind {
 public:
   WebhookKind() : SinkKind("webhook") {}
   const std::vector<OptionSpec> &options() const override { return webhook_options(); }
+  void check_mapping(const Options &mapping) const override { WebhookAuth::parse(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return parse_webhook(server, mapping);
   }

@@ -4,11 +4,18 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "delivery/formats/cloudevents.h"
 #include "delivery/network_guard.h"
 #include "delivery/sink.h"
+#include "delivery/sinks/webhook_auth.h"
+#include "delivery/sinks/webhook_body.h"
 #include "delivery/sinks/webhook_headers.h"
+#include "delivery/sinks/webhook_url.h"
 
 namespace outbox {
 
@@ -20,30 +27,42 @@ struct WebhookRequest {
   std::string id;
   std::string url;  // empty: the sink's, which is the same for every event
   std::string body;
+  bool has_content = true;  // false: no body, and no Content-Type
   HttpHeaders headers;
 };
 
 struct WebhookConfig final : SinkConfig {
+  std::string url;             // as given; empty at DDL time, when it may stand in the user mapping
+  bool url_is_secret = false;  // it came from the user mapping
+  WebhookUrl target;           // the same, parsed
   std::string method = "POST";
-  std::string url;  // empty at DDL time, when it may stand in the user mapping
+  std::unique_ptr<const CloudEvents> cloud_events;  // null: another format
+  bool raw = false;
+  std::optional<BodyTemplate> body;  // instead of the format's
+  HttpHeaders headers;               // the same for each event
+  std::vector<std::pair<std::string, Template>> event_headers;
+  std::string content_type = "application/json";  // of JSON
+  bool idempotency_key = false;
+  std::string id_header, timestamp_header, signature_header;
+  WebhookAuth auth;  // empty at DDL time and for checkers
   std::chrono::milliseconds timeout{15'000};
   size_t concurrency = 32;
   NetworkGuard guard{{}};
   std::string allow_networks;  // as given, for the error that shows how to add to it
-  HttpHeaders headers;
   std::string ca_pem;
-  std::string signing_key;  // empty: not signed
-  std::string bearer_token;
-  bool is_https() const { return url.size() >= 6 && (url[4] == 's' || url[4] == 'S'); }
-  bool url_is_secret = false;  // it came from the user mapping
 
+  bool is_https() const { return target.is_https(); }
   void check_event(const ob_event &event) const override;
   Preview preview(const ob_event &event) const override;
   WebhookRequest render(const ob_event &event) const;
   /* What an attempt at `now`, in Unix seconds, sends besides. */
   HttpHeaders attempt_headers(const WebhookRequest &request, int64_t now) const;
-  /* Takes the secrets out of a text that a peer had a hand in. */
-  std::string without_secrets(std::string text) const;
+  /* Takes the secrets out of a text that a peer had a hand in; where the url is one, also that of the request. */
+  std::string without_secrets(std::string text, const WebhookRequest &request) const;
+
+private:
+  void write_content(const ob_event &event, WebhookRequest &request) const;
+  void write_event_headers(const ob_event &event, WebhookRequest &request) const;
 };
 
 std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const Options *mapping);

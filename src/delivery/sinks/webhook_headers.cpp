@@ -21,12 +21,19 @@ bool has_control(std::string_view value) {
                      [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char &c : out)
-    if (c >= 'A' && c <= 'Z')
-      c = static_cast<char>(c - 'A' + 'a');
-  return out;
+static char fold(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool same_name(std::string_view one, std::string_view other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](char a, char b) { return fold(a) == fold(b); });
+}
+
+const std::string *find_header(const HttpHeaders &headers, std::string_view name) {
+  auto found =
+      std::find_if(headers.begin(), headers.end(), [&](auto &header) { return same_name(header.first, name); });
+  return found == headers.end() ? nullptr : &found->second;
 }
 
 bool is_reserved(std::string_view name) {
@@ -34,8 +41,10 @@ bool is_reserved(std::string_view name) {
       "authorization", "connection",          "content-length",   "content-type", "expect",  "host",
       "keep-alive",    "proxy-authorization", "proxy-connection", "te",           "trailer", "transfer-encoding",
       "upgrade",       "user-agent"};
-  std::string key = lower(name);
-  return key.starts_with("webhook-") || std::find(std::begin(names), std::end(names), key) != std::end(names);
+  for (std::string_view prefix : {"webhook-", "svix-"})
+    if (same_name(name.substr(0, prefix.size()), prefix))
+      return true;
+  return std::any_of(std::begin(names), std::end(names), [name](auto &own) { return same_name(own, name); });
 }
 
 void check_http_header(std::string_view name, std::string_view value) {
@@ -54,23 +63,20 @@ void check_http_header(std::string_view name, std::string_view value) {
 HttpHeaders parse_headers(const std::string &name, const std::string &value) {
   auto object = nlohmann::json::parse(value, nullptr, false);
   if (!object.is_object())
-    refuse_value(name, "Expected a flat JSON object such as {\"X-Tenant\": \"42\"}.");
+    refuse_value(name, "Expected a flat JSON object.", "Write it as {\"X-Tenant\": \"42\"}.");
   HttpHeaders headers;
   for (auto &[key, item] : object.items()) {
     if (!item.is_string() && !item.is_number() && !item.is_boolean())
       refuse_value(name,
                    "The value of header \"" + clean_text(key) + "\" is neither text nor a number nor a boolean.",
-                   "Expected a flat JSON object such as {\"X-Tenant\": \"42\"}.");
+                   "Expected a flat JSON object, such as {\"X-Tenant\": \"42\"}.");
     std::string text = item.is_string() ? item.get<std::string>() : item.dump();
     check_http_header(key, text);
-    if (lower(key) == "authorization")
-      refuse_value(name, "Header \"" + key + "\" carries a secret, and server options are readable by everybody.",
-                   "Use bearer_token in the user mapping.");
-    if (is_reserved(key))
-      refuse_value(name, "Header \"" + key + "\" is written by the sink itself.");
-    auto same = [wanted = lower(key)](auto &header) { return lower(header.first) == wanted; };
-    if (std::any_of(headers.begin(), headers.end(), same))
-      refuse_value(name, "Header \"" + key + "\" is given twice: upper and lower case are the same.");
+    if (is_reserved(key) && !same_name(key, "authorization") && !same_name(key, "content-type"))
+      refuse_value(name, "Header \"" + key + "\" is written by the sink itself.", "Leave it out.");
+    if (find_header(headers, key))
+      refuse_value(name, "Header \"" + key + "\" is given twice: upper and lower case are the same.",
+                   "Leave one of them out.");
     headers.emplace_back(key, text);
   }
   return headers;

@@ -13,7 +13,8 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 /* Throws BadInput for what is not legal in HTTP. */
 void check_http_header(std::string_view name, std::string_view value);
 
-/* Those of the option: a flat JSON object. Throws BadInput. */
+/* Those of an option: a flat JSON object. Authorization and Content-Type are let through: who asks knows whether they
+ * may stand there. Throws BadInput. */
 HttpHeaders parse_headers(const std::string &name, const std::string &value);
 
 /* Characters that no header's value may have. */
@@ -22,7 +23,10 @@ bool has_control(std::string_view value);
 /* Written by this sink or by the transport: an event or an option must not forge them. */
 bool is_reserved(std::string_view name);
 
-/* ASCII only, as field names are. */
-std::string lower(std::string_view text);
+/* By its name, in any case; null when there is none. */
+const std::string *find_header(const HttpHeaders &headers, std::string_view name);
+
+/* Names of headers know no case. */
+bool same_name(std::string_view one, std::string_view other);
 
 }  // namespace outbox

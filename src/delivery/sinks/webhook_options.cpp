@@ -1,10 +1,11 @@
 #include "delivery/sinks/webhook_options.h"
 
-#include <algorithm>
-
+#include "delivery/formats/cloudevents.h"
 #include "delivery/formats/standard_webhooks.h"
 #include "delivery/network_guard.h"
 #include "delivery/pem.h"
+#include "delivery/sinks/webhook_auth.h"
+#include "delivery/sinks/webhook_body.h"
 #include "delivery/sinks/webhook_headers.h"
 #include "delivery/sinks/webhook_url.h"
 
@@ -22,6 +23,14 @@ size_t parse_concurrency(const std::string &name, const std::string &value) {
   return static_cast<size_t>(parse_int(name, value, 1, 1000));
 }
 
+std::string parse_method(const std::string &name, const std::string &value) {
+  for (const char *method : {"POST", "PUT", "PATCH", "DELETE"})
+    if (same_name(value, method))
+      return method;
+  throw_bad_value(name, value, "Expected one of: POST, PUT, PATCH, DELETE.",
+                  "An event travels in the body of its request, which other methods do not have.");
+}
+
 /* ---- checks ---- */
 
 /* What is parsed is checked. */
@@ -29,25 +38,27 @@ template <auto parse> static void check(const std::string &name, const std::stri
   (void)parse(name, value);
 }
 
-static void check_format(const std::string &name, const std::string &value) {
-  if (value != "standard-webhooks")
-    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                   "Expected \"standard-webhooks\".");
-}
-
-static void check_token(const std::string &name, const std::string &value) {
-  if (value.empty() || !std::all_of(value.begin(), value.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; }))
-    refuse_value(name, "A bearer token consists of visible ASCII characters, without spaces.");
-}
-
 /* ---- the table ---- */
 
 const std::vector<OptionSpec> &webhook_options() {
   static const auto &specs = *new std::vector<OptionSpec>{
       // name, in_server, in_mapping, secret, superuser
-      {"url", true, true, false, false, check<parse_url>,
-       "Where events are posted to. In the user mapping when it carries a token. https, unless allow_http is true."},
-      {"format", true, false, false, false, check_format, "Body and headers: 'standard-webhooks', the default."},
+      {"url", true, true, false, false, check<WebhookUrl::parse>,
+       "Where events are sent to; variables such as ${aggregate_id} may stand in path and query. In the user mapping "
+       "when it carries a token. https, unless allow_http is true."},
+      {"format", true, false, false, false, nullptr,
+       "Body and headers: 'standard-webhooks' (the default), 'cloudevents' (binary), 'cloudevents-structured', or "
+       "'raw' (the payload as it is)."},
+      {"method", true, false, false, false, check<parse_method>, "POST (the default), PUT, PATCH or DELETE."},
+      {"body", true, false, false, false, check<BodyTemplate::parse>,
+       "Instead of the format's body: JSON with variables, '{\"id\": ${id}, \"payload\": ${payload}}'. Empty: no "
+       "body."},
+      {"source", true, false, false, false, CloudEvents::check_source,
+       "Of CloudEvents: a URI reference, with variables. Default '/outbox/${database}/${aggregate_type}'."},
+      {"header_prefix", true, false, false, false, nullptr,
+       "Of id, timestamp and signature: 'webhook' (the default) or 'svix'."},
+      {"idempotency_key", true, false, false, false, check<parse_bool>,
+       "Whether the header Idempotency-Key carries the event's dedup_key, or else its id. Default false."},
       {"timeout", true, false, false, false, check<parse_timeout>,
        "How long one request may take, answer included: 100ms to 5min. Default 15s."},
       {"concurrency", true, false, false, false, check<parse_concurrency>,
@@ -57,13 +68,22 @@ const std::vector<OptionSpec> &webhook_options() {
       {"allow_networks", true, false, false, true, check<parse_networks>,
        "Networks that are not global and yet may be posted to, in CIDR notation: '10.0.0.0/8, fd00::/8'. Superuser "
        "only."},
-      {"headers", true, false, false, false, check<parse_headers>,
-       "Fixed request headers, a flat JSON object: '{\"X-Tenant\": \"42\"}'."},
+      {"headers", true, true, false, false, check<parse_headers>,
+       "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the user mapping those that "
+       "are secrets, without variables."},
       {"ca_pem", true, false, false, false, check_certificates_pem,
        "Certificates in PEM that the endpoint's must come from, instead of the system's authorities."},
       {"secret", false, true, true, false, check<standard_webhooks::decode_secret>,
        "Signs every request: 'whsec_' and the base64 of 24 to 64 random bytes. Without it requests are not signed."},
-      {"bearer_token", false, true, true, false, check_token, "Sent as 'Authorization: Bearer ...'."},
+      {"old_secret", false, true, true, false, check<standard_webhooks::decode_secret>,
+       "During a rotation the secret that receivers still know: both sign."},
+      {"bearer_token", false, true, true, false, check_bearer_token, "Sent as 'Authorization: Bearer ...'."},
+      {"username", false, true, true, false, check_username, "Of Basic authentication."},
+      {"password", false, true, true, false, check_password, "Of Basic authentication."},
+      {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
+       "The client's certificate in PEM, for mutual TLS; its authorities may follow."},
+      {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
+      {"ssl_key_password", false, true, true, false, nullptr, "Opens ssl_key_pem when that is encrypted."},
   };
   return specs;
 }

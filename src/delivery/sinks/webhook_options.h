@@ -14,5 +14,6 @@ const std::vector<OptionSpec> &webhook_options();
 /* Values; each throws BadInput. */
 std::chrono::milliseconds parse_timeout(const std::string &name, const std::string &value);
 size_t parse_concurrency(const std::string &name, const std::string &value);
+std::string parse_method(const std::string &name, const std::string &value);
 
 }  // namespace outbox

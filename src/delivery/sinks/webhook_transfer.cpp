@@ -31,6 +31,12 @@ template <typename Value> void set(CURL *easy, CURLoption option, Value value) {
     throw std::runtime_error(std::string("libcurl refused an option: ") + curl_easy_strerror(code));
 }
 
+/* The text must live as long as the handle. */
+void set_blob(CURL *easy, CURLoption option, const std::string &text) {
+  curl_blob blob{const_cast<char *>(text.data()), text.size(), CURL_BLOB_NOCOPY};
+  set(easy, option, &blob);
+}
+
 }  // namespace
 
 WebhookTransfer::WebhookTransfer(std::shared_ptr<const WebhookConfig> config, std::string sink)
@@ -43,7 +49,7 @@ WebhookTransfer::WebhookTransfer(std::shared_ptr<const WebhookConfig> config, st
 
 void WebhookTransfer::set_fixed_options() {
   CURL *easy = easy_.get();
-  set(easy, CURLOPT_URL, config_->url.c_str());
+  set(easy, CURLOPT_URL, config_->target.has_variables() ? config_->target.origin().c_str() : config_->url.c_str());
   set(easy, CURLOPT_PROTOCOLS_STR, config_->is_https() ? "https" : "http");
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_PROXY, "");  // the environment's proxies are not meant
@@ -71,9 +77,13 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_WRITEDATA, this);
   tls_.attach(easy);
   if (!config_->ca_pem.empty()) {
-    curl_blob blob{const_cast<char *>(config_->ca_pem.data()), config_->ca_pem.size(), CURL_BLOB_NOCOPY};
-    set(easy, CURLOPT_CAINFO_BLOB, &blob);
+    set_blob(easy, CURLOPT_CAINFO_BLOB, config_->ca_pem);
     set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // instead of the system's authorities, not beside them
+  }
+  if (const WebhookAuth &auth = config_->auth; !auth.certificate_pem.empty()) {
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, auth.certificate_pem);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, auth.key_pem);
+    set(easy, CURLOPT_KEYPASSWD, auth.key_password.c_str());  // also when empty: nobody is asked at a terminal
   }
 }
 
@@ -96,6 +106,8 @@ void WebhookTransfer::prepare(WebhookRequest request) {
 
   headers_.reset();
   add_line("Expect:");  // no pause before a large body
+  if (!request_.has_content)
+    add_line("Content-Type:");  // libcurl would name one of its own
   for (auto &[name, value] : request_.headers)
     add_header(name, value);
   for (auto &[name, value] : config_->attempt_headers(request_, time(nullptr)))
@@ -254,7 +266,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
         os_error != 0)
       verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
   }
-  verdict.error = config_->without_secrets(std::move(verdict.error));
+  verdict.error = config_->without_secrets(std::move(verdict.error), request_);
   return verdict;
 }
 

@@ -1,0 +1,131 @@
+/* URLs with variables: what a person may write, and what an event can do to one. */
+#include "delivery/sinks/webhook_url.h"
+
+#include <gtest/gtest.h>
+
+#include "delivery/options.h"
+#include "door.h"
+
+using namespace outbox;
+
+namespace {
+
+/* What is said of it: detail and hint; empty when it is accepted. */
+std::string refusal(const std::string &url) {
+  try {
+    WebhookUrl::parse("url", url);
+  } catch (const BadInput &bad) {
+    EXPECT_EQ(bad.subject, "url");
+    EXPECT_STREQ(bad.what(), bad.detail.empty() ? bad.what() : "invalid value for option \"url\"") << url;
+    EXPECT_FALSE(bad.hint.empty()) << url;
+    return bad.detail + " " + bad.hint;
+  }
+  return "";
+}
+
+std::string rendered(const std::string &url, door::Event &event) {
+  return WebhookUrl::parse("url", url).render(event.raw());
+}
+
+/* The message of what is refused. */
+std::string unsendable(const std::string &url, door::Event &event) {
+  try {
+    return "sent to " + rendered(url, event);
+  } catch (const BadInput &bad) {
+    EXPECT_EQ(bad.subject, "url");
+    EXPECT_FALSE(bad.hint.empty());
+    return bad.what();
+  }
+}
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+}  // namespace
+
+TEST(WebhookUrl, VariablesStandInPathAndQuery) {
+  door::Event event;
+  event.aggregate_id = "42";
+  event.headers = {{"tenant", "acme"}};
+  WebhookUrl url =
+      WebhookUrl::parse("url", "https://example.com:8443/${header.tenant}/orders/${aggregate_id}?type=${event_type}");
+  EXPECT_TRUE(url.has_variables());
+  EXPECT_TRUE(url.is_https());
+  EXPECT_EQ(url.origin(), "https://example.com:8443");
+  EXPECT_EQ(url.render(event.raw()), "https://example.com:8443/acme/orders/42?type=order.created");
+  EXPECT_EQ(rendered("https://example.com?id=${aggregate_id}", event), "https://example.com?id=42");
+}
+
+TEST(WebhookUrl, AVariableStaysInItsPlace) {
+  door::Event event;
+  event.aggregate_id = "a/b?c=d&e#f%2e \xc3\xa9\r\n\"+;\\";
+  std::string encoded = "a%2Fb%3Fc%3Dd%26e%23f%252e%20%C3%A9%0D%0A%22%2B%3B%5C";
+  EXPECT_EQ(rendered("https://h/x/${aggregate_id}?q=${aggregate_id}", event),
+            "https://h/x/" + encoded + "?q=" + encoded);
+}
+
+TEST(WebhookUrl, AVariableNeverChangesThePath) {
+  door::Event event;
+  for (const char *dots : {".", ".."}) {
+    event.aggregate_id = dots;
+    EXPECT_EQ(unsendable("https://h/x/${aggregate_id}/y", event), "event would change the path of the sink's url");
+    EXPECT_EQ(unsendable("https://h/x/${aggregate_id}", event), "event would change the path of the sink's url");
+    EXPECT_EQ(rendered("https://h/x/a${aggregate_id}?b=${aggregate_id}", event),
+              std::string("https://h/x/a") + dots + "?b=" + dots);
+  }
+  event.aggregate_id = ".";
+  EXPECT_EQ(unsendable("https://h/%2e${aggregate_id}/y", event), "event would change the path of the sink's url");
+  EXPECT_EQ(unsendable("https://h/${aggregate_id}%2E/y", event), "event would change the path of the sink's url");
+  event.aggregate_id = "";
+  EXPECT_EQ(unsendable("https://h/orders/${aggregate_id}", event), "event has no value for ${aggregate_id}");
+  EXPECT_EQ(rendered("https://h/orders?id=${aggregate_id}", event), "https://h/orders?id=");
+  EXPECT_EQ(unsendable("https://h/orders?tenant=${header.tenant}", event), "event has no value for ${header.tenant}");
+  event.aggregate_id = std::string(8000, 'x');
+  EXPECT_EQ(unsendable("https://h/${aggregate_id}", event), "event makes the sink's url too long");
+}
+
+TEST(WebhookUrl, WhatIsWrongIsSaid) {
+  for (auto &[url, part] : std::vector<std::pair<std::string, std::string>>{
+           {"", "Expected an https URL"},
+           {"example.com/hook", "Expected an https URL"},
+           {"https:/example.com", "Expected an https URL"},
+           {"ftp://example.com/", "Expected an https URL"},
+           {"https://", "Expected an https URL"},
+           {"https://exa mple.com/", "Expected an https URL"},
+           {"https://[::1/", "Expected an https URL"},
+           {"https://example.com/a b", "Expected an https URL"},
+           {"https://example.com/\r\nX: 1", "Expected an https URL"},
+           {"https://example.com:99999/", "from 1 to 65535"},
+           {"https://example.com:0/", "from 1 to 65535"},
+           {"https://example.com:port/", "from 1 to 65535"},
+           {"https://user:pass@example.com/", "user name or a password"},
+           {"https://user@example.com/", "user name or a password"},
+           {"https://example.com/#top", "write # as %23"},
+           {"https://example.com/#", "write # as %23"},
+           {"https://example.com/caf\xc3\xa9", "write %C3"},
+           {"https://example.com/a|b", "write %7C"},
+           {"https://example.com/<id>", "write %3C"},
+           {"https://example.com/100%", "as %25"},
+           {"https://example.com/%zz", "as %25"},
+           {"https://example.com/%${aggregate_id}4", "as %25"},
+           {"https://example.com/{aggregate_id}", "Variables are written like ${aggregate_id}"},
+           {"https://example.com/$aggregate_id}", "Variables are written like ${aggregate_id}"},
+           {"https://example.com/a/../b", "segment \".\" or \"..\""},
+           {"https://example.com/%2E%2e/b", "segment \".\" or \"..\""},
+           {"https://example.com/.", "segment \".\" or \"..\""},
+           {"https://${header.host}/", "path and the query only"},
+           {"${header.base}/hook", "path and the query only"},
+           {"https://example.com:${header.port}/", "path and the query only"},
+           {"https://example.com${aggregate_id}/", "path and the query only"},
+           {"${header.scheme}://example.com/", "path and the query only"},
+           {"https://example.com/${aggregate_id", "does not end"},
+           {"https://example.com/${agregate_id}", "${aggregate_id}"},
+           {"https://example.com/${payload}", "Known variables"},
+           {"https://example.com/" + std::string(8000, 'x'), "at most 8000"}})
+    EXPECT_SAYS(refusal(url), part) << url.substr(0, 60);
+  for (const char *url : {"https://example.com", "https://example.com/",
+                          "https://EXAMPLE.com:8443/a.b/.well-known/..a?x[]=1&y=%20", "https://[2001:db8::1]:443/x",
+                          "https://b\xc3\xbc"
+                          "cher.example/",
+                          "http://10.0.0.1/$1"})
+    EXPECT_EQ(refusal(url), "") << url;
+}
