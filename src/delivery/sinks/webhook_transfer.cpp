@@ -209,7 +209,7 @@ std::string WebhookTransfer::refusal_hint() const {
 }
 
 std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
-  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, false);
+  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, !config_->auth.certificate_pem.empty());
 }
 
 /* Several lines of one field are one list. */
@@ -227,17 +227,15 @@ Verdict WebhookTransfer::judge(long status) const {
   std::string rate_limit = answer_field(handle(), "RateLimit");
   std::string remaining = answer_field(handle(), "RateLimit-Remaining");
   std::string reset = remaining.empty() ? std::string() : answer_field(handle(), "RateLimit-Reset");
-  auto is_idempotency_key = [](auto &header) { return lower(header.first) == "idempotency-key"; };
-  return judge_answer(
-      {.status = status,
-       .body = excerpt_,
-       .retry_after = retry_after,
-       .rate_limit = rate_limit,
-       .rate_limit_remaining = remaining,
-       .rate_limit_reset = reset,
-       .own_url = !request_.url.empty(),
-       .idempotency_key = !sent && std::any_of(request_.headers.begin(), request_.headers.end(), is_idempotency_key),
-       .now = time(nullptr)});
+  return judge_answer({.status = status,
+                       .body = excerpt_,
+                       .retry_after = retry_after,
+                       .rate_limit = rate_limit,
+                       .rate_limit_remaining = remaining,
+                       .rate_limit_reset = reset,
+                       .own_url = !request_.url.empty(),
+                       .idempotency_key = !sent && find_header(request_.headers, "idempotency-key"),
+                       .now = time(nullptr)});
 }
 
 Verdict WebhookTransfer::verdict(CURLcode code) const {
