@@ -13,6 +13,7 @@
 #include <new>
 
 #include "engine.h"
+#include "match.h"
 #include "probe.h"
 #include "retry.h"
 #include "sink_options.h"
@@ -112,18 +113,14 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
-    *out = {true, false, 0, -1, "*", "*", nullptr, defaults.max_attempts, defaults.retry};
+    *out = {true, false, 0, -1, nullptr, defaults.max_attempts, defaults.retry};
     for (size_t i = 0; i < n; i++) {
       std::string name = options[i].name;
       const char *value = options[i].value ? options[i].value : "";
       for (const OptionSpec &spec : common_options())
         if (name == spec.name && spec.check)
           spec.check(name, value);
-      if (name == "events")
-        out->events = value;
-      else if (name == "aggregates")
-        out->aggregates = value;
-      else if (name == "ordered")
+      if (name == "ordered")
         out->ordered = parse_bool(name, value);
       else if (name == "on_failure")
         out->hold_on_failure = parse_on_failure(name, value);
@@ -135,6 +132,20 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
         out->retention_ms =
             parse_duration(name, value, std::chrono::milliseconds(0), std::chrono::milliseconds::max()).count();
     }
+    return true;
+  });
+}
+
+bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *room, ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    auto keep = [&room](const std::string &text) {
+      ob_text kept{room, text.size()};
+      room = std::copy(text.begin(), text.end(), room);
+      return kept;
+    };
+    *n = 0;
+    for (const MatchPair &pair : parse_match("match", match))
+      pairs[(*n)++] = {keep(pair.name), keep(pair.value)};
     return true;
   });
 }

@@ -106,14 +106,22 @@ typedef struct ob_common {
   bool hold_on_failure;      /* a dead letter's key waits for a person */
   int max_attempts;          /* 0 = not set: the caller's default applies */
   int64_t retention_ms;      /* -1 = not set; 0 = delete on delivery */
-  const char *events;        /* comma-separated globs; points into `options` or to a static string */
-  const char *aggregates;    /* likewise */
-  const char *retry;         /* policy text; NULL = not set */
+  const char *retry;         /* policy text; NULL = not set; points into `options` */
   int default_max_attempts;  /* of the kind and format, when neither option nor setting says otherwise */
   const char *default_retry; /* static string */
 } ob_common;
 bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
                        ob_error *error) OB_NOEXCEPT;
+
+/* A header that an event must have, with this value. */
+typedef struct ob_match {
+  ob_text name;
+  ob_text value;
+} ob_match;
+
+/* Takes the option "match" apart. `pairs` has room for (strlen(match) + 1) / 4 of them; their texts lie in `room`,
+ * which is as long as `match`. False with *error filled when it does not parse. */
+bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *room, ob_error *error) OB_NOEXCEPT;
 
 /* Retry policy: 'exponential 100ms..5min' (with full jitter down to a half) or steps '15s*3, 5m*5' (the last one
  * repeats) with up to a tenth more. `attempts` counts the failed ones, from 1; `random` is any uniformly distributed

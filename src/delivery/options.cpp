@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "match.h"
 #include "retry.h"
 #include "text.h"
 
@@ -105,6 +106,9 @@ static void check_globs(const std::string &name, const std::string &value) {
                    "Patterns are separated by commas, not by semicolons.", "Example: 'order.*, customer.created'.");
 }
 
+static void check_match(const std::string &name, const std::string &value) {
+  parse_match(name, value);
+}
 static void check_bool(const std::string &name, const std::string &value) {
   parse_bool(name, value);
 }
@@ -126,6 +130,8 @@ const std::vector<OptionSpec> &common_options() {
       {"events", true, false, false, false, check_globs, "Event types to take: comma-separated globs. Default '*'."},
       {"aggregates", true, false, false, false, check_globs,
        "Aggregate types to take: comma-separated globs. Default '*'."},
+      {"match", true, false, false, false, check_match,
+       "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."},
       {"ordered", true, false, false, false, check_bool,
        "Whether a failing event holds up the later ones of its key. Default true."},
       {"on_failure", true, false, false, false, check_on_failure,

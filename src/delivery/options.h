@@ -41,7 +41,7 @@ struct OptionSpec {
   const char *description;                                          /* with unit, default and range */
 };
 
-/* Events, aggregates, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
+/* Events, aggregates, match, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
 const std::vector<OptionSpec> &common_options();
 
 const std::string *find_option(const Options &options, const char *name); /* null when it is not there */

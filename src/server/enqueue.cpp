@@ -83,23 +83,17 @@ static void stamp_transaction(TriggerRow *row) {
 }
 
 /* The sinks that the event goes to: the one it names, or all that take it. */
-static RouteSink **choose_sinks(const TriggerRow *row, EventWriter writer, int *n) {
-  RouteSink *all = route_sinks(n);
-  RouteSink **chosen = (RouteSink **)palloc(sizeof(RouteSink *) * (*n + 1));
-  int found = 0;
-
-  if (!row_isnull(row, EV_SINK)) {
-    char *name = TextDatumGetCString(row_get(row, EV_SINK));
-    RouteSink *sink = writer == WRITER_ENQUEUE ? route_find(name) : NULL;
-    chosen[found++] = sink ? sink : route_require(name, GetUserId());
-  } else if (*n > 0) {
-    char *aggregate_type = TextDatumGetCString(row_get(row, EV_AGGREGATE_TYPE));
-    char *event_type = TextDatumGetCString(row_get(row, EV_EVENT_TYPE));
-    for (int i = 0; i < *n; i++)
-      if (route_matches(&all[i], aggregate_type, event_type))
-        chosen[found++] = &all[i];
+static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *headers, EventWriter writer, int *n) {
+  if (row_isnull(row, EV_SINK)) {
+    RouteEvent event = {TextDatumGetCString(row_get(row, EV_AGGREGATE_TYPE)),
+                        TextDatumGetCString(row_get(row, EV_EVENT_TYPE)), headers->list, headers->n};
+    return route_takers(&event, n);
   }
-  *n = found;
+  char *name = TextDatumGetCString(row_get(row, EV_SINK));
+  RouteSink *sink = writer == WRITER_ENQUEUE ? route_find(name) : NULL;
+  RouteSink **chosen = (RouteSink **)palloc(sizeof(RouteSink *));
+  *chosen = sink ? sink : route_require(name, GetUserId());
+  *n = 1;
   return chosen;
 }
 
@@ -145,7 +139,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     return; /* their NOT NULL says it best, right after this trigger */
   if (writer != WRITER_COPY) {
     event_check(row, &headers);
-    RouteSink **sinks = choose_sinks(row, writer, &n);
+    RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
     event_check_sinks(row, &headers, sinks, n);
     /* The sinks are gone after the next statement: keep their names. */
     names = (Datum *)palloc(sizeof(Datum) * (n + 1));

@@ -6,13 +6,13 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/numeric.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 }
 
 #include "binary_header.h"
 #include "event_row.h"
+#include "header_text.h"
 #include "report.h"
 
 /* Kafka's bound for a topic's name, of which the type is usually a part. */
@@ -93,21 +93,15 @@ static JsonbValue value_as_text(const JsonbValue *name, const JsonbValue *value)
   JsonbValue out = *value;
 
   out.type = jbvString;
-  switch (value->type) {
-  case jbvString:
+  if (value->type == jbvString)
     return out;
-  case jbvNumeric:
-    out.val.string.val = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
-    break;
-  case jbvBool:
-    out.val.string.val = const_cast<char *>(value->val.boolean ? "true" : "false");
-    break;
-  case jbvNull:
+  if (value->type == jbvNull)
     refuse_header(name, "null");
-  default:
+  if (value->type == jbvBinary)
     refuse_header(name, JsonContainerIsArray(value->val.binary.data) ? "an array" : "an object");
-  }
-  out.val.string.len = (int)strlen(out.val.string.val);
+  ob_text text = header_text(value);
+  out.val.string.val = const_cast<char *>(text.data);
+  out.val.string.len = (int)text.len;
   return out;
 }
 
@@ -242,12 +236,13 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
   event.headers = headers->list;
   event.n_headers = headers->n;
   for (int i = 0; i < n; i++)
-    if (sinks[i]->checker)
-      limit = Min(limit, ob_checker_max_payload(sinks[i]->checker));
+    if (const ob_checker *checker = route_checker(sinks[i]))
+      limit = Min(limit, ob_checker_max_payload(checker));
   event.payload = payload_of(row, limit);
 
   for (int i = 0; i < n; i++) {
-    if (sinks[i]->checker == NULL || ob_checker_check(sinks[i]->checker, &event, &error)) {
+    const ob_checker *checker = route_checker(sinks[i]);
+    if (checker == NULL || ob_checker_check(checker, &event, &error)) {
       fits_somewhere = true;
     } else if (error.kind != OB_TOO_LARGE) {
       report_error_of_sink(&error, sinks[i]->name);

@@ -1,6 +1,7 @@
 #include "event_row.h"
 
 #include "binary_header.h"
+#include "header_text.h"
 #include "jsonb_text.h"
 #include "lanes.h"
 
@@ -10,7 +11,6 @@ extern "C" {
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
-#include "utils/numeric.h"
 #include "utils/uuid.h"
 }
 
@@ -80,6 +80,10 @@ char *event_row_aggregate_type(const EventRow *row) {
 
 char *event_row_event_type(const EventRow *row) {
   return TextDatumGetCString(row->slot->tts_values[C_EVENT_TYPE]);
+}
+
+ob_header *event_row_headers(const EventRow *row, size_t *n) {
+  return header_list(row->slot->tts_isnull[C_HEADERS] ? NULL : DatumGetJsonbP(row->slot->tts_values[C_HEADERS]), n);
 }
 
 /* The texts of a round's events lie one after the other: to make and to forget each by itself costs more. */
@@ -168,23 +172,12 @@ static ob_text binary_value(const JsonbValue *value) {
 }
 
 static ob_text header_value(const JsonbValue *value) {
-  switch (value->type) {
-  case jbvString:
-    return copy_text(value->val.string.val, value->val.string.len);
-  case jbvNumeric: {
-    char *number = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
-    return copy_bytes(number, strlen(number));
-  }
-  case jbvBool:
-    return value->val.boolean ? copy_bytes("true", 4) : copy_bytes("false", 5);
-  case jbvBinary:
+  if (value->type == jbvBinary)
     return binary_value(value);
-  default:
-    return copy_bytes("", 0);
-  }
+  ob_text text = header_text(value);
+  return copy_text(text.data ? text.data : "", (int)text.len);
 }
 
-/* The trigger has seen to it that headers are a flat object; values that are objects stand for bytes. */
 static void read_headers(const EventRow *row, ob_event *event) {
   event->headers = NULL;
   event->n_headers = 0;
@@ -194,17 +187,7 @@ static void read_headers(const EventRow *row, ob_event *event) {
   if (!JB_ROOT_IS_OBJECT(headers) || JB_ROOT_COUNT(headers) == 0)
     return;
   ob_header *list = (ob_header *)MemoryContextAlloc(texts, sizeof(ob_header) * JB_ROOT_COUNT(headers));
-  JsonbIterator *walk = JsonbIteratorInit(&headers->root);
-  JsonbValue value;
-  JsonbIteratorToken token;
-  while ((token = JsonbIteratorNext(&walk, &value, true)) != WJB_DONE) {
-    if (token == WJB_KEY)
-      list[event->n_headers].name = header_value(&value);
-    else if (token == WJB_VALUE) {
-      list[event->n_headers].binary = value.type == jbvBinary;
-      list[event->n_headers++].value = header_value(&value);
-    }
-  }
+  event->n_headers = headers_read(headers, list, header_value);
   event->headers = list;
 }
 

@@ -35,9 +35,10 @@ typedef struct EventRow {
   TupleTableSlot *slot;
 } EventRow;
 
-/* What routes look at; palloc'd. */
+/* What routes look at; palloc'd, the headers in pieces (header_list). */
 char *event_row_aggregate_type(const EventRow *row);
 char *event_row_event_type(const EventRow *row);
+ob_header *event_row_headers(const EventRow *row, size_t *n);
 
 void event_row_read(TupleTableSlot *slot, EventRow *row);
 

@@ -31,18 +31,20 @@ bool maintenance_routing(void) {
 }
 
 bool maintenance_saw_unrouted(const EventRow *row) {
-  bool taken = false;
+  static MemoryContext context = NULL; /* thousands may wait, and a round sees them all */
   int n;
-  RouteSink *sinks = route_sinks(&n);
-  char *aggregate_type = event_row_aggregate_type(row);
-  char *event_type = event_row_event_type(row);
 
-  for (int i = 0; i < n && !taken; i++)
-    taken = route_matches(&sinks[i], aggregate_type, event_type);
-  pfree(aggregate_type);
-  pfree(event_type);
-  routing_wanted = routing_wanted || taken;
-  return taken && !routing_failed; /* else nothing would go on */
+  if (context == NULL)
+    context = AllocSetContextCreate(TopMemoryContext, "outbox unrouted event", ALLOCSET_SMALL_SIZES);
+  MemoryContext caller = MemoryContextSwitchTo(context);
+  RouteEvent event = {event_row_aggregate_type(row), event_row_event_type(row), NULL, 0};
+  if (route_by_headers())
+    event.headers = event_row_headers(row, &event.n_headers);
+  (void)route_takers(&event, &n);
+  MemoryContextSwitchTo(caller);
+  MemoryContextReset(context);
+  routing_wanted = routing_wanted || n > 0;
+  return n > 0 && !routing_failed; /* else nothing would go on */
 }
 
 /* Runs one function of ours that returns bigint; -1 when it failed. */

@@ -112,17 +112,18 @@ static List *read_messages(const pg_uuid_t *id, const char *sink) {
 static List *names_of_takers(const Message *message, const pg_uuid_t *id) {
   List *names = NIL;
   int n;
-  RouteSink *sinks = route_sinks(&n);
+  RouteEvent event = {message->aggregate_type, message->event_type, message->event.headers, message->event.n_headers};
+  RouteSink **takers = route_takers(&event, &n);
 
   for (int i = 0; i < n; i++)
-    if (route_matches(&sinks[i], message->aggregate_type, message->event_type))
-      names = lappend(names, pstrdup(sinks[i].name));
+    names = lappend(names, pstrdup(takers[i]->name));
   if (names == NIL)
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("no sink takes event %s", uuid_cstring(id)),
-                    errdetail("Its aggregate_type is \"%s\", its event_type \"%s\": no sink's options \"aggregates\" "
-                              "and \"events\" match.",
-                              message->aggregate_type, message->event_type),
-                    errhint("Name a sink: SELECT * FROM outbox.preview('%s', '...');", uuid_cstring(id))));
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("no sink takes event %s", uuid_cstring(id)),
+             errdetail("Its aggregate_type is \"%s\", its event_type \"%s\": no sink's options \"aggregates\", "
+                       "\"events\" and \"match\" let it pass.",
+                       message->aggregate_type, message->event_type),
+             errhint("Name a sink: SELECT * FROM outbox.preview('%s', '...');", uuid_cstring(id))));
   return names;
 }
 
@@ -174,17 +175,17 @@ static void put_part(ReturnSetInfo *result, const char *sink, const ob_part *par
 }
 
 static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_event *event) {
-  const RouteSink *sink = route_must_find(sink_name);
+  const ob_checker *checker = route_checker(route_must_find(sink_name));
   ob_error error;
   size_t n;
 
-  if (sink->checker == NULL)
+  if (checker == NULL)
     ereport(ERROR,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("sink \"%s\" is misconfigured", sink_name),
              errdetail("Its options were accepted by another version of the library, and are not any more."),
              errhint("Look at outbox.sinks.last_error, and correct them with ALTER SERVER %s.",
                      quote_identifier(sink_name))));
-  ob_preview *preview = ob_preview_open(sink->checker, event, &error);
+  ob_preview *preview = ob_preview_open(checker, event, &error);
   if (preview == NULL)
     report_error_of_sink(&error, sink_name);
   PG_TRY();

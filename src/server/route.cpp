@@ -6,6 +6,7 @@ extern "C" {
 #include "access/table.h"
 #include "catalog/pg_foreign_server.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -15,12 +16,13 @@ extern "C" {
 }
 
 #include <ctype.h>
-#include <fnmatch.h>
 
 #include "report.h"
+#include "route_index.h"
 #include "wrappers.h"
 
-static RouteSink *cache;
+static RouteSink *cache; /* by OID */
+static RouteSink **by_name;
 static int cache_size;
 static MemoryContext cache_context; /* NULL = nothing cached */
 static bool cache_stale = true;
@@ -48,29 +50,101 @@ static char **split_globs(const char *globs) {
   return list;
 }
 
-static void read_server(HeapTuple tuple, TupleDesc desc, RouteSink *sink) {
-  Form_pg_foreign_server form = (Form_pg_foreign_server)GETSTRUCT(tuple);
-  bool isnull;
-  Datum datum = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions, desc, &isnull);
-  size_t n;
-  ob_option *options = wrapper_options(datum, isnull, &n);
-  ob_common common;
+/* Into one piece of memory: the pairs, and behind them their texts. */
+static void read_match(RouteSink *sink, const char *match) {
+  const char *utf8 = pg_server_to_any(match, (int)strlen(match), PG_UTF8);
+  size_t most = (strlen(utf8) + 1) / 4, n;
   ob_error error;
 
-  sink->server_oid = form->oid;
-  strlcpy(sink->name, NameStr(form->srvname), NAMEDATALEN);
-  sink->events = sink->aggregates = split_globs("");
-  if (!ob_common_options(sink->kind, options, n, &common, &error))
-    return;
-  sink->events = split_globs(common.events);
-  sink->aggregates = split_globs(common.aggregates);
-  sink->checker = ob_checker_open(sink->kind, options, n, &error);
-  sink->usable = sink->checker != NULL;
+  sink->by_headers = true;
+  sink->headers = (ob_match *)palloc(sizeof(ob_match) * most + strlen(utf8) + 1);
+  if (ob_match_pairs(utf8, sink->headers, &n, (char *)(sink->headers + most), &error))
+    sink->n_headers = (int)n;
 }
 
-static int by_oid(const void *a, const void *b) {
+/* The options are read in `scratch`; most sinks leave these ones out. */
+static void read_options(Datum datum, bool isnull, RouteSink *sink, MemoryContext scratch) {
+  static char any[] = "*";
+  static char *every[] = {any, NULL};
+  size_t n;
+
+  MemoryContext kept = MemoryContextSwitchTo(scratch);
+  const ob_option *options = wrapper_options(datum, isnull, &n);
+  MemoryContextSwitchTo(kept);
+  sink->events = sink->aggregates = every;
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(options[i].name, "events") == 0)
+      sink->events = split_globs(options[i].value);
+    else if (strcmp(options[i].name, "aggregates") == 0)
+      sink->aggregates = split_globs(options[i].value);
+    else if (strcmp(options[i].name, "match") == 0)
+      read_match(sink, options[i].value);
+    else if (strcmp(options[i].name, "retention") == 0)
+      sink->retention = pstrdup(options[i].value);
+  }
+  MemoryContextReset(scratch);
+}
+
+static int oid_order(const void *a, const void *b) {
   Oid left = ((const RouteSink *)a)->server_oid, right = ((const RouteSink *)b)->server_oid;
   return left < right ? -1 : left > right;
+}
+
+static int name_order(const void *a, const void *b) {
+  return strcmp((*(RouteSink *const *)a)->name, (*(RouteSink *const *)b)->name);
+}
+
+/* Whose wrapper is it? Sinks share a few, and to find out takes longer than to read a sink. */
+typedef struct KnownWrapper {
+  Oid oid;
+  const char *kind; /* NULL = not ours */
+  struct KnownWrapper *next;
+} KnownWrapper;
+
+static const char *kind_of(KnownWrapper **known, Oid oid, MemoryContext scratch) {
+  char kind[32];
+
+  for (const KnownWrapper *wrapper = *known; wrapper; wrapper = wrapper->next)
+    if (wrapper->oid == oid)
+      return wrapper->kind;
+  KnownWrapper *wrapper = (KnownWrapper *)palloc(sizeof(KnownWrapper));
+  MemoryContext kept = MemoryContextSwitchTo(scratch);
+  bool ours = wrapper_kind(oid, kind);
+  MemoryContextSwitchTo(kept);
+  *wrapper = {oid, ours ? pstrdup(kind) : NULL, *known};
+  *known = wrapper;
+  return wrapper->kind;
+}
+
+static void read_servers(void) {
+  KnownWrapper *known = NULL;
+  int room = 8;
+  HeapTuple tuple;
+  MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox options", ALLOCSET_SMALL_SIZES);
+
+  Relation relation = table_open(ForeignServerRelationId, AccessShareLock);
+  SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+  cache = (RouteSink *)palloc(sizeof(RouteSink) * room);
+  while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
+    Form_pg_foreign_server form = (Form_pg_foreign_server)GETSTRUCT(tuple);
+    const char *kind = kind_of(&known, form->srvfdw, scratch);
+    bool isnull;
+    if (kind == NULL)
+      continue;
+    if (cache_size == room)
+      cache = (RouteSink *)repalloc(cache, sizeof(RouteSink) * (room *= 2));
+    RouteSink *sink = &cache[cache_size++];
+    memset(sink, 0, sizeof *sink);
+    sink->server_oid = form->oid;
+    strlcpy(sink->name, NameStr(form->srvname), NAMEDATALEN);
+    sink->kind = kind;
+    Datum options = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions, RelationGetDescr(relation), &isnull);
+    read_options(options, isnull, sink, scratch);
+  }
+  systable_endscan(scan);
+  table_close(relation, AccessShareLock);
+  MemoryContextDelete(scratch);
+  qsort(cache, cache_size, sizeof(RouteSink), oid_order);
 }
 
 static void rebuild(void) {
@@ -89,28 +163,15 @@ static void rebuild(void) {
     MemoryContextDelete(cache_context);
   cache_context = AllocSetContextCreate(CacheMemoryContext, "outbox routes", ALLOCSET_SMALL_SIZES);
   MemoryContext caller = MemoryContextSwitchTo(cache_context);
-  wrappers_name_database();
 
   /* What changes while we read makes the result stale again. */
   cache_stale = false;
-  Relation relation = table_open(ForeignServerRelationId, AccessShareLock);
-  SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
-  HeapTuple tuple;
-  int room = 8;
-  cache = (RouteSink *)palloc(sizeof(RouteSink) * room);
-  while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
-    if (cache_size == room)
-      cache = (RouteSink *)repalloc(cache, sizeof(RouteSink) * (room *= 2));
-    RouteSink *sink = &cache[cache_size];
-    memset(sink, 0, sizeof *sink);
-    if (!wrapper_kind(((Form_pg_foreign_server)GETSTRUCT(tuple))->srvfdw, sink->kind))
-      continue;
-    read_server(tuple, RelationGetDescr(relation), sink);
-    cache_size++;
-  }
-  systable_endscan(scan);
-  table_close(relation, AccessShareLock);
-  qsort(cache, cache_size, sizeof(RouteSink), by_oid);
+  read_servers();
+  by_name = (RouteSink **)palloc(sizeof(RouteSink *) * (cache_size + 1));
+  for (int i = 0; i < cache_size; i++)
+    by_name[i] = &cache[i];
+  qsort(by_name, cache_size, sizeof(RouteSink *), name_order);
+  route_index(cache, cache_size);
   MemoryContextSwitchTo(caller);
 }
 
@@ -130,25 +191,36 @@ RouteSink *route_sinks(int *n) {
   return cache;
 }
 
-static bool any_matches(char *const *globs, const char *text) {
-  for (; *globs; globs++)
-    if (strcmp(*globs, "*") == 0 || fnmatch(*globs, text, 0) == 0)
-      return true;
-  return false;
-}
-
-bool route_matches(const RouteSink *sink, const char *aggregate_type, const char *event_type) {
-  return any_matches(sink->events, event_type) && any_matches(sink->aggregates, aggregate_type);
+/* The comparing function gets the name itself for a key. */
+static int name_search(const void *name, const void *sink) {
+  return strcmp((const char *)name, (*(RouteSink *const *)sink)->name);
 }
 
 RouteSink *route_find(const char *name) {
   int n;
-  RouteSink *sinks = route_sinks(&n);
 
-  for (int i = 0; i < n; i++)
-    if (strcmp(sinks[i].name, name) == 0)
-      return &sinks[i];
-  return NULL;
+  (void)route_sinks(&n);
+  RouteSink **found = n > 0 ? (RouteSink **)bsearch(name, by_name, n, sizeof(RouteSink *), name_search) : NULL;
+  return found ? *found : NULL;
+}
+
+const ob_checker *route_checker(RouteSink *sink) {
+  bool isnull;
+  size_t n;
+  ob_error error;
+
+  if (sink->checker_tried)
+    return sink->checker;
+  wrappers_name_database();
+  HeapTuple tuple = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(sink->server_oid));
+  if (!HeapTupleIsValid(tuple))
+    return NULL; /* just dropped */
+  Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, tuple, Anum_pg_foreign_server_srvoptions, &isnull);
+  const ob_option *options = wrapper_options(datum, isnull, &n);
+  sink->checker = ob_checker_open(sink->kind, options, n, &error);
+  sink->checker_tried = true;
+  ReleaseSysCache(tuple);
+  return sink->checker;
 }
 
 static const char *hint_for_unknown(const char *name) {

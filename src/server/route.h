@@ -1,6 +1,9 @@
 /*
  * route.h: which sinks take an event. A per-backend cache of the foreign servers of our wrappers, rebuilt after a
  * catalog invalidation. Read at enqueue time by every backend, and by the worker for rows that wait for a sink.
+ *
+ * A session that enqueues one event reads all sinks, and there may be thousands: so the cache holds what routing
+ * needs, and all else of a sink is read when that one is chosen.
  */
 #pragma once
 
@@ -9,18 +12,34 @@
 typedef struct RouteSink {
   Oid server_oid;
   char name[NAMEDATALEN];
-  char kind[32];       /* "kafka", "webhook": the wrapper's name without "outbox_" */
-  bool usable;         /* false when the options do not parse (written by an older library) */
-  char **events;       /* glob list, NULL-terminated */
-  char **aggregates;   /* glob list, NULL-terminated */
-  ob_checker *checker; /* NULL when not usable */
+  const char *kind;      /* "kafka", "webhook": the wrapper's name without "outbox_" */
+  char **events;         /* glob list, NULL-terminated */
+  char **aggregates;     /* glob list, NULL-terminated */
+  const char *retention; /* NULL = not set */
+  bool by_headers;       /* it has the option "match" */
+  int n_headers; /* 0 with `by_headers`: nobody can read them (written by another library), it takes nothing */
+  ob_match *headers;
+  struct RouteSink *same_header; /* the next one that stands under this one's header */
+  bool checker_tried;
+  ob_checker *checker;
 } RouteSink;
 
-/* The cache, valid until the next catalog access. Order: by server OID. */
+/* What routes look at. Text in the server's encoding, headers in UTF-8. */
+typedef struct RouteEvent {
+  const char *aggregate_type;
+  const char *event_type;
+  const ob_header *headers;
+  size_t n_headers;
+} RouteEvent;
+
+/* The cache. What these functions return is valid until the next call of one of them. Order: by server OID. */
 RouteSink *route_sinks(int *n);
 
-/* Does this sink take such an event? fnmatch(3) globs. */
-bool route_matches(const RouteSink *sink, const char *aggregate_type, const char *event_type);
+/* The sinks that take such an event, in that order; palloc'd. */
+RouteSink **route_takers(const RouteEvent *event, int *n);
+
+/* Does any sink look at headers? */
+bool route_by_headers(void);
 
 /* NULL when there is none of that name. */
 RouteSink *route_find(const char *name);
@@ -30,3 +49,7 @@ RouteSink *route_must_find(const char *name);
 
 /* Raises an error when there is none, or when the role has no USAGE on it. */
 RouteSink *route_require(const char *name, Oid role);
+
+/* Judges events for the sink; opened when first asked for. NULL when the options do not parse (written by another
+ * library). The cache stays as it is. */
+const ob_checker *route_checker(RouteSink *sink);

@@ -151,18 +151,11 @@ static int64 longest_retention_ms(void) {
   RouteSink *sinks = route_sinks(&n);
 
   for (int i = 0; i < n; i++) {
-    HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(sinks[i].server_oid));
-    if (!HeapTupleIsValid(server))
-      continue;
-    bool is_null;
-    size_t n_options;
-    Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &is_null);
-    ob_option *options = wrapper_options(datum, is_null, &n_options);
+    const ob_option retention = {"retention", sinks[i].retention};
     ob_common common;
     ob_error error;
-    if (ob_common_options(sinks[i].kind, options, n_options, &common, &error))
+    if (retention.value && ob_common_options(sinks[i].kind, &retention, 1, &common, &error))
       longest = Max(longest, common.retention_ms);
-    ReleaseSysCache(server);
   }
   return longest;
 }

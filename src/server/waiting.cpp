@@ -11,6 +11,7 @@ extern "C" {
 
 #include "enqueue.h"
 #include "event_insert.h"
+#include "header_text.h"
 #include "owner_sql.h"
 #include "route.h"
 #include "sql_function.h"
@@ -24,37 +25,49 @@ typedef struct Batch {
   int n;
 } Batch;
 
-static bool any_sink_takes(const char *aggregate_type, const char *event_type) {
-  int n;
-  RouteSink *sinks = route_sinks(&n);
+/* NULL: no headers. */
+static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum *headers, int *n) {
+  RouteEvent event = {TextDatumGetCString(aggregate_type), TextDatumGetCString(event_type), NULL, 0};
 
-  for (int i = 0; i < n; i++)
-    if (route_matches(&sinks[i], aggregate_type, event_type))
-      return true;
-  return false;
+  if (headers && route_by_headers())
+    event.headers = header_list(DatumGetJsonbP(*headers), &event.n_headers);
+  return route_takers(&event, n);
+}
+
+/* Of such a scan's row, in memory that is used again for the next one. */
+static bool some_sink_takes(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
+  bool isnull;
+  int n;
+  MemoryContext caller = MemoryContextSwitchTo(scratch);
+  Datum aggregate_type = SPI_getbinval(tuple, desc, 2, &isnull);
+  Datum event_type = SPI_getbinval(tuple, desc, 3, &isnull);
+  Datum headers = SPI_getbinval(tuple, desc, 4, &isnull);
+
+  (void)takers_of(aggregate_type, event_type, isnull ? NULL : &headers, &n);
+  MemoryContextSwitchTo(caller);
+  MemoryContextReset(scratch);
+  return n > 0;
 }
 
 /* The first events in the order that some sink takes now. Reads only: what still has to wait is not locked. Rows of
  * another origin are not ours to send. */
 static void find_routable(Batch *batch) {
   static const Oid types[] = {INT8OID};
-  static OwnerSql scan = {"SELECT position, aggregate_type, event_type FROM outbox.events_pending "
+  static OwnerSql scan = {"SELECT position, aggregate_type, event_type, headers FROM outbox.events_pending "
                           "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 ORDER BY position",
                           1, types, NULL};
   Datum values[] = {Int64GetDatum(origin_here())};
   Portal cursor = SPI_cursor_open(NULL, owner_plan(&scan), values, NULL, false);
+  MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox waiting event",
+                                                ALLOCSET_SMALL_SIZES); /* millions may wait */
 
   for (;;) {
     SPI_cursor_fetch(cursor, true, BATCH);
     SPITupleTable *rows = SPI_tuptable;
     for (uint64 i = 0; i < SPI_processed && batch->n < BATCH; i++) {
       bool isnull;
-      char *aggregate_type = SPI_getvalue(rows->vals[i], rows->tupdesc, 2);
-      char *event_type = SPI_getvalue(rows->vals[i], rows->tupdesc, 3);
-      if (any_sink_takes(aggregate_type, event_type))
+      if (some_sink_takes(rows->vals[i], rows->tupdesc, scratch))
         batch->positions[batch->n++] = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
-      pfree(aggregate_type); /* millions may wait */
-      pfree(event_type);
     }
     bool more = SPI_processed == BATCH && batch->n < BATCH;
     SPI_freetuptable(rows);
@@ -62,30 +75,29 @@ static void find_routable(Batch *batch) {
       break;
   }
   SPI_cursor_close(cursor);
+  MemoryContextDelete(scratch);
 }
 
 /* The row itself goes to the first sink that takes it, a copy to every further one. NULL: none takes it any more. */
 static char *route_row(HeapTuple tuple, TupleDesc desc) {
   Datum values[EV_GIVEN];
   bool isnull[EV_GIVEN];
-  int n, matches = 0;
+  int n;
 
   for (int column = 0; column < EV_GIVEN; column++)
     values[column] = SPI_getbinval(tuple, desc, column + 1, &isnull[column]);
-  char *aggregate_type = TextDatumGetCString(values[EV_AGGREGATE_TYPE]);
-  char *event_type = TextDatumGetCString(values[EV_EVENT_TYPE]);
-  RouteSink *sinks = route_sinks(&n);
-  char **names = (char **)palloc(sizeof(char *) * (n + 1));
+  RouteSink **takers = takers_of(values[EV_AGGREGATE_TYPE], values[EV_EVENT_TYPE],
+                                 isnull[EV_HEADERS] ? NULL : &values[EV_HEADERS], &n);
+  char **names = (char **)palloc(sizeof(char *) * (n + 1)); /* the sinks are gone after the next statement */
   for (int i = 0; i < n; i++)
-    if (route_matches(&sinks[i], aggregate_type, event_type))
-      names[matches++] = pstrdup(sinks[i].name);
+    names[i] = pstrdup(takers[i]->name);
 
   isnull[EV_SINK] = false;
-  for (int i = 1; i < matches; i++) {
+  for (int i = 1; i < n; i++) {
     values[EV_SINK] = CStringGetTextDatum(names[i]);
     event_insert_copy_unless_there(values, isnull);
   }
-  return matches > 0 ? names[0] : NULL;
+  return n > 0 ? names[0] : NULL;
 }
 
 static void lock_and_route(Batch *batch) {
