@@ -47,9 +47,11 @@ private:
       refuse("Header \"" + pair.name + "\" is given no value.",
              "Write " + pair.name + "=\"\" for a header whose value is the empty text.");
     skip_blanks();
-    if (!rest_.empty() && rest_.front() == '=')
+    if (!rest_.empty() && rest_.front() == '=') {
+      std::string whole = pair.value + std::string(trim(rest_.substr(0, rest_.find(','))));
       refuse("There is more than one \"=\" in a pair.",
-             "Put a value with such a character into double quotes: " + pair.name + "=\"" + pair.value + "=...\".");
+             "Put a value with such a character into double quotes: " + pair.name + "=\"" + whole + "\".");
+    }
     for (const std::string *word : {&pair.name, &pair.value})
       if (word->find_first_of("\r\n") != word->npos)
         refuse("It has a line break, and no header has one.", example);

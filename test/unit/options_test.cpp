@@ -194,8 +194,6 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_FALSE(common.hold_on_failure);
   EXPECT_EQ(common.max_attempts, 0);
   EXPECT_EQ(common.retention_ms, -1);
-  EXPECT_STREQ(common.events, "*");
-  EXPECT_STREQ(common.aggregates, "*");
   EXPECT_EQ(common.retry, nullptr);
   EXPECT_EQ(common.default_max_attempts, 3);
   EXPECT_STREQ(common.default_retry, "exponential 1s..2s");
@@ -206,8 +204,6 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_FALSE(common.ordered);
   EXPECT_EQ(common.max_attempts, 12);
   EXPECT_EQ(common.retention_ms, 2 * 86'400'000);
-  EXPECT_EQ(common.events, options[0].value);
-  EXPECT_EQ(common.aggregates, options[1].value);
   EXPECT_EQ(common.retry, options[3].value);
 
   door::OptionList hold = {{"on_failure", "hold"}}, go_on = {{"on_failure", "continue"}, {"ordered", "off"}};
@@ -228,8 +224,8 @@ std::set<std::string> names(ob_scope scope) {
 }
 
 TEST(Options, NamesByScopeForAHint) {
-  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "ordered", "on_failure", "retry",
-                                                     "max_attempts", "retention", "capacity", "path"}));
+  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "match", "ordered", "on_failure",
+                                                     "retry", "max_attempts", "retention", "capacity", "path"}));
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;
   EXPECT_EQ(ob_option_names("memory", OB_SERVER, &one, 1), 1u);
