@@ -1,0 +1,18 @@
+"""The official libraries for Node, as readers of webhooks."""
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterable
+
+from .paths import BUILD, ROOT
+from .receiver import Delivery
+
+
+def read_by_node(library: str, deliveries: Iterable[Delivery], secret: str = "") -> list[str]:
+    """What the npm package `standardwebhooks` or `svix` says of each ("ok" or "bad: ..."), or the JSON of what `cloudevents` reads."""
+    lines = [json.dumps({"library": library, "secret": secret, "body": base64.b64encode(delivery.body).decode(), "headers": delivery.headers})
+             for delivery in deliveries]
+    done = subprocess.run(["node", ROOT / "test/rig/node/webhooks.mjs", BUILD / "node"], input="\n".join(lines) + "\n",
+                          capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.removesuffix("\n").split("\n")
