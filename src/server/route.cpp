@@ -164,6 +164,8 @@ static void rebuild(void) {
   cache_context = AllocSetContextCreate(CacheMemoryContext, "outbox routes", ALLOCSET_SMALL_SIZES);
   MemoryContext caller = MemoryContextSwitchTo(cache_context);
 
+  wrappers_name_database(); /* for checkers here, and for the sinks that a worker opens */
+
   /* What changes while we read makes the result stale again. */
   cache_stale = false;
   read_servers();
@@ -211,7 +213,6 @@ const ob_checker *route_checker(RouteSink *sink) {
 
   if (sink->checker_tried)
     return sink->checker;
-  wrappers_name_database();
   HeapTuple tuple = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(sink->server_oid));
   if (!HeapTupleIsValid(tuple))
     return NULL; /* just dropped */
