@@ -170,22 +170,23 @@ TEST(WebhookOptions, TheUrlMayStandInTheUserMapping) {
 }
 
 TEST(WebhookOptions, SecretsAreCheckedAndNeverShown) {
-  for (auto &[name, value] : std::vector<std::pair<const char *, std::string>>{{"secret", ""},
-                                                                               {"secret", "whsec_c2hvcnQ="},
-                                                                               {"secret", "whsec_%%%"},
-                                                                               {"old_secret", "whsec_c2hvcnQ="},
-                                                                               {"username", ""},
-                                                                               {"username", "me:myself"},
-                                                                               {"username", "me\nmyself"},
-                                                                               {"password", "passwd\ns3cr3t"},
-                                                                               {"ssl_certificate_pem", "no-PEM-s3cr3t"},
-                                                                               {"ssl_key_pem", "no-PEM-s3cr3t"},
-                                                                               {"headers", "s3cr3t-s3cr3t"},
-                                                                               {"headers", R"({"X": "a\nb"})"},
-                                                                               {"bearer_token", ""},
-                                                                               {"bearer_token", "two words"},
-                                                                               {"bearer_token", "line\nbreak"},
-                                                                               {"bearer_token", "caf\xc3\xa9"}}) {
+  for (auto &[name, value] :
+       std::vector<std::pair<const char *, std::string>>{{"secret", ""},
+                                                         {"secret", "whsec_c2hvcnQ="},
+                                                         {"secret", "whsec_%%%"},
+                                                         {"old_secret", "whsec_c2hvcnQ="},
+                                                         {"username", ""},
+                                                         {"username", "me:myself"},
+                                                         {"username", "me\nmyself"},
+                                                         {"password", "passwd\ns3cr3t"},
+                                                         {"ssl_certificate_pem", "no-PEM-s3cr3t"},
+                                                         {"ssl_key_pem", "no-PEM-s3cr3t"},
+                                                         {"headers", "s3cr3t-s3cr3t"},
+                                                         {"headers", R"({"X": "a\nb"})"},
+                                                         {"bearer_token", ""},
+                                                         {"bearer_token", "two words"},
+                                                         {"bearer_token", "line\nbreak"},
+                                                         {"bearer_token", "caf\xc3\xa9"}}) {
     Options mapping = {{name, value}};
     BadInput error = refused({{"url", "https://example.com/"}}, &mapping);
     EXPECT_EQ(error.subject, name);
