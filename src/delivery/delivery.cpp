@@ -113,7 +113,7 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
-    *out = {true, false, 0, -1, nullptr, defaults.max_attempts, defaults.retry};
+    *out = {true, false, 0, -1, nullptr, defaults.max_attempts, defaults.retry, defaults.disable_after.count()};
     for (size_t i = 0; i < n; i++) {
       std::string name = options[i].name;
       const char *value = options[i].value ? options[i].value : "";

@@ -109,6 +109,7 @@ typedef struct ob_common {
   const char *retry;         /* policy text; NULL = not set; points into `options` */
   int default_max_attempts;  /* of the kind and format, when neither option nor setting says otherwise */
   const char *default_retry; /* static string */
+  int64_t disable_after_ms;  /* failing for so long without a success disables it; 0 = never */
 } ob_common;
 bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
                        ob_error *error) OB_NOEXCEPT;

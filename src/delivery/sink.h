@@ -118,6 +118,7 @@ class Probe;
 struct KindDefaults {
   int max_attempts;
   const char *retry;
+  std::chrono::milliseconds disable_after{0}; /* failing for so long without a success; 0 = it goes on for ever */
 };
 
 class SinkKind {

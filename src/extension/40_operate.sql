@@ -72,7 +72,8 @@ CREATE VIEW outbox.sinks AS
          coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
                    WHERE o.option_name IN ('bootstrap_servers', 'url')), '(in the user mapping)') AS target,
-         coalesce(st.state, CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
+         coalesce(CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END, st.state,
+                  CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
          (coalesce(p.pending, 0) * scale.factor)::bigint AS pending,
          (coalesce(p.scheduled, 0) * scale.factor)::bigint AS scheduled,
          (coalesce(p.held, 0) * scale.factor)::bigint AS held,
@@ -90,10 +91,11 @@ CREATE VIEW outbox.sinks AS
   JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
   CROSS JOIN scale CROSS JOIN outbox.library() AS lib
   LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
+  LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname
   LEFT JOIN pending AS p ON p.sink = s.srvname
   LEFT JOIN failed AS f ON f.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, degraded, circuit open, disabled, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the exact age of the oldest due one, totals since the server started, events per second, latencies in milliseconds, and the last error.';
+  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the exact age of the oldest due one, totals since the server started, events per second, latencies in milliseconds, and the last error.';
 
 CREATE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

@@ -10,6 +10,7 @@ DECLARE
   n bigint;
   s record;
   example record;
+  stop record;
 BEGIN
   SELECT * INTO lib FROM outbox.library();
   SELECT * INTO kafka FROM outbox.kafka_library();
@@ -114,13 +115,25 @@ BEGIN
   FOR s IN SELECT * FROM outbox.sinks ORDER BY name LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
     detail := format('%s: %s, %s pending, %s failed.', s.kind, s.state, s.pending, s.failed);
-    IF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
+    SELECT * INTO stop FROM outbox.stopped_sinks AS t WHERE t.sink = s.name;
+    IF stop.state = 'paused' THEN
+      status := 'warning';
+      detail := format('%s has been paused since %s by %s: %s events wait.', s.name, stop.since, stop.stopped_by, s.pending);
+      hint := format('SELECT outbox.resume(%L);', s.name);
+    ELSIF stop.state = 'disabled' THEN
+      status := 'error';
+      detail := format('%s has been disabled since %s, %s: %s. %s events wait.', s.target, stop.since,
+                       CASE stop.reason WHEN '410' THEN 'because its endpoint wants no more events (410)'
+                       ELSE 'because it had failed for ' || stop.reason || ' without a success' END,
+                       coalesce(stop.error, 'no error is known'), s.pending);
+      hint := format('Correct the cause; then: SELECT outbox.resume(%L);', s.name);
+    ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
       status := 'error';
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN kafka.hint
         WHEN s.state = 'circuit open' THEN format('It is probed until it answers; nothing is lost, and no attempt is spent. What is wrong, step by step: SELECT * FROM outbox.probe(%L);', s.name)
-        WHEN s.state = 'disabled' THEN 'Correct the cause, then change any option of the server or its user mapping to open it anew.'
+        WHEN s.state = 'disabled' THEN 'It is about to be written down: look again.'
         ELSE format('Correct it: ALTER SERVER %I OPTIONS (…), or CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (…).', s.name, s.name) END;
     ELSIF s.state = 'degraded' THEN
       status := 'warning';

@@ -140,6 +140,8 @@ static bool is_news(Snapshot snapshot) {
   bool news = true;
 
   for (int i = 0; i < n; i++) {
+    if (sinks[i]->stopped)
+      continue;
     cursor = Min(cursor, sinks[i]->cursor);
     if (sinks[i]->n_late > 0 || sinks[i]->starved || sinks[i]->resumed.going)
       return true;

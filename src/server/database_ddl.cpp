@@ -2,6 +2,7 @@
 
 #include "shared_state.h"
 #include "sink_rename.h"
+#include "stopped_sinks.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -83,7 +84,8 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
   const char *name = database_to_leave(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;
-  Node *sink_statement = sink_rename_concerns(planned->utilityStmt) ? planned->utilityStmt : NULL;
+  Node *rename = sink_rename_concerns(planned->utilityStmt) ? planned->utilityStmt : NULL;
+  Node *stopped = stopped_sinks_concerns(planned->utilityStmt) ? planned->utilityStmt : NULL;
 
   if (IsA(planned->utilityStmt, CreatedbStmt))
     marked = true;
@@ -93,10 +95,12 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
     stand_aside(database);
   }
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
-  if (sink_statement) {
+  if (rename || stopped)
     CommandCounterIncrement();
-    sink_rename_note(sink_statement);
-  }
+  if (rename)
+    sink_rename_note(rename);
+  if (stopped)
+    stopped_sinks_note(stopped);
 }
 
 void database_ddl_init(void) {

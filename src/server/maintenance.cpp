@@ -2,15 +2,11 @@
 
 #include "event_row.h"
 #include "route.h"
-#include "worker.h"
-#include "worker_error.h"
+#include "worker_transaction.h"
 
 extern "C" {
-#include "access/xact.h"
 #include "executor/spi.h"
-#include "postmaster/interrupt.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 }
 
 static const int MAINTAIN_EVERY_MS = 10 * 60 * 1000;
@@ -47,35 +43,25 @@ bool maintenance_saw_unrouted(const EventRow *row) {
   return n > 0 && !routing_failed; /* else nothing would go on */
 }
 
+typedef struct Call {
+  const char *statement;
+  int64 result;
+} Call;
+
+static void run_call(void *argument) {
+  Call *call = (Call *)argument;
+  bool is_null;
+
+  if (SPI_execute(call->statement, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
+    elog(ERROR, "\"%s\" returned nothing", call->statement);
+  call->result = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
+}
+
 /* Runs one function of ours that returns bigint; -1 when it failed. */
 static int64 call(const char *before, const char *statement) {
-  volatile int64 result = -1;
-  MemoryContext context = CurrentMemoryContext;
+  Call call = {statement, -1};
 
-  worker_end_cancels(!ShutdownRequestPending);
-  PG_TRY();
-  {
-    bool is_null;
-    SetCurrentStatementStartTimestamp();
-    StartTransactionCommand();
-    worker_stay_with_extension();
-    PushActiveSnapshot(GetTransactionSnapshot());
-    SPI_connect();
-    if (before && SPI_execute(before, false, 0) != SPI_OK_UTILITY)
-      elog(ERROR, "could not run \"%s\"", before);
-    if (SPI_execute(statement, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
-      elog(ERROR, "\"%s\" returned nothing", statement);
-    result = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
-    SPI_finish();
-    PopActiveSnapshot();
-    CommitTransactionCommand();
-  }
-  PG_CATCH();
-  { (void)worker_failed(TASK_MAINTAIN, GetCurrentTimestamp()); }
-  PG_END_TRY();
-  worker_end_cancels(false);
-  MemoryContextSwitchTo(context);
-  return result;
+  return worker_transaction(before, run_call, &call) ? call.result : -1;
 }
 
 /* Workers take turns: when one finds nothing left to route, nothing is under way elsewhere either. */

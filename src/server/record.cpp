@@ -8,6 +8,7 @@
 #include "sql.h"
 #include "untouched.h"
 #include "worker_sinks.h"
+#include "worker_stops.h"
 
 #include <math.h>
 
@@ -395,9 +396,13 @@ void record_committed(TimestampTz now) {
       count_flight(flight, now);
       flight->sink->unrecorded--;
     }
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->stats)
-      update_rate(sinks[i]->stats, before[i], now);
+  for (int i = 0; i < n; i++) {
+    if (sinks[i]->stats == NULL)
+      continue;
+    if (sinks[i]->stats->delivered != before[i])
+      worker_stops_succeeded(sinks[i]->stats);
+    update_rate(sinks[i]->stats, before[i], now);
+  }
   LWLockRelease(shared_state()->lock);
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
     if (flight->recorded && flight->error && flight->sink->stats)

@@ -68,6 +68,15 @@ typedef struct WorkerSlot {
   char activity[64];
 } WorkerSlot;
 
+/* How long a sink has been failing without a success: worker_stops.h. */
+typedef struct FailingClock {
+  bool known;       /* what outbox.failing_sinks had of it before the server started was read */
+  bool has_row;     /* it stands there */
+  int64 written_ms; /* with so much */
+  int64 failed_ms;
+  TimestampTz last_failed_at; /* 0 = it does not fail */
+} FailingClock;
+
 /* One per sink and database. Survives the worker; gone with the server. */
 typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
@@ -80,6 +89,7 @@ typedef struct SinkStats {
   uint64 redriven_late; /* by force, after later events of their keys */
   char last_error[512];
   TimestampTz last_error_at;
+  FailingClock failing;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
   uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* created_at to acknowledgement */

@@ -11,7 +11,7 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-static bool is_sink(const char *server) {
+bool is_sink(const char *server) {
   ForeignServer *found = GetForeignServerByName(server, true);
   char kind[32];
 

@@ -10,6 +10,9 @@ extern "C" {
 #include "nodes/parsenodes.h"
 }
 
+/* Is it a server of one of our wrappers? Needs a transaction. */
+bool is_sink(const char *server);
+
 /* Is it about a server that is a sink? To be asked before the statement runs. */
 bool sink_rename_concerns(Node *statement);
 

@@ -27,6 +27,7 @@
 #include "worker_sinks.h"
 #include "worker_slot.h"
 #include "worker_start.h"
+#include "worker_stops.h"
 #include "worker_wait.h"
 
 extern "C" {
@@ -83,7 +84,7 @@ static bool any_sink_starved(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->starved)
+    if (sinks[i]->starved && !sinks[i]->stopped)
       return true;
   return false;
 }
@@ -296,6 +297,7 @@ static void one_loop(void) {
     pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
+  worker_stops_write(now);
   if (slot->index == 0)
     serve_probes();
   follow_lanes(now);

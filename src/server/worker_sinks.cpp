@@ -8,6 +8,7 @@
 #include "settings.h"
 #include "sql.h"
 #include "submit.h"
+#include "worker_stops.h"
 #include "wrappers.h"
 
 extern "C" {
@@ -59,6 +60,10 @@ static void catalog_changed(Datum, int, uint32) {
   stale = true;
 }
 
+static void stops_changed(void) {
+  stale = true;
+}
+
 void worker_sinks_init(ob_engine *engine_, int worker_index_) {
   HASHCTL control;
 
@@ -71,6 +76,7 @@ void worker_sinks_init(ob_engine *engine_, int worker_index_) {
   CacheRegisterSyscacheCallback(FOREIGNSERVEROID, catalog_changed, (Datum)0);
   CacheRegisterSyscacheCallback(USERMAPPINGOID, catalog_changed, (Datum)0);
   CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, catalog_changed, (Datum)0);
+  worker_stops_init(stops_changed);
 }
 
 void worker_sinks_settings_changed(void) {
@@ -133,6 +139,7 @@ static void apply_common(WorkerSink *sink, const SinkOptions *given) {
                       : setting_retry && setting_retry[0] != '\0' ? setting_retry
                                                                   : common.default_retry;
   strlcpy(sink->retry, retry, sizeof(sink->retry));
+  sink->disable_after_ms = common.disable_after_ms;
 }
 
 /* A renamed server stays what it was: its flights, held keys and counters. (Two that swap their names do not: each
@@ -231,6 +238,8 @@ static void reload_one(const RouteSink *route) {
       held_keys_forget_sink(sink->oid);
     if (sink->hold)
       dead_letters_stale();
+    if (sink->fingerprint != 0)
+      worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
     sink->reopen_at = 0;
     sink->open_error[0] = '\0';
@@ -260,6 +269,7 @@ bool worker_sinks_reload(void) {
     ob_sink_close(sink->handle, CLOSE_GRACE_MS);
     sink->closing = true;
   }
+  worker_stops_reload();
   return true;
 }
 
@@ -268,6 +278,7 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
   ob_error error;
 
   memset(&error, 0, sizeof(error));
+  sink->failed_tries = 0;
   sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
                               entry->given.mapping, entry->given.n_mapping, &error);
   if (sink->handle) {
@@ -299,7 +310,8 @@ ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, ob_error *er
 
 static void publish_state(WorkerSink *sink, TimestampTz now) {
   SinkStats *stats = sink->stats;
-  const char *state = sink->open_error[0] != '\0'                  ? "misconfigured"
+  const char *state = sink->stopped                                ? "stopped" /* outbox.stopped_sinks says why */
+                      : sink->open_error[0] != '\0'                ? "misconfigured"
                       : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
                       : sink->status.state == OB_SINK_DISABLED     ? "disabled"
                       : submit_stands_still()                      ? "waiting for a synchronous standby"
@@ -308,7 +320,7 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
                                                                    : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
 
-  if (stats == NULL || sink->closing)
+  if (stats == NULL || (sink->closing && !sink->stopped))
     return;
   stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
   strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
@@ -355,12 +367,14 @@ void worker_sinks_refresh(TimestampTz now) {
       continue;
     }
     /* A sink is opened anew only when nothing of its former self is in flight: order. */
-    if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at && !maintenance_routing())
+    if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at && !sink->stopped &&
+        !maintenance_routing())
       open_sink((SinkEntry *)sink, now);
     sink->room = 0;
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
       resumed_look(sink, now);
+      worker_stops_look(sink, now);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
       sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;
       if (sink->room_bytes > 0)
@@ -406,7 +420,7 @@ TimestampTz worker_sinks_next_moment(void) {
 
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];
-    if (sink->handle == NULL && sink->present)
+    if (sink->handle == NULL && sink->present && !sink->stopped)
       moment = Min(moment, sink->reopen_at);
     if (sink->handle == NULL || sink->closing)
       continue;

@@ -21,7 +21,8 @@ typedef struct WorkerSink {
   uint64 fingerprint; /* of options and user mapping */
   bool present;       /* in the catalog */
   bool closing;
-  ob_sink *handle; /* NULL while it cannot be opened, or is being reopened */
+  bool stopped, found_stopped; /* by outbox.stopped_sinks: worker_stops.h */
+  ob_sink *handle;             /* NULL while it cannot be opened, is being reopened, or is stopped */
   TimestampTz reopen_at;
   char open_error[512];
 
@@ -30,6 +31,7 @@ typedef struct WorkerSink {
   int max_attempts;
   int64 retention_ms;
   char retry[256];
+  int64 disable_after_ms; /* 0 = never */
 
   SinkLanes lanes;
 
@@ -57,7 +59,8 @@ typedef struct WorkerSink {
   int64 room_bytes; /* after so much it has no more room */
   bool starved;     /* it had more to claim than room */
   ob_sink_status status;
-  SinkStats *stats; /* may be NULL */
+  uint64 failed_tries; /* of the status, when it was last looked at */
+  SinkStats *stats;    /* may be NULL */
 
   /* claimed in the last round, in order, and not yet submitted */
   ob_event *batch;

@@ -86,7 +86,7 @@ def test_a_body_of_a_gigabyte_costs_little_memory(crm, receiver):
 def test_410_disables_the_sink_until_it_is_altered(crm, receiver):
     receiver.mode = status(410)
     events = [crm.enqueue("Order", str(n)) for n in range(3)]
-    wait_until(lambda: sink(crm, "state") == ("disabled",), 10, "the sink to be disabled")
+    wait_until(lambda: sink(crm, "state") == ("disabled: 410",), 10, "the sink to be disabled")
     assert "410" in sink(crm, "last_error")[0]
     status_, detail, hint = crm.sql("""SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'sink crm'""")[0]
     assert status_ == "error" and "disabled" in detail and "410" in detail

@@ -56,7 +56,7 @@ def test_when_each_answer_is_followed_by_another_attempt(db, paths):
         "malformed": (status(429, "soon"), STEP), "absurd": (status(429, 1700000000), STEP), "past": (status(503, formatdate(0, usegmt=True)), STEP),
     }
     for name, (answer, _) in expected.items():
-        paths.sink(name, answer)
+        paths.sink(name, answer, method="PUT" if name == "s308" else "POST")
     assert paths.sink("s204", status(204))
     rows = wait_until(lambda: len(rows := db.sql(NEXT)) == len(expected) and rows, 20, lambda: f"the attempts, got {db.sql(NEXT)}")
     for name, attempts, delay, error in rows:
@@ -73,10 +73,14 @@ def test_what_is_refused_as_such_is_a_dead_letter_soon(db, paths):
     for name, answer in (("s400", status(400)), ("s413", status(413)), ("s422", status(422))):
         paths.sink(name, answer, **quick)
     paths.sink("once", status(400), max_attempts="1", **quick)
+    paths.sink("keyed", status(422, body=b"other body"), idempotency_key="true", **quick)
+    conflict = iter([status(409)] * 5)
+    paths.receiver.mode = lambda d: next(conflict, OK) if d.path == "/conflict" else paths.answers[d.path]
+    paths.sink("conflict", None, idempotency_key="true", **quick)
     dead = lambda: dict(db.sql("SELECT sink, attempts FROM outbox.events WHERE status = 'FAILED'"))  # noqa: E731
-    wait_until(lambda: len(dead()) == 4 and db.pending() == 0, 20, lambda: f"the dead letters, got {dead()}")
-    assert dead() == {"s400": 3, "s413": 3, "s422": 3, "once": 1}
-    assert {name: paths.tries(name) for name in dead()} == dead()
+    wait_until(lambda: len(dead()) == 5 and db.pending() == 0, 20, lambda: f"the dead letters, got {dead()}")
+    assert dead() == {"s400": 3, "s413": 3, "s422": 3, "once": 1, "keyed": 1}
+    assert {name: paths.tries(name) for name in (*dead(), "conflict")} == {**dead(), "conflict": 6}
 
 
 def test_an_endpoint_that_refuses_everything_is_paused_and_no_attempt_is_spent(db, paths):

@@ -67,7 +67,9 @@ public:
     return nullptr;
   }
   /* The specification's schedule: ten attempts within about three days. */
-  KindDefaults defaults(const Options &) const override { return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h"}; }
+  KindDefaults defaults(const Options &server) const override {
+    return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h", disable_after_of(server)};
+  }
 };
 
 [[maybe_unused]] const auto *const webhook_kind = new WebhookKind;

@@ -38,6 +38,16 @@ template <auto parse> static void check(const std::string &name, const std::stri
   (void)parse(name, value);
 }
 
+/* 0 = never. */
+static milliseconds parse_disable_after(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 365));
+}
+milliseconds disable_after_of(const Options &server) {
+  auto given = server.find("disable_after");
+  return given == server.end() ? milliseconds(std::chrono::hours(24 * 5))
+                               : parse_disable_after(given->first, given->second);
+}
+
 /* ---- the table ---- */
 
 const std::vector<OptionSpec> &webhook_options() {
@@ -63,6 +73,10 @@ const std::vector<OptionSpec> &webhook_options() {
        "How long one request may take, answer included: 100ms to 5min. Default 15s."},
       {"concurrency", true, false, false, false, check<parse_concurrency>,
        "Requests at the same time, of different keys: 1 to 1000. Default 32."},
+      {"disable_after", true, false, false, false, check<parse_disable_after>,
+       "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for ever) to "
+       "365d. "
+       "Default 5d."},
       {"allow_http", true, false, false, false, check<parse_bool>,
        "Whether url may be http, unencrypted. Default false."},
       {"allow_networks", true, false, false, true, check<parse_networks>,

@@ -1,0 +1,116 @@
+-- Sinks that were stopped for good: by a person, by a 410, by failing for too long. Their events wait until outbox.resume().
+
+CREATE TABLE outbox.stopped_sinks (
+  sink text,
+  state text NOT NULL,
+  reason text,
+  error text,
+  since timestamptz NOT NULL DEFAULT pg_catalog.now(),
+  stopped_by text,
+  CONSTRAINT stopped_sinks_pkey PRIMARY KEY (sink),
+  CONSTRAINT stopped_sinks_state_check CHECK (state IN ('paused', 'disabled'))
+);
+COMMENT ON TABLE outbox.stopped_sinks IS 'Sinks that deliver nothing until outbox.resume(): a row per sink that is paused or disabled. outbox.pause() and the worker write it.';
+COMMENT ON COLUMN outbox.stopped_sinks.sink IS 'The foreign server.';
+COMMENT ON COLUMN outbox.stopped_sinks.state IS 'paused (by outbox.pause()) or disabled (by the worker).';
+COMMENT ON COLUMN outbox.stopped_sinks.reason IS 'Why it was disabled: 410, what its endpoint said, or disable_after, how long it may fail.';
+COMMENT ON COLUMN outbox.stopped_sinks.error IS 'What it last said before it was disabled.';
+COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When it was stopped.';
+COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused it; NULL for the worker.';
+
+CREATE TABLE outbox.failing_sinks (
+  sink text PRIMARY KEY,
+  failed_for interval NOT NULL,
+  last_failed_at timestamptz NOT NULL
+);
+COMMENT ON TABLE outbox.failing_sinks IS 'How long sinks have been failing without a success, written now and then, so that disable_after survives a restart. The worker writes it.';
+COMMENT ON COLUMN outbox.failing_sinks.sink IS 'The foreign server.';
+COMMENT ON COLUMN outbox.failing_sinks.failed_for IS 'How long it has been tried in vain.';
+COMMENT ON COLUMN outbox.failing_sinks.last_failed_at IS 'When it was last tried.';
+
+SELECT pg_catalog.pg_extension_config_dump('outbox.stopped_sinks', '');
+
+CREATE FUNCTION outbox.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_stopped_sinks_changed';
+COMMENT ON FUNCTION outbox.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or goes on.';
+CREATE TRIGGER tell_workers AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.stopped_sinks
+  FOR EACH STATEMENT EXECUTE FUNCTION outbox.stopped_sinks_changed();
+ALTER TABLE outbox.stopped_sinks ENABLE ALWAYS TRIGGER tell_workers;
+
+CREATE FUNCTION outbox.require_sink(sink text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  now_called text := (SELECT r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = require_sink.sink);
+  known text := (SELECT string_agg(quote_literal(s.srvname), ', ' ORDER BY s.srvname)
+                 FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw);
+BEGIN
+  IF require_sink.sink IS NULL THEN
+    RAISE EXCEPTION 'the name of a sink must not be null'
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT name, state FROM outbox.sinks;';
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+                 WHERE s.srvname = require_sink.sink) THEN
+    RAISE EXCEPTION 'sink "%" does not exist', require_sink.sink
+      USING ERRCODE = 'undefined_object',
+      HINT = CASE WHEN now_called IS NOT NULL THEN format('It is now called %L.', now_called)
+             WHEN known IS NULL THEN 'There is no sink yet: CREATE SERVER makes one.'
+             ELSE format('The sinks are: %s.', known) END;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox.require_sink(text) IS 'Raises an error when there is no such sink.';
+
+-- In a SECURITY DEFINER function current_user is the extension's owner.
+CREATE FUNCTION outbox.pause(sink text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+BEGIN
+  PERFORM outbox.require_sink(pause.sink);
+  INSERT INTO outbox.stopped_sinks AS s (sink, state, stopped_by) VALUES (pause.sink, 'paused', caller)
+  ON CONFLICT ON CONSTRAINT stopped_sinks_pkey DO UPDATE
+    SET state = 'paused', reason = NULL, error = NULL, since = now(), stopped_by = EXCLUDED.stopped_by
+    WHERE s.state <> 'paused';
+  IF NOT FOUND THEN
+    RAISE NOTICE 'sink "%" is paused already', pause.sink;
+    RETURN false;
+  END IF;
+  DELETE FROM outbox.failing_sinks AS f WHERE f.sink = pause.sink;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION outbox.pause(text) IS
+  'Stops a sink until outbox.resume(), as soon as the transaction commits and for all workers, also after a restart. What is on the wire ends normally, nothing more is claimed, no attempt is spent; events go on being enqueued. False and a notice when it was paused already. The caller need not own the server: GRANT EXECUTE is enough.';
+
+CREATE FUNCTION outbox.resume(sink text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  was text;
+BEGIN
+  PERFORM outbox.require_sink(resume.sink);
+  DELETE FROM outbox.stopped_sinks AS s WHERE s.sink = resume.sink RETURNING s.state INTO was;
+  IF was IS NULL THEN
+    RAISE NOTICE 'sink "%" is neither paused nor disabled', resume.sink
+      USING HINT = 'What it does and why: SELECT name, state, last_error FROM outbox.sinks;';
+    RETURN false;
+  END IF;
+  DELETE FROM outbox.failing_sinks AS f WHERE f.sink = resume.sink;
+  IF was = 'disabled' THEN -- what failed need not wait for its time: it was the endpoint
+    UPDATE outbox.events AS e SET available_at = now()
+    WHERE e.status = 'PENDING' AND e.position = ANY (ARRAY(
+      SELECT p.position FROM outbox.events_pending AS p
+      WHERE p.available_at > now() AND p.attempts > 0 AND p.held_by IS NULL
+        AND (p.sink = resume.sink OR p.sink IN (SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = resume.sink))
+      FOR UPDATE SKIP LOCKED));
+  END IF;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION outbox.resume(text) IS
+  'Lets a sink go on that was paused, or disabled by a 410 or by failing for disable_after: as soon as the transaction commits its events go, in their order, slowly at first. What had failed is due at once, where the sink was disabled. False and a notice when it was neither. The caller need not own the server: GRANT EXECUTE is enough.';
+
+REVOKE EXECUTE ON FUNCTION outbox.stopped_sinks_changed(), outbox.require_sink(text), outbox.pause(text), outbox.resume(text) FROM PUBLIC;

@@ -1,0 +1,40 @@
+#include "worker_transaction.h"
+
+#include "worker.h"
+#include "worker_error.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "postmaster/interrupt.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+bool worker_transaction(const char *first, void (*body)(void *), void *argument) {
+  volatile bool done = false;
+  MemoryContext context = CurrentMemoryContext;
+
+  worker_end_cancels(!ShutdownRequestPending);
+  PG_TRY();
+  {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    worker_stay_with_extension();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    SPI_connect();
+    if (first && SPI_execute(first, false, 0) != SPI_OK_UTILITY)
+      elog(ERROR, "could not run \"%s\"", first);
+    body(argument);
+    SPI_finish();
+    PopActiveSnapshot();
+    CommitTransactionCommand();
+    done = true;
+  }
+  PG_CATCH();
+  { (void)worker_failed(TASK_MAINTAIN, GetCurrentTimestamp()); }
+  PG_END_TRY();
+  worker_end_cancels(false);
+  MemoryContextSwitchTo(context);
+  return done;
+}

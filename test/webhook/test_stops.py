@@ -1,0 +1,234 @@
+"""Sinks that are stopped for good: by a person, by a 410, by failing for disable_after; and how they go on."""
+
+import time
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import HANG, OK, status
+
+QUICK = {"retry": "exponential 50ms..100ms", "max_attempts": "1000"}
+WORKERS = "SELECT count(*) FROM outbox.workers WHERE database = current_database()"
+
+
+@pytest.fixture
+def endpoint(db, rig, setting):
+    """Behind the sink crm."""
+    setting("outbox.poll_interval", "100ms")  # rounds without an event are waited for
+    receiver = rig.receiver()
+    db.webhook_sink("crm", receiver, **QUICK)
+    db.enqueue("Order", "warm")
+    wait_until(lambda: db.pending() == 0, 10, "a first event")
+    receiver.clear()
+    yield receiver
+    receiver.stop()
+
+
+def state(db) -> str:
+    return db.value("SELECT state FROM outbox.sinks WHERE name ~ 'crm'")
+
+
+def stop_and_enqueue(db, n: int) -> list[str]:
+    """Pauses crm, and enqueues events of n keys, two each."""
+    assert db.value("SELECT outbox.pause('crm')")
+    assert state(db) == "paused"
+    return [db.enqueue("Order", str(i % n)) for i in range(2 * n)]
+
+
+def a_round(db) -> None:
+    """Until every worker has looked around twice."""
+    def loops() -> list:
+        return db.sql("SELECT last_loop_at FROM outbox.workers WHERE database = current_database() ORDER BY worker")
+    for _ in range(2):
+        before = loops()
+        wait_until(lambda: all(now > then for now, then in zip(loops(), before, strict=True)), 10, "a round of the workers")
+
+
+def wait_all(db, endpoint, events: list[str]) -> None:
+    wait_until(lambda: db.pending() == 0, 20, lambda: f"{db.pending()} rows to leave; {db.sql('SELECT * FROM outbox.sinks')}")
+    assert sorted(d.id for d in endpoint.accepted()) == sorted(events), "each once"
+    by_key = [d.id for d in endpoint.accepted()]
+    keys = dict(zip(events, [i % max(1, len(events) // 2) for i in range(len(events))], strict=True))
+    for key in set(keys.values()):
+        assert [e for e in by_key if keys[e] == key] == [e for e in events if keys[e] == key]
+
+
+def test_pause_and_resume(db, endpoint, pg):
+    with db.connect(autocommit=False) as session:
+        session.execute("SELECT outbox.pause('crm')")
+        session.rollback()
+    assert state(db) != "paused"
+
+    endpoint.mode = HANG
+    on_the_wire = db.enqueue("Order", "first")
+    wait_until(lambda: endpoint.open_requests == 1, 10, "a request on the wire")
+    behind = db.enqueue("Order", "first")
+    waiting = stop_and_enqueue(db, 5)
+    endpoint.mode = OK
+    endpoint.release()
+    wait_until(lambda: db.pending() == 11, 10, "what was on the wire to end")
+    assert [d.id for d in endpoint.accepted()] == [on_the_wire]
+    a_round(db)
+    wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 10, "what was queued to come back")
+    db.set_sink("crm", retry="exponential 60ms..100ms")  # no reason to go on
+    a_round(db)
+    assert state(db) == "paused" and len(endpoint.deliveries) == 1
+    assert db.sql("SELECT pending FROM outbox.sinks") == [(11,)]
+    assert db.sql("SELECT max(attempts) FROM outbox.events_pending") == [(0,)]
+    [(check, detail, hint)] = db.sql("""SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'sink crm'""")
+    assert check == "warning" and "paused" in detail and "postgres" in detail and hint == "SELECT outbox.resume('crm');"
+
+    db.sql("ALTER SERVER crm RENAME TO crm2")
+    db.disconnect()
+    pg.restart()
+    wait_until(lambda: db.value(WORKERS) == 1, 10, "the worker")
+    a_round(db)
+    assert state(db) == "paused" and len(endpoint.deliveries) == 1
+    endpoint.clear()
+    with db.connect(autocommit=False) as session:
+        session.execute("SELECT outbox.resume('crm2')")
+        session.rollback()
+        a_round(db)
+        assert not endpoint.deliveries
+        session.execute("SELECT outbox.resume('crm2')")
+        session.commit()
+    wait_until(lambda: db.pending() == 0, 10, "the events")
+    order = [d.id for d in endpoint.accepted()]
+    assert sorted(order) == sorted([behind, *waiting])
+    assert all(order.index(waiting[i]) < order.index(waiting[i + 5]) for i in range(5))
+    assert state(db) in ("idle", "delivering")
+
+
+def test_all_workers_stop_and_a_database_at_rest_goes_on(db, endpoint, setting):
+    setting("outbox.workers", "2")
+    wait_until(lambda: db.sql("SELECT lanes FROM outbox.workers WHERE database = current_database()") == [(128,)] * 2, 20, "two workers")
+    events = stop_and_enqueue(db, 40)
+    a_round(db)
+    assert not endpoint.deliveries and db.pending() == 80
+    db.sql("SELECT outbox.resume('crm')")
+    wait_all(db, endpoint, events)
+
+    endpoint.clear()
+    setting("outbox.worker_idle_timeout", "50ms")
+    events = stop_and_enqueue(db, 2)
+    wait_until(lambda: db.value(WORKERS) == 0 and db.value("SELECT at_rest FROM outbox.library()"), 20, "the workers to leave: nothing is to be done")
+    assert state(db) == "paused" and not endpoint.deliveries
+    db.sql("SELECT outbox.resume('crm')")
+    wait_all(db, endpoint, events)
+
+
+def test_410_disables_for_good_until_a_person_resumes(db, endpoint, pg):
+    endpoint.mode = status(410)
+    events = [db.enqueue("Order", "1"), db.enqueue("Order", "1")]
+    wait_until(lambda: state(db) == "disabled: 410", 10, "the sink to be disabled")
+    [(check, detail, hint)] = db.sql("""SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'sink crm'""")
+    assert check == "error" and "410" in detail and "SELECT outbox.resume('crm')" in hint
+    endpoint.mode = OK
+    db.disconnect()
+    pg.restart()
+    wait_until(lambda: db.value(WORKERS) == 1, 10, "the worker")
+    a_round(db)
+    assert state(db) == "disabled: 410" and len(endpoint.deliveries) == 1
+    assert db.sql("SELECT count(*), max(attempts) FROM outbox.events_pending") == [(2, 0)]
+    db.sql("SELECT outbox.resume('crm')")
+    wait_all(db, endpoint, events)
+
+
+@pytest.mark.kills_server
+def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(db, endpoint, pg):
+    def failed_for() -> float:
+        return db.value("SELECT extract(epoch FROM failed_for)::float8 FROM outbox.failing_sinks") or 0
+
+    db.sql("ALTER SERVER crm OPTIONS (ADD disable_after '2s')")
+    endpoint.mode = status(503)
+    first = db.enqueue("Order", "1")
+    wait_until(lambda: failed_for() > 0.5, 10, "the outage to be noted")
+    endpoint.mode = OK
+    wait_until(lambda: db.pending() == 0 and not failed_for(), 10, "a success to end it")
+    endpoint.mode = status(503)
+    events = [db.enqueue("Order", "1"), db.enqueue("Order", "1")]
+    [pid] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")[0]
+    wait_until(lambda: failed_for() > 0.4, 10, "the outage to be noted")
+    db.sql("SELECT pg_terminate_backend(%s)", pid)
+    before = wait_until(lambda: (noted := failed_for()) > 1 and noted, 10, "more of it, by the next worker")
+    assert before < 1.8 and not db.sql("SELECT FROM outbox.stopped_sinks")
+    db.disconnect()
+    pg.kill()
+    tried = len(endpoint.deliveries)
+    time.sleep(2.5)  # longer than it had left: time in which nobody tries
+    pg.start()
+    since = wait_until(lambda: db.value("SELECT extract(epoch FROM since)::float8 FROM outbox.stopped_sinks"), 20, "the sink to be disabled")
+    assert state(db) == "disabled: disable_after"
+    resumed = endpoint.deliveries[tried].at
+    assert 0.1 < since - resumed < 1.9, f"{since - resumed} s after the restart, and {before} s before"
+    [(reason, error, row)] = db.sql("SELECT reason, error, stopped_by FROM outbox.stopped_sinks")
+    assert reason == "disable_after" and "503" in error and row is None and not failed_for()
+    detail = db.value("""SELECT detail FROM outbox.doctor() WHERE "check" = 'sink crm'""")
+    assert "failed for disable_after" in detail and "503" in detail
+    endpoint.mode = OK
+    later = db.enqueue("Order", "2")
+    a_round(db)
+    assert not [d for d in endpoint.accepted() if d.id != first]
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: db.pending() == 0, 10, "the events")
+    order = [d.id for d in endpoint.accepted()]
+    assert sorted(order) == sorted([first, *events, later]) and order.index(events[0]) < order.index(events[1])
+
+
+def test_what_ddl_does_to_a_stopped_sink(db, endpoint):
+    """Another endpoint may want what this one did not; a person's pause is a person's to end."""
+    def stopped() -> list:
+        return db.sql("SELECT sink, state FROM outbox.stopped_sinks")
+
+    disabled, paused = [("crm", "disabled")], [("crm", "paused")]
+    disable = "INSERT INTO outbox.stopped_sinks (sink, state, reason) VALUES ('crm', 'disabled', '410')"
+    changes = ["ALTER SERVER crm OPTIONS (ADD timeout '5s')", "CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (bearer_token 'token')",
+               "ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (SET bearer_token 'other')", "DROP USER MAPPING FOR PUBLIC SERVER crm"]
+    db.sql(disable)
+    db.sql("ALTER SERVER crm VERSION '2'")
+    assert stopped() == disabled
+    for change in changes[:1]:
+        with db.connect(autocommit=False) as session:
+            session.execute(change)
+            session.rollback()
+        assert stopped() == disabled
+    db.sql("DELETE FROM outbox.stopped_sinks")
+    for change in changes:
+        db.sql(disable)
+        db.sql(change)
+        assert not stopped(), change
+    db.sql("SELECT outbox.pause('crm')")
+    db.sql("ALTER SERVER crm OPTIONS (DROP timeout)")
+    assert stopped() == paused
+    db.sql("DROP SERVER crm")
+    assert not stopped()
+    db.sql(disable)  # as where the wrapper was dropped with all its servers
+    db.webhook_sink("crm", endpoint)
+    assert not stopped()
+    db.sql("SELECT outbox.pause('crm')")
+    db.sql("ALTER SERVER crm RENAME TO crm2")
+    with pytest.raises(psycopg.errors.UndefinedObject) as error:
+        db.sql("SELECT outbox.resume('crm')")
+    assert error.value.diag.message_hint == "It is now called 'crm2'."
+    assert stopped() == [("crm2", "paused")]
+
+
+def test_an_operator_needs_no_more_than_execute(db, endpoint):
+    db.sql("CREATE ROLE outbox_stops_operator LOGIN")
+    try:
+        with db.connect(user="outbox_stops_operator") as operator:
+            for _ in range(2):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    operator.execute("SELECT outbox.pause('crm')")
+                db.sql("GRANT USAGE ON SCHEMA outbox TO outbox_stops_operator")
+            db.sql("GRANT EXECUTE ON FUNCTION outbox.pause(text), outbox.resume(text) TO outbox_stops_operator")
+            operator.execute("SELECT outbox.pause('crm')")
+            event = db.enqueue("Order", "1")
+            a_round(db)
+            assert db.sql("SELECT sink, stopped_by FROM outbox.stopped_sinks") == [("crm", "outbox_stops_operator")]
+            assert not endpoint.deliveries
+            operator.execute("SELECT outbox.resume('crm')")
+        wait_until(lambda: [d.id for d in endpoint.accepted()] == [event], 10, "the event")
+    finally:
+        db.sql("DROP OWNED BY outbox_stops_operator")
+        db.sql("DROP ROLE outbox_stops_operator")
