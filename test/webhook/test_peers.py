@@ -5,9 +5,9 @@ import socket
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
+from nginx_log import Attempt, read_attempts
 from outbox_rig import Nginx, Receiver, Rig, wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, slow
@@ -15,7 +15,7 @@ from senders import Background, Stream
 
 # One request in five fails, by chance: each event gets through.
 HTTP = """
-  log_format attempts "$status $request_uri $http_webhook_id $msec $connection";
+  log_format attempts "$request_uri $status $http_webhook_id $msec $connection";
   split_clients $request_id $unlucky { 20% 1; * ""; }
   split_clients $request_id $fate { 5% 301; 5% 302; 5% 307; 5% 308; * ""; }
   limit_req_zone $uri zone=few:1m rate=100r/s;
@@ -45,18 +45,7 @@ EVENTS = 200
 CIRCUIT = ["429", "503"]  # ten keys in a row may fail, which opens it: what fails by then is not counted
 LARGE = 20
 QUICK = {"retry": "exponential 20ms..200ms", "max_attempts": "100", "retention": "1d"}
-SPECIAL = {"slow": {"timeout": "300ms"}, "413": {"max_attempts": "2"}}
-
-
-@dataclass
-class Attempt:
-    status: int
-    id: str
-    at: float
-    connection: str
-
-    def accepted(self) -> bool:
-        return 200 <= self.status < 300
+SPECIAL = {"slow": {"timeout": "300ms"}}
 
 
 class Faults:
@@ -67,8 +56,7 @@ class Faults:
         self.streams: dict[str, Stream] = {}
 
     def attempts(self, location: str) -> list[Attempt]:
-        lines = (line.split() for line in self._log.read_text().splitlines())
-        return [Attempt(int(status), event, float(at), connection) for status, uri, event, at, connection in lines if uri == f"/{location}"]
+        return read_attempts(self._log, f"/{location}")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +90,7 @@ def faults(rig: Rig, db: Database) -> Iterator[Faults]:
 def ended(db: Database, fault: str) -> None:
     waiting = "SELECT count(*) FROM outbox.events_pending WHERE sink = %s"
     wait_until(lambda: db.value(waiting, f"sink_{fault}") == 0, 40,
-               lambda: f"the stream to end: {db.sql('SELECT * FROM outbox.sinks WHERE sink = %s', f'sink_{fault}')}"
+               lambda: f"the stream to end: {db.sql('SELECT * FROM outbox.sinks WHERE name = %s', f'sink_{fault}')}"
                        f" {db.sql('SELECT attempts, available_at - now(), last_error FROM outbox.events_pending WHERE sink = %s LIMIT 5', f'sink_{fault}')}")
 
 
@@ -146,7 +134,7 @@ def test_what_is_too_large_is_a_dead_letter_and_its_keys_go_on(faults, db):
     attempts = faults.attempts("413")
     dead = db.sql("SELECT id::text, last_error FROM outbox.events WHERE status = 'FAILED' AND sink = 'sink_413'")
     assert len(dead) == LARGE and all("HTTP 413" in error for _, error in dead)
-    assert {attempt.id for attempt in attempts if not attempt.accepted()} == {event for event, _ in dead}
+    assert Counter(attempt.id for attempt in attempts if not attempt.accepted()) == {event: 3 for event, _ in dead} == spent(db, "413")
     stream = faults.streams["413"]
     stream.without(event for event, _ in dead)
     assert stream.check(attempt.id for attempt in attempts if attempt.accepted()) == 0

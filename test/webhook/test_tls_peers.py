@@ -1,0 +1,121 @@
+"""nginx with certificates that must not be accepted, until somebody mends them: what waits then goes by itself."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from nginx_log import Attempt, read_attempts
+from outbox_rig import wait_until
+from outbox_rig.certificates import EXPIRED, Authority, self_signed
+from outbox_rig.database import Database
+from outbox_rig.process import free_port
+from outbox_rig.receiver import SECRET
+from senders import Stream
+
+SERVER = """
+  server {{
+    listen 127.0.0.1:{port} ssl;
+    ssl_certificate {file};
+    ssl_certificate_key {file};
+    ssl_protocols {protocols};
+    access_log {log} attempts;
+    location / {{ return 204; }}
+  }}
+"""
+# What sink and doctor say of each.
+BAD = {
+    "expired": r"the endpoint's certificate \(CN=hooks\) has expired on 20",
+    "not_yet_valid": r"the endpoint's certificate \(CN=hooks\) is not valid before 20",
+    "wrong_host": r"the endpoint's certificate is made out to other\.example, and not to 127\.0\.0\.1",
+    "self_signed": r"the endpoint's certificate \(CN=hooks\) is self-signed, and not trusted here",
+    "unknown": r"comes from an authority that is not (known|trusted) here \(CN=stranger\)",
+}
+GOOD = {"tls12": "TLSv1.2", "tls13": "TLSv1.3"}
+CONCURRENCY = 8
+
+
+class Endpoints:
+    """A server for each certificate, in one nginx; and a sink and a stream for each."""
+
+    def __init__(self, rig, db: Database, folder: Path):
+        self._db, self._folder = db, folder
+        self.authority, self.stranger = Authority("ours"), Authority("stranger")
+        issue = self.authority.issue
+        certificates = {
+            "expired": issue("hooks", "127.0.0.1", days=EXPIRED), "not_yet_valid": issue("hooks", "127.0.0.1", days=(1, 2)),
+            "wrong_host": issue("hooks", "other.example"), "self_signed": self_signed("hooks", "127.0.0.1"),
+            "unknown": self.stranger.issue("hooks", "127.0.0.1"), "tls12": issue("hooks", "127.0.0.1"), "tls13": issue("hooks", "127.0.0.1")}
+        self._log, self._ports = folder / "attempts.log", {name: free_port() for name in certificates}
+        for name, certificate in certificates.items():
+            self.file(name).write_text(certificate.chain)
+        servers = [SERVER.format(port=port, file=self.file(name), protocols=GOOD.get(name, "TLSv1.2 TLSv1.3"), log=self._log)
+                   for name, port in self._ports.items()]
+        self.nginx = rig.nginx(http='log_format attempts "$server_port $status $http_webhook_id $msec $ssl_protocol/$connection";' + "".join(servers))
+        self.streams = {}
+        for name, port in self._ports.items():
+            db.webhook_sink(name, f"https://127.0.0.1:{port}/", SECRET, aggregates=name, ca_pem=self.authority.certificate, retention="1d",
+                            concurrency=str(CONCURRENCY))
+            self.streams[name] = Stream(db, name, keys=20)
+
+    def file(self, name: str) -> Path:
+        return self._folder / f"{name}.pem"
+
+    def attempts(self, name: str) -> list[Attempt]:
+        return read_attempts(self._log, str(self._ports[name]))
+
+    def arrived(self, name: str) -> list[Attempt]:
+        """When all of its stream is there: once, and in order."""
+        written = len(self.streams[name].written)
+        wait_until(lambda: len(self.attempts(name)) >= written, 40, lambda: f"{name}: {self._db.sql('SELECT * FROM outbox.sinks')}")
+        attempts = self.attempts(name)
+        assert self.streams[name].check(attempt.id for attempt in attempts) == 0
+        return attempts
+
+
+@pytest.fixture(scope="module")
+def db(pg):
+    db = Database(pg, "tls_peers")
+    db.create()
+    yield db
+    db.drop()
+
+
+@pytest.fixture(scope="module")
+def endpoints(rig, db, tmp_path_factory):
+    endpoints = Endpoints(rig, db, tmp_path_factory.mktemp("certificates"))
+    for name, stream in endpoints.streams.items():
+        stream.write(60 if name in BAD else 400)
+    yield endpoints
+    endpoints.nginx.stop()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_events_wait_and_it_is_said_why(endpoints, db, name):
+    said = "SELECT FROM outbox.sinks WHERE name = %s AND state = 'circuit open' AND last_error ~ %s"
+    wait_until(lambda: db.sql(said, name, BAD[name]), 20, lambda: f"the reason: {db.sql('SELECT name, state, last_error FROM outbox.sinks')}")
+    [(status, detail)] = db.sql('SELECT status, detail FROM outbox.doctor() WHERE "check" = %s', f"sink {name}")
+    assert status in ("warning", "error")
+    assert db.value("SELECT %s ~ %s", detail, BAD[name]), detail
+    assert db.sql("SELECT count(*), max(attempts), min(status) FROM outbox.events WHERE sink = %s", name) == [(60, 0, "PENDING")]
+    assert not endpoints.attempts(name)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_connections_are_kept_under_load(endpoints, name):
+    served = Counter(attempt.connection for attempt in endpoints.arrived(name))
+    assert len(served) <= CONCURRENCY and sum(served.values()) == 400
+    assert all(connection.startswith(f"{GOOD[name]}/") for connection in served)
+
+
+def test_what_waited_goes_by_itself_when_it_is_mended(endpoints, db):
+    good = endpoints.authority.issue("hooks", "127.0.0.1").chain
+    for name in ("expired", "not_yet_valid", "wrong_host", "self_signed"):
+        endpoints.file(name).write_text(good)
+    endpoints.nginx.reload()
+    db.set_sink("unknown", ca_pem=endpoints.authority.certificate + endpoints.stranger.certificate)
+    for name in BAD:
+        endpoints.arrived(name)
+    wait_until(lambda: db.pending() == 0, 20, "all to be recorded")
+    assert db.sql("SELECT max(attempts), min(status), max(status) FROM outbox.events") == [(0, "SENT", "SENT")]
+    states = dict(db.sql("SELECT name, state FROM outbox.sinks"))
+    assert all(states[name] in ("idle", "delivering") for name in BAD), states
