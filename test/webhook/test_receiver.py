@@ -108,7 +108,7 @@ def test_what_is_missing_is_said_with_what_to_do(consumer_database):
             ({"--secret": "whsec_abc"}, "the secret is not whsec_ and the base64 of 24 to 64 bytes", "openssl rand"),
             ({"--database": ""}, "no database", "createdb receiver"),
             ({"--database": "receiver"}, "the database cannot be used", 'Expected postgresql://user@host/receiver or "host='),
-            ({"--database": consumer_database.replace("consumer", "no_consumer")}, "does not exist", "createdb receiver"),
+            ({"--database": consumer_database.replace("consumers", "no_such")}, "does not exist", "createdb receiver"),
             ({"--port": "70000"}, "argument --port: expected a number from 1 to 65535", ""),
             ({}, f"port {port} is in use", "--port"),
         ]

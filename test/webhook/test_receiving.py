@@ -26,10 +26,13 @@ class Peer:
         self.service, self._database = service, database
         self.stream: Stream | None = None
 
+    def sql(self, query: str) -> list[tuple]:
+        with psycopg.connect(self._database) as connection:
+            return connection.execute(query).fetchall()
+
     def work(self) -> list[str]:
         """The ids of the events whose work was done, in that order."""
-        with psycopg.connect(self._database) as connection:
-            return [event for event, in connection.execute("SELECT event_id FROM work ORDER BY number")]
+        return [event for event, in self.sql("SELECT event_id FROM work ORDER BY number")]
 
     def arrived(self) -> bool:
         return len(self.work()) >= len(self.stream.written)
@@ -78,28 +81,36 @@ def uvicorn(app: str, folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def peers(rig, db, start, folder) -> dict[str, Peer]:
     """Each with its stream, all at once. What is written in Python stands behind an nginx, as in production."""
+    (folder / "svix.mjs").write_text(FILES["receiver.mjs"].replace("standardwebhooks", "svix"))
     peers = {"fastapi": start(*uvicorn("receiver:app", folder)), "node": start("node", str(folder / "receiver.mjs")),
-             "express": start("node", str(folder / "express.mjs"))}
-    nginx = rig.nginx(http=f"upstream fastapi {{ server 127.0.0.1:{peers['fastapi'].service.port}; keepalive 16; }}",
-                      locations="""location / { proxy_pass http://fastapi; proxy_http_version 1.1; proxy_set_header Connection "";
-                                   proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }""")
+             "express": start("node", str(folder / "express.mjs")), "svix": start("node", str(folder / "svix.mjs")),
+             "article": start(*uvicorn("article_consumer:app", Path(__file__).parent))}
+    behind = {"fastapi": "/hooks", "article": "/events"}
+    upstreams = [f"upstream {name} {{ server 127.0.0.1:{peers[name].service.port}; keepalive 16; }}" for name in behind]
+    locations = [f"location {path} {{ proxy_pass http://{name}; {PROXY} }}" for name, path in behind.items()]
+    nginx = rig.nginx(http="\n".join(upstreams), locations="\n".join(locations))
     for name, peer in peers.items():
-        db.webhook_sink(name, f"{nginx.url}/hooks" if name == "fastapi" else peer.service.url, SECRET, aggregates=name)
+        url = nginx.url + behind[name] if name in behind else peer.service.url
+        special = {"article": {"body": ARTICLE_BODY}, "svix": {"header_prefix": "svix"}}.get(name, {})
+        db.webhook_sink(name, url, None if name == "article" else SECRET, aggregates=name, **special)
         peer.stream = Stream(db, name)
     for peer in peers.values():
         peer.stream.write(EVENTS, payload=DIFFICULT)
     return peers
 
 
-DIFFICULT = {"total": 99.50, "text": "ä€😀\u2028\\\"\u0001 </script>", "big": 12345678901234567890, "empty": {}, "none": None}
-each = pytest.mark.parametrize("name", ["fastapi", "node", "express"])
+PROXY = 'proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;'
+ARTICLE_BODY = re.search(r"body '(.+?)'", FILES["sink.sql"])[1]
+DIFFICULT = {"total": 99.50, "text": "ä€😀\u2028\\\"\u0001 </script>", "big": 123456789012345, "empty": {}, "none": None}
+each = pytest.mark.parametrize("name", ["fastapi", "node", "express", "svix"])
 
 
-@each
+@pytest.mark.parametrize("name", ["fastapi", "node", "express", "svix", "article"])
 def test_all_of_a_stream_is_verified_and_in_order(peers, db, name):
     peer = peers[name]
     wait_until(peer.arrived, 30, lambda: f"{EVENTS} events; {db.sql('SELECT * FROM outbox.sinks')}")
     assert peer.stream.check(peer.work()) == 0
+    assert peer.sql("SELECT DISTINCT event_type, data - 'n' FROM work WHERE data ? 'n'") == [("order.changed", DIFFICULT)]
 
 
 @each

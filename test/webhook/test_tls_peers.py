@@ -1,5 +1,6 @@
 """nginx with certificates that must not be accepted, until somebody mends them: what waits then goes by itself."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -91,11 +92,12 @@ def endpoints(rig, db, tmp_path_factory):
 
 @pytest.mark.parametrize("name", BAD)
 def test_events_wait_and_it_is_said_why(endpoints, db, name):
-    said = "SELECT FROM outbox.sinks WHERE name = %s AND state = 'circuit open' AND last_error ~ %s"
-    wait_until(lambda: db.sql(said, name, BAD[name]), 20, lambda: f"the reason: {db.sql('SELECT name, state, last_error FROM outbox.sinks')}")
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks WHERE name = %s", name) == "circuit open", 20, "the circuit to open")
+    error = db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", name)
+    assert re.search(BAD[name], error), error
     [(status, detail)] = db.sql('SELECT status, detail FROM outbox.doctor() WHERE "check" = %s', f"sink {name}")
     assert status in ("warning", "error")
-    assert db.value("SELECT %s ~ %s", detail, BAD[name]), detail
+    assert re.search(BAD[name], detail)
     assert db.sql("SELECT count(*), max(attempts), min(status) FROM outbox.events WHERE sink = %s", name) == [(60, 0, "PENDING")]
     assert not endpoints.attempts(name)
 
