@@ -65,9 +65,14 @@ static int on_certificate(int good, X509_STORE_CTX *store) {
 
 static void on_event(const SSL *ssl, int where, int value) {
   auto *shared = static_cast<Shared *>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), context_index()));
+  if (!shared)
+    return;
+  TlsDiagnosis::Handshake &seen = **shared;
   bool fatal = value >> 8 == SSL3_AL_FATAL;
-  if (where == SSL_CB_READ_ALERT && fatal && shared && (*shared)->alert < 0)
-    (*shared)->alert = value & 0xff;
+  if (where == SSL_CB_READ_ALERT && fatal && seen.alert < 0)
+    seen.alert = value & 0xff;
+  if (where == SSL_CB_HANDSHAKE_DONE && !seen.leaf) /* a session that is resumed shows no certificate, and remembers it */
+    seen.leaf.reset(SSL_get1_peer_certificate(ssl));
 }
 
 /* The peer asks for a client certificate: libcurl has set it, or there is none. */
