@@ -48,22 +48,32 @@ COMMENT ON COLUMN outbox.wrappers.oid IS 'The wrapper.';
 COMMENT ON COLUMN outbox.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
 COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without outbox_.';
 
--- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates.
+-- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates, and the oldest
+-- event of a sink is sought among the 20,000 that are first in the order, and in the sample. One pass counts for all
+-- sinks, since there may be thousands.
 CREATE VIEW outbox.sinks AS
   WITH sample AS MATERIALIZED (
-    SELECT coalesce(r.new_name, e.sink) AS sink, e.held_by IS NOT NULL AS held,
-           coalesce(e.available_at > pg_catalog.now(), false) AND e.attempts = 0 AS scheduled
-    FROM outbox.events_pending AS e LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink LIMIT 200000),
-  scale AS (
-    SELECT CASE WHEN pg_catalog.count(*) < 200000 THEN 1
+    SELECT e.sink, pg_catalog.count(*) AS pending,
+           pg_catalog.count(*) FILTER (WHERE e.available_at > pg_catalog.now() AND e.attempts = 0) AS scheduled,
+           pg_catalog.count(*) FILTER (WHERE e.held_by IS NOT NULL) AS held,
+           pg_catalog.min(e.created_at) FILTER (WHERE e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now()) AS oldest
+    FROM (SELECT sink, held_by, available_at, attempts, created_at FROM outbox.events_pending LIMIT 200000) AS e GROUP BY e.sink),
+  scale AS MATERIALIZED (
+    SELECT CASE WHEN coalesce(pg_catalog.sum(s.pending), 0) < 200000 THEN 1
            ELSE greatest(1, (SELECT c.reltuples FROM pg_catalog.pg_class AS c
                              WHERE c.oid = 'outbox.events_pending'::pg_catalog.regclass) / 200000) END AS factor,
-           pg_catalog.count(*) >= 200000 AS estimated
-    FROM sample),
+           coalesce(pg_catalog.sum(s.pending), 0) >= 200000 AS estimated
+    FROM sample AS s),
+  first AS (
+    SELECT e.sink, 0 AS pending, 0 AS scheduled, 0 AS held, pg_catalog.min(e.created_at) AS oldest
+    FROM (SELECT sink, available_at, attempts, created_at FROM outbox.events_pending
+          WHERE (SELECT scale.estimated FROM scale) ORDER BY position LIMIT 20000) AS e
+    WHERE e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now() GROUP BY e.sink),
   pending AS (
-    SELECT sink, pg_catalog.count(*) AS pending, pg_catalog.count(*) FILTER (WHERE scheduled) AS scheduled,
-           pg_catalog.count(*) FILTER (WHERE held) AS held
-    FROM sample GROUP BY sink),
+    SELECT coalesce(r.new_name, e.sink) AS sink, pg_catalog.sum(e.pending) AS pending, pg_catalog.sum(e.scheduled) AS scheduled,
+           pg_catalog.sum(e.held) AS held, pg_catalog.min(e.oldest) AS oldest
+    FROM (SELECT * FROM sample UNION ALL SELECT * FROM first) AS e LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink
+    GROUP BY coalesce(r.new_name, e.sink)),
   failed AS (
     SELECT sink, pg_catalog.count(*) AS failed
     FROM (SELECT coalesce(r.new_name, e.sink) AS sink FROM outbox.events_failed AS e
@@ -80,10 +90,7 @@ CREATE VIEW outbox.sinks AS
          scale.estimated,
          coalesce(st.in_flight, 0) AS in_flight,
          coalesce(f.failed, 0) AS failed,
-         (SELECT pg_catalog.clock_timestamp() - e.created_at FROM outbox.events_pending AS e
-          WHERE (e.sink = s.srvname OR e.sink IN (SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = s.srvname))
-            AND (e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now())
-          ORDER BY e.position LIMIT 1) AS oldest_pending_age,
+         pg_catalog.clock_timestamp() - p.oldest AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
          coalesce(st.failed, 0) AS failed_total, coalesce(st.redriven_late, 0) AS redriven_late,
          coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at
@@ -95,7 +102,7 @@ CREATE VIEW outbox.sinks AS
   LEFT JOIN pending AS p ON p.sink = s.srvname
   LEFT JOIN failed AS f ON f.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the exact age of the oldest due one, totals since the server started, events per second, latencies in milliseconds, and the last error.';
+  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the age of the oldest due one (exact up to 200,000, and beyond where it is among the first 20,000; else it may be older), totals since the server started, events per second, latencies in milliseconds, and the last error.';
 
 CREATE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

@@ -91,12 +91,10 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  SELECT e.sink, e.position INTO example
-  FROM outbox.events_pending AS e
-  WHERE e.sink IS NOT NULL AND NOT EXISTS (
-    SELECT FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw WHERE f.srvname = coalesce(
-      (SELECT r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = e.sink), e.sink))
-  ORDER BY e.position LIMIT 1;
+  SELECT e.sink INTO example FROM (SELECT DISTINCT p.sink FROM outbox.events_pending AS p WHERE p.sink IS NOT NULL) AS e
+  LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink
+  WHERE coalesce(r.new_name, e.sink) NOT IN (SELECT f.srvname FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw)
+  ORDER BY e.sink LIMIT 1;
   IF FOUND THEN
     "check" := 'lost sink'; status := 'error';
     detail := format('Events wait for the sink "%s", which does not exist any more.', example.sink);

@@ -24,6 +24,7 @@ import outage
 import peer_debezium
 import peer_dispatcher
 import peer_ulak
+import routing
 import slow_endpoint
 import soak
 import two_workers
@@ -57,6 +58,7 @@ MEASURES = {
     "two-workers": Measure(two_workers.measure, {"events": 300_000, "rounds": 2}, {"events": 1_000_000, "rounds": 3}),
     "enqueue": Measure(enqueue.measure, {"seconds": 3, "rounds": 3}, {"seconds": 6, "rounds": 5}),
     "bulk": Measure(bulk.measure, {"events": 100_000, "rounds": 3}, {"events": 1_000_000}),
+    "routing": Measure(routing.measure, {"seconds": 3, "events": 100_000, "rounds": 3}, {"seconds": 6, "rounds": 5}),
     "wal": Measure(wal.measure, {"events": 50_000}, {"events": 500_000}),
     "webhooks": Measure(webhooks.measure, {"events": 60_000}, {"events": 300_000}),
     "slow-endpoint": Measure(slow_endpoint.measure, {"events": 200, "rounds": 2}, {"events": 500, "rounds": 5}),

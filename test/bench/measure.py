@@ -36,6 +36,11 @@ def _thread_seconds(thread: Path) -> float:
     return _cpu_seconds(thread / "stat")
 
 
+def thread_seconds(pid: int) -> float:
+    """Of a process with one thread: finer than its ticks."""
+    return _thread_seconds(Path(f"/proc/{pid}/task/{pid}"))
+
+
 def cpu_seconds(pids: list[int]) -> float:
     return sum(_cpu_seconds(Path(f"/proc/{pid}/stat")) for pid in pids)
 
