@@ -82,12 +82,13 @@ BEGIN
   "check" := 'routes'; status := 'ok'; detail := 'Every waiting event has a sink.'; hint := NULL;
   SELECT count(*) INTO n FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL LIMIT 1000) AS waiting;
   IF n > 0 THEN
-    SELECT e.aggregate_type, e.event_type INTO example FROM outbox.events_pending AS e WHERE e.sink IS NULL
+    SELECT e.aggregate_type, e.event_type, e.headers INTO example FROM outbox.events_pending AS e WHERE e.sink IS NULL
     ORDER BY e.position LIMIT 1;
     status := 'warning';
-    detail := format('%s events wait because no sink takes them; the oldest has aggregate_type "%s" and event_type "%s".',
-                     CASE WHEN n = 1000 THEN '1000 or more' ELSE n::text END, example.aggregate_type, example.event_type);
-    hint := 'CREATE SERVER for a sink that takes them, or widen one: ALTER SERVER name OPTIONS (SET events ''*'', SET aggregates ''*'').';
+    detail := format('%s events wait because no sink takes them; the oldest has aggregate_type "%s" and event_type "%s"%s.',
+                     CASE WHEN n = 1000 THEN '1000 or more' ELSE n::text END, example.aggregate_type, example.event_type,
+                     ', and the headers ' || left(example.headers::text, 200));
+    hint := 'CREATE SERVER for a sink that takes them, or widen one: ALTER SERVER name OPTIONS (SET events ''*'', SET aggregates ''*''), or another match.';
   END IF;
   RETURN NEXT;
 
