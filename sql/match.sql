@@ -104,6 +104,10 @@ ALTER SERVER regress_7 OPTIONS (ADD match 'tenant=9');
 TRUNCATE outbox.events;
 INSERT INTO outbox.events (id, aggregate_type, event_type, headers)
   VALUES ('01890000-0000-7000-8000-000000000010', 'Order', 'order.created', '{"tenant": 10}') RETURNING sink;
+-- The worker looks again at one that is corrected.
+TRUNCATE outbox.recalled;
+UPDATE outbox.events SET headers = '{"tenant": 11}' WHERE headers = '{"tenant": "10"}';
+SELECT headers, sink FROM outbox.recalled JOIN outbox.events USING (position);
 SAVEPOINT s;
 SELECT * FROM outbox.preview('01890000-0000-7000-8000-000000000010');
 ROLLBACK TO s;

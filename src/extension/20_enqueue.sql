@@ -89,7 +89,10 @@ CREATE TRIGGER events_after_update AFTER UPDATE ON outbox.events
     OLD.sink IS DISTINCT FROM NEW.sink OR OLD.partition_key IS DISTINCT FROM NEW.partition_key
     OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
     OR OLD.attempts IS DISTINCT FROM NEW.attempts OR OLD.held_by IS DISTINCT FROM NEW.held_by
-    OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin)
+    OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin
+    -- One that waits may be what a sink takes now.
+    OR (NEW.sink IS NULL AND (OLD.headers IS DISTINCT FROM NEW.headers OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type
+                              OR OLD.event_type IS DISTINCT FROM NEW.event_type)))
   EXECUTE FUNCTION outbox.events_after_update();
 CREATE TRIGGER events_after_delete AFTER DELETE ON outbox.events
   FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')

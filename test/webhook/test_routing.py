@@ -109,3 +109,20 @@ def test_each_customer_gets_its_own_events(db, rig):
         assert changes > 10
     finally:
         receiver.stop()
+
+
+def test_a_waiting_event_that_is_corrected(db, rig):
+    """Whatever a sink looks at: the worker learns of it without a change of any sink."""
+    receiver = rig.receiver()
+    try:
+        db.webhook_sink("main", receiver, match="tenant=1", events="order.*", aggregates="Order")
+        corrections = {"headers": '{"tenant": 1}', "event_type": "order.created", "aggregate_type": "Order"}
+        for column, right in corrections.items():
+            given = corrections | {column: '{"tenant": 2}' if column == "headers" else "wrong"}
+            event = db.enqueue(given["aggregate_type"], column, given["event_type"], headers=given["headers"])
+            wait_until(lambda: db.value("SELECT state = 'idle' FROM outbox.sinks"), 20, "the sink to be open")
+            assert db.value("SELECT sink FROM outbox.events WHERE id = %s", event) is None
+            db.sql(f"UPDATE outbox.events SET {column} = '{right}' WHERE id = %s", event)
+            wait_until(lambda: [d.id for d in receiver.accepted()][-1:] == [event], 20, lambda: db.sql("SELECT * FROM outbox.recalled"))
+    finally:
+        receiver.stop()
