@@ -71,8 +71,8 @@ static void on_event(const SSL *ssl, int where, int value) {
   bool fatal = value >> 8 == SSL3_AL_FATAL;
   if (where == SSL_CB_READ_ALERT && fatal && seen.alert < 0)
     seen.alert = value & 0xff;
-  if (where == SSL_CB_HANDSHAKE_DONE &&
-      !seen.leaf) /* a session that is resumed shows no certificate, and remembers it */
+  /* A session that is resumed shows no certificate, and remembers it. */
+  if (where == SSL_CB_HANDSHAKE_DONE && !seen.leaf)
     seen.leaf.reset(SSL_get1_peer_certificate(ssl));
 }
 
