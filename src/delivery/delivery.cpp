@@ -14,6 +14,7 @@
 
 #include "engine.h"
 #include "match.h"
+#include "network.h"
 #include "probe.h"
 #include "retry.h"
 #include "sink_options.h"
@@ -86,6 +87,22 @@ bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options
       sink.parse(given, nullptr);
     else
       sink.check_mapping(given);
+    return true;
+  });
+}
+
+bool ob_check_networks(const char *list, ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    if (list && list[0] != '\0')
+      parse_networks("outbox.allow_networks", list);
+    return true;
+  });
+}
+
+bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const ob_option *mapping, size_t n_mapping,
+                    ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    check_owner(sink_kind(kind), to_options(options, n), to_options(mapping, n_mapping));
     return true;
   });
 }

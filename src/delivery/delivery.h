@@ -130,6 +130,16 @@ bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *room, o
 bool ob_check_retry(const char *policy, ob_error *error) OB_NOEXCEPT;
 int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) OB_NOEXCEPT;
 
+/* A list of networks, as in the setting outbox.allow_networks: what every webhook may reach besides the networks of
+ * its own option. To be set before sinks are opened or probed; a bad or empty list allows nothing. */
+bool ob_check_networks(const char *list, ob_error *error) OB_NOEXCEPT;
+void ob_set_networks(const char *list) OB_NOEXCEPT;
+
+/* Judges a server whose owner is no superuser: he may change its user mapping at will, so that must not override
+ * options which, beside what a superuser alone may set, only a superuser could change. True when good. */
+bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const ob_option *mapping, size_t n_mapping,
+                    ob_error *error) OB_NOEXCEPT;
+
 /* A checker judges events at enqueue time against one sink's options: is the topic legal, are the headers, is it
  * too large? It has no thread and no connection. NULL with *error filled when the options do not parse. */
 typedef struct ob_checker ob_checker;

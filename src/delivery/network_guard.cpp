@@ -2,167 +2,125 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "delivery/options.h"
-#include "delivery/text.h"
+#include "delivery/delivery.h"
 
 namespace outbox {
 namespace {
 
 Network make_network(const char *text) {
-  std::string value(text);
-  size_t slash = value.find('/');
-  Network network;
-  network.prefix = std::stoi(value.substr(slash + 1));
-  value.resize(slash);
-  network.v6 = value.find(':') != std::string::npos;
-  inet_pton(network.v6 ? AF_INET6 : AF_INET, value.c_str(), network.address.data());
-  return network;
+  return parse_networks("", text).front();
 }
 
 struct Range {
   Network network;
-  const char *text;
   const char *reason;
 };
 
-Range range(const char *text, const char *reason) {
-  return {make_network(text), text, reason};
+constexpr const char *in_private = "is in a private network";
+constexpr const char *loopback = "is the database server itself";
+constexpr const char *link_local = "is a link-local address";
+constexpr const char *metadata = "serves the metadata of a cloud machine";
+constexpr const char *documentation = "is reserved for documentation";
+constexpr const char *tunnel = "leads into a tunnel";
+constexpr const char *reserved = "is reserved";
+
+std::vector<Range> ranges(std::initializer_list<std::pair<const char *, const char *>> table) {
+  std::vector<Range> made;
+  for (auto [text, reason] : table)
+    made.push_back({make_network(text), reason});
+  return made;
 }
 
-constexpr const char *in_private = "is in a private network";
-constexpr const char *metadata = "serves the metadata of a cloud machine";
-
-/* The IANA special-purpose registries; the first match names the reason, so the narrow ones come first. Leaked on
- * purpose: no destructor runs at exit. */
+/* IANA's special-purpose registries, also those entries that count as globally reachable but serve nobody's webhooks,
+ * and what clouds put at addresses of their own. The first match names the reason, so the narrow ones come first.
+ * Leaked on purpose: no destructor runs at exit. */
 const std::vector<Range> &refused_v4() {
-  static const auto *ranges = new std::vector<Range>{
-      range("169.254.169.254/32", metadata),
-      range("169.254.170.2/32", metadata),
-      range("100.100.100.200/32", metadata),
-      range("192.0.0.192/32", metadata),
-      range("0.0.0.0/8", "is unspecified"),
-      range("10.0.0.0/8", in_private),
-      range("100.64.0.0/10", "is in a carrier's private network"),
-      range("127.0.0.0/8", in_private),
-      range("169.254.0.0/16", "is a link-local address"),
-      range("172.16.0.0/12", in_private),
-      range("192.0.0.0/24", "is reserved"),
-      range("192.0.2.0/24", "is reserved for documentation"),
-      range("192.88.99.0/24", "is reserved"),
-      range("192.168.0.0/16", in_private),
-      range("198.18.0.0/15", "is reserved for benchmarks"),
-      range("198.51.100.0/24", "is reserved for documentation"),
-      range("203.0.113.0/24", "is reserved for documentation"),
-      range("224.0.0.0/4", "is a multicast address"),
-      range("240.0.0.0/4", "is reserved"),
-  };
-  return *ranges;
+  static const auto *const table = new std::vector<Range>(ranges({
+      {"169.254.169.254/32", metadata},
+      {"169.254.170.2/32", metadata},   // containers of ECS
+      {"169.254.170.23/32", metadata},  // pods of EKS
+      {"169.254.0.23/32", metadata},
+      {"169.254.42.42/32", metadata},
+      {"100.100.100.200/32", metadata},
+      {"192.0.0.192/32", metadata},
+      {"168.63.129.16/32", metadata},  // Azure's WireServer: a public address, answered by the machine's own host
+      {"0.0.0.0/8", "is unspecified"},
+      {"10.0.0.0/8", in_private},
+      {"100.64.0.0/10", "is in a carrier's private network"},
+      {"127.0.0.0/8", loopback},
+      {"169.254.0.0/16", link_local},
+      {"172.16.0.0/12", in_private},
+      {"192.0.0.0/24", reserved},
+      {"192.0.2.0/24", documentation},
+      {"192.31.196.0/24", reserved},
+      {"192.52.193.0/24", reserved},
+      {"192.88.99.0/24", tunnel},
+      {"192.168.0.0/16", in_private},
+      {"192.175.48.0/24", reserved},
+      {"198.18.0.0/15", "is reserved for benchmarks"},
+      {"198.51.100.0/24", documentation},
+      {"203.0.113.0/24", documentation},
+      {"224.0.0.0/4", "is a multicast address"},
+      {"255.255.255.255/32", "is the broadcast address"},
+      {"240.0.0.0/4", reserved},
+  }));
+  return *table;
 }
 
 const std::vector<Range> &refused_v6() {
-  static const auto *ranges = new std::vector<Range>{
-      range("fd00:ec2::254/128", metadata),
-      range("fd20:ce::254/128", metadata),
-      range("::/128", "is unspecified"),
-      range("::1/128", in_private),
-      range("fc00::/7", in_private),
-      range("fe80::/10", "is a link-local address"),
-      range("fec0::/10", in_private),
-      range("ff00::/8", "is a multicast address"),
-      range("64:ff9b:1::/48", in_private),
-      range("2001:db8::/32", "is reserved for documentation"),
-      range("3fff::/20", "is reserved for documentation"),
-      range("2001::/23", "is reserved"),       // Teredo, ORCHID and other special uses
-      range("2002::/16", "is a 6to4 tunnel"),  // hides a v4 address, and nobody serves webhooks there
-  };
-  return *ranges;
+  static const auto *const table = new std::vector<Range>(ranges({
+      {"fd00:ec2::254/128", metadata},
+      {"fd00:ec2::23/128", metadata},
+      {"fd20:ce::254/128", metadata},
+      {"fd00:42::42/128", metadata},
+      {"fd00:c1::a9fe:a9fe/128", metadata},
+      {"fe80::a9fe:a9fe/128", metadata},
+      {"::/128", "is unspecified"},
+      {"::1/128", loopback},
+      {"::/96", reserved},            // v4-compatible
+      {"::ffff:0:0:0/96", reserved},  // v4-translated
+      {"fc00::/7", in_private},
+      {"fe80::/10", link_local},
+      {"fec0::/10", in_private},
+      {"ff00::/8", "is a multicast address"},
+      {"64:ff9b:1::/48", "leads, by NAT64, into a private network"},
+      {"2001:db8::/32", documentation},
+      {"3fff::/20", documentation},
+      {"2001::/32", tunnel},  // Teredo hides a v4 address, as 6to4 does
+      {"2002::/16", tunnel},
+      {"2001::/23", reserved},
+      {"2620:4f:8000::/48", reserved},
+  }));
+  return *table;
 }
 
-const Network &global_unicast_v6() {
-  static const Network network = make_network("2000::/3");
-  return network;
-}
-
-/* The v4 address inside a v6 one that leads to it: v4-mapped, v4-compatible, NAT64. */
-std::optional<Network> embedded_v4(const Network &host) {
-  static const Network mapped = make_network("::ffff:0:0/96"), compatible = make_network("::/96"),
-                       translated = make_network("::ffff:0:0:0/96"), nat64 = make_network("64:ff9b::/96");
-  if (!mapped.contains(host) && !compatible.contains(host) && !translated.contains(host) && !nat64.contains(host))
-    return std::nullopt;
+Network v4_at_end_of(const Network &host) {
   Network v4;
   v4.prefix = 32;
   std::copy(host.address.begin() + 12, host.address.end(), v4.address.begin());
-  if (compatible.contains(host) && v4.address[0] == 0)
-    return std::nullopt;  // :: and ::1 are addresses of their own
   return v4;
 }
 
-std::string to_text(const Network &host) {
-  char text[INET6_ADDRSTRLEN];
-  return inet_ntop(host.v6 ? AF_INET6 : AF_INET, host.address.data(), text, sizeof(text)) ? text : "?";
-}
+struct ForAll {
+  std::mutex mutex;
+  std::vector<Network> networks;
+};
 
-std::optional<Network> parse_address(const std::string &text) {
-  Network host;
-  host.v6 = text.find(':') != std::string::npos;
-  host.prefix = host.v6 ? 128 : 32;
-  if (inet_pton(host.v6 ? AF_INET6 : AF_INET, text.c_str(), host.address.data()) != 1)
-    return std::nullopt;
-  return host;
-}
-
-/* Zeroes the bits beyond the prefix. */
-Network masked(Network network) {
-  for (int bit = network.prefix; bit < (network.v6 ? 128 : 32); ++bit)
-    network.address[bit / 8] &= static_cast<uint8_t>(~(0x80 >> bit % 8));
-  return network;
-}
-
-Network parse_network(const std::string &option, const std::string &text) {
-  auto refuse = [&](const std::string &detail, const std::string &hint) {
-    return BadInput(OB_BAD_VALUE, option, "invalid value for option \"" + option + "\"", detail, hint);
-  };
-  size_t slash = text.find('/');
-  auto network = parse_address(text.substr(0, slash));
-  std::string digits = slash == std::string::npos ? std::string() : text.substr(slash + 1);
-  bool good = network.has_value();
-  if (good && slash != std::string::npos) {
-    good = !digits.empty() && digits.size() <= 3 && digits.find_first_not_of("0123456789") == std::string::npos &&
-           std::stoi(digits) <= network->prefix;
-    if (good)
-      network->prefix = std::stoi(digits);
-  }
-  if (!good)
-    throw refuse("\"" + text + "\" is not a network.",
-                 "Give networks in CIDR notation, separated by commas, such as '10.0.0.0/8, fd00::/8'.");
-  Network exact = masked(*network);
-  if (exact.address != network->address)
-    throw refuse("\"" + text + "\" has bits set to the right of its prefix.",
-                 "Did you mean '" + to_text(exact) + "/" + std::to_string(exact.prefix) + "'?");
-  return exact;
+ForAll &for_all() {
+  static auto &setting = *new ForAll;
+  return setting;
 }
 
 }  // namespace
 
-bool Network::contains(const Network &host) const {
-  if (v6 != host.v6 || prefix > host.prefix)
-    return false;
-  int bytes = prefix / 8, bits = prefix % 8;
-  if (memcmp(address.data(), host.address.data(), static_cast<size_t>(bytes)) != 0)
-    return false;
-  return bits == 0 || ((address[bytes] ^ host.address[bytes]) >> (8 - bits)) == 0;
-}
-
-std::vector<Network> parse_networks(const std::string &option, const std::string &value) {
-  std::vector<Network> networks;
-  for (std::string_view part : split(value, ','))
-    networks.push_back(parse_network(option, std::string(part)));
-  return networks;
+std::vector<Network> networks_for_all() {
+  std::lock_guard lock(for_all().mutex);
+  return for_all().networks;
 }
 
 bool NetworkGuard::allows(const Network &host) const {
@@ -171,21 +129,23 @@ bool NetworkGuard::allows(const Network &host) const {
 }
 
 std::optional<Refusal> NetworkGuard::check(const Network &host) const {
+  static const Network mapped = parse_address("::ffff:0:0")->within(96), nat64 = make_network("64:ff9b::/96"),
+                       global_v6 = make_network("2000::/3");
+  if (mapped.contains(host))
+    return check(v4_at_end_of(host));  // the kernel connects to that one
   if (allows(host))
     return std::nullopt;
-  if (host.v6) {
-    if (auto v4 = embedded_v4(host)) {
-      auto refusal = check(*v4);
-      if (refusal)
-        *refusal = {to_text(host), "leads to " + refusal->address + ", which " + refusal->reason, refusal->network};
-      return refusal;
-    }
+  if (nat64.contains(host)) {
+    auto refusal = check(v4_at_end_of(host));
+    if (refusal)
+      *refusal = {host.text(), "leads, by NAT64, to one that " + refusal->reason, refusal->network};
+    return refusal;
   }
   for (const Range &range : host.v6 ? refused_v6() : refused_v4())
     if (range.network.contains(host))
-      return Refusal{to_text(host), range.reason, range.text};
-  if (host.v6 && !global_unicast_v6().contains(host))
-    return Refusal{to_text(host), "is not a global address", to_text(host) + "/128"};
+      return Refusal{host.text(), range.reason, range.network.text()};
+  if (host.v6 && !global_v6.contains(host))
+    return Refusal{host.text(), "is not a global address", host.within(16).text()};
   return std::nullopt;
 }
 
@@ -210,3 +170,14 @@ std::optional<Refusal> NetworkGuard::check(const std::string &address) const {
 }
 
 }  // namespace outbox
+
+void ob_set_networks(const char *list) noexcept {
+  try {
+    std::vector<outbox::Network> networks;
+    if (list && list[0] != '\0')
+      networks = outbox::parse_networks("outbox.allow_networks", list);
+    std::lock_guard lock(outbox::for_all().mutex);
+    outbox::for_all().networks = std::move(networks);
+  } catch (...) {  // out of memory: what was allowed before stays
+  }
+}

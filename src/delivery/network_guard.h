@@ -7,29 +7,17 @@
  */
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "delivery/network.h"
 
 struct sockaddr;
 
 namespace outbox {
 
-struct Network {
-  bool v6 = false;
-  std::array<uint8_t, 16> address{};  // the first four bytes for v4
-  int prefix = 0;
-
-  bool contains(const Network &host) const;
-};
-
-/* '10.0.0.0/8, ::1/128, 192.168.1.5'. Throws BadInput; bits beyond the prefix must be zero. */
-std::vector<Network> parse_networks(const std::string &option, const std::string &value);
-
-/* Why an address is refused. */
+/* Why an address is refused. Only the log may show the address: it tells what a name means inside. */
 struct Refusal {
   std::string address;  // 127.0.0.1
   std::string reason;   // "is in a private network"
@@ -40,13 +28,16 @@ class NetworkGuard {
 public:
   explicit NetworkGuard(std::vector<Network> allowed) : allowed_(std::move(allowed)) {}
   std::optional<Refusal> check(const sockaddr *address) const;
-  std::optional<Refusal> check(const std::string &address) const;  // as text, without brackets or zone
+  std::optional<Refusal> check(const std::string &address) const;  // as text, without brackets
+  std::optional<Refusal> check(const Network &host) const;
 
 private:
-  std::optional<Refusal> check(const Network &host) const;
   bool allows(const Network &host) const;
 
   std::vector<Network> allowed_;
 };
+
+/* The setting outbox.allow_networks: what every webhook may reach besides its own option. Any thread. */
+std::vector<Network> networks_for_all();
 
 }  // namespace outbox

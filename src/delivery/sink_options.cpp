@@ -1,5 +1,7 @@
 #include "sink_options.h"
 
+#include <algorithm>
+
 namespace outbox {
 
 const SinkKind &sink_kind(std::string_view name) {
@@ -63,6 +65,20 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
       parse_on_failure("on_failure", on_failure->second))
     throw BadInput(OB_BAD_VALUE, "on_failure", "option \"on_failure\" cannot be \"hold\" in an unordered sink",
                    "Without order no event waits for another.", "Leave out on_failure, or ordered 'false'.");
+}
+
+/* Of the options that both may have, a url in the mapping takes the place of the server's; others only add to it. */
+void check_owner(const SinkKind &kind, const Options &server, const Options &mapping) {
+  const auto &specs = kind.options();
+  auto granted = std::find_if(specs.begin(), specs.end(),
+                              [&](const OptionSpec &spec) { return spec.superuser && server.count(spec.name) > 0; });
+  if (granted == specs.end() || mapping.count("url") == 0)
+    return;
+  throw BadInput(OB_FORBIDDEN, "url",
+                 std::string("option \"url\" in the user mapping cannot go together with \"") + granted->name + "\"",
+                 "The server's owner is no superuser and could change it at will.",
+                 "A superuser gives it to the server: ALTER SERVER ... OPTIONS (ADD url '...'), or owns the server: "
+                 "ALTER SERVER ... OWNER TO ....");
 }
 
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {

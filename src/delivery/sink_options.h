@@ -16,6 +16,9 @@ Options to_options(const ob_option *options, size_t n);
 /* Each option by itself: known, in its place, allowed, of a good value. Throws BadInput. */
 void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser);
 
+/* What a server's owner who is no superuser may do by its user mapping. Throws BadInput. */
+void check_owner(const SinkKind &kind, const Options &server, const Options &mapping);
+
 /* Checks again (an older version may have let something through) and parses. `mapping` may be null. */
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping);
 

@@ -81,6 +81,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
     memset((void *)&slot->steps[0], 0, sizeof(slot->steps[0]));
     strlcpy(slot->steps[0].name, "probe", sizeof(slot->steps[0].name));
     strlcpy(slot->steps[0].message, error.message, sizeof(slot->steps[0].message));
+    strlcpy(slot->steps[0].hint, error.hint, sizeof(slot->steps[0].hint));
     answer(slot, PROBE_DONE);
     return;
   }

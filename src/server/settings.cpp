@@ -24,9 +24,10 @@ int setting_worker_idle_timeout = 60 * 1000;
 
 static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
 
-static bool check_retry(char **newval, void **, GucSource) {
+/* The delivery room's checks; an empty text is no value. */
+static bool passes(const char *text, bool (*check)(const char *, ob_error *) noexcept) {
   ob_error error;
-  if (*newval == NULL || **newval == '\0' || ob_check_retry(*newval, &error))
+  if (text == NULL || *text == '\0' || check(text, &error))
     return true;
   GUC_check_errcode(ERRCODE_INVALID_PARAMETER_VALUE);
   GUC_check_errdetail("%s", error.detail[0] ? error.detail : error.message);
@@ -35,16 +36,24 @@ static bool check_retry(char **newval, void **, GucSource) {
   return false;
 }
 
+static bool check_retry(char **newval, void **, GucSource) {
+  return passes(*newval, ob_check_retry);
+}
+
+static bool check_networks(char **newval, void **, GucSource) {
+  return passes(*newval, ob_check_networks);
+}
+
 void settings_reread(void) {
   ProcessConfigFile(PGC_SIGHUP);
 }
 
 void settings_define(void) {
   DefineCustomStringVariable(
-      "outbox.allow_networks", "Private networks that webhooks may reach.",
+      "outbox.allow_networks", "Networks that are not public and that every webhook may reach.",
       "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: only public "
-      "addresses. A sink's own option allow_networks comes on top for sinks that a superuser made.",
-      &setting_allow_networks, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+      "addresses. The networks of a sink's own option allow_networks come on top.",
+      &setting_allow_networks, "", PGC_SIGHUP, 0, check_networks, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.dedup_window", "How long a dedup key is remembered.",

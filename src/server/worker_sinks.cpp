@@ -16,6 +16,7 @@ extern "C" {
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -32,6 +33,7 @@ typedef struct SinkOptions {
   size_t n_options;
   ob_option *mapping;
   size_t n_mapping;
+  bool owner_is_superuser;
   MemoryContext context;
 } SinkOptions;
 
@@ -77,6 +79,7 @@ void worker_sinks_init(ob_engine *engine_, int worker_index_) {
   CacheRegisterSyscacheCallback(USERMAPPINGOID, catalog_changed, (Datum)0);
   CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, catalog_changed, (Datum)0);
   worker_stops_init(stops_changed);
+  CacheRegisterSyscacheCallback(AUTHOID, catalog_changed, (Datum)0); /* whether an owner is a superuser */
 }
 
 void worker_sinks_settings_changed(void) {
@@ -96,21 +99,6 @@ static ob_option *read_options(int cache, HeapTuple tuple, AttrNumber column, si
         *fingerprint, hash_bytes_extended((const unsigned char *)options[i].value, strlen(options[i].value), 1));
   }
   return options;
-}
-
-static ob_option *with_default_networks(ob_option *options, size_t *n, const char *kind) {
-  if (strcmp(kind, "webhook") != 0 || setting_allow_networks == NULL || setting_allow_networks[0] == '\0')
-    return options;
-  for (size_t i = 0; i < *n; i++)
-    if (strcmp(options[i].name, "allow_networks") == 0)
-      return options;
-  ob_option *more = (ob_option *)palloc(sizeof(ob_option) * (*n + 1));
-  if (*n > 0)
-    memcpy(more, options, sizeof(ob_option) * *n);
-  more[*n].name = "allow_networks";
-  more[*n].value = pstrdup(setting_allow_networks);
-  (*n)++;
-  return more;
 }
 
 static void add_to_list(WorkerSink *sink) {
@@ -184,7 +172,7 @@ static void reload_former_names(void) {
 static void reload_one(const RouteSink *route) {
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
-  SinkOptions given = {NULL, 0, NULL, 0, context};
+  SinkOptions given = {NULL, 0, NULL, 0, false, context};
   /* With the name, which stands in what the delivery room says. */
   uint64 fingerprint = hash_combine64(
       route->server_oid, hash_bytes_extended((const unsigned char *)route->name, strlen(route->name), 3));
@@ -194,6 +182,8 @@ static void reload_one(const RouteSink *route) {
   if (HeapTupleIsValid(server)) {
     given.options =
         read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options, &fingerprint);
+    given.owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
+    fingerprint = hash_combine64(fingerprint, given.owner_is_superuser);
     ReleaseSysCache(server);
   }
   /* PUBLIC's mapping only: the worker acts for nobody in particular. */
@@ -205,7 +195,6 @@ static void reload_one(const RouteSink *route) {
         read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping, &fingerprint);
     ReleaseSysCache(mapping);
   }
-  given.options = with_default_networks(given.options, &given.n_options, route->kind);
   if (setting_allow_networks)
     fingerprint = hash_combine64(fingerprint, hash_bytes_extended((const unsigned char *)setting_allow_networks,
                                                                   strlen(setting_allow_networks), 2));
@@ -256,6 +245,7 @@ bool worker_sinks_reload(void) {
   if (!stale)
     return false;
   stale = false;
+  ob_set_networks(setting_allow_networks);
   RouteSink *routes = route_sinks(&n);
   for (int i = 0; i < n_list; i++)
     list[i]->present = false;
@@ -273,14 +263,22 @@ bool worker_sinks_reload(void) {
   return true;
 }
 
+static bool owner_may(const WorkerSink *sink, ob_error *error) {
+  const SinkOptions *given = &((const SinkEntry *)sink)->given;
+
+  return given->owner_is_superuser ||
+         ob_check_owner(sink->kind, given->options, given->n_options, given->mapping, given->n_mapping, error);
+}
+
 static void open_sink(SinkEntry *entry, TimestampTz now) {
   WorkerSink *sink = &entry->sink;
   ob_error error;
 
   memset(&error, 0, sizeof(error));
   sink->failed_tries = 0;
-  sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
-                              entry->given.mapping, entry->given.n_mapping, &error);
+  if (owner_may(sink, &error))
+    sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
+                                entry->given.mapping, entry->given.n_mapping, &error);
   if (sink->handle) {
     sink->open_error[0] = '\0';
     return;
@@ -304,6 +302,8 @@ ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, ob_error *er
   const SinkOptions *given = &((const SinkEntry *)sink)->given;
 
   memset(error, 0, sizeof(*error));
+  if (!owner_may(sink, error))
+    return NULL;
   return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
                         given->n_mapping, timeout_ms, error);
 }

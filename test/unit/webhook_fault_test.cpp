@@ -148,18 +148,45 @@ TEST(WebhookFault, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
   Completion completion = crm.send(TestEvent(1, 1));
   EXPECT_EQ(completion.result, Result::SinkDown);
   EXPECT_EQ(completion.error,
-            "The address 127.0.0.1 is in a private network. If events are meant to go there, a superuser allows it "
-            "by: ALTER SERVER \"crm\" OPTIONS (ADD allow_networks '127.0.0.0/8')");
+            "The url's host has an address that is the database server itself. If events are meant to go there, a "
+            "superuser allows it by: ALTER SERVER \"crm\" OPTIONS (ADD allow_networks '127.0.0.0/8')");
   options["allow_networks"] = "10.0.0.0/8";
   WebhookHarness other(options, {}, "My \"CRM\"");
   EXPECT_NE(other.send(TestEvent(1, 1))
                 .error.find("ALTER SERVER \"My \"\"CRM\"\"\" OPTIONS (SET allow_networks '10.0.0.0/8, 127.0.0.0/8')"),
             std::string::npos);
-  for (std::string host : {"localhost", "0x7f.1", "[::ffff:127.0.0.1]", "2130706433"}) {
+  auto send_to = [&](const std::string &host) {
     options["url"] = "http://" + host + ":" + std::to_string(peer.port()) + "/";
-    EXPECT_EQ(WebhookHarness(options).send(TestEvent(1, 1)).result, Result::SinkDown) << host;
-  }
+    Completion sent = WebhookHarness(options).send(TestEvent(1, 1));
+    EXPECT_EQ(sent.result, Result::SinkDown) << host;
+    return sent.error;
+  };
+  for (std::string host : {"localhost", "0x7f.1", "0X7F000001", "2130706433", "127.1", "127.0.1", "0177.0.0.1", "0",
+                           "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]",
+                           "[64:ff9b::7f00:1]", "[fe80::1%251]", "[2002:7f00:1::]"})
+    EXPECT_NE(send_to(host).find("ALTER SERVER"), std::string::npos) << host;
+  for (std::string host : {"LOCALHOST.", "127.0.0.1.", "①②⑦.⓪.⓪.①", "１２７.0.0.1", "127。0。0。1"})
+    send_to(host);  // may not even resolve, which is up to resolver and locale
   EXPECT_EQ(peer.connections(), 0);
+}
+
+TEST(WebhookFault, TheEnvironmentsProxiesAreNotMeant) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); }),
+      proxy([](const HttpRequest &, Peer &to) { return to.answer(502); });
+  for (const char *name : {"http_proxy", "all_proxy", "ALL_PROXY"})
+    setenv(name, proxy.url("").c_str(), 1);
+  WebhookHarness crm(WebhookHarness::local(peer));
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+  EXPECT_EQ(proxy.connections(), 0);
+
+  /* The sink's own is, also where the environment excepts the host. */
+  setenv("no_proxy", "*", 1);
+  WebhookHarness other(WebhookHarness::local(peer, {{"proxy", proxy.url("")}}));
+  EXPECT_EQ(other.send(TestEvent(1, 1)).error, "HTTP 502");
+  EXPECT_EQ(proxy.connections(), 1);
+  for (const char *name : {"http_proxy", "all_proxy", "ALL_PROXY", "no_proxy"})
+    unsetenv(name);
 }
 
 TEST(WebhookFault, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
@@ -169,7 +196,7 @@ TEST(WebhookFault, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
   WebhookHarness refused(Options{{"url", peer.url()}, {"allow_http", "true"}});
   Completion completion = refused.send(TestEvent(2, 1));
   EXPECT_EQ(completion.result, Result::SinkDown);
-  EXPECT_NE(completion.error.find("private network"), std::string::npos);
+  EXPECT_NE(completion.error.find("the database server itself"), std::string::npos);
   EXPECT_EQ(peer.requests(), 1);
 }
 

@@ -5,6 +5,7 @@
 #include "delivery/sinks/webhook_endpoint.h"
 #include "delivery/sinks/webhook_options.h"
 #include "delivery/sinks/webhook_probe.h"
+#include "delivery/sinks/webhook_proxy.h"
 
 namespace outbox {
 namespace {
@@ -53,7 +54,10 @@ class WebhookKind final : public SinkKind {
 public:
   WebhookKind() : SinkKind("webhook") {}
   const std::vector<OptionSpec> &options() const override { return webhook_options(); }
-  void check_mapping(const Options &mapping) const override { WebhookAuth::parse(mapping); }
+  void check_mapping(const Options &mapping) const override {
+    WebhookAuth::parse(mapping);
+    check_proxy_mapping(mapping);
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return parse_webhook(server, mapping);
   }

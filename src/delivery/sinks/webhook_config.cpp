@@ -38,7 +38,17 @@ void set_url(const Options &server, const Options *mapping, WebhookConfig &confi
   auto *allow_http = find_option(server, "allow_http");
   if (!config.is_https() && !(allow_http && parse_bool("allow_http", *allow_http)))
     refuse_value("url", "An http URL sends events unencrypted.",
-                 "Use https, or set the option allow_http to 'true'.");
+                 "Use https, or let a superuser set the option allow_http to 'true'.");
+}
+
+void set_networks(const Options &server, WebhookConfig &config) {
+  auto networks = networks_for_all();
+  if (auto *value = find_option(server, "allow_networks")) {
+    config.allow_networks = *value;
+    auto own = parse_networks("allow_networks", *value);
+    networks.insert(networks.end(), own.begin(), own.end());
+  }
+  config.guard = NetworkGuard(std::move(networks));
 }
 
 void set_format(const Options &server, WebhookConfig &config) {
@@ -120,10 +130,8 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
     config->timeout = parse_timeout("timeout", *value);
   if (auto *value = find_option(server, "concurrency"))
     config->concurrency = parse_concurrency("concurrency", *value);
-  if (auto *value = find_option(server, "allow_networks")) {
-    config->allow_networks = *value;
-    config->guard = NetworkGuard(parse_networks("allow_networks", *value));
-  }
+  set_networks(server, *config);
+  config->proxy = parse_proxy(server, mapping, config->target.origin(), config->guard);
   if (auto *value = find_option(server, "ca_pem"))
     config->ca_pem = *value;
   if (mapping)
@@ -155,6 +163,7 @@ static void mask_url(std::string_view url, std::string &text) {
 std::string WebhookConfig::without_secrets(std::string text, const WebhookRequest &request) const {
   for (const std::string &secret : auth.texts)
     mask(secret, 4, text);
+  mask(proxy.password, 4, text);
   if (url_is_secret) {
     mask_url(request.url, text);
     mask_url(url, text);

@@ -15,6 +15,7 @@
 #include "delivery/sinks/webhook_auth.h"
 #include "delivery/sinks/webhook_body.h"
 #include "delivery/sinks/webhook_headers.h"
+#include "delivery/sinks/webhook_proxy.h"
 #include "delivery/sinks/webhook_url.h"
 
 namespace outbox {
@@ -48,7 +49,8 @@ struct WebhookConfig final : SinkConfig {
   std::chrono::milliseconds timeout{15'000};
   size_t concurrency = 32;
   NetworkGuard guard{{}};
-  std::string allow_networks;  // as given, for the error that shows how to add to it
+  std::string allow_networks;  // the sink's own, as given, for the error that shows how to add to it
+  WebhookProxy proxy;
   std::string ca_pem;
 
   bool is_https() const { return target.is_https(); }

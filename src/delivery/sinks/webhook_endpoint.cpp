@@ -174,11 +174,12 @@ void Endpoint::run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTrans
 void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
   auto transfer = std::move(active_.extract(serial).mapped());
   try {
-    if (transfer->retry_dead_connection(code)) {
+    if (transfer->retry_on_new_connection(code)) {
       run(loop, serial, std::move(transfer));
       return;
     }
     Verdict verdict = transfer->verdict(code);
+    log_refusal(transfer->refusal());
     transfer->clear();
     idle_.push_back(std::move(transfer));
     if (verdict.result == Result::Sent)
@@ -189,6 +190,13 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
     fail(serial, {Result::Retry, error.what()});
   }
   pump(loop);
+}
+
+/* The error that everybody may see has no address. */
+void Endpoint::log_refusal(const Refusal *refusal) {
+  if (refusal && refusal->address != last_refused_)
+    reporter_->log(OB_LOG_INFO, "refused to connect to " + refusal->address + ", which " + refusal->reason);
+  last_refused_ = refusal ? refusal->address : std::string();
 }
 
 void Endpoint::succeed(uint64_t serial) {

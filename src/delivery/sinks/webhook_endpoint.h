@@ -58,6 +58,7 @@ private:
   void start(HttpLoop &loop, uint64_t serial, WebhookRequest request);
   void run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer);
   void done(HttpLoop &loop, uint64_t serial, CURLcode code);
+  void log_refusal(const Refusal *refusal);
   void succeed(uint64_t serial);
   void fail(uint64_t serial, Verdict verdict);
   void cancel_abandoned(HttpLoop &loop);
@@ -78,6 +79,7 @@ private:
 
   std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // the loop's thread only, as the next
   std::vector<std::unique_ptr<WebhookTransfer>> idle_;
+  std::string last_refused_;  // the address, so that each is logged once
 };
 
 }  // namespace outbox

@@ -7,6 +7,7 @@
 #include "delivery/sinks/webhook_auth.h"
 #include "delivery/sinks/webhook_body.h"
 #include "delivery/sinks/webhook_headers.h"
+#include "delivery/sinks/webhook_proxy.h"
 #include "delivery/sinks/webhook_url.h"
 
 namespace outbox {
@@ -77,20 +78,25 @@ const std::vector<OptionSpec> &webhook_options() {
        "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for ever) to "
        "365d. "
        "Default 5d."},
-      {"allow_http", true, false, false, false, check<parse_bool>,
-       "Whether url may be http, unencrypted. Default false."},
+      {"allow_http", true, false, false, true, check<parse_bool>,
+       "Whether url may be http, unencrypted. Default false. Superuser only."},
       {"allow_networks", true, false, false, true, check<parse_networks>,
        "Networks that are not global and yet may be posted to, in CIDR notation: '10.0.0.0/8, fd00::/8'. Superuser "
        "only."},
+      {"proxy", true, false, false, true, check_proxy,
+       "The proxy through which requests go: 'http://proxy.example.com:3128', or https. Superuser only."},
       {"headers", true, true, false, false, check<parse_headers>,
        "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the user mapping those that "
        "are secrets, without variables."},
       {"ca_pem", true, false, false, false, check_certificates_pem,
-       "Certificates in PEM that the endpoint's must come from, instead of the system's authorities."},
+       "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the system's "
+       "authorities."},
       {"secret", false, true, true, false, check<standard_webhooks::decode_secret>,
        "Signs every request: 'whsec_' and the base64 of 24 to 64 random bytes. Without it requests are not signed."},
       {"old_secret", false, true, true, false, check<standard_webhooks::decode_secret>,
        "During a rotation the secret that receivers still know: both sign."},
+      {"proxy_username", false, true, true, false, check_proxy_username, "For the proxy, when it asks for one."},
+      {"proxy_password", false, true, true, false, check_proxy_password, "For the proxy, with proxy_username."},
       {"bearer_token", false, true, true, false, check_bearer_token, "Sent as 'Authorization: Bearer ...'."},
       {"username", false, true, true, false, check_username, "Of Basic authentication."},
       {"password", false, true, true, false, check_password, "Of Basic authentication."},

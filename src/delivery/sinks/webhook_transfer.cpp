@@ -17,6 +17,8 @@ constexpr size_t max_body = 64 * 1024;     // read, so that the connection can b
 constexpr long buffer_bytes = 16 * 1024;   // of each request under way, and hundreds may be
 constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
 constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
+constexpr long dns_cache_s = 2;            // a false answer of a resolver's must not outlive it for long
+constexpr size_t shown_hint = 380;         // what views and probes show of it, and a statement must be whole
 
 /* An identifier as SQL wants it: always in quotes, for it may be a keyword. */
 std::string quote_identifier(const std::string &name) {
@@ -52,10 +54,10 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_URL, config_->target.has_variables() ? config_->target.origin().c_str() : config_->url.c_str());
   set(easy, CURLOPT_PROTOCOLS_STR, config_->is_https() ? "https" : "http");
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  set(easy, CURLOPT_PROXY, "");  // the environment's proxies are not meant
-  set(easy, CURLOPT_NOPROXY, "*");
+  set_proxy();
   set(easy, CURLOPT_NOSIGNAL, 1L);
   set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not hold up the loop
+  set(easy, CURLOPT_DNS_CACHE_TIMEOUT, dns_cache_s);
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
   set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -84,6 +86,27 @@ void WebhookTransfer::set_fixed_options() {
     set_blob(easy, CURLOPT_SSLCERT_BLOB, auth.certificate_pem);
     set_blob(easy, CURLOPT_SSLKEY_BLOB, auth.key_pem);
     set(easy, CURLOPT_KEYPASSWD, auth.key_password.c_str());  // also when empty: nobody is asked at a terminal
+  }
+}
+
+void WebhookTransfer::set_proxy() {
+  CURL *easy = easy_.get();
+  const WebhookProxy &proxy = config_->proxy;
+  set(easy, CURLOPT_PROXY, proxy.url.c_str());  // empty: none, whatever the environment says
+  set(easy, CURLOPT_NOPROXY, proxy.is_used() ? "" : "*");
+  if (!proxy.is_used())
+    return;
+  set(easy, CURLOPT_PROXYTYPE, static_cast<long>(proxy.is_https() ? CURLPROXY_HTTPS : CURLPROXY_HTTP));
+  set(easy, CURLOPT_PROXY_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  set(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  if (!proxy.username.empty()) {
+    set(easy, CURLOPT_PROXYAUTH, static_cast<long>(CURLAUTH_BASIC));
+    set(easy, CURLOPT_PROXYUSERNAME, proxy.username.c_str());
+    set(easy, CURLOPT_PROXYPASSWORD, proxy.password.c_str());
+  }
+  if (!config_->ca_pem.empty()) {
+    set_blob(easy, CURLOPT_PROXY_CAINFO_BLOB, config_->ca_pem);
+    set(easy, CURLOPT_PROXY_CAPATH, static_cast<char *>(nullptr));
   }
 }
 
@@ -134,33 +157,40 @@ bool WebhookTransfer::connected() const {
 void WebhookTransfer::reset(bool fresh_connection) {
   excerpt_.clear();
   header_bytes_ = body_bytes_ = 0;
-  overlong_ = requested_ = socket_allowed_ = false;
+  overlong_ = requested_ = socket_wanted_ = socket_allowed_ = false;
   refusal_.reset();
   tls_.clear();
   error_[0] = '\0';
   set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
 }
 
-bool WebhookTransfer::retry_dead_connection(CURLcode code) {
-  bool reused = requested_ && !socket_allowed_;
+bool WebhookTransfer::retry_on_new_connection(CURLcode code) {
   bool lost = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
-  if (!reused || !lost || header_bytes_ > 0)
+  bool dead = requested_ && lost && header_bytes_ == 0;
+  if (socket_wanted_ || (!dead && !refusal()))
     return false;
   reset(true);
   return true;
 }
 
+/* Where a name has several addresses, each is judged by itself. */
+template <typename Address> bool WebhookTransfer::may_connect(Address address) noexcept {
+  try {
+    auto refusal = config_->proxy.refused_target ? config_->proxy.refused_target : config_->guard.check(address);
+    if (!refusal)
+      return true;
+    refusal_ = std::move(refusal);
+  } catch (...) {
+  }
+  return false;
+}
+
 /* Decides on the address that is really connected to: a name could resolve anew to another one after a check. */
 curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockaddr *address) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
-  try {
-    if (auto refusal = transfer->config_->guard.check(&address->addr)) {
-      transfer->refusal_ = std::move(refusal);
-      return CURL_SOCKET_BAD;
-    }
-  } catch (...) {
+  transfer->socket_wanted_ = true;
+  if (!transfer->may_connect(&address->addr))
     return CURL_SOCKET_BAD;
-  }
   transfer->socket_allowed_ = true;
   transfer->socket_ = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
   return transfer->socket_;
@@ -169,13 +199,8 @@ curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockad
 /* A connection may have been opened by another sink, under other rules. */
 int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
-  try {
-    if (auto refusal = transfer->config_->guard.check(std::string(remote))) {
-      transfer->refusal_ = std::move(refusal);
-      transfer->socket_allowed_ = false;
-      return CURL_PREREQFUNC_ABORT;
-    }
-  } catch (...) {
+  if (!transfer->may_connect<const char *>(remote)) {
+    transfer->socket_allowed_ = false;
     return CURL_PREREQFUNC_ABORT;
   }
   transfer->requested_ = true;
@@ -197,15 +222,22 @@ size_t WebhookTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   return transfer->overlong_ ? 0 : bytes;
 }
 
+/* Without the address: whoever may see an error may not therefore learn what names mean inside. */
 std::string WebhookTransfer::refusal_fact() const {
-  return "The address " + refusal_->address + " " + refusal_->reason;
+  bool of_proxy = config_->proxy.is_used() && !config_->proxy.refused_target;
+  return std::string(of_proxy ? "The proxy" : "The url's host") + " has an address that " + refusal_->reason;
 }
 
 std::string WebhookTransfer::refusal_hint() const {
   bool has_some = !config_->allow_networks.empty();
-  return "If events are meant to go there, a superuser allows it by: ALTER SERVER " + quote_identifier(sink_) +
-         " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
-         (has_some ? config_->allow_networks + ", " : std::string()) + refusal_->network + "')";
+  std::string networks = has_some ? config_->allow_networks + ", " + refusal_->network : refusal_->network;
+  std::string text = "If events are meant to go there, a superuser allows it by: ALTER SERVER " +
+                     quote_identifier(sink_) + " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
+                     networks + "')";
+  if (text.size() <= shown_hint)
+    return text;
+  return "If events are meant to go there, a superuser adds " + refusal_->network +
+         " to the server's option allow_networks";
 }
 
 std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
@@ -248,7 +280,11 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   long status = 0;
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
   bool whole = code == CURLE_OK || (code == CURLE_WRITE_ERROR && overlong_);
-  if (whole || status >= 300) {  // a failure is one, however its text ended
+  if (status == 407 && config_->proxy.is_used()) {
+    verdict.result = Result::SinkDown;
+    verdict.error =
+        "HTTP 407: the proxy refuses proxy_username and proxy_password of the user mapping, or misses them";
+  } else if (whole || status >= 300) {  // a failure is one, however its text ended
     verdict = judge(status);
   } else if (auto tls = tls_problem(code)) {
     verdict.result = Result::SinkDown;

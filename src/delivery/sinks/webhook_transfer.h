@@ -31,14 +31,17 @@ public:
   /* While it runs: does the connection stand, with TLS still to come? libcurl tells only when all of it is over. */
   bool connected() const;
   CURL *handle() const { return easy_.get(); }
-  /* True when it failed because an idle connection, kept for reuse, was closed by the peer in that very moment: the
-   * handle is then ready to be started again, on a new connection. libcurl does so itself in some of these cases. */
-  bool retry_dead_connection(CURLcode code);
+  /* Why nothing was sent, when the network guard said so. */
+  const Refusal *refusal() const { return refusal_ && !socket_allowed_ ? &*refusal_ : nullptr; }
+  /* True when it failed because of an idle connection, kept for reuse: the peer closed it in that very moment
+   * (libcurl helps itself in some of these cases), or it leads where another sink may go and this one may not. The
+   * handle is then ready to be started again, on a new connection. */
+  bool retry_on_new_connection(CURLcode code);
   /* What the end of the transfer means. */
   Verdict verdict(CURLcode code) const;
   /* Why it failed, seen closer, where TLS or the network guard is the reason. */
   std::optional<TlsProblem> tls_problem(CURLcode code) const;
-  bool refused(CURLcode code) const { return refusal_ && !socket_allowed_ && code != CURLE_OK; }
+  bool refused(CURLcode code) const { return refusal() && code != CURLE_OK; }
   std::string refusal_fact() const;
   std::string refusal_hint() const;
   bool asked_for_client_certificate() const { return tls_.asked_for_client_certificate(); }
@@ -56,6 +59,9 @@ private:
   static size_t on_header(char *data, size_t size, size_t n, void *self);
   static size_t on_body(char *data, size_t size, size_t n, void *self);
   void set_fixed_options();
+  void set_proxy();
+
+  template <typename Address> bool may_connect(Address address) noexcept;
   void reset(bool fresh_connection);
   void add_header(const std::string &name, const std::string &value);
   void add_line(const std::string &line);
@@ -68,8 +74,9 @@ private:
   std::string excerpt_;  // the first bytes of the answer's body
   size_t header_bytes_ = 0;
   size_t body_bytes_ = 0;
-  bool overlong_ = false;   // enough of the body was seen: the transfer was ended by us
-  bool requested_ = false;  // a connection stood and the request began: what fails now may be the event's doing
+  bool overlong_ = false;       // enough of the body was seen: the transfer was ended by us
+  bool requested_ = false;      // a connection stood and the request began: what fails now may be the event's doing
+  bool socket_wanted_ = false;  // a new connection was begun, and not an idle one used
   bool socket_allowed_ = false;
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last that was opened
   std::optional<Refusal> refusal_;

@@ -1,29 +1,15 @@
 #include "delivery/sinks/webhook_url.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
-
-#include <curl/curl.h>
 
 #include "delivery/options.h"
+#include "delivery/sinks/url_parts.h"
 #include "delivery/text.h"
 
 namespace outbox {
 namespace {
 
 constexpr size_t max_url = 8000;  // what servers take, request line included
-
-using Url = std::unique_ptr<CURLU, decltype(&curl_url_cleanup)>;
-
-std::string url_part(const Url &url, CURLUPart part) {
-  char *text = nullptr;
-  if (curl_url_get(url.get(), part, &text, 0) != CURLUE_OK)
-    return {};
-  std::string copy(text);
-  curl_free(text);
-  return copy;
-}
 
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -55,19 +41,16 @@ std::string sample(const std::string &option, std::string_view value) {
 
 /* Scheme, host, port and whatever else libcurl judges. */
 void check_parts(const std::string &option, const std::string &value) {
-  Url url(curl_url(), curl_url_cleanup);
-  if (!url)
-    throw std::bad_alloc();
+  UrlParts url(value);
   std::string scheme;
-  CURLUcode code = curl_url_set(url.get(), CURLUPART_URL, value.c_str(), 0);
-  if (code == CURLUE_OK && value.find("://") != value.npos)  // libcurl is content with less
-    scheme = url_part(url, CURLUPART_SCHEME);
+  if (value.find("://") != value.npos)  // libcurl is content with less
+    scheme = url.get(CURLUPART_SCHEME);
   constexpr const char *example = "Write it as https://example.com/hooks, or https://example.com:8443/hooks.";
-  if (code == CURLUE_BAD_PORT_NUMBER || (code == CURLUE_OK && url_part(url, CURLUPART_PORT) == "0"))
+  if (url.code() == CURLUE_BAD_PORT_NUMBER || url.get(CURLUPART_PORT) == "0")
     refuse_value(option, "A URL's port is a number from 1 to 65535.", example);
-  if ((scheme != "https" && scheme != "http") || url_part(url, CURLUPART_HOST).empty())
+  if ((scheme != "https" && scheme != "http") || url.get(CURLUPART_HOST).empty())
     refuse_value(option, "Expected an https URL such as https://example.com/hooks.", example);
-  if (!url_part(url, CURLUPART_USER).empty() || !url_part(url, CURLUPART_PASSWORD).empty())
+  if (!url.get(CURLUPART_USER).empty() || !url.get(CURLUPART_PASSWORD).empty())
     refuse_value(option, "A URL must not carry a user name or a password.",
                  "Put them into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (username '...', "
                  "password '...'), or (bearer_token '...').");

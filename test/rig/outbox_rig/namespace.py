@@ -3,12 +3,14 @@
 import ctypes
 import itertools
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 _numbers = itertools.count()
 _CLONE_NEWNET = 0x40000000
 _PREFIX = "outbox-"
+_CONFIGURATION = Path("/etc/netns")  # `ip netns exec` puts what lies in NAME/ there in place of /etc's
 
 
 class NotPermitted(Exception):
@@ -26,6 +28,7 @@ def _forget_the_dead() -> None:
     for file in Path("/run/netns").glob(f"{_PREFIX}*"):
         if not Path("/proc", file.name.removeprefix(_PREFIX).partition("-")[0]).exists():
             subprocess.run(["ip", "netns", "delete", file.name], capture_output=True)
+            shutil.rmtree(_CONFIGURATION / file.name, ignore_errors=True)
 
 
 class Namespace:
@@ -63,6 +66,22 @@ class Namespace:
         _tc = ["tc", "-n", self.name, "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "10s"]
         subprocess.run(_tc, check=True, capture_output=True)
 
+    def add_address(self, address: str) -> None:
+        """One that leads nowhere but to the namespace itself."""
+        _ip("-n", self.name, "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else []))
+
+    def use_resolver(self, address: str) -> None:
+        """For what is started inside from now on."""
+        directory = _CONFIGURATION / self.name
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "resolv.conf").write_text(f"nameserver {address}\noptions timeout:1 attempts:1\n")
+
+    def connects(self) -> int:
+        """How many TCP connections were begun inside, from there to wherever."""
+        lines = subprocess.run([*self.command(), "cat", "/proc/net/snmp"], check=True, capture_output=True, text=True).stdout.splitlines()
+        names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+        return int(values[names.index("ActiveOpens")])
+
     def command(self) -> list[str]:
         """What goes before a command that is to run inside."""
         return ["ip", "netns", "exec", self.name]
@@ -77,5 +96,6 @@ class Namespace:
         """The devices go with it once its last process has ended."""
         subprocess.run(["ip", "link", "delete", self._device], capture_output=True)
         subprocess.run(["ip", "netns", "delete", self.name], capture_output=True)
+        shutil.rmtree(_CONFIGURATION / self.name, ignore_errors=True)
 
     stop = kill = close

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 
+from .namespace import Namespace
 from .paths import BUILD, pg_config
 from .process import Process, free_port
 from .wait import wait_until
@@ -32,13 +33,15 @@ DEFAULTS = {
 class Postgres:
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
                  standby_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
-                 env: dict[str, str] = {}):
+                 env: dict[str, str] = {}, namespace: Namespace | None = None):
         """`standby_of`: streams from that server, as its standby "standby". `wal`: where to put pg_wal, in small segments.
-        `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment."""
+        `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment. `namespace`: where it runs; its socket
+        is reached from here all the same."""
         self.name, self.dir, self.log = name, directory, log
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
         self.env = dict(env)
+        self._inside = namespace.command() if namespace else []
         self.port = 5432  # names the socket
         if tcp:
             self.port = free_port()
@@ -102,7 +105,7 @@ class Postgres:
             return
         self._process = Process(self.name, [str(pg_config("bindir") / "postgres"), "-D", str(self.data)], self.log,
                                 stop_signal=signal.SIGINT, setpriv=self._setpriv,
-                                pid_file=BUILD / "run" / f"{self.name}.pid", env=self.env)
+                                pid_file=BUILD / "run" / f"{self.name}.pid", env=self.env, inside=self._inside)
         self.wait_ready()
 
     def wait_ready(self) -> None:

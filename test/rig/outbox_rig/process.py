@@ -27,10 +27,11 @@ class Process:
     """Start it from a thread that lives on: the kernel signals the child when the *thread* that started it ends."""
 
     def __init__(self, name: str, argv: list[str], log: Path, *, stop_signal: signal.Signals = signal.SIGTERM,
-                 setpriv: list[str] = [], pid_file: Path | None = None, env: dict[str, str] = {}):
+                 setpriv: list[str] = [], pid_file: Path | None = None, env: dict[str, str] = {}, inside: list[str] = []):
+        """`inside`: what goes before the command, as root: of a namespace."""
         self.name, self.log, self.stop_signal, self.pid_file = name, log, stop_signal, pid_file
         # A session of its own: Ctrl-C is for us, and we stop the parts in order.
-        command = ["setpriv", *setpriv, "--pdeathsig", stop_signal.name.removeprefix("SIG"), "--", *argv]
+        command = [*inside, "setpriv", *setpriv, "--pdeathsig", stop_signal.name.removeprefix("SIG"), "--", *argv]
         with open(log, "ab") as out:
             self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
                                            env=os.environ | env, start_new_session=True)

@@ -99,9 +99,9 @@ Mode = Status | Raw | Hang | Huge
 class Receiver:
     def __init__(self, secret: str | None = None, mode: Mode | Callable[[Delivery], Mode] = OK,
                  on_delivery: Callable[[Delivery], None] | None = None, namespace: Namespace | None = None,
-                 tls: ssl.SSLContext | None = None):
+                 tls: ssl.SSLContext | None = None, address: str | None = None):
         """`on_delivery` is called for each request that is answered, on the receiver's thread. `namespace`: where it
-        listens. `tls`: it speaks https."""
+        listens, at its address or at `address`. `tls`: it speaks https."""
         self.mode = mode
         self.deliveries: list[Delivery] = []
         self.bytes_sent = 0
@@ -114,7 +114,7 @@ class Receiver:
         self.port = free_port()
         self._namespace = namespace
         self._tls = tls
-        self.address = namespace.address if namespace else "127.0.0.1"
+        self.address = address or (namespace.address if namespace else "127.0.0.1")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
 

@@ -1,0 +1,120 @@
+"""A resolver that changes its answers: the server, in a network namespace, never connects to an address that is not public,
+whoever answers that a name lies there."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.namespace import NotPermitted
+from outbox_rig.receiver import OK, SECRET, Status
+from outbox_rig.resolver import Ears, Resolver
+
+PUBLIC = "203.0.114.7"  # looks public to the guard; in the namespace it is the namespace's own
+INNER = ["127.0.0.1", "10.9.8.7", "100.64.0.7", "192.168.77.1", "172.16.7.7", "169.254.169.254", "169.254.7.7", "168.63.129.16",
+         "198.18.7.7", "::1", "fd00::7", "fd00:ec2::254", "64:ff9b::a09:807", "2002:a09:807::1", "2001:db8::7"]
+LEADS_THERE = ["0.0.0.0", "::", "::ffff:10.9.8.7", "::ffff:127.0.0.1"]  # an ear of INNER would hear
+# These are networks of their own, or part of a network's text, in what a refusal says.
+NAMED = {"169.254.169.254", "168.63.129.16", "fd00:ec2::254", "::1", "::", "0.0.0.0"}
+ONCE = Status(headers={"Connection": "close"})  # so that the next request asks the resolver again
+
+
+def state(db, name: str) -> str:
+    return db.value("SELECT state FROM outbox.sinks WHERE name = %s", name)
+
+
+def last_step(db, name: str) -> tuple[str, bool, str, str]:
+    return db.sql("SELECT step, ok, message, hint FROM outbox.probe(%s)", name)[-1]
+
+
+@pytest.fixture(scope="module")
+def network(rig):
+    try:
+        network = rig.namespace()
+    except (OSError, NotPermitted) as why:
+        pytest.skip(f"network namespaces are not permitted here: {why}")
+    for address in [PUBLIC, *INNER]:
+        if address not in ("127.0.0.1", "::1"):
+            network.add_address(address)
+    return network
+
+
+@pytest.fixture(scope="module")
+def resolver(network):
+    resolver = Resolver(network)
+    yield resolver
+    resolver.stop()
+
+
+@pytest.fixture(scope="module")
+def pg(rig, network, resolver):
+    """The server, in the namespace."""
+    return rig.postgres(settings={"outbox.poll_interval": "1s"}, namespace=network)
+
+
+@pytest.fixture
+def far(rig, network):
+    receiver = rig.receiver(secret=SECRET, namespace=network, address=PUBLIC, mode=ONCE)
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def ears(network, far):
+    ears = Ears(network, INNER, far.port)
+    yield ears
+    ears.stop()
+
+
+@pytest.fixture
+def crm(db, far):
+    """Without allow_networks."""
+    db.sql(f"CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'http://hooks.test:{far.port}/hook', allow_http 'true', "
+           "retry 'exponential 50ms..200ms')")
+    db.create_mapping("crm", {"secret": SECRET})
+    return db
+
+
+def test_a_name_that_moves_inside_and_back(crm, far, ears, resolver, network, pg):
+    resolver.answers = [PUBLIC]
+    events = [crm.enqueue("Order", "1") for _ in range(3)]
+    wait_until(lambda: crm.pending() == 0, 10, "the first events")
+
+    resolver.answers = INNER + LEADS_THERE
+    def refused() -> bool:
+        events.append(crm.enqueue("Order", str(len(events))))
+        return state(crm, "crm") == "circuit open"
+    wait_until(refused, 20, "the refusal")
+    begun = network.connects()
+    crm.sql("ALTER SERVER crm OPTIONS (SET retry 'exponential 60ms..200ms')")  # opened anew: it tries at once
+    wait_until(lambda: state(crm, "crm") == "circuit open", 10, "another refusal")
+    assert network.connects() == begun, "not one SYN left"
+    error = crm.value("SELECT last_error FROM outbox.sinks")
+    assert "ALTER SERVER" in error and not any(address in error for address in {*INNER, *LEADS_THERE} - NAMED)
+    assert "refused to connect to " in pg.log.read_text(), "the log knows the address"
+
+    resolver.answers = ["10.9.8.7", "::1", PUBLIC]
+    wait_until(lambda: crm.pending() == 0, 20, "what waited, to the one good address")
+    assert sorted({d.id for d in far.accepted()}) == sorted(events)
+    assert crm.sql("SELECT failed, retried FROM outbox.sinks") == [(0, 0)]
+    assert ears.heard == []
+
+
+def test_each_inner_address_by_itself(crm, far, ears, resolver, network):
+    begun = network.connects()
+    for address in INNER + LEADS_THERE:
+        resolver.answers, asked = [address], resolver.asked
+        step, ok, message, hint = last_step(crm, "crm")
+        assert (step, ok) == ("guard", False), (address, message)
+        assert resolver.asked > asked and (address in NAMED or address not in message + hint)
+    assert network.connects() == begun
+    assert ears.heard == []
+    resolver.answers = [PUBLIC]
+    assert last_step(crm, "crm")[1], "and the same, where the answer is good"
+
+
+def test_what_a_redirect_points_at_is_not_visited(crm, far, ears, resolver):
+    resolver.answers = [PUBLIC]
+    far.mode = lambda d: Status(307, {"Location": f"http://127.0.0.1:{far.port}/inner"}) if len(far.deliveries) < 3 else OK
+    crm.enqueue("Order", "1")
+    error = wait_until(lambda: crm.value("SELECT last_error FROM outbox.sinks"), 10, "the error")
+    assert "307" in error and "127.0.0.1" not in error and "inner" not in error
+    wait_until(lambda: crm.pending() == 0, 10, "the event")
+    assert ears.heard == []
