@@ -139,8 +139,6 @@ static void take_by_headers(Takers *takers, const RouteEvent *event) {
   int before = takers->n;
 
   for (size_t i = 0; i < event->n_headers; i++) {
-    if (event->headers[i].binary)
-      continue;
     ob_match header = {event->headers[i].name, event->headers[i].value};
     const WantedHeader *wanted = (const WantedHeader *)hash_search(by_header, &header, HASH_FIND, NULL);
     for (RouteSink *sink = wanted ? wanted->first : NULL; sink; sink = sink->same_header)
