@@ -266,6 +266,20 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
   });
 }
 
+void ob_sink_share(ob_sink *sink, int index, int of, int64_t *turns) noexcept {
+  guarded(nullptr, false, [&] {
+    inside(sink)->share(static_cast<size_t>(index), static_cast<size_t>(of), turns);
+    return true;
+  });
+}
+
+void ob_sink_begin_slowly(ob_sink *sink) noexcept {
+  guarded(nullptr, false, [&] {
+    inside(sink)->begin_slowly();
+    return true;
+  });
+}
+
 void ob_sink_close(ob_sink *sink, int grace_ms) noexcept {
   guarded(nullptr, false, [&] {
     inside(sink)->close(std::chrono::milliseconds(grace_ms));

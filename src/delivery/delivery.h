@@ -188,6 +188,14 @@ bool ob_engine_close(ob_engine *engine, int timeout_ms) OB_NOEXCEPT;
 ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
                       const ob_option *mapping, size_t n_mapping, ob_error *error) OB_NOEXCEPT;
 
+/* Other processes may send to the same peer: this engine is `index` of so many, and keeps its part of the sink's
+ * limits. `turns`: memory of all of them for this sink, 0 at first, in which they keep its rate limit together; it
+ * must stay as long as the sink is open. NULL: each keeps to its part of that too. May be repeated. */
+void ob_sink_share(ob_sink *sink, int index, int of, int64_t *turns) OB_NOEXCEPT;
+
+/* Much may have gathered for the peer while it was stopped: it gets little at once at first, and then more. */
+void ob_sink_begin_slowly(ob_sink *sink) OB_NOEXCEPT;
+
 /* Gives the sink up: what is not on the wire comes back as OB_RELEASED at once, what is gets `grace_ms` to finish
  * and then comes back as OB_RELEASED too (it may have arrived: a possible duplicate). Returns immediately; every
  * ticket gets its completion. The pointer is invalid after ob_sink_closed() returned true. */

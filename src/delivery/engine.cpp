@@ -60,6 +60,9 @@ void Runner::status(ob_sink_status &out) {
   Circuit::Time now = Clock::now();
   out.credit = std::min(circuit_.credit(now), sink_->credit());
   out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
+  if (out.credit == 0 && out.retry_in_ms < 0)
+    if (Time at = sink_->credit_at(); at > now && at != Time::max())
+      out.retry_in_ms = std::chrono::ceil<milliseconds>(at - now).count();
   out.failed_tries = failed_tries_;
   out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
   if (disabled_)

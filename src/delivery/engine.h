@@ -29,6 +29,8 @@ public:
   size_t submit(const ob_event *events, size_t n);
   void status(ob_sink_status &out);
   void close(std::chrono::milliseconds grace);
+  void share(size_t index, size_t of, int64_t *turns) { sink_->share(index, of, turns); }
+  void begin_slowly() { sink_->begin_slowly(); }
   bool next_resumed(std::string &error);
   bool finished() const { return closing_ && outstanding_ == 0; }
   Engine &engine() const { return engine_; }

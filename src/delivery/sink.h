@@ -89,10 +89,19 @@ public:
  * must end as Released, reported together with it or while credit() is 0, and none of them may be sent. */
 class Sink {
 public:
+  using Time = std::chrono::steady_clock::time_point;
+
   /* Destroying may block (a resolver, a TLS shutdown): the engine does it on a thread of its own. */
   virtual ~Sink() = default;
   /* How many more events it takes now. */
   virtual uint32_t credit() const = 0;
+  /* With credit() 0: when it may have some although nothing has ended. Time::max(): only then. */
+  virtual Time credit_at() const { return Time::max(); }
+  /* This process is `index` of so many that send to the same peer; `turns`, which may be null, is memory of all of
+   * them for a limit that they keep together. Repeated when it changes. */
+  virtual void share(size_t /*index*/, size_t /*of*/, int64_t * /*turns*/) {}
+  /* Much may have gathered for the peer: it is not to get all of it at once. */
+  virtual void begin_slowly() {}
   /* Takes one event (copies it) and reports exactly one Completion for its ticket, now or later. False:
    * back-pressure, nothing was taken. */
   virtual bool submit(const ob_event &event) = 0;
@@ -101,7 +110,6 @@ public:
   /* Called by ob_collect(): serve an event queue that is polled rather than threaded. Never waits. */
   virtual void poll() {}
   /* When poll() should be called although nothing has happened. */
-  using Time = std::chrono::steady_clock::time_point;
   virtual Time check_at() const { return Time::max(); }
   /* The circuit has opened: what has not begun had better be completed as Released, and what fails from now on, but
    * began before, too. Nothing to do for a sink whose waiting events wait well where they are. */

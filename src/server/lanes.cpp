@@ -13,6 +13,7 @@ extern "C" {
 static const int GATHER_MS = 100;
 
 static int my_index = 0;
+static int workers = 0;
 static LaneSet mine;
 static TimestampTz follow_at = 0;
 static bool superfluous = false;
@@ -105,6 +106,7 @@ static bool exchange_lanes(void) {
 
   if (n_workers == 0) /* the launcher has not yet said */
     return false;
+  workers = n_workers;
   superfluous = my_index >= n_workers;
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     const WorkerSlot *slot = &shared->workers[i];
@@ -210,6 +212,10 @@ void lanes_read(void) {
 
   for (int i = 0; i < n; i++)
     sinks[i]->lanes.fresh = {};
+}
+
+int lanes_workers(void) {
+  return workers;
 }
 
 TimestampTz lanes_next_moment(void) {

@@ -48,6 +48,9 @@ bool lanes_follow(TimestampTz now);
 bool lanes_any_fresh(void);
 void lanes_read(void);
 
+/* So many workers share the lanes; 0 = the launcher has not yet said. */
+int lanes_workers(void);
+
 /* When to follow again by itself. */
 TimestampTz lanes_next_moment(void);
 

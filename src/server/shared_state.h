@@ -17,7 +17,7 @@ extern "C" {
 
 #define OUTBOX_MAX_DATABASES 4096
 #define OUTBOX_MAX_WORKERS 128
-#define OUTBOX_MAX_SINKS 1024
+#define OUTBOX_MAX_SINKS 4096 /* 6 MB; further ones deliver, and are not counted */
 #define OUTBOX_MAX_LANDING 16
 #define OUTBOX_MAX_PROBES 64
 #define OUTBOX_MAX_PROBE_STEPS 12
@@ -83,6 +83,7 @@ typedef struct SinkStats {
   Oid server;
   char state[40];
   uint32 in_flight[OUTBOX_MAX_WORKERS > 32 ? 32 : OUTBOX_MAX_WORKERS]; /* by worker index */
+  int64 turns; /* in which the workers keep the sink's rate limit together: delivery.h, ob_sink_share() */
   uint64 delivered;
   uint64 retried;
   uint64 failed;

@@ -169,6 +169,16 @@ static void reload_former_names(void) {
   SPI_finish();
 }
 
+static void say_not_counted(const WorkerSink *sink) {
+  static bool said = false;
+
+  if (!said)
+    ereport(WARNING, (errmsg("outbox sink \"%s\" is not counted", sink->name),
+                      errdetail("There is room for the counters of %d sinks in all databases.", OUTBOX_MAX_SINKS),
+                      errhint("It delivers all the same. Counters of dropped sinks become free at once.")));
+  said = true;
+}
+
 static void reload_one(const RouteSink *route) {
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
@@ -212,6 +222,8 @@ static void reload_one(const RouteSink *route) {
       held_keys_forget_sink(sink->oid); /* another server of the same name */
     sink->oid = route->server_oid;
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
+    if (sink->stats == NULL)
+      say_not_counted(sink);
     lanes_add_sink(sink);
   }
   sink->present = true;
@@ -270,6 +282,23 @@ static bool owner_may(const WorkerSink *sink, ob_error *error) {
          ob_check_owner(sink->kind, given->options, given->n_options, given->mapping, given->n_mapping, error);
 }
 
+/* The other workers of the database send to the same endpoint. */
+static void share_sink(WorkerSink *sink) {
+  ob_sink_share(sink->handle, worker_index, Max(lanes_workers(), 1), sink->stats ? &sink->stats->turns : NULL);
+}
+
+/* Their number has changed. */
+static void share_sinks(void) {
+  static int told = 0;
+
+  if (told == lanes_workers())
+    return;
+  told = lanes_workers();
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->handle && !list[i]->closing)
+      share_sink(list[i]);
+}
+
 static void open_sink(SinkEntry *entry, TimestampTz now) {
   WorkerSink *sink = &entry->sink;
   ob_error error;
@@ -281,6 +310,10 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
                                 entry->given.mapping, entry->given.n_mapping, &error);
   if (sink->handle) {
     sink->open_error[0] = '\0';
+    share_sink(sink);
+    if (sink->was_closed)
+      ob_sink_begin_slowly(sink->handle);
+    sink->was_closed = true;
     return;
   }
   sink->reopen_at = TimestampTzPlusMilliseconds(now, REOPEN_PAUSE_MS);
@@ -355,6 +388,7 @@ void worker_sinks_refresh(TimestampTz now) {
   int share = Max(1, setting_max_in_flight / Max(1, n_list));
   int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
 
+  share_sinks();
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
     if (sink->closing && ob_sink_closed(sink->handle)) {
@@ -366,6 +400,7 @@ void worker_sinks_refresh(TimestampTz now) {
         drop_entry(i);
       continue;
     }
+    sink->was_closed |= sink->stopped;
     /* A sink is opened anew only when nothing of its former self is in flight: order. */
     if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at && !sink->stopped &&
         !maintenance_routing())

@@ -23,6 +23,7 @@ typedef struct WorkerSink {
   bool closing;
   bool stopped, found_stopped; /* by outbox.stopped_sinks: worker_stops.h */
   ob_sink *handle;             /* NULL while it cannot be opened, is being reopened, or is stopped */
+  bool was_closed;             /* much may have gathered: it begins slowly */
   TimestampTz reopen_at;
   char open_error[512];
 

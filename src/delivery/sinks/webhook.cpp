@@ -26,13 +26,19 @@ public:
   }
 
   uint32_t credit() const override { return endpoint_->credit(); }
+  Time credit_at() const override { return endpoint_->credit_at(); }
+  void share(size_t index, size_t of, int64_t *turns) override { endpoint_->share(index, of, turns); }
+  void begin_slowly() override { endpoint_->begin_slowly(); }
   bool submit(const ob_event &event) override {
-    return endpoint_->credit() > 0 && endpoint_->push(config_->render(event));
+    if (endpoint_->full())
+      return false;
+    endpoint_->push(config_->render(event));
+    return true;
   }
   void flush() override { endpoint_->wake(*loop_); }
   void poll() override {
-    endpoint_->report_failures();
-    endpoint_->wake(*loop_);
+    if (endpoint_->report_failures())
+      endpoint_->wake(*loop_);
   }
   void pause() override {
     endpoint_->begin_outage();

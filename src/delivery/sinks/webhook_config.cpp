@@ -130,6 +130,8 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
     config->timeout = parse_timeout("timeout", *value);
   if (auto *value = find_option(server, "concurrency"))
     config->concurrency = parse_concurrency("concurrency", *value);
+  if (auto *value = find_option(server, "rate_limit"))
+    config->rate = parse_rate("rate_limit", *value);
   set_networks(server, *config);
   config->proxy = parse_proxy(server, mapping, config->target.origin(), config->guard);
   if (auto *value = find_option(server, "ca_pem"))

@@ -11,6 +11,7 @@
 
 #include "delivery/formats/cloudevents.h"
 #include "delivery/network_guard.h"
+#include "delivery/request_rate.h"
 #include "delivery/sink.h"
 #include "delivery/sinks/webhook_auth.h"
 #include "delivery/sinks/webhook_body.h"
@@ -48,6 +49,7 @@ struct WebhookConfig final : SinkConfig {
   WebhookAuth auth;  // empty at DDL time and for checkers
   std::chrono::milliseconds timeout{15'000};
   size_t concurrency = 32;
+  std::optional<RequestRate> rate;
   NetworkGuard guard{{}};
   std::string allow_networks;  // the sink's own, as given, for the error that shows how to add to it
   WebhookProxy proxy;

@@ -8,44 +8,71 @@
 
 namespace outbox {
 
+using Clock = std::chrono::steady_clock;
+
+/* A pause longer than this is not waited for with events in hand: others can use the room. */
+static constexpr std::chrono::seconds longest_wait{2};
+
 Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
     : name_(std::move(name)), config_(std::move(config)), reporter_(std::move(reporter)),
-      capacity_(std::max<size_t>(4 * config_->concurrency, 256)), queue_(config_->concurrency) {}
+      pace_(config_->concurrency, config_->rate), queue_(config_->concurrency) {}
 
 // ---- the main thread ----
 
+/* Of a slow endpoint several at a time: each claim reads the rows from its own place. */
 uint32_t Endpoint::credit() const {
+  Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  size_t taken = queue_.queued() + queue_.running();
-  return taken < capacity_ ? static_cast<uint32_t>(capacity_ - taken) : 0;
+  size_t room = sheds_ ? 0 : pace_.room(now);
+  bool nearly_full = room >= 8 && room < 256 && taken() > room / 2;
+  return taken() < room && !nearly_full ? static_cast<uint32_t>(room - taken()) : 0;
 }
 
-bool Endpoint::push(WebhookRequest request) {
+Endpoint::Time Endpoint::credit_at() const {
+  Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  if (queue_.queued() + queue_.running() >= capacity_)
-    return false;
+  return pace_.open_at(now);
+}
+
+bool Endpoint::full() const {
+  Time now = Clock::now();
+  std::lock_guard lock(mutex_);
+  return sheds_ || taken() >= pace_.room(now);
+}
+
+void Endpoint::share(size_t index, size_t of, int64_t *turns) {
+  std::lock_guard lock(mutex_);
+  pace_.share(index, of, turns);
+}
+
+void Endpoint::begin_slowly() {
+  std::lock_guard lock(mutex_);
+  pace_.begin_slowly(Clock::now());
+}
+
+void Endpoint::push(WebhookRequest request) {
+  std::lock_guard lock(mutex_);
   uint64_t key = request.key_hash;
   queue_.push(key, std::move(request));
-  return true;
 }
 
 void Endpoint::wake(HttpLoop &loop) {
   {
     std::lock_guard lock(mutex_);
-    if (pump_posted_ || !queue_.can_start())
+    if (pump_posted_ || stalled_ || !queue_.can_start())
       return;
     pump_posted_ = true;
   }
   loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); });
 }
 
-void Endpoint::report_failures() {
+bool Endpoint::report_failures() {
+  if (!has_news_.exchange(false))
+    return false;
   std::vector<Completion> completions;
   std::string gone;
   {
     std::lock_guard lock(mutex_);
-    if (failures_.empty())
-      return;
     for (Failure &failure : failures_) {
       if (failure.gone)
         gone = "410 Gone";
@@ -55,17 +82,22 @@ void Endpoint::report_failures() {
     }
     if (halted_)  // nothing gets through: let the circuit decide when to go on
       release(queue_.drain(), "not sent: the endpoint is down", completions);
+    else if (sheds_)
+      release(queue_.drain(), "not sent: the endpoint asked for a pause", completions);
     failures_.clear();
-    halted_ = false;
+    halted_ = sheds_ = false;
   }
   if (!gone.empty())
     reporter_->disabled(gone);
-  reporter_->complete(std::move(completions));
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+  return true;
 }
 
 void Endpoint::begin_outage() {
   std::lock_guard lock(mutex_);
   outage_++;
+  pace_.begin_slowly(Clock::now());
 }
 
 void Endpoint::release_queued(const char *why) {
@@ -129,16 +161,14 @@ void Endpoint::pump(HttpLoop &loop) {
     uint64_t serial;
     WebhookRequest request;
     {
+      Time now = Clock::now();
       std::lock_guard lock(mutex_);
-      pump_posted_ = false;
-      if (halted_)
+      pump_posted_ = stalled_ = false;
+      if (halted_ || sheds_ || !queue_.can_start() || !may_start(loop, now))
         return;
-      auto next = queue_.start();
-      if (!next)
-        return;
-      request = std::move(*next);
+      request = std::move(*queue_.start());
       serial = ++last_serial_;
-      in_flight_[serial] = {request.ticket, request.key_hash, outage_};
+      in_flight_[serial] = {request.ticket, request.key_hash, outage_, now};
     }
     try {
       start(loop, serial, std::move(request));
@@ -146,6 +176,44 @@ void Endpoint::pump(HttpLoop &loop) {
       fail(serial, {Result::Retry, error.what()});
     }
   }
+}
+
+/* If not, somebody will ask again. */
+bool Endpoint::may_start(HttpLoop &loop, Time now) {
+  if (!host_)
+    host_ = loop.host(config_->target.origin(), config_->concurrency);
+  if (HttpLoop::Sharers *full = loop.no_room(*host_, queue_.running())) {
+    if (!waits_for_room_)
+      full->waiting.push_back([weak = weak_from_this()](HttpLoop &on) {
+        if (auto self = weak.lock()) {
+          self->waits_for_room_ = false;
+          self->pump(on);
+        }
+      });
+    stalled_ = waits_for_room_ = true;
+    return false;
+  }
+  if (pace_.start(queue_.running(), now))
+    return true;
+  if (Time when = pace_.next(queue_.running(), now); when != Time::max()) {
+    stalled_ = true;
+    pump_at(loop, when);
+  }
+  return false;
+}
+
+void Endpoint::pump_at(HttpLoop &loop, Time when) {
+  if (when >= pump_at_)
+    return;
+  pump_at_ = when;
+  loop.post_at(when, [weak = weak_from_this(), when](HttpLoop &on) {
+    auto self = weak.lock();
+    if (!self)
+      return;
+    if (self->pump_at_ == when)
+      self->pump_at_ = Time::max();
+    self->pump(on);
+  });
 }
 
 void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
@@ -164,7 +232,8 @@ void Endpoint::run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTrans
   CURL *easy = transfer->handle();
   active_[serial] = std::move(transfer);
   try {
-    loop.start(easy, [self = shared_from_this(), &loop, serial](CURLcode code) { self->done(loop, serial, code); });
+    loop.start(easy, host_,
+               [self = shared_from_this(), &loop, serial](CURLcode code) { self->done(loop, serial, code); });
   } catch (...) {
     active_.erase(serial);
     throw;
@@ -180,10 +249,13 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
     }
     Verdict verdict = transfer->verdict(code);
     log_refusal(transfer->refusal());
+    if (verdict.no_descriptor)
+      loop.descriptors_ran_out();
     transfer->clear();
-    idle_.push_back(std::move(transfer));
+    if (idle_.size() <= active_.size())  // what a burst has left behind is not kept
+      idle_.push_back(std::move(transfer));
     if (verdict.result == Result::Sent)
-      succeed(serial);
+      succeed(serial, verdict.pause_ms);
     else
       fail(serial, std::move(verdict));
   } catch (const std::exception &error) {  // out of memory: every ticket gets its answer all the same
@@ -199,8 +271,9 @@ void Endpoint::log_refusal(const Refusal *refusal) {
   last_refused_ = refusal ? refusal->address : std::string();
 }
 
-void Endpoint::succeed(uint64_t serial) {
+void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
   Completion completion;
+  Time now = Clock::now();
   {
     std::lock_guard lock(mutex_);
     auto found = in_flight_.find(serial);
@@ -208,17 +281,43 @@ void Endpoint::succeed(uint64_t serial) {
       return;  // abandoned: its ticket has been answered
     completion = {found->second.ticket, found->second.key, Result::Sent, -1, {}};
     queue_.finish(found->second.key);
+    pace_.succeeded(queue_.running(), now);
+    note_pause(pause_ms, now);
     in_flight_.erase(found);
   }
   reporter_->complete(std::move(completion));
 }
 
+/* The lock is held. */
+void Endpoint::note_pause(int64_t pause_ms, Time now) {
+  if (pause_ms < 0)
+    return;
+  Time until = now + std::chrono::milliseconds(pause_ms);
+  pace_.pause_until(until);
+  if (until - now <= longest_wait)
+    return;
+  pace_.begin_slowly(now);
+  sheds_ = true;
+  tell_main();
+}
+
+/* Under the lock, so that stop() cannot return, and the descriptor be closed, in between. */
+void Endpoint::tell_main() {
+  has_news_ = true;
+  uint64_t one = 1;
+  (void)!write(reporter_->wake_fd(), &one, sizeof(one));
+}
+
 void Endpoint::fail(uint64_t serial, Verdict verdict) {
+  Time now = Clock::now();
   std::lock_guard lock(mutex_);
   auto found = in_flight_.find(serial);
   if (found == in_flight_.end())
     return;
-  auto [ticket, key, outage] = found->second;
+  auto [ticket, key, outage, started] = found->second;
+  if (verdict.slow_down)
+    pace_.slow_down(started, now);
+  note_pause(verdict.pause_ms, now);
   if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::Refused ||
                             verdict.result == Result::SinkDown))
     verdict.result = Result::Released;
@@ -227,9 +326,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
                         verdict.slow_retry, verdict.max_attempts},
                        verdict.gone});
   in_flight_.erase(found);
-  // Under the lock, so that stop() cannot return, and the descriptor be closed, in between.
-  uint64_t one = 1;
-  (void)!write(reporter_->wake_fd(), &one, sizeof(one));
+  tell_main();
 }
 
 void Endpoint::cancel_abandoned(HttpLoop &loop) {

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 
 #include "delivery/http_loop.h"
 #include "delivery/keyed_queue.h"
+#include "delivery/pace.h"
 #include "delivery/sink.h"
 #include "delivery/sinks/webhook_config.h"
 #include "delivery/sinks/webhook_transfer.h"
@@ -24,15 +26,22 @@ namespace outbox {
 /* The loop's tasks keep it alive. */
 class Endpoint : public std::enable_shared_from_this<Endpoint> {
 public:
+  using Time = Pace::Time;
+
   Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter);
 
   // ---- the main thread ----
 
   uint32_t credit() const;
-  bool push(WebhookRequest request);
+  /* With credit 0: when it may have some although nothing ends. */
+  Time credit_at() const;
+  bool full() const;
+  void share(size_t index, size_t of, int64_t *turns);
+  void begin_slowly();
+  void push(WebhookRequest request);
   void wake(HttpLoop &loop);
-  /* Reports the failures since the last call, and gives back what must not overtake them. */
-  void report_failures();
+  /* Reports the failures since the last call, and gives back what must not overtake them. False: there were none. */
+  bool report_failures();
   /* An outage was noticed: the failures of what began before it are no news when it is over. */
   void begin_outage();
   void release_queued(const char *why);
@@ -43,6 +52,7 @@ public:
 private:
   struct InFlight {
     uint64_t ticket, key, outage;
+    Time started;
   };
   struct Failure {
     Completion completion;
@@ -55,31 +65,43 @@ private:
   // ---- the loop's thread ----
 
   void pump(HttpLoop &loop);
+  bool may_start(HttpLoop &loop, Time now);
+  void pump_at(HttpLoop &loop, Time when);
   void start(HttpLoop &loop, uint64_t serial, WebhookRequest request);
   void run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer);
   void done(HttpLoop &loop, uint64_t serial, CURLcode code);
   void log_refusal(const Refusal *refusal);
-  void succeed(uint64_t serial);
+  void succeed(uint64_t serial, int64_t pause_ms);
   void fail(uint64_t serial, Verdict verdict);
+  void note_pause(int64_t pause_ms, Time now);
+  void tell_main();
+  size_t taken() const { return queue_.queued() + queue_.running(); }
   void cancel_abandoned(HttpLoop &loop);
 
   const std::string name_;
   const std::shared_ptr<const WebhookConfig> config_;
   const std::shared_ptr<Reporter> reporter_;
-  const size_t capacity_;
 
-  mutable std::mutex mutex_;  // guards the next seven; never held while the reporter is called
+  mutable std::mutex mutex_;  // guards the next ten; never held while the reporter is called
+  Pace pace_;
   KeyedQueue<WebhookRequest> queue_;
   std::map<uint64_t, InFlight> in_flight_;  // by serial: what is under way and not yet answered for
   std::vector<Failure> failures_;           // seen by the loop's thread, not yet fetched by the main thread
   bool halted_ = false;                     // starts nothing until the failures are fetched
+  bool sheds_ = false;                      // what waits is given back: it is not sent soon
+  bool stalled_ = false;                    // a timer, or room, will start the next one
   bool pump_posted_ = false;
   uint64_t last_serial_ = 0;
   uint64_t outage_ = 0;  // how many there were
 
+  std::atomic<bool> has_news_{false};  // failures_ or sheds_: most sinks have none when they are asked
+
   std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // the loop's thread only, as the next
   std::vector<std::unique_ptr<WebhookTransfer>> idle_;
   std::string last_refused_;  // the address, so that each is logged once
+  std::shared_ptr<HttpLoop::Sharers> host_;
+  Time pump_at_ = Time::max();  // a timer is set for then
+  bool waits_for_room_ = false;
 };
 
 }  // namespace outbox

@@ -4,6 +4,7 @@
 #include "delivery/formats/standard_webhooks.h"
 #include "delivery/network_guard.h"
 #include "delivery/pem.h"
+#include "delivery/request_rate.h"
 #include "delivery/sinks/webhook_auth.h"
 #include "delivery/sinks/webhook_body.h"
 #include "delivery/sinks/webhook_headers.h"
@@ -74,6 +75,9 @@ const std::vector<OptionSpec> &webhook_options() {
        "How long one request may take, answer included: 100ms to 5min. Default 15s."},
       {"concurrency", true, false, false, false, check<parse_concurrency>,
        "Requests at the same time, of different keys: 1 to 1000. Default 32."},
+      {"rate_limit", true, false, false, false, check<parse_rate>,
+       "Requests that may start within any stretch of time, retries included: '100/s', '600/min', '1000/h', '1/10s'. "
+       "Default: no limit."},
       {"disable_after", true, false, false, false, check<parse_disable_after>,
        "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for ever) to "
        "365d. "

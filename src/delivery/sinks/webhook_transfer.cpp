@@ -1,12 +1,14 @@
 #include "delivery/sinks/webhook_transfer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <new>
 #include <system_error>
 
 #include <sys/socket.h>
 
+#include "delivery/descriptors.h"
 #include "delivery/sinks/webhook_headers.h"
 
 namespace outbox {
@@ -19,6 +21,7 @@ constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
 constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
 constexpr long dns_cache_s = 2;            // a false answer of a resolver's must not outlive it for long
 constexpr size_t shown_hint = 380;         // what views and probes show of it, and a statement must be whole
+constexpr int64_t scarcity_pause_ms = 1000;
 
 /* An identifier as SQL wants it: always in quotes, for it may be a keyword. */
 std::string quote_identifier(const std::string &name) {
@@ -157,7 +160,7 @@ bool WebhookTransfer::connected() const {
 void WebhookTransfer::reset(bool fresh_connection) {
   excerpt_.clear();
   header_bytes_ = body_bytes_ = 0;
-  overlong_ = requested_ = socket_wanted_ = socket_allowed_ = false;
+  overlong_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
   refusal_.reset();
   tls_.clear();
   error_[0] = '\0';
@@ -193,6 +196,7 @@ curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockad
     return CURL_SOCKET_BAD;
   transfer->socket_allowed_ = true;
   transfer->socket_ = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  transfer->no_descriptor_ = transfer->socket_ == CURL_SOCKET_BAD && (errno == EMFILE || errno == ENFILE);
   return transfer->socket_;
 }
 
@@ -272,6 +276,13 @@ Verdict WebhookTransfer::judge(long status) const {
 
 Verdict WebhookTransfer::verdict(CURLcode code) const {
   Verdict verdict;
+  if (code != CURLE_OK && !requested_ && !refusal_ && (no_descriptor_ || descriptors_exhausted())) {
+    verdict.result = Result::Released;
+    verdict.error = "not sent: this process has too many files open";
+    verdict.no_descriptor = true;
+    verdict.pause_ms = scarcity_pause_ms;
+    return verdict;
+  }
   if (refused(code)) {
     verdict.result = Result::SinkDown;  // a setting to be mended: no event is to pay for it
     verdict.error = refusal_fact() + ". " + refusal_hint();

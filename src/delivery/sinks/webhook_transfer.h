@@ -78,6 +78,7 @@ private:
   bool requested_ = false;      // a connection stood and the request began: what fails now may be the event's doing
   bool socket_wanted_ = false;  // a new connection was begun, and not an idle one used
   bool socket_allowed_ = false;
+  bool no_descriptor_ = false;              // for a socket: the process has too many
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last that was opened
   std::optional<Refusal> refusal_;
   TlsDiagnosis tls_;
