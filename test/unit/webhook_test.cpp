@@ -233,7 +233,10 @@ TEST(Webhook, HonoursRetryAfterInBothForms) {
     EXPECT_GE(completions.at(0).retry_after_ms, least) << value;
     EXPECT_EQ(crm.sink->credit() == 0, most > 0) << value;
     EXPECT_EQ(crm.sink->credit_at() > Clock::now() + std::chrono::minutes(1), most > 0) << value;
-    EXPECT_EQ(completions.back().result == Result::Released, most > 0) << value;
+    EXPECT_EQ(std::any_of(completions.begin(), completions.end(),
+                          [](auto &each) { return each.result == Result::Released; }),
+              most > 0)
+        << value;
   }
 }
 
