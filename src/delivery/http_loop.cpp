@@ -9,6 +9,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "delivery/descriptors.h"
@@ -197,8 +198,13 @@ void HttpLoop::wait() {
     timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, timeout_ms));
   }
   int n = epoll_wait(epoll_fd_, events, static_cast<int>(std::size(events)), timeout_ms);
+  for (int i = 0; i < n; ++i)  // before libcurl may close one of them, and somebody else get its number
+    if (end_idle(events[i].data.fd))
+      events[i].events = 0;
   for (int i = 0; i < n; ++i) {
     int fd = events[i].data.fd, running;
+    if (events[i].events == 0)
+      continue;
     if (fd == wake_fd_) {
       uint64_t count;
       (void)!read(wake_fd_, &count, sizeof(count));
@@ -209,6 +215,15 @@ void HttpLoop::wait() {
                (events[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
     curl_multi_socket_action(multi_, fd, what, &running);
   }
+}
+
+/* What a peer says on an idle connection would be taken for the answer to the next request: libcurl finds it dead. */
+bool HttpLoop::end_idle(int fd) {
+  if (idle_.erase(fd) == 0)
+    return false;
+  (void)shutdown(fd, SHUT_RDWR);
+  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  return true;
 }
 
 /* Told to epoll before it waits, and only then: a connection that serves one request after another changes its mind
@@ -234,9 +249,14 @@ void HttpLoop::watch_sockets() {
     epoll_event event{};
     event.events = (what & CURL_POLL_IN ? uint32_t(EPOLLIN) : 0) | (what & CURL_POLL_OUT ? uint32_t(EPOLLOUT) : 0);
     event.data.fd = fd;
-    if (event.events == 0)
-      (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);  // or it is closed: then epoll has forgotten it
-    else if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0)
+    if (event.events == 0) {
+      event.events = EPOLLIN | EPOLLRDHUP;
+      if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) == 0)  // else it is closed: epoll has forgotten it
+        idle_.insert(fd);
+      continue;
+    }
+    idle_.erase(fd);
+    if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0)
       (void)epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
   }
   sockets_.clear();

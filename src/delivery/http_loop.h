@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <curl/curl.h>
@@ -81,6 +82,7 @@ private:
   void limit_connections(size_t total);
   void watch_sockets();
   void wait();
+  bool end_idle(int fd);
   static int on_socket(CURL *, curl_socket_t fd, int what, void *self, void *);
   static int on_timer(CURLM *, long timeout_ms, void *self);
 
@@ -92,6 +94,7 @@ private:
   std::multimap<Time, Task> timers_;
   Time curl_at_ = Time::max();            // libcurl wants to be called then
   std::unordered_map<int, int> sockets_;  // what libcurl waits for on each, since epoll was last told
+  std::unordered_set<int> idle_;          // on which nothing is due to come
   struct Running {
     Done done;
     std::shared_ptr<Sharers> host;
