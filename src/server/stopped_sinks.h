@@ -1,6 +1,6 @@
 /*
- * stopped_sinks.h: sinks that deliver nothing until outbox.resume(), as sessions see them: outbox.stopped_sinks follows
- * what DDL does to the servers. What the worker makes of it: worker_stops.h.
+ * stopped_sinks.h: sinks that deliver nothing until outbox.resume(), as sessions see them: outbox.stopped_sinks
+ * follows what DDL does to the servers. What the worker makes of it: worker_stops.h.
  */
 #pragma once
 

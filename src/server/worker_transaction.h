@@ -3,6 +3,6 @@
 
 #include "server.h"
 
-/* Runs `first` (a statement such as SET LOCAL; may be NULL) and then the body, with SPI connected. False when it failed,
- * which is logged and stops nothing. */
+/* Runs `first` (a statement such as SET LOCAL; may be NULL) and then the body, with SPI connected. False when it
+ * failed, which is logged and stops nothing. */
 bool worker_transaction(const char *first, void (*body)(void *), void *argument);
