@@ -8,12 +8,16 @@ BEGIN;
 CREATE SERVER regress_main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'Order');
 CREATE SERVER regress_crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://crm.example/hooks', headers '{"X-Tenant": "42", "X-Empty": " "}', events 'order.*');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_crm OPTIONS (secret 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', bearer_token 'hush');
+-- Without what belongs to the moment.
+CREATE FUNCTION pg_temp.stable(value text) RETURNS text LANGUAGE sql AS $$ SELECT regexp_replace(regexp_replace(value, 'v1,[^* ]{43}=', 'v1,<signature>', 'g'), '(^|webhook-timestamp: )1[7-9]\d{8}\y', '\1<now>') $$;
 CREATE FUNCTION pg_temp.uuid(n integer) RETURNS uuid LANGUAGE sql AS $$ SELECT lpad(n::text, 32, '0')::uuid $$;
 INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, headers, created_at) VALUES
   (pg_temp.uuid(1), 'Order', '42', 'order.paid', '{"total": 99.50, "of": "Zoë"}', '{"traceparent": "00-ab-cd-01", "n": 1, "webhook-id": "forged", "x-tenant": "forged"}', '2026-01-01Z');
 
--- To all its sinks; nothing of the user mapping.
-SELECT * FROM outbox.preview(pg_temp.uuid(1));
+-- To all its sinks; of the user mapping what is no secret, to those who may read it.
+SELECT sink, part, name, pg_temp.stable(value) AS value FROM outbox.preview(pg_temp.uuid(1)) WHERE part <> 'curl';
+SELECT pg_temp.stable(value) AS curl, bytes FROM outbox.preview(pg_temp.uuid(1)) WHERE part = 'curl';
+SELECT sink, part, bytes FROM outbox.preview(pg_temp.uuid(1)) WHERE part NOT IN ('header', 'curl');
 -- To one.
 SELECT part, name, value FROM outbox.preview(pg_temp.uuid(1), 'regress_main');
 -- Each header in order, byte by byte.
@@ -41,7 +45,7 @@ CREATE SERVER regress_new FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_s
 CREATE SERVER regress_token FOREIGN DATA WRAPPER outbox_webhook OPTIONS (events 'none');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_token OPTIONS (url 'https://crm.example/hush');
 SELECT part, value FROM outbox.preview(pg_temp.uuid(2), 'regress_new') WHERE part IN ('topic', 'partition');
-SELECT sink, part, value, bytes FROM outbox.preview(pg_temp.uuid(4), 'regress_token') WHERE part <> 'header';
+SELECT sink, part, name, pg_temp.stable(value) AS value, bytes FROM outbox.preview(pg_temp.uuid(4), 'regress_token') WHERE part <> 'header' OR name = 'Host';
 SELECT count(*) AS secrets FROM outbox.preview(pg_temp.uuid(1)) AS p WHERE p::text ~ 'hush|MfKQ9';
 
 -- Unrouted: those that would take it.
@@ -94,6 +98,27 @@ GRANT EXECUTE ON FUNCTION outbox.preview(uuid, text) TO regress_outbox_reader;
 SET ROLE regress_outbox_reader;
 SELECT sink, part, value FROM outbox.preview('00000000-0000-0000-0000-000000000001', 'regress_main') WHERE part = 'topic';
 SELECT current_user;
+RESET ROLE;
+
+-- A signature is shown to whom pg_user_mappings shows PUBLIC's options: superusers, the server's owner and its members. Secrets to nobody.
+CREATE ROLE regress_outbox_owner;
+CREATE ROLE regress_outbox_member IN ROLE regress_outbox_owner;
+GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO regress_outbox_owner;
+ALTER SERVER regress_crm OWNER TO regress_outbox_owner;
+GRANT USAGE ON FOREIGN SERVER regress_crm TO regress_outbox_reader;
+GRANT USAGE ON SCHEMA outbox TO regress_outbox_owner;
+GRANT EXECUTE ON FUNCTION outbox.preview(uuid, text) TO regress_outbox_owner;
+CREATE FUNCTION pg_temp.seen(OUT role name, OUT may_read boolean, OUT signature boolean, OUT authorization_ text, OUT in_command boolean, OUT secrets boolean) LANGUAGE sql AS $$
+  SELECT nullif(current_user, session_user), (SELECT umoptions IS NOT NULL FROM pg_user_mappings WHERE srvname = 'regress_crm'), bool_or(name = 'webhook-signature' AND bytes IS NOT NULL),
+         max(value) FILTER (WHERE name = 'Authorization'), bool_or(part = 'curl' AND value LIKE '%webhook-signature: v1,%'), bool_or(p::text ~ 'hush|MfKQ9')
+  FROM outbox.preview(pg_temp.uuid(1), 'regress_crm') AS p $$;
+SELECT * FROM pg_temp.seen();
+SET ROLE regress_outbox_owner;
+SELECT * FROM pg_temp.seen();
+SET ROLE regress_outbox_member;
+SELECT * FROM pg_temp.seen();
+SET ROLE regress_outbox_reader;
+SELECT * FROM pg_temp.seen();
 RESET ROLE;
 
 -- It only looks.

@@ -187,6 +187,14 @@ ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n
   });
 }
 
+ob_checker *ob_checker_open_with_secrets(const char *kind, const ob_option *options, size_t n,
+                                         const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_checker *>(nullptr), [&] {
+    Options secrets = to_options(mapping, n_mapping);
+    return new ob_checker{parse_options(sink_kind(kind), to_options(options, n), &secrets)};
+  });
+}
+
 bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
   return guarded(error, false, [&] {
     checker->config->check_event(*event);
@@ -213,11 +221,11 @@ static ob_part to_plain(const PreviewPart &from) {
   return part;
 }
 
-ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
+ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, int64_t now, ob_error *error) noexcept {
   return guarded(error, static_cast<ob_preview *>(nullptr), [&] {
     checker->config->check_event(*event);
     auto preview = std::make_unique<ob_preview>();
-    preview->parts = checker->config->preview(*event);
+    preview->parts = checker->config->preview(*event, now);
     for (const PreviewPart &part : preview->parts)
       preview->plain.push_back(to_plain(part));
     return preview.release();

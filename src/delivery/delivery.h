@@ -144,14 +144,18 @@ bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const 
  * too large? It has no thread and no connection. NULL with *error filled when the options do not parse. */
 typedef struct ob_checker ob_checker;
 ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) OB_NOEXCEPT;
+/* Likewise one that knows the user mapping's secrets: its previews are signed, and show none of them. */
+ob_checker *ob_checker_open_with_secrets(const char *kind, const ob_option *options, size_t n,
+                                         const ob_option *mapping, size_t n_mapping, ob_error *error) OB_NOEXCEPT;
 bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
 /* The largest payload that can pass, in bytes (SIZE_MAX = no limit of its own): lets the caller skip rendering. */
 size_t ob_checker_max_payload(const ob_checker *checker) OB_NOEXCEPT;
 void ob_checker_close(ob_checker *checker) OB_NOEXCEPT;
 
 /* A part of what a sink would send: of a record its topic, key, each header; of a request its url, each header, its
- * body. `bytes` as they would be sent; where data is NULL, `text` says what stands there: a number of the protocol,
- * or in parentheses who knows more (each attempt anew, the user mapping). Both NULL: null (no key, a tombstone). */
+ * body, and the command that sends the same. `bytes` as they would be sent; where data is NULL, `text` says what
+ * stands there: a number of the protocol, or in parentheses who knows more (each attempt anew, the user mapping).
+ * Both NULL: null (no key, a tombstone). */
 typedef struct ob_part {
   const char *part; /* static string */
   ob_text name;     /* of a header; data NULL for other parts */
@@ -159,10 +163,11 @@ typedef struct ob_part {
   ob_text text;
 } ob_part;
 
-/* What the sink would send for the event, without secrets: a checker knows none. NULL with *error filled when it
+/* What the sink would send for the event at `now`, in Unix seconds, without secrets. NULL with *error filled when it
  * would refuse the event, as ob_checker_check() does. */
 typedef struct ob_preview ob_preview;
-ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
+ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, int64_t now,
+                            ob_error *error) OB_NOEXCEPT;
 /* In order; valid until the preview is closed. */
 const ob_part *ob_preview_parts(const ob_preview *preview, size_t *n) OB_NOEXCEPT;
 void ob_preview_close(ob_preview *preview) OB_NOEXCEPT;

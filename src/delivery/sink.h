@@ -78,9 +78,9 @@ public:
    * that a caller need not render it. */
   virtual void check_event(const ob_event &event) const = 0;
   virtual size_t max_payload() const { return SIZE_MAX; }
-  /* What submit() would send. Only for events that pass check_event(); parsed without a user mapping, so that no
-   * secret can be in it. */
-  virtual Preview preview(const ob_event &event) const = 0;
+  /* What submit() would send at `now`, in Unix seconds, without any secret. Only for events that pass check_event().
+   */
+  virtual Preview preview(const ob_event &event, int64_t now) const = 0;
 };
 
 /* A running sink. All functions are called from the engine's (main) thread.

@@ -209,5 +209,5 @@ CREATE FUNCTION outbox.probe(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_probe';
 COMMENT ON FUNCTION outbox.probe(text, interval) IS
-  'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect, authenticate, ask for metadata and rights, without sending an event or making a topic. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
+  'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect (a webhook: resolve, network guard, TLS), authenticate, ask for metadata and rights, without sending an event or request or making a topic. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
 REVOKE EXECUTE ON FUNCTION outbox.probe(text, interval) FROM PUBLIC;

@@ -6,9 +6,11 @@
 #include "owner_sql.h"
 #include "report.h"
 #include "route.h"
+#include "sink_secrets.h"
 #include "sql_function.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
@@ -168,14 +170,20 @@ static void put_part(ReturnSetInfo *result, const char *sink, const ob_part *par
     values[4] = PointerGetDatum(cstring_to_text_with_len(part->bytes.data, (int)part->bytes.len));
     nulls[4] = false;
   } else if (part->text.data) {
-    values[3] = PointerGetDatum(cstring_to_text_with_len(part->text.data, (int)part->text.len));
-    nulls[3] = false;
+    text *value = text_of_bytes(&part->text);
+    if (value == NULL) { /* what the database cannot hold stands there as UTF-8 */
+      values[4] = PointerGetDatum(cstring_to_text_with_len(part->text.data, (int)part->text.len));
+      nulls[4] = false;
+    }
+    values[3] = PointerGetDatum(value);
+    nulls[3] = value == NULL;
   }
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_event *event) {
-  const ob_checker *checker = route_checker(route_must_find(sink_name));
+  RouteSink *sink = route_must_find(sink_name);
+  const ob_checker *checker = route_checker(sink);
   ob_error error;
   size_t n;
 
@@ -185,7 +193,11 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
              errdetail("Its options were accepted by another version of the library, and are not any more."),
              errhint("Look at outbox.sinks.last_error, and correct them with ALTER SERVER %s.",
                      quote_identifier(sink_name))));
-  ob_preview *preview = ob_preview_open(checker, event, &error);
+  ob_checker *with_secrets = sink_checker_with_secrets(sink->server_oid, sink->kind);
+  int64 now = event_unix_us(GetCurrentStatementStartTimestamp()) / USECS_PER_SEC;
+  ob_preview *preview = ob_preview_open(with_secrets ? with_secrets : checker, event, now, &error);
+  if (with_secrets)
+    ob_checker_close(with_secrets);
   if (preview == NULL)
     report_error_of_sink(&error, sink_name);
   PG_TRY();

@@ -30,7 +30,7 @@ struct Config : SinkConfig {
     if (view(event.event_type) == "forbidden")
       throw BadInput(OB_BAD_VALUE, "event_type", "event type is forbidden", "The memory sink does not take it.");
   }
-  Preview preview(const ob_event &event) const override {
+  Preview preview(const ob_event &event, int64_t) const override {
     return {{"type", {}, std::string(view(event.event_type)), {}},
             {"header", "empty", "", {}},
             {"key", {}, {}, {}},

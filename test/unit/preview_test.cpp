@@ -16,7 +16,7 @@ public:
   Previewed(const char *kind, const door::OptionList &options, const ob_event &event)
       : checker_(ob_checker_open(kind, options.data(), options.size(), &error)) {
     EXPECT_NE(checker_, nullptr) << error.message;
-    preview_ = ob_preview_open(checker_, &event, &error);
+    preview_ = ob_preview_open(checker_, &event, 1614265330, &error);
     if (preview_)
       parts_ = ob_preview_parts(preview_, &n_);
   }
@@ -100,15 +100,12 @@ TEST(Preview, OfARequestIsWhatThePeerSees) {
   TestEvent event(7, 1, R"({"amount": 1.00})");
   event.headers = {{"traceparent", "00-ab"}, {"Webhook-Id", "forged"}, {"x-tenant", "forged"},
                    {"Host", "forged"},       {"x-utf8", "Zo\xc3\xab"}, {"x-empty", ""}};
-  Preview parts = SinkKind::find("webhook")->parse(server, nullptr)->preview(event.get());
+  Preview parts = SinkKind::find("webhook")->parse(server, nullptr)->preview(event.get(), 0);
 
   WebhookHarness crm(server, {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"bearer_token", "t0ken"}});
   EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
   HttpRequest seen = last.get();
 
-  /* The library's own */
-  for (const char *name : {"host", "accept", "content-length"})
-    EXPECT_EQ(seen.headers.erase(name), 1u) << name;
   std::set<std::string> of_the_attempt;
   for (const PreviewPart &part : parts) {
     if (part.part == std::string("method")) {
@@ -117,7 +114,7 @@ TEST(Preview, OfARequestIsWhatThePeerSees) {
       EXPECT_EQ(*part.bytes, peer.url());
     } else if (part.part == std::string("body")) {
       EXPECT_EQ(*part.bytes, seen.body);
-    } else {
+    } else if (part.part == std::string("header")) {
       std::string name = part.name;
       std::transform(name.begin(), name.end(), name.begin(), ::tolower);
       ASSERT_EQ(seen.headers.count(name), 1u) << part.name << " was not sent";
@@ -134,10 +131,41 @@ TEST(Preview, OfARequestIsWhatThePeerSees) {
 
 TEST(Preview, ASecretUrlIsNotShown) {
   TestEvent event(7);
-  Preview parts = SinkKind::find("webhook")->parse({}, nullptr)->preview(event.get());
+  Preview parts = SinkKind::find("webhook")->parse({}, nullptr)->preview(event.get(), 0);
   ASSERT_STREQ(parts[1].part, "url");
   EXPECT_FALSE(parts[1].bytes);
   EXPECT_EQ(parts[1].text, "(in the user mapping)");
+}
+
+/* What a shell must not see as its own, and what it reads from a pipe instead. */
+TEST(Preview, ACommandIsOneLineWithoutSurprises) {
+  TestEvent event(7, 1, "\"it's\"");
+  event.headers = {{"x-a", "$(b) `c` !d '"}, {"x-empty", ""}, {"x-tab", "a\tb"}};
+  auto command = [&](const char *bytes = nullptr) {
+    if (bytes) {
+      event.payload = bytes;
+      event.event.payload_is_bytes = true;
+    }
+    Options server = {{"url", "https://crm.example:8443/a?b={c}"}};
+    Options mapping = {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"bearer_token", "t0ken"}};
+    return SinkKind::find("webhook")->parse(server, &mapping)->preview(event.get(), 1614265330).back().text;
+  };
+  std::string line = command();
+  for (const char *part :
+       {"curl --disable ", " --globoff ", " --request 'POST' --url 'https://crm.example:8443/a?b={c}' ",
+        " --header 'x-a: $(b) `c` !d '\\''' ", " --header 'x-empty;' ",
+        " --header \"$(echo eC10YWI6IGEJYg== | base64 -d)\" ",
+        " --header 'Authorization: Bearer '\"${OUTBOX_BEARER_TOKEN:?bearer_token of the user mapping}\" ",
+        " --header 'webhook-timestamp: 1614265330' --header 'webhook-signature: v1,", "\"data\":\"it'\\''s\"}'"})
+    EXPECT_NE(line.find(part), line.npos) << part << "\nin " << line;
+  EXPECT_EQ(line.find("t0ken"), line.npos);
+  EXPECT_EQ(line.find('\n'), line.npos);
+  EXPECT_NE(command("@file").find(" --data-raw '@file'"), line.npos);
+  for (const char *bytes : {"a\n", "\x1b[201~", "\xff", "\xc2\x9b", "\xe2\x80\xae", "\xed\xa0\x80", "\xc0\x80",
+                            "\xf5\x80\x80\x80", "\xe2\x82"})
+    EXPECT_TRUE(command(bytes).starts_with("echo ")) << command(bytes);
+  for (const char *text : {"", "Zo\xc3\xab", "\xf0\x9f\x98\x80"})
+    EXPECT_TRUE(command(text).starts_with("curl ")) << command(text);
 }
 
 }  // namespace

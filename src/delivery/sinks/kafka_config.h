@@ -24,7 +24,7 @@ public:
 
   void check_event(const ob_event &event) const override;
   size_t max_payload() const override;
-  Preview preview(const ob_event &event) const override;
+  Preview preview(const ob_event &event, int64_t now) const override;
 
   /* What is sent of an event: submitting, checking at enqueue time and previewing all ask here. Throws BadInput when
    * it cannot be sent, which the check tells its writer. */

@@ -14,7 +14,7 @@ static PreviewPart text_part(const char *part, std::string text) {
   return {part, {}, {}, std::move(text)};
 }
 
-Preview KafkaConfig::preview(const ob_event &event) const {
+Preview KafkaConfig::preview(const ob_event &event, int64_t) const {
   Record made;
   Preview parts;
 

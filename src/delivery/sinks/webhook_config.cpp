@@ -136,6 +136,7 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   config->proxy = parse_proxy(server, mapping, config->target.origin(), config->guard);
   if (auto *value = find_option(server, "ca_pem"))
     config->ca_pem = *value;
+  config->knows_mapping = mapping != nullptr;
   if (mapping)
     set_auth(server, *mapping, *config);
   return config;

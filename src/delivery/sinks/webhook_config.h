@@ -46,7 +46,8 @@ struct WebhookConfig final : SinkConfig {
   std::string content_type = "application/json";  // of JSON
   bool idempotency_key = false;
   std::string id_header, timestamp_header, signature_header;
-  WebhookAuth auth;  // empty at DDL time and for checkers
+  WebhookAuth auth;            // empty at DDL time and for checkers
+  bool knows_mapping = false;  // else what it says is not known
   std::chrono::milliseconds timeout{15'000};
   size_t concurrency = 32;
   std::optional<RequestRate> rate;
@@ -57,7 +58,7 @@ struct WebhookConfig final : SinkConfig {
 
   bool is_https() const { return target.is_https(); }
   void check_event(const ob_event &event) const override;
-  Preview preview(const ob_event &event) const override;
+  Preview preview(const ob_event &event, int64_t now) const override;
   WebhookRequest render(const ob_event &event) const;
   /* What an attempt at `now`, in Unix seconds, sends besides. */
   HttpHeaders attempt_headers(const WebhookRequest &request, int64_t now) const;

@@ -103,8 +103,8 @@ const char *hint(CURLcode code) {
 class WebhookProbe {
 public:
   WebhookProbe(const std::shared_ptr<const WebhookConfig> &config, Probe &probe)
-      : probe_(probe), tls_(config->is_https()), transfer_(config, probe.sink()), easy_(transfer_.handle()),
-        trial_(transfer_, probe) {}
+      : probe_(probe), tls_(config->is_https()), has_certificate_(!config->auth.certificate_pem.empty()),
+        transfer_(config, probe.sink()), easy_(transfer_.handle()), trial_(transfer_, probe) {}
 
   void run() {
     CURLcode code = trial_.run();
@@ -144,6 +144,8 @@ private:
     if (code != CURLE_OK)
       return probe_.failed("TLS", "the endpoint hung up when it had got the client certificate",
                            "Look at ssl_certificate_pem in PUBLIC's user mapping, and at the endpoint's own log.");
+    if (has_certificate_)
+      return probe_.passed("TLS", "the endpoint's certificate is accepted, and the client's was shown", {}, ms);
     probe_.passed(
         "TLS",
         "the endpoint's certificate is accepted; it asks for a client certificate, and whether it insists on "
@@ -152,7 +154,7 @@ private:
   }
 
   Probe &probe_;
-  const bool tls_;
+  const bool tls_, has_certificate_;
   WebhookTransfer transfer_;
   CURL *const easy_;
   Trial trial_; /* after what it uses */

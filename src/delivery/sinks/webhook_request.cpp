@@ -1,4 +1,4 @@
-/* webhook_request.cpp: the request that an event becomes, to be sent or to be looked at. */
+/* webhook_request.cpp: the request that an event becomes, to be sent or to be shown. */
 #include <algorithm>
 
 #include "delivery/formats/standard_webhooks.h"
@@ -139,28 +139,6 @@ HttpHeaders WebhookConfig::attempt_headers(const WebhookRequest &request, int64_
   if (!signatures.empty())
     added.emplace_back(signature_header, std::move(signatures));
   return added;
-}
-
-Preview WebhookConfig::preview(const ob_event &event) const {
-  WebhookRequest request = render(event);
-  Preview parts;
-  parts.push_back({"method", {}, method, {}});
-  if (!request.url.empty())
-    parts.push_back({"url", {}, std::move(request.url), {}});
-  else if (url.empty())
-    parts.push_back({"url", {}, {}, "(in the user mapping)"});
-  else
-    parts.push_back({"url", {}, url, {}});
-  for (auto &[name, value] : request.headers)
-    parts.push_back({"header", name, value, {}});
-  /* As attempt_headers(): whoever adds one there adds it here. */
-  parts.push_back({"header", "Authorization", {}, "(Bearer ***, when the user mapping has a bearer_token)"});
-  parts.push_back({"header", timestamp_header, {}, "(the time of each attempt, in Unix seconds)"});
-  parts.push_back({"header", signature_header, {}, "(v1,*** of each attempt, when the user mapping has a secret)"});
-  parts.push_back({"body", {}, {}, {}});
-  if (request.has_content)
-    parts.back().bytes = std::move(request.body);
-  return parts;
 }
 
 }  // namespace outbox

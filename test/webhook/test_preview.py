@@ -1,0 +1,218 @@
+"""outbox.preview() of webhooks: what it shows is what is sent, and its command sends the same."""
+
+import base64
+import hmac
+import json
+import os
+import pty
+import subprocess
+import time
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET, Delivery
+
+TOKEN, PASSWORD, KEY = "t0p-secret-token", "t0p $ecret p'ss\"word`", "t0p-secret-key"
+OLD_SECRET = "whsec_" + base64.b64encode(b"o" * 24).decode()
+SECRETS = (TOKEN, PASSWORD, KEY, SECRET, SECRET.removeprefix("whsec_"), OLD_SECRET.removeprefix("whsec_"), base64.b64encode(f"us er:{PASSWORD}".encode()).decode())
+EVIL = ["'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "!touch !! !$", "\\' touch pwned", '"; touch pwned; "', "&& touch pwned || touch pwned",
+        "> pwned", "%s%n %(", "-o pwned", "@/etc/passwd", "${PWD:-$(touch pwned)}", "# touch pwned", "\\", "'", "~ * ? [a-z] {a,b}", "Zoë 日本語 😀"]
+# What a terminal takes for keys, ends of pastes and turns; not in the names and values of headers.
+KEYS = ["\n touch pwned\n", "\r touch pwned\r", "\x1b[201~\ntouch pwned\n", "\x03\x04 \x16\x15touch pwned\n", "\u009b201~\u0085touch pwned", "\u202e)denwp hcuot($"]
+HEADERS = {f"x-{n}": text for n, text in enumerate(EVIL)} | {"!#$%&'*+-.^_`|~": "$(touch pwned)", "x-tab": "a\tb", "x-c1": "a\u0085b", "x-empty": "", "x-blank": "  "}
+SINKS = {  # options of the server, of the user mapping
+    "plain": ({}, {}),
+    "signed": ({"headers": json.dumps({"X-Shell": "".join(EVIL).replace("${", "$ {"), "X-Blank": " ", "accept": "text/plain"})}, {"secret": SECRET, "bearer_token": TOKEN}),
+    "odd_url": ({"url": "{url}?q=';touch$IFS/pwned;'&$(touch)&!!"}, {"secret": SECRET}),
+    "basic": ({"method": "PUT", "header_prefix": "svix", "idempotency_key": "true", "format": "raw", "url": "{url}/${aggregate_id}/x"},
+              {"secret": SECRET, "old_secret": OLD_SECRET, "username": "us er", "password": PASSWORD, "headers": json.dumps({"X-Api-Key": KEY, "x-accept": "y"})}),
+    "cloud": ({"format": "cloudevents"}, {"secret": SECRET}),
+    "secret_url": ({}, {"url": "{url}/" + TOKEN, "secret": SECRET}),
+}
+PER_ATTEMPT = ("webhook-timestamp", "webhook-signature", "svix-timestamp", "svix-signature")
+
+
+def payloads() -> list[dict]:
+    texts = EVIL + KEYS
+    return ([{"payload": json.dumps(text), "headers": json.dumps(HEADERS) if n == 0 else None} for n, text in enumerate(texts)]
+            + [{"payload_bytes": text.encode(), "content_type": "text/plain"} for text in texts]
+            + [{"payload": None}, {"payload_bytes": b""}, {"payload_bytes": b"\x00\xff\r\n\x1b", "content_type": "application/x; a='b`c`'"},
+               {"payload_bytes": b"line\n"}, {"payload": json.dumps("x" * 100_000)}, {"payload_bytes": b"'" * 40_000}])
+
+
+FEW = [payloads()[0], {"payload": None}, {"payload_bytes": b"\x00\xff", "content_type": "a/b"}]
+
+
+def rows(connection, sink: str, event: str) -> list[tuple]:
+    return connection.execute("SELECT part, name, value, bytes FROM outbox.preview(%s, %s)", (event, sink)).fetchall()
+
+
+def one(rows: list[tuple], part: str) -> str | bytes | None:
+    [(value, data)] = [(value, data) for found, _, value, data in rows if found == part]
+    return data if data is not None else value
+
+
+def headers(rows: list[tuple]) -> dict[str, str]:
+    """Those that are shown whole; no name comes twice."""
+    shown = [(name.lower(), data.decode().strip(" \t")) for part, name, _, data in rows if part == "header" and data is not None]
+    assert len(shown) == len(dict(shown))
+    return dict(shown)
+
+
+def signature(headers: dict[str, str], body: bytes) -> str | None:
+    """Of the sink whose headers these are; None for one that signs nothing."""
+    prefix = "svix" if "svix-id" in headers else "webhook"
+    if f"{prefix}-signature" not in headers:
+        return None
+    signed = f"{headers[prefix + '-id']}.{headers[prefix + '-timestamp']}.".encode() + body
+    return " ".join("v1," + base64.b64encode(hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, "sha256")).decode()
+                    for secret in ([SECRET, OLD_SECRET] if prefix == "svix" else [SECRET]))
+
+
+def attempt(headers: dict[str, str], field: str) -> str | None:
+    """webhook-signature, or svix-signature."""
+    return next((value for name, value in headers.items() if name in PER_ATTEMPT and name.endswith(field)), None)
+
+
+def event_id(delivery: Delivery) -> str:
+    return delivery.headers.get("svix-id") or delivery.id
+
+
+def same(delivery: Delivery) -> tuple:
+    """All but what belongs to the attempt."""
+    return delivery.path, {name: value for name, value in delivery.headers.items() if name not in PER_ATTEMPT}, delivery.body
+
+
+@pytest.fixture(scope="module")
+def shown(pg, rig, tmp_path_factory):
+    """Every event for every sink: its preview, what its command sent, and what the sink sent then."""
+    db, receiver = Database(pg, "preview_webhook"), rig.receiver()
+    db.create()
+    for name, (options, mapping) in SINKS.items():
+        db.webhook_sink(name, receiver.url, **({"events": "none"} | {key: value.replace("{url}", receiver.url) if key == "url" else value for key, value in options.items()}))
+        if mapping:
+            db.create_mapping(name, {key: value.replace("{url}", receiver.url) for key, value in mapping.items()})
+    db.sql("ALTER SERVER secret_url OPTIONS (DROP url)")
+    directory = tmp_path_factory.mktemp("shell")
+    environment = os.environ | {"OUTBOX_BEARER_TOKEN": TOKEN, "OUTBOX_URL": f"{receiver.url}/{TOKEN}", "OUTBOX_USER": f"us er:{PASSWORD}", "OUTBOX_X_API_KEY": KEY, "OUTBOX_X_ACCEPT": "y", "LC_ALL": "C.UTF-8", "http_proxy": "http://127.0.0.1:9"}
+    previews, commands = {}, []
+    with db.connect(autocommit=False) as connection:
+        for sink in SINKS:
+            for n, columns in enumerate(payloads() if sink in ("plain", "signed", "secret_url") else FEW):
+                given = {"payload": None, "payload_bytes": None, "content_type": None, "headers": None} | columns
+                [(event,)] = connection.execute(
+                    "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, sink) VALUES "
+                    "('Order', %(n)s, 'x', %(payload)s::jsonb, %(payload_bytes)s, %(content_type)s, %(headers)s::jsonb, %(sink)s) RETURNING id::text",
+                    given | {"n": str(n), "sink": sink})
+                previews[sink, event] = rows(connection, sink, event)
+                commands.append(one(previews[sink, event], "curl"))
+        (directory / "commands").write_text("\n".join(commands))
+        subprocess.run(["bash", directory / "commands"], cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        assert os.listdir(directory) == ["commands"], "a text was run as a command"
+        by_command = {event_id(d): d for d in receiver.accepted()}
+        receiver.clear()
+        connection.commit()
+    wait_until(lambda: db.pending() == 0, 30, "the events to be sent")
+    by_sink = {event_id(d): d for d in receiver.accepted()}
+    assert len(by_sink) == len(by_command) == len(previews)
+    yield db, previews, by_command, by_sink, commands, directory, environment, receiver
+    receiver.stop()
+    db.drop()
+
+
+def test_what_is_shown_is_sent(shown):
+    """Every header that is on the wire, the library's too, and no other; the signature is a real one."""
+    _, previews, _, by_sink, *_ = shown
+    for (sink, event), preview in previews.items():
+        delivery, told = by_sink[event], headers(preview)
+        masked = {name.lower() for part, name, _, data in preview if part == "header" and data is None}
+        assert masked == {"secret_url": {"host"}, "signed": {"authorization"}, "basic": {"authorization", "x-api-key", "x-accept"}}.get(sink, set())
+        assert one(preview, "method") == (b"PUT" if sink == "basic" else b"POST") and (one(preview, "body") or b"") == delivery.body
+        if sink == "secret_url":
+            assert (one(preview, "url"), delivery.path) == ("(in the user mapping)", f"/hook/{TOKEN}")
+        else:
+            assert one(preview, "url").decode().endswith(delivery.path), preview
+        assert attempt(told, "signature") == signature(told, delivery.body) and attempt(delivery.headers, "signature") == signature(delivery.headers, delivery.body)
+        assert (attempt(told, "signature") is None) == (attempt(delivery.headers, "signature") is None) == (sink == "plain")
+        assert abs(int(attempt(told, "timestamp")) - time.time()) < 120
+        assert told.keys() | masked == delivery.headers.keys()
+        assert all(delivery.headers[name] == value for name, value in told.items() if name not in PER_ATTEMPT)
+
+
+def test_the_command_sends_the_same(shown):
+    """Byte for byte and header for header, with a signature that the receiver accepts."""
+    _, previews, by_command, by_sink, *_ = shown
+    for sink, event in previews:
+        theirs, ours = by_command[event], by_sink[event]
+        assert same(theirs) == same(ours)
+        assert theirs.headers.keys() == ours.headers.keys()
+        assert attempt(theirs.headers, "signature") == signature(theirs.headers, theirs.body)
+
+
+def test_pasted_into_a_terminal(shown):
+    """Typed key by key into an interactive bash, without bracketed paste: no key but the last does anything."""
+    *_, commands, directory, environment, receiver = shown
+    receiver.clear()
+    typed = [command for command in commands if len(command) < 20_000][:len(payloads())]
+    master, slave = pty.openpty()
+    shell = subprocess.Popen(["bash", "--norc", "-i"], cwd=directory, env=environment | {"PS1": "READY", "HISTFILE": "", "INPUTRC": "/dev/null", "TERM": "dumb"},
+                             stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    os.close(slave)
+    try:
+        _until_prompt(master)
+        for keys in ["echo earlier; touch() { command touch pwned; }", "history -s touch pwned"] + typed:
+            data = keys.encode() + b"\n"
+            while data:  # the terminal holds 4 kB
+                data = data[os.write(master, data[:1000]):]
+            _until_prompt(master, after=keys[-20:].encode())
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
+    assert os.listdir(directory) == ["commands"], "a text was run as a command"
+    assert len(receiver.accepted()) == len(typed)
+
+
+def _until_prompt(terminal: int, after: bytes = b"") -> None:
+    seen = b""
+    while not seen.endswith(b"READY"):
+        seen = (seen + os.read(terminal, 65536))[-100:]
+
+
+def test_no_secret_is_shown(shown):
+    """To nobody, a superuser included."""
+    _, previews, *_ = shown
+    text = str(previews)
+    assert not [secret for secret in SECRETS if secret in text]
+    assert all(word in text for word in ("(Bearer ***)", "(Basic ***)", "(***)"))
+    missing = subprocess.run(["bash", "-c", one(next(p for (sink, _), p in previews.items() if sink == "secret_url"), "curl")], capture_output=True, text=True)
+    assert missing.returncode != 0 and "OUTBOX_URL: the url in the user mapping" in missing.stderr
+
+
+def test_who_sees_a_signature(shown):
+    """Whom pg_user_mappings shows PUBLIC's options, and nobody else."""
+    db, *_ = shown
+    db.sql("DROP ROLE IF EXISTS crm_owner, crm_member, crm_user")
+    db.sql("CREATE ROLE crm_owner; CREATE ROLE crm_member IN ROLE crm_owner; CREATE ROLE crm_user")
+    try:
+        for role in ("crm_owner", "crm_member", "crm_user"):
+            db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT EXECUTE ON FUNCTION outbox.preview TO {role}; GRANT USAGE ON FOREIGN SERVER signed TO {role}")
+        db.sql("GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO crm_owner; ALTER SERVER signed OWNER TO crm_owner")
+        with db.connect() as connection:
+            [(event,)] = connection.execute("SELECT outbox.enqueue('Order', '1', 'x', '{}', sink => 'signed', available_at => 'infinity')::text")
+            seen = {}
+            for role in ("crm_owner", "crm_member", "crm_user"):
+                connection.execute(f"SET ROLE {role}")
+                preview = rows(connection, "signed", event)
+                [(may_read,)] = connection.execute("SELECT umoptions IS NOT NULL FROM pg_user_mappings WHERE srvname = 'signed'")
+                seen[role] = ("webhook-signature" in headers(preview), "webhook-signature: v1," in one(preview, "curl"), "OUTBOX_BEARER_TOKEN" in one(preview, "curl"))
+                assert seen[role] == (may_read,) * 3, (role, preview)
+                assert TOKEN not in str(preview)
+                connection.execute("RESET ROLE")
+        assert [all(each) for each in seen.values()] == [True, True, False]
+        values = {name: value for part, name, value, _ in preview if part == "header"}
+        assert values["webhook-signature"].startswith("(v1,***") and values["Authorization"].startswith("(Bearer *** or Basic ***")
+    finally:
+        db.sql("ALTER SERVER signed OWNER TO CURRENT_USER")
+        db.sql("DROP OWNED BY crm_owner, crm_member, crm_user; DROP ROLE crm_owner, crm_member, crm_user")
