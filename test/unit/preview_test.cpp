@@ -146,13 +146,13 @@ TEST(Preview, ACommandIsOneLineWithoutSurprises) {
       event.payload = bytes;
       event.event.payload_is_bytes = true;
     }
-    Options server = {{"url", "https://crm.example:8443/a?b={c}"}};
+    Options server = {{"url", "https://crm.example:8443/a?b='c"}};
     Options mapping = {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"bearer_token", "t0ken"}};
     return SinkKind::find("webhook")->parse(server, &mapping)->preview(event.get(), 1614265330).back().text;
   };
   std::string line = command();
   for (const char *part :
-       {"curl --disable ", " --globoff ", " --request 'POST' --url 'https://crm.example:8443/a?b={c}' ",
+       {"curl --disable ", " --globoff ", " --request 'POST' --url 'https://crm.example:8443/a?b='\\''c' ",
         " --header 'x-a: $(b) `c` !d '\\''' ", " --header 'x-empty;' ",
         " --header \"$(echo eC10YWI6IGEJYg== | base64 -d)\" ",
         " --header 'Authorization: Bearer '\"${OUTBOX_BEARER_TOKEN:?bearer_token of the user mapping}\" ",
