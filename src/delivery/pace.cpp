@@ -13,7 +13,9 @@ using Seconds = duration<double>;
 static constexpr double slowest = 0.2;             // requests per second: a look now and then
 static constexpr double weight = 0.125;            // of one answer among the last
 static constexpr double many = 0.25;               // so many of them ask for less: the rate falls too
+static constexpr double most = 0.5;                // so many: it may fall below `fast`
 static constexpr double fast = 10;                 // who gets less than that is not throttled for one answer
+static constexpr double slowest_rise = 1;          // requests per second, each second
 static constexpr seconds round_without_answer{1};  // a request that hangs holds up the others so long at most
 static constexpr milliseconds lateness{20};        // of a thread on a busy machine: it catches up
 static constexpr seconds soon{4};
@@ -115,9 +117,9 @@ void Pace::slow_down(Time started, Time now) {
   grown_ = now;
   if (refused_ < many)
     return;
-  cap_ = std::max(cap_before_ * factor, slowest);
+  cap_ = std::max(cap_before_ * factor, refused_ < most ? fast : slowest);
   lifted_ = cap_before_ * 2;
-  step_ = cap_before_ / 10;
+  step_ = std::max(cap_before_ / 10, slowest_rise);
   capped_ = now;
   next_ = now + std::chrono::duration_cast<Time::duration>(Seconds(1 / cap_));
 }

@@ -200,6 +200,27 @@ TEST(Pace, AFewRefusalsCostLittle) {
   }
 }
 
+/* One answer in five, whatever its load: to ask it less and less would not mend it. */
+TEST(Pace, RefusalsByChanceDoNotWearItDown) {
+  Pace pace(8, {});
+  std::minstd_rand chance(1);
+  size_t asked = 0;
+  for (Time now = start, end = start + 10min; now < end;) {
+    if (!pace.start(0, now)) {
+      now = pace.next(0, now);
+      continue;
+    }
+    Time began = now;
+    now += 3ms;
+    asked++;
+    if (chance() % 5 == 0)
+      pace.slow_down(began, now);
+    else
+      pace.succeeded(0, now);
+  }
+  EXPECT_GT(asked, 600u * 8) << "requests in ten minutes";
+}
+
 TEST(Pace, OneRoundOfRefusalsCountsOnce) {
   Pace pace(32, {});
   for (size_t n = 0; n < 32; ++n)

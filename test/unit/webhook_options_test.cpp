@@ -217,6 +217,7 @@ TEST(WebhookOptions, EventsWithHeadersThatHttpCannotCarryAreRefused) {
 }
 
 TEST(WebhookOptions, EventsThatTheOptionsCannotSendAreRefused) {
+  ob_set_database("shop");
   auto refusal = [](Options server, TestEvent event) -> std::string {
     server.insert({"url", "https://example.com/"});
     try {
