@@ -68,6 +68,7 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
   case 504:
     verdict.result = Result::RetryBlameSink;
     verdict.slow_down = true;
+    verdict.too_many = status == 429;
     return;
   default:
     if (status >= 200 && status < 300) {

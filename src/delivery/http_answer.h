@@ -26,6 +26,7 @@ struct Verdict {
   int64_t retry_after_ms = -1;  // what the peer asked for
   bool gone = false;            // the endpoint does not want any events any more
   bool slow_down = false;       // 429, 502, 503, 504: the endpoint as a whole should get less
+  bool too_many = false;        // 429 among them
   bool no_descriptor = false;   // nothing was sent: this process has too many files open
   int64_t pause_ms = -1;        // nothing more to this endpoint before that: what it asked for, also with a success
   bool slow_retry = false;      // as in Completion

@@ -10,15 +10,16 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Seconds = duration<double>;
 
-static constexpr double slowest = 0.2;             // requests per second: a look now and then
-static constexpr double weight = 0.125;            // of one answer among the last
-static constexpr double many = 0.25;               // so many of them ask for less: the rate falls too
-static constexpr double most = 0.5;                // so many: it may fall below `fast`
-static constexpr double fast = 10;                 // who gets less than that is not throttled for one answer
-static constexpr double slowest_rise = 1;          // requests per second, each second
+static constexpr double slowest = 0.2;     // requests per second: a look now and then
+static constexpr double weight = 0.125;    // of one answer among the last
+static constexpr double many = 0.25;       // so many of them are 429: the rate falls too
+static constexpr double most = 0.5;        // so many: 502 to 504 count as well, and the rate may fall below `fast`
+static constexpr double fast = 10;         // who gets less than that is not throttled for one answer
+static constexpr double slowest_rise = 1;  // requests per second, each second
 static constexpr seconds round_without_answer{1};  // a request that hangs holds up the others so long at most
 static constexpr milliseconds lateness{20};        // of a thread on a busy machine: it catches up
 static constexpr seconds soon{4};
+static constexpr size_t fewest = 64;  // of them most may be of keys that wait for a retry
 
 Pace::Pace(size_t concurrency, std::optional<RequestRate> rate)
     : whole_(concurrency), limit_(concurrency), width_(concurrency), calm_(concurrency) {
@@ -100,9 +101,13 @@ void Pace::succeeded(size_t running, Time now) {
   }
 }
 
-/* By a half when all answers ask for less, by little when one in a hundred does: so much may be an accident. */
-void Pace::slow_down(Time started, Time now) {
+/* By a half when all answers ask for less, by little when one in a hundred does: so much may be an accident. One 503
+ * in five may mean that a server of five is down, which is no reason to be slower; and when all are, the circuit
+ * opens: the rate falls for 429 alone. */
+void Pace::slow_down(Time started, Time now, bool too_many) {
   refused_ += (1 - refused_) * weight;
+  if (!too_many && refused_ < most)
+    return;
   if (started >= slowed_) {  // else it belongs to the same round
     slowed_ = now;
     width_before_ = width_;
@@ -115,7 +120,7 @@ void Pace::slow_down(Time started, Time now) {
   calm_ = width_;
   answers_ = 0;
   grown_ = now;
-  if (refused_ < many)
+  if (!too_many || refused_ < many)
     return;
   cap_ = std::max(cap_before_ * factor, refused_ < most ? fast : slowest);
   lifted_ = cap_before_ * 2;
@@ -142,7 +147,7 @@ Pace::Time Pace::open_at(Time now) const {
 size_t Pace::room(Time now) const {
   if (now < open_at(now))
     return 0;
-  size_t room = width_ < limit_ ? 8 * width_ : std::max<size_t>(4 * width_, 256);
+  size_t room = width_ < limit_ ? std::max<size_t>(8 * width_, fewest) : std::max<size_t>(4 * width_, 256);
   if (rate_)
     room = std::min(room, static_cast<size_t>(rate_->within(soon)));
   if (cap_ > 0)

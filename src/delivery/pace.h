@@ -2,7 +2,8 @@
  * pace.h: when an endpoint may get its next request, and how many at once.
  *
  * What its owner asked for: `concurrency` and `rate_limit`. What its answers say: when they ask for less, fewer go
- * at once, and slower, down to a half in each round; both rise again steadily. A pause that it asks for is kept.
+ * at once, and after 429 slower, down to a half in each round; both rise again steadily. A pause that it asks for is
+ * kept.
  * After an outage or a long stop: 1, 2, 4, ... at once, so that what has gathered does not knock it over.
  *
  * A pure class: time comes in as a parameter.
@@ -34,8 +35,8 @@ public:
   Time next(size_t running, Time now) const;
 
   void succeeded(size_t running, Time now);
-  /* The answer to a request that was started then asked for less. */
-  void slow_down(Time started, Time now);
+  /* The answer to a request that was started then asked for less; or said that there were too many. */
+  void slow_down(Time started, Time now, bool too_many);
   void pause_until(Time until);
   void begin_slowly(Time now);
 

@@ -49,7 +49,7 @@ struct Endpoint {
       now = std::max(now + 1us, next);
       for (; !open.empty() && open.begin()->first <= now; open.erase(open.begin()))
         if (open.size() > refuses_above) {
-          pace.slow_down(open.begin()->second, now);
+          pace.slow_down(open.begin()->second, now, true);
           refused++;
         } else {
           pace.succeeded(open.size() - 1, now);
@@ -193,7 +193,7 @@ TEST(Pace, AFewRefusalsCostLittle) {
   for (int n = 1; n <= 5000; ++n, now += 1ms) {
     ASSERT_TRUE(pace.start(0, now)) << "its rate is not limited";
     if (n % 50 == 0)
-      pace.slow_down(now, now + 1us);
+      pace.slow_down(now, now + 1us, true);
     else
       pace.succeeded(pace.width() - 1, now);
     ASSERT_GE(pace.width(), 16u);
@@ -201,7 +201,7 @@ TEST(Pace, AFewRefusalsCostLittle) {
 }
 
 /* One answer in five, whatever its load: to ask it less and less would not mend it. */
-TEST(Pace, RefusalsByChanceDoNotWearItDown) {
+static size_t asked_in_ten_minutes(bool too_many) {
   Pace pace(8, {});
   std::minstd_rand chance(1);
   size_t asked = 0;
@@ -214,11 +214,16 @@ TEST(Pace, RefusalsByChanceDoNotWearItDown) {
     now += 3ms;
     asked++;
     if (chance() % 5 == 0)
-      pace.slow_down(began, now);
+      pace.slow_down(began, now, too_many);
     else
       pace.succeeded(0, now);
   }
-  EXPECT_GT(asked, 600u * 8) << "requests in ten minutes";
+  return asked;
+}
+
+TEST(Pace, RefusalsByChanceDoNotWearItDown) {
+  EXPECT_GT(asked_in_ten_minutes(true), 600u * 8);
+  EXPECT_GT(asked_in_ten_minutes(false), 600u * 300);
 }
 
 TEST(Pace, OneRoundOfRefusalsCountsOnce) {
@@ -226,7 +231,7 @@ TEST(Pace, OneRoundOfRefusalsCountsOnce) {
   for (size_t n = 0; n < 32; ++n)
     ASSERT_TRUE(pace.start(n, start));
   for (size_t n = 0; n < 32; ++n)
-    pace.slow_down(start, start + 10ms);
+    pace.slow_down(start, start + 10ms, true);
   EXPECT_LE(pace.width(), 17u);
   EXPECT_GE(pace.width(), 16u);
   EXPECT_FALSE(pace.start(0, start + 11ms)) << "the rate is halved too";

@@ -118,3 +118,26 @@ def test_what_a_redirect_points_at_is_not_visited(crm, far, ears, resolver):
     assert "307" in error and "127.0.0.1" not in error and "inner" not in error
     wait_until(lambda: crm.pending() == 0, 10, "the event")
     assert ears.heard == []
+
+
+def test_a_name_without_an_answer_holds_up_its_own_sink_alone(crm, far, resolver):
+    """It takes the C library ten seconds to give up: the endpoint's timeout ends it sooner, and other names are asked meanwhile."""
+    resolver.answers, resolver.unanswered = [PUBLIC], {"mute.test"}
+    crm.sql("ALTER SERVER crm OPTIONS (ADD aggregates 'Order')")
+    crm.sql(f"CREATE SERVER mute FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'http://mute.test:{far.port}/hook', allow_http 'true', "
+            "aggregates 'Mute', timeout '1s')")
+    crm.create_mapping("mute", {"secret": SECRET})
+    muted = [crm.enqueue("Mute", "1") for _ in range(5)]
+    of_crm = "SELECT count(*) FROM outbox.events_pending WHERE sink = 'crm'"
+    n = 0
+    def given_up() -> bool:
+        nonlocal n
+        crm.enqueue("Order", str(n := n + 1))
+        wait_until(lambda: crm.value(of_crm) == 0, 5, "an event that has an address")
+        return state(crm, "mute") == "circuit open"
+    wait_until(given_up, 20, lambda: state(crm, "mute"))
+    assert "timed out" in crm.value("SELECT last_error FROM outbox.sinks WHERE name = 'mute'")
+    resolver.unanswered = set()
+    wait_until(lambda: crm.pending() == 0, 30, "what waited")
+    assert [d.id for d in far.accepted() if d.id in muted] == muted
+    assert crm.sql("SELECT failed, retried FROM outbox.sinks WHERE name = 'mute'") == [(0, 0)]

@@ -316,7 +316,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
     return;
   auto [ticket, key, outage, started] = found->second;
   if (verdict.slow_down)
-    pace_.slow_down(started, now);
+    pace_.slow_down(started, now, verdict.too_many);
   note_pause(verdict.pause_ms, now);
   if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::Refused ||
                             verdict.result == Result::SinkDown))

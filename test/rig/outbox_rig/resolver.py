@@ -45,10 +45,12 @@ class _Inside:
 
 
 class Resolver(_Inside):
-    """What is started in the namespace after it asks it. `answers`: for every name alike, of TTL 0."""
+    """What is started in the namespace after it asks it. `answers`: for every name alike, of TTL 0, but for those that are
+    `unanswered`."""
 
     def __init__(self, namespace: Namespace):
         self.answers: list[str] = []
+        self.unanswered: set[str] = set()
         self.asked = 0
         super().__init__(namespace)
         namespace.use_resolver("127.0.0.1")
@@ -67,6 +69,8 @@ class Resolver(_Inside):
             if wanted == kind:
                 reply.add_answer(RR(query.q.qname, kind, rdata=data(tuple(address.packed)), ttl=0))
         self.asked += 1
+        if str(query.q.qname).rstrip(".") in self.unanswered:
+            return
         port.sendto(reply.pack(), peer)
 
 
