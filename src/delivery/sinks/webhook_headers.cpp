@@ -81,4 +81,8 @@ HttpHeaders parse_headers(const std::string &name, const std::string &value) {
   }
   return headers;
 }
+std::string header_line(const std::string &name, const std::string &value) {
+  return value.empty() ? name + ';' : name + ": " + value;
+}
+
 }  // namespace outbox

@@ -29,4 +29,7 @@ const std::string *find_header(const HttpHeaders &headers, std::string_view name
 /* Names of headers know no case. */
 bool same_name(std::string_view one, std::string_view other);
 
+/* A field as libcurl takes it, from a program and on its command line: 'name:' would leave it out. */
+std::string header_line(const std::string &name, const std::string &value);
+
 }  // namespace outbox

@@ -1,9 +1,8 @@
 /* webhook_preview.cpp: the request that is sent of an event, to be looked at: part by part, and as a command. */
 #include <algorithm>
 
-#include <curl/curl.h>
-
 #include "delivery/shell_command.h"
+#include "delivery/sinks/url_parts.h"
 #include "delivery/sinks/webhook_config.h"
 
 namespace outbox {
@@ -19,18 +18,9 @@ PreviewPart text_part(const char *part, std::string name, std::string text) {
 
 /* Host, as libcurl writes it. */
 std::string host_of(const std::string &url) {
-  std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parsed(curl_url(), curl_url_cleanup);
-  if (!parsed || curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK)
-    return {};
-  auto get = [&](CURLUPart part, unsigned flags) {
-    char *text = nullptr;
-    if (curl_url_get(parsed.get(), part, &text, flags) != CURLUE_OK)
-      return std::string();
-    std::string copy(text);
-    curl_free(text);
-    return copy;
-  };
-  std::string host = get(CURLUPART_HOST, CURLU_PUNYCODE), port = get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
+  UrlParts parts(url);
+  std::string host = parts.get(CURLUPART_HOST, CURLU_PUNYCODE);
+  std::string port = parts.get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
   return port.empty() ? host : host + ':' + port;
 }
 
@@ -42,11 +32,6 @@ std::string variable_for(std::string_view header) {
     name += letter && c >= 'a' ? static_cast<char>(c - 'a' + 'A') : letter || (c >= '0' && c <= '9') ? c : '_';
   }
   return name;
-}
-
-/* As libcurl takes it, on the command line as in the program: 'name:' would leave the header out. */
-std::string header_line(const std::string &name, const std::string &value) {
-  return value.empty() ? name + ';' : name + ": " + value;
 }
 
 /* An argument of a command may have 128 kB, and nobody reads so much. */

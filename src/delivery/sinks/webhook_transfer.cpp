@@ -113,11 +113,6 @@ void WebhookTransfer::set_proxy() {
   }
 }
 
-/* libcurl takes 'name:' for 'leave this header out' and 'name;' for an empty value. */
-void WebhookTransfer::add_header(const std::string &name, const std::string &value) {
-  add_line(value.empty() ? name + ";" : name + ": " + value);
-}
-
 void WebhookTransfer::add_line(const std::string &line) {
   curl_slist *longer = curl_slist_append(headers_.get(), line.c_str());
   if (!longer)
@@ -135,9 +130,9 @@ void WebhookTransfer::prepare(WebhookRequest request) {
   if (!request_.has_content)
     add_line("Content-Type:");  // libcurl would name one of its own
   for (auto &[name, value] : request_.headers)
-    add_header(name, value);
+    add_line(header_line(name, value));
   for (auto &[name, value] : config_->attempt_headers(request_, time(nullptr)))
-    add_header(name, value);
+    add_line(header_line(name, value));
   set(handle(), CURLOPT_HTTPHEADER, headers_.get());
   if (!request_.url.empty())
     set(handle(), CURLOPT_URL, request_.url.c_str());

@@ -63,7 +63,6 @@ private:
 
   template <typename Address> bool may_connect(Address address) noexcept;
   void reset(bool fresh_connection);
-  void add_header(const std::string &name, const std::string &value);
   void add_line(const std::string &line);
   Verdict judge(long status) const;
 
