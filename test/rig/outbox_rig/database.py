@@ -87,6 +87,15 @@ class Database:
         """ALTER USER MAPPING: options that it has already."""
         self.sql(sql.SQL("ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("SET", options)))
 
+    def sink(self, columns: str, name: str = "crm") -> tuple:
+        """Of outbox.sinks."""
+        return self.sql(f"SELECT {columns} FROM outbox.sinks WHERE name = '{name}'")[0]
+
+    def doctor(self, check: str) -> tuple | None:
+        """(status, detail, hint) of a check, or None."""
+        rows = self.sql('SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = %s', check)
+        return rows[0] if rows else None
+
     def pending(self) -> int:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")
 

@@ -87,7 +87,7 @@ class Debezium:
     def start(self) -> None:
         """Kafka Connect, without a connector."""
         self._process = Process(self.name, [*self._java, str(self._properties)], self.log, pid_file=BUILD / "run" / f"{self.name}.pid")
-        wait_until(self._answers, 60, lambda: f"Kafka Connect to start; {self.log} ends:\n{self._process.tail()}")
+        wait_until(self._answers, 180, lambda: f"Kafka Connect to start; {self.log} ends:\n{self._process.tail()}")
 
     def _answers(self) -> bool:
         self._process.must_run()
@@ -119,7 +119,7 @@ class Debezium:
         for name, properties in connectors.items():
             self._request("PUT", f"/connectors/{name}/config", self._connector | {"topic.prefix": name, "slot.name": name} | properties)
         for name in connectors:
-            wait_until(lambda: self._is("RUNNING", name) and self._walsender(name), 60,
+            wait_until(lambda: self._is("RUNNING", name) and self._walsender(name), 180,
                        lambda: f"Debezium to stream; {self.log} ends:\n{self._process.tail()}")
 
     def delete(self, name: str) -> None:
@@ -170,6 +170,6 @@ class Debezium:
     def _request(self, method: str, path: str, body: dict | None = None):
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", method=method, headers={"Content-Type": "application/json"},
                                          data=None if body is None else json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=180) as answer:
             text = answer.read()
         return json.loads(text) if text else None
