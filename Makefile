@@ -1,6 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
-# make lint, make format for those who change it.
+# make lint, make format, make docs for those who change it.
 
 EXTENSION = outbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
@@ -56,7 +56,7 @@ installcheck: | build/regress build/isolation
 build/regress build/isolation:
 	mkdir -p $@
 
-.PHONY: demo test unit bench bench-peers chaos lint format
+.PHONY: demo test unit bench bench-peers chaos docs lint format
 demo:
 	test/demo/run
 test:
@@ -69,6 +69,8 @@ bench-peers:
 	test/bench/run --peers
 chaos:
 	test/chaos/run
+docs:
+	test/docs/generate
 lint:
 	test/lint
 format:

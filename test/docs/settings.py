@@ -1,0 +1,57 @@
+"""docs/settings.md, made from what the server tells of its settings: `make docs` writes it, a test compares it.
+
+Each setting's descriptions, unit, default and range stand in src/server/settings.cpp and nowhere else."""
+
+import re
+
+import psycopg
+from outbox_rig import Rig
+from outbox_rig.paths import ROOT
+
+PAGE = ROOT / "docs/settings.md"
+HEAD = """# Settings
+Set them in postgresql.conf or by `ALTER SYSTEM`; none needs to be touched to begin with. This page is made by `make docs` from what the server
+tells of them: `SELECT name, setting, unit, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'outbox.%'`. What a single sink can do otherwise
+is an option of it: [sinks.md](sinks.md).
+
+"""
+# By the context that PostgreSQL tells.
+CHANGED = {"postmaster": "a restart", "sighup": "a reload", "superuser": "a reload; `ALTER DATABASE`, `ALTER ROLE` and `SET` by superusers"}
+SHOWN = """
+    SELECT name, short_desc, extra_desc, context, vartype, unit, min_val, max_val, boot_val FROM pg_settings WHERE name LIKE 'outbox.%' ORDER BY name"""
+
+
+def facts(extra: str) -> tuple[str, dict[str, str]]:
+    """A description without what it says of unit, default and range, and those."""
+    found = {}
+    for word in ("Unit", "Default", "Range"):
+        if match := re.search(rf"\s*\b{word}: ((?:[^.(]|\.\.|\.\d|\([^)]*\))*)\.(?=\s|$)", extra):
+            found[word] = match[1]
+            extra = extra.replace(match[0], "")
+    if match := re.search(r"\bThe default is empty([:,]?)([^.]*)\.", extra):
+        found.setdefault("Default", "empty")
+    return extra.strip(), found
+
+
+def made(connection: psycopg.Connection) -> str:
+    connection.execute("LOAD 'outbox'")
+    text = HEAD + "| setting | default | range | takes effect by |\n|---|---|---|---|\n"
+    sections = ""
+    for name, short, extra, context, kind, unit, lowest, highest, default in connection.execute(SHOWN):
+        more, told = facts(extra or "")
+        if unit and "Unit" not in told:
+            raise ValueError(f"{name}: the description says no unit")
+        if "Default" not in told:
+            raise ValueError(f"{name}: the description says no default")
+        if kind == "integer" and "Range" not in told:
+            raise ValueError(f"{name}: the description says no range")
+        span = told.get("Range", {"bool": "on, off"}.get(kind, ""))
+        text += f"| [`{name}`](#{name.replace('.', '')}) | {told['Default']} | {span} | {CHANGED[context]} |\n"
+        sections += f"\n## {name}\n{short} {more}\n"
+    return text + sections
+
+
+if __name__ == "__main__":
+    with Rig("docs") as rig, rig.postgres().connect() as connection:
+        PAGE.write_text(made(connection))
+    print(f"{PAGE} is as the server tells")

@@ -1,0 +1,33 @@
+"""Links within the documentation lead somewhere."""
+
+import re
+
+import pytest
+from outbox_rig.paths import ROOT
+
+from page import PAGES
+
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).strip().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "src/README.md", *ROOT.glob("*.md")], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    broken = []
+    for path, anchor in LINK.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)):
+        if "://" in path:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or anchor and anchor[1:] not in anchors(target.read_text()):
+            broken.append(path + anchor)
+    assert broken == []
+
+
+def test_every_page_is_reached_from_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in readme] == []

@@ -1,0 +1,45 @@
+"""docs/settings.md is what the server tells of its settings."""
+
+import pytest
+import settings
+
+# Texts of src/server/settings.cpp against what the server does.
+UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+SIZES = {"kB": 1, "MB": 1024, "GB": 1024 ** 2, "TB": 1024 ** 3}
+
+
+def test_the_page_is_up_to_date(pg):
+    with pg.connect() as connection:
+        assert settings.PAGE.read_text() == settings.made(connection), "run make docs"
+
+
+def number(text: str, unit: str | None) -> int:
+    """What a default or bound says, in the unit in which the server counts."""
+    value, digits = text.strip().split(" ")[0], ""
+    while value and (value[0].isdigit()):
+        digits, value = digits + value[0], value[1:]
+    scale = UNITS if unit in UNITS else SIZES
+    return int(digits) * (scale[value] // scale[unit] if value and value in scale else 1)
+
+
+def test_defaults_and_ranges_are_said_as_they_are(pg):
+    with pg.connect() as connection:
+        connection.execute("LOAD 'outbox'")
+        rows = connection.execute(settings.SHOWN).fetchall()
+    assert len(rows) > 10
+    for name, _, extra, _, kind, unit, lowest, highest, default in rows:
+        _, told = settings.facts(extra)
+        if kind == "integer":
+            low, high = told["Range"].split(" to ")
+            said = (number(told["Default"], unit), number(low, unit), number(high, unit))
+            assert said == (int(default), int(lowest), int(highest)), name
+        else:
+            assert told["Default"] == (default or "empty"), name
+
+
+@pytest.mark.parametrize("extra, told", [
+    ("Off stops it. Default: on.", ("Off stops it.", {"Default": "on"})),
+    ("Long. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
+     ("Long.", {"Unit": "seconds", "Default": "0 (deleted on delivery)", "Range": "0 to 3650d"}))])
+def test_a_description_is_taken_apart(extra, told):
+    assert settings.facts(extra) == told
