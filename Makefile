@@ -5,7 +5,10 @@
 EXTENSION = outbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
 MODULE_big = outbox
-DATA_built = outbox--$(OUTBOX_VERSION).sql
+# An upgrade script is before.sql, all parts of the install script, and after.sql: src/extension/README.md.
+UPGRADES = $(notdir $(wildcard src/extension/upgrade/*--$(OUTBOX_VERSION)))
+DATA = $(sort $(wildcard src/extension/versions/*.sql))
+DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql)
 
 SERVER_SOURCES = $(sort $(wildcard src/server/*.cpp))
 DELIVERY_SOURCES = $(sort $(wildcard src/delivery/*.cpp src/delivery/*/*.cpp))
@@ -47,16 +50,26 @@ src/server/%.o: src/server/%.cpp
 src/delivery/%.o: src/delivery/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
 -include $(OBJS:.o=.d)
+src/server/library_version.o: outbox.control
 
+# Not to be run by hand: psql leaves at the first line. A script that was begun and not finished is not left behind.
+make_script = { printf '\\echo Use "%s" to load this file. \\quit\n' '$(1)'; sed 's/@VERSION@/$(OUTBOX_VERSION)/g' $^; } > $@.part && mv $@.part $@
 outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS)
-	@{ printf '%s\n' '\echo Use "CREATE EXTENSION outbox" to load this file. \quit'; cat $^; } > $@.part && mv $@.part $@
+	@$(call make_script,CREATE EXTENSION outbox)
+.SECONDEXPANSION:
+$(UPGRADES:%=outbox--%.sql): outbox--%.sql: src/extension/upgrade/$$*/before.sql $(SCRIPT_PARTS) src/extension/upgrade/$$*/after.sql
+	@$(call make_script,ALTER EXTENSION outbox UPDATE)
 
 # pg_regress writes where it is told, and does not make the folders.
 installcheck: | build/regress build/isolation
 build/regress build/isolation:
 	mkdir -p $@
 
-.PHONY: demo test unit bench bench-peers chaos docs lint format
+# What test/rig/build compares with what is installed.
+scripts:
+	@echo $(DATA) $(DATA_built)
+
+.PHONY: scripts demo test unit bench bench-peers chaos docs lint format
 demo:
 	test/demo/run
 test:

@@ -1,10 +1,10 @@
 -- The one table that people see. Its columns and partitions are explained in src/README.md, "The table".
 
-CREATE SEQUENCE outbox.events_position AS bigint CACHE 1;
+CREATE SEQUENCE IF NOT EXISTS outbox.events_position AS bigint CACHE 1;
 COMMENT ON SEQUENCE outbox.events_position IS
   'Dispatch order of events. CACHE must stay 1: a transaction draws its positions after it has its transaction id, and the worker relies on that.';
 
-CREATE TABLE outbox.events (
+CREATE TABLE IF NOT EXISTS outbox.events (
   id uuid NOT NULL,
   aggregate_type text NOT NULL,
   aggregate_id text,
@@ -60,48 +60,48 @@ COMMENT ON COLUMN outbox.events.overtaken_by IS 'Filled by the worker while the 
 COMMENT ON COLUMN outbox.events.redrive_late IS 'Filled by outbox.redrive(): true = send it even after later events of its key (force), false = only before them. NULL = not redriven.';
 
 -- ORMs send explicit NULLs, and partition routing comes before triggers: so PENDING takes NULL too.
-CREATE TABLE outbox.events_pending PARTITION OF outbox.events (
+CREATE TABLE IF NOT EXISTS outbox.events_pending PARTITION OF outbox.events (
   CONSTRAINT events_pending_pkey PRIMARY KEY (position),
   CONSTRAINT events_pending_id_sink_key UNIQUE NULLS NOT DISTINCT (id, sink)
 ) FOR VALUES IN ('PENDING', NULL)
 WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
       autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1,
       autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX events_pending_xact ON outbox.events_pending (xact, position);
-CREATE INDEX events_pending_due ON outbox.events_pending (sink, available_at, position)
+CREATE INDEX IF NOT EXISTS events_pending_xact ON outbox.events_pending (xact, position);
+CREATE INDEX IF NOT EXISTS events_pending_due ON outbox.events_pending (sink, available_at, position)
   WHERE available_at IS NOT NULL AND held_by IS NULL;
-CREATE INDEX events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;
-CREATE INDEX events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;
+CREATE INDEX IF NOT EXISTS events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;
+CREATE INDEX IF NOT EXISTS events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;
 -- With a key's failing and redriven rows the worker finds out what a delivered event has overtaken.
-CREATE INDEX events_pending_troubled ON outbox.events_pending (sink, pg_catalog.hashtextextended(partition_key, 0), position)
+CREATE INDEX IF NOT EXISTS events_pending_troubled ON outbox.events_pending (sink, pg_catalog.hashtextextended(partition_key, 0), position)
   WHERE attempts > 0 OR redrive_late IS NOT NULL;
 COMMENT ON TABLE outbox.events_pending IS 'Events on their way: small and hot.';
 
-CREATE TABLE outbox.events_failed PARTITION OF outbox.events (
+CREATE TABLE IF NOT EXISTS outbox.events_failed PARTITION OF outbox.events (
   CONSTRAINT events_failed_pkey PRIMARY KEY (position)
 ) FOR VALUES IN ('FAILED');
-CREATE INDEX events_failed_key ON outbox.events_failed (sink, pg_catalog.hashtextextended(partition_key, 0), position);
-CREATE INDEX events_failed_id ON outbox.events_failed (id);
+CREATE INDEX IF NOT EXISTS events_failed_key ON outbox.events_failed (sink, pg_catalog.hashtextextended(partition_key, 0), position);
+CREATE INDEX IF NOT EXISTS events_failed_id ON outbox.events_failed (id);
 COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a person acts.';
 
-CREATE TABLE outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
+CREATE TABLE IF NOT EXISTS outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
 COMMENT ON TABLE outbox.events_sent IS 'Delivered events, kept for outbox.retention; one partition per day (UTC), dropped whole.';
 
-CREATE TABLE outbox.dedup (
+CREATE TABLE IF NOT EXISTS outbox.dedup (
   dedup_key text PRIMARY KEY,
   event_id uuid NOT NULL,
   created_at timestamptz NOT NULL
 );
 COMMENT ON TABLE outbox.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
 
-CREATE TABLE outbox.recalled (position bigint NOT NULL, xact xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id());
+CREATE TABLE IF NOT EXISTS outbox.recalled (position bigint NOT NULL, xact xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id());
 -- Under an old snapshot emptied rows stay: the worker reads on from the oldest transaction that may still write one.
-CREATE INDEX recalled_xact ON outbox.recalled (xact, position);
+CREATE INDEX IF NOT EXISTS recalled_xact ON outbox.recalled (xact, position);
 -- It has no key: without this a publication FOR ALL TABLES would make the worker's DELETEs fail.
 ALTER TABLE outbox.recalled REPLICA IDENTITY FULL;
 COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
 
-CREATE TABLE outbox.renamed_sinks (
+CREATE TABLE IF NOT EXISTS outbox.renamed_sinks (
   old_name text PRIMARY KEY,
   new_name text NOT NULL
 );

@@ -1,6 +1,6 @@
 -- The ways in: outbox.enqueue() and the triggers that every INSERT, UPDATE and DELETE of events passes.
 
-CREATE FUNCTION outbox.enqueue(
+CREATE OR REPLACE FUNCTION outbox.enqueue(
   aggregate_type text, aggregate_id text, event_type text, payload jsonb,
   headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
@@ -9,7 +9,7 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_text';
 COMMENT ON FUNCTION outbox.enqueue(text, text, text, jsonb, jsonb, text, text, timestamptz, text, uuid) IS
   'Enqueues an event in the current transaction and returns its id. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing and returns the first event''s id.';
 
-CREATE FUNCTION outbox.enqueue(
+CREATE OR REPLACE FUNCTION outbox.enqueue(
   aggregate_type text, aggregate_id bigint, event_type text, payload jsonb,
   headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
@@ -18,7 +18,7 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_bigint';
 COMMENT ON FUNCTION outbox.enqueue(text, bigint, text, jsonb, jsonb, text, text, timestamptz, text, uuid) IS
   'Enqueues an event in the current transaction and returns its id. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing and returns the first event''s id.';
 
-CREATE FUNCTION outbox.enqueue(
+CREATE OR REPLACE FUNCTION outbox.enqueue(
   aggregate_type text, aggregate_id uuid, event_type text, payload jsonb,
   headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
@@ -27,7 +27,7 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_uuid';
 COMMENT ON FUNCTION outbox.enqueue(text, uuid, text, jsonb, jsonb, text, text, timestamptz, text, uuid) IS
   'Enqueues an event in the current transaction and returns its id. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing and returns the first event''s id.';
 
-CREATE FUNCTION outbox.enqueue_bytes(
+CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id text, event_type text, payload bytea, content_type text,
   headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
@@ -36,7 +36,7 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_text';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, text, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
   'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
 
-CREATE FUNCTION outbox.enqueue_bytes(
+CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id bigint, event_type text, payload bytea, content_type text,
   headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
@@ -45,7 +45,7 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_bigint';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, bigint, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
   'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
 
-CREATE FUNCTION outbox.enqueue_bytes(
+CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id uuid, event_type text, payload bytea, content_type text,
   headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
@@ -54,37 +54,37 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_uuid';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, uuid, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
   'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
 
-CREATE FUNCTION outbox.events_before_insert() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_before_insert() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_insert';
 COMMENT ON FUNCTION outbox.events_before_insert() IS
   'Trigger of outbox.events: fills what is missing, refuses what can never be sent, routes to the sinks and draws the position.';
 
-CREATE FUNCTION outbox.events_before_update() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_before_update() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_update';
 COMMENT ON FUNCTION outbox.events_before_update() IS
   'Trigger of outbox.events: checks what a person changes as if it were enqueued.';
 
-CREATE FUNCTION outbox.events_after_update() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_after_update() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_after_update';
 COMMENT ON FUNCTION outbox.events_after_update() IS
   'Trigger of outbox.events: makes the worker look again at a pending event that a person changed.';
 
-CREATE FUNCTION outbox.events_after_delete() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_after_delete() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_after_delete';
 COMMENT ON FUNCTION outbox.events_after_delete() IS
   'Trigger of outbox.events: a cancelled event frees its dedup key and what waited behind it.';
 
 -- The WHEN clauses keep the worker's bulk DELETEs, and changes that do not matter, out of the triggers.
-CREATE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
+CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox.events_before_insert();
-CREATE TRIGGER events_before_update BEFORE UPDATE ON outbox.events
+CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE ON outbox.events
   FOR EACH ROW WHEN (
     OLD.status IS DISTINCT FROM NEW.status OR OLD.sink IS DISTINCT FROM NEW.sink
     OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type OR OLD.event_type IS DISTINCT FROM NEW.event_type
     OR OLD.headers IS DISTINCT FROM NEW.headers OR OLD.content_type IS DISTINCT FROM NEW.content_type
     OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
   EXECUTE FUNCTION outbox.events_before_update();
-CREATE TRIGGER events_after_update AFTER UPDATE ON outbox.events
+CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
     OLD.sink IS DISTINCT FROM NEW.sink OR OLD.partition_key IS DISTINCT FROM NEW.partition_key
     OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
@@ -94,7 +94,7 @@ CREATE TRIGGER events_after_update AFTER UPDATE ON outbox.events
     OR (NEW.sink IS NULL AND (OLD.headers IS DISTINCT FROM NEW.headers OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type
                               OR OLD.event_type IS DISTINCT FROM NEW.event_type)))
   EXECUTE FUNCTION outbox.events_after_update();
-CREATE TRIGGER events_after_delete AFTER DELETE ON outbox.events
+CREATE OR REPLACE TRIGGER events_after_delete AFTER DELETE ON outbox.events
   FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
   EXECUTE FUNCTION outbox.events_after_delete();
 
@@ -105,7 +105,7 @@ ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_update;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_delete;
 
-CREATE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_route_waiting';
 COMMENT ON FUNCTION outbox.route_waiting() IS
@@ -116,6 +116,3 @@ COMMENT ON COLUMN outbox.dedup.event_id IS 'The event that the key names.';
 COMMENT ON COLUMN outbox.dedup.created_at IS 'Since when the key names that event; after outbox.dedup_window it may name another.';
 COMMENT ON COLUMN outbox.recalled.position IS 'Position of the event to look at again.';
 COMMENT ON COLUMN outbox.recalled.xact IS 'The transaction that says so.';
-
-REVOKE EXECUTE ON FUNCTION outbox.events_before_insert(), outbox.events_before_update(),
-  outbox.events_after_update(), outbox.events_after_delete(), outbox.route_waiting() FROM PUBLIC;

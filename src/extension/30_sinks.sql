@@ -1,22 +1,28 @@
 -- A sink is a foreign server of one of these wrappers. They have no handler: nothing is read through them, the worker
 -- delivers to them. One C function serves every kind: it is told apart by the validator's name, <kind>_validator.
 
-CREATE FUNCTION outbox.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT
+CREATE OR REPLACE FUNCTION outbox.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox.kafka_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_kafka when the DDL runs.';
 
-CREATE FUNCTION outbox.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT
+CREATE OR REPLACE FUNCTION outbox.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';
 
-REVOKE EXECUTE ON FUNCTION outbox.kafka_validator(text[], oid), outbox.webhook_validator(text[], oid) FROM PUBLIC;
-
-CREATE FOREIGN DATA WRAPPER outbox_kafka NO HANDLER VALIDATOR outbox.kafka_validator;
+DO $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_kafka') THEN
+    CREATE FOREIGN DATA WRAPPER outbox_kafka NO HANDLER VALIDATOR outbox.kafka_validator;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_webhook') THEN
+    CREATE FOREIGN DATA WRAPPER outbox_webhook NO HANDLER VALIDATOR outbox.webhook_validator;
+  END IF;
+END
+$$;
 COMMENT ON FOREIGN DATA WRAPPER outbox_kafka IS
   'Sinks that are Apache Kafka clusters: CREATE SERVER name FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''host:9092''). USAGE on this wrapper lets a role make sinks that receive every event.';
 
-CREATE FOREIGN DATA WRAPPER outbox_webhook NO HANDLER VALIDATOR outbox.webhook_validator;
 COMMENT ON FOREIGN DATA WRAPPER outbox_webhook IS
   'Sinks that are HTTP endpoints: CREATE SERVER name FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url ''https://example.com/hooks''), and CREATE USER MAPPING FOR PUBLIC with the secret. USAGE on this wrapper lets a role make sinks that receive every event.';

@@ -1,6 +1,6 @@
 -- Sinks that were stopped for good: by a person, by a 410, by failing for too long. Their events wait until outbox.resume().
 
-CREATE TABLE outbox.stopped_sinks (
+CREATE TABLE IF NOT EXISTS outbox.stopped_sinks (
   sink text,
   state text NOT NULL,
   reason text,
@@ -18,7 +18,7 @@ COMMENT ON COLUMN outbox.stopped_sinks.error IS 'What it last said before it was
 COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When it was stopped.';
 COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused it; NULL for the worker.';
 
-CREATE TABLE outbox.failing_sinks (
+CREATE TABLE IF NOT EXISTS outbox.failing_sinks (
   sink text PRIMARY KEY,
   failed_for interval NOT NULL,
   last_failed_at timestamptz NOT NULL
@@ -30,15 +30,15 @@ COMMENT ON COLUMN outbox.failing_sinks.last_failed_at IS 'When it was last tried
 
 SELECT pg_catalog.pg_extension_config_dump('outbox.stopped_sinks', '');
 
-CREATE FUNCTION outbox.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_stopped_sinks_changed';
 COMMENT ON FUNCTION outbox.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or goes on.';
-CREATE TRIGGER tell_workers AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.stopped_sinks
+CREATE OR REPLACE TRIGGER tell_workers AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.stopped_sinks
   FOR EACH STATEMENT EXECUTE FUNCTION outbox.stopped_sinks_changed();
 ALTER TABLE outbox.stopped_sinks ENABLE ALWAYS TRIGGER tell_workers;
 
-CREATE FUNCTION outbox.require_sink(sink text) RETURNS void
+CREATE OR REPLACE FUNCTION outbox.require_sink(sink text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -63,7 +63,7 @@ $$;
 COMMENT ON FUNCTION outbox.require_sink(text) IS 'Raises an error when there is no such sink.';
 
 -- In a SECURITY DEFINER function current_user is the extension's owner.
-CREATE FUNCTION outbox.pause(sink text) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox.pause(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -85,7 +85,7 @@ $$;
 COMMENT ON FUNCTION outbox.pause(text) IS
   'Stops a sink until outbox.resume(), as soon as the transaction commits and for all workers, also after a restart. What is on the wire ends normally, nothing more is claimed, no attempt is spent; events go on being enqueued. False and a notice when it was paused already. The caller need not own the server: GRANT EXECUTE is enough.';
 
-CREATE FUNCTION outbox.resume(sink text) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox.resume(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -112,5 +112,3 @@ END
 $$;
 COMMENT ON FUNCTION outbox.resume(text) IS
   'Lets a sink go on that was paused, or disabled by a 410 or by failing for disable_after: as soon as the transaction commits its events go, in their order, slowly at first. What had failed is due at once, where the sink was disabled. False and a notice when it was neither. The caller need not own the server: GRANT EXECUTE is enough.';
-
-REVOKE EXECUTE ON FUNCTION outbox.stopped_sinks_changed(), outbox.require_sink(text), outbox.pause(text), outbox.resume(text) FROM PUBLIC;

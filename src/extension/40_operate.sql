@@ -1,6 +1,6 @@
 -- What an operator looks at and calls.
 
-CREATE FUNCTION outbox.sink_statistics(
+CREATE OR REPLACE FUNCTION outbox.sink_statistics(
   OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT failed bigint,
   OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
@@ -10,7 +10,7 @@ AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox.sink_statistics() IS
   'Counters of this database''s sinks from shared memory, since the server started: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
-CREATE FUNCTION outbox.worker_slots(
+CREATE OR REPLACE FUNCTION outbox.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT lanes integer, OUT state text,
   OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -18,7 +18,7 @@ AS 'MODULE_PATHNAME', 'outbox_worker_slots';
 COMMENT ON FUNCTION outbox.worker_slots() IS
   'The running workers of the whole cluster, from shared memory: the raw material of the view outbox.workers.';
 
-CREATE FUNCTION outbox.library(
+CREATE OR REPLACE FUNCTION outbox.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
   OUT longest_retention interval, OUT libraries text, OUT at_rest boolean) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -26,18 +26,18 @@ AS 'MODULE_PATHNAME', 'outbox_library';
 COMMENT ON FUNCTION outbox.library() IS
   'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database needs no worker until something is committed or due (outbox.worker_idle_timeout).';
 
-CREATE FUNCTION outbox.kafka_library(OUT status text, OUT detail text, OUT hint text) RETURNS record
+CREATE OR REPLACE FUNCTION outbox.kafka_library(OUT status text, OUT detail text, OUT hint text) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_kafka_library';
 COMMENT ON FUNCTION outbox.kafka_library() IS
   'Whether the librdkafka that the server has loaded will do, as a row of outbox.doctor(): ok, warning for a version with a defect, error for one that is too old.';
 
-CREATE VIEW outbox.workers AS
+CREATE OR REPLACE VIEW outbox.workers AS
   SELECT d.datname AS database, w.pid, w.worker, w.workers, w.lanes, w.state, w.started_at, w.last_loop_at, w.memory
   FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
 COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes. A database with nothing due has none: outbox.worker_idle_timeout.';
 
-CREATE VIEW outbox.wrappers AS
+CREATE OR REPLACE VIEW outbox.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
   FROM pg_catalog.pg_foreign_data_wrapper AS w
   JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_foreign_data_wrapper'::pg_catalog.regclass
@@ -51,7 +51,7 @@ COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without ou
 -- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates, and the oldest
 -- event of a sink is sought among the 20,000 that are first in the order, and in the sample. One pass counts for all
 -- sinks, since there may be thousands.
-CREATE VIEW outbox.sinks AS
+CREATE OR REPLACE VIEW outbox.sinks AS
   WITH sample AS MATERIALIZED (
     SELECT e.sink, pg_catalog.count(*) AS pending,
            pg_catalog.count(*) FILTER (WHERE e.available_at > pg_catalog.now() AND e.attempts = 0) AS scheduled,
@@ -104,7 +104,7 @@ CREATE VIEW outbox.sinks AS
 COMMENT ON VIEW outbox.sinks IS
   'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the age of the oldest due one (exact up to 200,000, and beyond where it is among the first 20,000; else it may be older), totals since the server started, events per second, latencies in milliseconds, and the last error.';
 
-CREATE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -154,7 +154,7 @@ $$;
 COMMENT ON FUNCTION outbox.maintain() IS
   'Makes the coming days of outbox.events_sent, drops those whose retention is over, and forgets expired dedup keys. The worker calls it every ten minutes; call it yourself where no worker runs. Returns how many days it made or dropped.';
 
-CREATE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -169,9 +169,6 @@ END
 $$;
 COMMENT ON FUNCTION outbox.adopt() IS
   'Lets this database deliver events that were enqueued elsewhere: after it was restored, copied or upgraded into another cluster. Until then they wait. Returns how many pending events it took over.';
-
-REVOKE EXECUTE ON FUNCTION outbox.sink_statistics(), outbox.worker_slots(), outbox.library(), outbox.kafka_library(), outbox.maintain(),
-  outbox.adopt() FROM PUBLIC;
 -- What the columns of the operator's views mean.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
@@ -203,11 +200,10 @@ COMMENT ON COLUMN outbox.workers.started_at IS 'When it started.';
 COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When it last went round its loop.';
 COMMENT ON COLUMN outbox.workers.memory IS 'Its memory, in bytes.';
 
-CREATE FUNCTION outbox.probe(
+CREATE OR REPLACE FUNCTION outbox.probe(
   sink text, timeout interval DEFAULT '10 seconds',
   OUT step text, OUT ok boolean, OUT milliseconds double precision, OUT message text, OUT hint text) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_probe';
 COMMENT ON FUNCTION outbox.probe(text, interval) IS
   'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect (a webhook: resolve, network guard, TLS), authenticate, ask for metadata and rights, without sending an event or request or making a topic. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
-REVOKE EXECUTE ON FUNCTION outbox.probe(text, interval) FROM PUBLIC;

@@ -1,7 +1,7 @@
 -- Dead letters go back. Called once per event, also from a SELECT over many: one that cannot go must not stop the
 -- others, so it says why in a warning and returns false.
 
-CREATE FUNCTION outbox.redrive(id uuid, sink text DEFAULT NULL, force boolean DEFAULT false) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox.redrive(id uuid, sink text DEFAULT NULL, force boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -71,4 +71,3 @@ END
 $$;
 COMMENT ON FUNCTION outbox.redrive(uuid, text, boolean) IS
   'Puts a dead letter back into its place in the order of its key, before later events that are not yet sent; without a sink, for all sinks where it is one. True when it went back. Where later events have been delivered, or it is no dead letter, a warning says so and the result is false; force sends it late then, and outbox.sinks counts it. Attempts begin again at 0. Should a later event that is in the air arrive first, the event becomes a dead letter again. Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''.';
-REVOKE EXECUTE ON FUNCTION outbox.redrive(uuid, text, boolean) FROM PUBLIC;

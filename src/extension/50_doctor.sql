@@ -1,6 +1,6 @@
 -- The first thing to call when something does not move.
 
-CREATE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -170,4 +170,3 @@ END
 $$;
 COMMENT ON FUNCTION outbox.doctor() IS
   'Looks for whatever keeps events from being delivered: a row per check, with status ok, warning or error, the fact, and the next step to paste.';
-REVOKE EXECUTE ON FUNCTION outbox.doctor() FROM PUBLIC;

@@ -2,7 +2,8 @@
  * launcher.cpp: starts workers, restarts dead ones with growing pauses, and follows pg_database.
  *
  * It connects to no database. A database is UNKNOWN until a worker has looked into it; the worker stays where it
- * finds the extension and leaves where it does not. CREATE EXTENSION marks its database at commit (wake.cpp).
+ * finds the extension, in the library's version, and leaves where it does not. CREATE EXTENSION and ALTER EXTENSION
+ * UPDATE mark their database at commit (wake.cpp).
  */
 #include "launcher.h"
 
@@ -127,7 +128,7 @@ static void reap(TimestampTz now) {
     uint64 itself = UINT64CONST(1) << child->arguments.index;
     bool rests = slot && (slot->resting & itself) != 0;
     bool expected =
-        child->stopping || slot == NULL || slot->aside_for != 0 || slot->state == DATABASE_HAS_NONE || rests;
+        child->stopping || slot == NULL || slot->aside_for != 0 || slot->state >= DATABASE_HAS_OTHER_VERSION || rests;
     if (slot)
       slot->resting &= ~itself;
     LWLockRelease(shared_state()->lock);
@@ -275,7 +276,7 @@ static long reconcile(TimestampTz now) {
     int wanted = slot.state == DATABASE_HAS_OUTBOX ? setting_workers : slot.state == DATABASE_UNKNOWN ? 1 : 0;
     if (!setting_enabled || slot.aside_for != 0)
       wanted = 0;
-    if (wanted == 0 && slot.state == DATABASE_HAS_NONE)
+    if (wanted == 0 && slot.state >= DATABASE_HAS_OTHER_VERSION)
       continue;
     if (wanted == 0) {
       stop_children(slot.oid);

@@ -3,6 +3,7 @@
  * nothing is sent.
  */
 #include "event_row.h"
+#include "library_version.h"
 #include "owner_sql.h"
 #include "report.h"
 #include "route.h"
@@ -13,7 +14,6 @@ extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
@@ -212,9 +212,8 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
 }
 
 SQL_FUNCTION(outbox_preview) {
-  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+  ReturnSetInfo *result = rows_of(fcinfo, 5);
 
-  InitMaterializedSRF(fcinfo, 0);
   if (PG_ARGISNULL(0))
     ereport(ERROR,
             (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the id of the event is null"),

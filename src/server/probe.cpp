@@ -1,6 +1,7 @@
 /* probe.cpp: outbox.probe(): asks the worker to try a sink, and waits for what it found, holding no lock. */
 #include "probe.h"
 
+#include "library_version.h"
 #include "route.h"
 #include "settings.h"
 #include "sql_function.h"
@@ -8,7 +9,6 @@
 
 extern "C" {
 #include "access/xlog.h"
-#include "funcapi.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
@@ -139,7 +139,7 @@ static void put_step(ReturnSetInfo *result, const ob_probe_step *step) {
 }
 
 SQL_FUNCTION(outbox_probe) {
-  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+  ReturnSetInfo *result = rows_of(fcinfo, 5);
 
   if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("sink and timeout of a probe must not be null"),
@@ -148,7 +148,6 @@ SQL_FUNCTION(outbox_probe) {
   int64 ms = timeout_ms(PG_GETARG_INTERVAL_P(1));
   Oid server = route_require(name, GetUserId())->server_oid;
   require_workers();
-  InitMaterializedSRF(fcinfo, 0);
 
   ProbeSlot *slot = take_slot(server, ms);
   ProbeSlot *found = (ProbeSlot *)palloc(sizeof(ProbeSlot));

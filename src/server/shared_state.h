@@ -27,6 +27,7 @@ extern "C" {
 typedef enum DatabaseState {
   DATABASE_UNKNOWN, /* a worker must look */
   DATABASE_HAS_OUTBOX,
+  DATABASE_HAS_OTHER_VERSION, /* the library delivers what it knows: after ALTER EXTENSION UPDATE */
   DATABASE_HAS_NONE
 } DatabaseState;
 

@@ -1,5 +1,6 @@
 /* views.cpp: what shared memory says to SQL. */
 #include "enqueue.h"
+#include "library_version.h"
 #include "route.h"
 #include "settings.h"
 #include "shared_state.h"
@@ -85,10 +86,9 @@ static bool have_worker(const SharedState *shared) {
 }
 
 SQL_FUNCTION(outbox_sink_statistics) {
-  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+  ReturnSetInfo *result = rows_of(fcinfo, 12);
   SharedState *shared = shared_state();
 
-  InitMaterializedSRF(fcinfo, 0);
   if (shared == NULL)
     PG_RETURN_NULL();
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
@@ -111,10 +111,9 @@ SQL_FUNCTION(outbox_sink_statistics) {
 }
 
 SQL_FUNCTION(outbox_worker_slots) {
-  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+  ReturnSetInfo *result = rows_of(fcinfo, 9);
   SharedState *shared = shared_state();
 
-  InitMaterializedSRF(fcinfo, 0);
   if (shared == NULL)
     PG_RETURN_NULL();
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
@@ -162,15 +161,13 @@ static int64 longest_retention_ms(void) {
 
 SQL_FUNCTION(outbox_library) {
   SharedState *shared = shared_state();
-  TupleDesc desc;
+  TupleDesc desc = row_type_of(fcinfo, 8);
   Datum values[8];
   bool nulls[8] = {false};
 
-  if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-    elog(ERROR, "return type must be a row type");
   Interval *retention = (Interval *)palloc0(sizeof(Interval));
   retention->time = longest_retention_ms() * 1000;
-  values[0] = CStringGetTextDatum(OUTBOX_VERSION);
+  values[0] = CStringGetTextDatum(library_version());
   values[1] = BoolGetDatum(shared != NULL);
   values[2] = Int32GetDatum(shared ? shared->launcher_pid : 0);
   nulls[2] = shared == NULL || shared->launcher_pid == 0;
@@ -179,17 +176,15 @@ SQL_FUNCTION(outbox_library) {
   values[5] = IntervalPGetDatum(retention);
   values[6] = CStringGetTextDatum(ob_library_versions());
   values[7] = BoolGetDatum(shared != NULL && shared_at_rest());
-  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
 
 SQL_FUNCTION(outbox_kafka_library) {
-  TupleDesc desc;
+  TupleDesc desc = row_type_of(fcinfo, 3);
   ob_error advice;
   Datum values[3];
   bool nulls[3] = {false};
 
-  if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-    elog(ERROR, "return type must be a row type");
   memset(&advice, 0, sizeof(advice));
   ob_library_fitness fitness = ob_check_librdkafka(&advice);
   values[0] = CStringGetTextDatum(fitness == OB_LIBRARY_FIT         ? "ok"
@@ -198,5 +193,5 @@ SQL_FUNCTION(outbox_kafka_library) {
   values[1] = CStringGetTextDatum(psprintf(advice.detail[0] ? "%s. %s" : "%s.", advice.message, advice.detail));
   values[2] = CStringGetTextDatum(advice.hint);
   nulls[2] = advice.hint[0] == '\0';
-  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }

@@ -132,7 +132,7 @@ WorkerSlot *worker_slot(void) {
   return mine;
 }
 
-void worker_slot_tell_launcher(DatabaseState state) {
+bool worker_slot_tell_launcher(DatabaseState state) {
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -145,6 +145,7 @@ void worker_slot_tell_launcher(DatabaseState state) {
   LWLockRelease(shared->lock);
   if (changed)
     shared_wake_launcher();
+  return changed;
 }
 
 void worker_slot_say(const char *activity) {

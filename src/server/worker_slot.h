@@ -17,8 +17,8 @@ bool worker_slot_rest(TimestampTz until);
 /* Other databases wait for a worker. */
 bool worker_slot_scarce(void);
 
-/* What the launcher should know of this database. */
-void worker_slot_tell_launcher(DatabaseState state);
+/* What the launcher should know of this database. True when it is new to it. */
+bool worker_slot_tell_launcher(DatabaseState state);
 
 /* For pg_stat_activity and outbox.workers; no-op when nothing changed. */
 void worker_slot_say(const char *activity);

@@ -1,6 +1,7 @@
 #include "worker_start.h"
 
 #include "enqueue.h"
+#include "library_version.h"
 #include "settings.h"
 #include "standby.h"
 #include "worker_error.h"
@@ -12,6 +13,7 @@ extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
+#include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -74,39 +76,58 @@ static void set_session(void) {
     SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-static Oid installed_extension(void) {
-  Oid oid = get_extension_oid("outbox", true);
-
+/* What this database has, and in `version` which. */
+static DatabaseState installed_extension(Oid *oid, char *version, size_t size) {
+  *oid = get_extension_oid("outbox", true);
   /* CREATE EXTENSION may be under way: its tables are there when the extension is visible. */
-  return OidIsValid(oid) && OidIsValid(get_namespace_oid("outbox", true)) ? oid : InvalidOid;
+  if (!OidIsValid(*oid) || !OidIsValid(get_namespace_oid("outbox", true)))
+    return DATABASE_HAS_NONE;
+  if (!extension_version(*oid, version, size))
+    return DATABASE_HAS_NONE; /* just dropped */
+  return strcmp(version, library_version()) == 0 ? DATABASE_HAS_OUTBOX : DATABASE_HAS_OTHER_VERSION;
 }
 
-/* Leaves: the launcher starts nobody here until CREATE EXTENSION says so. Our word comes before our last look, so
- * that it cannot overrule one that commits in between. */
-static void leave_without_extension(void) {
-  worker_slot_tell_launcher(DATABASE_HAS_NONE);
+/* Leaves: the launcher starts nobody here until CREATE or ALTER EXTENSION says so. Our word comes before our last
+ * look, so that it cannot overrule one that commits in between. */
+static void leave(DatabaseState found) {
+  char version[64] = "";
+  Oid oid;
+
+  bool news = worker_slot_tell_launcher(found);
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
-  bool made_again = OidIsValid(installed_extension());
+  found = installed_extension(&oid, version, sizeof version);
+  if (found == DATABASE_HAS_OTHER_VERSION && news)
+    ereport(WARNING,
+            (errmsg("outbox does not deliver in database \"%s\": its extension is version %s, and the library %s",
+                    get_database_name(MyDatabaseId), version, library_version()),
+             errdetail("Events are enqueued, and wait."),
+             errhint("In that database: ALTER EXTENSION outbox UPDATE; if the library is the older one, restart the "
+                     "server first.")));
   CommitTransactionCommand();
-  if (made_again)
-    worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
-  proc_exit(made_again ? 1 : 0);
+  if (found == DATABASE_HAS_OUTBOX)
+    (void)worker_slot_tell_launcher(found);
+  proc_exit(found == DATABASE_HAS_OUTBOX ? 1 : 0);
 }
 
 void worker_stay_with_extension(void) {
+  char version[64];
+  Oid oid;
+
   LockDatabaseObject(ExtensionRelationId, extension_oid, 0, AccessShareLock);
   if (!check_extension)
     return;
   check_extension = false;
-  Oid now_installed = installed_extension();
-  if (now_installed == extension_oid)
+  DatabaseState found = installed_extension(&oid, version, sizeof version);
+  if (found == DATABASE_HAS_OUTBOX && oid == extension_oid)
     return;
   AbortCurrentTransaction();
-  leave_without_extension(); /* or, when it was made again, start anew */
+  leave(found == DATABASE_HAS_OUTBOX ? DATABASE_HAS_NONE : found); /* or, when it was made again, start anew */
 }
 
 ob_engine *worker_start(const WorkerArguments *arguments) {
+  char version[64];
+
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, worker_end_handler);
   BackgroundWorkerUnblockSignals();
@@ -119,11 +140,11 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
 
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
-  extension_oid = installed_extension();
+  DatabaseState found = installed_extension(&extension_oid, version, sizeof version);
   CommitTransactionCommand();
-  if (!OidIsValid(extension_oid))
-    leave_without_extension();
-  worker_slot_tell_launcher(DATABASE_HAS_OUTBOX);
+  if (found != DATABASE_HAS_OUTBOX)
+    leave(found);
+  (void)worker_slot_tell_launcher(found);
 
   server_is_worker = true;
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);

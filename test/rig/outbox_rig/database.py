@@ -15,11 +15,11 @@ class Database:
         self.pg, self.name = pg, name
         self._connection: psycopg.Connection | None = None
 
-    def create(self, tablespace: str = "pg_default") -> None:
+    def create(self, tablespace: str = "pg_default", version: str | None = None) -> None:
         self.pg.wait_ready()  # a test before this one may have ended in a crash
         with self.pg.connect() as admin:
             admin.execute(sql.SQL("CREATE DATABASE {} TABLESPACE {}").format(sql.Identifier(self.name), sql.Identifier(tablespace)))
-        self.sql("CREATE EXTENSION outbox")
+        self.sql("CREATE EXTENSION outbox" + (f" VERSION '{version}'" if version else ""))
 
     def drop(self) -> None:
         """Also shows that the worker gets out of the way at once."""

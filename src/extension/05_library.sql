@@ -1,0 +1,24 @@
+-- First: the library must not be older than these declarations of its functions. After an update of the package the
+-- server runs the former one until it is restarted.
+DO $$
+BEGIN
+  CREATE OR REPLACE FUNCTION outbox.library_version() RETURNS text LANGUAGE c STABLE PARALLEL SAFE
+  SET search_path = pg_catalog, pg_temp
+  AS 'MODULE_PATHNAME', 'outbox_library_version';
+  IF string_to_array(outbox.library_version(), '.')::integer[] < string_to_array('@VERSION@', '.')::integer[] THEN
+    RAISE undefined_function;
+  END IF;
+EXCEPTION WHEN undefined_function THEN
+  RAISE EXCEPTION 'the server runs an older library of outbox than version @VERSION@ of the extension needs'
+    USING ERRCODE = 'object_not_in_prerequisite_state',
+    DETAIL = 'The files are newer than what the server loaded when it started.',
+    HINT = 'Restart the server; then the same command again.';
+END
+$$;
+COMMENT ON FUNCTION outbox.library_version() IS 'The version of the library that the server has loaded.';
+
+CREATE OR REPLACE FUNCTION outbox.grant_privilege(statement text) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
+COMMENT ON FUNCTION outbox.grant_privilege(text) IS
+  'For install and upgrade scripts: a GRANT as if a person gave it, so that the rights which people gave on the same object stay theirs, and in their dumps.';

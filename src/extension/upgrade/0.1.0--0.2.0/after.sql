@@ -1,0 +1,1 @@
+-- From 0.1.0: what nothing uses any more.

@@ -1,0 +1,131 @@
+"""Versions of the extension: an upgraded database is as a new one, loses no right and no event, and the library copes with
+a database that was not upgraded yet."""
+
+import re
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.extension_objects import differences, extension_objects
+from outbox_rig.paths import ROOT
+from outbox_rig.receiver import SECRET
+
+FIRST = "0.1.0"
+PARTS = sorted((ROOT / "src/extension").glob("*.sql"))
+UPDATE = "ALTER EXTENSION outbox UPDATE"
+VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true",
+          "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "text[]": "'{url=https://crm.invalid}'", "integer": "1"}
+
+
+@pytest.fixture
+def old(pg):
+    """A database that has the extension in its first version."""
+    database = Database(pg, "upgraded")
+    database.create(version=FIRST)
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def person(pg, old):
+    """A role that people give rights to."""
+    with pg.connect() as admin:
+        admin.execute("CREATE ROLE person")
+        yield "person"
+        old.sql("DROP OWNED BY person")
+        admin.execute("DROP ROLE person")
+
+
+def version(db) -> str:
+    return db.value("SELECT extversion FROM pg_extension WHERE extname = 'outbox'")
+
+
+def test_an_upgraded_install_is_a_fresh_one(old, db, person):
+    """Object by object; and again with the rights that people gave on each object, which stay, and stay theirs."""
+    first = extension_objects(old)
+    old.sql(UPDATE)
+    assert version(old) == version(db) != FIRST
+    fresh = extension_objects(db)
+    assert len(fresh) > 150 and ("function", "outbox.adopt()") in fresh, "there is nothing to compare"
+    assert not (found := differences(extension_objects(old), fresh)), "\n" + "\n".join(found)
+
+    old.sql(f"DROP EXTENSION outbox; CREATE EXTENSION outbox VERSION '{FIRST}'")
+    granted = [(kind, name) for kind, name in first if kind in ("function", "relation")]
+    old.sql(";".join(f"GRANT {'EXECUTE ON FUNCTION' if kind == 'function' else 'ALL ON'} {name} TO {person}" for kind, name in granted))
+    old.sql("GRANT EXECUTE ON FUNCTION outbox.redrive TO PUBLIC; GRANT SELECT (id, last_error) ON outbox.events TO person")
+    before = extension_objects(old)
+    old.sql(UPDATE)
+    after = extension_objects(old)
+    lost = [f"{kind} {name}" for kind, name in granted if (kind, name) in fresh and "person=" not in after[kind, name]]
+    assert not lost, "rights of a person that an upgrade takes away: " + ", ".join(lost)
+    assert after["columns", "outbox.events"].count("person=") == before["columns", "outbox.events"].count("person=") == 2
+    assert old.value("SELECT has_function_privilege('public', 'outbox.redrive(uuid, text, boolean)', 'EXECUTE')")
+    # pg_dump writes what differs from the privileges at first: so a person's must not be among them.
+    taken = [name for (kind, name), text in after.items() if kind == "privileges at first" and "person=" in text]
+    assert not taken, "a dump would leave out the rights that people gave on: " + ", ".join(taken)
+
+
+def call_all(db) -> int:
+    """Calls each function of the extension as it is declared, with NULLs and with values: an error will do, a crash not."""
+    functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) AS t), l.lanname
+      FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+      WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname <> 'announce'""")
+    for name, types, _ in functions:
+        for arguments in ([f"NULL::{t}" for t in types], [f"{VALUES[t]}::{t}" for t in types]):
+            try:
+                db.sql(f"BEGIN; SET LOCAL statement_timeout = '2s'; SELECT * FROM {name}({', '.join(arguments)})")
+            except psycopg.OperationalError:
+                if db._connection.broken:
+                    raise
+            except psycopg.Error:
+                pass
+            db.sql("ROLLBACK")
+    return sum(language == "c" for _, _, language in functions)
+
+
+def test_the_library_with_an_extension_of_an_earlier_version(old, pg, receiver):
+    """Events are enqueued, nothing crashes, nothing is delivered: it is said once. Updated, they go in their order, at once."""
+    log = pg.log.stat().st_size
+    old.webhook_sink("crm", receiver, SECRET)
+    events = [old.enqueue("Order", str(n % 3), payload=str(n)) for n in range(12)]
+    old.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '9', 'order.created')")
+
+    def said() -> list[str]:
+        return re.findall(rf'outbox does not deliver in database "{old.name}": its extension is version {FIRST}, and the library [\d.]+',
+                          pg.log.read_text()[log:])
+
+    wait_until(said, 10, "the log to say so")
+    assert call_all(old) == 20
+    status, detail, hint = old.doctor("version")
+    assert status == "error" and FIRST in detail and UPDATE in hint
+    pg.reload()  # wakes the launcher
+    old.sql("SELECT outbox.announce()")  # makes it look again
+    wait_until(lambda: not old.sql("SELECT FROM pg_stat_activity WHERE datname = %s AND backend_type = 'outbox worker'", old.name), 10,
+               "the worker to leave")
+    assert len(said()) in (1, 2) and not receiver.deliveries and old.pending() == 13
+
+    old.sql(UPDATE)
+    wait_until(lambda: old.pending() == 0, 20, "delivery after the update")
+    sent = [(d.json()["data"], d.id) for d in receiver.accepted()]
+    assert sorted(id for _, id in sent if id in events) == sorted(events) and len(sent) == 13
+    for key in range(3):
+        assert [data for data, id in sent if id in events and data % 3 == key] == list(range(key, 12, 3))
+    assert old.doctor("version")[0] == "ok"
+    call_all(old)
+
+
+@pytest.mark.parametrize("change", [("@VERSION@", "99.0.0"), ("outbox_library_version", "outbox_of_a_later_version")])
+def test_an_extension_of_a_later_version_than_the_library(db, change):
+    """Its scripts begin by looking: a library that is older, also one that lacks the functions, needs a restart of the server."""
+    guard = (ROOT / "src/extension/05_library.sql").read_text().replace("MODULE_PATHNAME", "$libdir/outbox").replace(*change)
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="runs an older library") as error:
+        db.sql(guard.replace("@VERSION@", version(db)))
+    assert "Restart the server" in error.value.diag.message_hint
+
+
+def test_the_parts_of_the_install_script_can_be_run_again():
+    """By an upgrade: they come after before.sql."""
+    plain = [f"{part.name}: {line}" for part in PARTS for line in part.read_text().splitlines()
+             if re.match(r"CREATE (?!OR REPLACE |(TABLE|INDEX|UNIQUE INDEX|SEQUENCE) IF NOT EXISTS )|REVOKE |GRANT ", line)]
+    assert len(PARTS) > 5 and not plain, "\n" + "\n".join(plain)
