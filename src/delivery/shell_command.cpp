@@ -1,5 +1,7 @@
 #include "shell_command.h"
 
+#include <cstdint>
+
 #include "base64.h"
 
 namespace outbox {

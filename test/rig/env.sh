@@ -12,6 +12,14 @@ newest_pg() {
   done
   echo "$best"
 }
+# The release of Debian, or Ubuntu, that has this PostgreSQL.
+release_with_pg() {
+  case $1 in 15) echo bookworm ;; 16) echo noble ;; 17) echo trixie ;; 18) echo forky ;; esac
+}
+
+# A file in a folder of build/ that says: made from these files as they are now.
+stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" "$ROOT/test/rig/install" | sha256sum | cut -c1-16)"; }
+
 PG=${PG:-$(newest_pg)}
 # shellcheck disable=SC2034
 PYTHON=$BUILD/venv/bin/python
