@@ -10,6 +10,7 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "engine.h"
@@ -306,11 +307,19 @@ bool ob_sink_closed(ob_sink *sink) noexcept {
 }
 
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
-  *status = {OB_SINK_OK, 0, -1, 0, {}};
+  *status = {OB_SINK_OK, 0, -1, 0, 0, {}, {}};
   guarded(nullptr, false, [&] {
     inside(sink)->status(*status);
     return true;
   });
+}
+
+const char *ob_reason_name(ob_reason reason) noexcept {
+  static constexpr std::array<const char *, OB_REASONS> names = {
+      "none",     "timeout",      "connection", "dns",   "tls",    "auth",    "http_3xx", "http_4xx",
+      "http_5xx", "rate_limited", "too_large",  "topic", "broker", "blocked", "invalid",  "other"};
+
+  return names[reason];
 }
 
 bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) noexcept {

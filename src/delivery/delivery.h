@@ -208,6 +208,29 @@ void ob_sink_close(ob_sink *sink, int grace_ms) OB_NOEXCEPT;
 /* True once every ticket of a closing sink has been collected; frees it. */
 bool ob_sink_closed(ob_sink *sink) OB_NOEXCEPT;
 
+/* Why a delivery failed, or the peer could not be reached: few enough to be labels of a metric. */
+typedef enum ob_reason {
+  OB_REASON_NONE, /* it did not fail, or not by itself */
+  OB_REASON_TIMEOUT,
+  OB_REASON_CONNECTION, /* refused, or lost */
+  OB_REASON_DNS,
+  OB_REASON_TLS,
+  OB_REASON_AUTH,         /* credentials or rights: SASL, HTTP 401, 403, 407 */
+  OB_REASON_HTTP_3XX,     /* redirects are not followed */
+  OB_REASON_HTTP_4XX,     /* but for those of AUTH, RATE_LIMITED and TOO_LARGE */
+  OB_REASON_HTTP_5XX,     /* and answers that are no HTTP status of a known class */
+  OB_REASON_RATE_LIMITED, /* HTTP 429 */
+  OB_REASON_TOO_LARGE,    /* by the broker's or the endpoint's own word */
+  OB_REASON_TOPIC,        /* missing, or may not be written */
+  OB_REASON_BROKER,       /* a broker answers, and cannot store */
+  OB_REASON_BLOCKED,      /* by the network guard */
+  OB_REASON_INVALID,      /* this event cannot be sent with the sink's options */
+  OB_REASON_OTHER,
+  OB_REASONS
+} ob_reason;
+/* As a label: "http_5xx". Static string. */
+const char *ob_reason_name(ob_reason reason) OB_NOEXCEPT;
+
 typedef enum ob_sink_state {
   OB_SINK_OK,           /* delivering or idle */
   OB_SINK_DEGRADED,     /* delivering, but not to all of its topics, or slower than it could: last_error says why */
@@ -220,7 +243,10 @@ typedef struct ob_sink_status {
   uint32_t credit;       /* how many events it takes now; 0 while the circuit is open, 1 for a probe */
   int64_t retry_in_ms;   /* with credit 0: when to ask again, -1 = when a completion arrives */
   uint64_t failed_tries; /* how often the peer has said no, or could not be reached, since the sink was opened */
-  char last_error[512];  /* of the sink as a whole; empty when all is well */
+  /* Of these and of all other failures so many for each reason; any change also moves `n_failures`. */
+  uint64_t n_failures;
+  uint64_t failures[OB_REASONS];
+  char last_error[512]; /* of the sink as a whole; empty when all is well */
 } ob_sink_status;
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) OB_NOEXCEPT;
 

@@ -37,7 +37,8 @@ size_t Runner::submit(const ob_event *events, size_t n) {
       } catch (const BadInput &bad) {
         /* Good when it was enqueued, bad since the options changed. */
         std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
-        rejected.push_back({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text)});
+        ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
+        rejected.push_back({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text), reason});
         outstanding_++;
         continue;
       }
@@ -64,6 +65,8 @@ void Runner::status(ob_sink_status &out) {
     if (Time at = sink_->credit_at(); at > now && at != Time::max())
       out.retry_in_ms = std::chrono::ceil<milliseconds>(at - now).count();
   out.failed_tries = failed_tries_;
+  out.n_failures = n_failures_;
+  std::copy(failures_.begin(), failures_.end(), out.failures);
   out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
   if (disabled_)
     out.state = OB_SINK_DISABLED;
@@ -124,6 +127,7 @@ void Runner::on_signal(const Mailbox::Report &report) {
   bool was_open = circuit_.is_open();
   switch (report.what) {
   case Mailbox::Report::What::Down:
+    count_failure(report.reason);
     circuit_.down(Clock::now());
     break;
   case Mailbox::Report::What::Up:
@@ -152,11 +156,36 @@ static bool blames_sink(Result result) {
   return result == Result::SinkDown || result == Result::RetryBlameSink || result == Result::Refused;
 }
 
+/* A sink names the reason where it knows more than that the event has failed. */
+static ob_reason reason_of(const Completion &completion) {
+  if (completion.reason != OB_REASON_NONE)
+    return completion.reason;
+  switch (completion.result) {
+  case Result::Rejected:
+    return OB_REASON_INVALID;
+  case Result::Retry:
+  case Result::RetryBlameSink:
+  case Result::Refused:
+  case Result::SinkDown:
+    return OB_REASON_OTHER;
+  default:
+    return OB_REASON_NONE;
+  }
+}
+
+void Runner::count_failure(ob_reason reason) {
+  if (reason == OB_REASON_NONE)
+    return;
+  failures_[reason]++;
+  n_failures_++;
+}
+
 ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   outstanding_--;
   bool was_open = circuit_.is_open(), of_the_sink = blames_sink(completion.result);
   ob_outcome outcome = circuit_.on_result(completion, now);
   failed_tries_ += of_the_sink || completion.result == Result::Retry;
+  count_failure(reason_of(completion));
   if (was_open || circuit_.is_open())
     circuit_moved(was_open, of_the_sink ? completion.error : std::string());
   return outcome;

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -42,6 +43,7 @@ private:
   void on_signal(const Mailbox::Report &report);
   ob_outcome on_completion(const Completion &completion, Time now);
   void on_sent(uint64_t ticket);
+  void count_failure(ob_reason reason);
   void circuit_moved(bool was_open, const std::string &reason);
   void poll(Time now);
 
@@ -56,6 +58,8 @@ private:
   std::deque<std::string> resumed_;
   size_t outstanding_ = 0; /* taken and not yet collected by the caller */
   uint64_t failed_tries_ = 0;
+  uint64_t n_failures_ = 0;
+  std::array<uint64_t, OB_REASONS> failures_{};
   bool disabled_ = false;
   bool closing_ = false;
   bool abandoned_ = false;

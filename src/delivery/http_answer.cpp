@@ -28,6 +28,27 @@ std::string clean_text(std::string_view text) {
  * another chance or two, and not the days that an outage is given. */
 static constexpr int attempts_of_a_bad_event = 3;
 
+static ob_reason reason_of(long status) {
+  switch (status) {
+  case 401:
+  case 403:
+  case 407:
+    return OB_REASON_AUTH;
+  case 408:
+    return OB_REASON_TIMEOUT;
+  case 413:
+  case 414:
+  case 431:
+    return OB_REASON_TOO_LARGE;
+  case 429:
+    return OB_REASON_RATE_LIMITED;
+  default:
+    return status >= 300 && status < 400   ? OB_REASON_HTTP_3XX
+           : status >= 400 && status < 500 ? OB_REASON_HTTP_4XX
+                                           : OB_REASON_HTTP_5XX;
+  }
+}
+
 /* The status alone. */
 static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
   switch (long status = answer.status) {
@@ -89,6 +110,7 @@ Verdict judge_answer(const HttpAnswer &answer) {
       std::max(rate_limit_ms(answer.rate_limit), rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset));
   if (verdict.result == Result::Sent)
     return verdict;
+  verdict.reason = reason_of(answer.status);
   if (!verdict.gone)
     verdict.retry_after_ms = retry_after_ms(answer.retry_after, answer.now);
   if (verdict.slow_down && verdict.retry_after_ms >= 0)

@@ -31,6 +31,7 @@ struct Verdict {
   int64_t pause_ms = -1;        // nothing more to this endpoint before that: what it asked for, also with a success
   bool slow_retry = false;      // as in Completion
   int max_attempts = 0;         // likewise
+  ob_reason reason = OB_REASON_NONE;
 };
 
 Verdict judge_answer(const HttpAnswer &answer);

@@ -102,8 +102,8 @@ public:
     if (!tickets.empty())
       mailbox_->post({sink_, Mailbox::Report::What::Sent, {}, std::move(tickets), {}});
   }
-  void down(std::string reason) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Down, {}, {}, std::move(reason)});
+  void down(std::string text, ob_reason reason) override {
+    mailbox_->post({sink_, Mailbox::Report::What::Down, {}, {}, std::move(text), reason});
   }
   void up() override { mailbox_->post({sink_, Mailbox::Report::What::Up, {}, {}, {}}); }
   void degraded(std::string reason) override {

@@ -23,6 +23,7 @@ public:
     std::vector<Completion> completions;
     std::vector<uint64_t> sent; /* tickets */
     std::string text;
+    ob_reason reason = OB_REASON_NONE; /* with Down */
   };
 
   Mailbox(); /* throws std::system_error */

@@ -44,8 +44,9 @@ struct Completion {
   Result result = Result::Released;
   int64_t retry_after_ms = -1;
   std::string error;
-  bool slow_retry = false; /* a second attempt within seconds makes no sense */
-  int max_attempts = 0;    /* given up after so many, if the sink's own number is not smaller; 0 = nothing said */
+  ob_reason reason = OB_REASON_NONE; /* of a failure that was its own; not said: the engine takes one by `result` */
+  bool slow_retry = false;           /* a second attempt within seconds makes no sense */
+  int max_attempts = 0; /* given up after so many, if the sink's own number is not smaller; 0 = nothing said */
 };
 
 /* Where a running sink reports. Safe to call from any thread. */
@@ -57,7 +58,7 @@ public:
   /* Tickets of events that were sent: what is said most often takes the least room. */
   virtual void sent(std::vector<uint64_t> tickets) = 0;
   /* The sink as a whole went down or came back, seen apart from any event. */
-  virtual void down(std::string reason) = 0;
+  virtual void down(std::string text, ob_reason reason) = 0;
   virtual void up() = 0;
   /* Part of it is down (a topic is missing), seen apart from any event; an empty reason: no more. */
   virtual void degraded(std::string reason) = 0;

@@ -342,13 +342,6 @@ void record_ended(TimestampTz now) {
 
 /* ---- counters ---------------------------------------------------------------------------------------------- */
 
-/* Bucket i holds latencies up to 0.1 ms * 2^(i/4). */
-static int latency_bucket(double ms) {
-  int bucket = ms <= 0.1 ? 0 : (int)ceil(log2(ms / 0.1) * 4);
-
-  return Min(bucket, OUTBOX_LATENCY_BUCKETS - 1);
-}
-
 static void count_flight(const Flight *flight, TimestampTz now) {
   SinkStats *stats = flight->sink->stats;
 
@@ -358,7 +351,7 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     stats->delivered++;
     if (flight->late)
       stats->redriven_late++;
-    stats->latency[latency_bucket((flight->ended_at - flight->created_at) / 1000.0)]++;
+    latency_add(&stats->latency, flight->ended_at - flight->created_at);
     return;
   }
   if (flight->outcome == OB_RETRY)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "lane_set.h"
+#include "latency.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -21,7 +22,6 @@ extern "C" {
 #define OUTBOX_MAX_LANDING 16
 #define OUTBOX_MAX_PROBES 64
 #define OUTBOX_MAX_PROBE_STEPS 12
-#define OUTBOX_LATENCY_BUCKETS 64 /* a quarter of an octave each, from 0.1 ms */
 
 /* What the launcher knows of a database. */
 typedef enum DatabaseState {
@@ -94,7 +94,8 @@ typedef struct SinkStats {
   FailingClock failing;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
-  uint64 latency[OUTBOX_LATENCY_BUCKETS]; /* created_at to acknowledgement */
+  uint64 failures[OB_REASONS]; /* deliveries that failed, and peers that could not be reached */
+  Latency latency;             /* created_at to acknowledgement */
 } SinkStats;
 
 typedef enum ProbeState {

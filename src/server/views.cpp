@@ -20,28 +20,10 @@ extern "C" {
 #include "utils/tuplestore.h"
 }
 
-/* In milliseconds; the upper edge of the bucket that holds the share. False without data. */
-static bool latency_quantile(const SinkStats *stats, double share, double *ms) {
-  uint64 total = 0, below = 0;
-
-  for (int i = 0; i < OUTBOX_LATENCY_BUCKETS; i++)
-    total += stats->latency[i];
-  if (total == 0)
-    return false;
-  for (int i = 0; i < OUTBOX_LATENCY_BUCKETS; i++) {
-    below += stats->latency[i];
-    if (below >= share * total) {
-      *ms = 0.1 * pow(2, i / 4.0);
-      return true;
-    }
-  }
-  return false;
-}
-
 static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_null) {
   double ms = 0;
 
-  *is_null = !latency_quantile(stats, share, &ms);
+  *is_null = !latency_quantile(&stats->latency, share, &ms);
   return Float8GetDatum(ms);
 }
 

@@ -304,7 +304,8 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
   ob_error error;
 
   memset(&error, 0, sizeof(error));
-  sink->failed_tries = 0;
+  sink->failed_tries = sink->n_failures = 0;
+  memset(sink->failures, 0, sizeof(sink->failures));
   if (owner_may(sink, &error))
     sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
                                 entry->given.mapping, entry->given.n_mapping, &error);
@@ -361,6 +362,20 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
     shared_sink_error(stats, error, now);
 }
 
+/* What has failed since the last look, by reason. */
+static void count_failures(WorkerSink *sink) {
+  if (sink->status.n_failures == sink->n_failures)
+    return;
+  sink->n_failures = sink->status.n_failures;
+  if (sink->stats) {
+    LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+    for (int reason = 0; reason < OB_REASONS; reason++)
+      sink->stats->failures[reason] += sink->status.failures[reason] - sink->failures[reason];
+    LWLockRelease(shared_state()->lock);
+  }
+  memcpy(sink->failures, sink->status.failures, sizeof(sink->failures));
+}
+
 static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
@@ -408,6 +423,7 @@ void worker_sinks_refresh(TimestampTz now) {
     sink->room = 0;
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
+      count_failures(sink);
       resumed_look(sink, now);
       worker_stops_look(sink, now);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 #include <thread>
 
 #include "delivery/reaper.h"
@@ -155,7 +156,7 @@ TEST_F(EngineTest, ADownSinkOpensTheCircuitAndAProbeClosesIt) {
 
 TEST_F(EngineTest, SignalsApartFromEvents) {
   ob_sink *sink = open();
-  control("main").reporter->down("no broker");
+  control("main").reporter->down("no broker", OB_REASON_CONNECTION);
   engine.collect();
   EXPECT_EQ(engine.status(sink).state, OB_SINK_CIRCUIT_OPEN);
   EXPECT_STREQ(engine.status(sink).last_error, "no broker");
@@ -169,6 +170,28 @@ TEST_F(EngineTest, SignalsApartFromEvents) {
   EXPECT_STREQ(engine.status(sink).last_error, "HTTP 410");
   EXPECT_EQ(engine.status(sink).credit, 0u);
   EXPECT_FALSE(submit(sink, 1));
+}
+
+/* What the metrics show: each failure once, whatever becomes of its event. */
+TEST_F(EngineTest, FailuresAreCountedByReason) {
+  ob_sink *sink = open();
+  for (uint64_t ticket = 1; ticket <= 5; ticket++)
+    ASSERT_TRUE(submit(sink, ticket));
+  end(1, Result::Sent);
+  end(2, Result::Retry);
+  end(3, Result::Rejected);
+  end(4, Result::Released);
+  control("main").reporter->complete(
+      outbox::Completion{5, 5, Result::SinkDown, -1, "HTTP 502: why", OB_REASON_HTTP_5XX});
+  control("main").reporter->down("no broker", OB_REASON_DNS);
+  engine.collect();
+  ob_sink_status now = engine.status(sink);
+  std::map<std::string, uint64_t> counted;
+  for (int reason = 0; reason < OB_REASONS; reason++)
+    if (now.failures[reason] > 0)
+      counted[ob_reason_name(static_cast<ob_reason>(reason))] = now.failures[reason];
+  EXPECT_EQ(counted, (std::map<std::string, uint64_t>{{"other", 1}, {"invalid", 1}, {"http_5xx", 1}, {"dns", 1}}));
+  EXPECT_EQ(now.n_failures, 4u);
 }
 
 TEST_F(EngineTest, LogLinesAreBoundedAndTheOldestGo) {
@@ -235,7 +258,7 @@ TEST_F(EngineTest, ReportsOfASinkThatIsGoneFindNothing) {
   engine.collect();
   ASSERT_TRUE(ob_sink_closed(sink));
   reporter->complete(outbox::Completion{9, 9, Result::Sent, -1, {}});
-  reporter->down("late");
+  reporter->down("late", OB_REASON_CONNECTION);
   engine.collect();
   EXPECT_TRUE(engine.done.empty());
 }

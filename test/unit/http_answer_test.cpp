@@ -50,6 +50,25 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
     }
 }
 
+TEST(HttpAnswer, EachFailureHasAReasonThatMetricsCount) {
+  struct {
+    ob_reason reason;
+    std::vector<long> statuses;
+  } const classes[] = {
+      {OB_REASON_NONE, {200, 204, 299}},
+      {OB_REASON_HTTP_3XX, {300, 301, 399}},
+      {OB_REASON_AUTH, {401, 403, 407}},
+      {OB_REASON_TIMEOUT, {408}},
+      {OB_REASON_TOO_LARGE, {413, 414, 431}},
+      {OB_REASON_RATE_LIMITED, {429}},
+      {OB_REASON_HTTP_4XX, {400, 402, 404, 410, 422, 499}},
+      {OB_REASON_HTTP_5XX, {500, 503, 599, 100, 0}},
+  };
+  for (auto &each : classes)
+    for (long status : each.statuses)
+      EXPECT_EQ(judge_answer({.status = status}).reason, each.reason) << status;
+}
+
 TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
   EXPECT_EQ(judge_answer({.status = 422, .idempotency_key = true}).result, Result::Rejected);
   EXPECT_EQ(judge_answer({.status = 422}).result, Result::Retry);

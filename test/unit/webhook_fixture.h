@@ -86,7 +86,7 @@ public:
     for (uint64_t ticket : tickets)
       complete(Completion{ticket, 0, Result::Sent, -1, {}});
   }
-  void down(std::string) override {}
+  void down(std::string, ob_reason) override {}
   void up() override {}
   void degraded(std::string) override {}
   void resumed(std::string) override {}

@@ -88,8 +88,9 @@ bool KafkaSink::submit(const ob_event &event) {
     result = Result::Rejected; /* judged here, not by a broker: it will never do */
   else if (slot.key_hash != 0)
     failed_keys_.insert(slot.key_hash);
-  reporter_->complete(
-      Completion{slot.ticket, slot.key_hash, result, -1, explain(error, rd_kafka_err2str(error), record_.topic, -1)});
+  std::string said = explain(error, rd_kafka_err2str(error), record_.topic, -1);
+  ob_reason reason = result == Result::Released ? OB_REASON_NONE : kafka_reason(error);
+  reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said), reason});
   return true;
 }
 
@@ -188,7 +189,7 @@ void KafkaSink::bury() {
   reporter_->complete(slots_.release_all("the Kafka producer was replaced: " + fatal_));
   topics_.forget_under_way();
   asked_ = false;
-  reporter_->down(fatal_);
+  reporter_->down(fatal_, OB_REASON_OTHER);
   fatal_.clear();
   full_ = false;
   grave_ = start_thread([dead = std::move(producer_), before = std::move(grave_)]() mutable {

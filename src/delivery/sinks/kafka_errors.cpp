@@ -55,6 +55,39 @@ Result kafka_result(rd_kafka_resp_err_t error) {
   }
 }
 
+ob_reason kafka_reason(rd_kafka_resp_err_t error) {
+  switch (error) {
+  case RD_KAFKA_RESP_ERR__MSG_TIMED_OUT:
+  case RD_KAFKA_RESP_ERR__TIMED_OUT:
+  case RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE:
+  case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
+    return OB_REASON_TIMEOUT;
+  case RD_KAFKA_RESP_ERR__TRANSPORT:
+  case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
+    return OB_REASON_CONNECTION;
+  case RD_KAFKA_RESP_ERR__RESOLVE:
+    return OB_REASON_DNS;
+  case RD_KAFKA_RESP_ERR__SSL:
+    return OB_REASON_TLS;
+  case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+  case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
+  case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    return OB_REASON_AUTH;
+  case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+  case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
+    return OB_REASON_TOO_LARGE;
+  case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION:
+  case RD_KAFKA_RESP_ERR__INVALID_ARG:
+  case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    return OB_REASON_INVALID;
+  default:
+    return is_topic_failure(error)       ? OB_REASON_TOPIC
+           : is_batch_refusal(error)     ? OB_REASON_INVALID
+           : static_cast<int>(error) > 0 ? OB_REASON_BROKER /* its own word; librdkafka's are negative */
+                                         : OB_REASON_OTHER;
+  }
+}
+
 bool is_topic_failure(rd_kafka_resp_err_t error) {
   switch (error) {
   case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:

@@ -9,6 +9,9 @@ namespace outbox {
 
 Result kafka_result(rd_kafka_resp_err_t error);
 
+/* Why; never OB_REASON_NONE. */
+ob_reason kafka_reason(rd_kafka_resp_err_t error);
+
 /* The topic cannot be written at all, by any event: missing, or no rights. */
 bool is_topic_failure(rd_kafka_resp_err_t error);
 

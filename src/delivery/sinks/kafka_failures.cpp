@@ -38,7 +38,8 @@ void KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_k
   auto delay = topics_.failed(topic, opaque, reason, std::chrono::steady_clock::now());
   if (slot.key_hash != 0)
     failed_keys_.insert(slot.key_hash);
-  reporter_->complete(Completion{slot.ticket, slot.key_hash, Result::Wait, delay.count(), std::move(reason)});
+  reporter_->complete(
+      Completion{slot.ticket, slot.key_hash, Result::Wait, delay.count(), std::move(reason), OB_REASON_TOPIC});
 }
 
 void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
@@ -63,7 +64,10 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   } else if (!topics_.empty()) {
     topics_.ended(opaque);
   }
-  reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said)});
+  ob_reason why = result == Result::Released ? OB_REASON_NONE : kafka_reason(error);
+  if (down_ && why == OB_REASON_TIMEOUT)
+    why = last_reason_; /* it timed out for that */
+  reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said), why});
 }
 
 /* The topic is asked for its limit when a batch is refused, and the sink stands still until it has answered: then the
@@ -122,18 +126,19 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     down_ = true;
     times_up_when_down_ = 0; /* one that is up then came after that */
     believe_up_at_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text);
+    reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
     return;
   }
   if (kafka_result(error) != Result::SinkDown)
     return; /* librdkafka logs it as well, and tries again by itself */
+  last_reason_ = kafka_reason(error);
   on_lost_connection(text);
   if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
       error !=
           RD_KAFKA_RESP_ERR__TIMED_OUT) { /* one broker of many may be away; wrong credentials are wrong everywhere */
     down_ = true;
     times_up_when_down_ = producer_->times_up();
-    reporter_->down(last_error_);
+    reporter_->down(last_error_, last_reason_);
   }
 }
 
@@ -144,7 +149,7 @@ void KafkaSink::on_lost_connection(std::string_view text) {
     return;
   last_error_ = std::move(reason);
   if (down_)
-    reporter_->down(last_error_);
+    reporter_->down(last_error_, last_reason_);
 }
 
 /* There is no event for a broker that is connected and silent. */
@@ -154,7 +159,8 @@ void KafkaSink::check_stall(Time now) {
   } else if (stall_.is_stalled(slots_.used(), now)) {
     check_at_ = now + Stall::patience / 6; /* again, as long as it lasts */
     reporter_->down("no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) +
-                    " s, and " + std::to_string(slots_.used()) + " events wait for it");
+                        " s, and " + std::to_string(slots_.used()) + " events wait for it",
+                    OB_REASON_TIMEOUT);
   } else if (check_at_ == Time::max() || check_at_ <= now) {
     check_at_ = stall_.stalled_at();
   }

@@ -76,12 +76,13 @@ private:
   KafkaTopics topics_;
   Stall stall_;
   Record record_;
-  std::string last_error_; /* of a connection: why brokers are down */
-  std::string fatal_;      /* set when the producer must be replaced */
-  bool full_ = false;      /* librdkafka's own bound was hit, or a narrow topic's: wait for a report */
-  bool asked_ = false;     /* how large a message the topic takes */
-  bool draining_ = false;  /* a batch was refused: everything has to come back before more goes */
-  std::string asked_for_;  /* the topic */
+  std::string last_error_;                       /* of a connection: why brokers are down */
+  ob_reason last_reason_ = OB_REASON_CONNECTION; /* likewise */
+  std::string fatal_;                            /* set when the producer must be replaced */
+  bool full_ = false;     /* librdkafka's own bound was hit, or a narrow topic's: wait for a report */
+  bool asked_ = false;    /* how large a message the topic takes */
+  bool draining_ = false; /* a batch was refused: everything has to come back before more goes */
+  std::string asked_for_; /* the topic */
   uint64_t topic_limit_ = 0;
   bool topics_changed_ = false;
   std::string paused_, slow_, degraded_; /* what is wrong with topics, with events under way, and what was said */

@@ -322,7 +322,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
                             verdict.result == Result::SinkDown))
     verdict.result = Result::Released;
   halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
-  failures_.push_back({{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error),
+  failures_.push_back({{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error), verdict.reason,
                         verdict.slow_retry, verdict.max_attempts},
                        verdict.gone});
   in_flight_.erase(found);

@@ -243,6 +243,29 @@ std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
   return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, !config_->auth.certificate_pem.empty());
 }
 
+/* Where there was no answer, and TLS is not known to be the matter. */
+static ob_reason reason_of(CURLcode code) {
+  switch (code) {
+  case CURLE_OPERATION_TIMEDOUT:
+    return OB_REASON_TIMEOUT;
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_RESOLVE_PROXY:
+    return OB_REASON_DNS;
+  case CURLE_COULDNT_CONNECT:
+  case CURLE_SEND_ERROR:
+  case CURLE_RECV_ERROR:
+  case CURLE_GOT_NOTHING:
+  case CURLE_PARTIAL_FILE:
+    return OB_REASON_CONNECTION;
+  case CURLE_SSL_CONNECT_ERROR:
+  case CURLE_PEER_FAILED_VERIFICATION:
+  case CURLE_SSL_CERTPROBLEM:
+    return OB_REASON_TLS;
+  default:
+    return OB_REASON_OTHER;
+  }
+}
+
 /* Several lines of one field are one list. */
 static std::string answer_field(CURL *easy, const char *name) {
   std::string value;
@@ -280,6 +303,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   }
   if (refused(code)) {
     verdict.result = Result::SinkDown;  // a setting to be mended: no event is to pay for it
+    verdict.reason = OB_REASON_BLOCKED;
     verdict.error = refusal_fact() + ". " + refusal_hint();
     return verdict;
   }
@@ -288,17 +312,20 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   bool whole = code == CURLE_OK || (code == CURLE_WRITE_ERROR && overlong_);
   if (status == 407 && config_->proxy.is_used()) {
     verdict.result = Result::SinkDown;
+    verdict.reason = OB_REASON_AUTH;
     verdict.error =
         "HTTP 407: the proxy refuses proxy_username and proxy_password of the user mapping, or misses them";
   } else if (whole || status >= 300) {  // a failure is one, however its text ended
     verdict = judge(status);
   } else if (auto tls = tls_problem(code)) {
     verdict.result = Result::SinkDown;
+    verdict.reason = OB_REASON_TLS;
     verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
   } else {
     /* A kept connection may have taken the request before it broke; curl then tried a new one by itself. */
     bool refused = code == CURLE_COULDNT_CONNECT;
     verdict.result = requested_ && !refused ? Result::RetryBlameSink : Result::SinkDown;
+    verdict.reason = reason_of(code);
     verdict.error = header_bytes_ > max_headers ? "the answer's headers are too long"
                                                 : clean_text(error_[0] ? error_ : curl_easy_strerror(code));
     long os_error = 0;
