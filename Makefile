@@ -1,5 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
+# make deb, make rpm, make dist (for PGXN): packages in build/;
 # make lint, make format, make docs for those who change it.
 
 EXTENSION = outbox
@@ -69,7 +70,7 @@ build/regress build/isolation:
 scripts:
 	@echo $(DATA) $(DATA_built)
 
-.PHONY: scripts demo test unit bench bench-peers chaos docs lint format
+.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist
 demo:
 	test/demo/run
 test:
@@ -88,3 +89,9 @@ lint:
 	test/lint
 format:
 	git ls-files '*.cpp' '*.h' | xargs clang-format -i
+deb:
+	packaging/deb
+rpm:
+	packaging/rpm
+dist:
+	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip

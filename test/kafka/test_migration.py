@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from moving import Applications, Arrived, Guide
+from moving import Arrived
+from outbox_rig.applications import Applications
+from outbox_rig.guide import Guide
 from outbox_rig.consumer import Record
 from outbox_rig.database import Database
 

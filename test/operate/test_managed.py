@@ -1,0 +1,175 @@
+"""docs/managed.md between two servers, of which the publisher has neither the extension nor the preload."""
+
+import json
+from collections import defaultdict
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.applications import Applications
+from outbox_rig.database import Database
+from outbox_rig.guide import Guide
+from outbox_rig.postgres import Postgres
+from outbox_rig.receiver import SECRET
+
+PAGE = "docs/managed.md"
+KEYS = [f"key{n}" for n in range(6)]
+CONNECTION = "host=publisher.example dbname=shop user=outbox_replication password=''change me'' sslmode=verify-full sslrootcert=system"
+KAFKA = "CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka\n  OPTIONS (bootstrap_servers 'localhost:9092');"
+
+
+@pytest.fixture
+def network(rig):
+    network = rig.namespace()
+    yield network
+    network.mend()
+
+
+@pytest.fixture
+def managed(rig, network):
+    """The publisher: a stock server behind a network of its own."""
+    pg = rig.postgres(settings={"shared_preload_libraries": "", "wal_level": "logical", "listen_addresses": network.address, "wal_sender_timeout": "2s"},
+                      namespace=network)
+    with open(pg.data / "pg_hba.conf", "a") as rules:
+        rules.write("host all outbox_replication samenet trust\n")
+    pg.reload()
+    with pg.connect() as admin:
+        admin.execute("CREATE DATABASE shop")
+        admin.execute("CREATE ROLE app LOGIN")
+    yield Database(pg, "shop")
+    pg.close()
+
+
+@pytest.fixture
+def subscriber(pg):
+    database = Database(pg, "managed")
+    with pg.connect() as admin:
+        admin.execute("CREATE DATABASE managed")
+        admin.execute("ALTER DATABASE managed SET outbox.retention = '2d'")
+        admin.execute("ALTER SYSTEM SET wal_receiver_timeout = '2s'")
+        admin.execute("SELECT pg_reload_conf()")
+    yield database
+    pg.wait_ready()
+    if database.value("SELECT count(*) FROM pg_subscription WHERE subname = 'outbox'"):
+        database.sql("ALTER SUBSCRIPTION outbox DISABLE")
+        database.sql("ALTER SUBSCRIPTION outbox SET (slot_name = NONE)")
+        database.sql("DROP SUBSCRIPTION outbox")
+    database.drop()
+    with pg.connect() as admin:
+        admin.execute("ALTER SYSTEM RESET wal_receiver_timeout")
+        admin.execute("SELECT pg_reload_conf()")
+
+
+class Arrived:
+    """What the endpoint accepted: the numbers of each key in the order of their first deliveries."""
+
+    def __init__(self, receiver):
+        self._receiver = receiver
+
+    def numbers(self) -> dict[str, list[int]]:
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        for delivery in self._receiver.accepted():
+            data = delivery.json()["data"]
+            found[data["key"]].setdefault(delivery.id, data["n"])
+        return {key: list(numbers.values()) for key, numbers in found.items()}
+
+    def repeated(self) -> int:
+        ids = [delivery.id for delivery in self._receiver.accepted()]
+        return len(ids) - len(set(ids))
+
+    def until(self, written: dict[str, int]) -> None:
+        wanted = {key: list(range(1, number + 1)) for key, number in written.items() if number}
+        try:
+            wait_until(lambda: {key: sorted(numbers) for key, numbers in self.numbers().items()} == wanted, 60)
+        except TimeoutError:
+            lost = {key: sorted(set(numbers) - set(self.numbers().get(key, []))) for key, numbers in wanted.items()}
+            raise AssertionError(f"lost: {lost}") from None
+        assert self.numbers() == wanted, "out of order"
+
+
+def insert(cursor, key: str, n: int) -> None:
+    cursor.execute("SELECT outbox.enqueue('Order', %s, 'order.changed', %s)", (key, json.dumps({"key": key, "n": n})))
+
+
+def refuses(db: Database, statement: str, *parameters) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        db.sql(statement, *parameters)
+
+
+@pytest.mark.kills_server
+def test_a_plain_table_is_delivered_from_elsewhere(pg, managed, subscriber, network, receiver):
+    stock: Postgres = managed.pg
+    there = Guide(managed, {}, PAGE)
+    here = Guide(subscriber, {CONNECTION: f"host={network.address} dbname=shop user=outbox_replication",
+                              KAFKA: f"BEGIN; CREATE SERVER main FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url '{receiver.url}', allow_http 'true',"
+                                     f" allow_networks '127.0.0.0/8'); CREATE USER MAPPING FOR PUBLIC SERVER main OPTIONS (secret '{SECRET}'); COMMIT;"}, PAGE)
+    there.follow("managed publisher")
+    there.follow("managed roles")
+    here.follow("managed subscriber")
+    assert managed.sql("SELECT FROM pg_extension WHERE extname = 'outbox'") == [] and managed.value("SHOW shared_preload_libraries") == ""
+    arrived = Arrived(receiver)
+
+    with Applications(managed, KEYS, insert, writers=3) as applications:
+        applications.more(60)
+        managed.sql("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots")
+        applications.more(40)
+        network.cut()
+        applications.more(40)
+        network.mend()
+        subscriber.disconnect()
+        pg.kill()
+        applications.more(40)
+        pg.start()
+        applications.more(40)
+        wait_until(lambda: len(receiver.accepted()) > 120, 60, "delivery to go on")
+        there.follow("managed clean")
+        managed.sql("SELECT outbox.clean('0s')")  # what is not there any more is delivered all the same
+    managed.disconnect()
+    stock.kill()
+    stock.start()
+    arrived.until(applications.written())
+    assert arrived.repeated() <= 60  # only what was in the air at the kill
+
+    # What the subscriber could not store is refused where it is enqueued; the replication goes on.
+    enqueue = "SELECT outbox.enqueue(%s, 'k', %s, %s, %s::jsonb, %s)"
+    for bad in (("Or der", "e", "{}", None, None), ("", "e", "{}", None, None), ("Order", "", "{}", None, None), ("Order", "e\ne", "{}", None, None),
+                ("Order", "e", json.dumps("x" * 900_000), None, None), ("Order", "e", "{}", "[]", None), ("Order", "e", "{}", '{"a": {"b": 1}}', None),
+                ("Order", "e", "{}", '{"a": null}', None), ("Order", "e", "{}", '{"": 1}', None), ("Order", "e", "{}", '{"a": "x\\r\\ny"}', None),
+                ("Order", "e", "{}", None, "a\nb")):
+        refuses(managed, enqueue, *bad)
+    receiver.clear()
+    first, second = (managed.value("SELECT outbox.enqueue('Order', 'd', 'e', '{\"key\": \"d\", \"n\": 1}', '{\"a\": 1, \"b\": true}', dedup_key => 'once')")
+                     for _ in range(2))
+    managed.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'd', 'e', '{\"key\": \"d\", \"n\": 2}')")
+    wait_until(lambda: arrived.numbers() == {"d": [1, 2]}, 30, lambda: arrived.numbers())
+    assert first == second and receiver.accepted()[0].id == str(first)
+    [(active, behind, wal_status)] = there.rows("managed lag")
+    assert active and behind >= 0 and wal_status == "reserved"
+    assert there.rows("managed lag") and here.rows("managed errors")[0][1] is True
+
+    repair(pg, managed, subscriber, there, here, receiver, arrived)
+
+
+def repair(pg, managed, subscriber, there: Guide, here: Guide, receiver, arrived: Arrived) -> None:
+    """The publisher came back without the slot, and applications went on."""
+    receiver.clear()
+    managed.sql("SELECT outbox.clean('0s')")
+    keys = [f"again{n}" for n in range(4)]
+    with Applications(managed, keys, insert, writers=2) as applications:
+        applications.more(40)
+        subscriber.sql("ALTER SUBSCRIPTION outbox DISABLE")
+        wait_until(lambda: not managed.value("SELECT active FROM pg_replication_slots"), 20, "the slot to be free")
+        there.follow("managed repair, slot")  # as a failover would
+        subscriber.sql("ALTER SUBSCRIPTION outbox ENABLE")
+        applications.more(40)
+        wait_until(lambda: 'replication slot "outbox" does not exist' in pg.log.read_text(errors="replace"), 20, "the subscriber to say so")
+        before = len(receiver.accepted())
+        here.follow("managed repair, stop")
+        there.follow("managed repair, slot")  # nothing left to drop
+        here.follow("managed repair, copy")
+        here.ask("managed repair, copied")
+        applications.more(20)
+        here.follow("managed repair, done")
+        applications.more(20)
+    arrived.until({key: number for key, number in applications.written().items() if key in keys})
+    assert before and arrived.repeated() == 0

@@ -1,0 +1,80 @@
+"""What `make install` and CREATE EXTENSION bring is gone after `make uninstall`, DROP EXTENSION and a start without the preload."""
+
+import os
+import subprocess
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import ROOT
+from outbox_rig.receiver import SECRET, status
+
+# Keys where there is no oid: what vacuum writes into a row is no change.
+KEYS = {"pg_attribute": "attrelid, attnum", "pg_index": "indexrelid", "pg_sequence": "seqrelid"}
+CATALOGS = """SELECT c.relname, EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'oid')
+              FROM pg_class AS c WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^pg_statistic'"""
+
+
+def catalogs(db: Database) -> set[tuple[str, str]]:
+    """Every row of every catalog, by its key."""
+    found = set()
+    for catalog, has_oid in db.sql(CATALOGS):
+        key = "oid" if has_oid else KEYS.get(catalog, "c.*")
+        found |= {(catalog, row[0]) for row in db.sql(f"SELECT ROW({key})::text FROM pg_catalog.{catalog} AS c")}
+    return found
+
+
+@pytest.fixture
+def server(rig):
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.retention": "1d"})
+    yield pg
+    pg.close()
+
+
+def test_nothing_is_left_in_a_database(server, receiver):
+    with server.connect() as admin:
+        admin.execute("CREATE ROLE app")
+        admin.execute("CREATE DATABASE used")
+    db = Database(server, "used")
+    before = catalogs(db)
+
+    db.sql("CREATE EXTENSION outbox")
+    db.webhook_sink("crm", receiver, SECRET, retry="1ms*2", max_attempts="2")
+    db.webhook_sink("paused", receiver, SECRET, events="never")
+    db.sql("GRANT USAGE ON SCHEMA outbox TO app; GRANT INSERT ON outbox.events TO app; GRANT USAGE ON FOREIGN SERVER crm TO app")
+    db.sql("SELECT outbox.pause('paused')")
+    db.sql("ALTER SERVER paused RENAME TO renamed")
+    receiver.mode = lambda delivery: status(400) if delivery.json()["data"] == "dead" else status(204)
+    for name in ("sent", "dead"):
+        db.enqueue("Order", name, payload=f'"{name}"', dedup_key=name)
+    db.sql("SELECT outbox.enqueue('Order', 'later', 'e', '{}', available_at => now() + interval '1 day')")
+    wait_until(lambda: sorted(db.sql("SELECT status FROM outbox.events")) == [("FAILED",), ("PENDING",), ("SENT",)], 30,
+               lambda: db.sql("SELECT status, last_error FROM outbox.events"))
+    assert len(catalogs(db) - before) > 500
+
+    db.sql("DROP EXTENSION outbox CASCADE")
+    db.sql("DROP SCHEMA outbox")  # CREATE EXTENSION made it, and PostgreSQL does not count it to the extension: it must be empty
+    assert catalogs(db) ^ before == set()
+    wait_until(lambda: db.sql("SELECT FROM pg_stat_activity WHERE backend_type = 'outbox worker'") == [], 20, "its worker to leave")
+
+    db.disconnect()
+    with open(server.data / "postgresql.conf", "a") as conf:
+        conf.write("shared_preload_libraries = ''\n")
+    server.restart()
+    assert db.sql("SELECT FROM pg_stat_activity WHERE backend_type ~ 'outbox'") == []
+    assert db.sql("SELECT FROM pg_shmem_allocations WHERE name ~ 'outbox'") == []
+    db.disconnect()
+    assert [path for path in server.data.rglob("*outbox*")] == []
+
+
+def test_make_uninstall_takes_all_that_make_install_brought(tmp_path):
+    def files() -> list[str]:
+        return [path.name for path in tmp_path.rglob("*") if path.is_file()]
+
+    def make(target: str) -> None:
+        subprocess.run(["make", "-s", target, f"DESTDIR={tmp_path}"], cwd=ROOT, check=True, env=os.environ | {"MAKEFLAGS": ""}, capture_output=True)
+
+    make("install")
+    assert {"outbox.so", "outbox.control"} < set(files())
+    make("uninstall")
+    assert files() == []

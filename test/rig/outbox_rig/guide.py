@@ -1,0 +1,37 @@
+"""A page of the documentation whose SQL is followed step by step: <!-- step: name -->."""
+
+import re
+import subprocess
+
+from .database import Database
+from .paths import ROOT, pg_config
+from .wait import wait_until
+
+
+class Guide:
+    """The SQL of `page` by the names of its steps, with our names in place of the page's."""
+
+    def __init__(self, db: Database, names: dict[str, str], page: str = "docs/migration.md"):
+        self._db = db
+        text = (ROOT / page).read_text()
+        for name, ours in names.items():
+            assert name in text
+            text = text.replace(name, ours)
+        self._steps: dict[str, str] = dict(re.findall(r"<!-- step: (.+?) -->\n```sql\n(.*?)```", text, re.DOTALL))
+
+    def follow(self, step: str) -> None:
+        """As a person would, in psql."""
+        done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", self._db.pg.dsn(self._db.name)],
+                              input=self._steps[step], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def rows(self, step: str) -> list[tuple]:
+        return self._db.sql(self._steps[step])
+
+    def says_no(self, step: str) -> bool:
+        return self._db.value(self._steps[step]) is False
+
+    def ask(self, step: str) -> None:
+        """Until the answer is true."""
+        wait_until(lambda: self._db.value(self._steps[step]), 30, lambda: f'"{step}"; events: ' + str(self._db.sql(
+            "SELECT status, sink, held_by, attempts, last_error, count(*), min(partition_key) FROM outbox.events GROUP BY 1, 2, 3, 4, 5")))
