@@ -1,6 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
-# make deb, make rpm, make dist (for PGXN): packages in build/;
+# make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-patroni, make test-compose try them, and what docs/ says of Patroni and Docker;
 # make lint, make format, make docs for those who change it.
 
 EXTENSION = outbox
@@ -70,7 +70,7 @@ build/regress build/isolation:
 scripts:
 	@echo $(DATA) $(DATA_built)
 
-.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist
+.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose
 demo:
 	test/demo/run
 test:
@@ -93,5 +93,8 @@ deb:
 	packaging/deb
 rpm:
 	packaging/rpm
+test-packages test-patroni test-compose: test-%:
+	test/rig/install $*
+	test/run $*
 dist:
 	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip

@@ -1,7 +1,8 @@
 """Runs the test suites one after the other and counts: python -m outbox_rig.suites unit regress isolation e2e kafka webhook operate docs fault chaos.
 
 Each suite's output goes to build/logs/<suite>.log. NAME-current is a suite that runs with a current librdkafka instead of the
-system's: kafka-current is part of CI, e2e-current and fault-current are there for the asking. The last line is `N passed, N failed`."""
+system's: kafka-current is part of CI, e2e-current, fault-current, packages, patroni
+and compose are there for the asking. The last line is `N passed, N failed`."""
 
 import os
 import re
@@ -201,6 +202,9 @@ SUITES = {
     "kafka-current": ("what depends on librdkafka, with a current one", kafka_current),
     "e2e-current": ("e2e with a current librdkafka", lambda log: pytest("e2e", log, env=CURRENT)),
     "fault-current": ("fault with a current librdkafka", lambda log: pytest("fault", log, env=CURRENT)),
+    "packages": ("pytest: packages are built, installed, used and purged", lambda log: pytest("packages", log)),
+    "patroni": ("pytest: a Patroni cluster of two nodes", lambda log: pytest("patroni", log)),
+    "compose": ("pytest: the Docker image and the compose file, without Docker", lambda log: pytest("compose", log)),
     "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
     "chaos": ("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos),
 }
