@@ -71,6 +71,8 @@ CREATE INDEX IF NOT EXISTS events_pending_xact ON outbox.events_pending (xact, p
 CREATE INDEX IF NOT EXISTS events_pending_due ON outbox.events_pending (sink, available_at, position)
   WHERE available_at IS NOT NULL AND held_by IS NULL;
 CREATE INDEX IF NOT EXISTS events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;
+-- For the views: a sink's first events, however many others wait.
+CREATE INDEX IF NOT EXISTS events_pending_sink ON outbox.events_pending (sink COLLATE "C", position) WHERE available_at IS NULL;
 CREATE INDEX IF NOT EXISTS events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;
 -- With a key's failing and redriven rows the worker finds out what a delivered event has overtaken.
 CREATE INDEX IF NOT EXISTS events_pending_troubled ON outbox.events_pending (sink, pg_catalog.hashtextextended(partition_key, 0), position)

@@ -8,7 +8,13 @@ CREATE OR REPLACE FUNCTION outbox.sink_statistics(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox.sink_statistics() IS
-  'Counters of this database''s sinks from shared memory, since the server started: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
+  'Counters of this database''s sinks from shared memory, since stats_since: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
+
+CREATE OR REPLACE FUNCTION outbox.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT known_below bigint) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
+COMMENT ON FUNCTION outbox.sink_bounds() IS
+  'Since when the counters of this database''s sinks count, and before which position no pending row of theirs without available_at stands, as the workers know (0 = they do not): the raw material of the view outbox.sinks.';
 
 CREATE OR REPLACE FUNCTION outbox.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT lanes integer, OUT state text,
@@ -48,61 +54,156 @@ COMMENT ON COLUMN outbox.wrappers.oid IS 'The wrapper.';
 COMMENT ON COLUMN outbox.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
 COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without outbox_.';
 
--- Counting is bounded: beyond 200,000 rows the counts are scaled from a sample and marked as estimates, and the oldest
--- event of a sink is sought among the 20,000 that are first in the order, and in the sample. One pass counts for all
--- sinks, since there may be thousands.
+CREATE OR REPLACE VIEW outbox.sink_names AS
+  SELECT s.oid AS server, s.srvname::text COLLATE "C" AS name
+  FROM pg_catalog.pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  UNION ALL
+  SELECT s.oid, r.old_name COLLATE "C"
+  FROM outbox.renamed_sinks AS r JOIN pg_catalog.pg_foreign_server AS s ON s.srvname = r.new_name
+  JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS now WHERE now.srvname = r.old_name);
+COMMENT ON VIEW outbox.sink_names IS 'By which names rows name a sink: what it is called, and what it was called before.';
+COMMENT ON COLUMN outbox.sink_names.server IS 'The foreign server.';
+COMMENT ON COLUMN outbox.sink_names.name IS 'Its name, or a former one.';
+
+-- A small table is counted in one pass. Of a large one each sink's first rows are counted by the index, and what goes beyond
+-- them is estimated from a sample of its pages. Ages come from rows that the indexes find, however many there are.
+CREATE OR REPLACE FUNCTION outbox.sink_backlog(
+  OUT server oid, OUT pending bigint, OUT scheduled bigint, OUT held bigint, OUT failed bigint, OUT estimated boolean,
+  OUT waiting_since timestamptz) RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on SET enable_nestloop = on
+SET max_parallel_workers_per_gather = 0 SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  at timestamptz := clock_timestamp();
+  page bigint := current_setting('block_size')::bigint;
+  small bigint := 1500; -- pages
+  pending_pages bigint := pg_relation_size('outbox.events_pending') / page;
+  failed_pages bigint := pg_relation_size('outbox.events_failed') / page;
+  share double precision := 30000.0 / greatest(pending_pages, 300); -- percent: 300 pages
+  failed_share double precision := CASE WHEN failed_pages <= small THEN 100 ELSE 30000.0 / failed_pages END;
+  counted bigint; -- rows per sink, and of those with a time or behind a failing one together
+  counted_apart bigint := 2000;
+BEGIN
+  IF pending_pages <= small THEN
+    RETURN QUERY
+    WITH names AS MATERIALIZED (SELECT * FROM outbox.sink_names),
+    dead AS (
+      SELECT e.sink, count(*) * 100 / failed_share AS n FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (failed_share) REPEATABLE (1)
+      GROUP BY e.sink),
+    rows AS (
+      SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled,
+             count(*) FILTER (WHERE e.held_by IS NOT NULL) AS held,
+             min(CASE WHEN e.available_at IS NULL OR e.attempts > 0 THEN e.created_at
+                      WHEN e.available_at <= at THEN greatest(e.created_at, e.available_at) END) AS since
+      FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (100) GROUP BY e.sink)
+    SELECT n.server, coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint, coalesce(sum(r.held), 0)::bigint,
+           coalesce(sum(d.n), 0)::bigint, failed_share < 100 AND coalesce(sum(d.n), 0) > 0, min(r.since)
+    FROM names AS n LEFT JOIN rows AS r ON r.sink = n.name LEFT JOIN dead AS d ON d.sink = n.name
+    GROUP BY n.server;
+    RETURN;
+  END IF;
+
+  counted := greatest(5, 5000 / greatest((SELECT count(*) FROM outbox.sink_names), 1));
+  RETURN QUERY
+  WITH names AS MATERIALIZED (
+    SELECT n.server, n.name, coalesce(s.known_below, 0) AS known_below
+    FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS s ON s.server = n.server),
+  dead AS (
+    SELECT e.sink, count(*) * 100 / failed_share AS n FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (failed_share) REPEATABLE (1)
+    GROUP BY e.sink),
+  sample AS (
+    SELECT e.sink, count(*) * 100 / share AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) * 100 / share AS scheduled,
+           count(*) FILTER (WHERE e.held_by IS NOT NULL) * 100 / share AS held
+    FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink),
+  -- Row comparisons and the order leave one index each, whatever the table's statistics say.
+  ready AS (
+    SELECT n.name, f.n, f.since
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT count(*) AS n, min(r.created_at) AS since
+      FROM (SELECT e.created_at FROM outbox.events_pending AS e
+            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
+              AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+            ORDER BY e.sink COLLATE "C", e.position LIMIT counted) AS r) AS f),
+  timed AS MATERIALIZED (
+    SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
+    FROM (SELECT sink, available_at, attempts FROM outbox.events_pending
+          WHERE available_at IS NOT NULL AND held_by IS NULL LIMIT counted_apart) AS e GROUP BY e.sink),
+  held AS MATERIALIZED (
+    SELECT e.sink, count(*) AS n, count(e.available_at) AS timed, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
+    FROM (SELECT sink, available_at, attempts FROM outbox.events_pending WHERE held_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
+  whole AS MATERIALIZED (
+    SELECT (SELECT coalesce(sum(t.n), 0) FROM timed AS t) < counted_apart AND (SELECT coalesce(sum(h.n), 0) FROM held AS h) < counted_apart AS apart),
+  due AS (
+    SELECT n.name, f.since
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
+      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.attempts = 0
+        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
+      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f),
+  failing AS (
+    SELECT e.sink, min(e.created_at) AS since FROM outbox.events_pending AS e WHERE e.attempts > 0 GROUP BY e.sink),
+  counts AS (
+    SELECT n.server, w.apart AND r.n < counted AS exact,
+           r.n + coalesce(t.n, 0) + coalesce(h.timed, 0) AS n, coalesce(t.scheduled, 0) + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS held,
+           coalesce(s.n, 0) AS sample_n, coalesce(s.scheduled, 0) AS sample_scheduled, coalesce(s.held, 0) AS sample_held,
+           coalesce(d.n, 0) AS failed, least(r.since, u.since, f.since) AS since
+    FROM names AS n CROSS JOIN whole AS w JOIN ready AS r ON r.name = n.name
+    LEFT JOIN timed AS t ON t.sink = n.name LEFT JOIN held AS h ON h.sink = n.name LEFT JOIN sample AS s ON s.sink = n.name
+    LEFT JOIN dead AS d ON d.sink = n.name LEFT JOIN due AS u ON u.name = n.name LEFT JOIN failing AS f ON f.sink = n.name)
+  SELECT c.server, sum(CASE WHEN c.exact THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
+         sum(CASE WHEN w.apart THEN c.scheduled ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
+         sum(CASE WHEN w.apart THEN c.held ELSE greatest(c.held, c.sample_held) END)::bigint,
+         sum(c.failed)::bigint, NOT bool_and(c.exact) OR (failed_share < 100 AND sum(c.failed) > 0), min(c.since)
+  FROM counts AS c CROSS JOIN whole AS w GROUP BY c.server;
+END
+$$;
+COMMENT ON FUNCTION outbox.sink_backlog() IS
+  'Counts of each sink''s pending events and dead letters, and since when the first one due has been waiting: the raw material of the view outbox.sinks. Bounded in what it reads, however many there are.';
+
 CREATE OR REPLACE VIEW outbox.sinks AS
-  WITH sample AS MATERIALIZED (
-    SELECT e.sink, pg_catalog.count(*) AS pending,
-           pg_catalog.count(*) FILTER (WHERE e.available_at > pg_catalog.now() AND e.attempts = 0) AS scheduled,
-           pg_catalog.count(*) FILTER (WHERE e.held_by IS NOT NULL) AS held,
-           pg_catalog.min(e.created_at) FILTER (WHERE e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now()) AS oldest
-    FROM (SELECT sink, held_by, available_at, attempts, created_at FROM outbox.events_pending LIMIT 200000) AS e GROUP BY e.sink),
-  scale AS MATERIALIZED (
-    SELECT CASE WHEN coalesce(pg_catalog.sum(s.pending), 0) < 200000 THEN 1
-           ELSE greatest(1, (SELECT c.reltuples FROM pg_catalog.pg_class AS c
-                             WHERE c.oid = 'outbox.events_pending'::pg_catalog.regclass) / 200000) END AS factor,
-           coalesce(pg_catalog.sum(s.pending), 0) >= 200000 AS estimated
-    FROM sample AS s),
-  first AS (
-    SELECT e.sink, 0 AS pending, 0 AS scheduled, 0 AS held, pg_catalog.min(e.created_at) AS oldest
-    FROM (SELECT sink, available_at, attempts, created_at FROM outbox.events_pending
-          WHERE (SELECT scale.estimated FROM scale) ORDER BY position LIMIT 20000) AS e
-    WHERE e.available_at IS NULL OR e.attempts > 0 OR e.available_at <= pg_catalog.now() GROUP BY e.sink),
-  pending AS (
-    SELECT coalesce(r.new_name, e.sink) AS sink, pg_catalog.sum(e.pending) AS pending, pg_catalog.sum(e.scheduled) AS scheduled,
-           pg_catalog.sum(e.held) AS held, pg_catalog.min(e.oldest) AS oldest
-    FROM (SELECT * FROM sample UNION ALL SELECT * FROM first) AS e LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink
-    GROUP BY coalesce(r.new_name, e.sink)),
-  failed AS (
-    SELECT sink, pg_catalog.count(*) AS failed
-    FROM (SELECT coalesce(r.new_name, e.sink) AS sink FROM outbox.events_failed AS e
-          LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink LIMIT 200000) AS f GROUP BY sink)
   SELECT s.srvname AS name, w.kind,
          coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
                    WHERE o.option_name IN ('bootstrap_servers', 'url')), '(in the user mapping)') AS target,
          coalesce(CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END, st.state,
                   CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
-         (coalesce(p.pending, 0) * scale.factor)::bigint AS pending,
-         (coalesce(p.scheduled, 0) * scale.factor)::bigint AS scheduled,
-         (coalesce(p.held, 0) * scale.factor)::bigint AS held,
-         scale.estimated,
+         b.pending, b.scheduled, b.held, b.estimated,
          coalesce(st.in_flight, 0) AS in_flight,
-         coalesce(f.failed, 0) AS failed,
-         pg_catalog.clock_timestamp() - p.oldest AS oldest_pending_age,
+         b.failed,
+         CASE WHEN b.waiting_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.waiting_since, '0') END AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
          coalesce(st.failed, 0) AS failed_total, coalesce(st.redriven_late, 0) AS redriven_late,
-         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at
+         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at, bound.stats_since
   FROM pg_catalog.pg_foreign_server AS s
   JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
-  CROSS JOIN scale CROSS JOIN outbox.library() AS lib
+  CROSS JOIN outbox.library() AS lib
+  LEFT JOIN outbox.sink_backlog() AS b ON b.server = s.oid
   LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
-  LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname
-  LEFT JOIN pending AS p ON p.sink = s.srvname
-  LEFT JOIN failed AS f ON f.sink = s.srvname;
+  LEFT JOIN outbox.sink_bounds() AS bound ON bound.server = s.oid
+  LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (estimates beyond 200,000), the age of the oldest due one (exact up to 200,000, and beyond where it is among the first 20,000; else it may be older), totals since the server started, events per second, latencies in milliseconds, and the last error.';
+  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
+
+CREATE OR REPLACE FUNCTION outbox.forget_statistics(server oid) RETURNS void
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_forget_statistics';
+COMMENT ON FUNCTION outbox.forget_statistics(oid) IS 'What outbox.reset_stats() calls: counters in shared memory begin anew, of this sink or (NULL) of all of this database.';
+
+CREATE OR REPLACE FUNCTION outbox.reset_stats(sink text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF reset_stats.sink IS NOT NULL THEN
+    PERFORM outbox.require_sink(reset_stats.sink);
+  END IF;
+  PERFORM outbox.forget_statistics((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = reset_stats.sink));
+END
+$$;
+COMMENT ON FUNCTION outbox.reset_stats(text) IS
+  'Sets the counters of a sink to zero, or of all sinks of the database: delivered, retried, failed and late totals, failures by reason, rate, latencies, the last error. At once, whether the transaction commits or not; stats_since says when. The caller need not own the server: GRANT EXECUTE is enough.';
 
 CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -177,19 +278,20 @@ COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and held ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at lies ahead and that have not failed.';
 COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
-COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether pending, scheduled and held are estimates.';
+COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether one of pending, scheduled, held and failed is an estimate: the tables are large.';
 COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed over and not yet acknowledged.';
-COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table, counted up to 200,000.';
-COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the oldest due event has been waiting.';
-COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since the server started.';
-COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries that were tried again since the server started.';
-COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since the server started.';
-COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters that were redriven by force and delivered after later events of their keys, since the server started.';
+COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table.';
+COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the event that is first in the order has been waiting: since its transaction began, or since it was due where it had a time. Never an estimate. Events that only wait for their time do not count.';
+COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since stats_since.';
+COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries that were tried again since stats_since.';
+COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since stats_since.';
+COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters that were redriven by force and delivered after later events of their keys, since stats_since.';
 COMMENT ON COLUMN outbox.sinks.rate IS 'Deliveries per second, lately.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
+COMMENT ON COLUMN outbox.sinks.stats_since IS 'Since when its counters count: the server''s start, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';
 COMMENT ON COLUMN outbox.workers.worker IS 'Which worker of its database it is, from 0.';

@@ -47,6 +47,14 @@ int64 busy_row_first(const HeldKey *key) {
   return first;
 }
 
+int64 busy_rows_first(void) {
+  int64 first = PG_INT64_MAX;
+
+  for (int i = 0; i < n_busy; i++)
+    first = Min(first, busy[i].position);
+  return first;
+}
+
 TimestampTz claim_next_moment(void) {
   return n_busy > 0 ? busy[0].look_at : DT_NOEND;
 }

@@ -94,6 +94,11 @@ static void add_returned(const Flight *flight) {
   returned[n_returned++] = {flight->position, flight->ctid, 0, flight->sink->oid, flight->key_hash};
 }
 
+void claim_returned_each(void (*visit)(Oid sink, int64 position)) {
+  for (int i = 0; i < n_returned; i++)
+    visit(returned[i].sink, returned[i].position);
+}
+
 static void rewind_returned(const Mark *mark) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);

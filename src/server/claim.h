@@ -32,5 +32,8 @@ void claim_give_back(void);
 struct Flight;
 void claim_return(struct Flight *flight);
 
+/* Events that came back and wait to be marked. */
+void claim_returned_each(void (*visit)(Oid sink, int64 position));
+
 /* When rows that others had locked should be looked at again; DT_NOEND = there are none. */
 TimestampTz claim_next_moment(void);

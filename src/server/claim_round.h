@@ -138,6 +138,9 @@ void busy_row_add(int64 position, Oid sink, uint64 key_hash);
 /* The first one of this key; PG_INT64_MAX when there is none. */
 int64 busy_row_first(const HeldKey *key);
 
+/* The first one of all; PG_INT64_MAX when there is none. */
+int64 busy_rows_first(void);
+
 /* So many are held that no more are looked for. */
 bool busy_rows_full(void);
 

@@ -244,6 +244,14 @@ int64 *held_keys_unseen(int *n) {
   return positions;
 }
 
+void held_keys_each(void (*visit)(const HeldKey *key)) {
+  HASH_SEQ_STATUS scan;
+
+  hash_seq_init(&scan, held);
+  while (const HeldKey *key = (const HeldKey *)hash_seq_search(&scan))
+    visit(key);
+}
+
 bool held_keys_any(void) {
   return hash_get_num_entries(held) > 0;
 }

@@ -57,6 +57,7 @@ void held_keys_forget_unknown(void);
 void held_keys_restart(void);
 
 bool held_keys_any(void);
+void held_keys_each(void (*visit)(const HeldKey *key));
 bool held_keys_any_draining(Oid sink);
 /* Positions of the next slice of the heads (palloc'd), all when they are few; marks them unseen. */
 int64 *held_keys_heads(int *n);

@@ -113,8 +113,11 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   if (row->sink == NULL && row->origin == my_origin && maintenance_saw_unrouted(row) &&
       (stream == MAIN || stream == LATE))
     return STOP;
-  if (!ours)
+  if (!ours) {
+    if (sink && row->origin != my_origin && (sink->first_foreign == 0 || row->position < sink->first_foreign))
+      sink->first_foreign = row->position;
     return PASS;
+  }
   if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
     return PASS;
   if (stream != MAIN && row->position > sink->cursor)

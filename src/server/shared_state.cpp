@@ -108,6 +108,24 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
   LWLockRelease(state->lock);
 }
 
+void shared_sink_reset(Oid database, Oid server) {
+  LWLockAcquire(state->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
+    SinkStats *stats = &state->sinks[i];
+    if (stats->database != database || (OidIsValid(server) && stats->server != server))
+      continue;
+    stats->delivered = stats->retried = stats->failed = stats->redriven_late = 0;
+    stats->last_error[0] = '\0';
+    stats->last_error_at = 0;
+    stats->rate = 0;
+    stats->rate_at = 0;
+    memset(stats->failures, 0, sizeof(stats->failures));
+    memset(&stats->latency, 0, sizeof(stats->latency));
+    stats->since = GetCurrentTimestamp();
+  }
+  LWLockRelease(state->lock);
+}
+
 void shared_sink_forget(Oid database, Oid server) {
   LWLockAcquire(state->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++)

@@ -18,7 +18,8 @@ extern "C" {
 
 #define OUTBOX_MAX_DATABASES 4096
 #define OUTBOX_MAX_WORKERS 128
-#define OUTBOX_MAX_SINKS 4096 /* 6 MB; further ones deliver, and are not counted */
+#define OUTBOX_MAX_SINKS 4096     /* 6 MB; further ones deliver, and are not counted */
+#define OUTBOX_COUNTED_WORKERS 32 /* of one database */
 #define OUTBOX_MAX_LANDING 16
 #define OUTBOX_MAX_PROBES 64
 #define OUTBOX_MAX_PROBE_STEPS 12
@@ -83,7 +84,7 @@ typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
   Oid server;
   char state[40];
-  uint32 in_flight[OUTBOX_MAX_WORKERS > 32 ? 32 : OUTBOX_MAX_WORKERS]; /* by worker index */
+  uint32 in_flight[OUTBOX_COUNTED_WORKERS]; /* by worker index */
   int64 turns; /* in which the workers keep the sink's rate limit together: delivery.h, ob_sink_share() */
   uint64 delivered;
   uint64 retried;
@@ -91,11 +92,15 @@ typedef struct SinkStats {
   uint64 redriven_late; /* by force, after later events of their keys */
   char last_error[512];
   TimestampTz last_error_at;
+  TimestampTz since; /* the counters count: 0 = the server's start */
   FailingClock failing;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
   uint64 failures[OB_REASONS]; /* deliveries that failed, and peers that could not be reached */
   Latency latency;             /* created_at to acknowledgement */
+  /* By worker index: of its lanes' rows without available_at none that the sink still has stands before. 0 = unknown.
+   */
+  int64 known_below[OUTBOX_COUNTED_WORKERS];
 } SinkStats;
 
 typedef enum ProbeState {
@@ -145,6 +150,9 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
 
 /* Puts an error text into a sink's statistics, cut at a whole character. Takes the lock. */
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
+
+/* Counters begin anew: of one sink, or (server invalid) of all of the database. Takes the lock. */
+void shared_sink_reset(Oid database, Oid server);
 
 /* Forgets the counters of a dropped sink (server valid) or of a dropped database (server invalid). */
 void shared_sink_forget(Oid database, Oid server);

@@ -13,12 +13,16 @@ extern "C" {
 #include "access/htup_details.h"
 #include "catalog/pg_foreign_server.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 }
+
+/* What a worker that has not looked for longer than its poll interval and this knew may be outdated. */
+static const int FRESH_MS = 5000;
 
 static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_null) {
   double ms = 0;
@@ -34,9 +38,11 @@ static double faded_rate(const SinkStats *stats) {
   return stats->rate * exp(-Max(seconds - 1, 0) / 10);
 }
 
+enum { SINK_COLUMNS = 12, BOUND_COLUMNS = 3 };
+
 static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
-  Datum values[12];
-  bool nulls[12] = {false};
+  Datum values[SINK_COLUMNS];
+  bool nulls[SINK_COLUMNS] = {false};
   int in_flight = 0;
 
   for (size_t i = 0; i < lengthof(stats->in_flight); i++)
@@ -59,37 +65,97 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Is a worker of this database alive? Its sinks' states are its word. */
-static bool have_worker(const SharedState *shared) {
-  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
-    if (shared->workers[i].pid != 0 && shared->workers[i].database == MyDatabaseId)
-      return true;
-  return false;
+/* The workers of this database. */
+typedef struct Workers {
+  bool alive;       /* there is one: the sinks' states are its word */
+  bool all_present; /* every lane has one, and each has just looked: what they say they know is true */
+  uint64 indexes;
+} Workers;
+
+static Workers our_workers(const SharedState *shared) {
+  Workers ours = {false, false, 0};
+  TimestampTz now = GetCurrentTimestamp();
+  int lanes = 0;
+  bool fresh = true;
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != MyDatabaseId)
+      continue;
+    ours.alive = true;
+    lanes += (int)pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes));
+    fresh = fresh && slot->index < OUTBOX_COUNTED_WORKERS &&
+            !TimestampDifferenceExceeds(slot->last_loop_at, now, setting_poll_interval + FRESH_MS);
+    if (slot->index < OUTBOX_COUNTED_WORKERS)
+      ours.indexes |= UINT64CONST(1) << slot->index;
+  }
+  ours.all_present = fresh && lanes == OUTBOX_LANES;
+  return ours;
 }
 
-SQL_FUNCTION(outbox_sink_statistics) {
-  ReturnSetInfo *result = rows_of(fcinfo, 12);
+static int64 known_below(const SinkStats *stats, const Workers *ours) {
+  int64 below = PG_INT64_MAX;
+
+  for (int i = 0; i < OUTBOX_COUNTED_WORKERS; i++)
+    if (ours->indexes & (UINT64CONST(1) << i))
+      below = Min(below, stats->known_below[i]);
+  return ours->all_present ? below : 0;
+}
+
+static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 known_below) {
+  Datum values[BOUND_COLUMNS];
+  bool nulls[BOUND_COLUMNS] = {false};
+
+  values[0] = ObjectIdGetDatum(stats->server);
+  values[1] = TimestampTzGetDatum(stats->since ? stats->since : PgStartTime);
+  values[2] = Int64GetDatum(known_below);
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* A row per sink of this database. */
+static void put_sinks(ReturnSetInfo *result, bool bounds) {
   SharedState *shared = shared_state();
 
   if (shared == NULL)
-    PG_RETURN_NULL();
+    return;
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
   LWLockAcquire(shared->lock, LW_SHARED);
-  bool alive = have_worker(shared);
+  Workers ours = our_workers(shared);
   LWLockRelease(shared->lock);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
-    bool ours = shared->sinks[i].database == MyDatabaseId;
-    if (ours)
+    bool used = shared->sinks[i].database == MyDatabaseId;
+    if (used)
       *copy = shared->sinks[i];
     LWLockRelease(shared->lock);
-    if (!ours)
+    if (!used)
       continue;
-    if (!alive)
+    if (!ours.alive)
       copy->state[0] = '\0';
-    put_sink(result, copy);
+    if (bounds)
+      put_bounds(result, copy, known_below(copy, &ours));
+    else
+      put_sink(result, copy);
   }
+}
+
+SQL_FUNCTION(outbox_sink_statistics) {
+  put_sinks(rows_of(fcinfo, SINK_COLUMNS), false);
   PG_RETURN_NULL();
+}
+
+SQL_FUNCTION(outbox_sink_bounds) {
+  put_sinks(rows_of(fcinfo, BOUND_COLUMNS), true);
+  PG_RETURN_NULL();
+}
+
+SQL_FUNCTION(outbox_forget_statistics) {
+  if (shared_state() == NULL)
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("there are no statistics to reset"),
+                    errdetail("They are kept in shared memory, and the library was not preloaded."),
+                    errhint("Add outbox to shared_preload_libraries in postgresql.conf and restart the server.")));
+  shared_sink_reset(MyDatabaseId, PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0));
+  PG_RETURN_VOID();
 }
 
 SQL_FUNCTION(outbox_worker_slots) {

@@ -16,6 +16,7 @@
 #include "flights.h"
 #include "gather.h"
 #include "held_keys.h"
+#include "known_below.h"
 #include "lanes.h"
 #include "maintenance.h"
 #include "probe.h"
@@ -301,6 +302,7 @@ static void one_loop(void) {
   if (slot->index == 0)
     serve_probes();
   follow_lanes(now);
+  known_below_publish(now, recalled_wanted);
   say_what_goes_on();
 }
 
@@ -318,6 +320,7 @@ static void wait_for_something(void) {
   if (completions_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, rest_next_moment()));
+  ms = Min(ms, milliseconds_until(now, known_below_next_moment()));
   worker_wait(ms, !completions_gathering());
   reload_settings();
 }

@@ -557,6 +557,7 @@ void worker_sink_give_back(WorkerSink *sink) {
 
 void worker_sink_restart(WorkerSink *sink) {
   sink->cursor = sink->rewound_to = 0;
+  sink->first_foreign = 0;
   sink->n_late = 0;
   sink->due_after = sink->next_due = DT_NOBEGIN;
   sink->due_after_position = 0;

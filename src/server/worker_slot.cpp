@@ -17,8 +17,10 @@ static void give_up_slot(void) {
 
   if (mine && mine->pid == MyProcPid) {
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
-      if (shared->sinks[i].database == mine->database)
-        shared->sinks[i].in_flight[mine->index % lengthof(shared->sinks[i].in_flight)] = 0;
+      if (shared->sinks[i].database == mine->database) {
+        shared->sinks[i].in_flight[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
+        shared->sinks[i].known_below[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
+      }
     Oid database = mine->database;
     mine->pid = 0;
     mine->database = InvalidOid;

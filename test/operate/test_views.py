@@ -34,6 +34,18 @@ def test_the_oldest_age_does_not_depend_on_the_worker(db, receiver, setting):
     db.webhook_sink("crm", receiver, SECRET)
     setting("outbox.enabled", "off")
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers"), 5, "the worker to go")
+    assert db.sink("oldest_pending_age") == (None,)
     db.enqueue("Order", "1")
     first = db.sink("oldest_pending_age")[0]
     wait_until(lambda: db.sink("oldest_pending_age")[0] > first + timedelta(seconds=0.5), 5, "the age to rise")
+
+
+def test_an_event_that_had_a_time_is_as_old_as_its_delay(db, receiver):
+    """What only waits for its time has no age; a day's schedule is no day's delay."""
+    receiver.stop()
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.enqueue('Order', '1', 'e', '1', available_at => now() + interval '1 hour')")
+    assert db.sink("oldest_pending_age, scheduled, pending") == (None, 1, 1)
+    db.sql("SELECT outbox.pause('crm')")
+    db.sql("UPDATE outbox.events SET created_at = now() - interval '1 day', available_at = now()")
+    assert timedelta(0) <= db.sink("oldest_pending_age")[0] < timedelta(hours=1)

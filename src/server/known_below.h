@@ -1,0 +1,18 @@
+/*
+ * known_below.h: tells the views up to where they need not look for a sink's first row. Under an old snapshot, and
+ * while a backlog drains, the beginning of each index is full of entries that are dead and cannot go yet.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "utils/timestamp.h"
+}
+
+/* Between transactions, now and then: of the rows without available_at in this worker's lanes none stands before what it
+ * publishes for their sink. `unread`: outbox.recalled may name rows that stand anywhere. */
+void known_below_publish(TimestampTz now, bool unread);
+
+/* When to do so at the latest; DT_NOEND when what is published is still so. */
+TimestampTz known_below_next_moment(void);
