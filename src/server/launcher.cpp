@@ -11,6 +11,7 @@
 #include "settings.h"
 #include "shared_state.h"
 #include "worker.h"
+#include "worker_health.h"
 
 #include <signal.h>
 
@@ -137,6 +138,7 @@ static void reap(TimestampTz now) {
       continue;
     if (expected) {
       pause->database = InvalidOid;
+      worker_health_ended(child->arguments.database, 0, 0, 0);
       continue;
     }
     if (TimestampDifferenceExceeds(child->started_at, now, LAST_PAUSE_MS))
@@ -144,6 +146,7 @@ static void reap(TimestampTz now) {
     int64 delay = FIRST_PAUSE_MS << Min(pause->failures, 6);
     pause->failures++;
     pause->until = TimestampTzPlusMilliseconds(now, Min(delay, LAST_PAUSE_MS));
+    worker_health_ended(child->arguments.database, pause->failures, now, pause->until);
   }
 }
 
@@ -151,6 +154,7 @@ static void reap(TimestampTz now) {
 typedef struct Running {
   uint64 ours;
   uint64 others; /* left by an earlier launcher, which had their handles: they were asked to end */
+  bool at_work;  /* any of them has its slot */
 } Running;
 
 static bool is_child(pid_t pid) {
@@ -165,7 +169,7 @@ static bool is_child(pid_t pid) {
 
 static Running running_workers(Oid database) {
   SharedState *shared = shared_state();
-  Running running = {0, 0};
+  Running running = {0, 0, false};
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
     if (children[i].used && children[i].arguments.database == database)
@@ -173,7 +177,10 @@ static Running running_workers(Oid database) {
   LWLockAcquire(shared->lock, LW_SHARED);
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
-    if (slot->pid == 0 || slot->database != database || is_child(slot->pid))
+    if (slot->pid == 0 || slot->database != database)
+      continue;
+    running.at_work = true;
+    if (is_child(slot->pid))
       continue;
     running.others |= UINT64CONST(1) << slot->index;
     kill(slot->pid, SIGTERM);
@@ -276,6 +283,8 @@ static long reconcile(TimestampTz now) {
     int wanted = slot.state == DATABASE_HAS_OUTBOX ? setting_workers : slot.state == DATABASE_UNKNOWN ? 1 : 0;
     if (!setting_enabled || slot.aside_for != 0)
       wanted = 0;
+    if (wanted == 0)
+      worker_health_wanted(&shared->databases[i], slot.oid, false, now);
     if (wanted == 0 && slot.state >= DATABASE_HAS_OTHER_VERSION)
       continue;
     if (wanted == 0) {
@@ -283,10 +292,12 @@ static long reconcile(TimestampTz now) {
       continue;
     }
     if (slot.at_rest && rests(&shared->databases[i], now)) {
+      worker_health_wanted(&shared->databases[i], slot.oid, false, now);
       sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, slot.rest_until) + 1);
       continue;
     }
     Running running = running_workers(slot.oid);
+    worker_health_wanted(&shared->databases[i], slot.oid, !running.at_work, now);
     if (slot.state == DATABASE_UNKNOWN && running.ours != 0) {
       looking++;
       continue;
@@ -329,6 +340,7 @@ static long reconcile(TimestampTz now) {
     sleep_ms = Min(sleep_ms, 5000);
   }
   said_out_of_slots = shared->out_of_slots = out_of_slots;
+  shared->launcher_looked_at = now;
   return sleep_ms;
 }
 

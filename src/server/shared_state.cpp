@@ -72,6 +72,7 @@ DatabaseSlot *shared_database(Oid database, bool create) {
   free_slot->at_rest = false;
   free_slot->resting = 0;
   pg_atomic_write_u32(&free_slot->called, 0);
+  memset(&state->health[free_slot - state->databases], 0, sizeof(WorkerHealth));
   return free_slot;
 }
 

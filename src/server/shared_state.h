@@ -51,6 +51,15 @@ typedef struct Landing {
   LaneSet lanes;
 } Landing;
 
+/* Why a database has no worker: worker_health.h. Beside DatabaseSlot, which the launcher copies each round. */
+typedef struct WorkerHealth {
+  TimestampTz wanted_since; /* a worker is wanted and none has a slot; 0 = all is well */
+  int failures;             /* unexpected ends in a row, until one has lived for a minute */
+  TimestampTz failed_at;
+  TimestampTz next_start; /* not before */
+  char failure[200];      /* what the last one said before it ended; empty = nothing */
+} WorkerHealth;
+
 typedef struct WorkerSlot {
   pid_t pid; /* 0 = free; cleared on exit only by its owner */
   Oid database;
@@ -128,7 +137,9 @@ typedef struct SharedState {
   Latch *launcher_latch;
   bool rescan;       /* pg_database has changed */
   bool out_of_slots; /* the launcher could not start a worker */
+  TimestampTz launcher_looked_at; /* when it last went round */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
+  WorkerHealth health[OUTBOX_MAX_DATABASES]; /* of the database at that index */
   WorkerSlot workers[OUTBOX_MAX_WORKERS];
   SinkStats sinks[OUTBOX_MAX_SINKS];
   pg_atomic_uint32 n_probes; /* slots in use: mostly none */

@@ -25,6 +25,7 @@
 #include "settings.h"
 #include "submit.h"
 #include "worker_error.h"
+#include "worker_health.h"
 #include "worker_sinks.h"
 #include "worker_slot.h"
 #include "worker_start.h"
@@ -265,6 +266,7 @@ static void one_loop(void) {
   TimestampTz now = GetCurrentTimestamp();
   bool gathers = now < gather_end();
 
+  worker_health_calm();
   worker_slot_refresh(now);
   /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
   if (!gathers && pg_atomic_exchange_u32(&slot->armed, 1) == 0)
@@ -368,6 +370,7 @@ void outbox_worker_main(Datum) {
   WorkerArguments arguments;
 
   memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
+  worker_health_watch(arguments.database);
   begin(&arguments);
 
   while (!ShutdownRequestPending && !look_around(true))

@@ -65,8 +65,10 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     pg_atomic_write_u32(&free_slot->recalled, 1);
     mine = free_slot;
     DatabaseSlot *database = shared_database(arguments->database, false);
-    if (database) /* it looks at everything */
+    if (database) { /* it looks at everything */
       pg_atomic_write_u32(&database->called, 0);
+      shared->health[database - shared->databases].wanted_since = 0;
+    }
     shared_lanes_changed(arguments->database); /* whoever has lanes for us gives them now */
   }
   LWLockRelease(shared->lock);

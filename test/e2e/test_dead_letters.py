@@ -104,7 +104,7 @@ def test_hold_blocks_its_key_alone_also_after_a_restart_and_redrive_restores_the
     stays_so(db)
     assert endpoint.numbers("k") == []
 
-    db.sql(hint.partition(": ")[2])  # what the doctor prescribes
+    db.paste(hint)  # what the doctor prescribes
     wait_numbers(endpoint, "k", [1, 2, 3, 4])
     wait_recorded(db)
     assert failed(db) == 0

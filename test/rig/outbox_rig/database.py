@@ -1,11 +1,13 @@
 """One database with the extension, as a test sees it."""
 
+import subprocess
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from .kafka import Kafka
+from .paths import pg_config
 from .postgres import Postgres
 from .receiver import Receiver
 
@@ -52,6 +54,13 @@ class Database:
         rows = self.sql(query, *parameters)
         return rows[0][0] if rows else None
 
+    def paste(self, script: str) -> str:
+        """As a person would, into psql. What it prints."""
+        done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.pg.dsn(self.name)],
+                              input=script, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{script}\n{done.stderr}"
+        return done.stdout
+
     def enqueue(self, aggregate_type: str, aggregate_id: str, event_type: str = "order.created",
                 payload: str = '{"a": 1}', **more: Any) -> str:
         """outbox.enqueue() in a transaction of its own. The event's id."""
@@ -91,10 +100,14 @@ class Database:
         """Of outbox.sinks."""
         return self.sql(f"SELECT {columns} FROM outbox.sinks WHERE name = '{name}'")[0]
 
-    def doctor(self, check: str) -> tuple | None:
+    def doctor(self, check: str, patience: str = "30 seconds") -> tuple | None:
         """(status, detail, hint) of a check, or None."""
-        rows = self.sql('SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = %s', check)
+        rows = self.sql('SELECT status, detail, hint FROM outbox.doctor(%s) WHERE "check" = %s', patience, check)
         return rows[0] if rows else None
+
+    def complaints(self, patience: str = "30 seconds") -> list[tuple]:
+        """What the doctor does not find in order."""
+        return self.sql("SELECT * FROM outbox.doctor(%s) WHERE status <> 'ok'", patience)
 
     def pending(self) -> int:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")

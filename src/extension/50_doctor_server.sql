@@ -1,0 +1,139 @@
+-- The doctor's first looks: the library, its version, the worker. Every check of the doctor is a row `check, status, detail, hint`; a
+-- hint is a statement to paste as it stands, or a comment where SQL cannot help. Nobody but outbox.doctor() calls these functions.
+
+CREATE OR REPLACE FUNCTION outbox.worker_health(
+  OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz, OUT failure text,
+  OUT launcher_looked_at timestamptz) RETURNS record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_worker_health';
+COMMENT ON FUNCTION outbox.worker_health() IS
+  'Why this database has no worker: since when it wants one, how often in a row the last ones ended unexpectedly, when the last time was, when the next one starts, what the last one said, and when the launcher last looked.';
+
+CREATE OR REPLACE FUNCTION outbox.doctor_library(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  lib record;
+  kafka record;
+  installed text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox');
+BEGIN
+  SELECT * INTO lib FROM outbox.library();
+  SELECT * INTO kafka FROM outbox.kafka_library();
+
+  "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
+  IF NOT lib.preloaded THEN
+    status := 'error';
+    detail := 'The library is not in shared_preload_libraries: events are enqueued, and nobody delivers them.';
+    hint := format('ALTER SYSTEM SET shared_preload_libraries = %s; -- then restart the server',
+                   array_to_string(array_remove(string_to_array(replace(current_setting('shared_preload_libraries'), ' ', ''), ','), '')
+                                   || ARRAY['outbox'], ', '));
+  END IF;
+  RETURN NEXT;
+
+  "check" := 'version'; status := 'ok'; hint := NULL;
+  detail := format('Extension %s, library %s; %s.', installed, lib.version, lib.libraries);
+  IF installed <> lib.version THEN
+    status := 'error';
+    detail := format('The extension is %s and the library that the server has loaded is %s: events wait.', installed, lib.version);
+    IF string_to_array(installed, '.')::int[] < string_to_array(lib.version, '.')::int[] THEN
+      hint := 'ALTER EXTENSION outbox UPDATE;';
+    ELSE
+      hint := '-- restart the server, so that it loads the library of the package that is installed; if that is the older one, upgrade it first';
+    END IF;
+  END IF;
+  RETURN NEXT;
+
+  "check" := 'librdkafka'; status := kafka.status; detail := kafka.detail; hint := '-- ' || kafka.hint;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
+
+CREATE OR REPLACE FUNCTION outbox.doctor_worker(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  lib record;
+  health record;
+  w record;
+  wanted int := current_setting('outbox.workers')::int;
+  running text;
+BEGIN
+  "check" := 'worker'; status := 'ok';
+  SELECT * INTO lib FROM outbox.library();
+  SELECT * INTO health FROM outbox.worker_health();
+  SELECT count(*) AS n, min(s.last_loop_at) AS last_loop_at, max(s.started_at) AS started_at, (array_agg(s.pid ORDER BY s.last_loop_at))[1] AS pid,
+         bool_or(s.state = 'waiting for a synchronous standby') AS no_standby INTO w
+  FROM outbox.worker_slots() AS s
+  WHERE s.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
+  running := format('%s of %s workers run for this database', w.n, wanted);
+
+  IF pg_is_in_recovery() THEN
+    detail := 'This server is a standby: delivery begins by itself when it is promoted.';
+  ELSIF NOT lib.preloaded THEN
+    status := 'error'; detail := 'No worker runs: the library is not preloaded.';
+    hint := '-- see check preload';
+  ELSIF NOT current_setting('outbox.enabled')::boolean THEN
+    status := 'warning'; detail := 'outbox.enabled is off: no worker runs.';
+    hint := 'ALTER SYSTEM SET outbox.enabled = on; SELECT pg_reload_conf();';
+  ELSIF wanted = 0 THEN
+    status := 'warning'; detail := 'outbox.workers is 0: no worker runs.';
+    hint := 'ALTER SYSTEM SET outbox.workers = 1; SELECT pg_reload_conf();';
+  ELSIF lib.version <> (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox') THEN
+    status := 'error'; detail := 'No worker delivers in this database: the library and the extension are not of the same version.';
+    hint := '-- see check version';
+  ELSIF (SELECT d.datistemplate FROM pg_database AS d WHERE d.datname = current_database()) THEN
+    status := 'warning'; detail := 'This database is a template: no worker connects to it.';
+    hint := format('ALTER DATABASE %I IS_TEMPLATE false;', current_database());
+  ELSIF w.n = 0 AND (lib.launcher_pid IS NULL OR health.launcher_looked_at < clock_timestamp() - interval '3 minutes')
+        AND pg_postmaster_start_time() < clock_timestamp() - interval '10 seconds' THEN
+    status := 'error'; detail := CASE WHEN lib.launcher_pid IS NULL THEN 'Neither the launcher nor a worker runs.'
+                                 ELSE format('No worker runs, and the launcher (pid %s) has not looked since %s.', lib.launcher_pid, health.launcher_looked_at) END;
+    hint := coalesce(format('SELECT pg_terminate_backend(%s); -- it starts again by itself; if it does not, read the server log', lib.launcher_pid),
+                     '-- it starts again after a second; if it does not, read the server log');
+  ELSIF w.n = 0 AND lib.at_rest THEN
+    detail := 'Nothing is due: no worker runs, and one starts when an event is committed or due.';
+  ELSIF w.n < wanted AND health.failures > 0 THEN
+    status := 'error';
+    detail := format('%s; the last one has ended unexpectedly, %s in a row, at %s%s. The next one starts at %s.', running,
+                     CASE WHEN health.failures = 1 THEN 'once' ELSE health.failures || ' times' END, date_trunc('second', health.failed_at),
+                     coalesce(', with: ' || health.failure, ' and without a word'), date_trunc('second', health.next_start));
+    hint := format('SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log at %s; a worker '
+                   'that fails is started again with growing pauses, a minute at most', date_trunc('second', health.failed_at));
+  ELSIF w.n < wanted AND lib.out_of_slots THEN
+    status := CASE WHEN w.n > 0 OR health.wanted_since > clock_timestamp() - interval '5 seconds' THEN 'warning' ELSE 'error' END;
+    detail := format('The server has no free background worker slot: %s%s.', running,
+                     coalesce(', and one is wanted since ' || date_trunc('second', health.wanted_since), ''));
+    hint := format('ALTER SYSTEM SET max_worker_processes = %s; -- then restart the server', current_setting('max_worker_processes')::int + 8);
+  ELSIF w.n = 0 AND coalesce(health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds'), false) THEN
+    status := 'error'; detail := format('No worker runs, and one is wanted since %s.', date_trunc('second', health.wanted_since));
+    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log';
+  ELSIF w.n = 0 THEN
+    detail := 'A worker is starting.';
+  ELSIF w.last_loop_at < clock_timestamp() - patience - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
+    status := 'error';
+    detail := format('%s, but the last round of the one with pid %s was at %s.', running, w.pid, w.last_loop_at);
+    hint := format('SELECT pg_terminate_backend(%s); -- another one takes over; what is in the air may be sent twice. Before: SELECT wait_event_type, '
+                   'wait_event, pg_blocking_pids(pid) FROM pg_stat_activity WHERE pid = %1$s', w.pid);
+  ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
+    status := 'warning';
+    detail := format('%s, the last one since %s: before it one has ended unexpectedly, %s times in a row, at %s%s.', running, date_trunc('second', w.started_at),
+                     health.failures, date_trunc('second', health.failed_at), coalesce(', with: ' || health.failure, ' and without a word'));
+    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log';
+  ELSE
+    detail := running || '.';
+  END IF;
+  RETURN NEXT;
+
+  "check" := 'standby'; status := 'ok'; hint := NULL; detail := 'No event waits for a synchronous standby.';
+  IF w.no_standby THEN
+    status := 'warning';
+    detail := format('Events wait until the synchronous standbys (%s) have confirmed their transactions.',
+                     current_setting('synchronous_standby_names'));
+    hint := 'ALTER SYSTEM SET outbox.wait_for_standbys = off; SELECT pg_reload_conf(); -- delivers without the standbys'' word: a failover may undo what '
+            'was delivered. Better start a standby: SELECT application_name, state, sync_state FROM pg_stat_replication';
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_worker(interval) IS 'Part of outbox.doctor(): is there a worker, and does it go round.';

@@ -1,0 +1,129 @@
+-- The doctor looks at other sessions: locks, open transactions, snapshots. It reads pg_locks and pg_stat_activity, and waits for nobody.
+
+CREATE OR REPLACE FUNCTION outbox.doctor_session(pid integer) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT format('Session %s (%s)', a.pid, concat_ws(', ', 'user ' || a.usename, 'application ' || nullif(a.application_name, ''),
+                                                    'from ' || a.client_addr, a.state || ' since ' || date_trunc('second', a.state_change)))
+  FROM pg_stat_activity AS a WHERE a.pid = doctor_session.pid
+$$;
+COMMENT ON FUNCTION outbox.doctor_session(integer) IS 'Part of outbox.doctor(): who a session is, without its statement, in which secrets may stand.';
+
+-- What conflicts with the worker's and every producer's ROW EXCLUSIVE. An autovacuum worker that cuts off a table's end makes way at once.
+CREATE OR REPLACE FUNCTION outbox.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  s record;
+BEGIN
+  "check" := 'locks';
+  FOR s IN
+    SELECT l.pid, l.granted, l.virtualtransaction, (array_agg(l.mode ORDER BY l.mode))[1] AS mode,
+           (array_agg(c.relname ORDER BY c.relname <> 'events_pending', c.relname))[1] AS relation, count(DISTINCT c.oid) - 1 AS more,
+           coalesce(min(l.waitstart), min(a.xact_start), min(p.prepared)) AS since, min(p.gid) AS gid
+    FROM pg_locks AS l
+    JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'outbox'::regnamespace
+    LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+    LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction
+    LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
+    WHERE l.locktype = 'relation' AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+      AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock')
+      AND coalesce(a.backend_type, '') NOT IN ('outbox worker', 'autovacuum worker') AND l.pid IS DISTINCT FROM pg_backend_pid()
+    GROUP BY l.pid, l.granted, l.virtualtransaction
+    ORDER BY l.granted DESC, since LIMIT 10
+  LOOP
+    status := CASE WHEN s.since < clock_timestamp() - patience THEN 'error' ELSE 'warning' END;
+    IF s.pid IS NULL THEN
+      detail := format('The prepared transaction %L holds %s on outbox.%s since %s: the worker and whoever enqueues wait.',
+                       s.gid, s.mode, s.relation, date_trunc('second', s.since));
+      hint := format('ROLLBACK PREPARED %L; -- what it wrote is lost; or COMMIT PREPARED %1$L: its transaction manager knows which', s.gid);
+    ELSIF s.granted THEN
+      detail := format('%s holds %s on outbox.%s%s in a transaction that began at %s: the worker and whoever enqueues wait.', outbox.doctor_session(s.pid),
+                       s.mode, s.relation, CASE WHEN s.more > 0 THEN format(' and %s more', s.more) ELSE '' END, date_trunc('second', s.since));
+      hint := format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid);
+    ELSE
+      detail := format('%s waits since %s for %s on outbox.%s, held up by %s; the worker and whoever enqueues wait behind it.', outbox.doctor_session(s.pid),
+                       date_trunc('second', s.since), s.mode, s.relation, array_to_string(pg_blocking_pids(s.pid), ', '));
+      hint := format('SELECT pg_cancel_backend(%s); -- its statement fails; or end who holds it up: SELECT pg_terminate_backend(pid) FROM '
+                     'unnest(pg_blocking_pids(%1$s)) AS pid', s.pid);
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+  IF NOT FOUND THEN
+    status := 'ok'; detail := 'No lock on the tables of outbox is in the way.';
+    RETURN NEXT;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_locks(interval) IS 'Part of outbox.doctor(): locks on the tables of outbox that stop the worker or producers.';
+
+CREATE OR REPLACE FUNCTION outbox.doctor_transactions(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  here oid := (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
+  -- Who has written events holds this until the end of the transaction, however it wrote them.
+  writers int[] := ARRAY(SELECT DISTINCT l.pid FROM pg_locks AS l
+    WHERE l.locktype = 'relation' AND l.database = here AND l.mode = 'RowExclusiveLock' AND l.granted
+      AND l.relation IN ('outbox.events'::regclass, 'outbox.events_pending'::regclass) AND l.pid IS NOT NULL);
+  s record;
+BEGIN
+  "check" := 'transactions';
+  FOR s IN
+    SELECT a.pid, a.xact_start FROM pg_stat_activity AS a
+    WHERE a.pid = ANY (writers) AND a.backend_type <> 'outbox worker' AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - patience
+    ORDER BY a.xact_start LIMIT 10
+  LOOP
+    status := 'warning';
+    detail := format('%s has an open transaction since %s that has written events or is about to: nobody sees them before it commits.',
+                     outbox.doctor_session(s.pid), date_trunc('second', s.xact_start));
+    hint := format('SELECT pg_terminate_backend(%s); -- its events are rolled back with everything else it has not committed', s.pid);
+    RETURN NEXT;
+  END LOOP;
+  IF NOT FOUND THEN
+    status := 'ok'; detail := format('No transaction that has written events has been open for %s.', patience);
+    RETURN NEXT;
+  END IF;
+
+  "check" := 'prepared'; hint := NULL;
+  FOR s IN
+    SELECT p.gid, p.prepared, p.owner, EXISTS (
+             SELECT FROM pg_locks AS x JOIN pg_locks AS l ON l.pid IS NULL AND l.virtualtransaction = x.virtualtransaction
+             WHERE x.pid IS NULL AND x.locktype = 'transactionid' AND x.transactionid = p.transaction
+               AND l.relation IN ('outbox.events'::regclass, 'outbox.events_pending'::regclass)) AS wrote
+    FROM pg_prepared_xacts AS p
+    WHERE p.database = current_database() AND p.prepared < clock_timestamp() - patience ORDER BY p.prepared LIMIT 10
+  LOOP
+    status := 'warning';
+    detail := format('The prepared transaction %L of %s has been left since %s%s. Vacuum cannot remove rows deleted after it began: the worker gets slower.',
+                     s.gid, s.owner, date_trunc('second', s.prepared), CASE WHEN s.wrote THEN ', with events that nobody sees before it is ended' ELSE '' END);
+    hint := format('ROLLBACK PREPARED %L; -- what it wrote is lost, its events included; or COMMIT PREPARED %1$L: its transaction manager knows which', s.gid);
+    RETURN NEXT;
+  END LOOP;
+  IF NOT FOUND THEN
+    status := 'ok'; detail := format('No prepared transaction is older than %s.', patience);
+    RETURN NEXT;
+  END IF;
+
+  "check" := 'horizon'; hint := NULL;
+  FOR s IN
+    SELECT a.pid, a.xact_start FROM pg_stat_activity AS a
+    WHERE a.datid = here AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start < clock_timestamp() - patience
+      AND a.backend_type NOT IN ('outbox worker', 'autovacuum worker', 'parallel worker') AND a.pid <> pg_backend_pid() AND a.pid <> ALL (writers)
+      AND a.pid NOT IN (SELECT v.pid FROM pg_stat_progress_vacuum AS v) -- whose snapshot holds up nobody
+    ORDER BY a.xact_start LIMIT 10
+  LOOP
+    status := 'warning';
+    detail := format('%s has held a snapshot or a transaction id since %s: vacuum cannot remove rows deleted since then, and the worker gets slower.',
+                     outbox.doctor_session(s.pid), date_trunc('second', s.xact_start));
+    hint := format('SELECT pg_terminate_backend(%s); -- its query ends, and what it has not committed is rolled back', s.pid);
+    RETURN NEXT;
+  END LOOP;
+  IF NOT FOUND THEN
+    status := 'ok'; detail := format('No snapshot in this database is older than %s.', patience);
+    RETURN NEXT;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_transactions(interval) IS
+  'Part of outbox.doctor(): open and prepared transactions whose events nobody sees yet, or that keep vacuum from its work.';

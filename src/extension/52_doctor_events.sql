@@ -1,0 +1,125 @@
+-- The doctor looks at what waits. It reads no payload, and no more rows however many wait: of a large table it looks at 2,000 pages.
+
+-- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
+-- its events: they would reach somebody else's endpoint.
+CREATE OR REPLACE FUNCTION outbox.doctor_widen(aggregate_type text, event_type text) RETURNS text
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT format('ALTER SERVER %I OPTIONS (%s);', s.srvname, (
+           SELECT string_agg(format('SET %I %L', o.option_name, o.option_value || ', ' ||
+                    CASE o.option_name WHEN 'events' THEN doctor_widen.event_type ELSE doctor_widen.aggregate_type END), ', ' ORDER BY o.option_name DESC)
+           FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name IN ('events', 'aggregates')))
+  FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE o.option_name = 'match') AS matches, count(*) FILTER (WHERE o.option_name IN ('events', 'aggregates')) AS globs
+                      FROM pg_options_to_table(s.srvoptions) AS o) AS n
+  WHERE n.matches = 0 AND n.globs > 0 ORDER BY n.globs, s.srvname LIMIT 1
+$$;
+COMMENT ON FUNCTION outbox.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that lets a sink take this kind of event too; NULL when no sink is to be widened.';
+
+CREATE OR REPLACE FUNCTION outbox.doctor_events(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  page_share real := least(100, 100.0 * 2000 / greatest(1, pg_relation_size('outbox.events_pending') / current_setting('block_size')::int));
+  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  n bigint;
+  example record;
+  seen record;
+BEGIN
+  "check" := 'routes'; status := 'ok'; detail := 'Every waiting event has a sink.';
+  SELECT count(*) INTO n FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL LIMIT 1000) AS waiting;
+  IF n > 0 THEN
+    SELECT e.aggregate_type, e.event_type, e.created_at,
+           (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers INTO example
+    FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT 1;
+    status := 'warning';
+    detail := format('%s events wait because no sink takes them; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
+                     CASE WHEN n = 1000 THEN '1000 or more' ELSE n::text END, example.aggregate_type, example.event_type,
+                     coalesce(' and the headers ' || example.headers, ''), date_trunc('second', example.created_at));
+    hint := coalesce(outbox.doctor_widen(example.aggregate_type, example.event_type) || ' -- or make a sink of their own; or a match is wrong',
+                     'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092''); -- or correct the option match of a sink');
+  END IF;
+  RETURN NEXT;
+
+  SELECT min(g.sink) FILTER (WHERE g.lost) AS lost, sum(g.n) FILTER (WHERE g.lost) AS n_lost, bool_or(g.elsewhere) AS elsewhere,
+         sum(g.ahead) AS ahead, max(g.newest) AS newest INTO seen
+  FROM (SELECT k.*, k.sink IS NOT NULL AND coalesce(r.new_name, k.sink) NOT IN (
+                 SELECT f.srvname FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw) AS lost
+        FROM (SELECT e.sink, e.origin <> here AS elsewhere, count(*) AS n, max(e.created_at) AS newest,
+                     count(*) FILTER (WHERE e.created_at > clock_timestamp() + interval '1 minute') AS ahead
+              FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (page_share) GROUP BY 1, 2) AS k
+        LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = k.sink) AS g;
+
+  "check" := 'lost sink'; status := 'ok'; hint := NULL; detail := 'Every sink of a waiting event exists.';
+  IF seen.lost IS NOT NULL THEN
+    status := 'error';
+    detail := format('Events wait for the sink "%s", which does not exist any more.', seen.lost);
+    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again: CREATE SERVER %I', seen.lost, seen.lost);
+  END IF;
+  RETURN NEXT;
+
+  "check" := 'origin'; status := 'ok'; hint := NULL; detail := 'The waiting events were enqueued here.';
+  IF seen.elsewhere THEN
+    status := 'warning';
+    detail := 'Events wait that were enqueued in another cluster or database (a restore, a copy, or another outbox.identity).';
+    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them';
+  END IF;
+  RETURN NEXT;
+
+  -- Of each sink the farthest: by the index of scheduled events.
+  "check" := 'clock'; status := 'ok'; hint := NULL; detail := 'No event is scheduled more than a year ahead, or enqueued in the future.';
+  SELECT p.id, p.sink, p.available_at INTO example
+  FROM (SELECT f.srvname::text AS sink FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw
+        UNION ALL SELECT r.old_name FROM outbox.renamed_sinks AS r) AS s
+  CROSS JOIN LATERAL (SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
+                      WHERE e.sink = s.sink AND e.available_at IS NOT NULL AND e.held_by IS NULL
+                      ORDER BY e.available_at DESC, e.position DESC LIMIT 1) AS p
+  WHERE p.available_at > clock_timestamp() + interval '1 year' ORDER BY p.available_at DESC LIMIT 1;
+  IF FOUND THEN
+    status := 'warning';
+    detail := format('Events are scheduled for more than a year ahead: %s for sink "%s" is due at %s. Was that a wrong clock, or milliseconds taken for seconds?',
+                     example.id, example.sink, example.available_at);
+    hint := 'UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND available_at > now() + interval ''1 year''; -- if they are to go now';
+  ELSIF seen.ahead > 0 THEN
+    status := 'warning';
+    detail := format('Events were enqueued in the future, the newest at %s: the server''s clock was ahead, or created_at was given. Their schedules and ages are wrong.', seen.newest);
+    hint := 'UPDATE outbox.events SET created_at = now(), available_at = CASE WHEN available_at > now() THEN now() END WHERE status = ''PENDING'' AND created_at > now() '
+            '+ interval ''1 minute''; -- if they are to go now';
+  END IF;
+  RETURN NEXT;
+
+  "check" := 'dead letters'; status := 'ok'; hint := NULL; detail := 'There is no dead letter.';
+  SELECT count(*) AS n, min(f.at) AS oldest, count(*) FILTER (WHERE f.at > now() - interval '1 hour') AS lately INTO example
+  FROM (SELECT coalesce(e.last_attempt_at, e.created_at) AS at FROM outbox.events_failed AS e LIMIT 100000) AS f;
+  IF example.n > 0 THEN
+    status := CASE WHEN example.n < 10000 THEN 'warning' ELSE 'error' END;
+    detail := format('%s dead letters (%s) wait for a person, the oldest since %s; %s came in the last hour.',
+                     CASE WHEN example.n = 100000 THEN '100000 or more' ELSE example.n::text END,
+                     pg_size_pretty(pg_total_relation_size('outbox.events_failed')), date_trunc('second', example.oldest), example.lately);
+    hint := 'SELECT sink, event_type, left(last_error, 100) AS error, count(*), min(last_attempt_at) FROM outbox.events WHERE status = ''FAILED'' GROUP BY 1, 2, 3 ORDER BY 4 DESC; '
+            '-- when the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''; what nobody wants: DELETE';
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that nobody delivers, and dead letters.';
+
+-- Failing events and held dead letters, the oldest of each sink. Both are found by partial indexes, also while the table has never been analysed.
+CREATE OR REPLACE FUNCTION outbox.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+  SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead
+  FROM (SELECT coalesce(r.new_name, e.sink) AS sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
+               false AS dead, e.position
+        FROM (SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position FROM outbox.events_pending AS p
+              WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 LIMIT 10000) AS e
+        LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink
+        UNION ALL
+        SELECT coalesce(r.new_name, f.sink), NULL, f.id, f.attempts, NULL, f.last_error, true, f.position
+        FROM (SELECT DISTINCT k.held_by FROM (SELECT p.held_by FROM outbox.events_pending AS p WHERE p.held_by IS NOT NULL ORDER BY p.held_by LIMIT 10000) AS k) AS k
+        JOIN outbox.events_failed AS f ON f.position = k.held_by
+        LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = f.sink) AS h
+  ORDER BY h.sink, h.dead DESC, h.position
+$$;
+COMMENT ON FUNCTION outbox.doctor_heads() IS 'Part of outbox.doctor(): for each sink how many events are failing (counted up to 10,000 of all), and the oldest of them or the dead letter that holds its key.';

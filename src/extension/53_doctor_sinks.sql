@@ -1,0 +1,91 @@
+-- The doctor looks at each sink: is it stopped, out of reach, badly configured, or held up by single events?
+
+CREATE OR REPLACE FUNCTION outbox.doctor_sinks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  kafka record;
+  s record;
+BEGIN
+  SELECT * INTO kafka FROM outbox.kafka_library();
+  FOR s IN
+    SELECT v.*, f.srvoptions, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing, h.id, h.attempts, h.available_at,
+           h.last_error AS head_error, h.dead, (SELECT array_agg(o.option_name) FROM pg_options_to_table(m.umoptions) AS o) AS mapping
+    FROM outbox.sinks AS v
+    JOIN pg_foreign_server AS f ON f.srvname = v.name
+    LEFT JOIN pg_user_mapping AS m ON m.umserver = f.oid AND m.umuser = 0
+    LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
+    LEFT JOIN outbox.doctor_heads() AS h ON h.sink = v.name
+    ORDER BY v.name
+  LOOP
+    "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
+    detail := format('%s: %s, %s pending, %s failed.', s.kind, s.state, s.pending, s.failed);
+    IF s.stop_state = 'paused' THEN
+      status := 'warning';
+      detail := format('%s has been paused since %s by %s: %s events wait.', s.name, s.since, s.stopped_by, s.pending);
+      hint := format('SELECT outbox.resume(%L);', s.name);
+    ELSIF s.stop_state = 'disabled' THEN
+      status := 'error';
+      detail := format('%s has been disabled since %s, %s: %s. %s events wait.', s.target, s.since,
+                       CASE s.reason WHEN '410' THEN 'because its endpoint wants no more events (410)'
+                       ELSE 'because it had failed for ' || s.reason || ' without a success' END,
+                       coalesce(s.error, 'no error is known'), s.pending);
+      hint := format('SELECT outbox.resume(%L); -- when the cause is gone', s.name);
+    ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
+      status := 'error';
+      detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
+      hint := CASE
+        WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN '-- ' || kafka.hint
+        WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
+          format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the right one, then its events go by themselves; step by step: '
+                 'SELECT * FROM outbox.probe(%L)', s.name, s.name)
+        WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- it is about to be written down: look again', s.name)
+        ELSE format('SELECT * FROM outbox.probe(%L); -- says what is wrong, step by step; correct it by ALTER SERVER or ALTER USER MAPPING. Nothing is '
+                    'lost, and no attempt is spent', s.name) END;
+    ELSIF s.state = 'degraded' THEN
+      status := 'warning';
+      detail := format('%s is degraded: %s', s.target, coalesce(s.last_error, 'no error is known'));
+      hint := CASE
+        WHEN s.last_error LIKE 'topic % does not exist%' AND 'allow_auto_create_topics=false' = ANY (s.srvoptions) THEN
+          format('ALTER SERVER %I OPTIONS (SET allow_auto_create_topics ''true''); -- or make the topic; its events go by themselves then', s.name)
+        ELSE format('SELECT * FROM outbox.probe(%L); -- says what is wrong, step by step. The events concerned go by themselves when the cause is gone; '
+                    'nothing is lost, and no attempt is spent', s.name) END;
+    ELSIF s.dead THEN
+      status := 'warning';
+      detail := format('%s %s wait behind dead letters or failing events of their keys, the first behind %s: %s', detail, s.held, s.id, coalesce(s.head_error, 'no error is known'));
+      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up: '
+                     'DELETE FROM outbox.events WHERE id = %L AND status = ''FAILED''', s.name, s.id);
+    ELSIF s.failing > 0 THEN
+      status := 'warning';
+      detail := format('%s %s are failing and %s wait behind them; the oldest is %s, after %s attempts, tried again at %s: %s', detail, s.failing, s.held, s.id,
+                       s.attempts, date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
+      hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; to give it up: '
+                     'DELETE FROM outbox.events WHERE status = ''PENDING'' AND sink = %1$L AND id = %2$L', s.name, s.id);
+    ELSIF s.failed > 0 THEN
+      status := 'warning';
+      detail := detail || CASE WHEN s.held > 0 THEN format(' %s wait behind them.', s.held) ELSE '' END;
+      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone: '
+                     'SELECT id, attempts, last_error FROM outbox.events WHERE status = ''FAILED'' AND sink = %1$L', s.name);
+    ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
+      status := 'warning';
+      detail := format('%s Its oldest event has been due for %s, and nothing is delivered.', detail, date_trunc('second', s.oldest_pending_age));
+      hint := format('SELECT * FROM outbox.probe(%L); -- unless another check says why', s.name);
+    END IF;
+    RETURN NEXT;
+
+    IF s.kind = 'webhook' AND 'secret' <> ALL (coalesce(s.mapping, '{}')) THEN
+      "check" := format('sink %s signature', s.name); status := 'warning';
+      detail := 'It has no secret: its requests are not signed, and a receiver cannot tell them from forged ones.';
+      hint := format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%ssecret ''whsec_…''); -- 24 to 64 random bytes in base64',
+                     CASE WHEN s.mapping IS NULL THEN 'CREATE' ELSE 'ALTER' END, s.name, CASE WHEN s.mapping IS NULL THEN '' ELSE 'ADD ' END);
+      RETURN NEXT;
+    END IF;
+  END LOOP;
+  IF NOT FOUND THEN
+    "check" := 'sinks'; status := 'warning'; detail := 'There is no sink.';
+    hint := 'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092'');';
+    RETURN NEXT;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_sinks(interval) IS 'Part of outbox.doctor(): a row per sink, and one more where its webhooks go unsigned.';

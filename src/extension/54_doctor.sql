@@ -1,0 +1,136 @@
+-- The doctor looks at what is due now and then, and at who may read what. Then the doctor itself.
+
+CREATE OR REPLACE FUNCTION outbox.doctor_upkeep(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  today date := (now() AT TIME ZONE 'UTC')::date;
+  keep interval := (SELECT l.longest_retention FROM outbox.library() AS l);
+  days record;
+  s record;
+BEGIN
+  -- The worker makes and drops days every ten minutes.
+  "check" := 'retention'; status := 'ok'; detail := format('Delivered events are kept for %s; the days are in place.', keep);
+  SELECT min(d.day) AS oldest, count(*) FILTER (WHERE d.day + 2 < (now() - keep) AT TIME ZONE 'UTC') AS over, bool_or(d.day = today) AND bool_or(d.day = today + 1) AS ready INTO days
+  FROM (SELECT right(c.relname, 8)::date AS day FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_\d{8}$') AS d;
+  IF days.over > 0 THEN
+    status := 'warning';
+    detail := format('%s days of delivered events are over and not dropped, the oldest is %s: somebody reads them for long, or no worker runs.', days.over, days.oldest);
+    hint := 'SELECT outbox.maintain(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
+  ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
+                                           AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
+    status := 'warning';
+    detail := 'The days of delivered events that should be ready for today and tomorrow are not: with a retention, delivered events could not be recorded.';
+    hint := 'SELECT outbox.maintain();';
+  END IF;
+  RETURN NEXT;
+
+  "check" := 'vacuum'; status := 'ok'; hint := NULL; detail := 'Autovacuum looks after the tables.';
+  SELECT c.oid::regclass AS name INTO s FROM pg_class AS c
+  WHERE c.oid IN ('outbox.events_pending'::regclass, 'outbox.events_failed'::regclass, 'outbox.recalled'::regclass)
+    AND 'autovacuum_enabled=false' = ANY (replace(c.reloptions::text, 'autovacuum_enabled=off', 'autovacuum_enabled=false')::text[]) ORDER BY 1 LIMIT 1;
+  IF FOUND THEN
+    status := 'warning'; detail := format('Autovacuum is turned off for %s: deleted rows stay, and the worker gets slower.', s.name);
+    hint := format('ALTER TABLE %s RESET (autovacuum_enabled);', s.name);
+  ELSIF NOT current_setting('autovacuum')::boolean OR NOT current_setting('track_counts')::boolean THEN
+    status := 'warning'; detail := 'Autovacuum is turned off: deleted rows stay, and the worker gets slower.';
+    hint := 'ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();';
+  ELSE
+    SELECT t.n_dead_tup, t.last_vacuumed INTO s
+    FROM (SELECT st.n_dead_tup, greatest(st.last_autovacuum, st.last_vacuum) AS last_vacuumed FROM pg_stat_all_tables AS st
+          WHERE st.relid = 'outbox.events_pending'::regclass) AS t
+    WHERE t.n_dead_tup > 5000000 AND coalesce(t.last_vacuumed, pg_postmaster_start_time()) < now() - interval '30 minutes'
+      AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = 'outbox.events_pending'::regclass);
+    IF FOUND THEN
+      status := 'warning';
+      detail := format('About %s deleted rows of outbox.events_pending wait for vacuum, which was there last at %s.', s.n_dead_tup, coalesce(s.last_vacuumed::text, '(never)'));
+      hint := 'VACUUM (VERBOSE) outbox.events_pending; -- if it removes few rows, look at the checks horizon, transactions and prepared';
+    END IF;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_upkeep(interval) IS 'Part of outbox.doctor(): retention and vacuum.';
+
+-- Only what no service would do for a reason: the hint must not show a secret either.
+CREATE OR REPLACE FUNCTION outbox.doctor_secrets(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+  s record;
+BEGIN
+  "check" := 'secrets'; status := 'ok'; detail := 'Secrets and payloads are not readable by everybody.';
+  SELECT c.oid::regclass AS name, c.relnamespace = 'pg_catalog'::regnamespace AS of_secrets, a.privilege_type INTO s
+  FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+  WHERE a.grantee = 0 AND a.privilege_type = 'SELECT'
+    AND (c.oid = 'pg_user_mapping'::regclass OR c.relnamespace = 'outbox'::regnamespace AND c.relname ~ '^events' AND c.relkind IN ('r', 'p'))
+  ORDER BY 2 DESC, 1 LIMIT 1;
+  IF FOUND THEN
+    status := 'error';
+    detail := format('Everybody may read %s, and with it %s.', s.name, CASE WHEN s.of_secrets THEN 'the secrets of all user mappings' ELSE 'the payloads of events' END);
+    hint := format('REVOKE SELECT ON %s FROM PUBLIC;', s.name);
+  ELSE
+    SELECT f.srvname AS name, EXISTS (SELECT FROM pg_user_mapping AS m WHERE m.umserver = f.oid AND m.umuser = 0) AS mapped INTO s
+    FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
+    WHERE o.option_name = 'url'
+      AND o.option_value ~* '://[^/@]*:[^/@]*@|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)=|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
+    ORDER BY 1 LIMIT 1;
+    IF FOUND THEN
+      status := 'warning';
+      detail := format('The url of sink %s looks as if it carried a secret, and everybody may read the options of a server.', s.name);
+      hint := format($hint$DO $$ DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = 'url'); BEGIN EXECUTE %L; EXECUTE format(%L, url); END $$; -- puts it into the user mapping; then change the token, which has been readable$hint$,
+                     s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
+                     format(CASE WHEN s.mapped THEN 'ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (ADD url %%L)'
+                            ELSE 'CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (url %%L)' END, s.name));
+    END IF;
+  END IF;
+  RETURN NEXT;
+END
+$body$;
+COMMENT ON FUNCTION outbox.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that everybody can read.';
+
+-- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It
+-- answers whatever happens to its parts: one that fails, or that a lock keeps from looking, is a row too.
+CREATE OR REPLACE FUNCTION outbox.doctor(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+AS $$
+DECLARE
+  part text;
+  locked boolean := false;
+BEGIN
+  FOREACH part IN ARRAY ARRAY['library', 'worker', 'locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
+    CONTINUE WHEN pg_is_in_recovery() AND part IN ('locks', 'transactions', 'upkeep');
+    IF part IN ('events', 'sinks') AND NOT locked THEN -- reads the tables: not behind somebody who has one for himself, or waits for it
+      locked := EXISTS (SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'outbox'::regnamespace
+                        WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.pid IS DISTINCT FROM pg_backend_pid()
+                          AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+                          AND c.relname !~ '^events_sent_');
+    END IF;
+    BEGIN
+      IF part IN ('events', 'sinks') AND locked THEN
+        RAISE lock_not_available;
+      END IF;
+      RETURN QUERY EXECUTE format('SELECT * FROM outbox.doctor_%s($1)', part) USING doctor.patience;
+    EXCEPTION
+      WHEN lock_not_available THEN
+        locked := true;
+        "check" := part; status := 'warning'; detail := 'Not looked at: somebody has a lock on the tables of outbox. The check locks says who.';
+        hint := 'SELECT * FROM outbox.doctor(); -- again, without the lock';
+        RETURN NEXT;
+      WHEN OTHERS THEN
+        "check" := part; status := 'error'; detail := format('The doctor could not look: %s', SQLERRM);
+        hint := format('SELECT * FROM outbox.doctor_%s(''30 seconds''); -- as a superuser, shows the error whole', part);
+        RETURN NEXT;
+    END;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor(interval) IS
+  'Looks for whatever keeps events from being delivered: a row per check and per sink, with status ok, warning or error, the fact, and a hint to paste as it stands. Transactions and locks that are older than patience are named. It waits for no lock, and reads no payload.';
+
+CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT d."check", d.status, d.detail, d.hint FROM outbox.doctor(interval '30 seconds') AS d $$;
+COMMENT ON FUNCTION outbox.doctor() IS
+  'Looks for whatever keeps events from being delivered: a row per check and per sink, with status ok, warning or error, the fact, and a hint to paste as it stands. Transactions and locks that are older than 30 seconds are named. It waits for no lock, and reads no payload.';

@@ -1,0 +1,164 @@
+"""What the doctor says of events that nobody delivers, of upkeep, and of secrets that everybody can read."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+
+
+def well(db, check):
+    wait_until(lambda: db.doctor(check)[0] == "ok", 10, lambda: str(db.doctor(check)))
+
+
+def test_events_that_no_sink_takes(db, receiver):
+    """The hint widens the sink by the kind of event that waits, and by no more."""
+    db.webhook_sink("crm", receiver, SECRET, events="order.*", aggregates="Order")
+    db.sql("SELECT outbox.enqueue('Customer', '1', 'customer.created', '\"hidden\"', headers => '{\"tenant\": \"hidden\"}')")
+    state, detail, hint = db.doctor("routes")
+    assert state == "warning" and "1 events wait" in detail and '"customer.created"' in detail and "headers tenant" in detail and "hidden" not in detail
+    db.paste(hint)
+    wait_until(receiver.accepted, 10, "the event to be routed at once")
+    well(db, "routes")
+    assert db.value("SELECT srvoptions @> ARRAY['events=order.*, customer.created', 'aggregates=Order, Customer'] FROM pg_foreign_server WHERE srvname = 'crm'")
+
+
+def test_events_without_any_sink(db):
+    db.enqueue("Customer", "1")
+    state, detail, hint = db.doctor("routes")
+    assert state == "warning" and hint.startswith("CREATE SERVER main")
+    assert db.doctor("sinks")[0] == "warning"
+    db.paste(hint)
+    well(db, "routes")
+    assert db.doctor("sinks") is None
+
+
+def test_a_sink_that_chooses_by_header_is_not_widened(db, receiver):
+    """Another customer's endpoint."""
+    db.webhook_sink("crm", receiver, SECRET, match="tenant=42", events="order.*")
+    db.enqueue("Order", "1", "order.created")
+    assert "ALTER SERVER" not in db.doctor("routes")[2]
+
+
+def test_a_lost_sink(db, rig, receiver):
+    receiver.stop()
+    db.webhook_sink("crm", receiver, SECRET)
+    event = db.enqueue("Order", "1")
+    db.sql("DROP SERVER crm CASCADE")
+    state, detail, hint = db.doctor("lost sink")
+    assert state == "error" and '"crm"' in detail
+    other = rig.receiver(secret=SECRET)
+    try:
+        db.webhook_sink("other", other, SECRET)
+        db.paste(hint)  # its example names "other", as we do
+        wait_until(lambda: [d.id for d in other.accepted()] == [event], 10, "the event to go there at once")
+        well(db, "lost sink")
+    finally:
+        other.stop()
+
+
+def test_events_of_another_origin(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin) VALUES (gen_random_uuid(), 'Order', 'e', 1, 'crm', 42)")
+    state, detail, hint = db.doctor("origin")
+    assert state == "warning" and "another cluster or database" in detail
+    db.paste(hint)
+    wait_until(receiver.accepted, 10, "the adopted event")
+    well(db, "origin")
+
+
+@pytest.mark.parametrize("columns, values, words", [
+    ("available_at", "now() + interval '50000 years'", "more than a year ahead"),
+    ("available_at", "'infinity'", "more than a year ahead"),
+    ("created_at, available_at", "now() + interval '1 day', now() + interval '1 day 1 minute'", "in the future")])
+def test_a_wrong_clock(db, receiver, columns, values, words):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql(f"INSERT INTO outbox.events (aggregate_type, event_type, {columns}) VALUES ('Order', 'e', {values})")
+    state, detail, hint = db.doctor("clock")
+    assert state == "warning" and words in detail
+    db.paste(hint)
+    wait_until(receiver.accepted, 10, "the event")
+    well(db, "clock")
+
+
+def test_a_schedule_is_no_wrong_clock(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.enqueue('Order', '1', 'e', '1', available_at => now() + interval '90 days')")
+    assert db.complaints() == []
+
+
+def test_a_full_dead_letter_box(db, receiver):
+    """How many, how large, since when, and whether it grows."""
+    db.webhook_sink("crm", receiver, SECRET)
+    failed = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at) SELECT 'Order', n, 'e', 'crm', 'FAILED', 3, 'HTTP 400', "
+    db.sql(failed + "now() - interval '3 days' FROM generate_series(1, 3) n")
+    state, detail, hint = db.doctor("dead letters")
+    assert state == "warning" and detail.startswith("3 dead letters (") and detail.endswith("; 0 came in the last hour.")
+    db.sql(failed + "now() FROM generate_series(4, 10000) n")
+    state, detail, hint = db.doctor("dead letters")
+    assert state == "error" and detail.startswith("10000 dead letters (") and detail.endswith("; 9997 came in the last hour.")
+    assert "HTTP 400" in db.paste(hint)
+    db.sql("DELETE FROM outbox.events WHERE status = 'FAILED' AND aggregate_id::int > 5")
+    db.paste(db.doctor("sink crm")[2])
+    wait_until(lambda: len(receiver.accepted()) == 5, 20, "what was redriven")
+    wait_until(lambda: db.complaints() == [], 10, lambda: str(db.complaints()))
+
+
+def test_a_retention_that_falls_behind(db, setting):
+    setting("outbox.retention", "7d")
+    wait_until(lambda: db.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass") > 3, 10, "the days that the worker makes")
+    assert db.doctor("retention")[0] == "ok"
+    db.sql("""DO $$ DECLARE day date := (now() AT TIME ZONE 'UTC')::date - 20; BEGIN
+              EXECUTE format('CREATE TABLE outbox.events_sent_%s PARTITION OF outbox.events_sent (PRIMARY KEY (position))
+                FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), day || ' 00:00Z', day + 1 || ' 00:00Z'); END $$""")
+    state, detail, hint = db.doctor("retention")
+    assert state == "warning" and detail.startswith("1 days")
+    db.paste(hint)
+    well(db, "retention")
+
+
+def test_days_that_are_missing(db):
+    wait_until(lambda: db.doctor("retention", "0 seconds")[0] == "ok", 10, "the days that the worker makes")
+    for (day,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
+        db.sql(f"DROP TABLE {day}")
+    state, detail, hint = db.doctor("retention", "0 seconds")
+    assert state == "warning" and "not" in detail
+    db.paste(hint)
+    assert db.doctor("retention", "0 seconds")[0] == "ok"
+
+
+def test_autovacuum_that_is_off(db, setting):
+    db.sql("ALTER TABLE outbox.events_pending SET (autovacuum_enabled = off)")
+    state, detail, hint = db.doctor("vacuum")
+    assert state == "warning" and "outbox.events_pending" in detail
+    db.paste(hint)
+    well(db, "vacuum")
+    setting("autovacuum", "off")
+    state, detail, hint = db.doctor("vacuum")
+    assert state == "warning"
+    db.paste(hint)
+    well(db, "vacuum")
+
+
+def test_secrets_that_everybody_may_read(db, receiver):
+    for table, words in (("pg_user_mapping", "secrets of all user mappings"), ("outbox.events_pending", "payloads")):
+        db.sql(f"GRANT SELECT ON {table} TO PUBLIC")
+        state, detail, hint = db.doctor("secrets")
+        assert state == "error" and words in detail
+        db.paste(hint)
+        well(db, "secrets")
+
+
+@pytest.mark.parametrize("secret", [None, SECRET])
+def test_a_token_in_a_url_that_everybody_may_read(db, receiver, secret):
+    """The hint moves it into the user mapping, and shows it to nobody."""
+    receiver.secret = None
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8', "
+           f"url '{receiver.url}?token=t0ken')")
+    if secret:
+        db.create_mapping("crm", {"secret": secret})
+    state, detail, hint = db.doctor("secrets")
+    assert state == "warning" and "sink crm" in detail and "t0ken" not in detail + hint
+    db.paste(hint)
+    well(db, "secrets")
+    assert "t0ken" not in db.value("SELECT srvoptions::text FROM pg_foreign_server WHERE srvname = 'crm'")
+    db.enqueue("Order", "1")
+    wait_until(lambda: receiver.deliveries and receiver.deliveries[0].path.endswith("?token=t0ken"), 10, "the same request")

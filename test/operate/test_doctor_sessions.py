@@ -1,0 +1,131 @@
+"""What the doctor says of other people's sessions: who it is, since when, and the statement that ends it."""
+
+import time
+from contextlib import closing
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+
+SOON = "100 ms"  # of patience
+
+
+@pytest.fixture
+def crm(db, receiver):
+    """A database that has delivered an event."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "warm")
+    wait_until(receiver.accepted, 20, "a first event")
+    wait_until(lambda: db.pending() == 0, 10, "its recording")
+    receiver.clear()
+    return db
+
+
+def found(db, check, pid, status="warning"):
+    """What it says of that process, once its patience is over; others may have sessions too."""
+    def look():
+        rows = db.sql('SELECT detail, hint FROM outbox.doctor(%s) WHERE "check" = %s AND status = %s AND detail LIKE %s',
+                      SOON, check, status, f"%Session {pid} (%")
+        return rows and rows[0]
+    return wait_until(look, 10, lambda: str(db.complaints(SOON)))
+
+
+def ended(db, check):
+    wait_until(lambda: db.doctor(check, SOON)[0] == "ok", 10, lambda: str(db.doctor(check, SOON)))
+
+
+@pytest.mark.parametrize("lock", ["ACCESS EXCLUSIVE", "SHARE"])
+def test_a_table_lock(crm, receiver, lock):
+    """It stops everybody but the doctor, who answers at once, and says which of its checks had to wait."""
+    with closing(crm.connect(autocommit=False)) as holder:
+        pid = holder.info.backend_pid
+        crm.enqueue("Order", "1")
+        wait_until(receiver.accepted, 10, "the event before")
+        wait_until(lambda: crm.pending() == 0, 10, "its recording")
+        receiver.clear()
+        holder.execute(f"LOCK TABLE outbox.events IN {lock} MODE")
+        began = time.monotonic()
+        rows = crm.sql("SELECT * FROM outbox.doctor(%s)", SOON)
+        assert time.monotonic() - began < 5
+        detail, hint = found(crm, "locks", pid, "error")
+        assert lock.title().replace(" ", "") + "Lock on outbox.events_pending and " in detail and "idle in transaction" in detail
+        skipped = [row[0] for row in rows if "Not looked at" in row[2]]
+        assert skipped == (["events", "sinks"] if lock == "ACCESS EXCLUSIVE" else [])
+        with closing(crm.connect()) as producer:
+            producer.execute("SET lock_timeout = '50ms'")
+            with pytest.raises(Exception, match="lock timeout"):
+                producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '{}')")
+        crm.paste(hint)
+        crm.enqueue("Order", "1")
+        wait_until(receiver.accepted, 20, "the event")
+        ended(crm, "locks")
+
+
+def test_a_lock_that_is_waited_for(crm, receiver):
+    """A reader, and behind it somebody's ALTER TABLE, and behind that all others."""
+    with closing(crm.connect(autocommit=False)) as reader, closing(crm.connect(autocommit=False)) as waiter:
+        reader.execute("SELECT count(*) FROM outbox.events")
+        waiter.execute("SET lock_timeout = '60s'")
+        begun = waiter.pgconn.send_query(b"LOCK TABLE outbox.events_pending IN ACCESS EXCLUSIVE MODE")
+        assert begun is None
+        detail, hint = found(crm, "locks", waiter.info.backend_pid, "error")
+        assert f"held up by {reader.info.backend_pid};" in detail
+        crm.paste(hint)
+        crm.enqueue("Order", "1")
+        wait_until(receiver.accepted, 20, "the event")
+        ended(crm, "locks")
+
+
+def test_a_prepared_transaction_with_a_lock(crm, receiver):
+    with closing(crm.connect(autocommit=False)) as holder:
+        holder.execute("LOCK TABLE outbox.events_pending IN SHARE ROW EXCLUSIVE MODE")
+        holder.execute("SELECT pg_current_xact_id()")
+        holder.execute("PREPARE TRANSACTION 'doctor''s \"lock\"'")
+    state, detail, hint = wait_until(lambda: (said := crm.doctor("locks", SOON))[0] == "error" and said, 10, lambda: str(crm.complaints(SOON)))
+    assert "ShareRowExclusiveLock on outbox.events_pending" in detail
+    crm.paste(hint)
+    crm.enqueue("Order", "1")
+    wait_until(receiver.accepted, 20, "the event")
+    ended(crm, "locks")
+
+
+def test_an_open_transaction_with_events(crm, receiver):
+    """Nobody sees its events; so it is known by its lock."""
+    with closing(crm.connect(autocommit=False, application_name="shop")) as writer:
+        writer.execute("SELECT outbox.enqueue('Order', '1', 'e', '\"hidden\"')")
+        detail, hint = found(crm, "transactions", writer.info.backend_pid)
+        assert "application shop" in detail and "idle in transaction" in detail and "hidden" not in detail
+        assert crm.doctor("horizon", SOON)[0] == "ok"  # it is not said twice
+        assert crm.doctor("transactions", "1 hour")[0] == "ok"
+        crm.paste(hint)
+        ended(crm, "transactions")
+    assert crm.pending() == 0
+
+
+def test_an_old_snapshot(crm):
+    with closing(crm.connect(autocommit=False)) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1")
+        detail, hint = found(crm, "horizon", reader.info.backend_pid)
+        assert "snapshot" in detail
+        assert crm.doctor("transactions", SOON)[0] == crm.doctor("locks", SOON)[0] == "ok"
+        crm.paste(hint)
+        ended(crm, "horizon")
+
+
+def test_a_prepared_transaction(crm):
+    """Events in it wait for its end; without any it keeps vacuum from its work all the same."""
+    with closing(crm.connect(autocommit=False)) as writer:
+        writer.execute("SELECT outbox.enqueue('Order', '1', 'e', '{}')")
+        writer.execute("PREPARE TRANSACTION 'with events'")
+        writer.execute("SELECT pg_current_xact_id()")
+        writer.execute("PREPARE TRANSACTION 'without'")
+    said = wait_until(lambda: (rows := crm.sql("SELECT status, detail, hint FROM outbox.doctor(%s) WHERE \"check\" = 'prepared'", SOON))
+                      and len(rows) == 2 and rows, 10, lambda: str(crm.complaints(SOON)))
+    assert [("'with events'" in detail, "events that nobody sees" in detail, status) for status, detail, _ in said] == [
+        (True, True, "warning"), (False, False, "warning")]
+    assert crm.doctor("prepared", "1 hour")[0] == "ok"
+    for _, _, hint in said:
+        crm.paste(hint)
+    ended(crm, "prepared")
+    assert crm.value("SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()") == 0
