@@ -135,8 +135,8 @@ typedef struct SharedState {
   LWLock *lock; /* guards everything below but the atomics */
   pid_t launcher_pid;
   Latch *launcher_latch;
-  bool rescan;       /* pg_database has changed */
-  bool out_of_slots; /* the launcher could not start a worker */
+  bool rescan;                    /* pg_database has changed */
+  bool out_of_slots;              /* the launcher could not start a worker */
   TimestampTz launcher_looked_at; /* when it last went round */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
   WorkerHealth health[OUTBOX_MAX_DATABASES]; /* of the database at that index */

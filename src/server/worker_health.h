@@ -1,5 +1,5 @@
-/* worker_health.h: why a database has no worker, for outbox.doctor(): since when one is wanted, how often the last ones
- * died, and what they said. */
+/* worker_health.h: why a database has no worker, for outbox.doctor(): since when one is wanted, how often the last
+ * ones died, and what they said. */
 #pragma once
 
 #include "shared_state.h"

@@ -100,14 +100,14 @@ class Database:
         """Of outbox.sinks."""
         return self.sql(f"SELECT {columns} FROM outbox.sinks WHERE name = '{name}'")[0]
 
-    def doctor(self, check: str, patience: str = "30 seconds") -> tuple | None:
+    def doctor(self, check: str, *patience: str) -> tuple | None:
         """(status, detail, hint) of a check, or None."""
-        rows = self.sql('SELECT status, detail, hint FROM outbox.doctor(%s) WHERE "check" = %s', patience, check)
+        rows = self.sql(f'SELECT status, detail, hint FROM outbox.doctor({"%s" * len(patience)}) WHERE "check" = %s', *patience, check)
         return rows[0] if rows else None
 
-    def complaints(self, patience: str = "30 seconds") -> list[tuple]:
+    def complaints(self, *patience: str) -> list[tuple]:
         """What the doctor does not find in order."""
-        return self.sql("SELECT * FROM outbox.doctor(%s) WHERE status <> 'ok'", patience)
+        return self.sql(f"SELECT * FROM outbox.doctor({'%s' * len(patience)}) WHERE status <> 'ok'", *patience)
 
     def pending(self) -> int:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")
