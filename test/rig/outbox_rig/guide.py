@@ -1,10 +1,9 @@
 """A page of the documentation whose SQL is followed step by step: <!-- step: name -->."""
 
 import re
-import subprocess
 
 from .database import Database
-from .paths import ROOT, pg_config
+from .paths import ROOT
 from .wait import wait_until
 
 
@@ -21,9 +20,7 @@ class Guide:
 
     def follow(self, step: str) -> None:
         """As a person would, in psql."""
-        done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", self._db.pg.dsn(self._db.name)],
-                              input=self._steps[step], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        self._db.paste(self._steps[step])
 
     def rows(self, step: str) -> list[tuple]:
         return self._db.sql(self._steps[step])
