@@ -12,3 +12,174 @@ RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = p
 AS 'MODULE_PATHNAME', 'outbox_sink_latency';
 COMMENT ON FUNCTION outbox.sink_latency() IS
   'A histogram for each of this database''s sinks: how many events (buckets) took at most so many seconds (le) from created_at to the acknowledgement; the sum of all, and how many they are.';
+
+-- As outbox.sink_backlog() counts: a small table in one pass, of a large one a sample of its pages.
+CREATE OR REPLACE FUNCTION outbox.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on
+SET max_parallel_workers_per_gather = 0 SET jit = off
+AS $$
+DECLARE
+  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  pages bigint := pg_relation_size('outbox.events_pending') / current_setting('block_size')::bigint;
+  share double precision := CASE WHEN pages <= 1500 THEN 100 ELSE 30000.0 / pages END; -- percent: 300 pages
+BEGIN
+  SELECT count(*) FILTER (WHERE e.origin <> here) * 100 / share, count(*) FILTER (WHERE e.sink IS NULL) * 100 / share
+  INTO not_adopted, unrouted
+  FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1);
+  IF share < 100 THEN
+    unrouted := greatest(unrouted, (
+      SELECT count(*) FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink COLLATE "C" IS NULL AND e.available_at IS NULL
+                            ORDER BY e.sink COLLATE "C", e.position LIMIT 2000) AS few));
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox.backlog_apart() IS
+  'Pending events that wait for no sink of theirs: those of another database or cluster, and those that no sink takes. Exact for a small table, else from a sample.';
+
+-- Each column of the three views that is not a label is a metric, outbox_COLUMN, and its comment is the HELP text. Empty on
+-- a standby: its primary tells the same rows.
+CREATE OR REPLACE VIEW outbox.database_metrics AS
+  SELECT pg_catalog.current_database() AS datname,
+         (lib.version = (SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'outbox')
+          AND (lib.at_rest OR workers.n > 0))::integer AS worker_up,
+         workers.n AS worker_processes,
+         (SELECT a.not_adopted FROM outbox.backlog_apart() AS a) AS not_adopted_events,
+         (SELECT a.unrouted FROM outbox.backlog_apart() AS a) AS unrouted_events
+  FROM outbox.library() AS lib
+  CROSS JOIN (SELECT pg_catalog.count(*) AS n FROM outbox.worker_slots() AS w
+              WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
+                                  WHERE d.datname = pg_catalog.current_database())) AS workers
+  WHERE NOT pg_catalog.pg_is_in_recovery();
+COMMENT ON VIEW outbox.database_metrics IS 'Metrics of this database, for exporters: a row.';
+COMMENT ON COLUMN outbox.database_metrics.datname IS 'Label: this database.';
+COMMENT ON COLUMN outbox.database_metrics.worker_up IS
+  '1: a worker delivers this database''s events, or none is needed since nothing is due; 0: nobody delivers.';
+COMMENT ON COLUMN outbox.database_metrics.worker_processes IS 'Workers of this database that run.';
+COMMENT ON COLUMN outbox.database_metrics.not_adopted_events IS
+  'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for outbox.adopt(); an estimate where very many are pending.';
+COMMENT ON COLUMN outbox.database_metrics.unrouted_events IS 'Pending events that no sink takes; an estimate where very many are pending.';
+
+CREATE OR REPLACE VIEW outbox.sink_metrics AS
+  SELECT pg_catalog.current_database() AS datname, s.name AS sink,
+         s.pending AS pending_events, s.estimated::integer AS pending_events_estimated,
+         s.scheduled AS scheduled_events, s.held AS held_events,
+         coalesce(extract(epoch FROM s.oldest_pending_age), 0)::double precision AS oldest_pending_age_seconds,
+         s.in_flight AS inflight_events, s.failed AS dead_letter_events,
+         (s.state = 'circuit open')::integer AS sink_circuit_open, (s.state = 'degraded')::integer AS sink_degraded,
+         (s.state = 'paused')::integer AS sink_paused, (s.state LIKE 'disabled%')::integer AS sink_disabled,
+         (s.state = 'misconfigured')::integer AS sink_misconfigured,
+         s.delivered AS published_events_total, s.retried AS retries_total, s.failed_total AS dead_letters_total,
+         s.redriven_late AS redriven_late_total,
+         coalesce(l.le, '{}') AS publish_latency_seconds, coalesce(l.buckets, '{}') AS publish_latency_seconds_bucket,
+         coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count
+  FROM outbox.sinks AS s
+  JOIN pg_catalog.pg_foreign_server AS f ON f.srvname = s.name
+  LEFT JOIN outbox.sink_latency() AS l ON l.server = f.oid
+  WHERE NOT pg_catalog.pg_is_in_recovery();
+COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: a row per sink.';
+COMMENT ON COLUMN outbox.sink_metrics.datname IS 'Label: this database.';
+COMMENT ON COLUMN outbox.sink_metrics.sink IS 'Label: the sink.';
+COMMENT ON COLUMN outbox.sink_metrics.pending_events IS
+  'Events that wait for the sink, scheduled and held ones included.';
+COMMENT ON COLUMN outbox.sink_metrics.pending_events_estimated IS
+  '1: very many events are pending, and the numbers of pending, scheduled, held and dead ones are estimates.';
+COMMENT ON COLUMN outbox.sink_metrics.scheduled_events IS 'Pending events whose available_at lies ahead.';
+COMMENT ON COLUMN outbox.sink_metrics.held_events IS
+  'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
+COMMENT ON COLUMN outbox.sink_metrics.oldest_pending_age_seconds IS
+  'How long the oldest due event has been waiting, by the committed rows; 0 when none is due.';
+COMMENT ON COLUMN outbox.sink_metrics.inflight_events IS 'Events handed over and not yet acknowledged.';
+COMMENT ON COLUMN outbox.sink_metrics.dead_letter_events IS 'Dead letters that stand in the table.';
+COMMENT ON COLUMN outbox.sink_metrics.sink_circuit_open IS
+  '1: the peer is down as a whole; it is probed, and no event''s attempts are spent.';
+COMMENT ON COLUMN outbox.sink_metrics.sink_degraded IS
+  '1: the sink delivers, but not to all of its topics, or slower than it could.';
+COMMENT ON COLUMN outbox.sink_metrics.sink_paused IS '1: a person has paused the sink.';
+COMMENT ON COLUMN outbox.sink_metrics.sink_disabled IS
+  '1: the sink has stopped for good (HTTP 410, or disable_after) until outbox.resume().';
+COMMENT ON COLUMN outbox.sink_metrics.sink_misconfigured IS '1: the sink cannot be opened with its options.';
+COMMENT ON COLUMN outbox.sink_metrics.published_events_total IS 'Events that the peer has acknowledged.';
+COMMENT ON COLUMN outbox.sink_metrics.retries_total IS 'Deliveries that failed and were put off to be tried again.';
+COMMENT ON COLUMN outbox.sink_metrics.dead_letters_total IS 'Events that became dead letters.';
+COMMENT ON COLUMN outbox.sink_metrics.redriven_late_total IS
+  'Dead letters that were redriven by force and delivered after later events of their keys.';
+COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds IS
+  'From created_at, the start of the enqueuing transaction, to the acknowledgement, retries and the time until a scheduled event is due included.';
+COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_bucket IS
+  'How many of them took at most so many seconds as publish_latency_seconds says at the same place.';
+COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_sum IS 'The sum of them.';
+COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_count IS 'How many they are.';
+
+CREATE OR REPLACE VIEW outbox.failure_metrics AS
+  SELECT pg_catalog.current_database() AS datname, f.srvname AS sink, e.reason, e.failures AS publish_failures_total
+  FROM outbox.sink_failures() AS e
+  JOIN pg_catalog.pg_foreign_server AS f ON f.oid = e.server
+  WHERE NOT pg_catalog.pg_is_in_recovery();
+COMMENT ON VIEW outbox.failure_metrics IS 'Metrics of failures, for exporters: a row per sink and reason that has occurred.';
+COMMENT ON COLUMN outbox.failure_metrics.datname IS 'Label: this database.';
+COMMENT ON COLUMN outbox.failure_metrics.sink IS 'Label: the sink.';
+COMMENT ON COLUMN outbox.failure_metrics.reason IS
+  'Label: timeout, connection (refused or lost), dns, tls, auth, http_3xx, http_4xx, http_5xx, rate_limited, too_large, topic, broker, blocked (by the network guard), invalid (this event), or other.';
+COMMENT ON COLUMN outbox.failure_metrics.publish_failures_total IS
+  'Deliveries that failed, also those that cost no attempt, and times that the peer was found down.';
+
+CREATE OR REPLACE FUNCTION outbox.metrics(format text DEFAULT 'prometheus') RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  open_metrics boolean := format IS NOT DISTINCT FROM 'openmetrics';
+  answer text;
+BEGIN
+  IF format IS DISTINCT FROM 'prometheus' AND NOT open_metrics THEN
+    RAISE EXCEPTION 'unknown format of metrics' USING ERRCODE = 'invalid_parameter_value',
+      DETAIL = format('It is %s.', coalesce(quote_literal(format), 'null')),
+      HINT = 'Give ''prometheus'' (text format 0.0.4) or ''openmetrics'' (OpenMetrics 1.0).';
+  END IF;
+
+  WITH source AS MATERIALIZED (
+    SELECT 'outbox.database_metrics'::regclass AS view, to_jsonb(m) AS row FROM outbox.database_metrics AS m
+    UNION ALL SELECT 'outbox.sink_metrics'::regclass, to_jsonb(m) FROM outbox.sink_metrics AS m
+    UNION ALL SELECT 'outbox.failure_metrics'::regclass, to_jsonb(m) FROM outbox.failure_metrics AS m),
+  labelled AS MATERIALIZED (
+    SELECT s.view, s.row,
+           (SELECT string_agg(format('%s="%s"', l.name, replace(replace(replace(s.row ->> l.name, '\', '\\'), '"', '\"'), E'\n', '\n')), ',')
+            FROM unnest('{datname,sink,reason}'::text[]) AS l (name) WHERE s.row ? l.name) AS labels
+    FROM source AS s),
+  family AS (
+    SELECT a.attrelid AS view, a.attnum, a.attname::text AS col, 'outbox_' || a.attname AS name,
+           CASE WHEN a.atttypid = 'double precision[]'::regtype THEN 'histogram'
+                WHEN a.attname LIKE '%\_total' THEN 'counter' ELSE 'gauge' END AS type,
+           col_description(a.attrelid, a.attnum) AS help
+    FROM pg_attribute AS a
+    WHERE a.attnum > 0 AND a.attrelid IN ('outbox.database_metrics'::regclass, 'outbox.sink_metrics'::regclass, 'outbox.failure_metrics'::regclass)
+      AND a.attname <> ALL ('{datname,sink,reason}') AND a.attname !~ '_(bucket|sum|count)$'),
+  sample AS (
+    SELECT f.view, f.col, l.labels, 0 AS n, format(E'%s{%s} %s\n', f.name, l.labels, l.row ->> f.col) AS line
+    FROM family AS f JOIN labelled AS l ON l.view = f.view WHERE f.type <> 'histogram'
+    UNION ALL
+    SELECT f.view, f.col, l.labels, b.n, format(E'%s_bucket{%s,le="%s"} %s\n', f.name, l.labels, b.le, b.count)
+    FROM family AS f JOIN labelled AS l ON l.view = f.view
+    CROSS JOIN LATERAL (
+      SELECT e.n, e.le || CASE WHEN open_metrics AND e.le !~ '\.' THEN '.0' ELSE '' END AS le,
+             l.row -> (f.col || '_bucket') ->> (e.n::int - 1) AS count
+      FROM jsonb_array_elements_text(l.row -> f.col) WITH ORDINALITY AS e (le, n)
+      UNION ALL SELECT 1000, '+Inf', l.row ->> (f.col || '_count')) AS b
+    WHERE f.type = 'histogram'
+    UNION ALL
+    SELECT f.view, f.col, l.labels, 1001, format(E'%1$s_sum{%2$s} %3$s\n%1$s_count{%2$s} %4$s\n', f.name, l.labels,
+                                                 l.row ->> (f.col || '_sum'), l.row ->> (f.col || '_count'))
+    FROM family AS f JOIN labelled AS l ON l.view = f.view WHERE f.type = 'histogram'),
+  lines AS (
+    SELECT s.view, s.col, string_agg(s.line, '' ORDER BY s.labels, s.n) AS text FROM sample AS s GROUP BY s.view, s.col)
+  SELECT coalesce(string_agg(format(E'# HELP %1$s %2$s\n# TYPE %1$s %3$s\n%4$s',
+                                    CASE WHEN open_metrics THEN regexp_replace(f.name, '_total$', '') ELSE f.name END,
+                                    replace(f.help, '\', '\\'), f.type, l.text), '' ORDER BY f.view, f.attnum), '')
+         || CASE WHEN open_metrics THEN E'# EOF\n' ELSE '' END
+  INTO answer
+  FROM family AS f JOIN lines AS l USING (view, col);
+  RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION outbox.metrics(text) IS
+  'The metrics of this database and its sinks as text for Prometheus: format 0.0.4 (''prometheus''), or OpenMetrics 1.0 (''openmetrics'').';

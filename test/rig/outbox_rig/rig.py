@@ -14,6 +14,7 @@ from .namespace import Namespace
 from .nginx import Nginx
 from .paths import BUILD, LOGS
 from .postgres import Postgres
+from .prometheus import Exporter, Prometheus
 from .receiver import Receiver
 from .service import Service
 
@@ -85,6 +86,12 @@ class Rig:
 
     def service(self, **options) -> Service:
         return self._add(Service(*self._place("service"), **options))
+
+    def exporter(self, **options) -> Exporter:
+        return self._add(Exporter(*self._place("exporter"), **options))
+
+    def prometheus(self, **options) -> Prometheus:
+        return self._add(Prometheus(*self._place("prometheus"), **options))
 
     def stop(self) -> None:
         """Stops the parts in the order in which they were started: the server first, so that its worker is spared

@@ -1,0 +1,261 @@
+"""docker/: the exporter's queries, the alerts and the dashboard, with a real Prometheus and live events."""
+
+import json
+import re
+import subprocess
+import threading
+from typing import Any
+
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import ROOT
+from outbox_rig.process import free_port
+from outbox_rig.prometheus import PROMETHEUS
+from outbox_rig.receiver import OK, SECRET, status
+
+from test_metrics import samples
+
+RULES = PROMETHEUS / "outbox.rules.yml"
+GRAFANA = ROOT / "docker" / "grafana"
+DASHBOARD = json.loads((GRAFANA / "dashboards" / "outbox.json").read_text())
+ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
+TARGETS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+
+
+@pytest.fixture(scope="module")
+def db(pg):
+    """One for the module, with a sink in each state, all of them with events, and live traffic."""
+    database = Database(pg, "metrics")
+    database.create()
+    yield database
+    database.drop()
+
+
+@pytest.fixture(scope="module")
+def receiver(rig):
+    receiver = rig.receiver(secret=SECRET)
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture(scope="module")
+def traffic(db, receiver):
+    answers = {"dead": status(400), "gone": status(410), "flaky": status(503)}
+    receiver.mode = lambda d: answers.get(d.json()["type"], OK)
+    for name, options in {"ok": {}, "dead": {"max_attempts": "1"}, "gone": {}, "flaky": {"max_attempts": "50"}, "paused": {}}.items():
+        db.webhook_sink(name, receiver, SECRET, events=name, **{"retry": "1h"} | options)
+    db.webhook_sink("down", f"http://127.0.0.1:{free_port()}/", SECRET, events="down")
+    db.sql("SELECT outbox.pause('paused')")
+    for event in ("dead", "gone", "down", "paused", "unrouted", "foreign"):
+        db.enqueue("Order", event, event_type=event)
+    db.sql("UPDATE outbox.events SET origin = origin + 1 WHERE event_type = 'foreign'")
+    done = threading.Event()
+
+    def enqueue() -> None:
+        with db.connect() as connection:
+            while not done.wait(0.1):
+                connection.execute("SELECT outbox.enqueue('Order', 'k' || n, t, '1') FROM generate_series(1, 3) n, unnest('{ok,ok,dead,flaky}'::text[]) t")
+
+    thread = threading.Thread(target=enqueue)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def exporter(rig, pg, db, traffic):
+    """As a role that may see metrics and no event."""
+    db.sql("CREATE ROLE exporter LOGIN IN ROLE pg_monitor")
+    db.sql("GRANT USAGE ON SCHEMA outbox TO exporter; GRANT SELECT ON outbox.sinks, outbox.sink_metrics, outbox.database_metrics, outbox.failure_metrics TO exporter; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO exporter")
+    exporter = rig.exporter(pg=pg, database=db.name, user="exporter")
+    yield exporter
+    exporter.stop()
+    db.sql("DROP OWNED BY exporter; DROP ROLE exporter")
+
+
+@pytest.fixture(scope="module")
+def prometheus(rig, exporter):
+    prometheus = rig.prometheus(target=exporter.port)
+    wait_until(lambda: prometheus.value("count_over_time(outbox_worker_up[1m])"), 30, "the first samples")
+    yield prometheus
+    prometheus.stop()
+
+
+def test_the_exporter_tells_what_the_function_tells(db, exporter):
+    """Names and labels, the histogram's edges included; the exporter adds where it asked."""
+    def series(text: str) -> set[tuple]:
+        found = samples(re.sub(r'(?<=[{,])server="[^"]*",?', "", text))
+        return {key for key in found if key[0].startswith("outbox_")}
+
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.failure_metrics") >= 4, 20, "all failures")
+    scraped = exporter.scrape()
+    assert "pg_exporter_last_scrape_error 0" in scraped
+    told = series(db.value("SELECT outbox.metrics()"))
+    assert len(told) > 200 and series(scraped) == told
+    assert "# TYPE outbox_publish_latency_seconds histogram" in scraped and "# TYPE outbox_retries_total counter" in scraped
+
+
+def test_every_query_of_the_dashboard_has_data(db, prometheus):
+    variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus"
+    filled = {}
+    for name in ("datname", "sink"):
+        match, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variables[name]["query"]["query"]).groups()
+        filled[name] = prometheus.label_values(label, match.replace("$datname", ".*"))
+    assert filled == {"datname": [db.name], "sink": ["dead", "down", "flaky", "gone", "ok", "paused"]}
+    assert len(TARGETS) > 25
+    for title, expression in TARGETS:
+        for name, value in {"$datname": db.name, "$sink": ".*", "$__rate_interval": "10s"}.items():
+            expression = expression.replace(name, value)
+        assert "$" not in expression, title
+        # Some are filled only by what somebody does: there must be the series, if not the state.
+        bare = re.sub(r" > 0$", "", expression)
+        wait_until(lambda: prometheus.query(bare), 20, f"data for {title}: {bare}")
+    for state, sinks in {"circuit_open": {"down"}, "paused": {"paused"}, "disabled": {"gone"}}.items():
+        wait_until(lambda: {s["metric"]["sink"] for s in prometheus.query(f"outbox_sink_{state} == 1")} >= sinks, 20, state)
+    assert prometheus.value(f'histogram_quantile(0.5, sum by (le) (rate(outbox_publish_latency_seconds_bucket{{sink="ok"}}[10s])))') < 300
+
+
+def unknown(given: Any, understood: Any) -> set[str]:
+    """Keys whose values did not come back."""
+    if isinstance(given, dict):
+        lost = {key for key, value in given.items() if key not in understood and value not in (None, [], {}, "", False)}
+        return lost.union(*(unknown(value, understood[key]) for key, value in given.items() if key in understood))
+    if isinstance(given, list):
+        assert len(given) == len(understood)
+        return set().union(*(unknown(*pair) for pair in zip(given, understood)))
+    assert given == understood
+    return set()
+
+
+def test_the_dashboard_is_well_formed():
+    """Grafana is not in Debian. Its own library, of Grafana 10.1, reads the dashboard and writes it down again: what it does not know
+    is lost, but for what belongs to the data source."""
+    register_default_plugins()
+    understood = json.loads(JSONEncoder().encode(Dashboard.from_json(DASHBOARD)))
+    assert unknown(DASHBOARD, understood) == {"definition", "builtIn", "titleFormat", "textFormat", "step"}
+    assert DASHBOARD["uid"] == "outbox-overview" and DASHBOARD["schemaVersion"] >= 38 and DASHBOARD["id"] is None
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert [panel["title"] for panel in panels if panel["type"] == "row"] == \
+        ["Overview", "Backlog and age", "Throughput and latency", "Failures and dead letters", "Workers"]
+    taken = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert max(x for x, _ in cells) < 24 and not cells & taken, panel["title"]
+        taken |= cells
+        if panel["type"] != "row":
+            assert panel["type"] in ("stat", "timeseries", "heatmap", "state-timeline")
+            assert all(each["datasource"] == {"type": "prometheus", "uid": "${datasource}"} for each in (panel, *panel["targets"]))
+            defaults = panel["fieldConfig"]["defaults"]
+            assert defaults["unit"] in ("short", "s", "cps") and defaults["thresholds"]["steps"][0]["value"] is None
+    [provider] = yaml.safe_load((GRAFANA / "provisioning/dashboards/outbox.yaml").read_text())["providers"]
+    [source] = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yaml").read_text())["datasources"]
+    assert (provider["type"], source["type"]) == ("file", "prometheus")
+
+
+def test_alerts_follow_their_causes(db, prometheus):
+    """Those with a `for` are pending soon; the whole way is in the rules' own tests."""
+    expected = {"OutboxDeadLetters", "OutboxCircuitOpen", "OutboxSinkDisabled", "OutboxSinkPausedLong", "OutboxNotAdopted", "OutboxUnrouted",
+                "OutboxPublishFailing"}
+    wait_until(lambda: set(prometheus.alerts()) >= expected, 30, lambda: str(expected - set(prometheus.alerts())))
+    found = prometheus.alerts()
+    assert found["OutboxDeadLetters"]["state"] == "firing"
+    assert found["OutboxSinkDisabled"]["labels"].items() >= {"sink": "gone", "datname": db.name, "severity": "critical"}.items()
+    assert not set(found) & {"OutboxWorkerDown", "OutboxMetricsAbsent", "OutboxScrapeFailing", "OutboxSinkMisconfigured"}
+    for name, alert in found.items():
+        assert "<error" not in str(alert["annotations"]), alert
+        assert set(re.findall(r"\$labels\.(\w+)", str(ALERTS[name]["annotations"]))) <= set(alert["labels"]), name
+    for rule in ALERTS.values():  # each parses, whether or not it finds something
+        prometheus.query(rule["expr"])
+    # What the descriptions say to paste is good SQL.
+    for name, alert in found.items():
+        statements = re.findall(r"(?:SELECT|DELETE)\b[^;]*;", alert["annotations"]["description"])
+        assert statements, name
+        for statement in statements:
+            db.sql(f"EXPLAIN {statement}")
+
+
+def test_alerts_have_their_row_in_the_page_and_their_runbook():
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    assert re.findall(r"^\| `(Outbox\w+)` \|", page, re.M) == list(ALERTS)
+    for name, rule in ALERTS.items():
+        assert {"summary", "description", "runbook"} == set(rule["annotations"]) and rule["labels"]["severity"] in ("warning", "critical")
+        path, anchor = rule["annotations"]["runbook"].split("#")
+        if path == "docs/operations.md":
+            continue 
+        headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(), re.M)
+        assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}, name
+
+
+IN = 'datname="app",sink="crm"'
+AT = 'job="outbox",instance="exporter:9187"'
+HEALTHY = {f"outbox_{name}{{{IN}}}": "0x120" for name in (
+    "pending_events", "scheduled_events", "oldest_pending_age_seconds", "dead_letters_total", "sink_circuit_open", "sink_degraded", "sink_paused",
+    "sink_disabled", "sink_misconfigured")} | {
+    f"outbox_published_events_total{{{IN}}}": "0+60x120", f'outbox_publish_failures_total{{{IN},reason="http_5xx"}}': "0+6x120",
+    'outbox_worker_up{datname="app"}': "1x120", 'outbox_not_adopted_events{datname="app"}': "0x120", 'outbox_unrouted_events{datname="app"}': "0x120",
+    f"up{{{AT}}}": "1x120", f"pg_up{{{AT}}}": "1x120", f"pg_exporter_last_scrape_error{{{AT}}}": "0x120"}
+LATE = {"OutboxOldestEventLate"}
+# What is not as in the healthy life, minute by minute; and which alerts fire when: not earlier, not for less.
+STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
+    ({}, {60: set(), 120: set()}),
+    ({"worker_up": "1x5 0x60"}, {7: set(), 8: {"OutboxWorkerDown"}}),
+    ({"worker_up": None}, {4: set(), 5: {"OutboxMetricsAbsent"}}),
+    ({"up": "0x60"}, {4: set(), 5: {"OutboxScrapeFailing"}}),
+    ({"pg_up": "0x60"}, {4: set(), 5: {"OutboxScrapeFailing"}}),
+    ({"pg_exporter_last_scrape_error": "1x60"}, {4: set(), 5: {"OutboxScrapeFailing"}}),
+    ({"oldest_pending_age_seconds": "60x60"}, {60: set()}),
+    ({"oldest_pending_age_seconds": "61x60"}, {4: set(), 5: LATE, 60: LATE}),
+    ({"oldest_pending_age_seconds": "300x60"}, {60: LATE}),
+    ({"oldest_pending_age_seconds": "301x60"}, {4: set(), 5: LATE | {"OutboxOldestEventVeryLate"}}),
+    ({"oldest_pending_age_seconds": "999x60", "sink_paused": "1x60", "pending_events": "500+10x60", "published_events_total": "1x60",
+      "publish_failures_total": "1x60"},
+     {59: set(), 60: {"OutboxSinkPausedLong"}}),
+    ({"pending_events": "0+100x60"}, {16: set(), 17: {"OutboxBacklogGrowing"}}),
+    ({"pending_events": "0+1x90"}, {90: set()}),
+    ({"pending_events": "5000x60"}, {60: set()}),
+    ({"pending_events": "200+100x60", "scheduled_events": "200+100x60"}, {60: set()}),
+    ({"pending_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {5: set(), 6: {"OutboxNothingPublished"}}),
+    ({"pending_events": "5x60", "scheduled_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {60: set()}),
+    ({"dead_letters_total": "3x10 4x60"}, {10: set(), 11: {"OutboxDeadLetters"}, 30: set()}),
+    ({"publish_failures_total": "0+20x60"}, {15: set(), 16: {"OutboxPublishFailing"}}),
+    ({"sink_circuit_open": "1x60"}, {4: set(), 5: {"OutboxCircuitOpen"}}),
+    ({"sink_degraded": "1x60"}, {14: set(), 15: {"OutboxSinkDegraded"}}),
+    ({"sink_disabled": "1x60"}, {0: set(), 1: {"OutboxSinkDisabled"}}),
+    ({"sink_misconfigured": "1x60"}, {1: set(), 2: {"OutboxSinkMisconfigured"}}),
+    ({"not_adopted_events": "7x60"}, {4: set(), 5: {"OutboxNotAdopted"}}),
+    ({"unrouted_events": "7x60"}, {14: set(), 15: {"OutboxUnrouted"}}),
+]
+
+
+def promtool(*argv: str) -> None:
+    done = subprocess.run(["promtool", *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_alert_fires_for_its_cause_and_no_other(tmp_path):
+    promtool("check", "rules", str(RULES))
+    promtool("check", "config", str(PROMETHEUS / "prometheus.yml"))
+    tests = []
+    for changes, expected in STORIES:
+        named = {next(series for series in HEALTHY if series.split("{")[0] in (name, f"outbox_{name}")): values for name, values in changes.items()}
+        assert len(named) == len(changes)
+        tests.append({
+            "interval": "1m",
+            "input_series": [{"series": series, "values": values} for series, values in (HEALTHY | named).items() if values],
+            "promql_expr_test": [{
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]}
+                for minute, alerts in expected.items()]})
+    file = tmp_path / "rules.test.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    promtool("test", "rules", str(file))
+    assert set().union(*(alerts for _, expected in STORIES for alerts in expected.values())) == set(ALERTS)
