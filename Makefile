@@ -17,9 +17,9 @@ OBJS = $(patsubst %.cpp,%.o,$(SERVER_SOURCES) $(DELIVERY_SOURCES))
 SCRIPT_PARTS = $(sort $(wildcard src/extension/*.sql))
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
-REGRESS_OPTS = --outputdir=$(or $(REGRESS_OUTPUT),build/regress)
+REGRESS_OPTS = --encoding=UTF8 --outputdir=$(or $(REGRESS_OUTPUT),build/regress)
 ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),build/isolation)
+ISOLATION_OPTS = --encoding=UTF8 --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),build/isolation)
 
 EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DELIVERY_SOURCES)) outbox.so
 

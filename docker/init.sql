@@ -1,0 +1,23 @@
+-- Run once, in $POSTGRES_DB, when the volume is new: the extension, two sinks, and the roles that use them. Passwords and secret are
+-- those of a machine to try things on: change them with ALTER ROLE and ALTER USER MAPPING.
+CREATE EXTENSION outbox;
+
+CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka
+  OPTIONS (bootstrap_servers 'kafka:9092');
+
+BEGIN; -- together: a sink without a secret sends unsigned
+CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook
+  OPTIONS (url 'http://receiver:8080/hooks', allow_http 'true', allow_networks '10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16');
+CREATE USER MAPPING FOR PUBLIC SERVER crm
+  OPTIONS (secret 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
+COMMIT;
+
+CREATE ROLE app LOGIN PASSWORD 'app';          -- may enqueue, and no more
+GRANT USAGE ON SCHEMA outbox TO app;
+
+CREATE ROLE metrics LOGIN PASSWORD 'metrics';  -- the exporter
+GRANT pg_monitor TO metrics;
+GRANT USAGE ON SCHEMA outbox TO metrics;
+
+CREATE ROLE receiver LOGIN PASSWORD 'receiver';
+CREATE DATABASE receiver OWNER receiver;       -- where the receiver remembers what it has processed
