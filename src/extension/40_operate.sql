@@ -217,6 +217,7 @@ DECLARE
                  WHERE c.oid = 'outbox.events'::regclass);
   keep interval := (SELECT l.longest_retention FROM outbox.library() AS l);
 BEGIN
+  LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE; -- a restore may be about to make one of them
   FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
     part := 'events_sent_' || to_char(day, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('outbox.' || part) IS NOT NULL;
@@ -255,21 +256,6 @@ $$;
 COMMENT ON FUNCTION outbox.maintain() IS
   'Makes the coming days of outbox.events_sent, drops those whose retention is over, and forgets expired dedup keys. The worker calls it every ten minutes; call it yourself where no worker runs. Returns how many days it made or dropped.';
 
-CREATE OR REPLACE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-  here bigint := (SELECT l.origin FROM outbox.library() AS l);
-  adopted bigint;
-BEGIN
-  UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
-  GET DIAGNOSTICS adopted = ROW_COUNT;
-  UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
-  RETURN adopted;
-END
-$$;
-COMMENT ON FUNCTION outbox.adopt() IS
-  'Lets this database deliver events that were enqueued elsewhere: after it was restored, copied or upgraded into another cluster. Until then they wait. Returns how many pending events it took over.';
 -- What the columns of the operator's views mean.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';

@@ -203,7 +203,7 @@ bool claim_events(TimestampTz now, bool *look_for_recalled) {
   busy_rows_claim(snapshot);
   if (*look_for_recalled) {
     bool heads_left = recalled_check_heads(snapshot);
-    *look_for_recalled = recalled_claim(snapshot) || heads_left;
+    *look_for_recalled = recalled_claim(snapshot, &more) || heads_left;
     more |= heads_left;
   }
   more |= stream_main(snapshot);

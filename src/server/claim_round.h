@@ -116,8 +116,9 @@ typedef struct RecalledList {
 
 void recalled_look(RecalledList *list, Snapshot snapshot);
 
-/* Reads outbox.recalled; true when some rows were left for the next round. */
-bool recalled_claim(Snapshot snapshot);
+/* Reads a page of outbox.recalled; true when some rows were left for the next round. `more` when that may begin at
+ * once. */
+bool recalled_claim(Snapshot snapshot, bool *more);
 /* The next read of it begins after here. */
 void recalled_next_place(uint64 *xact, int64 *position);
 /* Lanes were taken: what belonged to others is read again. */

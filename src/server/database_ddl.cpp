@@ -1,5 +1,6 @@
 #include "database_ddl.h"
 
+#include "restored_day.h"
 #include "shared_state.h"
 #include "sink_rename.h"
 #include "stopped_sinks.h"
@@ -94,6 +95,8 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
     marked = true;
     stand_aside(database);
   }
+  if (restored_day_concerns(planned->utilityStmt))
+    restored_day_make_room(planned->utilityStmt);
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
   if (rename || stopped)
     CommandCounterIncrement();

@@ -137,7 +137,7 @@ static void next_page(const RecalledList *list, bool full) {
     place = {place.next - 1, PG_INT64_MAX, PG_UINT64_MAX};
 }
 
-bool recalled_claim(Snapshot snapshot) {
+bool recalled_claim(Snapshot snapshot, bool *more) {
   const int limit = 1000;
   RecalledList list = {(RecalledRow *)palloc(sizeof(RecalledRow) * limit), 0, NULL, false};
   Datum values[] = {UInt64GetDatum(place.xact), Int64GetDatum(place.position), Int64GetDatum(limit)};
@@ -156,6 +156,7 @@ bool recalled_claim(Snapshot snapshot) {
       done[n_done++] = list.rows[i].ctid;
   Datum places = tid_array(done, n_done);
   statement_write(&forget_recalled, &places, NULL, NULL);
+  *more |= list.n == limit && n_done > 0; /* a million of them must not take a poll for each page */
   return list.wanted_again || list.n == limit;
 }
 

@@ -202,7 +202,10 @@ static void reload_settings(void) {
   if (!ConfigReloadPending)
     return;
   ConfigReloadPending = false;
+  const int64 origin = origin_here();
   ProcessConfigFile(PGC_SIGHUP);
+  if (origin_here() != origin)
+    ShutdownRequestPending = true; /* outbox.identity: which rows are ours is found out by a worker that begins */
   worker_sinks_settings_changed();
   claims_wanted = true;
 }

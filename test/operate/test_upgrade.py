@@ -101,7 +101,7 @@ def test_the_library_with_an_extension_of_an_earlier_version(old, pg, receiver):
     assert status == "error" and FIRST in detail and UPDATE in hint
     pg.reload()  # wakes the launcher
     old.sql("SELECT outbox.announce()")  # makes it look again
-    wait_until(lambda: not old.sql("SELECT FROM pg_stat_activity WHERE datname = %s AND backend_type = 'outbox worker'", old.name), 10,
+    wait_until(lambda: not old.sql("SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'outbox worker'", old.name), 10,
                "the worker to leave")
     assert len(said()) in (1, 2) and not receiver.deliveries and old.pending() == 13
 

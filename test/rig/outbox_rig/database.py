@@ -31,6 +31,11 @@ class Database:
             admin.execute("SET statement_timeout = '20s'")
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
+    @property
+    def dsn(self) -> str:
+        """For programs of PostgreSQL's own."""
+        return self.pg.dsn(self.name)
+
     def connect(self, **options) -> psycopg.Connection:
         """A connection of its own, for transactions."""
         return self.pg.connect(self.name, **options)

@@ -32,9 +32,9 @@ DEFAULTS = {
 
 class Postgres:
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
-                 standby_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
+                 standby_of: "Postgres | None" = None, copy_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
                  env: dict[str, str] = {}, namespace: Namespace | None = None):
-        """`standby_of`: streams from that server, as its standby "standby". `wal`: where to put pg_wal, in small segments.
+        """`standby_of`: streams from that server, as its standby "standby". `copy_of`: begins as a copy of it, and is a server of its own. `wal`: where to put pg_wal, in small segments.
         `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment. `namespace`: where it runs; its socket
         is reached from here all the same."""
         self.name, self.dir, self.log = name, directory, log
@@ -53,8 +53,11 @@ class Postgres:
         directory.mkdir(parents=True)
         if os.getuid() == 0:
             self._become_postgres()
-        if standby_of:
-            self._copy(standby_of)
+        if standby_of or copy_of:
+            self._copy(standby_of or copy_of)
+            if standby_of:
+                (self.data / "standby.signal").touch()
+                self._settings["primary_conninfo"] = f"{standby_of.dsn()} application_name=standby"
         else:
             self._initdb()
         self._configure(self._settings | {"unix_socket_directories": self.host})
@@ -69,10 +72,10 @@ class Postgres:
         if not reachable:  # below a closed home directory such as /root
             self._setpriv += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 
-    def _run(self, *argv: str | Path) -> None:
+    def _run(self, *argv: str | Path, cwd: str | Path = "/") -> None:
         with open(self.log, "ab") as out:
             done = subprocess.run(["setpriv", *self._setpriv, "--", *map(str, argv)] if self._setpriv else [*map(str, argv)],
-                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/")
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd)
         if done.returncode:
             raise RuntimeError(f"{argv[0]} failed; see {self.log}")
 
@@ -83,8 +86,6 @@ class Postgres:
 
     def _copy(self, primary: "Postgres") -> None:
         self._run(pg_config("bindir") / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync")
-        (self.data / "standby.signal").touch()
-        self._settings["primary_conninfo"] = f"{primary.dsn()} application_name=standby"
 
     def _configure(self, settings: dict[str, str]) -> None:
         with open(self.data / "postgresql.conf", "a") as conf:
@@ -163,6 +164,12 @@ class Postgres:
         with self.connect() as connection:
             connection.execute("SELECT pg_promote()")
 
+    def upgrade_from(self, old: "Postgres") -> None:
+        """pg_upgrade --link; both are stopped, and this one is as initdb made it."""
+        binaries = pg_config("bindir")
+        self._run(binaries / "pg_upgrade", "--link", "-U", "postgres", "-b", binaries, "-B", binaries, "-d", old.data, "-D", self.data,
+                  "-s", self.host, cwd=self.dir)
+
     # ---- use -------------------------------------------------------------------------------------------------
 
     def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
@@ -178,6 +185,13 @@ class Postgres:
 
     def reload(self) -> None:
         self._process.signal(signal.SIGHUP)
+
+    def set(self, setting: str, value: str) -> None:
+        """ALTER SYSTEM, and sees that sessions have it."""
+        with self.connect() as admin:
+            admin.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
+            admin.execute("SELECT pg_reload_conf()")
+            wait_until(lambda: admin.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,), 20, "the reload")
 
 
 def children(pid: int) -> list[int]:

@@ -1,0 +1,27 @@
+-- After a restore, a copy or an upgrade into another cluster: a person says that this database is to deliver what it holds.
+
+CREATE OR REPLACE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  adopted bigint;
+  of_events name;
+BEGIN
+  PERFORM pg_advisory_xact_lock('outbox.events'::regclass::oid::integer, 0); -- a second one would wait for our rows, and we for its
+  UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
+  GET DIAGNOSTICS adopted = ROW_COUNT;
+  UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
+  -- pg_restore --disable-triggers leaves them enabled, but not always: what a subscription writes would pass them.
+  FOR of_events IN
+    SELECT DISTINCT t.tgname FROM pg_trigger AS t JOIN pg_partition_tree('outbox.events') AS p ON p.relid = t.tgrelid
+    WHERE t.tgenabled = 'O' AND t.tgname IN (SELECT s.tgname FROM pg_trigger AS s JOIN pg_proc AS f ON f.oid = s.tgfoid
+                                             WHERE s.tgrelid = 'outbox.events'::regclass AND f.pronamespace = 'outbox'::regnamespace)
+  LOOP
+    EXECUTE format('ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER %I', of_events);
+  END LOOP;
+  RETURN adopted;
+END
+$$;
+COMMENT ON FUNCTION outbox.adopt() IS
+  'Lets this database deliver events that were enqueued elsewhere: after it was restored, copied or upgraded into another cluster. Until then they wait. Returns how many pending events it took over.';

@@ -1,0 +1,60 @@
+"""A copy of the whole cluster (pg_basebackup, a snapshot of the disk) beside production."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+
+
+@pytest.fixture
+def production(rig, receiver):
+    """Events wait, because the endpoint is down."""
+    receiver.stop()
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s"})
+    db = Database(pg, "production")
+    db.create()
+    db.webhook_sink("crm", receiver, SECRET)
+    for n in range(20):
+        db.enqueue("Order", str(n % 2), payload=str(n))
+    wait_until(lambda: db.sink("state") == ("circuit open",), 20, "the sink that is down")
+    yield db
+    pg.stop()
+
+
+def test_a_physical_clone(rig, production, receiver):
+    """With an identity of its own, or turned off, it delivers nothing of production's; adopted, it does, in order."""
+    clone = rig.postgres(copy_of=production.pg, settings={"outbox.poll_interval": "1s", "outbox.identity": "staging"})
+    try:
+        copied = Database(clone, "production")
+        production.pg.stop()
+        receiver.start()
+        own = copied.enqueue("Order", "own", payload='"own"')
+        wait_until(lambda: own in {d.id for d in receiver.accepted()}, 20, "its own event")
+        wait_until(lambda: copied.pending() == 20, 20, "its row to leave")
+        assert {d.id for d in receiver.deliveries} == {own}
+        verdict, _, hint = copied.doctor("origin")
+        assert verdict == "warning" and "outbox.adopt()" in hint
+
+        # With production's own identity nothing tells it from production. So what it is to do is decided before it starts: here it is silent.
+        clone.set("outbox.enabled", "off")
+        wait_until(lambda: not copied.sql("SELECT 1 FROM outbox.workers"), 20, "the worker to go")
+        clone.set("outbox.identity", "")
+        assert copied.doctor("origin")[0] == "ok" and copied.doctor("worker")[0] == "warning"
+        own = [copied.enqueue("Order", "own", payload='"as production"')]
+        clone.set("outbox.identity", "staging")
+        clone.set("outbox.enabled", "on")
+        wait_until(lambda: copied.sql("SELECT 1 FROM outbox.workers"), 20, "the worker")
+
+        # The worker that runs follows a change of the identity.
+        clone.set("outbox.identity", "test")
+        own.append(copied.enqueue("Order", "own", payload='"renamed"'))
+        wait_until(lambda: own[1] in {d.id for d in receiver.accepted()}, 20, "its own event under another identity")
+        assert len(receiver.deliveries) == 2
+        wait_until(lambda: copied.value("SELECT outbox.adopt()") == 21, 20, "all but what is delivered to be adopted")
+        wait_until(lambda: copied.pending() == 0, 30, "the adopted events")
+        for key in range(2):
+            data = [d.json()["data"] for d in receiver.accepted()]
+            assert [n for n in data if isinstance(n, int) and n % 2 == key] == list(range(key, 20, 2))
+        copied.disconnect()
+    finally:
+        clone.stop()
