@@ -1,4 +1,4 @@
--- The doctor looks at what waits. It reads no payload, and no more rows however many wait: of a large table it looks at 2,000 pages.
+-- The doctor looks at what waits. It reads no payload, and no more rows however many wait: of a large table it looks at 500 pages.
 
 -- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
 -- its events: they would reach somebody else's endpoint.
@@ -16,11 +16,51 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that lets a sink take this kind of event too; NULL when no sink is to be widened.';
 
+-- Between the names of two sinks there is none: each gap is one look at an index, and no row of a sink that exists is read.
+CREATE OR REPLACE FUNCTION outbox.doctor_lost_sinks() RETURNS TABLE (sink text)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+AS $$
+  WITH names AS (SELECT n.name FROM outbox.sink_names AS n UNION ALL SELECT ''),
+  gaps AS MATERIALIZED (SELECT n.name AS low, lead(n.name) OVER (ORDER BY n.name COLLATE "C") AS high FROM names AS n),
+  timed AS MATERIALIZED (SELECT n.name AS low, lead(n.name) OVER (ORDER BY n.name COLLATE "default") AS high FROM names AS n)
+  SELECT f.sink FROM gaps AS g CROSS JOIN LATERAL (
+    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NULL AND e.sink COLLATE "C" > g.low AND e.sink COLLATE "C" < g.high
+    ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f WHERE g.high IS NOT NULL
+  UNION ALL
+  SELECT f.sink FROM gaps AS g CROSS JOIN LATERAL (
+    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NULL AND e.sink COLLATE "C" > g.low
+    ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f WHERE g.high IS NULL
+  UNION ALL
+  SELECT f.sink FROM timed AS g CROSS JOIN LATERAL (
+    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+      AND e.sink COLLATE "default" > g.low COLLATE "default" AND e.sink COLLATE "default" < g.high COLLATE "default"
+    ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f WHERE g.high IS NOT NULL
+  UNION ALL
+  SELECT f.sink FROM timed AS g CROSS JOIN LATERAL (
+    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink COLLATE "default" > g.low COLLATE "default"
+    ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f WHERE g.high IS NULL
+$$;
+COMMENT ON FUNCTION outbox.doctor_lost_sinks() IS 'Part of outbox.doctor(): sinks of waiting events that do not exist, one of those between the names of two sinks that do.';
+
+-- Row comparisons and the order leave one index, whatever the table's statistics say.
+CREATE OR REPLACE FUNCTION outbox.doctor_far_ahead(since timestamptz) RETURNS TABLE (id uuid, sink text, available_at timestamptz)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+AS $$
+  SELECT f.id, f.sink, f.available_at FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+    SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
+    WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+      AND (e.sink, e.available_at) > (n.name COLLATE "default", doctor_far_ahead.since) AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
+    ORDER BY e.sink DESC, e.available_at DESC, e.position DESC LIMIT 1) AS f
+$$;
+COMMENT ON FUNCTION outbox.doctor_far_ahead(timestamptz) IS 'Part of outbox.doctor(): of each sink the event that is scheduled farthest ahead, if it is due later than that.';
+
 CREATE OR REPLACE FUNCTION outbox.doctor_events(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  page_share real := least(100, 100.0 * 2000 / greatest(1, pg_relation_size('outbox.events_pending') / current_setting('block_size')::int));
+  page_share real := least(100, 100.0 * 500 / greatest(1, pg_relation_size('outbox.events_pending') / current_setting('block_size')::int));
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
   n bigint;
   example record;
@@ -41,22 +81,18 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  SELECT min(g.sink) FILTER (WHERE g.lost) AS lost, sum(g.n) FILTER (WHERE g.lost) AS n_lost, bool_or(g.elsewhere) AS elsewhere,
-         sum(g.ahead) AS ahead, max(g.newest) AS newest INTO seen
-  FROM (SELECT k.*, k.sink IS NOT NULL AND coalesce(r.new_name, k.sink) NOT IN (
-                 SELECT f.srvname FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw) AS lost
-        FROM (SELECT e.sink, e.origin <> here AS elsewhere, count(*) AS n, max(e.created_at) AS newest,
-                     count(*) FILTER (WHERE e.created_at > clock_timestamp() + interval '1 minute') AS ahead
-              FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (page_share) GROUP BY 1, 2) AS k
-        LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = k.sink) AS g;
-
   "check" := 'lost sink'; status := 'ok'; hint := NULL; detail := 'Every sink of a waiting event exists.';
-  IF seen.lost IS NOT NULL THEN
+  SELECT l.sink INTO example FROM outbox.doctor_lost_sinks() AS l LIMIT 1;
+  IF FOUND THEN
     status := 'error';
-    detail := format('Events wait for the sink "%s", which does not exist any more.', seen.lost);
-    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again: CREATE SERVER %I', seen.lost, seen.lost);
+    detail := format('Events wait for the sink "%s", which does not exist any more.', example.sink);
+    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again: CREATE SERVER %I', example.sink, example.sink);
   END IF;
   RETURN NEXT;
+
+  SELECT bool_or(e.origin <> here) AS elsewhere, count(*) FILTER (WHERE e.created_at > clock_timestamp() + interval '1 minute') AS ahead,
+         max(e.created_at) AS newest INTO seen
+  FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (page_share);
 
   "check" := 'origin'; status := 'ok'; hint := NULL; detail := 'The waiting events were enqueued here.';
   IF seen.elsewhere THEN
@@ -66,15 +102,8 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  -- Of each sink the farthest: by the index of scheduled events.
   "check" := 'clock'; status := 'ok'; hint := NULL; detail := 'No event is scheduled more than a year ahead, or enqueued in the future.';
-  SELECT p.id, p.sink, p.available_at INTO example
-  FROM (SELECT f.srvname::text AS sink FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw
-        UNION ALL SELECT r.old_name FROM outbox.renamed_sinks AS r) AS s
-  CROSS JOIN LATERAL (SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
-                      WHERE e.sink = s.sink AND e.available_at IS NOT NULL AND e.held_by IS NULL
-                      ORDER BY e.available_at DESC, e.position DESC LIMIT 1) AS p
-  WHERE p.available_at > clock_timestamp() + interval '1 year' ORDER BY p.available_at DESC LIMIT 1;
+  SELECT f.id, f.sink, f.available_at INTO example FROM outbox.doctor_far_ahead(clock_timestamp() + interval '1 year') AS f ORDER BY f.available_at DESC LIMIT 1;
   IF FOUND THEN
     status := 'warning';
     detail := format('Events are scheduled for more than a year ahead: %s for sink "%s" is due at %s. Was that a wrong clock, or milliseconds taken for seconds?',

@@ -19,7 +19,7 @@ BEGIN
     ORDER BY v.name
   LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
-    detail := format('%s: %s, %s pending, %s failed.', s.kind, s.state, s.pending, s.failed);
+    detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state, CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
     IF s.stop_state = 'paused' THEN
       status := 'warning';
       detail := format('%s has been paused since %s by %s: %s events wait.', s.name, s.since, s.stopped_by, s.pending);

@@ -15,6 +15,7 @@ CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "tra
 
 
 def test_a_healthy_database(db, receiver):
+    assert db.doctor("worker")[0] == "ok"  # while it starts
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 10, "delivery")
@@ -35,13 +36,13 @@ def test_no_false_alarm_under_load(db, receiver, setting):
     wait_until(lambda: db.pending() == 0, 20, "delivery")
     rested = 0
     for n in range(6):
-        wait_until(lambda: not db.sql("SELECT FROM outbox.workers WHERE database = current_database()"), 20, "the worker to rest")
-        rested += 1
+        wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 20, "the worker to rest")
+        rested += db.doctor("worker")[1].startswith("Nothing is due")
         found += db.complaints("1 second")
         db.enqueue("Order", str(n))
         while db.pending() > 0:
             found += db.complaints("1 second")
-    assert rested == 6 and found == []
+    assert rested > 0 and found == []
 
 
 def test_no_preload(rig, receiver):
@@ -131,9 +132,20 @@ def test_a_worker_that_dies_again_and_again(db, pg, receiver):
     assert db.doctor("worker")[0] in ("ok", "warning")  # it says for a minute what was
 
 
-def test_a_worker_that_stands_still(db, receiver):
-    worker = wait_until(lambda: db.value("SELECT pid FROM outbox.workers WHERE database = current_database()"), 10, "a worker")
-    os.kill(worker, signal.SIGSTOP)
+def stop_asleep(db) -> int:
+    """SIGSTOP for the worker while it waits: so that it holds no lock of the server's."""
+    def stopped():
+        waits = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database() AND wait_event_type = 'Extension'"
+        if worker := db.value(waits):
+            os.kill(worker, signal.SIGSTOP)
+            if db.value(waits) == worker:
+                return worker
+            os.kill(worker, signal.SIGCONT)
+    return wait_until(stopped, 20, "a worker that waits")
+
+
+def test_a_worker_that_stands_still(db):
+    worker = stop_asleep(db)
     try:
         state, detail, hint = wait_until(lambda: (said := db.doctor("worker", "500 ms"))[0] == "error" and said, 20, "the doctor")
         assert f"pid {worker} " in detail and f"pg_terminate_backend({worker})" in hint
