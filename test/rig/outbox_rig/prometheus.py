@@ -45,7 +45,7 @@ class Prometheus(Service):
     def __init__(self, name: str, directory: Path, log: Path, target: int):
         directory.mkdir(parents=True)
         configuration = (PROMETHEUS / "prometheus.yml").read_text()
-        for ours, here in ("exporter:9187", f"127.0.0.1:{target}"), ("_interval: 15s", "_interval: 250ms"):
+        for ours, here in ("exporter:9187", f"127.0.0.1:{target}"), ("_interval: 15s", "_interval: 1s"):
             assert ours in configuration
             configuration = configuration.replace(ours, here)
         (directory / "prometheus.yml").write_text(configuration)
