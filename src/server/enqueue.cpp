@@ -150,6 +150,9 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     if (writer == WRITER_PERSON && !row_isnull(row, EV_DEDUP_KEY))
       claim_dedup_key(row);
   }
+  static const EventColumn servers[] = {EV_HELD_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+  for (EventColumn column : servers) /* or it could pass events of others of its key */
+    row_set_null(row, column);
   stamp_transaction(row);
   draw_position(row);
   if (n > 1)
@@ -186,6 +189,11 @@ static void return_event(TriggerRow *row) {
 
 /* A delivered event or a dead letter: the worker's own move, a person's, or a restore. */
 static void record_event(TriggerRow *row) {
+  if (!server_is_worker && row_isnull(row, EV_POSITION) && !is_owner(GetUserId()))
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied to insert an event that is not pending"),
+                    errdetail("A dead letter that somebody redrives would reach its sink unchecked."),
+                    errhint("Leave the column \"status\" out.")));
   if (row_has_status(row, "SENT"))
     row_default(row, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
   if (row_isnull(row, EV_XACT))

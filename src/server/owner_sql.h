@@ -37,6 +37,8 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
 Oid outbox_pending_oid(void);
 Oid outbox_sequence_oid(void);
 
+Oid outbox_owner_oid(void); /* of outbox.events */
+
 /* Is the role the owner of outbox.events, or one that may act for it? */
 bool is_owner(Oid role);
 

@@ -26,6 +26,7 @@
 #include "submit.h"
 #include "worker_error.h"
 #include "worker_health.h"
+#include "worker_owner.h"
 #include "worker_sinks.h"
 #include "worker_slot.h"
 #include "worker_start.h"
@@ -66,6 +67,7 @@ static void begin_transaction(void) {
   SetCurrentStatementStartTimestamp();
   StartTransactionCommand();
   worker_stay_with_extension();
+  worker_owner_enter();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
   if (worker_sinks_reload()) {
@@ -76,7 +78,9 @@ static void begin_transaction(void) {
 
 static void commit_transaction(void) {
   PopActiveSnapshot();
+  worker_owner_leave_settings();
   CommitTransactionCommand();
+  worker_owner_leave();
   MemoryContextSwitchTo(round_context);
   pgstat_report_stat(false); /* autovacuum goes by it */
 }

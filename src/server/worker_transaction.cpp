@@ -2,6 +2,7 @@
 
 #include "worker.h"
 #include "worker_error.h"
+#include "worker_owner.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -21,6 +22,7 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
     worker_stay_with_extension();
+    worker_owner_enter();
     PushActiveSnapshot(GetTransactionSnapshot());
     SPI_connect();
     if (first && SPI_execute(first, false, 0) != SPI_OK_UTILITY)
@@ -28,7 +30,9 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
     body(argument);
     SPI_finish();
     PopActiveSnapshot();
+    worker_owner_leave_settings();
     CommitTransactionCommand();
+    worker_owner_leave();
     done = true;
   }
   PG_CATCH();

@@ -1,10 +1,8 @@
 #include "wrappers.h"
 
 extern "C" {
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/reloptions.h"
-#include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_foreign_data_wrapper.h"
@@ -18,13 +16,13 @@ extern "C" {
 #include "miscadmin.h"
 #include "common/string.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
 }
 
+#include "catalog_row.h"
 #include "report.h"
 #include "sql_function.h"
+#include "table_guard.h"
 #include "wake.h"
 
 static const char WRAPPER_PREFIX[] = "outbox_";
@@ -99,12 +97,9 @@ SQL_FUNCTION(outbox_validator) {
 
 /* The worker acts for no role, so it reads PUBLIC's mapping alone: another one would be a secret without effect. */
 static void refuse_private_mapping(Oid mapping_oid) {
-  Relation relation = table_open(UserMappingRelationId, AccessShareLock);
-  ScanKeyData key;
-  ScanKeyInit(&key, Anum_pg_user_mapping_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(mapping_oid));
-  /* The row was written a moment ago by this very command: only SnapshotSelf sees it. */
-  SysScanDesc scan = systable_beginscan(relation, UserMappingOidIndexId, true, SnapshotSelf, 1, &key);
-  HeapTuple tuple = systable_getnext(scan);
+  /* The row was written a moment ago by this very command. */
+  HeapTuple tuple =
+      catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, mapping_oid);
   char kind[32];
 
   if (HeapTupleIsValid(tuple)) {
@@ -118,8 +113,6 @@ static void refuse_private_mapping(Oid mapping_oid) {
                               "superusers can read its options.",
                               quote_identifier(server->servername))));
   }
-  systable_endscan(scan);
-  table_close(relation, AccessShareLock);
 }
 
 static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg) {
@@ -130,6 +123,7 @@ static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_i
     wake_when_sinks_changed();
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
     refuse_private_mapping(object_id);
+  table_guard(access, class_id, object_id);
 }
 
 void wrappers_init(void) {

@@ -1,0 +1,69 @@
+#include "table_guard.h"
+
+#include "catalog_row.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_trigger.h"
+#include "commands/extension.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+static bool is_ours(Oid table) {
+  Oid schema = get_namespace_oid("outbox", true);
+
+  return OidIsValid(schema) && get_rel_namespace(table) == schema && OidIsValid(get_extension_oid("outbox", true));
+}
+
+static Oid owner_of(Oid table) {
+  HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+  Oid owner = InvalidOid;
+
+  if (HeapTupleIsValid(tuple)) {
+    owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
+    ReleaseSysCache(tuple);
+  }
+  return owner;
+}
+
+static void check_trigger(Oid trigger) {
+  HeapTuple row = catalog_row_as_written(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger);
+  Oid table = row ? ((Form_pg_trigger)GETSTRUCT(row))->tgrelid : InvalidOid;
+
+  if (!OidIsValid(table) || !is_ours(table) || has_privs_of_role(GetUserId(), owner_of(table)))
+    return;
+  ereport(ERROR,
+          (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+           errmsg("must be owner of table %s to give it a trigger or refer to it", get_rel_name(table)),
+           errdetail("What triggers do, outbox's worker would do with its owner's rights."),
+           errhint("Put the trigger on a table of your own. The right TRIGGER (or REFERENCES) on it is of no use: "
+                   "REVOKE it.")));
+}
+
+static void check_owner(Oid table) {
+  if (!is_ours(table))
+    return;
+  HeapTuple row = catalog_row_as_written(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid, table);
+  Oid owner = row ? ((Form_pg_class)GETSTRUCT(row))->relowner : InvalidOid;
+  if (!OidIsValid(owner) || owner == owner_of(table) || superuser_arg(owner) ||
+      owner == owner_of(get_relname_relid("events", get_namespace_oid("outbox", true))))
+    return;
+  ereport(ERROR,
+          (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+           errmsg("permission denied to change owner of table %s", get_rel_name(table)),
+           errdetail("All of outbox belongs to one role, and functions with superuser rights write to its tables: an "
+                     "owner could have them run what it likes."),
+           errhint("GRANT what the role needs instead.")));
+}
+
+void table_guard(ObjectAccessType access, Oid class_id, Oid object_id) {
+  if (access == OAT_POST_CREATE && class_id == TriggerRelationId)
+    check_trigger(object_id);
+  else if (access == OAT_POST_ALTER && class_id == RelationRelationId)
+    check_owner(object_id);
+}

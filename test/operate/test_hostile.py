@@ -1,0 +1,142 @@
+"""People who mean harm: what they can put in the way of those who run outbox with more rights than theirs."""
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET, status
+
+TRAPS = [
+    "CREATE TABLE public.told (who text, what text)",
+    """CREATE FUNCTION public.grab(what text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+         EXECUTE 'ALTER ROLE demoted SUPERUSER';
+       EXCEPTION WHEN OTHERS THEN
+         INSERT INTO public.told VALUES (current_user, what || ': ' || SQLERRM);
+         PERFORM set_config('search_path', 'public', false);
+       END $$""",
+    """CREATE FUNCTION public.grab() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         PERFORM public.grab(TG_OP);
+         RETURN coalesce(NEW, OLD);
+       END $$""",
+    "CREATE FUNCTION public.grabbing(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM public.grab('INDEX'); RETURN $1; END $$",
+    "CREATE TRIGGER before_all BEFORE INSERT OR UPDATE OR DELETE ON outbox.events FOR EACH ROW EXECUTE FUNCTION public.grab()",
+    "CREATE TRIGGER tells AFTER INSERT OR DELETE ON outbox.stopped_sinks FOR EACH ROW EXECUTE FUNCTION public.grab()",
+    "CREATE INDEX trap ON outbox.events_failed (public.grabbing(sink))",
+    *(f"ALTER TABLE outbox.{table} {verb} ROW LEVEL SECURITY" for table in ("events", "events_pending") for verb in ("ENABLE", "FORCE")),
+]
+
+
+def settled(db: Database) -> None:
+    """Its worker has made the days, so that no DDL of ours meets its."""
+    day = "to_regclass('outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC' + '1 day', 'YYYYMMDD'))"
+    wait_until(lambda: db.value(f"SELECT {day}"), 20, "the worker to have made the days")
+
+
+@pytest.fixture
+def demoted(pg):
+    """A database whose extension belongs to a role that was a superuser only while it installed it."""
+    db = Database(pg, "of_demoted")
+    with pg.connect() as admin:
+        admin.execute("CREATE ROLE demoted LOGIN SUPERUSER")
+        admin.execute("CREATE DATABASE of_demoted OWNER demoted")
+    with db.connect(user="demoted") as session:
+        session.execute("CREATE EXTENSION outbox")
+    with pg.connect() as admin:
+        admin.execute("ALTER ROLE demoted NOSUPERUSER")
+    settled(db)
+    yield db
+    db.drop()
+    with pg.connect() as admin:
+        admin.execute("DROP ROLE demoted")
+
+
+def test_nothing_runs_with_more_rights_than_the_owner(demoted, pg, receiver):
+    """Triggers, index expressions and policies of an owner who is no superuser, run by the worker: it delivers, retries, buries and keeps
+    events, and none of that code has a superuser's rights or leaves a setting behind."""
+    db = demoted
+    with db.connect(user="demoted") as owner:
+        for trap in TRAPS:
+            owner.execute(trap)
+    receiver.mode = status(400)
+    db.webhook_sink("crm", receiver, SECRET, retry="exponential 50ms..100ms", max_attempts="2", retention="1d")
+    with db.connect(user="demoted") as owner:
+        owner.execute("SELECT outbox.enqueue('Order', 1, 'order.created', '{}')")
+    wait_until(lambda: db.sink("failed") == (1,), 10, "a dead letter")
+    receiver.mode = status(200)
+    with db.connect(user="demoted") as owner:
+        owner.execute("SELECT outbox.enqueue('Order', 2, 'order.created', '{}')")
+        owner.execute("SELECT outbox.pause('crm'), outbox.resume('crm')")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 1, 10, "an event that is kept")
+    assert db.value("SELECT rolsuper FROM pg_roles WHERE rolname = 'demoted'") is False
+    told = db.sql("SELECT DISTINCT who, what FROM public.told")
+    assert {what.split(":")[0] for _, what in told} == {"INSERT", "UPDATE", "DELETE", "INDEX"}
+    assert {who for who, _ in told} == {"demoted"} and all("superuser" in what for _, what in told)
+
+
+@pytest.fixture
+def mallory(pg, db):
+    """Who may do in the database what lazy administrators allow."""
+    settled(db)
+    db.sql("CREATE ROLE mallory LOGIN")
+    db.sql(f"GRANT CREATE ON DATABASE {db.name} TO mallory")
+    db.sql("GRANT USAGE ON SCHEMA outbox TO mallory")
+    db.sql("GRANT ALL ON ALL TABLES IN SCHEMA outbox TO mallory")
+    with db.connect(user="mallory") as session:
+        yield session
+    db.sql("DROP OWNED BY mallory CASCADE")
+    db.sql("DROP ROLE mallory")
+
+
+def refused(session: psycopg.Connection, statement: str) -> str:
+    with pytest.raises(psycopg.Error) as error:
+        session.execute(statement)
+    assert error.value.sqlstate == "42501", error.value
+    assert error.value.diag.message_detail or error.value.diag.message_hint or "permission denied" in str(error.value)
+    return error.value.diag.message_primary
+
+
+def test_a_right_on_the_tables_is_no_right_to_run_code_in_them(db, mallory):
+    """GRANT ALL ON ALL TABLES includes TRIGGER and REFERENCES: whose code would the worker run?"""
+    mallory.execute("CREATE SCHEMA mine")
+    mallory.execute("CREATE FUNCTION mine.take() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    for table in ("events", "events_pending", "events_failed", "stopped_sinks", "dedup"):
+        assert refused(mallory, f"CREATE TRIGGER t BEFORE INSERT OR DELETE ON outbox.{table} FOR EACH ROW EXECUTE FUNCTION mine.take()") \
+            == f"must be owner of table {table} to give it a trigger or refer to it"
+    refused(mallory, "CREATE TABLE mine.hook (p bigint REFERENCES outbox.events_pending (position) ON DELETE CASCADE)")
+    mallory.execute("CREATE TABLE mine.own (a int)")
+    mallory.execute("CREATE TRIGGER t BEFORE INSERT ON mine.own FOR EACH ROW EXECUTE FUNCTION mine.take()")
+    assert db.value("SELECT count(*) FROM pg_trigger WHERE tgname = 't'") == 1
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied to change owner of table events"):
+        db.sql("ALTER TABLE outbox.events OWNER TO mallory")
+    assert "outbox" in refused(mallory, "CREATE FUNCTION outbox.enqueue(text, text, text, json) RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid'")
+
+
+def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiver):
+    """Not as a dead letter that an operator redrives, and not past other events of its key."""
+    db.webhook_sink("closed", receiver, SECRET, events="nothing")
+    columns = "aggregate_type, aggregate_id, event_type, sink"
+    assert refused(mallory, f"INSERT INTO outbox.events ({columns}) VALUES ('Order', '1', 'x', 'closed')") == 'permission denied for sink "closed"'
+    for state in ("FAILED", "SENT"):
+        assert refused(mallory, f"INSERT INTO outbox.events ({columns}, status, sent_at) VALUES ('Order', '1', 'x', 'closed', '{state}', now())") \
+            == "permission denied to insert an event that is not pending"
+    assert refused(mallory, f"INSERT INTO outbox.events ({columns}, position) VALUES ('Order', '1', 'x', 'closed', 1)") \
+        == "permission denied to give an event its position"
+    mallory.execute("INSERT INTO outbox.events (aggregate_type, event_type, redrive_late, held_by, overtaken_by, origin, xact)"
+                    " VALUES ('Order', 'x', true, 1, 1, 1, '5')")
+    assert db.sql("SELECT redrive_late, held_by, overtaken_by, origin = (SELECT origin FROM outbox.library()), xact > '5'"
+                  " FROM outbox.events") == [(None, None, None, True, True)]
+
+
+def test_a_schema_that_lay_in_wait_is_refused(pg, db, mallory):
+    db.sql("DROP EXTENSION outbox CASCADE")
+    db.sql("DROP SCHEMA IF EXISTS outbox")
+    mallory.execute("CREATE SCHEMA outbox")
+    mallory.execute("CREATE FUNCTION outbox.enqueue(text, text, text, json) RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid'")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match='schema "outbox" belongs to "mallory"'):
+        db.sql("CREATE EXTENSION outbox")
+    db.sql("ALTER SCHEMA outbox OWNER TO CURRENT_USER")
+    with pytest.raises(psycopg.errors.DuplicateFunction) as planted:
+        db.sql("CREATE EXTENSION outbox")
+    db.sql(planted.value.diag.message_hint)
+    db.sql("CREATE EXTENSION outbox")
+    assert db.value("SELECT outbox.enqueue('Order', 1, 'x', '{}') IS NOT NULL")
