@@ -22,3 +22,8 @@ SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
 COMMENT ON FUNCTION outbox.grant_privilege(text) IS
   'For install and upgrade scripts: a GRANT as if a person gave it, so that the rights which people gave on the same object stay theirs, and in their dumps.';
+
+CREATE OR REPLACE FUNCTION outbox.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_announce';
+COMMENT ON FUNCTION outbox.announce() IS 'Tells the launcher, at commit, to start workers for this database. Install and upgrade scripts call it.';

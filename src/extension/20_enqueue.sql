@@ -59,17 +59,17 @@ AS 'MODULE_PATHNAME', 'outbox_events_before_insert';
 COMMENT ON FUNCTION outbox.events_before_insert() IS
   'Trigger of outbox.events: fills what is missing, refuses what can never be sent, routes to the sinks and draws the position.';
 
-CREATE OR REPLACE FUNCTION outbox.events_before_update() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_before_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_before_update';
 COMMENT ON FUNCTION outbox.events_before_update() IS
   'Trigger of outbox.events: checks what a person changes as if it were enqueued.';
 
-CREATE OR REPLACE FUNCTION outbox.events_after_update() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_after_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_update';
 COMMENT ON FUNCTION outbox.events_after_update() IS
   'Trigger of outbox.events: makes the worker look again at a pending event that a person changed.';
 
-CREATE OR REPLACE FUNCTION outbox.events_after_delete() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox.events_after_delete() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_delete';
 COMMENT ON FUNCTION outbox.events_after_delete() IS
   'Trigger of outbox.events: a cancelled event frees its dedup key and what waited behind it.';

@@ -1,12 +1,12 @@
 -- A sink is a foreign server of one of these wrappers. They have no handler: nothing is read through them, the worker
 -- delivers to them. One C function serves every kind: it is told apart by the validator's name, <kind>_validator.
 
-CREATE OR REPLACE FUNCTION outbox.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT
+CREATE OR REPLACE FUNCTION outbox.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox.kafka_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_kafka when the DDL runs.';
 
-CREATE OR REPLACE FUNCTION outbox.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT
+CREATE OR REPLACE FUNCTION outbox.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';

@@ -20,11 +20,21 @@ extern "C" {
 #include "owner_sql.h"
 #include "sql_function.h"
 
-/* The row that an UPDATE of its status is about to move; 0 = none. */
+/* The row that an UPDATE of its status is about to move, within the same statement and subtransaction; 0 = none. */
 static int64 moving_position;
+static TimestampTz moving_statement; /* one that fails before it moves its row leaves no right behind */
+static SubTransactionId moving_subtransaction;
+
+static void note_move(int64 position) {
+  moving_position = position;
+  moving_statement = GetCurrentStatementStartTimestamp();
+  moving_subtransaction = GetCurrentSubTransactionId();
+}
 
 bool change_moves(int64 position) {
-  bool moves = moving_position == position && position != 0;
+  bool moves = moving_position == position && position != 0 &&
+               moving_statement == GetCurrentStatementStartTimestamp() &&
+               moving_subtransaction == GetCurrentSubTransactionId();
   moving_position = 0;
   return moves;
 }
@@ -85,7 +95,7 @@ SQL_FUNCTION(outbox_events_before_update) {
   if (row_isnull(&after, EV_STATUS))
     row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
   if (!row_same(&before, &after, EV_STATUS)) {
-    moving_position = row_isnull(&after, EV_POSITION) ? 0 : DatumGetInt64(row_get(&after, EV_POSITION));
+    note_move(row_isnull(&after, EV_POSITION) ? 0 : DatumGetInt64(row_get(&after, EV_POSITION)));
     if (row_has_status(&after, "SENT")) /* else it had no day to go to */
       row_default(&after, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
     else

@@ -121,6 +121,17 @@ def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiv
             == "permission denied to insert an event that is not pending"
     assert refused(mallory, f"INSERT INTO outbox.events ({columns}, position) VALUES ('Order', '1', 'x', 'closed', 1)") \
         == "permission denied to give an event its position"
+    # Nor by an UPDATE that is undone, after which the position of its row would seem to be on its way.
+    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, position) VALUES ('Order', 'x', 'FAILED', 77)")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="to give an event its position"):
+        mallory.execute(f"""DO $$ BEGIN
+            BEGIN
+              UPDATE outbox.events SET status = 'SENT', aggregate_type = 'line' || chr(10) WHERE position = 77;
+            EXCEPTION WHEN invalid_parameter_value THEN NULL;
+            END;
+            INSERT INTO outbox.events ({columns}, position) VALUES ('Order', '1', 'x', 'closed', 77);
+          END $$""")
+    db.sql("DELETE FROM outbox.events")
     mallory.execute("INSERT INTO outbox.events (aggregate_type, event_type, redrive_late, held_by, overtaken_by, origin, xact)"
                     " VALUES ('Order', 'x', true, 1, 1, 1, '5')")
     assert db.sql("SELECT redrive_late, held_by, overtaken_by, origin = (SELECT origin FROM outbox.library()), xact > '5'"

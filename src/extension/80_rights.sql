@@ -1,0 +1,45 @@
+-- Who may do what, without anybody's word: everybody may enqueue, who has USAGE on the schema; pg_monitor may look. docs/security.md
+-- has the rest, for people to grant.
+
+-- What is new is for nobody but by GRANT, except the ways to enqueue. What an upgrade finds is left alone: a REVOKE within
+-- a script would record the grants of this database's people as the extension's own, and pg_dump would leave them out.
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN
+    SELECT p.oid FROM pg_catalog.pg_proc AS p
+    JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+    JOIN pg_catalog.pg_extension AS e ON d.refclassid = 'pg_catalog.pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'outbox'
+    LEFT JOIN pg_catalog.pg_init_privs AS i ON i.classoid = d.classid AND i.objoid = p.oid AND i.objsubid = 0
+    WHERE p.proname NOT IN ('enqueue', 'enqueue_bytes')
+      AND EXISTS (SELECT FROM aclexplode(coalesce(i.initprivs, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0)
+  LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+  END LOOP;
+END
+$$;
+
+-- Who reads a view calls its functions: those need a right as well. What pg_monitor has here shows no payload, header or secret.
+DO $$
+DECLARE
+  item text;
+BEGIN
+  FOR item IN
+    SELECT 'USAGE ON SCHEMA outbox'
+    UNION ALL SELECT 'SELECT ON outbox.sinks, outbox.workers, outbox.wrappers'
+    UNION ALL
+    SELECT DISTINCT format('EXECUTE ON FUNCTION %s', (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity)
+    FROM pg_catalog.pg_proc AS p
+    WHERE p.pronamespace = 'outbox'::regnamespace
+      AND (p.proname IN ('doctor', 'metrics')
+           OR p.oid IN (SELECT d.refobjid FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_rewrite AS r ON r.oid = d.objid
+                        WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_proc'::regclass
+                          AND r.ev_class IN ('outbox.sinks'::regclass, 'outbox.workers'::regclass)))
+    ORDER BY 1
+  LOOP
+    PERFORM outbox.grant_privilege(format('GRANT %s TO pg_monitor', item));
+  END LOOP;
+END
+$$;
+
