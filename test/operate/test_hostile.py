@@ -122,7 +122,7 @@ def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiv
     assert refused(mallory, f"INSERT INTO outbox.events ({columns}, position) VALUES ('Order', '1', 'x', 'closed', 1)") \
         == "permission denied to give an event its position"
     # Nor by an UPDATE that is undone, after which the position of its row would seem to be on its way.
-    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, position) VALUES ('Order', 'x', 'FAILED', 77)")
+    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, position, origin) VALUES ('Order', 'x', 'FAILED', 77, 1)")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="to give an event its position"):
         mallory.execute(f"""DO $$ BEGIN
             BEGIN

@@ -92,7 +92,7 @@ def test_the_library_with_an_extension_of_an_earlier_version(old, pg, receiver):
 
     def said() -> list[str]:
         return re.findall(rf'outbox does not deliver in database "{old.name}": its extension is version {FIRST}, and the library [\d.]+',
-                          pg.log.read_text()[log:])
+                          pg.log.read_bytes()[log:].decode())
 
     wait_until(said, 10, "the log to say so")
     assert call_all(old) == 20
