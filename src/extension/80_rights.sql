@@ -23,19 +23,20 @@ $$;
 -- Who reads a view calls its functions: those need a right as well. What pg_monitor has here shows no payload, header or secret.
 DO $$
 DECLARE
+  views oid[] := ARRAY(SELECT c.oid FROM pg_class AS c WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'v'
+                                                         AND (c.relname IN ('sinks', 'workers', 'wrappers') OR c.relname LIKE '%\_metrics'));
   item text;
 BEGIN
   FOR item IN
     SELECT 'USAGE ON SCHEMA outbox'
-    UNION ALL SELECT 'SELECT ON outbox.sinks, outbox.workers, outbox.wrappers'
+    UNION ALL SELECT format('SELECT ON outbox.%I', c.relname) FROM pg_class AS c WHERE c.oid = ANY (views)
     UNION ALL
     SELECT DISTINCT format('EXECUTE ON FUNCTION %s', (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity)
-    FROM pg_catalog.pg_proc AS p
+    FROM pg_proc AS p
     WHERE p.pronamespace = 'outbox'::regnamespace
       AND (p.proname IN ('doctor', 'metrics')
-           OR p.oid IN (SELECT d.refobjid FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_rewrite AS r ON r.oid = d.objid
-                        WHERE d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_proc'::regclass
-                          AND r.ev_class IN ('outbox.sinks'::regclass, 'outbox.workers'::regclass)))
+           OR p.oid IN (SELECT d.refobjid FROM pg_depend AS d JOIN pg_rewrite AS r ON r.oid = d.objid
+                        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass AND r.ev_class = ANY (views)))
     ORDER BY 1
   LOOP
     PERFORM outbox.grant_privilege(format('GRANT %s TO pg_monitor', item));
