@@ -72,11 +72,10 @@ def traffic(db, receiver):
 def exporter(rig, pg, db, traffic):
     """As a role that may see metrics and no event."""
     db.sql("CREATE ROLE exporter LOGIN IN ROLE pg_monitor")
-    db.sql("GRANT USAGE ON SCHEMA outbox TO exporter; GRANT SELECT ON outbox.sinks, outbox.sink_metrics, outbox.database_metrics, outbox.failure_metrics TO exporter; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO exporter")
     exporter = rig.exporter(pg=pg, database=db.name, user="exporter")
     yield exporter
     exporter.stop()
-    db.sql("DROP OWNED BY exporter; DROP ROLE exporter")
+    db.sql("DROP ROLE exporter")
 
 
 @pytest.fixture(scope="module")
