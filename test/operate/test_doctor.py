@@ -247,3 +247,34 @@ def test_a_key_that_a_dead_letter_holds(db, receiver):
     receiver.mode = OK
     db.paste(hint)
     wait_until(lambda: len(receiver.accepted()) == 2, 20, "both")
+
+
+# ---- who may ask ---------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_sees_what_a_superuser_sees(db, receiver):
+    """Also sessions, locks and failing events, which it may not read itself."""
+    receiver.mode = status(500)
+    db.webhook_sink("crm", receiver, SECRET, retry="1h")
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.doctor("sink crm")[0] == "warning", 20, lambda: str(db.doctor("sink crm")))
+    with db.connect() as operator, db.connect(autocommit=False) as writer:
+        operator.execute("CREATE ROLE doctor_operator; GRANT USAGE ON SCHEMA outbox TO doctor_operator;"
+                         " GRANT EXECUTE ON FUNCTION outbox.doctor(), outbox.doctor(interval) TO doctor_operator")
+        writer.execute("SELECT outbox.enqueue('Order', '2', 'e', '{}')")
+        found(db, "transactions", writer)
+        try:
+            whole = "SELECT \"check\", status, hint FROM outbox.doctor('100 ms')"
+            expected = db.sql(whole)
+            operator.execute("SET ROLE doctor_operator")
+            with pytest.raises(Exception, match="permission denied"):
+                operator.execute("SELECT * FROM outbox.events_pending")
+            assert operator.execute(whole).fetchall() == expected
+            assert {("sink crm", "warning"), ("transactions", "warning")} <= {row[:2] for row in expected}
+            assert len(operator.execute("SELECT FROM outbox.doctor()").fetchall()) >= len(CHECKS)
+        finally:
+            operator.execute("RESET ROLE; DROP OWNED BY doctor_operator; DROP ROLE doctor_operator")
+
+
+def found(db, check, session):
+    wait_until(lambda: f"({session.info.backend_pid})" in (db.doctor(check, "100 ms")[2] or ""), 10, lambda: str(db.complaints("100 ms")))
