@@ -442,7 +442,7 @@ def test_a_hot_standby_reads_and_says_that_it_cannot_write(db, pg, rig, hook):
             assert session.execute("SELECT name, pending FROM outbox.sinks").fetchall() == [("crm", 1)]
             assert session.execute("SELECT * FROM outbox.workers").fetchall() == []
             doctor = dict(session.execute('SELECT "check", detail FROM outbox.doctor()').fetchall())
-            assert "standby" in doctor["worker"]
+            assert "standby" in doctor["worker"] and "sink crm" in doctor and not [text for text in doctor.values() if "could not look" in text]
             for write, name in ((event("k"), r"outbox\.enqueue\(\)"), ("SELECT outbox.adopt()", "UPDATE"), ("SELECT outbox.maintain()", "[A-Z ]+"),
                                 ("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e')", "INSERT")):
                 with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match=f"cannot execute {name}"):

@@ -14,7 +14,7 @@ CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "tra
           "origin", "clock", "dead letters", "sink crm", "retention", "vacuum", "secrets"]
 
 
-def test_a_healthy_database(db, receiver):
+def test_a_healthy_database(receiver, db):
     assert db.doctor("worker")[0] == "ok"  # while it starts
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1")
