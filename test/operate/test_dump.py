@@ -140,8 +140,9 @@ def test_restored(source, pg, receiver, paths, restore):
             admin.execute("DROP DATABASE staging WITH (FORCE)")
 
 
-def test_two_who_adopt_wait_for_one_another(db, pg, receiver):
-    """And the worker goes on delivering beside them."""
+def test_two_who_adopt_wait_for_one_another(db, receiver, setting):
+    """And the worker goes on delivering beside them. What is adopted for a sink that is paused is soon looked through, and waits."""
+    setting("outbox.poll_interval", "1min")
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, position, sink, origin)"
            " SELECT gen_random_uuid(), 'Order', n::text, 'e', n, 'crm', 42 FROM generate_series(1, 2500) AS n")
@@ -152,9 +153,12 @@ def test_two_who_adopt_wait_for_one_another(db, pg, receiver):
         own = db.enqueue("Order", "own")
         wait_until(lambda: own in {d.id for d in receiver.accepted()}, 20, "an event beside it")
         assert len(receiver.accepted()) == 1
+        db.sql("SELECT outbox.pause('crm')")
         first.commit()
         second.execute("RESET lock_timeout")
         assert second.execute("SELECT outbox.adopt()").fetchone() == (0,)
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.recalled") == 0, 20, "the worker to look through them")
+    assert db.pending() >= 2500 and len(receiver.deliveries) == 1
+    db.sql("SELECT outbox.resume('crm')")
     wait_until(lambda: db.pending() == 0, 30, "the adopted events")
-    assert db.value("SELECT count(*) FROM outbox.recalled") == 0
     assert len(receiver.accepted()) == 2501
