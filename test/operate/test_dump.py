@@ -143,17 +143,18 @@ def test_restored(source, pg, receiver, paths, restore):
 def test_two_who_adopt_wait_for_one_another(db, receiver, setting):
     """And the worker goes on delivering beside them. What is adopted for a sink that is paused is soon looked through, and waits."""
     setting("outbox.poll_interval", "1min")
-    db.webhook_sink("crm", receiver, SECRET)
+    db.webhook_sink("crm", receiver, SECRET, events="e")
+    db.sql("SELECT outbox.pause('crm')")
+    db.webhook_sink("other", receiver, SECRET, events="own")
     db.sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, position, sink, origin)"
            " SELECT gen_random_uuid(), 'Order', n::text, 'e', n, 'crm', 42 FROM generate_series(1, 2500) AS n")
     with db.connect(autocommit=False) as first, db.connect() as second:
         assert first.execute("SELECT outbox.adopt()").fetchone() == (2500,)
         with pytest.raises(psycopg.errors.LockNotAvailable):
             second.execute("SET lock_timeout = '100ms'; SELECT outbox.adopt()")
-        own = db.enqueue("Order", "own")
+        own = db.enqueue("Order", "own", "own")
         wait_until(lambda: own in {d.id for d in receiver.accepted()}, 20, "an event beside it")
         assert len(receiver.accepted()) == 1
-        db.sql("SELECT outbox.pause('crm')")
         first.commit()
         second.execute("RESET lock_timeout")
         assert second.execute("SELECT outbox.adopt()").fetchone() == (0,)
