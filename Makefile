@@ -9,7 +9,7 @@ MODULE_big = outbox
 # An upgrade script is before.sql, all parts of the install script, and after.sql: src/extension/README.md.
 UPGRADES = $(notdir $(wildcard src/extension/upgrade/*--$(OUTBOX_VERSION)))
 DATA = $(sort $(wildcard src/extension/versions/*.sql))
-DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql)
+DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox.sql
 
 SERVER_SOURCES = $(sort $(wildcard src/server/*.cpp))
 DELIVERY_SOURCES = $(sort $(wildcard src/delivery/*.cpp src/delivery/*/*.cpp))
@@ -65,6 +65,11 @@ $(UPGRADES:%=outbox--%.sql): outbox--%.sql: src/extension/upgrade/$$*/before.sql
 installcheck: | build/regress build/isolation
 build/regress build/isolation:
 	mkdir -p $@
+
+# The consumer's part alone, as plain SQL.
+INBOX_PARTS = src/extension/inbox/before.sql src/extension/41_days.sql src/extension/60_inbox.sql src/extension/inbox/after.sql
+outbox_inbox.sql: $(INBOX_PARTS)
+	@cat $^ > $@.part && mv $@.part $@
 
 # What test/rig/build compares with what is installed.
 scripts:

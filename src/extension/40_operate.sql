@@ -205,57 +205,6 @@ $$;
 COMMENT ON FUNCTION outbox.reset_stats(text) IS
   'Sets the counters of a sink to zero, or of all sinks of the database: delivered, retried, failed and late totals, failures by reason, rate, latencies, the last error. At once, whether the transaction commits or not; stats_since says when. The caller need not own the server: GRANT EXECUTE is enough.';
 
-CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-  today date := (now() AT TIME ZONE 'UTC')::date;
-  day date;
-  part text;
-  done bigint := 0;
-  owner name := (SELECT r.rolname FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
-                 WHERE c.oid = 'outbox.events'::regclass);
-  keep interval := (SELECT l.longest_retention FROM outbox.library() AS l);
-BEGIN
-  LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE; -- a restore may be about to make one of them
-  FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
-    part := 'events_sent_' || to_char(day, 'YYYYMMDD');
-    CONTINUE WHEN to_regclass('outbox.' || part) IS NOT NULL;
-    -- CREATE and ATTACH: CREATE ... PARTITION OF would wait behind every reader of the parent.
-    EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING COMMENTS, PRIMARY KEY (position))', part);
-    EXECUTE format('ALTER TABLE outbox.%I OWNER TO %I', part, owner);
-    EXECUTE format('ALTER TABLE outbox.events_sent ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
-                   part, day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC');
-    done := done + 1;
-  END LOOP;
-
-  -- Whole days leave when the longest retention of any sink is over. A reader in the way: the next run tries again.
-  FOR part, day IN
-    SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD')
-    FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$'
-  LOOP
-    CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= now() OR day >= today - 1;
-    BEGIN
-      PERFORM set_config('lock_timeout', '100ms', true); -- until the end of the transaction
-      EXECUTE format('DROP TABLE outbox.%I', part);
-      done := done + 1;
-    EXCEPTION WHEN lock_not_available THEN
-      RAISE LOG 'outbox: day % of delivered events is in use and will be dropped later', day;
-    END;
-  END LOOP;
-
-  -- A key that a producer is just taking over is its own.
-  DELETE FROM outbox.dedup WHERE ctid = ANY (ARRAY(
-    SELECT d.ctid FROM outbox.dedup AS d
-    WHERE d.created_at < now() - current_setting('outbox.dedup_window')::interval
-    LIMIT 10000 FOR UPDATE SKIP LOCKED));
-  RETURN done;
-END
-$$;
-COMMENT ON FUNCTION outbox.maintain() IS
-  'Makes the coming days of outbox.events_sent, drops those whose retention is over, and forgets expired dedup keys. The worker calls it every ten minutes; call it yourself where no worker runs. Returns how many days it made or dropped.';
-
 -- What the columns of the operator's views mean.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';

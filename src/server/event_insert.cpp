@@ -12,9 +12,10 @@ extern "C" {
 #include "owner_sql.h"
 
 static EventWriter next_writer = WRITER_PERSON;
+static bool all_copies = false;
 
 EventWriter event_writer_take(void) {
-  EventWriter writer = next_writer;
+  EventWriter writer = next_writer == WRITER_PERSON && all_copies ? WRITER_COPY : next_writer;
   next_writer = WRITER_PERSON;
   return writer;
 }
@@ -117,4 +118,13 @@ static void insert_copy(void *argument) {
 void event_insert_copy_unless_there(const Datum *values, const bool *isnull) {
   Given given = {values, isnull, NULL, 1};
   as_writer(insert_copy, &given);
+}
+
+void event_insert_copies_by(void (*insert)(void *), void *argument) {
+  all_copies = true;
+  PG_TRY();
+  { insert(argument); }
+  PG_FINALLY();
+  { all_copies = false; }
+  PG_END_TRY();
 }

@@ -21,5 +21,8 @@ void event_insert_copies(const Datum *values, const bool *isnull, const Datum *s
  * said ON CONFLICT DO NOTHING does not fail in its copies. Inside owner_enter(). */
 void event_insert_copy_unless_there(const Datum *values, const bool *isnull);
 
+/* Runs a statement each of whose rows is one more row of an event, with its sink. */
+void event_insert_copies_by(void (*insert)(void *), void *argument);
+
 /* For the trigger: who wrote the row at hand. Asking once is all: the next row is a person's again. */
 EventWriter event_writer_take(void);

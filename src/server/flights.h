@@ -36,7 +36,7 @@ typedef struct Flight {
   uint32 bytes;
   int32 attempts; /* failed ones before this */
 
-  TimestampTz created_at;
+  TimestampTz due_since; /* enqueued, or the later time that was asked for */
   TimestampTz ended_at;
   TimestampTz record_after; /* somebody held the row: try to record again then */
   int64 held_by;            /* what the row said when it was claimed */

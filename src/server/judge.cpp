@@ -50,7 +50,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   flight->xmin = row->xmin;
   flight->attempts = row->attempts;
   flight->held_by = row->held_by;
-  flight->created_at = row->created_at;
+  flight->due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at;
   flight->late = sink->ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
   event->ticket = flight_ticket(flight);
   sink->batch_flights[sink->n_batch++] = flight;

@@ -2,6 +2,7 @@
 
 #include "event_row.h"
 #include "route.h"
+#include "settings.h"
 #include "worker_transaction.h"
 
 extern "C" {
@@ -16,7 +17,22 @@ static bool routing_wanted = false;
 static bool routing_failed = false;
 static TimestampTz route_at = 0;
 static TimestampTz maintain_at = 0;
+static bool days_wait = false; /* for the first event of all: each round looks for it */
 static bool am_first = true;
+
+/* Tables whose rows expire one by one: a worker goes through them again and again, a little at a time. */
+typedef struct Expiry {
+  const char *call;
+  const int *window; /* s: how long a row lives */
+  int64 block;       /* the next one */
+  TimestampTz at;
+} Expiry;
+
+enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: some 20,000 dedup keys, 20 ms when all of them go */
+static Expiry expiries[] = {{"SELECT outbox.expire_dedup(%lld, %d)", &setting_dedup_window, 0, 0},
+                            {"SELECT outbox.expire_processed(%lld, %d)", &setting_processed_retention, 0, 0}};
+static const int EXPIRY_PAUSE_MIN_MS = 200;
+static const int EXPIRY_ROUND_MIN_MS = 10 * 1000;
 
 void maintenance_routes_changed(void) {
   routing_wanted = true;
@@ -43,6 +59,8 @@ bool maintenance_saw_unrouted(const EventRow *row) {
   return n > 0 && !routing_failed; /* else nothing would go on */
 }
 
+static const int64 NOTHING_YET = -2;
+
 typedef struct Call {
   const char *statement;
   int64 result;
@@ -54,10 +72,11 @@ static void run_call(void *argument) {
 
   if (SPI_execute(call->statement, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
     elog(ERROR, "\"%s\" returned nothing", call->statement);
-  call->result = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
+  Datum result = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null);
+  call->result = is_null ? NOTHING_YET : DatumGetInt64(result);
 }
 
-/* Runs one function of ours that returns bigint; -1 when it failed. */
+/* Runs one function of ours that returns bigint; NOTHING_YET for NULL, -1 when it failed. */
 static int64 call(const char *before, const char *statement) {
   Call call = {statement, -1};
 
@@ -66,6 +85,20 @@ static int64 call(const char *before, const char *statement) {
 
 /* Workers take turns: when one finds nothing left to route, nothing is under way elsewhere either. */
 static const char *const TAKE_TURNS = "LOCK TABLE outbox.recalled IN SHARE UPDATE EXCLUSIVE MODE";
+
+/* So that a row stays an eighth longer than it must, at most; a small table is looked at as often as the days are. */
+static void expire(Expiry *expiry, TimestampTz now) {
+  char statement[100];
+
+  snprintf(statement, sizeof statement, expiry->call, (long long)expiry->block, (int)EXPIRY_BLOCKS);
+  int64 size = call(NULL, statement);
+  int64 pieces = size / EXPIRY_BLOCKS + 1;
+  int64 round_ms = Max((int64)*expiry->window * 1000 / 8, EXPIRY_ROUND_MIN_MS);
+  int64 pause_ms =
+      size <= 0 ? MAINTAIN_EVERY_MS : Min(Max(round_ms / pieces, EXPIRY_PAUSE_MIN_MS), MAINTAIN_EVERY_MS);
+  expiry->block = expiry->block + EXPIRY_BLOCKS < size ? expiry->block + EXPIRY_BLOCKS : 0;
+  expiry->at = TimestampTzPlusMilliseconds(now, pause_ms);
+}
 
 void maintenance_run(TimestampTz now, bool first_worker) {
   am_first = first_worker;
@@ -76,14 +109,27 @@ void maintenance_run(TimestampTz now, bool first_worker) {
       routing_wanted = false;
     route_at = routing_failed ? TimestampTzPlusMilliseconds(now, RETRY_MS) : now;
   }
-  if (first_worker && now >= maintain_at) {
-    int64 done = call(NULL, "SELECT outbox.maintain()");
-    maintain_at = TimestampTzPlusMilliseconds(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
+  if (first_worker && (now >= maintain_at || days_wait)) {
+    int64 done = call(NULL, "SELECT outbox.maintain_days(true)");
+    days_wait = done == NOTHING_YET;
+    maintain_at = TimestampTzPlusMilliseconds(now, done == -1 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
+  for (Expiry &expiry : expiries)
+    if (first_worker && now >= expiry.at)
+      expire(&expiry, now);
+}
+
+void maintenance_day_missing(void) {
+  maintain_at = 0;
 }
 
 TimestampTz maintenance_next_moment(void) {
-  TimestampTz moment = am_first ? maintain_at : DT_NOEND;
+  TimestampTz moment = DT_NOEND;
 
+  if (am_first) {
+    moment = maintain_at;
+    for (const Expiry &expiry : expiries)
+      moment = Min(moment, expiry.at);
+  }
   return routing_wanted ? Min(route_at, moment) : moment;
 }

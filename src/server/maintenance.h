@@ -24,4 +24,7 @@ bool maintenance_routing(void);
 /* Does what is due. Every worker routes; the rest is the first one's. */
 void maintenance_run(TimestampTz now, bool first_worker);
 
+/* A delivered event has no partition to go to. */
+void maintenance_day_missing(void);
+
 TimestampTz maintenance_next_moment(void);

@@ -3,6 +3,7 @@
 #include "dead_letters.h"
 #include "flights.h"
 #include "held_keys.h"
+#include "maintenance.h"
 #include "overtaken.h"
 #include "row_lock.h"
 #include "sql.h"
@@ -26,6 +27,7 @@ extern "C" {
 }
 
 static const int RECORD_MAX = 20000;
+static const int DAY_GRACE_MS = 10 * 1000;
 static const int TROUBLE_PAUSE_MS = 1000; /* doubles with each failure, to a minute */
 
 static int record_limit = RECORD_MAX; /* less while a row that cannot be recorded is looked for */
@@ -155,27 +157,37 @@ static void record_retries(const Batch *batch, TimestampTz now) {
   statement_write(&put_back, values, NULL, NULL);
 }
 
-/* Without a partition for today nothing could be recorded at all: better no audit trail than that. */
-static bool day_exists(TimestampTz now) {
-  static int checked_day = 0;
-  static TimestampTz warned_at = 0;
+/* Without a partition for today nothing could be recorded at all: better no audit trail than that. But the day may be
+ * about to be made: with the first event of all, or after a long time without a worker. */
+typedef enum Day { DAY_THERE, DAY_EXPECTED, DAY_MISSING } Day;
+
+static Day day_of(TimestampTz now) {
+  static int checked_day = 0, missing_day = 0;
+  static TimestampTz missing_since = 0, warned_at = 0;
   int day = (int)(now / USECS_PER_DAY), year, month, mday;
   char name[NAMEDATALEN];
 
   if (day == checked_day)
-    return true;
+    return DAY_THERE;
   j2date(day + POSTGRES_EPOCH_JDATE, &year, &month, &mday);
   snprintf(name, sizeof(name), "events_sent_%04d%02d%02d", year, month, mday);
   if (OidIsValid(get_relname_relid(name, get_namespace_oid("outbox", false)))) {
     checked_day = day;
-    return true;
+    return DAY_THERE;
   }
+  if (missing_day != day) {
+    missing_day = day;
+    missing_since = now;
+    maintenance_day_missing();
+  }
+  if (!TimestampDifferenceExceeds(missing_since, now, DAY_GRACE_MS))
+    return DAY_EXPECTED;
   if (warned_at == 0 || TimestampDifferenceExceeds(warned_at, now, 3600 * 1000)) {
     warned_at = now;
     ereport(WARNING, (errmsg("outbox deletes delivered events although they should be kept"),
                       errdetail("There is no partition outbox.%s.", name), errhint("SELECT outbox.maintain();")));
   }
-  return false;
+  return DAY_MISSING;
 }
 
 /* A person may have given the event to another sink while it was on its way: then that one has it still to come. */
@@ -296,7 +308,7 @@ static void record_sent(RowLock *locks, int n, TimestampTz now) {
   row_lock(locks, n, is_for_its_sink);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
-    if (locks[i].result == ROW_BUSY)
+    if (locks[i].result == ROW_BUSY || (flight->sink->retention_ms > 0 && day_of(now) == DAY_EXPECTED))
       try_later(flight, now);
     else
       delivered[n_delivered++] = flight;
@@ -310,7 +322,7 @@ static void record_sent(RowLock *locks, int n, TimestampTz now) {
     if (locks[i].result == ROW_GONE)
       let_go(flight);
     else
-      add(flight->sink->retention_ms > 0 && day_exists(now) ? &kept : &sent, flight, locks[i].ctid);
+      add(flight->sink->retention_ms > 0 && day_of(now) == DAY_THERE ? &kept : &sent, flight, locks[i].ctid);
   }
   if (sent.n > 0) {
     Datum values[] = {tid_array(sent.tids, sent.n)};
@@ -351,7 +363,7 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     stats->delivered++;
     if (flight->late)
       stats->redriven_late++;
-    latency_add(&stats->latency, flight->ended_at - flight->created_at);
+    latency_add(&stats->latency, flight->ended_at - flight->due_since);
     return;
   }
   if (flight->outcome == OB_RETRY)

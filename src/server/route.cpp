@@ -31,8 +31,7 @@ static void forget(Datum, int, uint32) {
   cache_stale = true;
 }
 
-/* "order.*, customer.*" as a NULL-terminated list. */
-static char **split_globs(const char *globs) {
+char **route_globs(const char *globs) {
   char *text = pstrdup(globs);
   char **list = (char **)palloc0(sizeof(char *) * (strlen(globs) / 2 + 2));
   int n = 0;
@@ -74,9 +73,9 @@ static void read_options(Datum datum, bool isnull, RouteSink *sink, MemoryContex
   sink->events = sink->aggregates = every;
   for (size_t i = 0; i < n; i++) {
     if (strcmp(options[i].name, "events") == 0)
-      sink->events = split_globs(options[i].value);
+      sink->events = route_globs(options[i].value);
     else if (strcmp(options[i].name, "aggregates") == 0)
-      sink->aggregates = split_globs(options[i].value);
+      sink->aggregates = route_globs(options[i].value);
     else if (strcmp(options[i].name, "match") == 0)
       read_match(sink, options[i].value);
     else if (strcmp(options[i].name, "retention") == 0)

@@ -92,7 +92,7 @@ bool route_by_headers(void) {
   return by_header != NULL;
 }
 
-static bool any_matches(char *const *globs, const char *text) {
+bool route_globs_match(char *const *globs, const char *text) {
   for (; *globs; globs++)
     if (strcmp(*globs, "*") == 0 || fnmatch(*globs, text, 0) == 0)
       return true;
@@ -100,7 +100,8 @@ static bool any_matches(char *const *globs, const char *text) {
 }
 
 static bool takes_types(const RouteSink *sink, const RouteEvent *event) {
-  return any_matches(sink->events, event->event_type) && any_matches(sink->aggregates, event->aggregate_type);
+  return route_globs_match(sink->events, event->event_type) &&
+         route_globs_match(sink->aggregates, event->aggregate_type);
 }
 
 static bool has_header(const RouteEvent *event, const ob_match *wanted) {
@@ -115,6 +116,12 @@ static bool has_headers(const RouteEvent *event, const RouteSink *sink) {
     if (!has_header(event, &sink->headers[i]))
       return false;
   return true;
+}
+
+bool route_takes(const RouteSink *sink, const RouteEvent *event) {
+  if (sink->by_headers && (sink->n_headers == 0 || !has_headers(event, sink)))
+    return false;
+  return takes_types(sink, event);
 }
 
 typedef struct Takers {

@@ -14,6 +14,7 @@ char *setting_allow_networks;
 int setting_max_in_flight = 40000;
 int setting_max_in_flight_memory = 32 * 1024;
 int setting_poll_interval = 5000;
+int setting_processed_retention = 7 * 24 * 60 * 60;
 int setting_retention = 0;
 int setting_dedup_window = 24 * 60 * 60;
 int setting_max_attempts = 0;
@@ -92,6 +93,15 @@ void settings_define(void) {
       "A commit wakes the worker at once; this is the safety net for what no commit can announce, such as prepared "
       "transactions. Unit: milliseconds. Default: 5s. Range: 100ms to 1h.",
       &setting_poll_interval, 5000, 100, 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.processed_retention", "How long outbox.mark_processed() remembers an event.",
+                          "Counted from the time in the event's id, for ids that carry none from when it was "
+                          "processed. An older event is "
+                          "refused: it would count as new again. Kept by the day, below 2d by the hour. Unit: "
+                          "seconds. Default: 7d. Range: "
+                          "1h to 3650d.",
+                          &setting_processed_retention, 7 * 24 * 60 * 60, 60 * 60, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S,
+                          NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.retention", "How long delivered events are kept.",

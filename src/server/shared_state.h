@@ -106,7 +106,7 @@ typedef struct SinkStats {
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
   uint64 failures[OB_REASONS]; /* deliveries that failed, and peers that could not be reached */
-  Latency latency;             /* created_at to acknowledgement */
+  Latency latency;             /* enqueued, or due if later, to acknowledgement */
   /* By worker index: of its lanes' rows without available_at none that the sink still has stands before. 0 = unknown.
    */
   int64 known_below[OUTBOX_COUNTED_WORKERS];

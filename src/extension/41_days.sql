@@ -1,0 +1,72 @@
+-- Partitions by time: made ahead and dropped whole, with no lock that anybody would wait for long. This part and
+-- 60_inbox.sql make outbox_inbox.sql as well, for databases without the extension: so both are plain SQL.
+
+CREATE OR REPLACE FUNCTION outbox.add_partition(parent regclass, part text, key text, lower timestamptz, upper timestamptz) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent); -- its makers take turns
+  IF to_regclass(format('outbox.%I', part)) IS NOT NULL THEN
+    RETURN false;
+  END IF;
+  -- CREATE and ATTACH: CREATE ... PARTITION OF would wait behind every reader of the parent. The key is the leaf's own:
+  -- with one of the parent a dump could not be restored, because ATTACH would make it before the dump does.
+  EXECUTE format('CREATE TABLE outbox.%I (LIKE %s INCLUDING DEFAULTS INCLUDING COMMENTS, PRIMARY KEY (%s))', part, parent, key);
+  EXECUTE format('ALTER TABLE outbox.%I OWNER TO %I', part,
+                 (SELECT r.rolname FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner WHERE c.oid = parent));
+  EXECUTE format('ALTER TABLE %s ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)', parent, part, lower, upper);
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION outbox.add_partition(regclass, text, text, timestamptz, timestamptz) IS
+  'Makes and attaches a partition for a span of time, with its columns of the primary key; false when a table of that name is there. outbox.maintain() calls it.';
+
+CREATE OR REPLACE FUNCTION outbox.drop_partition(part regclass) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  EXECUTE format('DROP TABLE %s', part);
+  RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+  RAISE LOG 'outbox: partition % is in use and will be dropped later', part;
+  RETURN false;
+END
+$$;
+COMMENT ON FUNCTION outbox.drop_partition(regclass) IS
+  'Drops a partition, for which nobody must use its parent; false when somebody is in the way for longer than lock_timeout. outbox.maintain() calls it.';
+
+CREATE OR REPLACE FUNCTION outbox.empty_partition(part regclass) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF pg_relation_size(part) > 0 THEN
+    EXECUTE format('TRUNCATE %s', part);
+  END IF;
+  RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+  RAISE LOG 'outbox: partition % is in use and will be emptied later', part;
+  RETURN false;
+END
+$$;
+COMMENT ON FUNCTION outbox.empty_partition(regclass) IS
+  'Gives back the space of a partition that is to be dropped, also where its parent is always in use; false when somebody is reading it. outbox.maintain() calls it.';
+
+CREATE OR REPLACE FUNCTION outbox.expire_rows(rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  size bigint := pg_relation_size(rows_of) / current_setting('block_size')::bigint;
+  upto bigint := least(first_block + coalesce(blocks, size), size);
+BEGIN
+  -- By place: no index on the time that every INSERT would pay for, and none whose dead entries are read again and again
+  -- under an old snapshot. A row that somebody is just writing is left alone.
+  IF first_block < upto THEN
+    EXECUTE format('DELETE FROM %1$s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %1$s WHERE ctid >= %2$L AND ctid < %3$L '
+                   'AND %4$I < $1 FOR UPDATE SKIP LOCKED))', rows_of, format('(%s,0)', first_block), format('(%s,0)', upto), stamp)
+      USING older_than;
+  END IF;
+  RETURN size;
+END
+$$;
+COMMENT ON FUNCTION outbox.expire_rows(regclass, text, timestamptz, bigint, bigint) IS
+  'Deletes rows of some blocks of a table (from first_block on; without blocks: all) that are older than a time, and returns how many blocks the table has. outbox.maintain() and the worker call it.';

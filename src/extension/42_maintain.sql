@@ -1,0 +1,92 @@
+-- What time brings: days to come, days that are over, keys that have expired. The worker does it in small pieces;
+-- outbox.maintain() does all of it at once, where no worker runs.
+
+CREATE OR REPLACE FUNCTION outbox.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+BEGIN
+  -- A dump makes a day first, fills it, and gives it its primary key last.
+  IF EXISTS (SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+             WHERE i.inhparent IN ('outbox.events_sent'::regclass, 'outbox.processed_events'::regclass)
+               AND c.relname ~ '^(events_sent|processed_events)_[0-9]+$'
+               AND NOT EXISTS (SELECT FROM pg_index AS x WHERE x.indrelid = c.oid AND x.indisprimary)) THEN
+    RETURN true;
+  END IF;
+  -- Restored rows come in one piece, before or after what was enqueued here: so it is enough to look at both ends.
+  RETURN EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position LIMIT 1000) AS e WHERE e.origin <> here)
+    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1000) AS e WHERE e.origin <> here)
+    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position LIMIT 1000) AS e WHERE e.origin <> here)
+    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e WHERE e.origin <> here);
+END
+$$;
+COMMENT ON FUNCTION outbox.restore_seen() IS
+  'Whether a restore seems to be under way, or events of another origin wait for outbox.adopt(). Then the worker makes and drops no partition: that would disturb the restore.';
+
+CREATE OR REPLACE FUNCTION outbox.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+AS $$
+DECLARE
+  today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+  day date;
+  part regclass;
+  done bigint := 0;
+  keep interval;
+BEGIN
+  IF by_worker AND outbox.restore_seen() THEN
+    RETURN 0;
+  END IF;
+  done := outbox.add_processed_partitions();
+  -- A database that is about to be restored has the extension already, and the days will come from the dump.
+  IF by_worker AND NOT (SELECT s.is_called FROM outbox.events_position AS s) THEN
+    PERFORM outbox.drop_processed_partitions();
+    RETURN NULL;
+  END IF;
+
+  FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
+    CONTINUE WHEN to_regclass('outbox.events_sent_' || to_char(day, 'YYYYMMDD')) IS NOT NULL;
+    IF outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position',
+                            day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC') THEN
+      done := done + 1;
+    END IF;
+  END LOOP;
+
+  -- Whole days leave when the longest retention of any sink is over. A reader in the way: the next run tries again.
+  keep := (SELECT l.longest_retention FROM outbox.library() AS l);
+  FOR part, day IN
+    SELECT c.oid, to_date(right(c.relname, 8), 'YYYYMMDD') AS begins
+    FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$' ORDER BY begins
+  LOOP
+    CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= clock_timestamp() OR day >= today - 1;
+    EXIT WHEN NOT outbox.drop_partition(part); -- who is in its way is in the way of the others
+    done := done + 1;
+  END LOOP;
+  RETURN done + outbox.drop_processed_partitions();
+END
+$$;
+COMMENT ON FUNCTION outbox.maintain_days(boolean) IS
+  'The part of outbox.maintain() that makes and drops partitions. For a worker it does nothing during a restore, and gives NULL where no event was ever enqueued: it makes no days there.';
+
+CREATE OR REPLACE FUNCTION outbox.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT outbox.expire_rows('outbox.dedup', 'created_at',
+    clock_timestamp() - current_setting('outbox.dedup_window')::interval, first_block, blocks)
+$$;
+COMMENT ON FUNCTION outbox.expire_dedup(bigint, bigint) IS
+  'Forgets expired dedup keys in some blocks of their table (without arguments: in all) and returns how many blocks it has. The worker goes through the table little by little.';
+
+CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  done bigint := outbox.maintain_days(false);
+BEGIN
+  PERFORM outbox.expire_dedup(), outbox.expire_processed();
+  RETURN done;
+END
+$$;
+COMMENT ON FUNCTION outbox.maintain() IS
+  'Makes the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and forgets expired dedup keys. The worker does the same by itself, all the time; call it yourself, every few minutes, where no worker runs. A day that is in use is left for the next call. Returns how many partitions it made or dropped.';
