@@ -21,34 +21,37 @@ $$;
 COMMENT ON FUNCTION outbox.add_partition(regclass, text, text, timestamptz, timestamptz) IS
   'Makes and attaches a partition for a span of time, with its columns of the primary key; false when a table of that name is there. outbox.maintain() calls it.';
 
-CREATE OR REPLACE FUNCTION outbox.drop_partition(part regclass) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  EXECUTE format('DROP TABLE %s', part);
+  EXECUTE format('DROP TABLE IF EXISTS outbox.%I', part); -- another caller may be quicker
   RETURN true;
 EXCEPTION WHEN lock_not_available THEN
   RAISE LOG 'outbox: partition % is in use and will be dropped later', part;
   RETURN false;
 END
 $$;
-COMMENT ON FUNCTION outbox.drop_partition(regclass) IS
+COMMENT ON FUNCTION outbox.drop_partition(text) IS
   'Drops a partition, for which nobody must use its parent; false when somebody is in the way for longer than lock_timeout. outbox.maintain() calls it.';
 
-CREATE OR REPLACE FUNCTION outbox.empty_partition(part regclass) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox.empty_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  IF pg_relation_size(part) > 0 THEN
-    EXECUTE format('TRUNCATE %s', part);
+  IF pg_relation_size(to_regclass(format('outbox.%I', part))) > 0 THEN
+    EXECUTE format('TRUNCATE outbox.%I', part);
   END IF;
   RETURN true;
-EXCEPTION WHEN lock_not_available THEN
-  RAISE LOG 'outbox: partition % is in use and will be emptied later', part;
-  RETURN false;
+EXCEPTION
+  WHEN lock_not_available THEN
+    RAISE LOG 'outbox: partition % is in use and will be emptied later', part;
+    RETURN false;
+  WHEN undefined_table THEN
+    RETURN false; -- another caller was quicker
 END
 $$;
-COMMENT ON FUNCTION outbox.empty_partition(regclass) IS
+COMMENT ON FUNCTION outbox.empty_partition(text) IS
   'Gives back the space of a partition that is to be dropped, also where its parent is always in use; false when somebody is reading it. outbox.maintain() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox.expire_rows(rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint) RETURNS bigint

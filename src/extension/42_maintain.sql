@@ -30,7 +30,7 @@ AS $$
 DECLARE
   today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
   day date;
-  part regclass;
+  part text;
   done bigint := 0;
   keep interval;
 BEGIN
@@ -55,7 +55,7 @@ BEGIN
   -- Whole days leave when the longest retention of any sink is over. A reader in the way: the next run tries again.
   keep := (SELECT l.longest_retention FROM outbox.library() AS l);
   FOR part, day IN
-    SELECT c.oid, to_date(right(c.relname, 8), 'YYYYMMDD') AS begins
+    SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') AS begins
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$' ORDER BY begins
   LOOP

@@ -125,6 +125,8 @@ BEGIN
     END IF;
   END LOOP;
   RETURN done;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN 0; -- a consumer is just making one, in a transaction of any length
 END
 $$;
 COMMENT ON FUNCTION outbox.add_processed_partitions() IS
@@ -135,12 +137,12 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp 
 AS $$
 DECLARE
   over CONSTANT timestamp := (clock_timestamp() - outbox.processed_retention()) AT TIME ZONE 'UTC';
-  part regclass;
+  part text;
   in_use boolean := false;
   done bigint := 0;
 BEGIN
   FOR part IN
-    SELECT c.oid
+    SELECT c.relname
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
          regexp_match(c.relname, '^processed_events_([0-9]{8})([0-9]{2})?$') AS name (parts)
     WHERE i.inhparent = 'outbox.processed_events'::regclass

@@ -32,7 +32,7 @@ enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: some 20,000 dedup keys, 20 ms when all
 static Expiry expiries[] = {{"SELECT outbox.expire_dedup(%lld, %d)", &setting_dedup_window, 0, 0},
                             {"SELECT outbox.expire_processed(%lld, %d)", &setting_processed_retention, 0, 0}};
 static const int EXPIRY_PAUSE_MIN_MS = 200;
-static const int EXPIRY_ROUND_MIN_MS = 10 * 1000;
+static const int EXPIRY_ROUND_MIN_MS = 2 * 1000;
 
 void maintenance_routes_changed(void) {
   routing_wanted = true;

@@ -1,5 +1,9 @@
 """How long delivered events are kept."""
 
+import time
+
+import psycopg
+import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
 
@@ -30,26 +34,122 @@ def test_a_sink_has_a_retention_of_its_own(db, rig, receiver):
     assert db.sql("SELECT event_type, status FROM outbox.events") == [("kept", "SENT")]
 
 
+def add_old_day(db, ago: int, rows: int = 1) -> None:
+    """A day that was delivered so many days ago."""
+    db.sql(f"""DO $$ DECLARE day timestamptz := date_trunc('day', now(), 'UTC') - interval '{ago} days'; BEGIN
+               PERFORM outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
+    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, sent_at) SELECT 'Order', 'old', 'SENT', date_trunc('day', now(), 'UTC') - %s * interval '1 day'"
+           " FROM generate_series(1, %s)", ago, rows)
+
+
+def days(db) -> list[int]:
+    """How many days ago those are that are there."""
+    return [row[0] for row in db.sql("SELECT (now() AT TIME ZONE 'UTC')::date - right(c.relname, 8)::date FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+                                     " WHERE i.inhparent = 'outbox.events_sent'::regclass ORDER BY 1")]
+
+
 def test_maintain_drops_old_days(db, setting):
     """Days that the retention has passed go whole; those within it stay."""
+    setting("outbox.enabled", "off")  # the worker would be quicker
     setting("outbox.retention", "7d")
-
-    def days() -> list[str]:
-        return [row[0] for row in db.sql("SELECT right(inhrelid::regclass::text, 8) FROM pg_inherits"
-                                         " WHERE inhparent = 'outbox.events_sent'::regclass ORDER BY 1")]
-
-    wait_until(lambda: len(days()) >= 5, 10, "the days that the worker makes")
-    made = days()
-    for ago in (5, 20):
-        db.sql(f"""DO $$ DECLARE day date := (now() AT TIME ZONE 'UTC')::date - {ago}; BEGIN
-                   EXECUTE format('CREATE TABLE outbox.events_sent_%s PARTITION OF outbox.events_sent (PRIMARY KEY (position))
-                     FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), day || ' 00:00Z', day + 1 || ' 00:00Z'); END $$""")
-        db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, sent_at)"
-               " VALUES ('Order', 'e', 'SENT', date_trunc('day', now(), 'UTC') - %s * interval '1 day')", ago)
-    assert db.value("SELECT count(*) FROM outbox.events") == 2
+    assert db.value("SELECT outbox.maintain()") == 5
+    assert days(db) == [-3, -2, -1, 0, 1]
+    add_old_day(db, 5)
+    add_old_day(db, 20)
     assert db.value("SELECT outbox.maintain()") == 1
-    assert len(days()) == len(made) + 1
+    assert days(db) == [-3, -2, -1, 0, 1, 5]
     assert db.value("SELECT count(*) FROM outbox.events") == 1
     setting("outbox.retention", "0")
     assert db.value("SELECT outbox.maintain()") == 1
-    assert days() == made
+    assert days(db) == [-3, -2, -1, 0, 1]
+
+
+def test_after_a_week_without_a_worker(db, receiver, setting):
+    """The first event is kept, although its day is not there yet, and all days that are over go at once."""
+    setting("outbox.retention", "3d")
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", "first")
+    wait_until(lambda: db.pending() == 0, 10, "delivery")
+    setting("outbox.enabled", "off")
+    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
+    for (day,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
+        db.sql(f"DROP TABLE {day}")
+    for ago in range(2, 10):
+        add_old_day(db, ago, 1000)
+    db.enqueue("Order", "1", "second")
+    setting("outbox.enabled", "on")
+    wait_until(lambda: days(db) == [-3, -2, -1, 0, 1, 2, 3], 20, lambda: f"the days, not {days(db)}")
+    wait_until(lambda: db.pending() == 0, 10, "delivery")
+    assert db.sql("SELECT event_type, count(*) FROM outbox.events GROUP BY 1 ORDER BY 1") == [("old", 2000), ("second", 1)]
+
+
+def test_retention_changed_live(db, receiver, setting):
+    """0, a day, 0: without a restart. What was kept goes with its day."""
+    db.webhook_sink("crm", receiver, SECRET)
+
+    def kept() -> list[str]:
+        return [row[0] for row in db.sql("SELECT event_type FROM outbox.events WHERE status = 'SENT' ORDER BY 1")]
+
+    def deliver(event_type: str) -> None:
+        event = db.enqueue("Order", "1", event_type)
+        db.sql("CALL outbox.wait_delivered(%s)", event)
+
+    deliver("deleted")
+    setting("outbox.retention", "1d")
+    wait_until(lambda: deliver("kept") or kept(), 10, "the worker to keep it")
+    setting("outbox.retention", "0")
+
+    def deleted() -> bool:
+        before = kept()
+        deliver("deleted")
+        return kept() == before
+
+    wait_until(deleted, 10, "the worker to delete it")
+    assert set(kept()) == {"kept"}
+    # Without a retention there are days too: a person may mark an event as sent.
+    db.sql("SELECT outbox.pause('crm')")
+    db.enqueue("Order", "2", "marked")
+    db.sql("UPDATE outbox.events SET status = 'SENT' WHERE event_type = 'marked'")
+    assert set(kept()) == {"kept", "marked"}
+
+
+def test_a_reader_in_the_way(db, receiver, setting):
+    """A day that is over waits until nobody reads it, and nobody waits for that day."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("CALL outbox.wait_delivered(%s)", db.enqueue("Order", "1"))
+    wait_until(lambda: len(days(db)) == 5, 10, "the days")
+    add_old_day(db, 5)
+    add_old_day(db, 6)
+    with db.connect(autocommit=False) as reader:
+        assert reader.execute("SELECT count(*) FROM outbox.events WHERE status = 'SENT'").fetchone() == (2,)
+        began = time.monotonic()
+        assert db.value("SELECT outbox.maintain()") == 0
+        took = time.monotonic() - began
+        assert 0.1 <= took < 5, f"{took:.2f} s"  # one lock_timeout, not one for each day
+        assert len(days(db)) == 7
+    assert db.value("SELECT outbox.maintain()") == 2
+    assert len(days(db)) == 5
+    # The strongest lock of all, held on purpose: events come, wait, go and are read.
+    with db.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE outbox.events_sent IN ACCESS EXCLUSIVE MODE")
+        db.sql("SET lock_timeout = '1s'")
+        db.sql("CALL outbox.wait_delivered(%s)", db.enqueue("Order", "1"))
+        assert db.sql("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'") == [(0,)]
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            db.sql("SELECT count(*) FROM outbox.events WHERE status = 'SENT'")
+
+
+def test_expired_dedup_keys_go_little_by_little(db, receiver, setting):
+    """A large table is gone through in pieces, each a short transaction; keys that name an event stay."""
+    setting("outbox.enabled", "off")
+    setting("outbox.dedup_window", "10s")
+    db.sql("INSERT INTO outbox.dedup SELECT 'key' || n, gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, 60000) AS n")
+    db.sql("INSERT INTO outbox.dedup SELECT 'new', gen_random_uuid(), now() + interval '1 hour'")
+    db.webhook_sink("crm", receiver, SECRET)
+    with db.connect(autocommit=False) as producer:
+        producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '1', dedup_key => 'key1')")  # takes over an expired key
+        setting("outbox.enabled", "on")
+        wait_until(lambda: 2 < db.value("SELECT count(*) FROM outbox.dedup") < 60000, 20, "a piece to go")
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.dedup") == 2, 30, lambda: f"the rest: {db.value('SELECT count(*) FROM outbox.dedup')}")
+        producer.commit()
+    assert db.sql("SELECT dedup_key FROM outbox.dedup ORDER BY 1") == [("key1",), ("new",)]

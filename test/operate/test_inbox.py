@@ -1,0 +1,88 @@
+"""What consumers have processed."""
+
+import os
+import subprocess
+import threading
+
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import pg_config
+from outbox_rig.receiver import SECRET
+
+SOME_DAY = ("(lpad(to_hex(((extract(epoch FROM now()) - {0}) * 1000)::bigint), 12, '0') || '7000800000000000' || lpad(to_hex({1}), 4, '0'))::uuid")
+
+
+def test_consumers_that_share_their_work_process_each_event_once(db, pg):
+    """Eight consumers each get all of the events, of several days, and roll back now and then."""
+    ids = [str(row[0]) for row in db.sql(f"SELECT {SOME_DAY.format('(n % 5) * 86400', 'n')} FROM generate_series(1, 150) AS n")]
+    ids += [str(row[0]) for row in db.sql("SELECT gen_random_uuid() FROM generate_series(1, 50)")]
+    db.sql("CREATE TABLE ledger (event_id uuid)")
+    errors = []
+
+    def consume(number: int) -> None:
+        try:
+            with db.connect(autocommit=False) as connection:
+                for n, event in enumerate(ids):
+                    if connection.execute("SELECT outbox.mark_processed(%s, 'ledger')", [event]).fetchone()[0]:
+                        connection.execute("INSERT INTO ledger VALUES (%s)", [event])
+                    if (n + number) % 7 == 0:
+                        connection.rollback()
+                        if connection.execute("SELECT outbox.mark_processed(%s, 'ledger')", [event]).fetchone()[0]:
+                            connection.execute("INSERT INTO ledger VALUES (%s)", [event])
+                    connection.commit()
+        except Exception as error:
+            errors.append(error)
+
+    consumers = [threading.Thread(target=consume, args=[number]) for number in range(8)]
+    for consumer in consumers:
+        consumer.start()
+    for consumer in consumers:
+        consumer.join()
+    assert not errors
+    assert sorted(str(row[0]) for row in db.sql("SELECT event_id FROM ledger")) == sorted(ids)
+
+
+def run(pg, program: str, *arguments: str, text: str | None = None) -> str:
+    done = subprocess.run([str(pg_config("bindir") / program), "-h", pg.host, "-p", str(pg.port), "-U", "postgres", *arguments],
+                          input=text, capture_output=True, text=True, env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setting):
+    """It is restored without an error beside a live launcher, also when the extension is there for a while before; what is
+    over stays as long as the events wait for outbox.adopt()."""
+    setting("outbox.retention", "1d")
+    db.webhook_sink("crm", receiver, SECRET)
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE status = 'SENT'"), 10, "delivery")
+    db.sql("SELECT outbox.pause('crm')")
+    waiting = db.enqueue("Order", "1")
+    ids = [str(row[0]) for row in db.sql(f"SELECT {SOME_DAY.format('n * 86400', 'n')} FROM generate_series(0, 3) AS n UNION ALL SELECT gen_random_uuid()")]
+    for processed in ids:
+        assert db.value("SELECT outbox.mark_processed(%s, 'mail')", processed)
+    db.sql("SELECT outbox.maintain()")
+    db.sql("""DO $$ DECLARE day timestamptz := date_trunc('day', now(), 'UTC') - interval '20 days'; BEGIN
+              PERFORM outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
+    dump = run(pg, "pg_dump", "-d", db.name)
+    at = dump.index("CREATE EXTENSION IF NOT EXISTS outbox")
+    at = dump.index("\n", at)
+    # The worker starts within a second of CREATE EXTENSION: long before the dump comes to its tables.
+    live = "SELECT pg_sleep_for('1500 ms');\nDO $$ BEGIN ASSERT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()), 'no worker'; END $$;\n"
+    copy = Database(pg, db.name + "_restored")
+    with pg.connect() as admin:
+        admin.execute(f"CREATE DATABASE {copy.name}")
+    try:
+        run(pg, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", copy.name, text=dump[:at + 1] + live + dump[at + 1:])
+        assert copy.sql("SELECT id::text, status FROM outbox.events ORDER BY position") == [(event, "SENT"), (waiting, "PENDING")]
+        assert [copy.value("SELECT outbox.mark_processed(%s, 'mail')", processed) for processed in ids] == [False] * 5
+        days = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass ORDER BY 1"
+        assert copy.sql(days) == db.sql(days)
+        parts = "SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid), x.indexrelid::regclass::text FROM pg_class AS c JOIN pg_index AS x ON x.indrelid = c.oid WHERE c.relname ~ '^processed_events_' ORDER BY 1"
+        assert copy.sql(parts) == db.sql(parts)
+        copy.sql("SELECT outbox.adopt()")
+        copy.sql("SELECT outbox.maintain()")
+        assert copy.sql("SELECT status FROM outbox.events ORDER BY position") == [("SENT",), ("PENDING",)]
+        assert len(copy.sql(days)) == len(db.sql(days)) - 1
+    finally:
+        copy.drop()

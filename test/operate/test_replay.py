@@ -1,0 +1,78 @@
+"""Delivered events again: outbox.replay()."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+
+KEYS = 4
+
+
+@pytest.fixture
+def kept(db, receiver, setting):
+    """Sixty events of four keys, delivered to the sink crm and kept: their ids."""
+    setting("outbox.retention", "1d")
+    db.webhook_sink("crm", receiver, SECRET)
+    with db.connect(autocommit=False) as connection:
+        events = [str(connection.execute("SELECT outbox.enqueue('Order', %s::text, %s, to_jsonb(%s::int), headers => jsonb_build_object('region', %s::text))",
+                                         [str(n % KEYS), "order.paid" if n % 10 == 0 else "order.created", n, "eu" if n % 2 else "us"]).fetchone()[0])
+                  for n in range(60)]
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    return events
+
+
+def by_key(receiver, after: int = 0) -> dict[int, list[tuple[str, int]]]:
+    keys: dict[int, list[tuple[str, int]]] = {}
+    for d in receiver.accepted()[after:]:
+        n = d.json()["data"]
+        keys.setdefault(n % KEYS, []).append((d.id, n))
+    return keys
+
+
+def test_delivered_events_go_again_in_their_order(db, kept, receiver):
+    """With their ids, after what is pending and before what is enqueued later."""
+    before = by_key(receiver)
+    n = len(receiver.accepted())
+    assert n == 60
+    db.sql("SELECT outbox.pause('crm')")
+    pending = db.enqueue("Order", "0", "order.created", "1000")
+    assert db.value("SELECT outbox.replay('crm', now() - interval '1 hour')") == 60
+    assert db.value("SELECT outbox.replay('crm', now() - interval '1 hour')") == 0  # they are pending
+    later = db.enqueue("Order", "0", "order.created", "2000")
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    again = by_key(receiver, n)
+    assert again[0] == [(pending, 1000), *before[0], (later, 2000)]
+    assert [again[key] for key in range(1, KEYS)] == [before[key] for key in range(1, KEYS)]
+    # Once more: each id once, although it stands twice among what was delivered.
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 122
+    assert db.value("SELECT outbox.replay('crm', now() - interval '1 hour', events => 'order.p*')") == 6
+    wait_until(lambda: len(receiver.accepted()) == n + 62 + 6, 20, "delivery")
+    assert db.value("SELECT outbox.replay('crm', now() - interval '2 hours', now() - interval '1 hour')") == 0
+
+
+def test_their_age_and_latency_count_from_the_replay(db, kept, receiver):
+    db.sql("UPDATE outbox.events SET created_at = created_at - interval '3 hours'")
+    db.sql("SELECT outbox.pause('crm')")
+    assert db.value("SELECT outbox.replay('crm', now() - interval '1 hour')") == 60
+    assert db.value("SELECT oldest_pending_age < '1 hour' FROM outbox.sinks")
+    db.sql("SELECT outbox.reset_stats('crm')")
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: db.sink("delivered") == (60,), 20, "delivery")
+    assert db.value("SELECT latency_p99 < 1800000 FROM outbox.sinks")
+
+
+def test_a_sink_that_was_made_later(db, kept, receiver, rig):
+    """It gets what it takes of what others had, once for each id, in the order."""
+    other = rig.receiver(secret=SECRET)
+    try:
+        db.webhook_sink("late", other, SECRET, match="region=eu")
+        assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 30
+        wait_until(lambda: db.pending() == 0, 20, "delivery")
+        assert by_key(other) == {key: [e for e in events if e[1] % 2] for key, events in by_key(receiver).items() if key % 2}
+        assert len(receiver.accepted()) == 60
+        # What it has had does not come twice, what it has not, comes: the first sink's own are its own affair.
+        db.sql("DELETE FROM outbox.events WHERE status = 'SENT' AND sink = 'late' AND payload IN ('1', '3')")
+        db.sql("UPDATE outbox.events SET sent_at = sent_at - interval '2 hours' WHERE sink = 'late'")
+        assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 2
+    finally:
+        other.stop()

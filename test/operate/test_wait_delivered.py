@@ -1,0 +1,68 @@
+"""Going on only when an event has arrived: CALL outbox.wait_delivered()."""
+
+import threading
+import time
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET, Hang, Status
+
+
+def wait_for(db, event: str, timeout: str, result: list) -> None:
+    try:
+        with db.connect(application_name="waiter") as connection:
+            connection.execute("CALL outbox.wait_delivered(%s, %s)", [event, timeout])
+            result.append(None)
+    except psycopg.Error as error:
+        result.append(error)
+
+
+def test_it_waits_without_a_snapshot_and_returns_when_the_event_has_arrived(db, receiver):
+    receiver.mode = Hang()
+    db.webhook_sink("crm", receiver, SECRET)
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: receiver.deliveries, 10, "the request")
+    results: list = []
+    waiters = [threading.Thread(target=wait_for, args=[db, event, "60s", results]) for _ in range(5)]
+    for waiter in waiters:
+        waiter.start()
+    asleep = ("SELECT backend_xmin::text, backend_xid::text, (SELECT count(*) FROM pg_locks AS l WHERE l.pid = a.pid AND l.relation IS NOT NULL)"
+              " FROM pg_stat_activity AS a WHERE application_name = 'waiter' AND wait_event_type = 'Extension'")
+    wait_until(lambda: db.sql(asleep) == [(None, None, 0)] * 5, 10, lambda: f"five waiters, asleep: {db.sql(asleep)}")
+    assert not results
+    # A lock that they would be in the way of
+    db.sql("SET lock_timeout = '5s'")
+    db.sql("ALTER TABLE outbox.events_pending SET (fillfactor = 90)")
+    receiver.release()
+    for waiter in waiters:
+        waiter.join(20)
+    assert results == [None] * 5
+    assert db.pending() == 0
+    db.sql("CALL outbox.wait_delivered(%s)", event)  # what was delivered is gone
+
+
+def test_it_fails_when_the_event_is_a_dead_letter_or_the_time_is_up(db, receiver):
+    receiver.mode = lambda d: Status(400 if d.json()["data"] == "bad" else 503)
+    db.webhook_sink("crm", receiver, SECRET, max_attempts="10000", retry="50ms*1000")
+    late = db.enqueue("Order", "1", payload='"late"')
+    began = time.monotonic()
+    with pytest.raises(psycopg.Error, match="was not delivered within 00:00:01") as error:
+        db.sql("CALL outbox.wait_delivered(%s, '1s')", late)
+    assert error.value.sqlstate == "OB002" and 1 <= time.monotonic() - began < 20
+    assert '"crm"' in error.value.diag.message_detail and "doctor()" in error.value.diag.message_hint
+    db.sql("DELETE FROM outbox.events")
+    db.sql("ALTER SERVER crm OPTIONS (SET max_attempts '1')")
+    bad = db.enqueue("Order", "2", payload='"bad"')
+    with pytest.raises(psycopg.Error, match="could not be delivered") as error:
+        db.sql("CALL outbox.wait_delivered(%s)", bad)
+    assert error.value.sqlstate == "OB001" and "400" in error.value.diag.message_detail and "outbox.redrive" in error.value.diag.message_hint
+
+
+def test_it_can_be_cancelled(db, receiver):
+    receiver.mode = Hang()
+    db.webhook_sink("crm", receiver, SECRET)
+    event = db.enqueue("Order", "1")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        db.sql("SET statement_timeout = '200ms'")
+        db.sql("CALL outbox.wait_delivered(%s)", event)
