@@ -47,7 +47,9 @@ SELECT outbox.maintain_inbox();
 INSERT INTO outbox.processed_events VALUES ('b5c7f8a1-0000-4000-8000-000000000002', 'mail', 'infinity', now() - interval '8 days');
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail');
 SET outbox.processed_retention = '4d';
+\set VERBOSITY sqlstate
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreachable;
+\set VERBOSITY terse
 SELECT outbox.maintain_inbox();
 SELECT count(*) FILTER (WHERE event_id = pg_temp.v7('6 days', 1)) AS over, count(*) FILTER (WHERE id_time = 'infinity') AS other, count(*) > 5 AS kept FROM outbox.processed_events;
 -- Below two days by the hour; a day that is there stays in use, and so do hours when there are days again.

@@ -161,8 +161,8 @@ SQL_FUNCTION(outbox_wait_delivered) {
     refuse_block(&wait);
 
   wait.began = GetCurrentTimestamp();
-  wait.until = DatumGetTimestampTz(
-      DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(wait.began), IntervalPGetDatum(&wait.timeout)));
+  wait.until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(wait.began),
+                                                       IntervalPGetDatum(&wait.timeout)));
   SPI_connect_ext(SPI_OPT_NONATOMIC);
   TimestampTz now = wait.began;
   while (!is_delivered(&wait, now == wait.began, now)) {
