@@ -38,12 +38,7 @@ BEGIN
     RETURN 0;
   END IF;
   done := outbox.add_processed_partitions();
-  -- A database that is about to be restored has the extension already, and the days will come from the dump.
-  IF by_worker AND NOT (SELECT s.is_called FROM outbox.events_position AS s) THEN
-    PERFORM outbox.drop_processed_partitions();
-    RETURN NULL;
-  END IF;
-
+  LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE; -- a restore may be about to make one of them
   FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
     CONTINUE WHEN to_regclass('outbox.events_sent_' || to_char(day, 'YYYYMMDD')) IS NOT NULL;
     IF outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position',
@@ -67,7 +62,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.maintain_days(boolean) IS
-  'The part of outbox.maintain() that makes and drops partitions. For a worker it does nothing during a restore, and gives NULL where no event was ever enqueued: it makes no days there.';
+  'The part of outbox.maintain() that makes and drops partitions. For a worker it does nothing during a restore.';
 
 CREATE OR REPLACE FUNCTION outbox.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

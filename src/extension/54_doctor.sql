@@ -18,10 +18,8 @@ BEGIN
     status := 'warning';
     detail := format('%s days of delivered events are over and not dropped, the oldest is %s: somebody reads them for long, or no worker runs.', days.over, days.oldest);
     hint := 'SELECT outbox.maintain(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
-  ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM pg_sequences AS q WHERE q.schemaname = 'outbox' AND q.sequencename = 'events_position'
-                                           AND q.last_value IS NOT NULL) -- before the first event no days are made
-    AND EXISTS (SELECT FROM outbox.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
-                AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
+  ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
+                                           AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
     status := 'warning';
     detail := 'The days of delivered events that should be ready for today and tomorrow are not: with a retention, delivered events could not be recorded.';
     hint := 'SELECT outbox.maintain();';

@@ -17,7 +17,6 @@ static bool routing_wanted = false;
 static bool routing_failed = false;
 static TimestampTz route_at = 0;
 static TimestampTz maintain_at = 0;
-static bool days_wait = false; /* for the first event of all: each round looks for it */
 static bool am_first = true;
 
 /* Tables whose rows expire one by one: a worker goes through them again and again, a little at a time. */
@@ -59,8 +58,6 @@ bool maintenance_saw_unrouted(const EventRow *row) {
   return n > 0 && !routing_failed; /* else nothing would go on */
 }
 
-static const int64 NOTHING_YET = -2;
-
 typedef struct Call {
   const char *statement;
   int64 result;
@@ -72,11 +69,10 @@ static void run_call(void *argument) {
 
   if (SPI_execute(call->statement, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
     elog(ERROR, "\"%s\" returned nothing", call->statement);
-  Datum result = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null);
-  call->result = is_null ? NOTHING_YET : DatumGetInt64(result);
+  call->result = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
 }
 
-/* Runs one function of ours that returns bigint; NOTHING_YET for NULL, -1 when it failed. */
+/* Runs one function of ours that returns bigint; -1 when it failed. */
 static int64 call(const char *before, const char *statement) {
   Call call = {statement, -1};
 
@@ -109,10 +105,9 @@ void maintenance_run(TimestampTz now, bool first_worker) {
       routing_wanted = false;
     route_at = routing_failed ? TimestampTzPlusMilliseconds(now, RETRY_MS) : now;
   }
-  if (first_worker && (now >= maintain_at || days_wait)) {
+  if (first_worker && now >= maintain_at) {
     int64 done = call(NULL, "SELECT outbox.maintain_days(true)");
-    days_wait = done == NOTHING_YET;
-    maintain_at = TimestampTzPlusMilliseconds(now, done == -1 ? RETRY_MS : MAINTAIN_EVERY_MS);
+    maintain_at = TimestampTzPlusMilliseconds(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
   for (Expiry &expiry : expiries)
     if (first_worker && now >= expiry.at)

@@ -158,7 +158,7 @@ static void record_retries(const Batch *batch, TimestampTz now) {
 }
 
 /* Without a partition for today nothing could be recorded at all: better no audit trail than that. But the day may be
- * about to be made: with the first event of all, or after a long time without a worker. */
+ * about to be made, after a long time without a worker. */
 typedef enum Day { DAY_THERE, DAY_EXPECTED, DAY_MISSING } Day;
 
 static Day day_of(TimestampTz now) {
