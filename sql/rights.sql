@@ -15,7 +15,8 @@ WHERE n.nspname = 'outbox' AND a.grantee = 0;
 SELECT c.oid::regclass AS public, a.privilege_type FROM pg_class AS c, aclexplode(coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner))) AS a
 WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind <> 'i' AND c.relkind <> 'I' AND a.grantee = 0;
 
--- Functions that find names by their caller's search_path: of what the trigger of each INSERT looks up, every name is qualified
+-- Functions that find names by their caller's search_path: of what the trigger of each INSERT looks up, every name is qualified, and so it is
+-- in the procedure that commits, which it could not with a SET
 SELECT oid::regprocedure AS without_search_path FROM pg_temp.functions
 WHERE NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false) ORDER BY 1;
 

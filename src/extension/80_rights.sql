@@ -15,7 +15,7 @@ BEGIN
     WHERE p.proname NOT IN ('enqueue', 'enqueue_bytes')
       AND EXISTS (SELECT FROM aclexplode(coalesce(i.initprivs, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0)
   LOOP
-    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+    EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', f);
   END LOOP;
 END
 $$;
