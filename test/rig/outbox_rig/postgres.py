@@ -33,11 +33,12 @@ DEFAULTS = {
 class Postgres:
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
                  standby_of: "Postgres | None" = None, copy_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
-                 env: dict[str, str] = {}, namespace: Namespace | None = None):
+                 env: dict[str, str] = {}, namespace: Namespace | None = None, bindir: Path | None = None):
         """`standby_of`: streams from that server, as its standby "standby". `copy_of`: begins as a copy of it, and is a server of its own. `wal`: where to put pg_wal, in small segments.
         `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment. `namespace`: where it runs; its socket
-        is reached from here all the same."""
+        is reached from here all the same. `bindir`: of another installation than the one under test."""
         self.name, self.dir, self.log = name, directory, log
+        self._bindir = bindir or pg_config("bindir")
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
         self.env = dict(env)
@@ -80,12 +81,12 @@ class Postgres:
             raise RuntimeError(f"{argv[0]} failed; see {self.log}")
 
     def _initdb(self) -> None:
-        self._run(pg_config("bindir") / "initdb", "-D", self.data, "-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8",
+        self._run(self._bindir / "initdb", "-D", self.data, "-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8",
                   "--locale=C.UTF-8", "--no-sync", "--wal-segsize=" + ("1" if self._wal else "16"),
                   *([f"--waldir={self._wal}"] if self._wal else []))
 
     def _copy(self, primary: "Postgres") -> None:
-        self._run(pg_config("bindir") / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync")
+        self._run(self._bindir / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync")
 
     def _configure(self, settings: dict[str, str]) -> None:
         with open(self.data / "postgresql.conf", "a") as conf:
@@ -104,7 +105,7 @@ class Postgres:
         """Returns when the server takes connections. Call it from a thread that lives on."""
         if self.running():
             return
-        self._process = Process(self.name, [str(pg_config("bindir") / "postgres"), "-D", str(self.data)], self.log,
+        self._process = Process(self.name, [str(self._bindir / "postgres"), "-D", str(self.data)], self.log,
                                 stop_signal=signal.SIGINT, setpriv=self._setpriv,
                                 pid_file=BUILD / "run" / f"{self.name}.pid", env=self.env, inside=self._inside)
         self.wait_ready()

@@ -1,0 +1,64 @@
+"""A copy of the system's PostgreSQL in a folder of its own, for packages to be installed into."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import BUILD, ROOT
+from outbox_rig.receiver import SECRET
+
+VERSION = re.search(r"default_version = '(.+)'", (ROOT / "outbox.control").read_text())[1]
+
+
+def run(*argv: str | Path, **options) -> str:
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, cwd=options.pop("cwd", ROOT), **options)
+    assert done.returncode == 0, f"{' '.join(map(str, argv))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+class System:
+    """PostgreSQL finds its files by where it stands: below `root` it is one that nobody else uses."""
+
+    def __init__(self, root: Path, major: str):
+        self.root, self.major = root, major
+        shutil.rmtree(root, ignore_errors=True)
+        for part in ("lib", "share"):
+            shutil.copytree(f"/usr/{part}/postgresql/{major}", root / f"usr/{part}/postgresql/{major}", symlinks=True,
+                            ignore=shutil.ignore_patterns("outbox*"))  # somebody's `make install`
+        self.bindir = root / f"usr/lib/postgresql/{major}/bin"
+        self.before = self.files()
+
+    def files(self) -> set[str]:
+        """But for what the package managers themselves keep."""
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*")
+                if not path.is_dir() and not str(path.relative_to(self.root)).startswith(("var/", "etc/alternatives"))}
+
+    def brought(self) -> set[str]:
+        return self.files() - self.before
+
+    def delivers(self, rig, receiver) -> None:
+        """CREATE EXTENSION, a sink, an event: from the files below `root`."""
+        pg = rig.postgres(bindir=self.bindir)
+        try:
+            db = Database(pg, "installed")
+            db.create()
+            assert db.value("SELECT extversion FROM pg_extension WHERE extname = 'outbox'") == VERSION
+            db.webhook_sink("crm", receiver, SECRET)
+            db.enqueue("Order", "42", payload='"installed"')
+            wait_until(lambda: [delivery.json()["data"] for delivery in receiver.accepted()] == ["installed"], 60, "the event")
+            assert f"{self.root}/usr/lib/postgresql/{self.major}/lib/outbox.so" in Path(f"/proc/{pg.pid}/maps").read_text()
+            db.disconnect()
+        finally:
+            pg.close()
+
+
+@pytest.fixture
+def system(request):
+    majors = sorted(path.parent.parent.name for path in Path("/usr/lib/postgresql").glob("*/bin/pg_config"))
+    root = BUILD / "packages" / request.node.name
+    yield System(root, majors[-1])
+    shutil.rmtree(root, ignore_errors=True)
