@@ -226,7 +226,7 @@ COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
-COMMENT ON COLUMN outbox.sinks.stats_since IS 'Since when its counters count: the server''s start, or outbox.reset_stats().';
+COMMENT ON COLUMN outbox.sinks.stats_since IS 'Since when its counters count: the server''s start or the crash of one of its processes, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';
 COMMENT ON COLUMN outbox.workers.worker IS 'Which worker of its database it is, from 0.';

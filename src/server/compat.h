@@ -55,3 +55,10 @@
 #else
 #define outbox_b64_decode(text, length, bytes, room) pg_b64_decode(text, length, (uint8 *)(bytes), room)
 #endif
+
+/* From 17 on an extension names what it waits for. */
+#if PG_VERSION_NUM < 170000
+#define outbox_wait_event(name) PG_WAIT_EXTENSION
+#else
+#define outbox_wait_event(name) WaitEventExtensionNew(name)
+#endif

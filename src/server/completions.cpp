@@ -3,6 +3,7 @@
 #include "claim.h"
 #include "flights.h"
 #include "held_keys.h"
+#include "sink_log.h"
 #include "worker_sinks.h"
 
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
@@ -97,10 +98,7 @@ void completions_collect(TimestampTz now) {
       take_completion(&completions[i], now);
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line))
-    ereport(line.level == OB_LOG_WARNING ? WARNING
-            : line.level == OB_LOG_INFO  ? LOG
-                                         : DEBUG1,
-            (errmsg("outbox sink \"%s\": %s", line.sink, line.text)));
+    sink_log_line(&line, now);
 }
 
 bool completions_gathering(void) {

@@ -1,6 +1,7 @@
 /* judge.cpp: decides about one row of a round. */
 #include "claim_round.h"
 #include "durable.h"
+#include "known_below.h"
 #include "lanes.h"
 #include "maintenance.h"
 
@@ -115,9 +116,11 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
     return STOP;
   if (!ours) {
     if (sink && row->origin != my_origin && (sink->first_foreign == 0 || row->position < sink->first_foreign))
-      sink->first_foreign = row->position;
+      known_below_lower(sink, sink->first_foreign = row->position);
     return PASS;
   }
+  if (row->position < sink->known_below)
+    known_below_lower(sink, row->position);
   if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
     return PASS;
   if (stream != MAIN && row->position > sink->cursor)

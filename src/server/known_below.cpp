@@ -1,7 +1,7 @@
 #include "known_below.h"
 
-#include "claim_round.h"
 #include "claim.h"
+#include "claim_round.h"
 #include "lanes.h"
 #include "worker_slot.h"
 
@@ -10,8 +10,12 @@ static const int PUBLISH_EVERY_MS = 100;
 enum { FOUND_SIZE = 4096 };
 
 static TimestampTz published_at = 0;
-static bool outdated = false;
 static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 100,000 held keys */
+
+static void tell(const WorkerSink *sink) {
+  if (sink->stats)
+    sink->stats->known_below[worker_slot()->index % OUTBOX_COUNTED_WORKERS] = sink->known_below;
+}
 
 static WorkerSink *sink_of(Oid oid) {
   WorkerSink **place = &found[oid % FOUND_SIZE];
@@ -63,11 +67,11 @@ void known_below_publish(TimestampTz now, bool unread) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   if (!TimestampDifferenceExceeds(published_at, now, PUBLISH_EVERY_MS)) {
-    outdated = true;
-    return;
+    for (int i = 0; i < n && unread; i++)
+      known_below_lower(sinks[i], 0);
+    return; /* until the next time it is lower than it could be */
   }
   published_at = now;
-  outdated = false;
   memset(found, 0, sizeof(found));
   for (int i = 0; i < n; i++)
     begin_at_cursor(sinks[i]);
@@ -78,10 +82,12 @@ void known_below_publish(TimestampTz now, bool unread) {
   if (unread || lanes_any_fresh())
     lower_all(0);
   for (int i = 0; i < n; i++)
-    if (sinks[i]->stats)
-      sinks[i]->stats->known_below[worker_slot()->index % OUTBOX_COUNTED_WORKERS] = sinks[i]->known_below;
+    tell(sinks[i]);
 }
 
-TimestampTz known_below_next_moment(void) {
-  return outdated ? TimestampTzPlusMilliseconds(published_at, PUBLISH_EVERY_MS + 1) : DT_NOEND;
+void known_below_lower(WorkerSink *sink, int64 position) {
+  if (position >= sink->known_below)
+    return;
+  sink->known_below = position;
+  tell(sink);
 }

@@ -10,9 +10,11 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* Between transactions, now and then: of the rows without available_at in this worker's lanes none stands before what it
- * publishes for their sink. `unread`: outbox.recalled may name rows that stand anywhere. */
+struct WorkerSink;
+
+/* Between transactions, now and then: of the rows without available_at in this worker's lanes none stands before what
+ * it publishes for their sink. `unread`: outbox.recalled may name rows that stand anywhere. */
 void known_below_publish(TimestampTz now, bool unread);
 
-/* When to do so at the latest; DT_NOEND when what is published is still so. */
-TimestampTz known_below_next_moment(void);
+/* At once, when a row of the sink has come up at that position, or will: what was published is no longer so. */
+void known_below_lower(struct WorkerSink *sink, int64 position);

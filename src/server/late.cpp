@@ -1,5 +1,6 @@
 #include "late.h"
 
+#include "known_below.h"
 #include "sql.h"
 #include "worker_sinks.h"
 
@@ -71,6 +72,7 @@ static void add_late(WorkerSink *sink, uint64 xid) {
                                                                     sizeof(LateTransaction) * sink->max_late);
   }
   sink->late[sink->n_late++] = {xid, 0, sink->cursor};
+  known_below_lower(sink, 0);
 }
 
 static bool visit_late(TupleTableSlot *slot, void *) {

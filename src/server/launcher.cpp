@@ -21,6 +21,7 @@ extern "C" {
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
+#include "utils/wait_event.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 }
@@ -354,6 +355,8 @@ void outbox_launcher_main(Datum) {
 
   MemoryContext round = AllocSetContextCreate(TopMemoryContext, "outbox launcher round", ALLOCSET_DEFAULT_SIZES);
   TimestampTz scanned_at = 0;
+  const uint32 wait_event = outbox_wait_event("OutboxLauncherMain");
+  pgstat_report_activity(STATE_IDLE, "waiting for databases that need a worker");
   while (!ShutdownRequestPending) {
     MemoryContextSwitchTo(round);
     MemoryContextReset(round);
@@ -365,7 +368,7 @@ void outbox_launcher_main(Datum) {
     }
     reap(now);
     long sleep_ms = reconcile(now);
-    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, sleep_ms, PG_WAIT_EXTENSION);
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, sleep_ms, wait_event);
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();
     if (ConfigReloadPending) {

@@ -3,6 +3,7 @@
 #include "event_row.h"
 #include "route.h"
 #include "settings.h"
+#include "worker_slot.h"
 #include "worker_transaction.h"
 
 extern "C" {
@@ -99,6 +100,7 @@ static void expire(Expiry *expiry, TimestampTz now) {
 void maintenance_run(TimestampTz now, bool first_worker) {
   am_first = first_worker;
   if (routing_wanted && now >= route_at) {
+    worker_slot_work("routing events that waited for a sink");
     int64 routed = call(TAKE_TURNS, "SELECT outbox.route_waiting()");
     routing_failed = routed < 0;
     if (routed == 0)
@@ -106,6 +108,7 @@ void maintenance_run(TimestampTz now, bool first_worker) {
     route_at = routing_failed ? TimestampTzPlusMilliseconds(now, RETRY_MS) : now;
   }
   if (first_worker && now >= maintain_at) {
+    worker_slot_work("making days of delivered events, and dropping those that are over");
     int64 done = call(NULL, "SELECT outbox.maintain_days(true)");
     maintain_at = TimestampTzPlusMilliseconds(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }

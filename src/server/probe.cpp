@@ -107,7 +107,11 @@ static void free_slot(int, Datum slot) {
 }
 
 static ProbeState wait_for_answer(ProbeSlot *slot) {
+  static uint32 wait_event = 0;
   TimestampTz end = TimestampTzPlusMilliseconds(slot->until, GRACE_MS);
+
+  if (wait_event == 0)
+    wait_event = outbox_wait_event("OutboxProbe");
 
   for (;;) {
     ResetLatch(MyLatch);
@@ -119,8 +123,7 @@ static ProbeState wait_for_answer(ProbeSlot *slot) {
       return state;
     if (state == PROBE_WANTED)
       wake_workers();
-    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(left, LOOK_AGAIN_MS),
-                    PG_WAIT_EXTENSION);
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(left, LOOK_AGAIN_MS), wait_event);
     CHECK_FOR_INTERRUPTS();
   }
 }

@@ -6,6 +6,7 @@
 #include "maintenance.h"
 #include "overtaken.h"
 #include "row_lock.h"
+#include "sink_log.h"
 #include "sql.h"
 #include "untouched.h"
 #include "worker_sinks.h"
@@ -206,6 +207,11 @@ static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *
   return sink == flight->sink;
 }
 
+static bool is_failing_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
+  sink_log_see_failing((const Flight *)lock->owner, row, desc);
+  return is_for_its_sink(row, desc, lock);
+}
+
 /* Those whose time has come. One that failed before goes alone, in its turn. */
 static int choose_ended(RowLock *locks, int max, TimestampTz now) {
   static bool alone = false;
@@ -264,7 +270,7 @@ static void let_go(Flight *flight) {
 static void record_failures(RowLock *locks, int n, TimestampTz now) {
   Batch dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
 
-  row_lock(locks, n, is_for_its_sink);
+  row_lock(locks, n, is_failing_for_its_sink);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
     if (locks[i].result == ROW_BUSY) {
@@ -410,6 +416,10 @@ void record_committed(TimestampTz now) {
   }
   LWLockRelease(shared_state()->lock);
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
-    if (flight->recorded && flight->error && flight->sink->stats)
-      shared_sink_error(flight->sink->stats, flight->error, now);
+    if (flight->recorded && flight->error) {
+      if (flight->sink->stats)
+        shared_sink_error(flight->sink->stats, flight->error, now);
+      if (!flight->gone)
+        sink_log_count_failed(flight);
+    }
 }

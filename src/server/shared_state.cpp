@@ -29,6 +29,7 @@ static void attach_memory(void) {
   if (!found) {
     memset((void *)state, 0, sizeof(SharedState));
     state->lock = &GetNamedLWLockTranche("outbox")->lock;
+    state->made_at = GetCurrentTimestamp();
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
       pg_atomic_init_u32(&state->workers[i].armed, 0);
       pg_atomic_init_u32(&state->workers[i].recalled, 0);

@@ -101,7 +101,7 @@ typedef struct SinkStats {
   uint64 redriven_late; /* by force, after later events of their keys */
   char last_error[512];
   TimestampTz last_error_at;
-  TimestampTz since; /* the counters count: 0 = the server's start */
+  TimestampTz since; /* the counters count; 0 = since this memory was made */
   FailingClock failing;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   TimestampTz rate_at;
@@ -132,7 +132,8 @@ typedef struct ProbeSlot {
 } ProbeSlot;
 
 typedef struct SharedState {
-  LWLock *lock; /* guards everything below but the atomics */
+  LWLock *lock;        /* guards everything below but the atomics */
+  TimestampTz made_at; /* at the server's start, and after the crash of one of its processes */
   pid_t launcher_pid;
   Latch *launcher_latch;
   bool rescan;                    /* pg_database has changed */

@@ -107,7 +107,7 @@ static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 know
   bool nulls[BOUND_COLUMNS] = {false};
 
   values[0] = ObjectIdGetDatum(stats->server);
-  values[1] = TimestampTzGetDatum(stats->since ? stats->since : PgStartTime);
+  values[1] = TimestampTzGetDatum(stats->since ? stats->since : shared_state()->made_at);
   values[2] = Int64GetDatum(known_below);
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }

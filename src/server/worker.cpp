@@ -23,6 +23,7 @@
 #include "record.h"
 #include "rest.h"
 #include "settings.h"
+#include "sink_log.h"
 #include "submit.h"
 #include "worker_error.h"
 #include "worker_health.h"
@@ -100,10 +101,13 @@ static bool transact(TimestampTz now, bool record, bool claim) {
   bool more = false;
 
   task = TASK_CLAIM;
+  worker_slot_work(record ? "recording deliveries" : "claiming events");
   begin_transaction();
   if (record) {
     task = TASK_RECORD;
     record_ended(now);
+    if (claim)
+      worker_slot_work("claiming events");
     task = claim ? TASK_CLAIM : TASK_RECORD;
   }
   if (claim && !(polls_only && !claim_has_news())) {
@@ -312,6 +316,7 @@ static void one_loop(void) {
     serve_probes();
   follow_lanes(now);
   known_below_publish(now, recalled_wanted);
+  sink_log_flush(now, false);
   say_what_goes_on();
 }
 
@@ -329,8 +334,8 @@ static void wait_for_something(void) {
   if (completions_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, rest_next_moment()));
-  ms = Min(ms, milliseconds_until(now, known_below_next_moment()));
-  worker_wait(ms, !completions_gathering());
+  ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
+  worker_wait(ms, !completions_gathering(), flights_in_use() > 0);
   reload_settings();
 }
 
@@ -347,7 +352,7 @@ static void land(void) {
     completions_collect(now);
     if (flights_in_use() == flights_ended() || now >= until)
       break;
-    worker_wait(milliseconds_until(now, until), true);
+    worker_wait(milliseconds_until(now, until), true, true);
   }
   int before;
   do {
@@ -355,6 +360,7 @@ static void land(void) {
     if (before > 0)
       (void)round_trip(GetCurrentTimestamp(), true, false);
   } while (flights_ended() < before);
+  sink_log_flush(GetCurrentTimestamp(), true);
   /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
   worker_stop();
 }
@@ -381,7 +387,7 @@ void outbox_worker_main(Datum) {
   begin(&arguments);
 
   while (!ShutdownRequestPending && !look_around(true))
-    worker_wait(START_PAUSE_MS, false);
+    worker_wait(START_PAUSE_MS, false, false);
   follow_lanes(GetCurrentTimestamp());
   while (!ShutdownRequestPending) {
     one_loop();

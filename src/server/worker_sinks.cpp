@@ -3,6 +3,7 @@
 #include "dead_letters.h"
 #include "flights.h"
 #include "held_keys.h"
+#include "known_below.h"
 #include "maintenance.h"
 #include "route.h"
 #include "settings.h"
@@ -543,6 +544,7 @@ void worker_sink_give_back(WorkerSink *sink) {
   const SinkPlace *place = sink->before;
 
   sink->cursor = Min(sink->cursor, place->cursor);
+  known_below_lower(sink, sink->cursor + 1);
   sink->due_after = place->due_after;
   sink->due_after_position = place->due_after_position;
   sink->next_due = Min(sink->next_due, place->next_due);
@@ -558,6 +560,7 @@ void worker_sink_give_back(WorkerSink *sink) {
 void worker_sink_restart(WorkerSink *sink) {
   sink->cursor = sink->rewound_to = 0;
   sink->first_foreign = 0;
+  known_below_lower(sink, 0);
   sink->n_late = 0;
   sink->due_after = sink->next_due = DT_NOBEGIN;
   sink->due_after_position = 0;
@@ -568,5 +571,6 @@ void worker_sink_restart(WorkerSink *sink) {
 void worker_sink_rewind(WorkerSink *sink, int64 position) {
   sink->cursor = Min(sink->cursor, position - 1);
   sink->rewound_to = Min(sink->rewound_to, position - 1);
+  known_below_lower(sink, position);
   sink->starved = true;
 }

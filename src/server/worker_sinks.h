@@ -6,6 +6,7 @@
 
 #include "lanes.h"
 #include "shared_state.h"
+#include "sink_log.h"
 
 /* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
 typedef struct LateTransaction {
@@ -66,6 +67,7 @@ typedef struct WorkerSink {
   uint64 n_failures;           /* likewise, and counted … */
   uint64 failures[OB_REASONS]; /* … so many of them */
   SinkStats *stats;            /* may be NULL */
+  FailureTally dead, failing;  /* not yet told: sink_log.h */
 
   /* claimed in the last round, in order, and not yet submitted */
   ob_event *batch;

@@ -152,9 +152,17 @@ bool worker_slot_tell_launcher(DatabaseState state) {
   return changed;
 }
 
+static bool working = false;
+
+void worker_slot_work(const char *activity) {
+  working = true;
+  pgstat_report_activity(STATE_RUNNING, activity);
+}
+
 void worker_slot_say(const char *activity) {
-  if (strcmp(mine->activity, activity) == 0)
+  if (!working && strcmp(mine->activity, activity) == 0)
     return;
+  working = false;
   strlcpy(mine->activity, activity, sizeof(mine->activity));
   pgstat_report_activity(STATE_IDLE, activity);
 }

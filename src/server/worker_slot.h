@@ -20,7 +20,10 @@ bool worker_slot_scarce(void);
 /* What the launcher should know of this database. True when it is new to it. */
 bool worker_slot_tell_launcher(DatabaseState state);
 
-/* For pg_stat_activity and outbox.workers; no-op when nothing changed. */
+/* For pg_stat_activity: what the transaction that begins is about. */
+void worker_slot_work(const char *activity);
+
+/* For pg_stat_activity and outbox.workers, between transactions; no-op when nothing changed. */
 void worker_slot_say(const char *activity);
 
 /* Once a second at most: memory and the like. */

@@ -2,6 +2,7 @@
 
 #include "sql.h"
 #include "worker_error.h"
+#include "worker_slot.h"
 #include "worker_transaction.h"
 
 extern "C" {
@@ -84,6 +85,8 @@ static void reset(WorkerSink *sink) {
 }
 
 static void stop(WorkerSink *sink) {
+  if (sink->handle && worker_slot()->index == 0 && sink->status.state != OB_SINK_DISABLED)
+    ereport(LOG, (errmsg("outbox sink \"%s\" is stopped until outbox.resume()", sink->name)));
   sink->stopped = true;
   sink->starved = false;
   reset(sink); /* once it goes on it has all its time again */
@@ -94,6 +97,8 @@ static void stop(WorkerSink *sink) {
 }
 
 static void go_on(WorkerSink *sink) {
+  if (worker_slot()->index == 0)
+    ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
   sink->stopped = false;
   sink->reopen_at = 0;
   worker_sink_restart(sink);

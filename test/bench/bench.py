@@ -28,6 +28,7 @@ import routing
 import slow_endpoint
 import soak
 import two_workers
+import views
 import wal
 import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
@@ -85,6 +86,7 @@ BY_NAME = {  # alone: each takes minutes, or says what the others need not
     "memory-sinks": Measure(memory.sinks),
     "soak": Measure(soak.measure, {"seconds": 1800}),
     "outage": Measure(outage.measure, {"events": 300_000}),
+    "views": Measure(views.measure, {"events": 1_000_000}, {"events": 10_000_000}),
 }
 ALL = MEASURES | PEERS | BY_NAME
 

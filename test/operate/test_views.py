@@ -1,7 +1,10 @@
 """What an operator sees in the views."""
 
+import time
 from datetime import timedelta
 
+import psycopg
+import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, status
 
@@ -49,3 +52,137 @@ def test_an_event_that_had_a_time_is_as_old_as_its_delay(db, receiver):
     db.sql("SELECT outbox.pause('crm')")
     db.sql("UPDATE outbox.events SET created_at = now() - interval '1 day', available_at = now()")
     assert timedelta(0) <= db.sink("oldest_pending_age")[0] < timedelta(hours=1)
+
+
+def make_large(db) -> None:
+    """So large a table that the views look at the indexes, and not at all rows: nearly empty pages do."""
+    db.sql("ALTER TABLE outbox.events_pending SET (fillfactor = 10)")
+    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, payload) SELECT 'Nobody', 'e', '{}' FROM generate_series(1, 10000)")
+    db.sql("ALTER TABLE outbox.events_pending SET (fillfactor = 90)")
+    assert db.value("SELECT pg_relation_size('outbox.events_pending') / 8192") > 1500
+
+
+WAITING = "SELECT waiting_since FROM outbox.sink_backlog() AS b JOIN pg_foreign_server AS s ON s.oid = b.server WHERE s.srvname = 'crm'"
+TRUTH = ("SELECT min(CASE WHEN available_at IS NULL OR attempts > 0 THEN created_at WHEN available_at <= now() THEN greatest(available_at, created_at) END)"
+         " FROM outbox.events_pending WHERE sink = 'crm'")
+KNOWN = "SELECT known_below FROM outbox.sink_bounds()"
+PENDING = "SELECT pending, scheduled, held, estimated FROM outbox.sinks WHERE name = 'crm'"
+COUNTED = ("SELECT count(*), count(*) FILTER (WHERE available_at > now() AND attempts = 0), count(*) FILTER (WHERE held_by IS NOT NULL), false"
+           " FROM outbox.events_pending WHERE sink = 'crm'")
+
+
+def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
+    """Whatever it waits for: the worker tells the views where they need not look, and must not pass a row by."""
+    make_large(db)
+    db.webhook_sink("crm", receiver, SECRET, retry="1h", max_attempts="9", events="mine")
+    receiver.mode = lambda d: status(500) if "bad" in d.json()["data"]["key"] else OK
+
+    def enqueue(key: str, n: int = 1, connection=None) -> int:
+        """In a transaction of its own, or in that of a connection; the last one's position."""
+        rows = (connection or db._connected()).execute(
+            "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
+            " SELECT 'Order', %s, 'mine', jsonb_build_object('key', %s::text) FROM generate_series(1, %s) RETURNING position", [key, key, n])
+        return rows.fetchall()[-1][0]
+
+    def settled(position: int) -> None:
+        """The worker says that it has seen what was enqueued, and has told the views so."""
+        delivered = db.sink("delivered")[0]
+        last = max(enqueue("good"), position)
+        wait_until(lambda: db.sink("delivered, in_flight") == (delivered + 1, 0), 10, lambda: db.sink("*"))
+        wait_until(lambda: 0 < db.value(KNOWN) <= last + 1 and db.value(KNOWN) == db.value(KNOWN), 10, lambda: db.value(KNOWN))
+
+    def compare(what: str) -> None:
+        wait_until(lambda: db.value(WAITING) == db.value(TRUTH) and db.sql(PENDING) == db.sql(COUNTED), 5, lambda: f"{what}: since {db.value(WAITING)}, "
+                   f"it is {db.value(TRUTH)}; known below {db.value(KNOWN)}; {db.sql(PENDING)}, it is {db.sql(COUNTED)}")
+
+    settled(0)
+    assert db.value(WAITING) is None and db.value(TRUTH) is None
+    with db.connect(autocommit=False) as late, db.connect(autocommit=False) as person:
+        # A failing event, and those behind it; a person takes the failing one away.
+        head = enqueue("bad")
+        wait_until(lambda: db.sink("retried") == (1,), 10, "a failure")
+        settled(enqueue("bad", n=3))
+        compare("a failing event")
+        db.sql("UPDATE outbox.events SET available_at = now() + interval '1 hour' WHERE position = %s", head)
+        settled(0)
+        compare("and when it was put off")
+
+        # A row of another origin, which waits for outbox.adopt().
+        foreign = db.value("INSERT INTO outbox.events (aggregate_type, event_type, payload, sink, origin, created_at)"
+                           " VALUES ('Order', 'mine', '{\"key\": \"good\"}', 'crm', 1, now() - interval '2 hours') RETURNING position")
+        settled(foreign)
+        compare("a row of another origin")
+        assert db.value(KNOWN) <= foreign
+        db.sql("DELETE FROM outbox.events WHERE position = %s", foreign)
+
+        # What somebody holds while others are delivered.
+        db.sql("SELECT outbox.pause('crm')")
+        held = enqueue("one")
+        db.sql("UPDATE outbox.events SET created_at = now() - interval '1 hour' WHERE position = %s", held)
+        person.execute("SELECT FROM outbox.events WHERE position = %s FOR UPDATE", [held])
+        db.sql("SELECT outbox.resume('crm')")
+        settled(held)
+        compare("a row that a person holds")
+        person.rollback()
+        wait_until(lambda: not db.sql("SELECT FROM outbox.events_pending WHERE position = %s", held), 10, "its delivery")
+
+        # A transaction that commits after the worker has passed its place, while nothing can be delivered.
+        db.sql("DELETE FROM outbox.events WHERE sink = 'crm'")
+        enqueue("late", connection=late)
+        settled(0)
+        receiver.stop()
+        enqueue("other")
+        wait_until(lambda: db.sink("state") == ("circuit open",), 10, "an open circuit")
+        late.commit()
+        compare("a late commit while the circuit is open")
+        db.sql("SELECT outbox.enqueue('Order', '1', 'mine', '{\"key\": \"good\"}', available_at => now() + interval '1 hour')")
+        compare("and a scheduled event")
+        db.sql("SELECT outbox.pause('crm')")
+        compare("and paused")
+
+
+def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
+    """A worker that is gone takes nothing with it; reset_stats() says since when they count."""
+    db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
+    db.webhook_sink("erp", receiver, SECRET)
+    receiver.mode = lambda d: status(422) if d.json()["data"] == "bad" else OK
+    for key in ("good", "good", "bad"):
+        db.enqueue("Order", key, payload=f'"{key}"')
+    counters = "delivered, retried, failed_total, latency_p99 IS NULL, last_error"
+    wait_until(lambda: db.sink(counters) == (2, 1, 1, False, "HTTP 422"), 10, lambda: db.sink(counters))
+    since = db.sink("stats_since")[0]
+    [(worker,)] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    db.sql("SELECT pg_terminate_backend(%s)", worker)
+    wait_until(lambda: db.sql("SELECT pid FROM outbox.workers WHERE database = current_database() AND pid <> %s", worker), 10, "a new worker")
+    assert db.sink(counters) == (2, 1, 1, False, "HTTP 422") and db.sink("stats_since")[0] == since
+    db.sql("SELECT outbox.reset_stats('crm')")
+    assert db.sink(counters) == (0, 0, 0, True, None) and db.sink("rate") == (0,)
+    assert db.sink("stats_since")[0] > since and db.sink("stats_since", "erp")[0] == since
+    assert db.sink("delivered > 0", "erp") == (True,)
+    db.sql("SELECT outbox.reset_stats()")
+    assert db.sink("delivered", "erp") == (0,)
+    receiver.mode = OK
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.sink("delivered") == (1,), 10, "it to count on")
+    with pytest.raises(psycopg.errors.UndefinedObject) as error:
+        db.sql("SELECT outbox.reset_stats('crn')")
+    assert error.value.diag.message_primary == 'sink "crn" does not exist' and "'crm'" in error.value.diag.message_hint
+
+
+def test_the_rate_and_latencies_beside_the_receivers_own(db, receiver):
+    """What the endpoint itself saw in the same run."""
+    db.webhook_sink("crm", receiver, SECRET)
+    started = time.monotonic()
+    taken = []
+    for n in range(60):
+        sent = time.monotonic()
+        db.enqueue("Order", str(n))
+        wait_until(lambda: len(receiver.deliveries) > n, 10, "delivery", interval=0.001)
+        taken.append((time.monotonic() - sent) * 1000)
+    wait_until(lambda: db.sink("delivered") == (60,), 10, "the recording")
+    rate, seen = db.sink("rate")[0], 60 / (time.monotonic() - started)
+    p50, p99 = db.sink("latency_p50, latency_p99")
+    assert 0 < p50 <= p99
+    assert p50 <= 1.3 * sorted(taken)[30] + 5 and p99 <= 1.3 * max(taken) + 5  # a bucket's edge lies a quarter above
+    assert 0 < rate <= 3 * seen + 10
+    wait_until(lambda: db.sink("rate")[0] < rate / 2, 30, lambda: f"it to fade: {db.sink('rate')}")

@@ -1,0 +1,37 @@
+/*
+ * sink_log.h: what the server's log says of sinks and of their events. An outage is a few lines, however many events
+ * fail and however often something is tried again: what repeats itself is counted, and told ever more seldom.
+ */
+#pragma once
+
+#include "server.h"
+
+extern "C" {
+#include "executor/tuptable.h"
+#include "utils/timestamp.h"
+}
+
+struct Flight;
+
+/* A line of the delivery room's. */
+void sink_log_line(const ob_log_line *line, TimestampTz now);
+
+/* An event of a sink that failed, or (dead) will not be tried again; to be told with others like it. */
+typedef struct FailureTally {
+  int n;
+  char id[40]; /* of one of them */
+  int attempts;
+  char error[256];
+  TimestampTz told_at;
+  int pause_ms; /* until the next line, since the last one */
+} FailureTally;
+
+/* While a failure is recorded: the row tells the event's id. */
+void sink_log_see_failing(const struct Flight *flight, TupleTableSlot *row, TupleDesc desc);
+/* Once that is committed. */
+void sink_log_count_failed(const struct Flight *flight);
+
+/* Between transactions: tells what is due; with `all`, before the end, everything. */
+void sink_log_flush(TimestampTz now, bool all);
+/* When that should be done next. */
+TimestampTz sink_log_next_moment(void);

@@ -1,0 +1,145 @@
+"""What the server's log says in an outage, and how little."""
+
+import re
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import OK, SECRET, status
+from outbox_rig.writers import Writers
+
+
+class Log:
+    """What the server logs from now on."""
+
+    def __init__(self, pg):
+        self._path, self._start = pg.log, pg.log.stat().st_size
+
+    def lines(self, words: str = "outbox") -> list[str]:
+        """Messages only, with what level they have."""
+        with open(self._path, errors="replace") as log:
+            log.seek(self._start)
+            return [found[1] for line in log if (found := re.search(r"outbox \w+  ((?:LOG|WARNING|ERROR|FATAL):  .*)", line)) and words in line]
+
+
+@pytest.fixture
+def log(pg):
+    return Log(pg)
+
+
+class Orders(Writers):
+    """One transaction after the other."""
+
+    def __init__(self, db, aggregate: str = "Order"):
+        super().__init__(2)
+        self.db, self.aggregate, self.committed = db, aggregate, 0
+
+    def write(self, number: int) -> None:
+        with self.db.connect() as connection:
+            while not self.stopping.is_set():
+                connection.execute("SELECT outbox.enqueue(%s, (n %% 50)::text, 'order.created', '{}') FROM generate_series(1, 100) AS n", [self.aggregate])
+                self.committed += 100
+
+
+def test_an_outage_is_a_few_lines(db, receiver, log):
+    """Thousands of events under way to an endpoint that is gone: a line when it goes, and one when it is back."""
+    db.webhook_sink("crm", receiver, SECRET)
+    with Orders(db) as orders:
+        wait_until(lambda: len(receiver.deliveries) > 200, 10, "traffic")
+        receiver.stop()
+        wait_until(lambda: db.sink("state") == ("circuit open",), 10, "an open circuit")
+        before = orders.committed
+        wait_until(lambda: orders.committed > before + 2000, 20, "traffic meanwhile")
+        receiver.start()
+        wait_until(lambda: db.sink("state")[0] in ("delivering", "idle"), 20, "the circuit to close")
+    lines = log.lines('"crm"')
+    assert sum("circuit opened" in line for line in lines) == sum("circuit closed" in line for line in lines) == 1, lines
+    assert len(lines) <= 4, lines
+    assert any(re.match(rf'WARNING:  outbox sink "crm": circuit opened: .*{receiver.port}', line) for line in lines), lines
+
+
+def test_an_outage_of_the_broker_is_a_few_lines(db, rig, log):
+    kafka = rig.kafka(partitions=2)
+    try:
+        db.kafka_sink("main", kafka)
+        with Orders(db) as orders:
+            wait_until(lambda: db.sink("delivered", "main")[0] > 200, 30, "traffic")
+            kafka.stop()
+            wait_until(lambda: db.sink("state", "main") == ("circuit open",), 30, "an open circuit")
+            before = orders.committed
+            wait_until(lambda: orders.committed > before + 5000, 20, "traffic meanwhile")
+        lines = log.lines('"main"')
+        assert sum("circuit opened" in line for line in lines) == 1, lines
+        assert len(lines) <= 10, lines
+    finally:
+        kafka.stop()
+
+
+def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
+    """With how many there are, one of them by its id, and what to do; failures that are tried again likewise."""
+    db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
+    db.webhook_sink("erp", receiver, SECRET, retry="1h", max_attempts="2", events="later")
+    receiver.mode = status(422, body=b"no such customer")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
+           " SELECT 'Order', n::text, 'now', '{}' FROM generate_series(1, 2000) AS n")
+    wait_until(lambda: db.sink("failed") == (2000,), 30, lambda: db.sink("failed"))
+    event = db.enqueue("Order", "1", "later")
+    wait_until(lambda: any('"erp"' in line for line in log.lines()), 10, "the line about it")
+    assert [line for line in log.lines('"erp"')] == [f'LOG:  outbox sink "erp": event {event} failed (attempt 1) and is tried again: HTTP 422: no such customer']
+    lines = log.lines('"crm"')
+    dead = [line for line in lines if "dead letter" in line]
+    assert 1 <= len(lines) <= 4 and 1 <= len(dead) <= 2, lines
+    found = re.match(r'WARNING:  outbox sink "crm": (?:(\d+) events are dead letters, such as|event) (\S+) ', dead[0])
+    assert found and dead[0].endswith("HTTP 422: no such customer"), dead
+    wait_until(lambda: db.sql("SELECT status, sink FROM outbox.events WHERE id = %s AND sink = 'crm'", found[2]) == [("FAILED", "crm")], 10, "the example")
+    # What was held back is told before the worker goes: nothing is lost, and the sums are right.
+    db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
+
+    def told() -> int:
+        return sum(int(count[1]) if (count := re.search(r"(\d+) events are dead letters", line)) else 1
+                   for line in log.lines('"crm"') if "dead letter" in line)
+
+    wait_until(lambda: told() >= 2000, 10, lambda: f"2001 dead letters to be told: {log.lines()}")
+    receiver.mode = OK
+
+
+def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
+    """Its circuit opens and closes all the time."""
+    db.webhook_sink("crm", receiver, SECRET)
+    for turn in range(8):
+        receiver.stop()
+        db.enqueue("Order", str(turn))
+        wait_until(lambda: db.sink("state") == ("circuit open",), 10, "an open circuit")
+        receiver.start()
+        wait_until(lambda: db.sink("state, pending") == ("idle", 0), 10, "the circuit to close")
+    lines = log.lines('"crm"')
+    assert sum("circuit opened" in line for line in lines) == 3, lines
+    db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
+    wait_until(lambda: len([line for line in log.lines('"crm"') if "circuit closed" in line]) == 4, 10, lambda: f"the last one: {log.lines()}")
+
+
+def test_what_the_worker_does_is_seen(db, pg, receiver):
+    """In pg_stat_activity: which database, what it is about, and what it waits for."""
+    db.webhook_sink("crm", receiver, SECRET)
+    seen = set()
+    activity = ("SELECT backend_type, application_name, state, query, wait_event_type FROM pg_stat_activity"
+                " WHERE backend_type = 'outbox worker' AND datname = current_database() AND state IS NOT NULL")
+
+    def look(what: str) -> bool:
+        seen.update(db.sql(activity))
+        return any(what in row[3] for row in seen)
+
+    wait_until(lambda: look("waiting for events"), 10, "an idle worker")
+    with Orders(db):
+        for what in ("claiming events", "recording deliveries", "delivering"):
+            wait_until(lambda: look(what), 30, lambda: f"{what}: {seen}", interval=0.0005)
+    assert {row[:2] for row in seen} == {("outbox worker", "outbox worker")}
+    assert {row[2] for row in seen} == {"idle", "active"}
+    assert ("outbox worker", "outbox worker", "idle", "waiting for events", "Extension") in seen
+    assert db.sql("SELECT query FROM pg_stat_activity WHERE backend_type = 'outbox launcher'") == [("waiting for databases that need a worker",)]
+    if pg_version(pg) >= 17:
+        assert db.value("SELECT count(*) FROM pg_wait_events WHERE name IN ('OutboxWaitForEvents', 'OutboxWaitForSinks', 'OutboxLauncherMain')") == 3
+
+
+def pg_version(pg) -> int:
+    with pg.connect() as connection:
+        return connection.info.server_version // 10000
