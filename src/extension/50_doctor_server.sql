@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE FUNCTION outbox.worker_health(
   OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz, OUT failure text,
-  OUT launcher_looked_at timestamptz) RETURNS record
+  OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_health';
 COMMENT ON FUNCTION outbox.worker_health() IS
@@ -101,9 +101,18 @@ BEGIN
     hint := format('SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log at %s; a worker '
                    'that fails is started again with growing pauses, a minute at most', date_trunc('second', health.failed_at));
   ELSIF w.n < wanted AND lib.out_of_slots THEN
-    status := CASE WHEN w.n > 0 OR health.wanted_since > clock_timestamp() - interval '5 seconds' THEN 'warning' ELSE 'error' END;
-    detail := format('The server has no free background worker slot: %s%s.', running,
-                     coalesce(', and one is wanted since ' || date_trunc('second', health.wanted_since), ''));
+    -- More databases than slots are normal: they take turns of two seconds, and each is served before any has its second turn.
+    status := CASE WHEN w.n > 0 THEN 'warning'
+                   WHEN health.wanted_since < clock_timestamp() - CASE WHEN health.workers_everywhere > 0 THEN greatest(patience, interval '1 minute')
+                                                                       ELSE interval '5 seconds' END THEN 'error'
+                   WHEN health.workers_everywhere > 0 THEN 'ok' ELSE 'warning' END;
+    detail := CASE
+      WHEN w.n > 0 THEN format('The server has no free background worker slot: %s.', running)
+      WHEN health.workers_everywhere = 0 THEN format('The server has no free background worker slot for any database: %s, and one is wanted since %s.',
+                                                     running, date_trunc('second', health.wanted_since))
+      ELSE format('It waits for a worker slot since %s: %s with work share %s by turns.', date_trunc('second', health.wanted_since),
+                  health.workers_everywhere + health.databases_waiting || ' databases',
+                  health.workers_everywhere || CASE health.workers_everywhere WHEN 1 THEN ' slot' ELSE ' slots' END) END;
     hint := format('ALTER SYSTEM SET max_worker_processes = %s; -- then restart the server', current_setting('max_worker_processes')::int + 8);
   ELSIF w.n = 0 AND coalesce(health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds'), false) THEN
     status := 'error'; detail := format('No worker runs, and one is wanted since %s.', date_trunc('second', health.wanted_since));

@@ -10,6 +10,7 @@
 #include "database_scan.h"
 #include "settings.h"
 #include "shared_state.h"
+#include "turns.h"
 #include "worker.h"
 #include "worker_health.h"
 
@@ -32,6 +33,8 @@ static const int64 LAST_PAUSE_MS = 60000;
 /* Looking into databases must not eat the worker slots of others. */
 static const int MAX_LOOKING = 2;
 static const int RESCAN_MS = 60000;
+/* That databases take turns is no news; that one has waited for so long is. */
+static const int LONG_WAIT_MS = 10000;
 
 /* A worker that this launcher started. */
 typedef struct Child {
@@ -258,13 +261,27 @@ static bool rests(DatabaseSlot *slot, TimestampTz now) {
   return false;
 }
 
+static void say_out_of_slots(int waiting, TimestampTz since, TimestampTz now) {
+  if (said_out_of_slots || waiting == 0 || !TimestampDifferenceExceeds(since, now, LONG_WAIT_MS))
+    return;
+  said_out_of_slots = true;
+  ereport(WARNING,
+          (errmsg("no free background worker slot for outbox"),
+           errdetail("Databases that wait for a worker: %d, one of them for %ld s. While there is work in more "
+                     "databases than slots they take turns.",
+                     waiting, TimestampDifferenceMilliseconds(since, now) / 1000),
+           errhint("Increase max_worker_processes.")));
+}
+
 /* Makes what runs what should run. Returns how long to sleep. */
 static long reconcile(TimestampTz now) {
-  static int first = 0; /* the database that waits for a free slot: it is the next to get one */
+  static int first = 0;         /* the database that waits for a free slot: it is the next to get one */
+  static bool starving = false; /* in the last round a database was left without any worker */
   SharedState *shared = shared_state();
   long sleep_ms = RESCAN_MS;
-  bool out_of_slots = false;
-  int looking = 0;
+  bool out_of_slots = false, full = false;
+  int looking = 0, waiting = 0;
+  TimestampTz waits_since = now;
 
   for (int step = 0, from = first; step < OUTBOX_MAX_DATABASES; step++) {
     int i = (from + step) % OUTBOX_MAX_DATABASES;
@@ -325,22 +342,36 @@ static long reconcile(TimestampTz now) {
       WorkerArguments arguments = {slot.oid, present};
       if (((running.ours | running.others) >> present) & 1)
         continue;
-      if (out_of_slots || !start_child(&arguments, now)) {
-        first = out_of_slots ? first : i;
-        out_of_slots = true;
-        break;
+      bool has_none = (running.ours | running.others) == 0 && present == 0;
+      bool last_in_line = starving && !has_none;
+      if (!full && !last_in_line && start_child(&arguments, now))
+        continue;
+      if (!full && !last_in_line) {
+        first = i;
+        full = true;
       }
+      out_of_slots = true;
+      if (has_none) {
+        waiting++;
+        waits_since = Min(waits_since, shared->health[i].wanted_since);
+      }
+      break;
     }
     spread_lanes(&shared->databases[i], slot.oid, Max(present, 1)); /* no lane waits for a worker that cannot be */
   }
 
-  if (out_of_slots) {
-    if (!said_out_of_slots)
-      ereport(WARNING, (errmsg("no free background worker slot for outbox"),
-                        errhint("Increase max_worker_processes. Trying again every 5 seconds.")));
+  shared->out_of_slots = out_of_slots;
+  if (out_of_slots)
     sleep_ms = Min(sleep_ms, 5000);
+  else
+    said_out_of_slots = false;
+  if (waiting > 0) {
+    say_out_of_slots(waiting, waits_since, now);
+    turns_end(waiting, now, &sleep_ms);
+  } else if (starving) {
+    sleep_ms = 0; /* now those that have one may have more */
   }
-  said_out_of_slots = shared->out_of_slots = out_of_slots;
+  starving = waiting > 0;
   shared->launcher_looked_at = now;
   return sleep_ms;
 }

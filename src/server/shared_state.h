@@ -72,8 +72,10 @@ typedef struct WorkerSlot {
   pg_atomic_uint32 armed;         /* 1: the next commit must set the latch; 2: it must call the launcher */
   pg_atomic_uint32 recalled;      /* 1: outbox.recalled may have rows */
   pg_atomic_uint32 lanes_changed; /* 1: lanes may be free, or due to another worker */
+  pg_atomic_uint32 turn_is_over;  /* 1: another database waits for this slot, … */
   TimestampTz started_at;
   TimestampTz last_loop_at;
+  TimestampTz turn_over_at; /* … since then: turns.h */
   TimestampTz idle_until; /* nothing of its own is due before; 0 = it is busy */
   uint64 memory;          /* bytes, of the process */
   char activity[64];

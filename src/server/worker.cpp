@@ -25,6 +25,7 @@
 #include "settings.h"
 #include "sink_log.h"
 #include "submit.h"
+#include "turns.h"
 #include "worker_error.h"
 #include "worker_health.h"
 #include "worker_owner.h"
@@ -365,6 +366,23 @@ static void land(void) {
   worker_stop();
 }
 
+/* Another database waits for this worker's slot. What is on the wire ends normally, else an endpoint slower than a
+ * turn would get the same events in each; nothing new is begun. */
+static void end_turn(void) {
+  worker_slot_say("ending its turn");
+  submit_give_back();
+  worker_sinks_close();
+  while (!ShutdownRequestPending && flights_in_use() > flights_ended()) {
+    worker_wait(1000, true);
+    TimestampTz now = GetCurrentTimestamp();
+    completions_collect(now);
+    if (completions_ripe(now))
+      (void)round_trip(now, true, false);
+  }
+  land();
+  worker_slot_yield();
+}
+
 static void begin(const WorkerArguments *arguments) {
   ob_engine *engine = worker_start(arguments);
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
@@ -395,6 +413,10 @@ void outbox_worker_main(Datum) {
       proc_exit(0);
     if (rest_taken(GetCurrentTimestamp(), is_quiet())) {
       worker_stop();
+      proc_exit(0);
+    }
+    if (turn_is_over()) {
+      end_turn();
       proc_exit(0);
     }
     if (!ShutdownRequestPending)

@@ -88,9 +88,10 @@ static Datum moment_or_null(TimestampTz moment, bool *is_null) {
 SQL_FUNCTION(outbox_worker_health) {
   SharedState *shared = shared_state();
   WorkerHealth copy;
-  TupleDesc desc = row_type_of(fcinfo, 6);
-  Datum values[6];
-  bool nulls[6] = {false};
+  TupleDesc desc = row_type_of(fcinfo, 8);
+  Datum values[8];
+  bool nulls[8] = {false};
+  int waiting = 0, running = 0;
 
   memset(&copy, 0, sizeof(copy));
   TimestampTz looked_at = 0;
@@ -100,6 +101,10 @@ SQL_FUNCTION(outbox_worker_health) {
     if (health)
       copy = *health;
     looked_at = shared->launcher_looked_at;
+    for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
+      waiting += shared->databases[i].oid != InvalidOid && shared->health[i].wanted_since != 0;
+    for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+      running += shared->workers[i].pid != 0;
     LWLockRelease(shared->lock);
   }
   values[0] = moment_or_null(copy.wanted_since, &nulls[0]);
@@ -109,5 +114,7 @@ SQL_FUNCTION(outbox_worker_health) {
   values[4] = CStringGetTextDatum(copy.failure);
   nulls[4] = copy.failure[0] == '\0';
   values[5] = moment_or_null(looked_at, &nulls[5]);
+  values[6] = Int32GetDatum(waiting);
+  values[7] = Int32GetDatum(running);
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }

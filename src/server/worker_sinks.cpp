@@ -27,6 +27,9 @@ extern "C" {
 
 static const int REOPEN_PAUSE_MS = 10000;
 static const int CLOSE_GRACE_MS = 1000;
+/* At the end of a turn: a request is not begun anew that its endpoint is still busy with; a broker that has not
+ * answered for so long stalls. */
+static const int TURN_GRACE_MS = 6 * 60 * 1000, KAFKA_TURN_GRACE_MS = 35 * 1000;
 
 /* What the catalog says of a sink, copied out of the transaction so that it can be opened after it. */
 typedef struct SinkOptions {
@@ -398,6 +401,16 @@ static void drop_entry(int i) {
   last_found = NULL;
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
+}
+
+void worker_sinks_close(void) {
+  for (int i = 0; i < n_list; i++) {
+    WorkerSink *sink = list[i];
+    if (sink->handle == NULL || sink->closing)
+      continue;
+    ob_sink_close(sink->handle, strcmp(sink->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
+    sink->closing = true;
+  }
 }
 
 void worker_sinks_refresh(TimestampTz now) {

@@ -58,11 +58,12 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->n_landing = 0;
     free_slot->latch = MyLatch;
     free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
-    free_slot->idle_until = 0;
+    free_slot->idle_until = free_slot->turn_over_at = 0;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
     pg_atomic_write_u32(&free_slot->armed, 0);
     pg_atomic_write_u32(&free_slot->recalled, 1);
+    pg_atomic_write_u32(&free_slot->turn_is_over, 0);
     mine = free_slot;
     DatabaseSlot *database = shared_database(arguments->database, false);
     if (database) { /* it looks at everything */
@@ -126,6 +127,16 @@ bool worker_slot_rest(TimestampTz until) {
   if (rest)
     shared_wake_launcher();
   return rest;
+}
+
+void worker_slot_yield(void) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *database = shared_database(mine->database, false);
+  if (database)
+    database->resting |= UINT64CONST(1) << mine->index;
+  LWLockRelease(shared->lock);
 }
 
 bool worker_slot_scarce(void) {

@@ -14,6 +14,8 @@ bool worker_slot_resign(void);
 /* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
  * since this one looked: then it must end, and the launcher starts workers again when they are called. */
 bool worker_slot_rest(TimestampTz until);
+/* Before it ends with work left to do: that is no failure, and the launcher starts another one as soon as it may. */
+void worker_slot_yield(void);
 /* Other databases wait for a worker. */
 bool worker_slot_scarce(void);
 

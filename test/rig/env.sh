@@ -18,7 +18,7 @@ release_with_pg() {
 }
 
 # A file in a folder of build/ that says: made from these files as they are now.
-stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" "$ROOT/test/rig/install" | sha256sum | cut -c1-16)"; }
+stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" | sha256sum | cut -c1-16)"; }
 
 PG=${PG:-$(newest_pg)}
 # shellcheck disable=SC2034

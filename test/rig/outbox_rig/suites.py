@@ -173,6 +173,24 @@ def kafka_current(log: Path) -> Result:
     return add(headers, unit(log, "FILTER=*Kafka*", env=CURRENT), pytest("kafka", log, "-m", "not same_with_any_librdkafka", env=CURRENT))
 
 
+NOT_TO_BE_HAD = 75  # of test/rig/chroot
+SHORT = "main_job"
+
+
+def on_other_postgresql(version: str, log: Path) -> Result:
+    """In the release that has it: the SQL surface, the interleavings, and the main job end to end. Whether the mirror has that
+    release today says nothing about outbox: when it cannot be had the suite is skipped, and says so."""
+    code = run(log, ["test/rig/chroot", version, "test/run", "regress", "isolation", "e2e"], {"PYTEST_ARGS": f"-k '{SHORT}'"})
+    if code == NOT_TO_BE_HAD:
+        print(f"    PostgreSQL {version} cannot be had from the mirror now: nothing was tested with it")
+        return Result(skipped=1)
+    said = log.read_text(errors="replace")
+    result = add(*(Result(int(passed), int(skipped)) for passed, skipped in
+                   re.findall(r"^(?:regress|isolation|e2e) +(\d+) +\d+ +(\d+) +[\d.]+$", said, re.MULTILINE)))
+    result.failed = re.findall(r"^FAILED (?:regress|isolation|e2e): (.*?)  \(log:", said, re.MULTILINE)
+    return judge(result, code)
+
+
 CHAOS_CYCLES, CHAOS_SEED = "20", "1"
 
 
@@ -206,6 +224,8 @@ SUITES = {
     "patroni": ("pytest: a Patroni cluster of two nodes", lambda log: pytest("patroni", log)),
     "compose": ("pytest: the Docker image and the compose file, without Docker", lambda log: pytest("compose", log)),
     "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
+    "pg17": ("the main job on PostgreSQL 17, in Debian's release that has it", lambda log: on_other_postgresql("17", log)),
+    "pg18": ("the main job on PostgreSQL 18, in Debian's release that has it", lambda log: on_other_postgresql("18", log)),
     "chaos": ("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos),
 }
 
