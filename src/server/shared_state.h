@@ -76,8 +76,8 @@ typedef struct WorkerSlot {
   TimestampTz started_at;
   TimestampTz last_loop_at;
   TimestampTz turn_over_at; /* … since then: turns.h */
-  TimestampTz idle_until; /* nothing of its own is due before; 0 = it is busy */
-  uint64 memory;          /* bytes, of the process */
+  TimestampTz idle_until;   /* nothing of its own is due before; 0 = it is busy */
+  uint64 memory;            /* bytes, of the process */
   char activity[64];
 } WorkerSlot;
 

@@ -87,7 +87,8 @@ void worker_sinks_settings_changed(void);
 /* Reads the catalog when it has changed. In a transaction. True when the set or its routes changed. */
 bool worker_sinks_reload(void);
 
-/* No more events for any: what is not on the wire comes back, what is ends normally, within the endpoints' timeouts. */
+/* No more events for any: what is not on the wire comes back, what is ends normally, within the endpoints' timeouts.
+ */
 void worker_sinks_close(void);
 
 /* Outside a transaction: finishes closing ones, opens what can be opened, asks each how much it takes now. */
