@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "kafka_properties.h"
+
 namespace outbox {
 
 /* Valid as long as its event is. */
@@ -24,7 +26,20 @@ struct KafkaLogLine {
     constexpr std::string_view thread_end = "]: ";
     if (size_t at = text.find(thread_end); at != text.npos)
       said.remove_prefix(at + thread_end.size());
+    leave_out_secret();
     return true;
+  }
+
+private:
+  /* "debug" = "conf" writes the configuration down, in 2.8 with sasl.oauthbearer.client.secret as it is. */
+  void leave_out_secret() {
+    constexpr std::string_view is = " = ";
+    size_t at = said.find(is);
+    if (at == said.npos || !is_secret_kafka_property(said.substr(0, at)))
+      return;
+    size_t value = said.size() - at - is.size();
+    said.remove_suffix(value);
+    text.remove_suffix(value);
   }
 };
 

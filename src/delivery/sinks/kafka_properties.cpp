@@ -40,7 +40,7 @@ static bool ends_with(std::string_view text, std::string_view end) {
 }
 
 /* By the end of the name, so that what newer versions bring is covered as well. */
-static bool is_secret(std::string_view name) {
+bool is_secret_kafka_property(std::string_view name) {
   for (std::string_view end : {"password", "passphrase", "secret", "key.pem", "oauthbearer.config"})
     if (ends_with(name, end))
       return true;
@@ -48,7 +48,7 @@ static bool is_secret(std::string_view name) {
 }
 
 static bool may_be_in_mapping(std::string_view name) {
-  return is_secret(name) || name == "sasl.username" || name == "ssl.certificate.pem" ||
+  return is_secret_kafka_property(name) || name == "sasl.username" || name == "ssl.certificate.pem" ||
          name == "sasl.oauthbearer.client.id" || name == "sasl.oauthbearer.client.credentials.client.id";
 }
 
@@ -130,7 +130,7 @@ static std::string expected(const KafkaProperty &property, const std::string &fr
 }
 
 [[noreturn]] static void bad_value(const KafkaProperty &property, const std::string &value, std::string detail) {
-  if (is_secret(property.name))
+  if (is_secret_kafka_property(property.name))
     throw BadInput(OB_BAD_VALUE, property.option, "invalid value for option \"" + property.option + "\"");
   throw BadInput(OB_BAD_VALUE, property.option,
                  "invalid value for option \"" + property.option + "\": \"" + value + "\"", std::move(detail));
@@ -172,7 +172,7 @@ bool check_kafka_property(ob_scope scope, const std::string &option, const std::
     return false;
   if (const Owned *own = find_owned(property->name))
     throw BadInput(OB_BAD_VALUE, option, "option \"" + option + "\" cannot be set", own->reason);
-  if (scope == OB_SERVER && is_secret(property->name))
+  if (scope == OB_SERVER && is_secret_kafka_property(property->name))
     throw_secret_in_server(option);
   if (scope == OB_USER_MAPPING && !may_be_in_mapping(property->name))
     throw_not_for_mapping(option);
@@ -192,7 +192,7 @@ void kafka_property_names(ob_scope scope, std::vector<const char *> &names) {
   for (const auto &[option, property] : table()) {
     if (find_owned(property.name))
       continue;
-    if (scope == OB_SERVER ? !is_secret(property.name) : may_be_in_mapping(property.name))
+    if (scope == OB_SERVER ? !is_secret_kafka_property(property.name) : may_be_in_mapping(property.name))
       names.push_back(option.c_str());
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../options.h"
@@ -20,6 +21,9 @@ struct KafkaProperty {
 
 /* Null when a producer has no such property. */
 const KafkaProperty *find_kafka_property(const std::string &option);
+
+/* By the end of its name ("sasl.password"). */
+bool is_secret_kafka_property(std::string_view name);
 
 /* False when unknown; throws BadInput when misplaced, not allowed or of a bad value. */
 bool check_kafka_property(ob_scope scope, const std::string &option, const std::string &value, bool superuser);
