@@ -18,10 +18,12 @@ static Statement find_earlier = {
     "SELECT k.n, e.* FROM ROWS FROM (unnest($1), unnest($2), unnest($3)) WITH ORDINALITY AS k (sink, hash, bound, n) "
     "CROSS JOIN LATERAL ("
     "SELECT f.position, f.ctid, true, f.redrive_late FROM outbox.events_failed AS f WHERE f.sink = k.sink "
-    "AND pg_catalog.hashtextextended(f.partition_key, 0) = k.hash AND f.position < k.bound AND f.overtaken_by IS NULL "
+    "AND pg_catalog.hashtextextended(f.partition_key, 0) = k.hash AND f.position < k.bound "
+    "AND f.overtaken_by IS NULL "
     "UNION ALL "
     "SELECT p.position, p.ctid, false, p.redrive_late FROM outbox.events_pending AS p WHERE p.sink = k.sink "
-    "AND pg_catalog.hashtextextended(p.partition_key, 0) = k.hash AND p.position < k.bound AND p.overtaken_by IS NULL "
+    "AND pg_catalog.hashtextextended(p.partition_key, 0) = k.hash AND p.position < k.bound "
+    "AND p.overtaken_by IS NULL "
     "AND (p.attempts > 0 OR p.redrive_late IS NOT NULL)) AS e",
     3,
     {TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID},

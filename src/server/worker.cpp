@@ -373,7 +373,7 @@ static void end_turn(void) {
   submit_give_back();
   worker_sinks_close();
   while (!ShutdownRequestPending && flights_in_use() > flights_ended()) {
-    worker_wait(1000, true);
+    worker_wait(1000, true, true);
     TimestampTz now = GetCurrentTimestamp();
     completions_collect(now);
     if (completions_ripe(now))
