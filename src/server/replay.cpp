@@ -2,6 +2,7 @@
 #include "server.h"
 
 extern "C" {
+#include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
