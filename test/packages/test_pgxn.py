@@ -1,0 +1,29 @@
+"""make dist: what PGXN's client makes of it."""
+
+import os
+
+import pytest
+from conftest import VERSION, run
+from outbox_rig.paths import BUILD
+
+
+@pytest.mark.timeout(1200)
+def test_the_pgxn_distribution(rig, receiver, system):
+    run("make", "dist")
+    archive = BUILD / f"dist/outbox-{VERSION}.zip"
+    listed = run("unzip", "-Z1", archive).split()
+    assert f"outbox-{VERSION}/META.json" in listed and not [name for name in listed if not name.startswith(f"outbox-{VERSION}/")]
+    # pg_config says where its own files are.
+    pg_config = system.bindir / "pg_config"
+    assert run(pg_config, "--pkglibdir").startswith(str(system.root))
+    headers = system.root / "usr/include/postgresql"
+    headers.parent.mkdir(parents=True, exist_ok=True)
+    headers.symlink_to("/usr/include/postgresql")
+    (system.root / "usr/lib/x86_64-linux-gnu").mkdir()  # its libdir, which must be there
+    system.before = system.files()
+    make_quickly = os.environ | {"MAKEFLAGS": f"-j{os.cpu_count()}"}
+    run("pgxn", "install", "--nosudo", "--pg_config", pg_config, archive, env=make_quickly)
+    assert f"usr/lib/postgresql/{system.major}/lib/outbox.so" in system.brought()
+    system.delivers(rig, receiver)
+    run("pgxn", "uninstall", "--nosudo", "--pg_config", pg_config, archive, env=make_quickly)
+    assert system.brought() == set()
