@@ -5,7 +5,6 @@ Each setting's descriptions, unit, default and range stand in src/server/setting
 import re
 
 import psycopg
-from outbox_rig import Rig
 from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/settings.md"
@@ -49,9 +48,3 @@ def made(connection: psycopg.Connection) -> str:
         text += f"| [`{name}`](#{name.replace('.', '')}) | {told['Default']} | {span} | {CHANGED[context]} |\n"
         sections += f"\n## {name}\n{short} {more}\n"
     return text + sections
-
-
-if __name__ == "__main__":
-    with Rig("docs") as rig, rig.postgres().connect() as connection:
-        PAGE.write_text(made(connection))
-    print(f"{PAGE} is as the server tells")

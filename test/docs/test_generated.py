@@ -1,5 +1,6 @@
-"""docs/settings.md is what the server tells of its settings."""
+"""Pages that are made from the source are up to date, and what settings say of themselves is so."""
 
+import generated
 import pytest
 import settings
 
@@ -8,9 +9,10 @@ UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZES = {"kB": 1, "MB": 1024, "GB": 1024 ** 2, "TB": 1024 ** 3}
 
 
-def test_the_page_is_up_to_date(pg):
-    with pg.connect() as connection:
-        assert settings.PAGE.read_text() == settings.made(connection), "run make docs"
+@pytest.mark.parametrize("page", generated.PAGES, ids=lambda page: page.PAGE.stem)
+def test_a_page_is_up_to_date(db, page):
+    with db.connect() as connection:
+        assert page.PAGE.read_text() == page.made(connection), "run make docs"
 
 
 def number(text: str, unit: str | None) -> int:

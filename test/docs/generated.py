@@ -1,0 +1,14 @@
+"""Writes the pages that are made from the source: `make docs`."""
+
+import reference
+import settings
+from outbox_rig import Rig
+
+PAGES = (settings, reference)
+
+if __name__ == "__main__":
+    with Rig("docs") as rig, rig.postgres().connect() as connection:
+        connection.execute("CREATE EXTENSION outbox")
+        for page in PAGES:
+            page.PAGE.write_text(page.made(connection))
+            print(f"{page.PAGE} is as the server tells")

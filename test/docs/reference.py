@@ -1,0 +1,52 @@
+"""docs/reference.md, made from the comments of the extension's functions, views and columns: `make docs` writes it, a test compares it."""
+
+import re
+
+import psycopg
+from outbox_rig.paths import ROOT
+
+PAGE = ROOT / "docs/reference.md"
+HEAD = """# Functions and views
+Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d+ outbox.sinks`. Other functions in the schema are parts of these.
+
+"""
+# What people call, by what they are about to do; a function that is not named here is a part of another.
+CHAPTERS = {
+    "Produce": ("enqueue", "enqueue_bytes"),
+    "Look": ("doctor", "preview", "probe", "metrics"),
+    "Steer": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "maintain"),
+    "Consume": ("mark_processed", "maintain_inbox"),
+}
+RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks")
+FUNCTIONS = """
+    SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
+           CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
+    FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s ORDER BY 1"""
+# As people write them.
+SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z ]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
+COLUMNS = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), col_description(a.attrelid, a.attnum)
+    FROM pg_attribute AS a WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+
+
+def made(connection: psycopg.Connection) -> str:
+    text = HEAD
+    for chapter, names in CHAPTERS.items():
+        text += f"## {chapter}\n"
+        for name in names:
+            rows = connection.execute(FUNCTIONS, [name]).fetchall()
+            if not rows:
+                raise ValueError(f"there is no function outbox.{name}")
+            signatures = "\n".join(f"{call}outbox.{name}({arguments}){' → ' + result if result else ''}" for _, call, arguments, result, _ in rows)
+            for pattern, short in SHORT:
+                signatures = pattern.sub(short, signatures)
+            comments = dict.fromkeys(comment for *_, comment in rows)
+            text += f"### outbox.{name}\n```text\n{signatures}\n```\n" + "\n".join(comments) + "\n\n"
+    text += "## Views and tables\n"
+    for name in RELATIONS:
+        comment = connection.execute("SELECT obj_description(%s::regclass, 'pg_class')", [f"outbox.{name}"]).fetchone()[0]
+        text += f"### outbox.{name}\n{comment}\n\n| column | type | |\n|---|---|---|\n"
+        for column, kind, meaning in connection.execute(COLUMNS, [f"outbox.{name}"]):
+            text += f"| `{column}` | {kind} | {meaning or ''} |\n"
+        text += "\n"
+    return text.rstrip("\n") + "\n"
