@@ -1,7 +1,9 @@
 """Debian's Prometheus and its exporter for PostgreSQL, on ports of their own."""
 
 import json
+import re
 import shutil
+import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -30,8 +32,11 @@ class Exporter(Service):
     """Runs docker/queries.yaml in one database, as `user`."""
 
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, database: str, user: str):
-        argv = ["/usr/bin/prometheus-postgres-exporter", "--web.listen-address=127.0.0.1:{port}", f"--extend.query-path={QUERIES}",
-                "--disable-default-metrics", "--disable-settings-metrics", "--no-collector.database", "--no-collector.bgwriter"]
+        program = "/usr/bin/prometheus-postgres-exporter"
+        told = subprocess.run([program, "--help"], capture_output=True, text=True)  # each version has collectors of its own
+        collectors = re.findall(r"--collector\.(\w+)", told.stdout + told.stderr)
+        argv = [program, "--web.listen-address=127.0.0.1:{port}", f"--extend.query-path={QUERIES}",
+                "--disable-default-metrics", "--disable-settings-metrics", *(f"--no-collector.{name}" for name in collectors)]
         source = f"host={pg.host} port={pg.port} user={user} dbname={database} sslmode=disable"
         super().__init__(name, directory, log, argv, env={"DATA_SOURCE_NAME": source})
 
