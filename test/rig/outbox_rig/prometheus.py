@@ -34,7 +34,7 @@ class Exporter(Service):
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, database: str, user: str):
         program = "/usr/bin/prometheus-postgres-exporter"
         told = subprocess.run([program, "--help"], capture_output=True, text=True)  # each version has collectors of its own
-        collectors = re.findall(r"--collector\.(\w+)", told.stdout + told.stderr)
+        collectors = re.findall(r"--collector\.(\w+)\s", told.stdout + told.stderr)
         argv = [program, "--web.listen-address=127.0.0.1:{port}", f"--extend.query-path={QUERIES}",
                 "--disable-default-metrics", "--disable-settings-metrics", *(f"--no-collector.{name}" for name in collectors)]
         source = f"host={pg.host} port={pg.port} user={user} dbname={database} sslmode=disable"
