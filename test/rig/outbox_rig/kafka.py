@@ -69,6 +69,7 @@ class Kafka:
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "log.cleaner.enable": "false",
+            "log.retention.ms": "-1",  # else events of long ago are deleted by the next look at it, every five minutes
             # After kill -9 it must not wait long for its own former session to end.
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000",
