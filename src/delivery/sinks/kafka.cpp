@@ -106,11 +106,10 @@ void KafkaSink::poll() {
     for (const KafkaProducer::Event &event : events)
       on_event(event.get());
   }
-  if (producer_ && producer_->stopped()) {
+  if (producer_ && producer_->stopped())
     producer_->purge_rest();
-    if (slots_.used() == 0)
-      producer_->resume();
-  }
+  if (producer_ && slots_.used() == 0)
+    producer_->resume();
   if (!fatal_.empty())
     bury();
   if (slots_.used() == 0) {

@@ -83,14 +83,17 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
     return RD_KAFKA_RESP_ERR_NO_ERROR; /* all that librdkafka has of the topic fails with it; others go on */
   bool stored = message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
   bool unsure = message->err == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
-  bool ours = stored || message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+  /* A purge reaches a broker's thread when that gets round to it: after a resume it takes what came since, but not
+   * what comes next. */
+  bool late_purge = message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !self->stopped_ && !self->recalled_;
+  bool ours = stored || (message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
               message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   bool recall = unsure || message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
   if (!recall && message->partition < 0) {
     self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held here */
-  } else if (recall || rd_kafka_message_broker_id(message) < 0) {
+  } else if (recall || (!late_purge && rd_kafka_message_broker_id(message) < 0)) {
     /* Or a given partition of an unknown topic, or one too many. Purging takes the locks as well: poll() does it. */
     self->timed_out_ = self->stopped_ = true;
   } else if (!self->purged_) {

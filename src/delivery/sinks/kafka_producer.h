@@ -82,7 +82,10 @@ public:
   rd_kafka_resp_err_t produce(rd_kafka_topic_t *topic, const Record &record, uint64_t opaque);
 
   /* Gives back what no broker has been sent. Never waits. */
-  void purge_queued() { purge(producer_); }
+  void purge_queued() {
+    recalled_ = true;
+    purge(producer_);
+  }
 
   /* A message has failed that others of its key may have followed. */
   bool stopped() const { return stopped_; }
@@ -91,8 +94,9 @@ public:
     if (timed_out_.exchange(false) && !purged_.exchange(true))
       purge_queued();
   }
-  /* Everything has come back. */
-  void resume() { stopped_ = purged_ = timed_out_ = false; }
+  /* Everything has come back. A purge may still be on its way to a broker's thread: what it takes then was not meant,
+   * and stops the producer anew. */
+  void resume() { stopped_ = purged_ = timed_out_ = recalled_ = false; }
 
 private:
   static void purge(rd_kafka_t *producer) {
@@ -125,6 +129,7 @@ private:
   std::atomic<uint64_t> times_up_{0};
   int throttled_ms_ = 0; /* within poll() */
   std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
+  std::atomic<bool> recalled_{false};     /* purged on purpose, and not all of it is back */
   std::atomic<bool> topic_failed_{false}; /* in `endings_` stands a message that its topic failed */
   std::unordered_map<std::string, std::unique_ptr<rd_kafka_topic_t, TopicDestroy>> topics_;
 };

@@ -1,0 +1,57 @@
+/* The producer that stops at a failure, against librdkafka's mock cluster. */
+#include "delivery/sinks/kafka_producer.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <thread>
+
+#include "kafka_broker.h"
+
+namespace outbox {
+namespace {
+
+/* A purge reaches the broker's thread when that gets round to it, which may be after everything has come back for
+ * another reason and the producer goes on. It takes what came since; what comes next must not pass that. */
+TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
+  KafkaBroker broker;
+  broker.create_topic("t", 1);
+  KafkaConfig config({{"bootstrap_servers", broker.address()}, {"linger_ms", "300"}}, nullptr);
+  KafkaProducer producer(config, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  rd_kafka_topic_t *topic = producer.topic("t");
+  Record record;
+  record.topic = "t";
+  record.value = {"1", 1};
+  auto ends = [&](uint64_t opaque) {
+    for (int i = 0; i < 3000; i++, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      for (const KafkaProducer::Ending &ending : producer.ended().all)
+        if (ending.opaque == opaque)
+          return ending.error;
+    return RD_KAFKA_RESP_ERR__FAIL;
+  };
+  constexpr uint64_t first = uint64_t(1) << 32, second = uint64_t(2) << 32, third = uint64_t(3) << 32;
+
+  ASSERT_EQ(producer.produce(topic, record, first), RD_KAFKA_RESP_ERR_NO_ERROR);
+  ASSERT_EQ(ends(first), RD_KAFKA_RESP_ERR_NO_ERROR);    /* its partition has a broker from now on */
+  for (int i = 0; i < 100 && !producer.stopped(); i++) { /* now and then the thread is quicker than resume() */
+    ASSERT_EQ(producer.produce(topic, record, second), RD_KAFKA_RESP_ERR_NO_ERROR);
+    producer.purge_queued();
+    producer.resume();
+    ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
+  }
+  EXPECT_TRUE(producer.stopped());
+  EXPECT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR__QUEUE_FULL);
+
+  producer.resume();
+  ASSERT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR_NO_ERROR);
+  EXPECT_EQ(ends(third), RD_KAFKA_RESP_ERR_NO_ERROR);
+
+  /* One on purpose stops nothing. */
+  ASSERT_EQ(producer.produce(topic, record, second), RD_KAFKA_RESP_ERR_NO_ERROR);
+  producer.purge_queued();
+  ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
+  EXPECT_FALSE(producer.stopped());
+}
+
+}  // namespace
+}  // namespace outbox
