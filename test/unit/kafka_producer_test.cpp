@@ -9,6 +9,11 @@
 #include "kafka_broker.h"
 
 namespace outbox {
+
+struct LatePurge {
+  static void arrives(KafkaProducer &producer) { KafkaProducer::purge(producer.producer_); }
+};
+
 namespace {
 
 /* A purge reaches the broker's thread when that gets round to it, which may be after everything has come back for
@@ -32,19 +37,20 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   constexpr uint64_t first = uint64_t(1) << 32, second = uint64_t(2) << 32, third = uint64_t(3) << 32;
 
   ASSERT_EQ(producer.produce(topic, record, first), RD_KAFKA_RESP_ERR_NO_ERROR);
-  ASSERT_EQ(ends(first), RD_KAFKA_RESP_ERR_NO_ERROR);    /* its partition has a broker from now on */
-  for (int i = 0; i < 100 && !producer.stopped(); i++) { /* now and then the thread is quicker than resume() */
-    ASSERT_EQ(producer.produce(topic, record, second), RD_KAFKA_RESP_ERR_NO_ERROR);
-    producer.purge_queued();
-    producer.resume();
-    ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
-  }
+  ASSERT_EQ(ends(first), RD_KAFKA_RESP_ERR_NO_ERROR); /* its partition has a broker from now on */
+  ASSERT_EQ(producer.produce(topic, record, second), RD_KAFKA_RESP_ERR_NO_ERROR);
+  LatePurge::arrives(producer);
+  ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
   EXPECT_TRUE(producer.stopped());
   EXPECT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR__QUEUE_FULL);
 
-  producer.resume();
-  ASSERT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR_NO_ERROR);
-  EXPECT_EQ(ends(third), RD_KAFKA_RESP_ERR_NO_ERROR);
+  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__PURGE_QUEUE; /* the purge that came with the stop may be late, too */
+  for (int i = 0; i < 100 && error == RD_KAFKA_RESP_ERR__PURGE_QUEUE; i++) {
+    producer.resume();
+    ASSERT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR_NO_ERROR);
+    error = ends(third);
+  }
+  EXPECT_EQ(error, RD_KAFKA_RESP_ERR_NO_ERROR);
 
   /* One on purpose stops nothing. */
   ASSERT_EQ(producer.produce(topic, record, second), RD_KAFKA_RESP_ERR_NO_ERROR);

@@ -72,36 +72,42 @@ const KafkaProducer::Endings &KafkaProducer::ended() {
   return taken_;
 }
 
-/* On a thread of librdkafka's, or within produce(). */
+/* On a thread of librdkafka's: if the message has failed and others of its key may follow it. */
+void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message) {
+  rd_kafka_resp_err_t error = message->err;
+  if (is_topic_failure(error))
+    return; /* all that librdkafka has of the topic fails with it; others go on */
+  bool stored = error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
+  bool unsure = error == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
+  /* A purge reaches a broker's thread when that gets round to it: after a resume it takes what came since, but not
+   * what comes next. */
+  bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !stopped_ && !recalled_;
+  bool ours = stored || (error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
+              error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
+  if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
+    return;
+  bool recall = unsure || error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+  if (!recall && message->partition < 0) {
+    stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held here */
+  } else if (recall || (!late_purge && rd_kafka_message_broker_id(message) < 0)) {
+    /* Or a given partition of an unknown topic, or one too many. Purging takes the locks as well: poll() does it. */
+    timed_out_ = stopped_ = true;
+  } else if (!purged_) {
+    std::lock_guard lock(mutex_); /* else what is being produced now would come after the purge */
+    stopped_ = true;
+    if (!purged_.exchange(true))
+      purge(producer);
+  }
+}
+
+/* On a thread of librdkafka's, or within produce(). Who takes the ending finds the producer stopped. */
 rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message,
                                                       void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
   if (producing)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
+  self->stop_for(producer, message);
   self->add_ending(message);
-  if (is_topic_failure(message->err))
-    return RD_KAFKA_RESP_ERR_NO_ERROR; /* all that librdkafka has of the topic fails with it; others go on */
-  bool stored = message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
-  bool unsure = message->err == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
-  /* A purge reaches a broker's thread when that gets round to it: after a resume it takes what came since, but not
-   * what comes next. */
-  bool late_purge = message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !self->stopped_ && !self->recalled_;
-  bool ours = stored || (message->err == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
-              message->err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || message->err == RD_KAFKA_RESP_ERR__DESTROY;
-  if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
-    return RD_KAFKA_RESP_ERR_NO_ERROR;
-  bool recall = unsure || message->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
-  if (!recall && message->partition < 0) {
-    self->stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held here */
-  } else if (recall || (!late_purge && rd_kafka_message_broker_id(message) < 0)) {
-    /* Or a given partition of an unknown topic, or one too many. Purging takes the locks as well: poll() does it. */
-    self->timed_out_ = self->stopped_ = true;
-  } else if (!self->purged_) {
-    std::lock_guard lock(self->mutex_); /* else what is being produced now would come after the purge */
-    self->stopped_ = true;
-    if (!self->purged_.exchange(true))
-      purge(producer);
-  }
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 

@@ -99,6 +99,7 @@ public:
   void resume() { stopped_ = purged_ = timed_out_ = recalled_ = false; }
 
 private:
+  friend struct LatePurge; /* of the unit test */
   static void purge(rd_kafka_t *producer) {
     rd_kafka_purge(producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
   }
@@ -114,6 +115,7 @@ private:
   };
   void ring() const;
   void add_ending(const rd_kafka_message_t *message);
+  void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
 
   KafkaDiagnosis diagnosis_;
   rd_kafka_t *producer_;
