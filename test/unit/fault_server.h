@@ -80,7 +80,7 @@ public:
 
   ~FaultServer() {
     stopping_ = true;
-    shutdown(listener_, SHUT_RDWR);
+    refuse();
     acceptor_.join();
     {
       std::lock_guard lock(mutex_);
@@ -91,6 +91,9 @@ public:
       thread.join();
     close(listener_);
   }
+
+  /* From now on no connection is taken. */
+  void refuse() { shutdown(listener_, SHUT_RDWR); }
 
   int port() const { return port_; }
   std::string url(const std::string &path = "/hook") const {

@@ -134,6 +134,25 @@ TEST(WebhookFault, ARefusedConnectionIsTheSinksFault) {
   EXPECT_EQ(crm.send(TestEvent(5, 1)).result, Result::SinkDown);  // a probe gets through to the same end
 }
 
+/* libcurl tries a connection anew by itself, and keeps its words about the broken one when that fails. */
+TEST(WebhookFault, AKeptConnectionThatBreaksWhereNoneIsTakenAnymoreIsNamed) {
+  FaultServer *server = nullptr;
+  FaultServer peer([&](const HttpRequest &, Peer &to) {
+    if (server->requests() == 1)
+      return to.answer(200);
+    server->refuse();
+    linger at_once{1, 0};
+    setsockopt(to.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    return false;
+  });
+  server = &peer;
+  WebhookHarness crm(WebhookHarness::local(peer));
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::Sent);
+  Completion completion = crm.send(TestEvent(2, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.error, "the connection broke, and a new one failed (Connection refused)");
+}
+
 TEST(WebhookFault, AnUnknownHostIsTheSinksFault) {
   WebhookHarness crm(Options{{"url", "https://no-such-host.invalid/"}, {"timeout", "2s"}});
   Completion completion = crm.send(TestEvent(1, 1));

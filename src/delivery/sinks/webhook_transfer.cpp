@@ -326,11 +326,14 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     bool refused = code == CURLE_COULDNT_CONNECT;
     verdict.result = requested_ && !refused ? Result::RetryBlameSink : Result::SinkDown;
     verdict.reason = reason_of(code);
-    verdict.error = header_bytes_ > max_headers ? "the answer's headers are too long"
-                                                : clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+    if (header_bytes_ > max_headers)
+      verdict.error = "the answer's headers are too long";
+    else if (requested_ && refused)  // libcurl's words would still be those about the broken one
+      verdict.error = "the connection broke, and a new one failed";
+    else
+      verdict.error = clean_text(error_[0] ? error_ : curl_easy_strerror(code));
     long os_error = 0;
-    if (code == CURLE_COULDNT_CONNECT && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK &&
-        os_error != 0)
+    if (refused && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
       verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
   }
   verdict.error = config_->without_secrets(std::move(verdict.error), request_);
