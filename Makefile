@@ -1,5 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
+# make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-patroni, make test-compose try them, and what docs/ says of Patroni and Docker;
 # make lint, make format, make docs for those who change it.
 
@@ -75,7 +76,7 @@ outbox_inbox.sql: $(INBOX_PARTS)
 scripts:
 	@echo $(DATA) $(DATA_built)
 
-.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose
+.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose examples
 demo:
 	test/demo/run
 test:
@@ -88,6 +89,9 @@ bench-peers:
 	test/bench/run --peers
 chaos:
 	test/chaos/run
+examples:
+	test/rig/install examples
+	test/run examples
 docs:
 	test/docs/generate
 lint:

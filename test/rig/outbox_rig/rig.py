@@ -55,9 +55,10 @@ class Rig:
         log.unlink(missing_ok=True)
         return f"{self.name}-{label}", self.dir / label, log
 
-    def _add(self, part):
+    def _add(self, part, start: bool = True):
         self._parts.append(part)
-        part.start()
+        if start:
+            part.start()
         return part
 
     def postgres(self, **options) -> Postgres:
@@ -84,8 +85,8 @@ class Rig:
     def nginx(self, **options) -> Nginx:
         return self._add(Nginx(*self._place("nginx"), **options))
 
-    def service(self, **options) -> Service:
-        return self._add(Service(*self._place("service"), **options))
+    def service(self, start: bool = True, **options) -> Service:
+        return self._add(Service(*self._place("service"), **options), start)
 
     def exporter(self, **options) -> Exporter:
         return self._add(Exporter(*self._place("exporter"), **options))

@@ -27,11 +27,13 @@ class Service:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hooks"
 
-    def start(self, *more: str) -> None:
-        """`more`: arguments of this one start. After a stop or a kill it listens on the same port again."""
+    def start(self, *more: str, listens: bool = True, patience: float = 20) -> None:
+        """`more`: arguments of this one start. `patience`: seconds until it listens, if it `listens` at all. After a stop or a kill it
+        listens on the same port again."""
         first, self._first = self._first, []
         self._process = Process(self.name, [*self.argv, *first, *more], self.log, pid_file=BUILD / "run" / f"{self.name}.pid", env=self._env)
-        wait_until(self._listening, 20, f"{self.name} to listen")
+        if listens:
+            wait_until(self._listening, patience, f"{self.name} to listen")
 
     def _listening(self) -> bool:
         self._process.must_run()

@@ -1,8 +1,8 @@
 """Runs the test suites one after the other and counts: python -m outbox_rig.suites unit regress isolation e2e kafka webhook operate docs fault chaos.
 
 Each suite's output goes to build/logs/<suite>.log. NAME-current is a suite that runs with a current librdkafka instead of the
-system's: kafka-current is part of CI, e2e-current, fault-current, packages, patroni
-and compose are there for the asking. The last line is `N passed, N failed`."""
+system's: kafka-current is part of CI, e2e-current, fault-current, packages, patroni,
+compose and examples are there for the asking. The last line is `N passed, N failed`."""
 
 import os
 import re
@@ -217,6 +217,7 @@ SUITES = {
     "webhook": ("pytest: what webhooks' users expect: formats, answers, guarded networks, slow and failing endpoints", lambda log: pytest("webhook", log)),
     "operate": ("pytest: what operators do and see: views, doctor, rights, metrics, restores and upgrades", lambda log: pytest("operate", log)),
     "docs": ("pytest: every example of the documentation", lambda log: pytest("docs", log)),
+    "examples": ("pytest: examples/, each with its own toolchain, against a real server, broker and consumer", lambda log: pytest("examples", log)),
     "kafka-current": ("what depends on librdkafka, with a current one", kafka_current),
     "e2e-current": ("e2e with a current librdkafka", lambda log: pytest("e2e", log, env=CURRENT)),
     "fault-current": ("fault with a current librdkafka", lambda log: pytest("fault", log, env=CURRENT)),

@@ -1,0 +1,152 @@
+"""Every example the same way, whatever it is written in: its orders, its events, and what its consumer made of them."""
+
+import secrets
+from collections import Counter
+
+import confluent_kafka
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.example import STARTS, Example, prepare
+from outbox_rig.paths import ROOT
+from outbox_rig.receiver import SECRET
+from outbox_rig.writers import Writers
+
+KAFKA, WEBHOOK = "kafka", "webhook"
+STACKS = {"spring-boot": KAFKA, "go-pgx": KAFKA, "sqlalchemy": KAFKA, "django": WEBHOOK, "prisma": WEBHOOK}
+NO_TOOLCHAIN = {"ef-core"}  # test_ef_core.py has what can be shown of it
+TOPIC, GROUP = "outbox.event.Order", "shipping"
+
+
+def test_no_example_is_left_out():
+    folders = {path.parent.name for path in (ROOT / "examples").glob("*/README.md")}
+    assert folders == set(STACKS) | NO_TOOLCHAIN
+
+
+@pytest.fixture(scope="module")
+def pg(rig):
+    return rig.postgres(settings={"outbox.poll_interval": "1s"}, tcp=True)
+
+
+@pytest.fixture
+def db(pg, request):
+    """With what a DBA does for an application: docs/security.md."""
+    database = Database(pg, f"shop_{request.node.callspec.params['stack'].replace('-', '_')}")
+    database.create()
+    database.sql("DO $$ BEGIN CREATE ROLE app LOGIN PASSWORD 'app'; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    database.sql("GRANT CREATE ON SCHEMA public TO app")
+    database.sql("GRANT USAGE ON SCHEMA outbox TO app")
+    database.sql("GRANT INSERT, SELECT (id) ON outbox.events TO app")
+    database.sql("GRANT EXECUTE ON FUNCTION outbox.mark_processed TO app")
+    database.sql(f"ALTER DATABASE {database.name} SET outbox.retention = '1h'")  # so that all of it can come twice
+    yield database
+    database.drop()
+
+
+class Customers(Writers):
+    """Orders one by one, from several customers at once."""
+
+    def __init__(self, example: Example):
+        super().__init__(3)
+        self.example, self.ids = example, []
+
+    def write(self, number: int) -> None:
+        while not self.stopping.is_set():
+            self.ids.append(order(self.example, f"customer {number}", "10.00"))
+
+
+def order(example: Example, customer: str, total: str) -> str:
+    status, answer = example.call("/orders", {"customer": customer, "total": total})
+    assert status == 201, (status, answer, example.service.printed()[-2000:])
+    return answer["id"]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_ledgers_are_equal(stack, rig, pg, db, request):
+    prepare(stack, "build")
+    env = {"PYTHONPATH": "", "DATABASE_URL": f"postgresql://app:app@127.0.0.1:{pg.port}/{db.name}", "WEBHOOK_SECRET": SECRET}
+    kafka = None
+    if STACKS[stack] == KAFKA:
+        kafka = rig.kafka(partitions=3)  # of its own: the topic and the consumer group are the same in all examples
+        request.addfinalizer(kafka.stop)
+        env["KAFKA_BOOTSTRAP_SERVERS"] = kafka.bootstrap
+    prepare(stack, "migrate", env)
+    example = Example(rig, stack, env)
+    request.addfinalizer(example.service.stop)
+    request.addfinalizer(example.consumer.stop)
+    if kafka:
+        db.kafka_sink("shop", kafka)
+    else:
+        db.webhook_sink("shop", f"http://127.0.0.1:{example.consumer.port}/webhooks", SECRET)
+
+    def start_consumer() -> None:
+        example.consumer.start(listens=kafka is None, patience=STARTS)
+
+    def shipped() -> int:
+        return db.value("SELECT count(*) FROM shipments")
+
+    example.start_service()
+    start_consumer()
+
+    # One by one, in a batch, and refused by the credit check when both rows were already written.
+    odd = "Ada \"the\" O'Brien, Ünïcode ☃ \\n " + secrets.token_hex(4)
+    ids = [order(example, odd, "12.50"), order(example, "Grace", "1000.00")]
+    for _ in range(3):
+        assert example.call("/orders", {"customer": "Mallory", "total": "1000.01"})[0] == 422
+    status, answer = example.call("/orders/batch", [{"customer": f"batch {n}", "total": "1.10"} for n in range(50)])
+    assert status == 201 and len(answer["ids"]) == 50, (status, answer)
+    ids += answer["ids"]
+
+    # The consumer is killed while events arrive: some of them are between its transaction and its answer.
+    with Customers(example) as customers:
+        wait_until(lambda: customers.errors or shipped() > len(ids), STARTS, lambda: f"shipments:\n{example.consumer.printed()[-2000:]}")
+        example.consumer.kill()
+        before = len(customers.ids)
+        wait_until(lambda: customers.errors or len(customers.ids) > before + 20, 30, "orders meanwhile")
+    ids += customers.ids
+    start_consumer()
+
+    def all_consumed(events: int) -> bool:
+        """Each of so many deliveries has been answered, or its offset is committed."""
+        if kafka is None:
+            return db.sql("SELECT delivered, pending FROM outbox.sinks") == [(events, 0)]
+        return db.value("SELECT delivered FROM outbox.sinks") == events and committed(kafka) == written(kafka) >= events
+
+    def printed() -> str:
+        return f"the consumer to be done with {db.sql('SELECT delivered, pending, last_error FROM outbox.sinks')}:\n{example.consumer.printed()[-2000:]}"
+
+    wait_until(lambda: all_consumed(len(ids)), STARTS, printed)
+    # Everything comes a second time, with the same ids.
+    assert db.value("SELECT outbox.replay('shop', now() - interval '1 hour')") == len(ids)
+    wait_until(lambda: all_consumed(2 * len(ids)), STARTS, printed)
+
+    orders = db.sql("SELECT id::text, customer, total FROM orders")
+    assert Counter(id for id, _, _ in orders) == Counter(ids)
+    assert (odd, 12.5) in {(customer, float(total)) for _, customer, total in orders}
+    assert not [customer for _, customer, _ in orders if customer == "Mallory"]
+    assert Counter(db.sql("SELECT order_id::text, customer, total FROM shipments")) == Counter(orders)
+    events = db.sql("SELECT aggregate_id, aggregate_type, event_type, status::text, payload->>'id', payload->>'customer', (payload->>'total')::numeric,"
+                    " position('7' in split_part(id::text, '-', 3)) FROM outbox.events")
+    assert Counter(events) == Counter((id, "Order", "OrderPlaced", "SENT", id, customer, total, 1) for id, customer, total in orders)
+    assert db.value("SELECT count(*) FROM outbox.processed_events WHERE handler = 'shipping'") == len(ids)
+
+
+def written(kafka) -> int:
+    """Records in the topic."""
+    with_group = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "rig"})
+    try:
+        partitions = with_group.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+        return sum(with_group.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, number), timeout=10)[1] for number in partitions)
+    finally:
+        with_group.close()
+
+
+def committed(kafka) -> int:
+    """Records that the consumers' group is done with."""
+    in_group = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": GROUP})
+    try:
+        partitions = in_group.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+        return sum(max(0, each.offset) for each in in_group.committed([confluent_kafka.TopicPartition(TOPIC, number) for number in partitions], timeout=10))
+    finally:
+        in_group.close()
