@@ -11,6 +11,8 @@ from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, A
 from outbox_rig import Consumer, wait_until
 from outbox_rig.traffic import Traffic
 
+pytestmark = pytest.mark.timeout(600)  # of three brokers one after the other starts anew
+
 
 @pytest.fixture(scope="module")
 def cluster(rig):
@@ -227,6 +229,7 @@ def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, a
     missing, healthy = f"outbox.event.{aggregate}", f"outbox.event.{aggregate}-there"
     cluster.create_topic(healthy)
     db.kafka_sink("k", cluster)
+    began = time.monotonic()
     db.sql("SELECT count(outbox.enqueue(%s, n::text, 'e', to_jsonb(n))) FROM generate_series(1, 20000) n", aggregate)
     db.sql("SELECT count(outbox.enqueue(%s, n::text, 'e', to_jsonb(n))) FROM generate_series(1, 2000) n", f"{aggregate}-there")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1") == 20000, 30, "all of them to wait")
@@ -237,9 +240,9 @@ def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, a
         return db.value("SELECT n_tup_upd FROM pg_stat_all_tables WHERE relid = 'outbox.events_pending'::regclass")
 
     wait_until(lambda: written() >= 20000, 20, "the figures")
-    before, began = written(), time.monotonic()
     time.sleep(3)
-    assert written() - before < 1500 * (time.monotonic() - began)
+    # Since the beginning: a worker that was kept from running makes good for it.
+    assert written() - 20000 < 1500 * (time.monotonic() - began)
     latest = db.value("SELECT max(available_at) - now() FROM outbox.events_pending")
     assert latest.total_seconds() > 10, "spread"
     cluster.create_topic(missing)
