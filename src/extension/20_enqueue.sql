@@ -79,7 +79,7 @@ CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox.events_before_insert();
 CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE ON outbox.events
   FOR EACH ROW WHEN (
-    OLD.status IS DISTINCT FROM NEW.status OR OLD.sink IS DISTINCT FROM NEW.sink
+    OLD.status IS DISTINCT FROM NEW.status OR OLD.sink IS DISTINCT FROM NEW.sink OR OLD.sent_at IS DISTINCT FROM NEW.sent_at
     OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type OR OLD.event_type IS DISTINCT FROM NEW.event_type
     OR OLD.headers IS DISTINCT FROM NEW.headers OR OLD.content_type IS DISTINCT FROM NEW.content_type
     OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)

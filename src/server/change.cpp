@@ -64,6 +64,12 @@ static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
     row_set_null(after, EV_REDRIVE_LATE);
 }
 
+/* Dispatchers that know no status mark an event by its time alone: UPDATE ... SET processed_at = now(). */
+static void mark_sent_by_time(const TriggerRow *before, TriggerRow *after) {
+  if (row_isnull(before, EV_SENT_AT) && !row_isnull(after, EV_SENT_AT) && row_same(before, after, EV_STATUS))
+    row_set(after, EV_STATUS, CStringGetTextDatum("SENT"));
+}
+
 /* What the sink would refuse would only come back as a dead letter: better to say so now. What else a person changes
  * must stay possible, also on an event that the sink's newer options refuse. */
 static void check_for_sink(const TriggerRow *before, const TriggerRow *after, const EventHeaders *headers) {
@@ -94,6 +100,7 @@ SQL_FUNCTION(outbox_events_before_update) {
 
   if (row_isnull(&after, EV_STATUS))
     row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
+  mark_sent_by_time(&before, &after);
   if (!row_same(&before, &after, EV_STATUS)) {
     note_move(row_isnull(&after, EV_POSITION) ? 0 : DatumGetInt64(row_get(&after, EV_POSITION)));
     if (row_has_status(&after, "SENT")) /* else it had no day to go to */

@@ -60,9 +60,16 @@ static Datum new_uuid(void) {
   return UUIDPGetDatum(uuid);
 }
 
+/* What languages without NULL send for an id that was never set (Go's uuid.UUID{}, .NET's Guid.Empty). */
+static bool is_nil(Datum id) {
+  static const pg_uuid_t nil = {};
+
+  return memcmp(DatumGetUUIDP(id), &nil, sizeof nil) == 0;
+}
+
 /* ORMs send explicit NULLs, which no DEFAULT catches. */
 static void fill_defaults(TriggerRow *row) {
-  if (row_isnull(row, EV_ID))
+  if (row_isnull(row, EV_ID) || (row_isnull(row, EV_POSITION) && is_nil(row_get(row, EV_ID))))
     row_set(row, EV_ID, new_uuid());
   row_default(row, EV_CREATED_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
   row_default(row, EV_ATTEMPTS, Int32GetDatum(0));
@@ -263,7 +270,7 @@ static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text)
   take(fcinfo, tail + 4, values, isnull, EV_SINK);
   take(fcinfo, tail + 5, values, isnull, EV_ID);
 
-  if (isnull[EV_ID])
+  if (isnull[EV_ID] || is_nil(values[EV_ID]))
     values[EV_ID] = new_uuid();
   isnull[EV_ID] = false;
   memcpy(id, DatumGetUUIDP(values[EV_ID]), sizeof *id);

@@ -118,6 +118,13 @@ static ob_header binary_header(const JsonbValue *name, const JsonbValue *value) 
   return {to_utf8(name->val.string.val, name->val.string.len), {bytes, (size_t)length}, true};
 }
 
+/* What some ORMs make of a JSON column's None. */
+static bool is_json_null(Jsonb *json) {
+  JsonbValue scalar;
+
+  return JB_ROOT_IS_SCALAR(json) && JsonbExtractScalar(&json->root, &scalar) && scalar.type == jbvNull;
+}
+
 static void check_headers(TriggerRow *row, EventHeaders *headers) {
   headers->list = NULL;
   headers->n = 0;
@@ -125,6 +132,10 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
     return;
 
   Jsonb *given = DatumGetJsonbP(row_get(row, EV_HEADERS));
+  if (is_json_null(given)) {
+    row_set_null(row, EV_HEADERS);
+    return;
+  }
   if (!JB_ROOT_IS_OBJECT(given))
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("headers must be a flat JSON object"),
                     errdetail("The value is %s.", JB_ROOT_IS_SCALAR(given) ? "a scalar" : "an array"),
