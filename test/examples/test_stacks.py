@@ -1,5 +1,6 @@
 """Every example the same way, whatever it is written in: its orders, its events, and what its consumer made of them."""
 
+import re
 import secrets
 from collections import Counter
 
@@ -15,6 +16,7 @@ from outbox_rig.writers import Writers
 KAFKA, WEBHOOK = "kafka", "webhook"
 STACKS = {"spring-boot": KAFKA, "go-pgx": KAFKA, "sqlalchemy": KAFKA, "django": WEBHOOK, "prisma": WEBHOOK}
 NO_TOOLCHAIN = {"ef-core"}  # test_ef_core.py has what can be shown of it
+BATCH_INSERTS = {"spring-boot": 3}  # of 50 events: PgJDBC's multi-row INSERTs have a power of two rows
 TOPIC, GROUP = "outbox.event.Order", "shipping"
 
 
@@ -38,6 +40,7 @@ def db(pg, request):
     database.sql("GRANT USAGE ON SCHEMA outbox TO app")
     database.sql("GRANT INSERT, SELECT (id) ON outbox.events TO app")
     database.sql("GRANT EXECUTE ON FUNCTION outbox.mark_processed TO app")
+    database.sql(f"ALTER DATABASE {database.name} SET log_statement = 'mod'")
     yield database
     database.drop()
 
@@ -93,9 +96,12 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
     ids = [order(example, odd, "12.50"), order(example, "Grace", "1000.00")]
     for _ in range(3):
         assert example.call("/orders", {"customer": "Mallory", "total": "1000.01"})[0] == 422
+    log = pg.log.stat().st_size
     status, answer = example.call("/orders/batch", [{"customer": f"batch {n}", "total": "1.10"} for n in range(50)])
     assert status == 201 and len(answer["ids"]) == 50, (status, answer)
     ids += answer["ids"]
+    if stack in BATCH_INSERTS:
+        assert event_inserts(pg, log) == BATCH_INSERTS[stack]
 
     # The consumer is killed while events arrive: some of them are between its transaction and its answer.
     with Customers(example) as customers:
@@ -129,6 +135,11 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
                     " position('7' in split_part(id::text, '-', 3)) FROM outbox.events")
     assert Counter(events) == Counter((id, "Order", "OrderPlaced", "SENT", id, customer, total, 1) for id, customer, total in orders)
     assert db.value("SELECT count(*) FROM outbox.processed_events WHERE handler = 'shipping'") == len(ids)
+
+
+def event_inserts(pg, since: int) -> int:
+    """Statements, by the server's log from there on."""
+    return len(re.findall(r"LOG: .*insert into outbox\.events ", pg.log.read_bytes()[since:].decode(errors="replace"), re.IGNORECASE))
 
 
 def written(kafka) -> int:
