@@ -1,7 +1,7 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
-# make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-patroni, make test-compose try them, and what docs/ says of Patroni and Docker;
+# make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
 # make lint, make format, make docs for those who change it.
 
 EXTENSION = outbox
@@ -76,7 +76,7 @@ outbox_inbox.sql: $(INBOX_PARTS)
 scripts:
 	@echo $(DATA) $(DATA_built)
 
-.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose examples
+.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
 demo:
 	test/demo/run
 test:
@@ -89,6 +89,8 @@ bench-peers:
 	test/bench/run --peers
 chaos:
 	test/chaos/run
+test-upgrade: # pg_upgrade from 15, in a release that has a newer one as well; UPGRADE_TO=18 chooses it
+	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
 examples:
 	test/rig/install examples
 	test/run examples

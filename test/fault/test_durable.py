@@ -38,6 +38,8 @@ def test_no_phantom_after_asynchronous_commits(db, pg, receiver):
 
 
 def syncs(db) -> int:
+    if db.value("SELECT current_setting('server_version_num')::int") >= 180000:
+        return int(db.value("SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'"))
     return db.value("SELECT wal_sync FROM pg_stat_wal")
 
 

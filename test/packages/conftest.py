@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import installation, wait_until
 from outbox_rig.database import Database
 from outbox_rig.paths import BUILD, ROOT
 from outbox_rig.receiver import SECRET
@@ -21,15 +21,12 @@ def run(*argv: str | Path, **options) -> str:
 
 
 class System:
-    """PostgreSQL finds its files by where it stands: below `root` it is one that nobody else uses."""
+    """A PostgreSQL below `root` that nobody else uses."""
 
-    def __init__(self, root: Path, major: str):
+    def __init__(self, root: Path, major: int):
         self.root, self.major = root, major
         shutil.rmtree(root, ignore_errors=True)
-        for part in ("lib", "share"):
-            shutil.copytree(f"/usr/{part}/postgresql/{major}", root / f"usr/{part}/postgresql/{major}", symlinks=True,
-                            ignore=shutil.ignore_patterns("outbox*"))  # somebody's `make install`
-        self.bindir = root / f"usr/lib/postgresql/{major}/bin"
+        self.bindir = installation.copy(root, major)
         self.before = self.files()
 
     def files(self) -> set[str]:
@@ -58,7 +55,6 @@ class System:
 
 @pytest.fixture
 def system(request):
-    majors = sorted(path.parent.parent.name for path in Path("/usr/lib/postgresql").glob("*/bin/pg_config"))
     root = BUILD / "packages" / request.node.name
-    yield System(root, majors[-1])
+    yield System(root, installation.majors()[-1])
     shutil.rmtree(root, ignore_errors=True)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from conftest import VERSION, run
+from outbox_rig import installation
 from outbox_rig.paths import BUILD
 
 
@@ -16,10 +17,7 @@ def test_the_pgxn_distribution(rig, receiver, system):
     # pg_config says where its own files are.
     pg_config = system.bindir / "pg_config"
     assert run(pg_config, "--pkglibdir").startswith(str(system.root))
-    headers = system.root / "usr/include/postgresql"
-    headers.parent.mkdir(parents=True, exist_ok=True)
-    headers.symlink_to("/usr/include/postgresql")
-    (system.root / "usr/lib/x86_64-linux-gnu").mkdir()  # its libdir, which must be there
+    installation.see_headers(system.root)
     system.before = system.files()
     make_quickly = os.environ | {"MAKEFLAGS": f"-j{os.cpu_count()}"}
     run("pgxn", "install", "--nosudo", "--pg_config", pg_config, archive, env=make_quickly)

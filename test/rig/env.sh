@@ -12,9 +12,10 @@ newest_pg() {
   done
   echo "$best"
 }
-# The release of Debian, or Ubuntu, that has this PostgreSQL.
+# The release of Debian that has this PostgreSQL. None has 16, which is a package of PyPI, with headers and pg_regress; it has no OpenSSL
+# (outbox brings its own), no ICU and no contrib.
 release_with_pg() {
-  case $1 in 15) echo bookworm ;; 16) echo noble ;; 17) echo trixie ;; 18) echo forky ;; esac
+  case $1 in 15) echo bookworm ;; 17) echo trixie ;; 18) echo forky ;; esac
 }
 
 # A file in a folder of build/ that says: made from these files as they are now.
@@ -24,6 +25,9 @@ PG=${PG:-$(newest_pg)}
 # shellcheck disable=SC2034
 PYTHON=$BUILD/venv/bin/python
 export ROOT BUILD PG
+PG16=$BUILD/postgresql-16/pgserver/pginstall
+needs_wheel() { [ "$PG" = 16 ] && [ ! -x /usr/lib/postgresql/16/bin/pg_config ]; }
+if needs_wheel; then PG_CONFIG=${PG_CONFIG:-$PG16/bin/pg_config}; fi
 if [ -n "$PG" ]; then
   PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$PG/bin/pg_config}
   export PG_CONFIG

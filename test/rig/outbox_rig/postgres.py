@@ -33,12 +33,13 @@ DEFAULTS = {
 class Postgres:
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
                  standby_of: "Postgres | None" = None, copy_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
-                 env: dict[str, str] = {}, namespace: Namespace | None = None, bindir: Path | None = None):
+                 env: dict[str, str] = {}, namespace: Namespace | None = None, bindir: Path | None = None,
+                 checksums: bool = False):
         """`standby_of`: streams from that server, as its standby "standby". `copy_of`: begins as a copy of it, and is a server of its own. `wal`: where to put pg_wal, in small segments.
         `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment. `namespace`: where it runs; its socket
-        is reached from here all the same. `bindir`: of another installation than the one under test."""
+        is reached from here all the same. `bindir`: of another installation than the one under test. `checksums`: of pages, which older versions have only when asked."""
         self.name, self.dir, self.log = name, directory, log
-        self._bindir = bindir or pg_config("bindir")
+        self._bindir, self._checksums = bindir or pg_config("bindir"), checksums
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
         self.env = dict(env)
@@ -83,7 +84,7 @@ class Postgres:
     def _initdb(self) -> None:
         self._run(self._bindir / "initdb", "-D", self.data, "-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8",
                   "--locale=C.UTF-8", "--no-sync", "--wal-segsize=" + ("1" if self._wal else "16"),
-                  *([f"--waldir={self._wal}"] if self._wal else []))
+                  *([f"--waldir={self._wal}"] if self._wal else []), *(["--data-checksums"] if self._checksums else []))
 
     def _copy(self, primary: "Postgres") -> None:
         self._run(self._bindir / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync")
@@ -167,8 +168,7 @@ class Postgres:
 
     def upgrade_from(self, old: "Postgres") -> None:
         """pg_upgrade --link; both are stopped, and this one is as initdb made it."""
-        binaries = pg_config("bindir")
-        self._run(binaries / "pg_upgrade", "--link", "-U", "postgres", "-b", binaries, "-B", binaries, "-d", old.data, "-D", self.data,
+        self._run(self._bindir / "pg_upgrade", "--link", "-U", "postgres", "-b", old._bindir, "-B", self._bindir, "-d", old.data, "-D", self.data,
                   "-s", self.host, cwd=self.dir)
 
     # ---- use -------------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""Copies of this machine's PostgreSQLs in folders of their own, to install into."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .paths import BUILD, LOGS, ROOT, pg_config
+
+SYSTEM = Path("/usr/lib/postgresql")
+OUTBOX = shutil.ignore_patterns("outbox*")  # somebody's `make install`
+
+
+def majors() -> list[int]:
+    """Those that are installed with headers, the oldest first."""
+    return sorted(int(path.parent.parent.name) for path in SYSTEM.glob("*/bin/pg_config")
+                  if Path(f"/usr/include/postgresql/{path.parent.parent.name}/server").is_dir())
+
+
+def older() -> list[int]:
+    """Than the one under test, where that is of the system too: pg_upgrade wants both with their fixes."""
+    bindir = pg_config("bindir")
+    return [major for major in majors() if bindir.is_relative_to(SYSTEM) and major < int(bindir.parent.name)]
+
+
+def copy(root: Path, major: int) -> Path:
+    """PostgreSQL finds its files by where it stands: below `root` is one that nobody else uses. Its bindir."""
+    for part in ("lib", "share"):
+        shutil.copytree(f"/usr/{part}/postgresql/{major}", root / f"usr/{part}/postgresql/{major}", symlinks=True, ignore=OUTBOX)
+    return root / f"usr/lib/postgresql/{major}/bin"
+
+
+def see_headers(root: Path) -> None:
+    """What is built by its pg_config finds them, and its libdir."""
+    headers = root / "usr/include/postgresql"
+    headers.parent.mkdir(parents=True, exist_ok=True)
+    headers.symlink_to("/usr/include/postgresql")
+    (root / "usr/lib/x86_64-linux-gnu").mkdir()
+
+
+def with_outbox(major: int) -> Path:
+    """The bindir of such a copy, with outbox as it is in this checkout, built for that version."""
+    version = subprocess.run([SYSTEM / f"{major}/bin/pg_config", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
+    root, source = BUILD / "installation" / version, BUILD / "installation" / f"{version}-source"
+    shutil.rmtree(root, ignore_errors=True)
+    bindir = copy(root, major)
+    see_headers(root)
+    # Only the server room has to be compiled for it, and only what has changed since the last time.
+    shutil.rmtree(source / "src/delivery", ignore_errors=True)
+    for path in [path for path in source.rglob("*") if path.is_file() and path.suffix != ".o"]:
+        path.unlink()
+    shutil.copytree(ROOT / "src", source / "src", dirs_exist_ok=True,
+                    ignore=lambda folder, names: [name for name in names if folder.endswith("src/server") and name.endswith(".o")])
+    for name in ("Makefile", "outbox.control"):
+        shutil.copy2(ROOT / name, source)
+    make = ["make", "-C", str(source), f"-j{os.cpu_count()}", f"PG_CONFIG={bindir}/pg_config"]
+    with open(LOGS / f"installation-{version}.log", "wb") as log:
+        for goal in ("all", "install"):
+            subprocess.run([*make, goal], check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    return bindir
