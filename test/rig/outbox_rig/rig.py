@@ -13,6 +13,7 @@ from .kafka_cluster import KafkaCluster
 from .namespace import Namespace
 from .nginx import Nginx
 from .paths import BUILD, LOGS
+from .pgbouncer import Pgbouncer
 from .postgres import Postgres
 from .prometheus import Exporter, Prometheus
 from .receiver import Receiver
@@ -84,6 +85,9 @@ class Rig:
 
     def nginx(self, **options) -> Nginx:
         return self._add(Nginx(*self._place("nginx"), **options))
+
+    def pgbouncer(self, pg: Postgres, **settings) -> Pgbouncer:
+        return self._add(Pgbouncer(*self._place("pgbouncer"), pg, **settings))
 
     def service(self, start: bool = True, **options) -> Service:
         return self._add(Service(*self._place("service"), **options), start)

@@ -25,10 +25,10 @@ class Traffic(Writers):
     """Concurrent writers, each with keys of its own: a business row and its events in one transaction, every fifth
     rolled back. Whether a commit whose answer was lost took place, the business row tells."""
 
-    def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = "", keys: int = 5):
-        """`options`: of the writers' sessions, such as "-c synchronous_commit=off". `keys`: of each writer."""
+    def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = "", keys: int = 5, pause: float = 0.005):
+        """`options`: of the writers' sessions, such as "-c synchronous_commit=off". `keys`: of each writer. `pause`: seconds after each transaction."""
         super().__init__(writers)
-        self.db, self.aggregate, self.options, self.keys = db, aggregate, options, keys
+        self.db, self.aggregate, self.options, self.keys, self._pause = db, aggregate, options, keys, pause
         self.transactions: dict[str, Transaction] = {}
         self.acknowledged: set[str] = set()  # transactions that the writers know to have committed
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class Traffic(Writers):
                 if connection is None or connection.closed:
                     connection = self.db.connect(autocommit=False, options=self.options)
                 self._transaction(connection, writer, dice, numbers)
-                self.stopping.wait(0.005)  # a long outage must not pile up more than a test can wait for
+                self.stopping.wait(self._pause)  # a long outage must not pile up more than a test can wait for
             except psycopg.OperationalError:  # the server went away
                 connection = None
                 self.stopping.wait(0.2)

@@ -1,0 +1,118 @@
+"""End to end, exactly once in effect: whatever dies, the consumer's ledger is the producer's, to the row."""
+
+import math
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import LOGS, pg_config
+from outbox_rig.process import Process
+from outbox_rig.traffic import Traffic
+
+CONSUMER = Path(__file__).with_name("shipping_consumer.py")
+ROUNDS = 3
+
+
+@pytest.fixture
+def shipping(rig):
+    """The consumer's own database: another server, without the extension; only the plain file of the inbox."""
+    server = rig.postgres(settings={"shared_preload_libraries": ""})
+    with server.connect() as admin:
+        admin.execute("CREATE DATABASE shipping")
+    database = Database(server, "shipping")
+    database.paste((pg_config("sharedir") / "extension/outbox_inbox.sql").read_text())
+    columns = "(event_id uuid, key text, n integer, transaction uuid)"
+    database.sql(f"CREATE TABLE shipments {columns}; CREATE TABLE refused {columns}")
+    yield database
+    database.disconnect()
+    server.close()
+
+
+class Deployment:
+    """The consumer's process, started again whenever it has died."""
+
+    def __init__(self, argv: list[str], seed: str):
+        self._argv, self._dice = argv, random.Random(seed)
+        self.log = LOGS / "shipping_consumer.log"
+        self.log.unlink(missing_ok=True)
+        self._process: Process | None = None
+        self._end = math.inf
+        self.killed = 0
+
+    def start(self, *crash: str) -> None:
+        self._process = Process("shipping_consumer", [sys.executable, str(CONSUMER), *self._argv, str(self._dice.random()), *crash], self.log)
+
+    def died(self) -> list[str]:
+        """Where it ended itself."""
+        return [line.rpartition(" ")[2] for line in self.log.read_text().splitlines() if line.startswith("dies")]
+
+    def look_after(self) -> None:
+        """It dies of itself at one of 40 events, and is killed within three seconds of its start."""
+        if not self._process.running():
+            self.start("40")
+            self._end = time.monotonic() + self._dice.uniform(0.2, 3)
+        elif time.monotonic() > self._end:
+            self.kill()
+
+    def kill(self) -> None:
+        """kill -9"""
+        self.killed += self._process.running()
+        self._process.kill()
+
+    def settle(self) -> None:
+        """From now on it lives."""
+        self.kill()
+        self.start("0")
+
+
+def behind(brokers: str, topic: str) -> int:
+    """How many records of the topic the consumer has not acknowledged."""
+    client = confluent_kafka.Consumer({"bootstrap.servers": brokers, "group.id": f"shipping-{topic}", "log_level": 0})
+    try:
+        partitions = [confluent_kafka.TopicPartition(topic, number) for number in client.list_topics(topic, 10).topics[topic].partitions]
+        highs = [client.get_watermark_offsets(partition, timeout=10)[1] for partition in partitions]
+        return sum(high - max(done.offset, 0) for high, done in zip(highs, client.committed(partitions, timeout=10), strict=True))
+    finally:
+        client.close()
+
+
+@pytest.mark.kills_server
+def test_the_consumers_ledger_is_the_producers(db, pg, kafka, aggregate, shipping):
+    seed = os.environ.get("SEED") or str(random.randrange(10**6))
+    print(f"SEED={seed}")
+    topic = f"outbox.event.{aggregate}"
+    kafka.create_topic(topic, 3)
+    db.kafka_sink("main", kafka)
+    consumer = Deployment([shipping.dsn, kafka.bootstrap, topic], seed)
+    consumer.start("0", "committed")  # this event comes again, for certain: it was processed, and its offset was not committed
+    try:
+        with Traffic(db, aggregate, writers=3, pause=0.03) as traffic:
+            wait_until(lambda: consumer.died() == ["committed"], 60, "the first crash")
+            for _ in range(ROUNDS):
+                enough = traffic.committed + 50, shipping.value("SELECT count(*) FROM shipments") + 20
+                wait_until(lambda enough=enough: consumer.look_after() or traffic.committed > enough[0]
+                           and shipping.value("SELECT count(*) FROM shipments") > enough[1], 90, "writers and the consumer to go on")
+                db.disconnect()
+                consumer.kill()
+                pg.kill()
+                pg.start()
+        wait_until(lambda: consumer.look_after() or db.pending() == 0, 60, "all events to leave")
+        consumer.settle()
+        wait_until(lambda: behind(kafka.bootstrap, topic) == 0, 60, lambda: f"the consumer, {behind(kafka.bootstrap, topic)} records behind", interval=0.2)
+    finally:
+        consumer.kill()
+    committed = {str(name) for name, in db.sql("SELECT transaction FROM business")}
+    produced = sorted((event, key, n, name) for name in committed for event, key, n in traffic.transactions[name].events)
+    consumed = sorted((str(event), key, n, str(name)) for event, key, n, name in shipping.sql("SELECT * FROM shipments"))
+    refused = shipping.value("SELECT count(*) FROM refused")
+    print(f"{len(produced)} events; {consumer.killed} kills and crashes {consumer.died()}; {refused} redeliveries were refused")
+    assert len(set(consumed)) == len(consumed), f"{len(consumed) - len(set(consumed))} processed twice"
+    assert consumed == produced, f"{len(set(produced) - set(consumed))} of {len(produced)} lost, {len(set(consumed) - set(produced))} made up"
+    assert len(committed) < len(traffic.transactions), "nothing was rolled back"
+    assert refused >= 1, "no event came twice"
