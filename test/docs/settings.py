@@ -11,7 +11,8 @@ PAGE = ROOT / "docs/settings.md"
 HEAD = """# Settings
 Set them in postgresql.conf or by `ALTER SYSTEM`; none needs to be touched to begin with. This page is made by `make docs` from what the server
 tells of them: `SELECT name, setting, unit, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'outbox.%'`. What a single sink can do otherwise
-is an option of it: [sinks.md](sinks.md).
+is an option of it: [sinks.md](sinks.md). What `ALTER DATABASE` sets
+holds, as PostgreSQL has it, for sessions that begin after it, and so for a worker after its next start: `SELECT pg_terminate_backend(pid) FROM outbox.workers` gives the database a new one at once.
 
 """
 # By the context that PostgreSQL tells.
