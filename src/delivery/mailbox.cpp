@@ -116,6 +116,7 @@ public:
     mailbox_->post({sink_, Mailbox::Report::What::Disabled, {}, {}, std::move(reason)});
   }
   void log(ob_log_level level, std::string text) override { mailbox_->log(level, name_, text); }
+  void wake() override { mailbox_->wake(); }
   int wake_fd() const override { return mailbox_->fd(); }
 
 private:

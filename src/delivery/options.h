@@ -33,12 +33,12 @@ using Options = std::map<std::string, std::string>;
 /* One known option: where it belongs, who may set it, and a function that throws BadInput for a bad value. */
 struct OptionSpec {
   const char *name;
-  bool in_server;
-  bool in_mapping;
-  bool secret; /* never in a server, never in a message */
-  bool superuser;
-  void (*check)(const std::string &name, const std::string &value); /* may be null: any text */
-  const char *description;                                          /* with unit, default and range */
+  bool in_server = false;
+  bool in_mapping = false;
+  bool secret = false; /* never in a server, never in a message */
+  bool superuser = false;
+  void (*check)(const std::string &name, const std::string &value) = nullptr; /* null: any text */
+  const char *description = "";                                               /* with unit, default and range */
 };
 
 /* Events, aggregates, match, ordered, on_failure, retry, max_attempts, retention: what every kind has. */

@@ -1,8 +1,16 @@
 /*
- * sink.h: what a kind of sink is. A new kind is one file in sinks/ that defines a SinkKind and registers it, plus
- * one wrapper in the SQL script. Nothing else in the delivery room knows its name.
+ * sink.h: what a kind of sink is. A new kind is one file in sinks/ that defines a SinkKind and makes one of it; SQL
+ * makes its wrapper (docs/new-sink.md, with an example). Nothing else knows its name.
  *
- * Errors: functions here may throw BadInput or std::exception; the door (delivery.cpp) turns both into an ob_error.
+ * Ownership: a SinkKind lives for ever. A SinkConfig is shared, and never changes. A Sink belongs to the engine, and
+ * may share its Reporter with its threads. An ob_event, and all that it points to, is the caller's: copy what is to
+ * outlive the call.
+ * Threads: SinkKind and SinkConfig are called from any thread, several at once; a Sink from the main thread alone; a
+ * Reporter may be called from all. What the main thread calls never waits: not for a peer, a disk, or a lock that
+ * somebody holds meanwhile. Threads of a sink's own begin by start_thread() (thread.h), which blocks signals there.
+ * Units: lengths in bytes, times in milliseconds unless the name says otherwise.
+ * Errors: BadInput for what a person can mend, std::exception for the rest; the door (delivery.cpp) turns both into
+ * an ob_error. A sink reports how events end; it throws from submit() only before it has taken the event.
  */
 #pragma once
 
@@ -67,7 +75,9 @@ public:
   /* Will not try again by itself: 410, wrong credentials. */
   virtual void disabled(std::string reason) = 0;
   virtual void log(ob_log_level level, std::string text) = 0;
-  /* The descriptor of the engine's eventfd: write eight bytes to make the main thread call Sink::poll(). */
+  /* Makes the main thread call Sink::poll(). */
+  virtual void wake() = 0;
+  /* For a library that does that itself: the engine's eventfd, to which it writes eight bytes. */
   virtual int wake_fd() const = 0;
 };
 
@@ -80,8 +90,8 @@ public:
   virtual void check_event(const ob_event &event) const = 0;
   virtual size_t max_payload() const { return SIZE_MAX; }
   /* What submit() would send at `now`, in Unix seconds, without any secret. Only for events that pass check_event().
-   */
-  virtual Preview preview(const ob_event &event, int64_t now) const = 0;
+   * A kind that does not say so has no rows in outbox.preview(). */
+  virtual Preview preview(const ob_event & /*event*/, int64_t /*now*/) const { return {}; }
 };
 
 /* A running sink. All functions are called from the engine's (main) thread.
@@ -153,11 +163,12 @@ public:
   virtual std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                                      std::shared_ptr<Reporter> reporter) const = 0;
   /* Tries the options as a sink with them would, on a thread of the probe's, and sends no event. Returns what is then
-   * to be destroyed, which may take its time: by then the steps are told. */
-  virtual std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const = 0;
+   * to be destroyed, which may take its time: by then the steps are told. A kind that cannot says that in a step. */
+  virtual std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const;
   virtual KindDefaults defaults(const Options &server) const = 0;
 
   static const SinkKind *find(std::string_view name);
+  static std::string names(); /* of all kinds, with commas */
 
 private:
   const char *name_;

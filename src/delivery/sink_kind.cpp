@@ -1,4 +1,4 @@
-#include "sink.h"
+#include "probe.h"
 
 namespace outbox {
 
@@ -15,6 +15,18 @@ const SinkKind *SinkKind::find(std::string_view name) {
     if (name == kind->name_)
       return kind;
   return nullptr;
+}
+
+std::shared_ptr<void> SinkKind::probe(std::shared_ptr<const SinkConfig> /*config*/, Probe &probe) const {
+  probe.passed("options", "they are in order; this kind of sink cannot be tried without an event");
+  return nullptr;
+}
+
+std::string SinkKind::names() {
+  std::string list;
+  for (const SinkKind *kind = first_kind; kind; kind = kind->next_)
+    list += (list.empty() ? "" : ", ") + std::string(kind->name_);
+  return list;
 }
 
 }  // namespace outbox

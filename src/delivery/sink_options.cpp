@@ -7,7 +7,9 @@ namespace outbox {
 const SinkKind &sink_kind(std::string_view name) {
   const SinkKind *kind = SinkKind::find(name);
   if (!kind)
-    throw BadInput(OB_BAD_VALUE, {}, "unknown kind of sink \"" + std::string(name) + "\"");
+    throw BadInput(OB_BAD_VALUE, {}, "unknown kind of sink \"" + std::string(name) + "\"",
+                   "The library that is loaded has: " + SinkKind::names() + ".",
+                   "After make install of one that has it, restart the server.");
   return *kind;
 }
 

@@ -46,10 +46,10 @@ COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memo
 CREATE OR REPLACE VIEW outbox.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
   FROM pg_catalog.pg_foreign_data_wrapper AS w
-  JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_foreign_data_wrapper'::pg_catalog.regclass
-    AND d.objid = w.oid AND d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
-  JOIN pg_catalog.pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'outbox';
-COMMENT ON VIEW outbox.wrappers IS 'The kinds of sink: a row per foreign-data wrapper of this extension.';
+  JOIN pg_catalog.pg_proc AS v ON v.oid = w.fdwvalidator AND v.prosrc = 'outbox_validator'
+  JOIN pg_catalog.pg_language AS l ON l.oid = v.prolang AND l.lanname = 'c'
+  WHERE w.fdwname = 'outbox_' || pg_catalog.regexp_replace(v.proname, '_validator$', '');
+COMMENT ON VIEW outbox.wrappers IS 'The kinds of sink: a row per foreign-data wrapper whose validator is this library''s.';
 COMMENT ON COLUMN outbox.wrappers.oid IS 'The wrapper.';
 COMMENT ON COLUMN outbox.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
 COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without outbox_.';
@@ -167,7 +167,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT s.srvname AS name, w.kind,
          coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
-                   WHERE o.option_name IN ('bootstrap_servers', 'url')), '(in the user mapping)') AS target,
+                   WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path')), '(in the user mapping)') AS target,
          coalesce(CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END, st.state,
                   CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
          b.pending, b.scheduled, b.held, b.estimated,

@@ -101,7 +101,7 @@ typedef struct KnownWrapper {
 } KnownWrapper;
 
 static const char *kind_of(KnownWrapper **known, Oid oid, MemoryContext scratch) {
-  char kind[32];
+  char kind[NAMEDATALEN];
 
   for (const KnownWrapper *wrapper = *known; wrapper; wrapper = wrapper->next)
     if (wrapper->oid == oid)

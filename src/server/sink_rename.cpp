@@ -13,7 +13,7 @@ extern "C" {
 
 bool is_sink(const char *server) {
   ForeignServer *found = GetForeignServerByName(server, true);
-  char kind[32];
+  char kind[NAMEDATALEN];
 
   return found && wrapper_kind(found->fdwid, kind);
 }

@@ -18,7 +18,7 @@ typedef struct LateTransaction {
 typedef struct WorkerSink {
   char name[NAMEDATALEN]; /* hash key: first */
   Oid oid;
-  char kind[32];
+  char kind[NAMEDATALEN];
   uint64 fingerprint; /* of options and user mapping */
   bool present;       /* in the catalog */
   bool closing;

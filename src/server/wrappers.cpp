@@ -3,20 +3,21 @@
 extern "C" {
 #include "access/htup_details.h"
 #include "access/reloptions.h"
-#include "catalog/dependency.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
-#include "commands/extension.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "common/string.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 }
 
 #include "catalog_row.h"
@@ -40,18 +41,30 @@ void wrappers_name_database(void) {
   named = true;
 }
 
-bool wrapper_kind(Oid wrapper_oid, char kind[32]) {
+/* The kind that a validator of ours checks; false when it is no validator of ours. Only superusers can make one. */
+static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
+  HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(validator));
+  bool ours = false;
+
+  if (!HeapTupleIsValid(tuple))
+    return false;
+  Form_pg_proc proc = (Form_pg_proc)GETSTRUCT(tuple);
+  if (proc->prolang == ClanguageId && pg_str_endswith(NameStr(proc->proname), VALIDATOR_SUFFIX)) {
+    bool isnull;
+    Datum symbol = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+    ours = !isnull && strcmp(TextDatumGetCString(symbol), "outbox_validator") == 0;
+    strlcpy(kind, NameStr(proc->proname), strlen(NameStr(proc->proname)) - strlen(VALIDATOR_SUFFIX) + 1);
+  }
+  ReleaseSysCache(tuple);
+  return ours;
+}
+
+bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]) {
   ForeignDataWrapper *wrapper = GetForeignDataWrapper(wrapper_oid);
   size_t prefix = strlen(WRAPPER_PREFIX);
 
-  if (strncmp(wrapper->fdwname, WRAPPER_PREFIX, prefix) != 0 || strlen(wrapper->fdwname + prefix) >= 32)
-    return false;
-  /* Somebody else's wrapper of such a name is not ours. */
-  Oid extension = get_extension_oid("outbox", true);
-  if (!OidIsValid(extension) || getExtensionOfObject(ForeignDataWrapperRelationId, wrapper_oid) != extension)
-    return false;
-  strlcpy(kind, wrapper->fdwname + prefix, 32);
-  return true;
+  return strncmp(wrapper->fdwname, WRAPPER_PREFIX, prefix) == 0 && validator_kind(wrapper->fdwvalidator, kind) &&
+         strcmp(wrapper->fdwname + prefix, kind) == 0;
 }
 
 ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
@@ -74,12 +87,14 @@ SQL_FUNCTION(outbox_validator) {
   Oid catalog = PG_GETARG_OID(1);
   size_t n;
   ob_option *options = wrapper_options(PG_GETARG_DATUM(0), false, &n);
-  char *kind = get_func_name(fcinfo->flinfo->fn_oid);
+  char kind[NAMEDATALEN];
+  ob_common common;
   ob_error error;
 
-  if (kind == NULL || !pg_str_endswith(kind, VALIDATOR_SUFFIX))
-    elog(ERROR, "a validator of outbox is named after its kind of sink");
-  kind[strlen(kind) - strlen(VALIDATOR_SUFFIX)] = '\0';
+  if (!validator_kind(fcinfo->flinfo->fn_oid, kind))
+    ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+                    errmsg("a validator of outbox must be named after its kind of sink"),
+                    errhint("The function is <kind>_validator, the wrapper outbox_<kind>.")));
 
   wrappers_name_database();
   if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
@@ -91,6 +106,8 @@ SQL_FUNCTION(outbox_validator) {
                     errdetail("Only servers and user mappings of this wrapper have options."),
                     errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
   }
+  if (catalog == ForeignDataWrapperRelationId && !ob_common_options(kind, NULL, 0, &common, &error))
+    report_option_error(&error, kind, OB_SERVER);
   wake_when_sinks_changed(); /* ALTER USER MAPPING passes no hook */
   PG_RETURN_VOID();
 }
@@ -100,7 +117,7 @@ static void refuse_private_mapping(Oid mapping_oid) {
   /* The row was written a moment ago by this very command. */
   HeapTuple tuple =
       catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, mapping_oid);
-  char kind[32];
+  char kind[NAMEDATALEN];
 
   if (HeapTupleIsValid(tuple)) {
     Form_pg_user_mapping mapping = (Form_pg_user_mapping)GETSTRUCT(tuple);

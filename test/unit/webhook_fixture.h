@@ -95,6 +95,10 @@ public:
     disabled_ = std::move(reason);
   }
   void log(ob_log_level, std::string) override {}
+  void wake() override {
+    uint64_t one = 1;
+    (void)!write(fd_, &one, sizeof(one));
+  }
   int wake_fd() const override { return fd_; }
 
   std::vector<Completion> completions() const {
@@ -107,10 +111,6 @@ public:
   }
 
 private:
-  void wake() {
-    uint64_t one = 1;
-    (void)!write(fd_, &one, sizeof(one));
-  }
   int fd_;
   mutable std::mutex mutex_;
   std::vector<Completion> completions_;

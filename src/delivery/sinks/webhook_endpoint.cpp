@@ -4,8 +4,6 @@
 #include <future>
 #include <set>
 
-#include <unistd.h>
-
 namespace outbox {
 
 using Clock = std::chrono::steady_clock;
@@ -304,8 +302,7 @@ void Endpoint::note_pause(int64_t pause_ms, Time now) {
 /* Under the lock, so that stop() cannot return, and the descriptor be closed, in between. */
 void Endpoint::tell_main() {
   has_news_ = true;
-  uint64_t one = 1;
-  (void)!write(reporter_->wake_fd(), &one, sizeof(one));
+  reporter_->wake();
 }
 
 void Endpoint::fail(uint64_t serial, Verdict verdict) {

@@ -1,0 +1,121 @@
+/* BatchSink: one batch under way, the order of what fails, and an end in the middle. */
+#include <gtest/gtest.h>
+
+#include <semaphore>
+
+#include "delivery/batch_sink.h"
+#include "webhook_fixture.h"
+
+using namespace outbox;
+
+namespace {
+
+using Ends = std::vector<std::pair<uint64_t, Result>>;
+
+class BatchSinkTest : public testing::Test {
+protected:
+  /* Event 1 is under way, so that those that follow are one batch. */
+  void SetUp() override {
+    submit(1, 1);
+    begun.acquire();
+  }
+  void TearDown() override { answered.release(2); }
+  void submit(uint64_t from, uint64_t to) {
+    for (uint64_t ticket = from; ticket <= to; ticket++)
+      ASSERT_TRUE(sink->submit(TestEvent(ticket, 1, std::to_string(ticket)).get()));
+    sink->flush();
+  }
+  /* The peer's answer to the batch under way. */
+  void answer(std::function<BatchSink::Outcome()> outcome) {
+    next.set(std::move(outcome));
+    answered.release();
+  }
+  /* As the engine does when its descriptor is readable, until so many events have ended. */
+  Ends collect(size_t n) {
+    for (int i = 0; i < 2000 && reporter->completions().size() < n; i++) {
+      pollfd readable{reporter->wake_fd(), POLLIN, 0};
+      ::poll(&readable, 1, 10);
+      sink->poll();
+    }
+    Ends found;
+    for (const Completion &completion : reporter->completions())
+      found.emplace_back(completion.ticket, completion.result);
+    return found;
+  }
+
+  std::counting_semaphore<> begun{0}, answered{0};
+  Shared<std::function<BatchSink::Outcome()>> next{[] { return BatchSink::Outcome{SIZE_MAX}; }};
+  Shared<std::vector<std::string>> batch;
+  std::shared_ptr<RecordingReporter> reporter = std::make_shared<RecordingReporter>();
+  std::unique_ptr<BatchSink> sink = std::make_unique<BatchSink>(
+      reporter, [](const ob_event &event) { return std::string(view(event.payload)); },
+      [this](const std::vector<std::string> &messages) {
+        batch.set(messages);
+        begun.release();
+        answered.acquire();
+        return next.get()();
+      },
+      10);
+};
+
+TEST_F(BatchSinkTest, WhatWaitsIsTheNextBatchInItsOrder) {
+  submit(2, 4);
+  EXPECT_EQ(sink->credit(), 7u);
+  answer([] { return BatchSink::Outcome{1}; });
+  EXPECT_EQ(collect(1), (Ends{{1, Result::Sent}}));
+  begun.acquire();
+  EXPECT_EQ(batch.get(), (std::vector<std::string>{"2", "3", "4"}));
+  EXPECT_EQ(sink->credit(), 10u);
+  answer([] { return BatchSink::Outcome{3}; });
+  EXPECT_EQ(collect(4), (Ends{{1, Result::Sent}, {2, Result::Sent}, {3, Result::Sent}, {4, Result::Sent}}));
+}
+
+TEST_F(BatchSinkTest, ItTakesNoMoreThanItsCredit) {
+  submit(2, 11);
+  EXPECT_EQ(sink->credit(), 0u);
+  EXPECT_FALSE(sink->submit(TestEvent(12, 1).get()));
+}
+
+TEST_F(BatchSinkTest, WhatFailsIsOvertakenByNothing) {
+  submit(2, 4); /* waits meanwhile */
+  answer([] { return BatchSink::Outcome{0, Result::Retry, "not now"}; });
+  pollfd readable{reporter->wake_fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&readable, 1, 20'000), 1);
+  EXPECT_EQ(sink->credit(), 0u) << "a failure that nobody has been told of";
+  EXPECT_FALSE(sink->submit(TestEvent(5, 1).get()));
+  EXPECT_TRUE(reporter->completions().empty()) << "only the main thread tells of it";
+
+  EXPECT_EQ(collect(4),
+            (Ends{{1, Result::Retry}, {2, Result::Released}, {3, Result::Released}, {4, Result::Released}}));
+  EXPECT_EQ(reporter->completions()[0].error, "not now");
+  EXPECT_EQ(sink->credit(), 10u);
+}
+
+TEST_F(BatchSinkTest, WhatStandsBeforeTheFailingOneWasSent) {
+  submit(2, 4);
+  answer([] { return BatchSink::Outcome{1}; });
+  collect(1);
+  begun.acquire();
+  answer([] { return BatchSink::Outcome{1, Result::Rejected, "never"}; });
+  EXPECT_EQ(collect(4), (Ends{{1, Result::Sent}, {2, Result::Sent}, {3, Result::Rejected}, {4, Result::Released}}));
+}
+
+TEST_F(BatchSinkTest, WhatIsThrownIsNoEventsFault) {
+  answer([]() -> BatchSink::Outcome { throw std::runtime_error("no peer"); });
+  EXPECT_EQ(collect(1), (Ends{{1, Result::SinkDown}}));
+  EXPECT_EQ(reporter->completions()[0].error, "no peer");
+}
+
+TEST_F(BatchSinkTest, AnEndInTheMiddleReportsEachEventOnce) {
+  submit(2, 3);
+  sink->release_queued();
+  EXPECT_EQ(collect(2), (Ends{{2, Result::Released}, {3, Result::Released}}));
+  sink->abandon();
+  Ends all{{2, Result::Released}, {3, Result::Released}, {1, Result::Released}};
+  EXPECT_EQ(collect(3), all);
+  answer([] { return BatchSink::Outcome{1}; }); /* too late */
+  sink.reset();
+  EXPECT_EQ(reporter->completions().size(), 3u);
+}
+
+}  // namespace
