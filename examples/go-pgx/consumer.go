@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// consume ships what is ordered, each order once. It ends with the first error: started again, it goes on from the last
-// committed offset, and what comes a second time is known.
+// consume ships what is ordered, each order once. It ends where it cannot process an event: started again, it goes on from
+// the last committed offset, and what comes a second time is known.
 func consume(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(brokers, ",")...),
@@ -38,9 +38,9 @@ func consume(ctx context.Context, pool *pgxpool.Pool, brokers string) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := fetches.Err(); err != nil {
-			return err
-		}
+		fetches.EachError(func(topic string, partition int32, err error) {
+			log.Printf("%s/%d: %v", topic, partition, err) // the client tries again by itself
+		})
 		for _, record := range fetches.Records() {
 			if err := shipOnce(ctx, pool, record); err != nil {
 				return fmt.Errorf("%s/%d offset %d: %w", record.Topic, record.Partition, record.Offset, err)
