@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 
 from outbox_rig import wait_until
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import HANG, status
 from plan import Plan, Step
@@ -57,17 +58,8 @@ def kill_server(world: World, plan: Plan) -> None:
 
 
 def stop_wal_writer(world: World, plan: Plan) -> None:
-    """What was not flushed on demand is lost by the kill that comes. It is stopped asleep: awake it may hold a lock."""
-    walwriter = _process(world, "walwriter")
-
-    def stopped_asleep() -> bool:
-        os.kill(walwriter, signal.SIGSTOP)
-        if world.sql("SELECT wait_event FROM pg_stat_activity WHERE pid = %s", walwriter) == [("WalWriterMain",)]:
-            return True
-        os.kill(walwriter, signal.SIGCONT)
-        return False
-
-    wait_until(stopped_asleep, 20, "the WAL writer to sleep")
+    """What was not flushed on demand is lost by the kill that comes."""
+    stop_asleep(world, "backend_type = 'walwriter'")
 
 
 def kill_server_draining(world: World, plan: Plan) -> None:

@@ -1,10 +1,8 @@
 """Nothing is delivered that a crash could still undo, and what is durable anyway costs nothing."""
 
-import os
-import signal
-
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 from wal import nobody_flushes
@@ -23,7 +21,7 @@ def test_no_phantom_after_asynchronous_commits(db, pg, receiver):
     with Traffic(db, "Order", options="-c synchronous_commit=off") as traffic:
         wait_until(lambda: len(receiver.accepted()) >= 300, 60, "deliveries")
         # A while of commits that nobody needs flushed: they are visible, and die with the server.
-        os.kill(db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name), signal.SIGSTOP)
+        stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 50, 30, "commits while the worker stands still")
         pg.kill()

@@ -1,14 +1,13 @@
 """A synchronous standby: what it has not confirmed is not delivered, and it takes over without a phantom."""
 
 import itertools
-import os
-import signal
 import threading
 import time
 
 import psycopg
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, slow
 from outbox_rig.traffic import Traffic
@@ -143,7 +142,7 @@ def test_failover(db, pg, receiver):
     with Traffic(db, "Order", options="-c synchronous_commit=local") as traffic:
         wait_until(lambda: len(receiver.accepted()) >= 200, 60, "deliveries")
         # From here on WAL reaches the standby's socket at best, and dies with it.
-        os.kill(db.value("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'"), signal.SIGSTOP)
+        stop_asleep(db, "backend_type = 'walsender'")
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 100, 30, "commits that the standby does not get")
         pg.kill()

@@ -5,17 +5,17 @@ import os
 import signal
 from collections.abc import Iterator
 
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
 
 
 @contextlib.contextmanager
 def nobody_flushes(db: Database) -> Iterator[None]:
     """WAL is flushed by those only who have to: the server's own writers stand still. Not around CREATE or DROP DATABASE."""
-    writers = [pid for pid, in db.sql("SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'background writer')")]
-    assert len(writers) == 2
-    for pid in writers:
-        os.kill(pid, signal.SIGSTOP)
+    writers = []
     try:
+        for writer in ("walwriter", "background writer"):
+            writers.append(stop_asleep(db, f"backend_type = '{writer}'"))
         yield
     finally:
         for pid in writers:

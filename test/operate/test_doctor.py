@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, status
 from outbox_rig.traffic import Traffic
@@ -132,20 +133,8 @@ def test_a_worker_that_dies_again_and_again(db, pg, receiver):
     assert db.doctor("worker")[0] in ("ok", "warning")  # it says for a minute what was
 
 
-def stop_asleep(db) -> int:
-    """SIGSTOP for the worker while it waits: so that it holds no lock of the server's."""
-    def stopped():
-        waits = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database() AND wait_event_type = 'Extension'"
-        if worker := db.value(waits):
-            os.kill(worker, signal.SIGSTOP)
-            if db.value(waits) == worker:
-                return worker
-            os.kill(worker, signal.SIGCONT)
-    return wait_until(stopped, 20, "a worker that waits")
-
-
 def test_a_worker_that_stands_still(db):
-    worker = stop_asleep(db)
+    worker = stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
     try:
         state, detail, hint = wait_until(lambda: (said := db.doctor("worker", "500 ms"))[0] == "error" and said, 20, "the doctor")
         assert f"pid {worker} " in detail and f"pg_terminate_backend({worker})" in hint
