@@ -9,7 +9,7 @@ OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.cont
 MODULE_big = outbox
 # An upgrade script is before.sql, all parts of the install script, and after.sql: src/extension/README.md.
 UPGRADES = $(notdir $(wildcard src/extension/upgrade/*--$(OUTBOX_VERSION)))
-DATA = $(sort $(wildcard src/extension/versions/*.sql))
+DATA = $(sort $(wildcard src/extension/versions/*.sql src/extension/versions/*.control))
 DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox.sql
 
 SERVER_SOURCES = $(sort $(wildcard src/server/*.cpp))

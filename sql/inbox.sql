@@ -88,7 +88,6 @@ CREATE TEMP TABLE made AS SELECT p.oid::regprocedure::text AS name, md5(p.prosrc
   FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname ~ 'processed|inbox|partition|expire_rows';
 SET client_min_messages = warning;
 DROP EXTENSION outbox CASCADE;
-DROP SCHEMA IF EXISTS outbox;
 SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE name = 'SHAREDIR' \gset
 \set ECHO none
 \i :inbox

@@ -1,5 +1,6 @@
 #include "database_ddl.h"
 
+#include "former_schema.h"
 #include "restored_day.h"
 #include "shared_state.h"
 #include "sink_rename.h"
@@ -97,7 +98,7 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   }
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);
-  next(planned, query, read_only_tree, context, params, environment, destination, completion);
+  next(former_schema_left_out(planned), query, read_only_tree, context, params, environment, destination, completion);
   if (rename || stopped)
     CommandCounterIncrement();
   if (rename)

@@ -140,7 +140,6 @@ def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiv
 
 def test_a_schema_that_lay_in_wait_is_refused(pg, db, mallory):
     db.sql("DROP EXTENSION outbox CASCADE")
-    db.sql("DROP SCHEMA IF EXISTS outbox")
     mallory.execute("CREATE SCHEMA outbox")
     mallory.execute("CREATE FUNCTION outbox.enqueue(text, text, text, json) RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid'")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match='schema "outbox" belongs to "mallory"'):
@@ -149,5 +148,11 @@ def test_a_schema_that_lay_in_wait_is_refused(pg, db, mallory):
     with pytest.raises(psycopg.errors.DuplicateFunction) as planted:
         db.sql("CREATE EXTENSION outbox")
     db.sql(planted.value.diag.message_hint)
+    db.sql("ALTER EXTENSION plpgsql ADD SCHEMA outbox")
+    with pytest.raises(psycopg.errors.DuplicateSchema, match='schema "outbox" belongs to extension "plpgsql"'):
+        db.sql("CREATE EXTENSION outbox")
+    db.sql("ALTER EXTENSION plpgsql DROP SCHEMA outbox")
     db.sql("CREATE EXTENSION outbox")
     assert db.value("SELECT outbox.enqueue('Order', 1, 'x', '{}') IS NOT NULL")
+    db.sql("DROP EXTENSION outbox")
+    assert db.value("SELECT to_regnamespace('outbox')") is None, "the schema has become the extension's"

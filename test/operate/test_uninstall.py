@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -53,7 +54,17 @@ def test_nothing_is_left_in_a_database(server, receiver):
     assert len(catalogs(db) - before) > 500
 
     db.sql("DROP EXTENSION outbox CASCADE")
-    db.sql("DROP SCHEMA outbox")  # CREATE EXTENSION made it, and PostgreSQL does not count it to the extension: it must be empty
+    assert catalogs(db) ^ before == set()
+
+    # Version 0.1.0 had its schema from PostgreSQL, not of its own: upgraded, it takes it along too, but not what somebody else keeps there.
+    db.sql("CREATE EXTENSION outbox VERSION '0.1.0'")
+    db.sql("ALTER EXTENSION outbox UPDATE")
+    db.sql("GRANT USAGE ON SCHEMA outbox TO app; CREATE VIEW outbox.mine AS SELECT 1")
+    db.sql("SELECT outbox.maintain()")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist) as refused:
+        db.sql("DROP EXTENSION outbox")
+    assert refused.value.diag.message_detail == "view outbox.mine depends on schema outbox"
+    db.sql("DROP VIEW outbox.mine; DROP EXTENSION outbox")
     assert catalogs(db) ^ before == set()
     wait_until(lambda: db.sql("SELECT FROM pg_stat_activity WHERE backend_type = 'outbox worker'") == [], 20, "its worker to leave")
 

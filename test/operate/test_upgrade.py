@@ -2,13 +2,14 @@
 a database that was not upgraded yet."""
 
 import re
+import subprocess
 
 import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.extension_objects import differences, extension_objects
-from outbox_rig.paths import ROOT
+from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.receiver import SECRET
 
 FIRST = "0.1.0"
@@ -28,12 +29,22 @@ def old(pg):
 
 
 @pytest.fixture
+def log(pg):
+    """Where the server's log ends. Asked for before the database: it may be spoken of at once."""
+    return pg.log.stat().st_size
+
+
+@pytest.fixture
 def person(pg):
     """A role that people give rights to. Asked for before the database, it outlives that."""
     with pg.connect() as admin:
         admin.execute("CREATE ROLE person")
         yield "person"
         admin.execute("DROP ROLE person")
+
+
+def version_of_library(db) -> str:
+    return db.value("SELECT outbox.library_version()")
 
 
 def version(db) -> str:
@@ -53,16 +64,37 @@ def test_an_upgraded_install_is_a_fresh_one(person, old, db):
     granted = [(kind, name) for kind, name in first if kind in ("function", "relation")]
     old.sql(";".join(f"GRANT {'EXECUTE ON FUNCTION' if kind == 'function' else 'ALL ON'} {name} TO {person}" for kind, name in granted))
     old.sql("GRANT EXECUTE ON FUNCTION outbox.redrive TO PUBLIC; GRANT SELECT (id, last_error) ON outbox.events TO person")
+    old.sql("GRANT USAGE ON SCHEMA outbox TO person")
     before = extension_objects(old)
     old.sql(UPDATE)
     after = extension_objects(old)
     lost = [f"{kind} {name}" for kind, name in granted if (kind, name) in fresh and "person=" not in after[kind, name]]
     assert not lost, "rights of a person that an upgrade takes away: " + ", ".join(lost)
     assert after["columns", "outbox.events"].count("person=") == before["columns", "outbox.events"].count("person=") == 2
+    assert "person=U" in after["schema", "outbox"]
     assert old.value("SELECT has_function_privilege('public', 'outbox.redrive(uuid, text, boolean)', 'EXECUTE')")
     # pg_dump writes what differs from the privileges at first: so a person's must not be among them.
     taken = [name for (kind, name), text in after.items() if kind == "privileges at first" and "person=" in text]
     assert not taken, "a dump would leave out the rights that people gave on: " + ", ".join(taken)
+
+
+def test_a_dump_of_the_first_version(person, old, pg):
+    """Is restored into this one: it says WITH SCHEMA outbox, where this one makes the schema and takes no other."""
+    old.sql(f"GRANT USAGE ON SCHEMA outbox TO {person}")
+    event = old.enqueue("Order", "1")
+    new = Database(pg, "restored")
+    with pg.connect() as admin:
+        admin.execute("CREATE DATABASE restored")
+    try:
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match='extension "outbox" must be installed in schema "pg_catalog"'):
+            new.sql("CREATE EXTENSION outbox SCHEMA public")
+        new.paste(subprocess.run([pg_config("bindir") / "pg_dump", "-d", old.dsn], capture_output=True, text=True, check=True).stdout)
+        assert version(new) == version_of_library(new) and new.sql("SELECT id::text FROM outbox.events") == [(event,)]
+        assert new.value(f"SELECT has_schema_privilege('{person}', 'outbox', 'USAGE')")
+        new.sql("DROP EXTENSION outbox")
+        assert new.value("SELECT to_regnamespace('outbox')") is None
+    finally:
+        new.drop()
 
 
 def call_all(db) -> int:
@@ -83,9 +115,8 @@ def call_all(db) -> int:
     return sum(language == "c" for _, _, language in functions)
 
 
-def test_the_library_with_an_extension_of_an_earlier_version(old, pg, receiver):
+def test_the_library_with_an_extension_of_an_earlier_version(log, old, pg, receiver):
     """Events are enqueued, nothing crashes, nothing is delivered: it is said once. Updated, they go in their order, at once."""
-    log = pg.log.stat().st_size
     old.webhook_sink("crm", receiver, SECRET)
     events = [old.enqueue("Order", str(n % 3), payload=str(n)) for n in range(12)]
     old.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '9', 'order.created')")

@@ -68,6 +68,8 @@ UNION ALL
 SELECT 'event trigger', e.evtname, concat_ws(' ', e.evtevent, e.evtfoid::regproc, e.evtenabled, e.evttags)
   FROM pg_event_trigger AS e JOIN member AS m ON m.classid = 'pg_event_trigger'::regclass AND m.objid = e.oid
 UNION ALL
+SELECT 'extension', e.extname, concat_ws(' ', 'in', e.extnamespace::regnamespace, 'relocatable', e.extrelocatable) FROM pg_extension AS e WHERE e.extname = 'outbox'
+UNION ALL
 SELECT 'schema', n.nspname, concat_ws(' ', 'owner', n.nspowner::regrole, {ACL.format("n.nspacl")}) FROM pg_namespace AS n WHERE n.nspname = 'outbox'
 """
 
