@@ -11,6 +11,11 @@ AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';
 
+CREATE OR REPLACE FUNCTION outbox.manual_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_validator';
+COMMENT ON FUNCTION outbox.manual_validator(text[], oid) IS
+  'Checks the options of servers and user mappings of outbox_manual when the DDL runs.';
+
 DO $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_kafka') THEN
@@ -19,6 +24,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_webhook') THEN
     CREATE FOREIGN DATA WRAPPER outbox_webhook NO HANDLER VALIDATOR outbox.webhook_validator;
   END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_manual') THEN
+    CREATE FOREIGN DATA WRAPPER outbox_manual NO HANDLER VALIDATOR outbox.manual_validator;
+  END IF;
 END
 $$;
 COMMENT ON FOREIGN DATA WRAPPER outbox_kafka IS
@@ -26,3 +34,6 @@ COMMENT ON FOREIGN DATA WRAPPER outbox_kafka IS
 
 COMMENT ON FOREIGN DATA WRAPPER outbox_webhook IS
   'Sinks that are HTTP endpoints: CREATE SERVER name FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url ''https://example.com/hooks''), and CREATE USER MAPPING FOR PUBLIC with the secret. USAGE on this wrapper lets a role make sinks that receive every event.';
+
+COMMENT ON FOREIGN DATA WRAPPER outbox_manual IS
+  'Sinks whose events a program of your own claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this wrapper lets a role make sinks that take every event.';

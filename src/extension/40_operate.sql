@@ -163,15 +163,24 @@ $$;
 COMMENT ON FUNCTION outbox.sink_backlog() IS
   'Counts of each sink''s pending events and dead letters, and since when the first one due has been waiting: the raw material of the view outbox.sinks. Bounded in what it reads, however many there are.';
 
+CREATE OR REPLACE FUNCTION outbox.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT l.server, sum(cardinality(l.positions))::integer FROM outbox.leases AS l WHERE l.lease_until > clock_timestamp() GROUP BY l.server
+$$;
+COMMENT ON FUNCTION outbox.sink_claimed() IS
+  'How many events of each sink of kind outbox_manual are claimed, and neither acknowledged nor refused: the raw material of the view outbox.sinks.';
+
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT s.srvname AS name, w.kind,
-         coalesce((SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
+         coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
                    WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path')), '(in the user mapping)') AS target,
-         coalesce(CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END, st.state,
+         coalesce(CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
+                  CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END, st.state,
                   CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
          b.pending, b.scheduled, b.held, b.estimated,
-         coalesce(st.in_flight, 0) AS in_flight,
+         coalesce(claimed.n, st.in_flight, 0) AS in_flight,
          b.failed,
          CASE WHEN b.waiting_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.waiting_since, '0') END AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
@@ -181,6 +190,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
   CROSS JOIN outbox.library() AS lib
   LEFT JOIN outbox.sink_backlog() AS b ON b.server = s.oid
+  LEFT JOIN outbox.sink_claimed() AS claimed ON claimed.server = s.oid
   LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
   LEFT JOIN outbox.sink_bounds() AS bound ON bound.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;

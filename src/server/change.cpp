@@ -111,6 +111,8 @@ SQL_FUNCTION(outbox_events_before_update) {
   }
   if (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY))
     row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
+  if (event_is_manual(&after))             /* nobody would take back what a worker marked */
+    row_set_null(&after, EV_HELD_BY);
   if (is_replicated(&before))
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
@@ -133,7 +135,8 @@ SQL_FUNCTION(outbox_events_after_update) {
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
   /* A dead letter may hold its key. */
-  if (!row_has_status(&row, "SENT") && (is_ours(&before) || is_ours(&row)))
+  if (!row_has_status(&row, "SENT") && (is_ours(&before) || is_ours(&row)) &&
+      !(event_is_manual(&before) && event_is_manual(&row)))
     recall(DatumGetInt64(row_get(&row, EV_POSITION)));
   return PointerGetDatum(NULL);
 }
@@ -150,11 +153,12 @@ SQL_FUNCTION(outbox_events_after_delete) {
   if (is_replicated(&row))
     return PointerGetDatum(NULL);
   int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
-  if (row_has_status(&row, "FAILED") && is_ours(&row))
+  const bool has_worker = !event_is_manual(&row);
+  if (row_has_status(&row, "FAILED") && is_ours(&row) && has_worker)
     recall(position); /* its key may have waited for it */
   if (!row_has_status(&row, "PENDING"))
     return PointerGetDatum(NULL);
-  if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0)
+  if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0 && has_worker)
     recall(position); /* its key waited for it */
   if (!row_isnull(&row, EV_DEDUP_KEY))
     dedup_release(row_get(&row, EV_DEDUP_KEY), row_get(&row, EV_ID), position);

@@ -29,6 +29,12 @@ extern "C" {
 
 bool server_is_worker = false;
 
+bool event_is_manual(const TriggerRow *row) {
+  const RouteSink *sink = row_isnull(row, EV_SINK) ? NULL : route_find(TextDatumGetCString(row_get(row, EV_SINK)));
+
+  return sink && sink->is_manual;
+}
+
 /* The last id that we made, until a row is written with it: nobody else can have that. */
 static pg_uuid_t newest_id;
 static bool newest_is_unused = false;
@@ -141,7 +147,6 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   Datum *names = NULL;
   bool is_new = is_new_id(row);
 
-  wake_at_commit();
   if (row_isnull(row, EV_AGGREGATE_TYPE) || row_isnull(row, EV_EVENT_TYPE))
     return; /* their NOT NULL says it best, right after this trigger */
   if (writer != WRITER_COPY) {
@@ -150,12 +155,19 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     event_check_sinks(row, &headers, sinks, n);
     /* The sinks are gone after the next statement: keep their names. */
     names = (Datum *)palloc(sizeof(Datum) * (n + 1));
-    for (int i = 0; i < n; i++)
+    bool for_worker = n == 0;
+    for (int i = 0; i < n; i++) {
       names[i] = CStringGetTextDatum(sinks[i]->name);
+      for_worker = for_worker || !sinks[i]->is_manual;
+    }
+    if (for_worker)
+      wake_at_commit();
     if (n > 0)
       row_set(row, EV_SINK, names[0]);
     if (writer == WRITER_PERSON && !row_isnull(row, EV_DEDUP_KEY))
       claim_dedup_key(row);
+  } else if (!event_is_manual(row)) {
+    wake_at_commit();
   }
   static const EventColumn servers[] = {EV_HELD_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
   for (EventColumn column : servers) /* or it could pass events of others of its key */
@@ -182,7 +194,7 @@ static void keep_position(const TriggerRow *row) {
 }
 
 static void recall_if_ours(const TriggerRow *row) {
-  if (!row_isnull(row, EV_ORIGIN) && DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here())
+  if (!row_isnull(row, EV_ORIGIN) && DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here() && !event_is_manual(row))
     recall(DatumGetInt64(row_get(row, EV_POSITION)));
 }
 

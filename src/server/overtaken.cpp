@@ -47,11 +47,10 @@ static Statement mark_pending = {"UPDATE outbox.events_pending AS p SET overtake
 static Statement bury_again = {
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
-    "SELECT " MOVED_COLUMNS ", m.overtaken_by, attempts, "
-    "pg_catalog.format('redriven too late: the later event of its key at position %s was delivered meanwhile; "
-    "outbox.redrive() with force sends it late', m.overtaken_by) "
-    "|| coalesce('; before that: ' || last_error, ''), last_attempt_at, 'FAILED' "
-    "FROM gone JOIN unnest($2, $3) AS m (at, overtaken_by) ON m.at = position",
+    "SELECT " MOVED_COLUMNS ", m.overtaken_by, attempts, " REDRIVEN_TOO_LATE(
+        "m.overtaken_by") ", last_attempt_at, "
+                          "'FAILED' "
+                          "FROM gone JOIN unnest($2, $3) AS m (at, overtaken_by) ON m.at = position",
     3,
     {TIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
     NULL};

@@ -149,7 +149,13 @@ SQL_FUNCTION(outbox_probe) {
                     errhint("SELECT * FROM outbox.probe('name');")));
   char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
   int64 ms = timeout_ms(PG_GETARG_INTERVAL_P(1));
-  Oid server = route_require(name, GetUserId())->server_oid;
+  const RouteSink *sink = route_require(name, GetUserId());
+  Oid server = sink->server_oid;
+  if (sink->is_manual)
+    ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("sink \"%s\" has nothing to probe", name),
+                    errdetail("It is of kind outbox_manual: it sends nothing, outbox.claim() gives its events out."),
+                    errhint("SELECT name, state, in_flight, pending FROM outbox.sinks WHERE name = %s;",
+                            quote_literal_cstr(name))));
   require_workers();
 
   ProbeSlot *slot = take_slot(server, ms);

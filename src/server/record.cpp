@@ -12,8 +12,6 @@
 #include "worker_sinks.h"
 #include "worker_stops.h"
 
-#include <math.h>
-
 #include <algorithm>
 
 extern "C" {
@@ -378,18 +376,6 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     stats->failed++;
 }
 
-/* Smoothed over ten seconds, by what was delivered since the last look. */
-static void update_rate(SinkStats *stats, uint64 delivered_before, TimestampTz now) {
-  double seconds = (now - stats->rate_at) / 1000000.0;
-
-  if (seconds <= 0)
-    return;
-  double weight = stats->rate_at == 0 ? 1 : 1 - exp(-seconds / 10);
-  double rate = (stats->delivered - delivered_before) / Max(seconds, 0.001);
-  stats->rate = stats->rate_at == 0 ? 0 : stats->rate + weight * (rate - stats->rate);
-  stats->rate_at = now;
-}
-
 void record_committed(TimestampTz now) {
   int n;
   record_limit = Min(record_limit * 2, RECORD_MAX);
@@ -412,7 +398,7 @@ void record_committed(TimestampTz now) {
       continue;
     if (sinks[i]->stats->delivered != before[i])
       worker_stops_succeeded(sinks[i]->stats);
-    update_rate(sinks[i]->stats, before[i], now);
+    shared_sink_rate(sinks[i]->stats, sinks[i]->stats->delivered - before[i], now);
   }
   LWLockRelease(shared_state()->lock);
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)

@@ -73,7 +73,10 @@ static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
     initStringInfo(&list);
     for (size_t i = 0; i < n && i < 20; i++)
       appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", names[i]);
-    snprintf(error->hint, sizeof error->hint, "Options here are %s%s.", list.data, n > 20 ? ", ..." : "");
+    if (n == 0)
+      snprintf(error->hint, sizeof error->hint, "It has none: leave it out.");
+    else
+      snprintf(error->hint, sizeof error->hint, "Options here are %s%s.", list.data, n > 20 ? ", ..." : "");
   } else if (error->kind == OB_FORBIDDEN) {
     snprintf(error->hint, sizeof error->hint,
              "Ask a superuser. Others can alter a server that has this option only by dropping it.");

@@ -137,6 +137,7 @@ static void read_servers(void) {
     sink->server_oid = form->oid;
     strlcpy(sink->name, NameStr(form->srvname), NAMEDATALEN);
     sink->kind = kind;
+    sink->is_manual = strcmp(kind, "manual") == 0;
     Datum options = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions, RelationGetDescr(relation), &isnull);
     read_options(options, isnull, sink, scratch);
   }

@@ -13,6 +13,7 @@ typedef struct RouteSink {
   Oid server_oid;
   char name[NAMEDATALEN];
   const char *kind;      /* "kafka", "webhook": the wrapper's name without "outbox_" */
+  bool is_manual;        /* no worker delivers its events: outbox.claim() gives them out */
   char **events;         /* glob list, NULL-terminated */
   char **aggregates;     /* glob list, NULL-terminated */
   const char *retention; /* NULL = not set */

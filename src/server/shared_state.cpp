@@ -1,5 +1,6 @@
 #include "shared_state.h"
 
+#include <math.h>
 #include <signal.h>
 
 extern "C" {
@@ -109,6 +110,17 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
   stats->last_error[length] = '\0';
   stats->last_error_at = at;
   LWLockRelease(state->lock);
+}
+
+void shared_sink_rate(SinkStats *stats, uint64 delivered, TimestampTz now) {
+  double seconds = (now - stats->rate_at) / 1000000.0;
+
+  if (seconds <= 0)
+    return;
+  double weight = stats->rate_at == 0 ? 1 : 1 - exp(-seconds / 10);
+  double rate = delivered / Max(seconds, 0.001);
+  stats->rate = stats->rate_at == 0 ? 0 : stats->rate + weight * (rate - stats->rate);
+  stats->rate_at = now;
 }
 
 void shared_sink_reset(Oid database, Oid server) {

@@ -165,6 +165,9 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
 /* Puts an error text into a sink's statistics, cut at a whole character. Takes the lock. */
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 
+/* So many were delivered since the last look: the rate follows, smoothed over ten seconds. The lock must be held. */
+void shared_sink_rate(SinkStats *stats, uint64 delivered, TimestampTz now);
+
 /* Counters begin anew: of one sink, or (server invalid) of all of the database. Takes the lock. */
 void shared_sink_reset(Oid database, Oid server);
 

@@ -7,6 +7,7 @@
 #include "maintenance.h"
 #include "route.h"
 #include "settings.h"
+#include "sink_common.h"
 #include "sql.h"
 #include "submit.h"
 #include "worker_stops.h"
@@ -115,22 +116,15 @@ static void add_to_list(WorkerSink *sink) {
 }
 
 static void apply_common(WorkerSink *sink, const SinkOptions *given) {
-  ob_common common;
-  ob_error error;
+  SinkCommon common;
 
-  memset(&common, 0, sizeof(common));
-  if (!ob_common_options(sink->kind, given->options, given->n_options, &common, &error))
+  if (!sink_common(sink->kind, given->options, given->n_options, &common))
     return; /* ob_sink_open() will say so */
   sink->ordered = common.ordered;
-  sink->hold = common.ordered && common.hold_on_failure;
-  sink->max_attempts = common.max_attempts > 0    ? common.max_attempts
-                       : setting_max_attempts > 0 ? setting_max_attempts
-                                                  : common.default_max_attempts;
-  sink->retention_ms = common.retention_ms >= 0 ? common.retention_ms : (int64)setting_retention * 1000;
-  const char *retry = common.retry                                ? common.retry
-                      : setting_retry && setting_retry[0] != '\0' ? setting_retry
-                                                                  : common.default_retry;
-  strlcpy(sink->retry, retry, sizeof(sink->retry));
+  sink->hold = common.hold;
+  sink->max_attempts = common.max_attempts;
+  sink->retention_ms = common.retention_ms;
+  strlcpy(sink->retry, common.retry, sizeof(sink->retry));
   sink->disable_after_ms = common.disable_after_ms;
 }
 
@@ -266,7 +260,8 @@ bool worker_sinks_reload(void) {
   for (int i = 0; i < n_list; i++)
     list[i]->present = false;
   for (int i = 0; i < n; i++)
-    reload_one(&routes[i]);
+    if (!routes[i].is_manual) /* whoever claims its events has them */
+      reload_one(&routes[i]);
   reload_former_names();
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];

@@ -19,6 +19,7 @@ import enqueue
 import failing_keys
 import idle
 import latency
+import manual
 import memory
 import outage
 import peer_debezium
@@ -64,6 +65,7 @@ MEASURES = {
     "webhooks": Measure(webhooks.measure, {"events": 60_000}, {"events": 300_000}),
     "slow-endpoint": Measure(slow_endpoint.measure, {"events": 200, "rounds": 2}, {"events": 500, "rounds": 5}),
     "claims": Measure(claims.snapshot, {"events": 300_000, "rounds": 2}, {"events": 5_000_000, "rounds": 3}),
+    "manual": Measure(manual.measure, {"events": 20_000, "rounds": 3}, {"events": 100_000, "rounds": 5}),
     "idle": Measure(idle.worker),
     "idle-databases": Measure(idle.databases, {"databases": 100}, {"databases": 1000}),
 }

@@ -15,15 +15,16 @@ CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes"),
     "Look": ("doctor", "preview", "probe", "metrics"),
     "Steer": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "maintain"),
+    "Deliver by a program of your own": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "maintain_inbox"),
 }
-RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks")
+RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", "leases")
 FUNCTIONS = """
     SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
     FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s ORDER BY 1"""
 # As people write them.
-SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z ]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
+SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
 COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), col_description(a.attrelid, a.attnum)
     FROM pg_attribute AS a WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""

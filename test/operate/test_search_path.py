@@ -42,10 +42,11 @@ CREATE FUNCTION evil.told(bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RA
 CREATE AGGREGATE evil.count("any") (SFUNC = evil.aggregated, STYPE = bigint, INITCOND = '0', FINALFUNC = evil.told);
 CREATE AGGREGATE evil.count(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0', FINALFUNC = evil.told)"""
 # Tables that are read in place of ours would be empty: what they hide would show.
-RELATIONS = ["events", "events_pending", "events_failed", "dedup", "recalled", "stopped_sinks", "failing_sinks", "renamed_sinks", "sinks", "wrappers",
+RELATIONS = ["events", "events_pending", "events_failed", "dedup", "recalled", "stopped_sinks", "failing_sinks", "renamed_sinks", "leases", "sinks", "wrappers",
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
 VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true",
-          "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1"}
+          "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
+          "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
 UUID = "'018f0000-0000-7000-8000-00000000000{}'"
 
 
@@ -87,7 +88,7 @@ def statements(db: Database) -> list[str]:
     assert len(functions) > 25
 
     def value(of: str) -> str:
-        return f"{VALUES[of]}::" + ("pg_catalog.text[]" if of == "text[]" else f"pg_catalog.{of}" if " " not in of and of != "bigint" and of != "boolean" and of != "integer"
+        return f"{VALUES[of]}::" + (f"pg_catalog.{of}" if of.endswith("[]") else f"pg_catalog.{of}" if " " not in of and of != "bigint" and of != "boolean" and of != "integer"
                                     else of)
 
     calls = [f"SELECT * FROM outbox.{name}({', '.join(value(of) for of in types)})" for name, types in functions]
@@ -95,6 +96,8 @@ def statements(db: Database) -> list[str]:
     return calls + [
         f"SELECT * FROM outbox.redrive({one}, 'crm', true)", f"SELECT outbox.redrive({one})", f"SELECT * FROM outbox.preview({one}, 'crm')",
         f"SELECT * FROM outbox.preview({two})", "SELECT outbox.pause('crm')", "SELECT outbox.resume('crm')", "SELECT outbox.reset_stats('crm')",
+        "SELECT event_type, attempts, outbox.ack(token) FROM outbox.claim('mine')", "SELECT outbox.nack(token, id, 'no') FROM outbox.claim('mine')",
+        "SELECT outbox.nack(token, id, 'no', give_up => true) FROM outbox.claim('mine')",
         "SELECT * FROM outbox.sinks", "SELECT database, worker, workers FROM outbox.workers",
         "SELECT outbox.enqueue('Order', '1', 'x', '{}', '{\"h\": 1}', 'k', 'd', '2030-01-01', 'crm')",
         "SELECT outbox.enqueue('Order', '1', 'x', '{}', dedup_key => 'known')",
@@ -122,6 +125,8 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     db.webhook_sink("crm", receiver, SECRET, max_attempts="2", retry="exponential 20ms..50ms", retention="1d")
     db.webhook_sink("other", receiver, SECRET, events="nothing")
     db.sql(f"SELECT outbox.enqueue('Order', '1', 'x', '{{}}', id => {UUID.format(1)})")
+    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine', retention '1d')")
+    db.sql("SELECT outbox.enqueue('Order', '3', 'mine', '{}', sink => 'mine')")
     wait_until(lambda: db.sink("failed") == (1,), 10, "a dead letter")
     db.sql(f"SELECT outbox.enqueue('Order', '2', 'x', '{{}}', '{{\"h\": \"1\"}}', dedup_key => 'known', available_at => '2030-01-01', id => {UUID.format(2)})")
     with psycopg.connect(pg.dsn(db.name), autocommit=True, options="-csearch_path=public") as ordinary:
