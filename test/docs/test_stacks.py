@@ -1,0 +1,33 @@
+"""What README.md and the examples' pages show of each stack is what runs."""
+
+import re
+
+import pytest
+from outbox_rig.paths import ROOT
+
+STACKS = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
+SOURCES = {".java", ".go", ".py", ".ts", ".cs"}
+
+
+def shown(stack: str) -> str:
+    """The first block of code on its page."""
+    return re.search(r"^```\w+\n.*?^```$", (ROOT / "examples" / stack / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+
+
+def bare(text: str) -> str:
+    """Without the indentation, which is less on a page."""
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_lines_that_matter_are_the_examples_own(stack):
+    lines = shown(stack).splitlines()[1:-1]
+    assert 6 <= len(lines) <= 12
+    sources = [bare(path.read_text()) for path in (ROOT / "examples" / stack).rglob("*") if path.suffix in SOURCES and "node_modules" not in path.parts]
+    for part in re.split(r"^\s*(?:#|//) \.\.\.$", "\n".join(lines), flags=re.MULTILINE):
+        assert any(bare(part) in source for source in sources), part
+
+
+def test_the_readme_shows_the_same():
+    readme = (ROOT / "README.md").read_text()
+    assert STACKS and [stack for stack in STACKS if shown(stack) not in readme or f"(examples/{stack}/README.md)" not in readme] == []
