@@ -14,8 +14,8 @@ from outbox_rig.traffic import Traffic
 class Dispatcher:
     """As the articles write it: lock a batch, send it, mark it as sent, commit."""
 
-    def __init__(self, db, url: str):
-        self.db, self.url = db, url
+    def __init__(self, db, url: str, mark: str = "status = 'SENT'"):
+        self.db, self.url, self._mark = db, url, mark
         self.stopping = threading.Event()
         self.errors: list[Exception] = []
         self._thread = threading.Thread(target=self._run)
@@ -50,7 +50,7 @@ class Dispatcher:
         for event, payload in rows:
             body = json.dumps({"data": payload}).encode()
             urllib.request.urlopen(urllib.request.Request(self.url, body, {"webhook-id": str(event)}), timeout=10).close()
-        connection.execute("UPDATE outbox.events SET status = 'SENT' WHERE id = ANY (%s)", [[row[0] for row in rows]])
+        connection.execute(f"UPDATE outbox.events SET {self._mark} WHERE id = ANY (%s)", [[row[0] for row in rows]])
         connection.commit()
         return bool(rows)
 
@@ -63,7 +63,7 @@ def test_a_dispatcher_beside_ours(db, rig, receiver, setting, workers):
     wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days of SENT")
     receiver.mode = slow(0.2)  # so that both get something to do
     try:
-        with Traffic(db, "Order", writers=3) as traffic, Dispatcher(db, theirs.url), Dispatcher(db, theirs.url):
+        with Traffic(db, "Order", writers=3) as traffic, Dispatcher(db, theirs.url), Dispatcher(db, theirs.url, "sent_at = now()"):
             wait_until(lambda: traffic.committed > 400 and len(receiver.deliveries) > 100 and len(theirs.deliveries) > 100, 60,
                        lambda: f"both to work: {len(receiver.deliveries)} and {len(theirs.deliveries)}")
         wait_until(lambda: db.pending() == 0, 30, lambda: f"{db.pending()} rows to leave")

@@ -38,7 +38,7 @@ def _env() -> dict[str, str]:
 
 class Pgbouncer:
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, **settings: str | int):
-        """`settings`: of its section [pgbouncer]. Everybody may connect as anybody named in `users`."""
+        """`settings`: of its section [pgbouncer]. Whoever connects may be postgres or app."""
         self.name, self.log, self.port = name, log, free_port()
         self.dir = tempfile.mkdtemp(prefix="outbox-", dir="/tmp")  # another user has to reach it
         os.chmod(self.dir, 0o755)
