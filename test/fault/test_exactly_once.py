@@ -86,6 +86,7 @@ def behind(brokers: str, topic: str) -> int:
 
 
 @pytest.mark.kills_server
+@pytest.mark.timeout(600)
 def test_the_consumers_ledger_is_the_producers(db, pg, kafka, aggregate, shipping):
     seed = os.environ.get("SEED") or str(random.randrange(10**6))
     print(f"SEED={seed}")
@@ -96,17 +97,17 @@ def test_the_consumers_ledger_is_the_producers(db, pg, kafka, aggregate, shippin
     consumer.start("0", "committed")  # this event comes again, for certain: it was processed, and its offset was not committed
     try:
         with Traffic(db, aggregate, writers=3, pause=0.1) as traffic:
-            wait_until(lambda: consumer.died() == ["committed"], 60, "the first crash")
+            wait_until(lambda: consumer.died() == ["committed"], 120, "the first crash")
             for _ in range(ROUNDS):
                 enough = traffic.committed + 30
-                wait_until(lambda enough=enough: consumer.look_after() or traffic.committed > enough, 60, "writers to go on")
+                wait_until(lambda enough=enough: consumer.look_after() or traffic.committed > enough, 120, "writers to go on")
                 db.disconnect()
                 consumer.kill()
                 pg.kill()
                 pg.start()
-        wait_until(lambda: consumer.look_after() or consumer.deaths() >= DEATHS and db.pending() == 0, 60, "all events to leave, and deaths")
+        wait_until(lambda: consumer.look_after() or consumer.deaths() >= DEATHS and db.pending() == 0, 120, "all events to leave, and deaths")
         consumer.settle()
-        wait_until(lambda: behind(kafka.bootstrap, topic) == 0, 100, lambda: f"the consumer, {behind(kafka.bootstrap, topic)} records behind", interval=0.2)
+        wait_until(lambda: behind(kafka.bootstrap, topic) == 0, 200, lambda: f"the consumer, {behind(kafka.bootstrap, topic)} records behind", interval=0.2)
     finally:
         consumer.kill()
     committed = {str(name) for name, in db.sql("SELECT transaction FROM business")}
