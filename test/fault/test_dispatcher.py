@@ -14,7 +14,7 @@ from outbox_rig.traffic import Traffic
 class Dispatcher:
     """As the articles write it: lock a batch, send it, mark it as sent, commit."""
 
-    def __init__(self, db, url: str, mark: str = "status = 'SENT'"):
+    def __init__(self, db, url: str, mark: str):
         self.db, self.url, self._mark = db, url, mark
         self.stopping = threading.Event()
         self.errors: list[Exception] = []
@@ -55,15 +55,15 @@ class Dispatcher:
         return bool(rows)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_dispatcher_beside_ours(db, rig, receiver, setting, workers):
+@pytest.mark.parametrize(("workers", "mark"), [(1, "status = 'SENT'"), (3, "sent_at = now()")])
+def test_a_dispatcher_beside_ours(db, rig, receiver, setting, workers, mark):
     theirs = rig.receiver()
     setting("outbox.workers", str(workers))
     db.webhook_sink("crm", receiver, SECRET)
     wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days of SENT")
     receiver.mode = slow(0.2)  # so that both get something to do
     try:
-        with Traffic(db, "Order", writers=3) as traffic, Dispatcher(db, theirs.url), Dispatcher(db, theirs.url, "sent_at = now()"):
+        with Traffic(db, "Order", writers=3) as traffic, Dispatcher(db, theirs.url, mark), Dispatcher(db, theirs.url, mark):
             wait_until(lambda: traffic.committed > 400 and len(receiver.deliveries) > 100 and len(theirs.deliveries) > 100, 60,
                        lambda: f"both to work: {len(receiver.deliveries)} and {len(theirs.deliveries)}")
         wait_until(lambda: db.pending() == 0, 30, lambda: f"{db.pending()} rows to leave")
