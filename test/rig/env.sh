@@ -32,6 +32,7 @@ if [ -n "$PG" ]; then
   PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$PG/bin/pg_config}
   export PG_CONFIG
 fi
+if [ -d "$BUILD/toolchains/bin" ]; then PATH=$BUILD/toolchains/bin:$PATH; fi # where the machine's own are too old
 export PYTHONPATH=$ROOT/test/rig${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 
 say() { printf '%s==> %s%s\n' "${BOLD:-}" "$*" "${PLAIN:-}"; }
