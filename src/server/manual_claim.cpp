@@ -517,7 +517,7 @@ static bool is_paused(const ManualSink *sink) {
 
 static int64 lease_of(const Interval *lease) {
   int64 days = (int64)lease->month * DAYS_PER_MONTH + lease->day;
-  int64 us = Abs(days) > 1000 ? PG_INT64_MAX : lease->time + days * USECS_PER_DAY;
+  int64 us = days > 1000 || days < -1000 ? PG_INT64_MAX : lease->time + days * USECS_PER_DAY;
 
   if (us < LEASE_MIN_US || us > LEASE_MAX_US)
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease is out of range"),

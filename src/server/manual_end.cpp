@@ -470,7 +470,7 @@ SQL_FUNCTION(outbox_ack) {
 
 static int64 retry_in_ms(const Interval *retry_in) {
   int64 days = (int64)retry_in->month * DAYS_PER_MONTH + retry_in->day;
-  int64 ms = Abs(days) > 3660 ? -1 : retry_in->time / 1000 + days * (USECS_PER_DAY / 1000);
+  int64 ms = days > 3660 || days < -3660 ? -1 : retry_in->time / 1000 + days * (USECS_PER_DAY / 1000);
 
   if (ms < 0)
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("retry_in is out of range"),
