@@ -73,7 +73,7 @@ CREATE OR REPLACE FUNCTION outbox.sink_backlog(
   OUT waiting_since timestamptz) RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on SET enable_nestloop = on
-SET max_parallel_workers_per_gather = 0 SET jit = off
+SET max_parallel_workers_per_gather = 0 SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -106,7 +106,7 @@ BEGIN
     RETURN;
   END IF;
 
-  counted := greatest(5, 5000 / greatest((SELECT count(*) FROM outbox.sink_names), 1));
+  counted := greatest(5, 5000 / greatest((SELECT count(*) FROM pg_foreign_server), 1));
   RETURN QUERY
   WITH names AS MATERIALIZED (
     SELECT n.server, n.name, coalesce(s.known_below, 0) AS known_below
