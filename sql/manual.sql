@@ -176,6 +176,13 @@ ROLLBACK TO t;
 SELECT * FROM outbox.preview((SELECT id FROM outbox.events));
 ROLLBACK TO s;
 
+-- The doctor misses no worker where none is needed
+DROP SERVER regress_kafka;
+SELECT "check", status, detail FROM outbox.doctor() WHERE "check" IN ('preload', 'worker', 'sink regress_mine');
+INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', 'order.a', now() - interval '1 hour');
+SELECT status, regexp_replace(detail, 'for .*,', 'for …,') AS detail, hint FROM outbox.doctor() WHERE "check" = 'sink regress_mine';
+ROLLBACK TO s;
+
 -- Rights: EXECUTE, and USAGE on the server
 CREATE ROLE regress_dispatcher;
 GRANT USAGE ON SCHEMA outbox TO regress_dispatcher;

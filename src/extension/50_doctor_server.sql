@@ -9,6 +9,11 @@ AS 'MODULE_PATHNAME', 'outbox_worker_health';
 COMMENT ON FUNCTION outbox.worker_health() IS
   'Why this database has no worker: since when it wants one, how often in a row the last ones ended unexpectedly, when the last time was, when the next one starts, what the last one said, and when the launcher last looked.';
 
+CREATE OR REPLACE FUNCTION outbox.needs_no_worker() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT coalesce(bool_and(k.kind = 'manual'), false) FROM pg_foreign_server AS s JOIN outbox.wrappers AS k ON k.oid = s.srvfdw $$;
+COMMENT ON FUNCTION outbox.needs_no_worker() IS 'Part of outbox.doctor(): are all sinks of kind outbox_manual?';
+
 CREATE OR REPLACE FUNCTION outbox.doctor_library(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -21,7 +26,9 @@ BEGIN
   SELECT * INTO kafka FROM outbox.kafka_library();
 
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
-  IF NOT lib.preloaded THEN
+  IF NOT lib.preloaded AND outbox.needs_no_worker() THEN
+    detail := 'The library was not loaded at server start, and need not be: a dispatcher claims the events of all sinks.';
+  ELSIF NOT lib.preloaded THEN
     status := 'error';
     detail := 'The library is not in shared_preload_libraries: events are enqueued, and nobody delivers them.';
     hint := format('ALTER SYSTEM SET shared_preload_libraries = %s; -- then restart the server',
@@ -70,6 +77,8 @@ BEGIN
 
   IF pg_is_in_recovery() THEN
     detail := 'This server is a standby: delivery begins by itself when it is promoted.';
+  ELSIF w.n = 0 AND outbox.needs_no_worker() THEN
+    detail := 'No worker runs, and none is needed: a dispatcher claims the events of all sinks.';
   ELSIF NOT lib.preloaded THEN
     status := 'error'; detail := 'No worker runs: the library is not preloaded.';
     hint := '-- see check preload';

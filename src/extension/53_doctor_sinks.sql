@@ -68,8 +68,10 @@ BEGIN
                      'SELECT id, attempts, last_error FROM outbox.events WHERE status = ''FAILED'' AND sink = %1$L', s.name);
     ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
       status := 'warning';
-      detail := format('%s Its oldest event has been due for %s, and nothing is delivered.', detail, date_trunc('second', s.oldest_pending_age));
-      hint := format('SELECT * FROM outbox.probe(%L); -- unless another check says why', s.name);
+      detail := format('%s Its oldest event has been due for %s, and nothing is %s.', detail, date_trunc('second', s.oldest_pending_age),
+                       CASE WHEN s.kind = 'manual' THEN 'claimed' ELSE 'delivered' END);
+      hint := CASE WHEN s.kind = 'manual' THEN 'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity WHERE query ~ ''outbox\.(claim|n?ack)''; -- does its dispatcher run?'
+              ELSE format('SELECT * FROM outbox.probe(%L); -- unless another check says why', s.name) END;
     END IF;
     RETURN NEXT;
 

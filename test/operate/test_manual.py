@@ -39,20 +39,20 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
     db.sql("CREATE TABLE handled (n bigint GENERATED ALWAYS AS IDENTITY, dispatcher int, id uuid, key text, position bigint)")
     db.sql("ALTER SYSTEM SET synchronous_commit = off")  # faster, and no server is killed here
     db.sql("SELECT pg_reload_conf()")
-    writers = [threading.Thread(target=write, args=[db, writer, 150, 15]) for writer in range(3)]
+    writers = [threading.Thread(target=write, args=[db, writer, 100, 15]) for writer in range(3)]
     for writer in writers:
         writer.start()
     dispatchers = [start(db, n) for n in range(4)]
     chance, kills = random.Random(1), 0
     try:
-        while any(writer.is_alive() for writer in writers) or kills < 8:
+        while any(writer.is_alive() for writer in writers) or kills < 6:
             time.sleep(0.15)  # something is claimed meanwhile
             n = chance.randrange(len(dispatchers))
             dispatchers[n].kill()
             dispatchers[n].communicate()
             kills += 1
             dispatchers[n] = start(db, 10 + kills)
-        poison = 3 * sum(n % 50 == 25 for n in range(150))
+        poison = 3 * sum(n % 50 == 25 for n in range(100))
         wait_until(lambda: db.pending() == 0, 60, lambda: f"{db.pending()} events are left")
     finally:
         for dispatcher in dispatchers:
@@ -64,7 +64,7 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
     # Nothing is lost: each was handled, or is a dead letter after its three attempts
     dead = db.sql("SELECT event_type, attempts FROM outbox.events WHERE status = 'FAILED'")
     assert dead.count(("poison", 3)) == poison
-    assert len(dead) == poison and db.value("SELECT count(DISTINCT id) FROM handled") == 450 - poison
+    assert len(dead) == poison and db.value("SELECT count(DISTINCT id) FROM handled") == 300 - poison
     # The first time each is handled is in the order of its key, dead letters aside
     overtaken = db.sql("""SELECT a.key, a.position, b.position
                           FROM (SELECT key, position, min(n) AS n FROM handled GROUP BY key, position) AS a
@@ -72,4 +72,67 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
                           WHERE a.position < b.position AND a.n > b.n""")
     assert overtaken == []
     # And each was acknowledged once, however often it was handled
-    assert db.sink("delivered, failed_total, failed, in_flight", "mine") == (450 - poison, poison, poison, 0)
+    assert db.sink("delivered, failed_total, failed, in_flight", "mine") == (300 - poison, poison, poison, 0)
+
+
+def claim(db, sink: str = "mine") -> list[tuple]:
+    return db.sql("SELECT event_type, token, id FROM outbox.claim(%s)", sink)
+
+
+def test_the_worker_has_nothing_to_do_with_it(db, setting):
+    """It leaves, and nothing that happens to such events brings it back."""
+    setting("outbox.worker_idle_timeout", "50ms")
+    manual_sink(db, retention="1d", max_attempts="2")
+    manual_sink(db, "audit", events="*")
+    resting = "SELECT at_rest AND NOT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()) FROM outbox.library()"
+    wait_until(lambda: db.value(resting), 30, "the worker to leave")
+    event = db.enqueue("Order", "1", "a")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', n::text, 'b' FROM generate_series(2, 9) AS n")
+    db.enqueue("Order", "1", "late", available_at=db.value("SELECT now() + interval '1 hour'"))
+    [(_, token, _), *more] = claim(db)
+    assert len(more) == 8
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE event_type = 'late'")
+    assert db.value("SELECT outbox.nack(%s, %s, 'no', '0s')", token, event) == "PENDING"
+    assert db.value("SELECT outbox.ack(%s)", token) == 8
+    [(_, token, _), *_] = wait_until(lambda: claim(db), 10, "the retry")
+    assert db.value("SELECT outbox.nack(%s, %s, 'no')", token, event) == "FAILED"
+    assert db.value("SELECT outbox.redrive(%s, 'mine')", event)
+    db.sql("DELETE FROM outbox.events WHERE event_type = 'late' AND sink = 'mine'")
+    assert db.sql("SELECT * FROM outbox.recalled") == []
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        assert db.value(resting)
+    assert db.doctor("worker") == ("ok", "No worker runs, and none is needed: a dispatcher claims the events of all sinks.", None)
+
+
+def test_what_is_known_of_it_and_comes_back(db):
+    manual_sink(db, retention="1d", max_attempts="1")
+    events = [db.enqueue("Order", str(n), "placed") for n in range(3)]
+    with pytest.raises(psycopg.Error, match="was not delivered within"):
+        db.sql("CALL outbox.wait_delivered(%s, '100ms')", events[0])
+    [(_, token, first), *_] = claim(db)
+    assert db.sink("state, in_flight, pending", "mine") == ("delivering", 3, 3)
+    assert db.value("SELECT outbox.nack(%s, %s, 'mailbox full')", token, first) == "FAILED"
+    with db.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT outbox.ack(%s)", [token])
+        connection.execute("ROLLBACK")  # counts nothing
+    assert db.value("SELECT outbox.ack(%s)", token) == 2
+    assert db.sink("state, in_flight, pending, failed, delivered, retried, failed_total, last_error", "mine") == ("idle", 0, 0, 1, 2, 0, 1, "mailbox full")
+    db.sql("CALL outbox.wait_delivered(%s)", events[2])
+    metrics = db.value("SELECT outbox.metrics()")
+    assert f'outbox_published_events_total{{datname="{db.name}",sink="mine"}} 2' in metrics and 'outbox_publish_latency_seconds_count' in metrics
+    assert db.value("SELECT latency_p99 > 0 FROM outbox.sinks")
+    # The same ones again, for a sink that has another name by now
+    assert db.value("SELECT outbox.redrive(%s)", first)
+    assert db.value("SELECT outbox.replay('mine', now() - interval '1 hour', 'infinity')") == 2
+    db.sql("ALTER SERVER mine RENAME TO yours")
+    again = claim(db, "yours")
+    assert [id for *_, id in again] == [first] + [id for id in again_ids(db, events, first)]
+    assert db.value("SELECT outbox.ack(%s)", again[0][1]) == 3
+    assert db.sql("SELECT count(*), count(DISTINCT id) FROM outbox.events WHERE status = 'SENT'") == [(5, 3)]
+
+
+def again_ids(db, events: list[str], first) -> list:
+    """The delivered ones, in their old order."""
+    return [id for (id,) in db.sql("SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS e (id, n) WHERE id <> %s ORDER BY n", events, first)]
