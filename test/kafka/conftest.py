@@ -18,6 +18,16 @@ def security(kafka):
     return kafka.security
 
 
+@pytest.fixture(scope="session")
+def debezium(rig, kafka):
+    """Kafka Connect, with a server and a database of its own, for what follows the pages on Debezium. It tells the slot at once how far it is."""
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical"}, tcp=True)
+    debezium = rig.debezium(pg=pg, dbname="moving", kafka=kafka, jit=False, worker={"offset.flush.interval.ms": "300"})
+    yield debezium
+    debezium.stop()
+    pg.stop()
+
+
 @pytest.fixture
 def librdkafka(db):
     """The version that the server runs with: (2, 0, 2)."""

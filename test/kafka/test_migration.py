@@ -29,16 +29,6 @@ def app_role(db: Database, grants: str) -> None:
 # ---- from Debezium ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def debezium(rig, kafka):
-    """Connect, with a server and a database of its own. It tells the slot at once how far it is."""
-    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical"}, tcp=True)
-    debezium = rig.debezium(pg=pg, dbname="moving", kafka=kafka, jit=False, worker={"offset.flush.interval.ms": "300"})
-    yield debezium
-    debezium.stop()
-    pg.stop()
-
-
 @pytest.fixture
 def moving(debezium):
     """The database with the old table of Debezium's documentation, and nothing else."""

@@ -117,10 +117,22 @@ class Debezium:
     def add(self, connectors: dict[str, dict[str, str]]) -> None:
         """Connectors beside those that are there, by their names, which are those of their slots too; returns when all stream."""
         for name, properties in connectors.items():
-            self._request("PUT", f"/connectors/{name}/config", self._connector | {"topic.prefix": name, "slot.name": name} | properties)
+            self._put(name, self._connector | {"topic.prefix": name, "slot.name": name} | properties)
         for name in connectors:
-            wait_until(lambda: self._is("RUNNING", name) and self._walsender(name), 180,
-                       lambda: f"Debezium to stream; {self.log} ends:\n{self._process.tail()}")
+            self._until_it_streams(name)
+
+    def add_as_it_is(self, properties: dict[str, str]) -> None:
+        """A connector of these properties and no others, named as its slot; returns when it streams."""
+        name = properties["slot.name"]
+        self._put(name, properties)
+        self._until_it_streams(name)
+
+    def _put(self, name: str, properties: dict[str, str]) -> None:
+        self._request("PUT", f"/connectors/{name}/config", properties)
+
+    def _until_it_streams(self, name: str) -> None:
+        wait_until(lambda: self._is("RUNNING", name) and self._walsender(name), 180,
+                   lambda: f"Debezium to stream; {self.log} ends:\n{self._process.tail()}")
 
     def delete(self, name: str) -> None:
         """The connector; its slot stays."""
@@ -142,6 +154,9 @@ class Debezium:
         """Returns at once."""
         self._request("PUT", f"/connectors/{name or self._name}/resume")
 
+    def connectors(self) -> list[str]:
+        return self._request("GET", "/connectors")
+
     def options(self, plugin: str) -> list[str]:
         """The names of all that a connector, transform or converter can be told."""
         return [option["name"] for option in self._request("GET", f"/connector-plugins/{plugin}/config")]
@@ -149,7 +164,7 @@ class Debezium:
     def must_run(self) -> None:
         """RuntimeError with the end of the log when the process has ended or a task has failed."""
         self._process.must_run()
-        for name in self._request("GET", "/connectors"):
+        for name in self.connectors():
             if "FAILED" in self.states(name):
                 raise RuntimeError(f"Debezium's connector {name} failed; {self.log} ends:\n{self._process.tail()}")
 
