@@ -30,15 +30,10 @@ protected:
     next.set(std::move(outcome));
     answered.release();
   }
-  /* As the engine does when its descriptor is readable, until so many events have ended. */
+  /* How so many events have ended. */
   Ends collect(size_t n) {
-    for (int i = 0; i < 2000 && reporter->completions().size() < n; i++) {
-      pollfd readable{reporter->wake_fd(), POLLIN, 0};
-      ::poll(&readable, 1, 10);
-      sink->poll();
-    }
     Ends found;
-    for (const Completion &completion : reporter->completions())
+    for (const Completion &completion : wait_for(*sink, *reporter, n))
       found.emplace_back(completion.ticket, completion.result);
     return found;
   }

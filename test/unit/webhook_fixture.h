@@ -117,7 +117,22 @@ private:
   std::string disabled_;
 };
 
-/* As the engine drives it: submit, wait for the descriptor, poll. */
+/* At least that many completions in all, as the engine gets them: when the descriptor is readable it polls. */
+inline std::vector<Completion> wait_for(Sink &sink, RecordingReporter &reporter, size_t n,
+                                        std::chrono::seconds limit = std::chrono::seconds(30)) {
+  auto end = std::chrono::steady_clock::now() + limit;
+  while (reporter.completions().size() < n && std::chrono::steady_clock::now() < end) {
+    pollfd ready{reporter.wake_fd(), POLLIN, 0};
+    ::poll(&ready, 1, 1000);
+    uint64_t count;
+    (void)!read(reporter.wake_fd(), &count, sizeof(count));
+    sink.poll();
+  }
+  EXPECT_GE(reporter.completions().size(), n) << "too late";
+  return reporter.completions();
+}
+
+/* As the engine drives it. */
 class WebhookHarness {
 public:
   explicit WebhookHarness(Options server, Options mapping = {}, const std::string &name = "crm") {
@@ -133,16 +148,7 @@ public:
   void submit(TestEvent event) { ASSERT_TRUE(sink->submit(event.get())); }
   /* Waits for at least that many completions in all. */
   std::vector<Completion> wait(size_t n, std::chrono::seconds limit = std::chrono::seconds(30)) {
-    auto end = std::chrono::steady_clock::now() + limit;
-    while (reporter->completions().size() < n && std::chrono::steady_clock::now() < end) {
-      pollfd ready{reporter->wake_fd(), POLLIN, 0};
-      ::poll(&ready, 1, 1000);
-      uint64_t count;
-      (void)!read(reporter->wake_fd(), &count, sizeof(count));
-      sink->poll();
-    }
-    EXPECT_GE(reporter->completions().size(), n) << "too late";
-    return reporter->completions();
+    return wait_for(*sink, *reporter, n, limit);
   }
   /* One event, sent to its end. */
   Completion send(TestEvent event) {
