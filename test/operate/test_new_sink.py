@@ -89,7 +89,8 @@ def refused(db: Database, statement: str, message: str) -> None:
 
 
 def events(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Of whole lines: one may just be being written."""
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def test_the_page_is_a_kind_of_sink(db, place):
@@ -132,7 +133,6 @@ def test_the_page_is_a_kind_of_sink(db, place):
     wait_until(lambda: db.sink("state", "audit") == ("circuit open",), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
     assert "No such file or directory" in db.sink("last_error", "audit")[0]
     assert db.sql("SELECT ok FROM outbox.probe('audit')") == [(False,)]
-    assert db.doctor("sink audit") is None or db.doctor("sink audit")[0] != "ok"
     assert db.sql("SELECT DISTINCT attempts FROM outbox.events WHERE sink = 'audit'") == [(0,)]
     preview = db.value("SELECT value FROM outbox.preview(%s, 'audit') WHERE part = 'line'", ids[0])
     gone.rename(place)
