@@ -1,6 +1,7 @@
 """A synchronous standby: what it has not confirmed is not delivered, and it takes over without a phantom."""
 
 import itertools
+import json
 import threading
 import time
 
@@ -135,12 +136,15 @@ def test_preview_on_the_standby(db, pg):
         assert reader.execute(preview, [event]).fetchall() == shown
 
 
-def test_failover(db, pg, receiver):
-    """The primary dies while its standby lags. Nothing that the standby never got has been delivered, and the standby
-    goes on with what is left."""
+def test_failover(db, pg, kafka, consume, aggregate, receiver):
+    """The primary dies while its standby lags. Nothing that the standby never got has been delivered, to Kafka and to a webhook, and the
+    standby goes on with what is left."""
+    db.kafka_sink("main", kafka)
     db.webhook_sink("crm", receiver, SECRET)
-    with Traffic(db, "Order", options="-c synchronous_commit=local") as traffic:
-        wait_until(lambda: len(receiver.accepted()) >= 200, 60, "deliveries")
+    consumer = consume(f"outbox.event.{aggregate}")
+    with Traffic(db, aggregate, options="-c synchronous_commit=local") as traffic:
+        records = consumer.take(200, 60)
+        wait_until(lambda: len(receiver.accepted()) >= 200, 60, "deliveries to the webhook")
         # From here on WAL reaches the standby's socket at best, and dies with it.
         stop_asleep(db, "backend_type = 'walsender'")
         before = traffic.committed
@@ -154,4 +158,8 @@ def test_failover(db, pg, receiver):
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 20, 60, "the writers to go on")
     wait_until(lambda: promoted.pending() == 0, 60, "the promoted server to deliver the rest")
+    expected = traffic.expected()
+    records += consumer.take_until(lambda got: expected <= {record.id for record in records + got}, 60, f"{len(expected)} events")
+    records += consumer.take_until(lambda got: consumer.at_end(), 20, "the end of the topic")
+    traffic.check([(r.id, json.loads(r.value)) for r in records], MAX_IN_FLIGHT)
     traffic.check([(d.id, d.json()["data"]) for d in list(receiver.deliveries)], MAX_IN_FLIGHT)
