@@ -12,7 +12,7 @@ from .rig import Rig
 from .service import Service
 from .wait import wait_until
 
-STARTS = 90  # seconds, at most: a JVM on a busy machine
+STARTS = 300  # seconds, at most: a JVM on a busy machine
 
 
 class Example:
