@@ -1,6 +1,8 @@
 """What the server's log says in an outage, and how little."""
 
 import re
+import time
+from collections import Counter
 
 import pytest
 from outbox_rig import wait_until
@@ -107,16 +109,18 @@ def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
 def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
     """Its circuit opens and closes all the time."""
     db.webhook_sink("crm", receiver, SECRET)
-    for turn in range(8):
+    turns, started = 12, time.monotonic()
+    for turn in range(turns):
         receiver.stop()
         db.enqueue("Order", str(turn))
         wait_until(lambda: db.sink("state") == ("circuit open",), 10, "an open circuit")
         receiver.start()
         wait_until(lambda: db.sink("state, pending") == ("idle", 0), 10, "the circuit to close")
-    lines = log.lines('"crm"')
-    assert sum("circuit opened" in line for line in lines) == 3, lines
+    # Three lines of each kind, then one a minute. With or without a kept connection it opens in other words.
+    opened = Counter(re.sub(r"\d|\(.*", "", line) for line in log.lines('"crm"') if "circuit opened" in line)
+    assert 3 <= max(opened.values()) <= 3 + (time.monotonic() - started) // 60 and opened.total() < turns, opened
     db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
-    wait_until(lambda: len([line for line in log.lines('"crm"') if "circuit closed" in line]) == 4, 10, lambda: f"the last one: {log.lines()}")
+    wait_until(lambda: len([line for line in log.lines('"crm"') if "circuit closed" in line]) >= 4, 10, lambda: f"the last one: {log.lines()}")
 
 
 def test_what_the_worker_does_is_seen(db, pg, receiver):
