@@ -183,6 +183,15 @@ INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Orde
 SELECT status, regexp_replace(detail, 'for .*,', 'for …,') AS detail, hint FROM outbox.doctor() WHERE "check" = 'sink regress_mine';
 ROLLBACK TO s;
 
+-- Leases of events that are gone leave a day after their end, the others stay
+SELECT outbox.enqueue('Order', k, 'order.a', '1') FROM unnest(ARRAY['1', '2', '3']) AS k \g /dev/null
+SELECT count(*) FROM outbox.claim('regress_mine');
+DELETE FROM outbox.events WHERE aggregate_id = '1';
+UPDATE outbox.leases SET lease_until = now() - CASE (SELECT e.aggregate_id FROM outbox.events AS e WHERE e.id = ids[1]) WHEN '2' THEN interval '23 hours' WHEN '3' THEN interval '-1 hour' ELSE interval '25 hours' END;
+SELECT outbox.maintain() >= 0 AS maintained;
+SELECT e.aggregate_id FROM outbox.leases AS l LEFT JOIN outbox.events AS e ON e.id = l.ids[1] ORDER BY 1;
+ROLLBACK TO s;
+
 -- Rights: EXECUTE, and USAGE on the server
 CREATE ROLE regress_dispatcher;
 GRANT USAGE ON SCHEMA outbox TO regress_dispatcher;

@@ -58,11 +58,14 @@ BEGIN
     EXIT WHEN NOT outbox.drop_partition(part); -- who is in its way is in the way of the others
     done := done + 1;
   END LOOP;
+  -- Leases that are long over end with the next claim; those of events and sinks that are gone, here.
+  DELETE FROM outbox.leases WHERE ctid = ANY (ARRAY(
+    SELECT l.ctid FROM outbox.leases AS l WHERE l.lease_until < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN done + outbox.drop_processed_partitions();
 END
 $$;
 COMMENT ON FUNCTION outbox.maintain_days(boolean) IS
-  'The part of outbox.maintain() that makes and drops partitions. For a worker it does nothing during a restore.';
+  'The part of outbox.maintain() that makes and drops partitions, and clears leases that ended a day ago. For a worker it does nothing during a restore.';
 
 CREATE OR REPLACE FUNCTION outbox.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
