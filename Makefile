@@ -104,7 +104,10 @@ deb:
 	packaging/deb
 rpm:
 	packaging/rpm
-test-packages test-patroni test-compose: test-%:
+test-packages:
+	test/rig/install packages
+	test/run packages packages-17 packages-18
+test-patroni test-compose: test-%:
 	test/rig/install $*
 	test/run $*
 dist:

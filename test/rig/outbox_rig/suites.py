@@ -174,21 +174,32 @@ def kafka_current(log: Path) -> Result:
 
 
 NOT_TO_BE_HAD = 75  # of test/rig/chroot
-SHORT = "main_job"
 
 
-def on_other_postgresql(version: str, log: Path) -> Result:
-    """In the release that has it: the SQL surface, the interleavings, and the main job end to end. Whether the mirror has that
+def elsewhere(version: str, log: Path, suites: list[str], only: str, part: str | None = None) -> Result:
+    """These suites in the release that has that PostgreSQL, with what test/rig/install calls `part` besides. Whether the mirror has that
     release today says nothing about outbox: when it cannot be had the suite is skipped, and says so."""
-    code = run(log, ["test/rig/chroot", version, "test/run", "regress", "isolation", "e2e"], {"PYTEST_ARGS": f"-k '{SHORT}'"})
+    code = run(log, ["test/rig/chroot", "--root", version, "test/rig/install", part]) if part else 0
+    if code == 0:
+        code = run(log, ["test/rig/chroot", version, "test/run", *suites], {"PYTEST_ARGS": f"-k '{only}'"})
     if code == NOT_TO_BE_HAD:
         print(f"    PostgreSQL {version} cannot be had from the mirror now: nothing was tested with it")
         return Result(skipped=1)
-    said = log.read_text(errors="replace")
+    said, names = log.read_text(errors="replace"), "|".join(suites)
     result = add(*(Result(int(passed), int(skipped)) for passed, skipped in
-                   re.findall(r"^(?:regress|isolation|e2e) +(\d+) +\d+ +(\d+) +[\d.]+$", said, re.MULTILINE)))
-    result.failed = re.findall(r"^FAILED (?:regress|isolation|e2e): (.*?)  \(log:", said, re.MULTILINE)
+                   re.findall(rf"^(?:{names}) +(\d+) +\d+ +(\d+) +[\d.]+$", said, re.MULTILINE)))
+    result.failed = re.findall(rf"^FAILED (?:{names}): (.*?)  \(log:", said, re.MULTILINE)
     return judge(result, code)
+
+
+def on_other_postgresql(version: str, log: Path) -> Result:
+    """The SQL surface, the interleavings, the main job end to end, and pg_upgrade to it."""
+    return elsewhere(version, log, ["regress", "isolation", "e2e", "operate"], "main_job or pg_upgrade")
+
+
+def packages_elsewhere(version: str, log: Path) -> Result:
+    """The Debian packages, installed in a system that is thrown away."""
+    return elsewhere(version, log, ["packages"], "debian", "packages")
 
 
 CHAOS_CYCLES, CHAOS_SEED = "20", "1"
@@ -222,11 +233,13 @@ SUITES = {
     "e2e-current": ("e2e with a current librdkafka", lambda log: pytest("e2e", log, env=CURRENT)),
     "fault-current": ("fault with a current librdkafka", lambda log: pytest("fault", log, env=CURRENT)),
     "packages": ("pytest: packages are built, installed, used and purged", lambda log: pytest("packages", log)),
+    "packages-17": ("pytest: the Debian packages for PostgreSQL 17, in the release that has it", lambda log: packages_elsewhere("17", log)),
+    "packages-18": ("pytest: the Debian packages for PostgreSQL 18, in the release that has it", lambda log: packages_elsewhere("18", log)),
     "patroni": ("pytest: a Patroni cluster of two nodes", lambda log: pytest("patroni", log)),
     "compose": ("pytest: the Docker image and the compose file, without Docker", lambda log: pytest("compose", log)),
     "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
-    "pg17": ("the main job on PostgreSQL 17, in Debian's release that has it", lambda log: on_other_postgresql("17", log)),
-    "pg18": ("the main job on PostgreSQL 18, in Debian's release that has it", lambda log: on_other_postgresql("18", log)),
+    "pg17": ("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log)),
+    "pg18": ("the main job on PostgreSQL 18, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("18", log)),
     "chaos": ("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos),
 }
 
