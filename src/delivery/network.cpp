@@ -1,5 +1,6 @@
 #include "delivery/network.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <arpa/inet.h>

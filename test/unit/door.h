@@ -1,6 +1,7 @@
 /* door.h: what the tests of the door share: events with memory of their own, option lists, waiting. */
 #pragma once
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <poll.h>
 

@@ -1,4 +1,5 @@
 /* The Kafka sink against librdkafka's mock cluster, through the door. */
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -1,5 +1,6 @@
 #include "delivery/keyed_queue.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>

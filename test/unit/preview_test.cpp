@@ -1,6 +1,7 @@
 /* What a preview says, beside what is sent. */
 #include "webhook_fixture.h"
 
+#include <algorithm>
 #include <set>
 
 #include "door.h"

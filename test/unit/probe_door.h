@@ -1,6 +1,7 @@
 /* probe_door.h: a probe through the door, and what it found. */
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 
 #include "door.h"

@@ -1,6 +1,7 @@
 /* Delivery to a real socket that answers well, slowly, wrongly or not at all. */
 #include "webhook_fixture.h"
 
+#include <algorithm>
 #include <set>
 
 #include <nlohmann/json.hpp>

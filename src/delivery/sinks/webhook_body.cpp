@@ -1,5 +1,6 @@
 #include "delivery/sinks/webhook_body.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "delivery/base64.h"
