@@ -22,7 +22,7 @@ static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMN
 /* ---- lanes that were just taken ----------------------------------------------------------------------------- */
 
 static bool is_fresh(const EventRow *row, WorkerSink **sink) {
-  return judge_is_ours(row, sink) && (*sink)->ordered &&
+  return judge_is_ours(row, sink) && (*sink)->common.ordered &&
          lane_set_has(&(*sink)->lanes.fresh, lane_of(row->key_hash, row->position));
 }
 

@@ -25,7 +25,7 @@ void completions_init(ob_engine *engine_) {
 /* What waits for its topic behind an earlier event of its key waits for that one: only the first is to have a time of
  * its own, or the key would be through no sooner than the last of them. */
 static bool waits_for_its_head(const Flight *flight) {
-  const HeldKey *key = flight->sink->ordered ? held_key_find(flight->sink->oid, flight->key_hash) : NULL;
+  const HeldKey *key = flight->sink->common.ordered ? held_key_find(flight->sink->oid, flight->key_hash) : NULL;
 
   return key && key->head != 0 && key->head < flight->position;
 }
@@ -42,8 +42,8 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     return;
   }
   if (outcome == OB_RETRY) {
-    int allowed =
-        completion->max_attempts > 0 ? Min(completion->max_attempts, sink->max_attempts) : sink->max_attempts;
+    int allowed = completion->max_attempts > 0 ? Min(completion->max_attempts, sink->common.max_attempts)
+                                               : sink->common.max_attempts;
     flight->slow_retry = completion->slow_retry;
     if (flight->attempts + 1 >= allowed)
       outcome = OB_REJECTED;
@@ -56,8 +56,8 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     flight->suspect = true;
     flight->record_after = TimestampTzPlusMilliseconds(now, SUSPECT_DELAY_MS);
   }
-  if (sink->ordered &&
-      (outcome == OB_RETRY || outcome == OB_WAIT || flight->suspect || (outcome == OB_REJECTED && sink->hold)))
+  if (sink->common.ordered &&
+      (outcome == OB_RETRY || outcome == OB_WAIT || flight->suspect || (outcome == OB_REJECTED && sink->common.hold)))
     held_key_hold(sink->oid, flight->key_hash, flight->position);
   else
     held_key_release(sink->oid, flight->key_hash, flight->position);

@@ -41,7 +41,7 @@ static DeadLetter take_note(const EventRow *row) {
   dead_letters_note(row->key_hash);
   if (!judge_is_ours(row, &sink))
     return lane_is_mine(sink, lane_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
-  if (!sink->hold || row->key_hash == 0)
+  if (!sink->common.hold || row->key_hash == 0)
     return DEAD;
   held_key_hold(sink->oid, row->key_hash, row->position);
   return DEAD_HOLDS;
@@ -62,7 +62,7 @@ static bool visit_redriven(TupleTableSlot *slot, void *) {
 
   event_row_read(slot, &row);
   dead_letters_note(row.key_hash);
-  if (judge_is_ours(&row, &sink) && sink->ordered)
+  if (judge_is_ours(&row, &sink) && sink->common.ordered)
     held_key_hold(sink->oid, row.key_hash, row.position);
   return true;
 }

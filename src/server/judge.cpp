@@ -43,7 +43,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   if (sink->n_batch == sink->max_batch)
     grow_batch(sink);
   ob_event *event = &sink->batch[sink->n_batch];
-  uint32 bytes = event_row_to_event(row, sink->ordered, event);
+  uint32 bytes = event_row_to_event(row, sink->common.ordered, event);
 
   Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
   flight->key_hash = event->key_hash;
@@ -52,7 +52,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   flight->attempts = row->attempts;
   flight->held_by = row->held_by;
   flight->due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at;
-  flight->late = sink->ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
+  flight->late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
   event->ticket = flight_ticket(flight);
   sink->batch_flights[sink->n_batch++] = flight;
   redriven_saw_flight(flight);
@@ -74,7 +74,7 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
   sink->next_due = Min(sink->next_due, row->available_at);
   if (row->available_at <= sink->due_after) /* the clock went back */
     sink->due_after = row->available_at - 1;
-  if (sink->ordered && row->attempts > 0) {
+  if (sink->common.ordered && row->attempts > 0) {
     HeldKey *key = held_key_hold(sink->oid, row->key_hash, row->position);
     if (key && key->head < row->position) { /* it failed, and then an earlier one did */
       if (row->held_by != key->group)
@@ -95,7 +95,7 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
 static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
   char error[128];
 
-  if (sink->ordered)
+  if (sink->common.ordered)
     held_key_hold(sink->oid, row->key_hash, row->position);
   busy_row_add(row->position, InvalidOid, 0);
   snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
@@ -138,7 +138,7 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0 ||
       (stream == MAIN && busy_rows_full()))
     return STOP;
-  HeldKey *key = sink->ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
+  HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
   if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
     if (row->held_by == key->group) {
       if (key->head == 0) /* it came from another sink after the key had drained past its place */
@@ -148,7 +148,7 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
     round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
     return HOLD;
   }
-  if (sink->ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
+  if (sink->common.ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
     return PASS;
   if (!event_row_fits(row)) {
     wait_for_memory(sink, row);

@@ -227,7 +227,7 @@ static void write_marks(const Marking *marking, Fate fate) {
     overtaken_by[n++] = row->overtaken_by;
     if (fate == BURY_AGAIN) {
       const Flight *later = marking->flights[marking->keys[row->key].first];
-      if (later->sink->hold)
+      if (later->sink->common.hold)
         held_key_hold(later->sink->oid, later->key_hash, row->position);
       else
         held_key_release(later->sink->oid, later->key_hash, row->position);

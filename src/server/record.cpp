@@ -111,7 +111,7 @@ static void record_dead(const Batch *batch) {
     const Flight *flight = batch->flights[i];
     positions[i] = flight->position;
     dead_letters_note(flight->key_hash);
-    if (flight->sink->hold) /* its sink may hold only since it ended */
+    if (flight->sink->common.hold) /* its sink may hold only since it ended */
       held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
     else if (flight->suspect) /* its key waited for the verdict */
       held_key_release(flight->sink->oid, flight->key_hash, flight->position);
@@ -132,7 +132,7 @@ static void record_retries(const Batch *batch, TimestampTz now) {
     WorkerSink *sink = flight->sink;
     int64 delay = flight->retry_after_ms >= 0
                       ? flight->retry_after_ms
-                      : ob_retry_delay_ms(sink->retry, flight->attempts + 1, flight->slow_retry,
+                      : ob_retry_delay_ms(sink->common.retry, flight->attempts + 1, flight->slow_retry,
                                           pg_prng_uint64(&pg_global_prng_state));
     /* Not in this very round, in which its flight still stands. */
     TimestampTz next = Max(TimestampTzPlusMilliseconds(flight->ended_at, delay), TimestampTzPlusMilliseconds(now, 1));
@@ -293,7 +293,7 @@ static int record_untouched(RowLock *locks, int n) {
   int plain = (int)(std::partition(locks, locks + n,
                                    [](const RowLock &lock) {
                                      const Flight *flight = (const Flight *)lock.owner;
-                                     return flight->sink->retention_ms == 0 && !overtaken_possible(flight);
+                                     return flight->sink->common.retention_ms == 0 && !overtaken_possible(flight);
                                    }) -
                     locks);
   int deleted = untouched_delete(locks, plain);
@@ -312,7 +312,7 @@ static void record_sent(RowLock *locks, int n, TimestampTz now) {
   row_lock(locks, n, is_for_its_sink);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
-    if (locks[i].result == ROW_BUSY || (flight->sink->retention_ms > 0 && day_of(now) == DAY_EXPECTED))
+    if (locks[i].result == ROW_BUSY || (flight->sink->common.retention_ms > 0 && day_of(now) == DAY_EXPECTED))
       try_later(flight, now);
     else
       delivered[n_delivered++] = flight;
@@ -326,7 +326,7 @@ static void record_sent(RowLock *locks, int n, TimestampTz now) {
     if (locks[i].result == ROW_GONE)
       let_go(flight);
     else
-      add(flight->sink->retention_ms > 0 && day_of(now) == DAY_THERE ? &kept : &sent, flight, locks[i].ctid);
+      add(flight->sink->common.retention_ms > 0 && day_of(now) == DAY_THERE ? &kept : &sent, flight, locks[i].ctid);
   }
   if (sent.n > 0) {
     Datum values[] = {tid_array(sent.tids, sent.n)};

@@ -177,7 +177,7 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
 
   for (int i = 0; i < n && sink->room > 0; i++) {
     HeldKey *key = held_key_find(sink->oid, ids[i].key_hash);
-    int64 dead = sink->hold ? dead_letter_first(sink, key->id.key_hash) : PG_INT64_MAX;
+    int64 dead = sink->common.hold ? dead_letter_first(sink, key->id.key_hash) : PG_INT64_MAX;
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
     int64 before = Min(Min(busy_row_first(key), dead), sink->cursor + 1);
     ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};

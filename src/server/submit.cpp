@@ -26,7 +26,7 @@ static int patience_ms = PATIENCE_MS;
 /* Completions that came while it was held may have put earlier events back, or have closed its sink. */
 static bool must_go_back(const Flight *flight) {
   const WorkerSink *sink = flight->sink;
-  const HeldKey *key = sink->ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
+  const HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
 
   return flight->position > sink->rewound_to || (key && key->head != 0 && key->head < flight->position);
 }

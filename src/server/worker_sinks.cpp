@@ -3,11 +3,9 @@
 #include "dead_letters.h"
 #include "flights.h"
 #include "held_keys.h"
-#include "known_below.h"
 #include "maintenance.h"
 #include "route.h"
 #include "settings.h"
-#include "sink_common.h"
 #include "sql.h"
 #include "submit.h"
 #include "worker_stops.h"
@@ -115,19 +113,6 @@ static void add_to_list(WorkerSink *sink) {
   list[n_list++] = sink;
 }
 
-static void apply_common(WorkerSink *sink, const SinkOptions *given) {
-  SinkCommon common;
-
-  if (!sink_common(sink->kind, given->options, given->n_options, &common))
-    return; /* ob_sink_open() will say so */
-  sink->ordered = common.ordered;
-  sink->hold = common.hold;
-  sink->max_attempts = common.max_attempts;
-  sink->retention_ms = common.retention_ms;
-  strlcpy(sink->retry, common.retry, sizeof(sink->retry));
-  sink->disable_after_ms = common.disable_after_ms;
-}
-
 /* A renamed server stays what it was: its flights, held keys and counters. (Two that swap their names do not: each
  * begins anew.) */
 static void follow_rename(const RouteSink *route) {
@@ -175,6 +160,13 @@ static void say_not_counted(const WorkerSink *sink) {
                       errdetail("There is room for the counters of %d sinks in all databases.", OUTBOX_MAX_SINKS),
                       errhint("It delivers all the same. Counters of dropped sinks become free at once.")));
   said = true;
+}
+
+static void close_sink(WorkerSink *sink, int grace_ms) {
+  if (sink->handle == NULL || sink->closing)
+    return;
+  ob_sink_close(sink->handle, grace_ms);
+  sink->closing = true;
 }
 
 static void reload_one(const RouteSink *route) {
@@ -229,23 +221,20 @@ static void reload_one(const RouteSink *route) {
     MemoryContextDelete(entry->given.context);
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
-  apply_common(sink, &given);
+  (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* else ob_sink_open() says why */
   if (sink->fingerprint != fingerprint) {
     /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
     worker_sink_restart(sink);
-    if (!sink->ordered)
+    if (!sink->common.ordered)
       held_keys_forget_sink(sink->oid);
-    if (sink->hold)
+    if (sink->common.hold)
       dead_letters_stale();
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
     sink->reopen_at = 0;
     sink->open_error[0] = '\0';
-    if (sink->handle && !sink->closing) {
-      ob_sink_close(sink->handle, CLOSE_GRACE_MS);
-      sink->closing = true;
-    }
+    close_sink(sink, CLOSE_GRACE_MS);
   }
 }
 
@@ -263,13 +252,9 @@ bool worker_sinks_reload(void) {
     if (!routes[i].is_manual) /* whoever claims its events has them */
       reload_one(&routes[i]);
   reload_former_names();
-  for (int i = 0; i < n_list; i++) {
-    WorkerSink *sink = list[i];
-    if (sink->present || sink->handle == NULL || sink->closing)
-      continue;
-    ob_sink_close(sink->handle, CLOSE_GRACE_MS);
-    sink->closing = true;
-  }
+  for (int i = 0; i < n_list; i++)
+    if (!list[i]->present)
+      close_sink(list[i], CLOSE_GRACE_MS);
   worker_stops_reload();
   return true;
 }
@@ -399,13 +384,8 @@ static void drop_entry(int i) {
 }
 
 void worker_sinks_close(void) {
-  for (int i = 0; i < n_list; i++) {
-    WorkerSink *sink = list[i];
-    if (sink->handle == NULL || sink->closing)
-      continue;
-    ob_sink_close(sink->handle, strcmp(sink->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
-    sink->closing = true;
-  }
+  for (int i = 0; i < n_list; i++)
+    close_sink(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
 }
 
 void worker_sinks_refresh(TimestampTz now) {
@@ -513,72 +493,4 @@ void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes) {
   sink->in_flight++;
   sink->bytes_in_flight += bytes;
   sink->unrecorded--;
-}
-
-typedef struct SinkPlace {
-  int64 cursor;
-  TimestampTz due_after;
-  int64 due_after_position;
-  TimestampTz next_due;
-  bool resumed_going;
-  TimestampTz resumed_after;
-  int64 resumed_after_position;
-  int n_late;
-  LateTransaction late[FLEXIBLE_ARRAY_MEMBER];
-} SinkPlace;
-
-void worker_sink_begin_round(WorkerSink *sink, MemoryContext context) {
-  SinkPlace *place =
-      (SinkPlace *)MemoryContextAlloc(context, offsetof(SinkPlace, late) + sizeof(LateTransaction) * sink->n_late);
-
-  place->cursor = sink->cursor;
-  place->due_after = sink->due_after;
-  place->due_after_position = sink->due_after_position;
-  place->next_due = sink->next_due;
-  place->resumed_going = sink->resumed.going;
-  place->resumed_after = sink->resumed.after;
-  place->resumed_after_position = sink->resumed.after_position;
-  place->n_late = sink->n_late;
-  if (sink->n_late > 0)
-    memcpy(place->late, sink->late, sizeof(LateTransaction) * sink->n_late);
-  sink->before = place;
-}
-
-bool worker_sink_advanced(const WorkerSink *sink) {
-  return sink->cursor > sink->before->cursor;
-}
-
-void worker_sink_give_back(WorkerSink *sink) {
-  const SinkPlace *place = sink->before;
-
-  sink->cursor = Min(sink->cursor, place->cursor);
-  known_below_lower(sink, sink->cursor + 1);
-  sink->due_after = place->due_after;
-  sink->due_after_position = place->due_after_position;
-  sink->next_due = Min(sink->next_due, place->next_due);
-  sink->resumed.going |= place->resumed_going;
-  sink->resumed.after = place->resumed_after;
-  sink->resumed.after_position = place->resumed_after_position;
-  sink->n_late = place->n_late;
-  if (place->n_late > 0)
-    memcpy(sink->late, place->late, sizeof(LateTransaction) * place->n_late);
-  sink->starved = true;
-}
-
-void worker_sink_restart(WorkerSink *sink) {
-  sink->cursor = sink->rewound_to = 0;
-  sink->first_foreign = 0;
-  known_below_lower(sink, 0);
-  sink->n_late = 0;
-  sink->due_after = sink->next_due = DT_NOBEGIN;
-  sink->due_after_position = 0;
-  resumed_all(sink, GetCurrentTimestamp());
-  sink->starved = true;
-}
-
-void worker_sink_rewind(WorkerSink *sink, int64 position) {
-  sink->cursor = Min(sink->cursor, position - 1);
-  sink->rewound_to = Min(sink->rewound_to, position - 1);
-  known_below_lower(sink, position);
-  sink->starved = true;
 }

@@ -6,6 +6,7 @@
 
 #include "lanes.h"
 #include "shared_state.h"
+#include "sink_common.h"
 #include "sink_log.h"
 
 /* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
@@ -28,13 +29,7 @@ typedef struct WorkerSink {
   TimestampTz reopen_at;
   char open_error[512];
 
-  bool ordered;
-  bool hold; /* a dead letter's key waits for a person */
-  int max_attempts;
-  int64 retention_ms;
-  char retry[256];
-  int64 disable_after_ms; /* 0 = never */
-
+  SinkCommon common;
   SinkLanes lanes;
 
   /* how far it has come */
@@ -109,6 +104,8 @@ void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes that back */
 
+/* ---- sink_place.cpp ---- */
+
 /* Remembers, in a context that outlives an abort, how far the sink has come; and goes back to there. */
 void worker_sink_begin_round(WorkerSink *sink, MemoryContext context);
 bool worker_sink_advanced(const WorkerSink *sink); /* its cursor */
@@ -116,6 +113,9 @@ void worker_sink_give_back(WorkerSink *sink);
 
 /* All rows must be seen again. */
 void worker_sink_restart(WorkerSink *sink);
+
+/* A row of this sink that was passed must be seen again. */
+void worker_sink_rewind(WorkerSink *sink, int64 position);
 
 /* ---- resumed.cpp ---- */
 
@@ -125,6 +125,3 @@ void resumed_all(WorkerSink *sink, TimestampTz now);
 void resumed_look(WorkerSink *sink, TimestampTz now);
 /* One of them came back unsent. */
 void resumed_returned(WorkerSink *sink);
-
-/* A row of this sink that was passed must be seen again. */
-void worker_sink_rewind(WorkerSink *sink, int64 position);

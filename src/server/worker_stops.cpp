@@ -159,7 +159,8 @@ void worker_stops_succeeded(SinkStats *stats) {
 }
 
 static bool has_failed_too_long(const WorkerSink *sink) {
-  return sink->stats && sink->disable_after_ms > 0 && sink->stats->failing.failed_ms >= sink->disable_after_ms;
+  return sink->stats && sink->common.disable_after_ms > 0 &&
+         sink->stats->failing.failed_ms >= sink->common.disable_after_ms;
 }
 
 static bool has_to_stop(const WorkerSink *sink) {
@@ -172,19 +173,19 @@ static bool has_to_stop(const WorkerSink *sink) {
 static bool clock_to_write(const WorkerSink *sink) {
   const FailingClock *clock = sink->stats ? &sink->stats->failing : NULL;
 
-  if (clock == NULL || sink->disable_after_ms == 0)
+  if (clock == NULL || sink->common.disable_after_ms == 0)
     return clock && clock->has_row;
   if (clock->last_failed_at == 0)
     return clock->has_row;
-  int64 step = clock->has_row ? Min(WRITE_EVERY_MS, sink->disable_after_ms / 20)
-                              : Min(FIRST_WRITE_MS, sink->disable_after_ms / 10);
+  int64 step = clock->has_row ? Min(WRITE_EVERY_MS, sink->common.disable_after_ms / 20)
+                              : Min(FIRST_WRITE_MS, sink->common.disable_after_ms / 10);
   return clock->failed_ms > 0 && clock->failed_ms - (clock->has_row ? clock->written_ms : 0) >= step;
 }
 
 void worker_stops_look(WorkerSink *sink, TimestampTz now) {
   if (sink->status.failed_tries != sink->failed_tries) {
     sink->failed_tries = sink->status.failed_tries;
-    if (sink->stats && sink->disable_after_ms > 0 && !sink->stopped)
+    if (sink->stats && sink->common.disable_after_ms > 0 && !sink->stopped)
       note_failure(sink, now);
   }
   anything_to_write = anything_to_write || has_to_stop(sink) || clock_to_write(sink);
