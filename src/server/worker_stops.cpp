@@ -175,7 +175,7 @@ static bool clock_to_write(const WorkerSink *sink) {
 
   if (clock == NULL || sink->common.disable_after_ms == 0)
     return clock && clock->has_row;
-  if (clock->last_failed_at == 0)
+  if (clock->last_failed_at == 0 || has_to_stop(sink))
     return clock->has_row;
   int64 step = clock->has_row ? Min(WRITE_EVERY_MS, sink->common.disable_after_ms / 20)
                               : Min(FIRST_WRITE_MS, sink->common.disable_after_ms / 10);
@@ -250,11 +250,23 @@ static void write_all(void *) {
   }
 }
 
+/* Not only when their rows are read: who deletes one before that has resumed what is known to be stopped. */
+static void stop_disabled(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (has_to_stop(sinks[i]))
+      stop(sinks[i]);
+}
+
 void worker_stops_write(TimestampTz now) {
   if (!anything_to_write || now < write_at)
     return;
   anything_to_write = false;
   /* A person who has paused or resumed a sink and not yet committed must not hold up the others. */
   bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, NULL);
+  if (done)
+    stop_disabled();
   write_at = done ? now : TimestampTzPlusMilliseconds(now, WRITE_PAUSE_MS);
 }

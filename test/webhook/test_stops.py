@@ -134,12 +134,25 @@ def test_410_disables_for_good_until_a_person_resumes(db, endpoint, pg):
     wait_all(db, endpoint, events)
 
 
+def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint):
+    """The worker has disabled it, and cannot read what it wrote until the person has resumed."""
+    endpoint.mode = status(410)
+    with db.connect(autocommit=False) as person:
+        wait_until(lambda: state(db) == "idle", 10, "the worker to have read all")
+        person.execute("LOCK TABLE outbox.renamed_sinks")
+        event = db.enqueue("Order", "1")
+        wait_until(lambda: db.sql("SELECT FROM outbox.stopped_sinks"), 10, "the row that disables it")
+        endpoint.mode = OK
+        person.execute("SELECT outbox.resume('crm')")
+    wait_all(db, endpoint, [event])
+
+
 @pytest.mark.kills_server
 def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(db, endpoint, pg):
     def failed_for() -> float:
         return db.value("SELECT extract(epoch FROM failed_for)::float8 FROM outbox.failing_sinks") or 0
 
-    db.sql("ALTER SERVER crm OPTIONS (ADD disable_after '2s')")
+    db.sql("ALTER SERVER crm OPTIONS (ADD disable_after '6s')")
     endpoint.mode = status(503)
     first = db.enqueue("Order", "1")
     wait_until(lambda: failed_for() > 0.5, 10, "the outage to be noted")
@@ -150,17 +163,17 @@ def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(
     [pid] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")[0]
     wait_until(lambda: failed_for() > 0.4, 10, "the outage to be noted")
     db.sql("SELECT pg_terminate_backend(%s)", pid)
-    before = wait_until(lambda: (noted := failed_for()) > 1 and noted, 10, "more of it, by the next worker")
-    assert before < 1.8 and not db.sql("SELECT FROM outbox.stopped_sinks")
+    before = wait_until(lambda: (noted := failed_for()) > 2 and noted, 10, "more of it, by the next worker")
+    assert before < 5 and not db.sql("SELECT FROM outbox.stopped_sinks")
     db.disconnect()
     pg.kill()
     tried = len(endpoint.deliveries)
-    time.sleep(2.5)  # longer than it had left: time in which nobody tries
+    time.sleep(4.5)  # longer than it had left: time in which nobody tries
     pg.start()
     since = wait_until(lambda: db.value("SELECT extract(epoch FROM since)::float8 FROM outbox.stopped_sinks"), 20, "the sink to be disabled")
     assert state(db) == "disabled: disable_after"
     resumed = endpoint.deliveries[tried].at
-    assert 0.1 < since - resumed < 1.9, f"{since - resumed} s after the restart, and {before} s before"
+    assert 0.5 < since - resumed < 5, f"{since - resumed} s after the restart, and {before} s before"
     [(reason, error, row)] = db.sql("SELECT reason, error, stopped_by FROM outbox.stopped_sinks")
     assert reason == "disable_after" and "503" in error and row is None and not failed_for()
     detail = db.value("""SELECT detail FROM outbox.doctor() WHERE "check" = 'sink crm'""")
