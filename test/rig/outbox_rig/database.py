@@ -48,7 +48,7 @@ class Database:
     def sql(self, query: str, *parameters: Any) -> list[tuple]:
         """Runs it in autocommit mode and returns the rows; connects anew when the server went away."""
         cursor = self._connected().execute(query, parameters or None)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if cursor.description is not None else []  # SELECT FROM has rows without columns
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
