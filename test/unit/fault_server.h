@@ -49,6 +49,8 @@ public:
       return true;
     }
     bool answer(int status, const std::string &headers = {}, const std::string &body = {}) {
+      if (status == 204) /* has no body: what comes all the same would spoil the connection */
+        return send("HTTP/1.1 204 X\r\n" + headers + "\r\n");
       return send("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: " + std::to_string(body.size()) +
                   "\r\n" + headers + "\r\n" + body);
     }

@@ -64,6 +64,7 @@ TEST(KafkaProbe, TopicsThatFitATemplate) {
 
 TEST(KafkaProbe, ATopicThatMayNotBeSeen) {
   KafkaBroker broker;
+  broker.create_topic("secret", 0); /* a real broker shows no partition of it; librdkafka 2.8 crashes at any */
   broker.topic_error("secret", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   door::Engine engine;
   door::Probe probe(engine, "kafka", {{"bootstrap_servers", broker.address()}, {"topic", "secret"}});
