@@ -26,6 +26,22 @@ bool manual_sink_of(Oid server, Oid role, ManualSink *sink);
 /* What it was called before. After owner_enter(). */
 void manual_sink_read_names(ManualSink *sink);
 
+/* ---- manual_arguments.cpp ---- */
+
+/* Errors where nothing may be written, or one of the first `n` arguments is NULL. */
+void manual_check_call(FunctionCallInfo fcinfo, const char *function, int n, const char *const *names,
+                       const char *example);
+
+typedef struct ManualInterval {
+  const char *name;
+  int64 min_us, max_us;
+  const char *range; /* in words */
+  const char *hint;
+} ManualInterval;
+
+/* In microseconds; an error when it is out of range. */
+int64 manual_interval(const Interval *given, const ManualInterval *argument);
+
 /* ---- counters: shown in outbox.sinks where the library is preloaded, and only of what is committed ---- */
 
 typedef struct ManualCounts {

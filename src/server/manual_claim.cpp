@@ -24,7 +24,8 @@ extern "C" {
 }
 
 static const int LIMIT_MAX = 10000;
-static const int64 LEASE_MIN_US = 1000, LEASE_MAX_US = 7 * USECS_PER_DAY;
+static const ManualInterval LEASE = {"lease", 1000, 7 * USECS_PER_DAY, "between 1 ms and 7 days",
+                                     "Take longer than it takes to handle what is claimed at once: '30 seconds'."};
 /* Rows behind held keys are read and passed: so many beyond the wanted ones, and ever more until enough are free. */
 static const int READ_MORE = 64, READ_MORE_MAX = 8192;
 /* Somebody else took what this one was about to take: it looks again so often. */
@@ -317,28 +318,10 @@ static bool is_paused(const ManualSink *sink) {
   return statement_write(&look, values, NULL, NULL) > 0;
 }
 
-static int64 lease_of(const Interval *lease) {
-  int64 days = (int64)lease->month * DAYS_PER_MONTH + lease->day;
-  int64 us = days > 1000 || days < -1000 ? PG_INT64_MAX : lease->time + days * USECS_PER_DAY;
-
-  if (us < LEASE_MIN_US || us > LEASE_MAX_US)
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("lease is out of range"),
-                    errdetail("It is %s, and must be between 1 ms and 7 days.",
-                              DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(lease)))),
-                    errhint("Take longer than it takes to handle what is claimed at once: '30 seconds'.")));
-  return us;
-}
-
 static void check_arguments(FunctionCallInfo fcinfo) {
   static const char *const names[] = {"sink", "limit", "lease"};
 
-  PreventCommandDuringRecovery("outbox.claim()");
-  PreventCommandIfReadOnly("outbox.claim()");
-  PreventCommandIfParallelMode("outbox.claim()");
-  for (int i = 0; i < 3; i++)
-    if (PG_ARGISNULL(i))
-      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
-                      errhint("SELECT * FROM outbox.claim('sink', 100, '30 seconds');")));
+  manual_check_call(fcinfo, "outbox.claim()", 3, names, "SELECT * FROM outbox.claim('sink', 100, '30 seconds');");
   if (PG_GETARG_INT32(1) < 1 || PG_GETARG_INT32(1) > LIMIT_MAX)
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("limit of a claim is out of range"),
                     errdetail("It is %d, and must be between 1 and %d.", PG_GETARG_INT32(1), LIMIT_MAX),
@@ -353,7 +336,7 @@ SQL_FUNCTION(outbox_claim) {
   check_arguments(fcinfo);
   memset((void *)&claim, 0, sizeof(claim));
   claim.limit = PG_GETARG_INT32(1);
-  claim.lease_us = lease_of(PG_GETARG_INTERVAL_P(2));
+  claim.lease_us = manual_interval(PG_GETARG_INTERVAL_P(2), &LEASE);
   manual_sink_require(text_to_cstring(PG_GETARG_TEXT_PP(0)), GetUserId(), &sink);
   claim.sink = &sink;
   claim.token = *DatumGetUUIDP(DirectFunctionCall1(gen_random_uuid, (Datum)0));

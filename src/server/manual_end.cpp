@@ -1,5 +1,6 @@
 /* manual_end.cpp: outbox.ack() and outbox.nack(): how what was claimed has ended, written down as a worker would. */
 #include "manual.h"
+#include "manual_leases.h"
 
 #include "enqueue.h"
 #include "record.h"
@@ -18,113 +19,6 @@ extern "C" {
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
-}
-
-/* ---- leases ------------------------------------------------------------------------------------------------ */
-
-/* One of the claim's: of a key, or of an event without one. Locked. */
-typedef struct Lease {
-  ItemPointerData ctid;
-  Oid server;
-  int64 key_hash; /* 0 = none */
-  int64 overtaken_by;
-  int n;
-  pg_uuid_t *ids;
-  int64 *positions;
-  bool *ended;
-} Lease;
-
-typedef struct Leases {
-  MemoryContext context;
-  Lease *list;
-  int n, max;
-} Leases;
-
-/* In the order of keys, in which every claim takes them. Waits for a claim that is about to take one over. */
-static Statement lock_leases = {"SELECT l.ctid, l.server, l.key_hash, l.overtaken_by, l.ids, l.positions FROM "
-                                "outbox.leases AS l WHERE l.token = $1 "
-                                "ORDER BY l.key_hash, l.single FOR UPDATE",
-                                1,
-                                {UUIDOID},
-                                NULL};
-static Statement drop_leases = {"DELETE FROM outbox.leases WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
-static Statement shrink_lease = {"UPDATE outbox.leases SET ids = $2, positions = $3, overtaken_by = nullif($4, 0) "
-                                 "WHERE ctid = $1",
-                                 4,
-                                 {TIDOID, UUIDARRAYOID, INT8ARRAYOID, INT8OID},
-                                 NULL};
-
-static bool visit_lease(TupleTableSlot *slot, void *context) {
-  Leases *leases = (Leases *)context;
-  MemoryContext previous = MemoryContextSwitchTo(leases->context);
-  Datum *ids, *positions;
-
-  if (leases->n == leases->max)
-    leases->list = (Lease *)repalloc_huge(leases->list, sizeof(Lease) * (leases->max *= 2));
-  Lease *lease = &leases->list[leases->n++];
-  lease->ctid = *(ItemPointer)DatumGetPointer(slot->tts_values[0]);
-  lease->server = DatumGetObjectId(slot->tts_values[1]);
-  lease->key_hash = DatumGetInt64(slot->tts_values[2]);
-  lease->overtaken_by = slot->tts_isnull[3] ? 0 : DatumGetInt64(slot->tts_values[3]);
-  deconstruct_array(DatumGetArrayTypePCopy(slot->tts_values[4]), UUIDOID, UUID_LEN, false, TYPALIGN_CHAR, &ids, NULL,
-                    &lease->n);
-  deconstruct_array(DatumGetArrayTypePCopy(slot->tts_values[5]), INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
-                    &positions, NULL, &lease->n);
-  lease->ids = (pg_uuid_t *)palloc(sizeof(pg_uuid_t) * lease->n);
-  lease->positions = (int64 *)palloc(sizeof(int64) * lease->n);
-  lease->ended = (bool *)palloc0(sizeof(bool) * lease->n);
-  for (int i = 0; i < lease->n; i++) {
-    lease->ids[i] = *DatumGetUUIDP(ids[i]);
-    lease->positions[i] = DatumGetInt64(positions[i]);
-  }
-  MemoryContextSwitchTo(previous);
-  return true;
-}
-
-static Leases leases_of(const pg_uuid_t *token) {
-  Leases leases = {CurrentMemoryContext, (Lease *)palloc(sizeof(Lease) * 16), 0, 16};
-  Datum values[] = {UUIDPGetDatum(token)};
-
-  statement_write(&lock_leases, values, visit_lease, &leases);
-  return leases;
-}
-
-static void write_rest(const Lease *lease) {
-  Datum *ids = (Datum *)palloc(sizeof(Datum) * lease->n);
-  int64 *positions = (int64 *)palloc(sizeof(int64) * lease->n);
-  ItemPointerData place = lease->ctid;
-  int n = 0;
-
-  for (int i = 0; i < lease->n; i++)
-    if (!lease->ended[i]) {
-      ids[n] = UUIDPGetDatum(&lease->ids[i]);
-      positions[n++] = lease->positions[i];
-    }
-  Datum values[] = {PointerGetDatum(&place),
-                    PointerGetDatum(construct_array(ids, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR)),
-                    int8_array(positions, n), Int64GetDatum(lease->overtaken_by)};
-  statement_write(&shrink_lease, values, NULL, NULL);
-}
-
-/* Last of all: until here nobody else may have their keys. */
-static void write_leases(const Leases *leases) {
-  ItemPointerData *over = (ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(leases->n, 1));
-  int n_over = 0;
-
-  for (int i = 0; i < leases->n; i++) {
-    const Lease *lease = &leases->list[i];
-    int n_ended = 0;
-    for (int j = 0; j < lease->n; j++)
-      n_ended += lease->ended[j];
-    if (n_ended == lease->n)
-      over[n_over++] = lease->ctid;
-    else if (n_ended > 0)
-      write_rest(lease);
-  }
-  if (n_over > 0) {
-    Datum values[] = {tid_array(over, n_over)};
-    statement_write(&drop_leases, values, NULL, NULL);
-  }
 }
 
 /* ---- what an acknowledged event has overtaken --------------------------------------------------------------- */
@@ -328,7 +222,7 @@ static void ack_events(Ending *ending) {
   statement_write(keep ? &keep_acked : &delete_acked, values, visit_acked, &acked);
   if (sink->common.ordered)
     mark_overtaken(sink, &ending->leases);
-  write_leases(&ending->leases);
+  leases_write(&ending->leases);
   manual_count(sink->server, &acked.counts);
   ending->n_acked = (int64)acked.counts.delivered;
 }
@@ -410,7 +304,7 @@ static void nack_event(Ending *ending) {
     for (int j = 0; j < ending->leases.list[i].n; j++)
       if (memcmp(&ending->leases.list[i].ids[j], ending->id, sizeof(pg_uuid_t)) == 0) {
         refuse_event(ending, &ending->leases.list[i], j);
-        write_leases(&ending->leases);
+        leases_write(&ending->leases);
         return;
       }
 }
@@ -446,21 +340,12 @@ static void end(Ending *ending) {
   owner_leave(scope);
 }
 
-static void require(FunctionCallInfo fcinfo, int n, const char *const *names, const char *example) {
-  for (int i = 0; i < n; i++)
-    if (PG_ARGISNULL(i))
-      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
-                      errhint("%s", example)));
-}
-
 SQL_FUNCTION(outbox_ack) {
   static const char *const names[] = {"token"};
   Ending ending;
 
-  PreventCommandDuringRecovery("outbox.ack()");
-  PreventCommandIfReadOnly("outbox.ack()");
-  PreventCommandIfParallelMode("outbox.ack()");
-  require(fcinfo, 1, names, "SELECT outbox.ack(token, ARRAY[id]); with the token that outbox.claim() returned.");
+  manual_check_call(fcinfo, "outbox.ack()", 1, names,
+                    "SELECT outbox.ack(token, ARRAY[id]); with the token that outbox.claim() returned.");
   memset((void *)&ending, 0, sizeof(ending));
   ending.token = PG_GETARG_UUID_P(0);
   ending.ids = PG_ARGISNULL(1) ? NULL : PG_GETARG_ARRAYTYPE_P(1);
@@ -468,31 +353,20 @@ SQL_FUNCTION(outbox_ack) {
   PG_RETURN_INT64(ending.n_acked);
 }
 
-static int64 retry_in_ms(const Interval *retry_in) {
-  int64 days = (int64)retry_in->month * DAYS_PER_MONTH + retry_in->day;
-  int64 ms = days > 3660 || days < -3660 ? -1 : retry_in->time / 1000 + days * (USECS_PER_DAY / 1000);
-
-  if (ms < 0)
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("retry_in is out of range"),
-                    errdetail("It is %s, and must be between 0 and ten years.",
-                              DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(retry_in)))),
-                    errhint("Leave it out for the sink's own schedule.")));
-  return ms;
-}
-
 SQL_FUNCTION(outbox_nack) {
   static const char *const names[] = {"token", "id", "error"};
+  static const ManualInterval retry_in = {"retry_in", 0, 3660 * USECS_PER_DAY, "between 0 and ten years",
+                                          "Leave it out for the sink's own schedule."};
   Ending ending;
 
-  PreventCommandDuringRecovery("outbox.nack()");
-  PreventCommandIfReadOnly("outbox.nack()");
-  PreventCommandIfParallelMode("outbox.nack()");
-  require(fcinfo, 3, names, "SELECT outbox.nack(token, id, 'what went wrong');");
+  manual_check_call(fcinfo, "outbox.nack()", 3, names, "SELECT outbox.nack(token, id, 'what went wrong');");
   memset((void *)&ending, 0, sizeof(ending));
   ending.token = PG_GETARG_UUID_P(0);
   ending.id = PG_GETARG_UUID_P(1);
   ending.error = text_to_cstring(PG_GETARG_TEXT_PP(2));
-  ending.retry_in_ms = PG_ARGISNULL(3) ? -1 : retry_in_ms(PG_GETARG_INTERVAL_P(3));
+  ending.retry_in_ms = -1;
+  if (!PG_ARGISNULL(3))
+    ending.retry_in_ms = manual_interval(PG_GETARG_INTERVAL_P(3), &retry_in) / 1000;
   ending.give_up = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4);
   end(&ending);
   if (ending.status == NULL)
