@@ -51,7 +51,17 @@ static void close_if_open(int fd) {
     close(fd);
 }
 
-HttpLoop::HttpLoop() : multi_(curl_multi_init()), all_(connections_allowed()), allowed_(all_.share.total()) {
+CURLM *open_multi() {
+  CURLM *multi = curl_multi_init();
+#if LIBCURL_VERSION_NUM >= 0x081400  // 8.20.0: its resolver has a pool of threads, and no longer one for each name
+  constexpr long resolver_threads = 1024;
+  curl_multi_setopt(multi, CURLMOPT_QUICK_EXIT, 1L);
+  curl_multi_setopt(multi, CURLMOPT_RESOLVE_THREADS_MAX, resolver_threads);
+#endif
+  return multi;
+}
+
+HttpLoop::HttpLoop() : multi_(open_multi()), all_(connections_allowed()), allowed_(all_.share.total()) {
   try {
     epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
     wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

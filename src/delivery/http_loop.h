@@ -28,6 +28,10 @@ namespace outbox {
 /* Makes libcurl ready, once. Throws std::runtime_error. */
 void init_libcurl();
 
+/* A multi handle that neither waits for a hanging resolver when it is cleaned up, nor lets one name's hold up the
+ * others'. Null when there is no memory. */
+CURLM *open_multi();
+
 class HttpLoop {
 public:
   using Task = std::function<void(HttpLoop &)>;
