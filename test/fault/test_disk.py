@@ -129,6 +129,8 @@ def test_wal_is_full(rig, volume, receiver):
         db.create()
         set_up(db, receiver)
         receiver.mode = slow(0.2)  # so that some are in flight
+        db.sql("SELECT pg_switch_wal()")
+        db.sql("CREATE TABLE begins_a_segment ()")  # which is made whole: there is room in it
         volume.fill()
         assert isinstance(write_until_it_fails(db), psycopg.OperationalError)
         wait_until(lambda: "PANIC" in pg.log.read_text(errors="replace"), 10, "the server to give up")
