@@ -55,8 +55,10 @@ static void set_session(void) {
       {"search_path", "pg_catalog, pg_temp"},
       /* What a crash loses of the recordings is sent again; what an application committed is another matter. */
       {"synchronous_commit", "off"},
-      /* A person's lock on a table must not keep us from our signals. */
-      {"lock_timeout", "2s"},
+      /* A person's lock on a table must not keep us from our signals. DDL locks the table and then its partitions, we
+       * often the other way round: we are the one to give way, before others look for a deadlock (after 1 s). */
+      {"lock_timeout", "900ms"},
+      {"deadlock_timeout", "10ms"},
       {"statement_timeout", "0"},
       {"idle_in_transaction_session_timeout", "0"},
       {"default_transaction_isolation", "read committed"},

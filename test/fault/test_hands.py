@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, status
+from outbox_rig.traffic import Traffic
 
 QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
 WORKER = "SELECT pid FROM outbox.workers WHERE database = %s"
@@ -279,6 +280,20 @@ def test_a_table_of_delivered_events_that_takes_none(db, receiver):
 
 
 # ---- locks on tables ---------------------------------------------------------------------------------------------
+
+
+def test_ddl_while_the_worker_moves_rows(db, receiver):
+    """They lock the table and its partitions in different orders: it is the worker that gives way, and at once."""
+    db.webhook_sink("crm", receiver, SECRET, retention="1d")
+    with Traffic(db, "Order", writers=2) as traffic, db.connect(autocommit=False) as person:
+        wait_until(lambda: traffic.committed > 100, 20, "sessions that know the table")
+        for turn in range(150):
+            before = traffic.committed
+            person.execute("LOCK TABLE outbox.events")
+            person.commit()
+            wait_until(lambda: traffic.committed > before, 20, f"the writers to go on, turn {turn}", interval=0.005)
+    wait_empty(db)
+    traffic.check([(d.id, d.json()["data"]) for d in receiver.deliveries], 1000)
 
 
 def test_a_lock_on_the_table_is_told_once(db, hook, pg):
