@@ -15,7 +15,7 @@ using Peer = FaultServer::Peer;
 
 namespace {
 
-const std::string slow_host = "slow-resolver.invalid";
+const std::string slow_host = "slow-resolver.invalid", quick_host = "quick-resolver.test";
 constexpr milliseconds slowness(3000);
 std::atomic<int> resolving{0};
 
@@ -25,7 +25,7 @@ std::atomic<int> resolving{0};
 extern "C" int getaddrinfo(const char *node, const char *service, const addrinfo *hints, addrinfo **result) {
   static const auto next = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   if (!node || !std::string(node).ends_with(slow_host))
-    return next(node, service, hints, result);
+    return next(node && node == quick_host ? "127.0.0.1" : node, service, hints, result);
   ++resolving;
   std::this_thread::sleep_for(slowness);
   --resolving;
@@ -58,7 +58,7 @@ TEST(WebhookClose, ASlowResolverHoldsUpNeitherTimeoutNorOthersNorTheEnd) {
 TEST(WebhookClose, ManySlowNamesHoldUpNoOther) {
   FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
   std::string url = peer.url();
-  url.replace(url.find("127.0.0.1"), 9, "localhost");
+  url.replace(url.find("127.0.0.1"), 9, quick_host);
   auto begin = Clock::now();
   {
     std::vector<std::unique_ptr<WebhookHarness>> slow;
@@ -71,7 +71,7 @@ TEST(WebhookClose, ManySlowNamesHoldUpNoOther) {
     while (resolving < 20 && Clock::now() - begin < slowness)
       std::this_thread::sleep_for(milliseconds(1));
     WebhookHarness other(
-        Options{{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8, ::1/128"}, {"timeout", "1s"}});
+        Options{{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "1s"}});
     EXPECT_EQ(other.send(TestEvent(1, 1)).result, Result::Sent);
   }
   EXPECT_LT(Clock::now() - begin, slowness - milliseconds(500));
