@@ -24,6 +24,7 @@ typedef struct WorkerSink {
   bool present;       /* in the catalog */
   bool closing;
   bool stopped, found_stopped; /* by outbox.stopped_sinks: worker_stops.h */
+  bool disabling;              /* it was just written there */
   ob_sink *handle;             /* NULL while it cannot be opened, is being reopened, or is stopped */
   bool was_closed;             /* much may have gathered: it begins slowly */
   TimestampTz reopen_at;

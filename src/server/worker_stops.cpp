@@ -245,7 +245,8 @@ static void write_all(void *) {
       sink->stats->failing.written_ms = before.failed_ms;
       unlock();
     }
-    if (has_to_stop(sink) && disable(sink))
+    sink->disabling = has_to_stop(sink);
+    if (sink->disabling && disable(sink))
       say_disabled(sink);
   }
 }
@@ -256,7 +257,7 @@ static void stop_disabled(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (has_to_stop(sinks[i]))
+    if (sinks[i]->disabling)
       stop(sinks[i]);
 }
 
