@@ -20,8 +20,7 @@ struct Cleanup {
  * outage. */
 class Trial {
 public:
-  Trial(WebhookTransfer &transfer, const Probe &probe)
-      : transfer_(transfer), probe_(probe), multi_(open_multi()) {
+  Trial(WebhookTransfer &transfer, const Probe &probe) : transfer_(transfer), probe_(probe), multi_(open_multi()) {
     transfer_.prepare_connect_only(probe.left());
     if (!multi_ || curl_multi_add_handle(multi_.get(), transfer_.handle()) != CURLM_OK)
       throw std::bad_alloc();
