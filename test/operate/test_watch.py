@@ -44,7 +44,8 @@ def test_one_screen(db, receiver, tmp_path):
                 db.enqueue("Order", "1", "crm")
                 whole = screens(output)[:-1]
                 last = "\n".join(whole[-1]) if whole else ""
-                return whole[-1] if "circuit open" in last and "HTTP 422" in last and re.search(r"crm .* [1-9]\d* *\|", last) else None
+                dead = re.search(r"^ *a_sink_\w+ *\|[^|]*\| *0 *\| *1 *\|.*HTTP 422", last, re.MULTILINE)  # the row goes as the error comes
+                return whole[-1] if dead and "circuit open" in last and re.search(r"crm .* [1-9]\d* *\|", last) else None
 
             screen = wait_until(shown, 30, lambda: f"all of it on a screen: {output.read_text()}", interval=0.02)
         finally:
