@@ -162,7 +162,7 @@ static void say_not_counted(const WorkerSink *sink) {
   said = true;
 }
 
-static void close_sink(WorkerSink *sink, int grace_ms) {
+void worker_sink_close(WorkerSink *sink, int grace_ms) {
   if (sink->handle == NULL || sink->closing)
     return;
   ob_sink_close(sink->handle, grace_ms);
@@ -234,7 +234,7 @@ static void reload_one(const RouteSink *route) {
     sink->fingerprint = fingerprint;
     sink->reopen_at = 0;
     sink->open_error[0] = '\0';
-    close_sink(sink, CLOSE_GRACE_MS);
+    worker_sink_close(sink, CLOSE_GRACE_MS);
   }
 }
 
@@ -254,7 +254,7 @@ bool worker_sinks_reload(void) {
   reload_former_names();
   for (int i = 0; i < n_list; i++)
     if (!list[i]->present)
-      close_sink(list[i], CLOSE_GRACE_MS);
+      worker_sink_close(list[i], CLOSE_GRACE_MS);
   worker_stops_reload();
   return true;
 }
@@ -385,7 +385,7 @@ static void drop_entry(int i) {
 
 void worker_sinks_close(void) {
   for (int i = 0; i < n_list; i++)
-    close_sink(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
+    worker_sink_close(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
 }
 
 void worker_sinks_refresh(TimestampTz now) {

@@ -83,6 +83,9 @@ void worker_sinks_settings_changed(void);
 /* Reads the catalog when it has changed. In a transaction. True when the set or its routes changed. */
 bool worker_sinks_reload(void);
 
+/* No more events for this one: what still runs after so many milliseconds is given up. */
+void worker_sink_close(WorkerSink *sink, int grace_ms);
+
 /* No more events for any: what is not on the wire comes back, what is ends normally, within the endpoints' timeouts.
  */
 void worker_sinks_close(void);

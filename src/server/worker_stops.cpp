@@ -90,10 +90,7 @@ static void stop(WorkerSink *sink) {
   sink->stopped = true;
   sink->starved = false;
   reset(sink); /* once it goes on it has all its time again */
-  if (sink->handle && !sink->closing) {
-    ob_sink_close(sink->handle, STOP_GRACE_MS);
-    sink->closing = true;
-  }
+  worker_sink_close(sink, STOP_GRACE_MS);
 }
 
 static void go_on(WorkerSink *sink) {
