@@ -195,6 +195,7 @@ def test_the_rate_and_latencies_beside_the_receivers_own(db, receiver):
         taken.append((time.monotonic() - sent) * 1000)
     rate, seen = db.sink("rate")[0], 60 / (time.monotonic() - started)
     p50, p99 = db.sink("latency_p50, latency_p99")
+    assert 0 < p50 <= p99
     arrived = [(d.at - datetime.fromisoformat(d.json()["timestamp"]).timestamp()) * 1000 for d in receiver.deliveries]
     assert sorted(arrived)[28] - 1 <= p50 <= 1.3 * sorted(taken)[30] + 5  # the body has whole milliseconds; a bucket's edge lies a quarter above
     assert sorted(arrived)[57] - 1 <= p99 <= 1.3 * max(taken) + 5
