@@ -3,6 +3,7 @@
 
 CREATE OR REPLACE FUNCTION outbox.add_partition(parent regclass, part text, key text, lower timestamptz, upper timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO' SET timezone = 'UTC' -- the bounds pass as text: with a session's own styles India's IST would be read as Israel's
 AS $$
 BEGIN
   EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent); -- its makers take turns

@@ -22,7 +22,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.restore_seen() IS
-  'Whether a restore seems to be under way, or events of another origin wait for outbox.adopt(). Then the worker makes and drops no partition: that would disturb the restore.';
+  'Whether a restore seems to be under way, or events of another origin wait for outbox.adopt(). Then the worker drops no partition, and makes only those that it needs for delivered events: more would disturb the restore.';
 
 CREATE OR REPLACE FUNCTION outbox.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -33,11 +33,12 @@ DECLARE
   part text;
   done bigint := 0;
   keep interval;
+  restoring boolean := by_worker AND outbox.restore_seen();
 BEGIN
-  IF by_worker AND outbox.restore_seen() THEN
-    RETURN 0;
+  IF NOT restoring THEN
+    done := outbox.add_processed_partitions();
   END IF;
-  done := outbox.add_processed_partitions();
+  -- Also beside a restore: what is delivered meanwhile is to be kept, and an empty day gives way to one of the dump.
   LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE; -- a restore may be about to make one of them
   FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
     CONTINUE WHEN to_regclass('outbox.events_sent_' || to_char(day, 'YYYYMMDD')) IS NOT NULL;
@@ -47,6 +48,9 @@ BEGIN
     END IF;
   END LOOP;
 
+  IF restoring THEN
+    RETURN done;
+  END IF;
   -- Whole days leave when the longest retention of any sink is over. A reader in the way: the next run tries again.
   keep := (SELECT l.longest_retention FROM outbox.library() AS l);
   FOR part, day IN
@@ -65,7 +69,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.maintain_days(boolean) IS
-  'The part of outbox.maintain() that makes and drops partitions, and clears leases that ended a day ago. For a worker it does nothing during a restore.';
+  'The part of outbox.maintain() that makes and drops partitions, and clears leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only makes days of outbox.events_sent.';
 
 CREATE OR REPLACE FUNCTION outbox.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

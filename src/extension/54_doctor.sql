@@ -14,7 +14,12 @@ BEGIN
   SELECT min(d.day) AS oldest, count(*) FILTER (WHERE d.day + 2 < (now() - keep) AT TIME ZONE 'UTC') AS over, bool_or(d.day = today) AND bool_or(d.day = today + 1) AS ready INTO days
   FROM (SELECT right(c.relname, 8)::date AS day FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_\d{8}$') AS d;
-  IF days.over > 0 THEN
+  IF days.over > 0 AND outbox.restore_seen() THEN
+    status := 'warning';
+    detail := format('%s days of delivered events are over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
+                     'another cluster or database.', days.over, days.oldest);
+    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days by hand: SELECT outbox.maintain()';
+  ELSIF days.over > 0 THEN
     status := 'warning';
     detail := format('%s days of delivered events are over and not dropped, the oldest is %s: somebody reads them for long, or no worker runs.', days.over, days.oldest);
     hint := 'SELECT outbox.maintain(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';

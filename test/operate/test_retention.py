@@ -48,6 +48,11 @@ def days(db) -> list[int]:
                                      " WHERE i.inhparent = 'outbox.events_sent'::regclass ORDER BY 1")]
 
 
+def drop_days(db) -> None:
+    for (day,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
+        db.sql(f"DROP TABLE {day}")
+
+
 def test_maintain_drops_old_days(db, setting):
     """Days that the retention has passed go whole; those within it stay."""
     setting("outbox.enabled", "off")  # the worker would be quicker
@@ -72,8 +77,7 @@ def test_after_a_week_without_a_worker(db, receiver, setting):
     wait_until(lambda: db.pending() == 0, 10, "delivery")
     setting("outbox.enabled", "off")
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
-    for (day,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
-        db.sql(f"DROP TABLE {day}")
+    drop_days(db)
     for ago in range(2, 10):
         add_old_day(db, ago, 1000)
     db.enqueue("Order", "1", "second")
@@ -81,6 +85,48 @@ def test_after_a_week_without_a_worker(db, receiver, setting):
     wait_until(lambda: days(db) == [-3, -2, -1, 0, 1, 2, 3], 20, lambda: f"the days, not {days(db)}")
     wait_until(lambda: db.pending() == 0, 10, "delivery")
     assert db.sql("SELECT event_type, count(*) FROM outbox.events GROUP BY 1 ORDER BY 1") == [("old", 2000), ("second", 1)]
+
+
+def test_events_are_kept_beside_rows_of_another_origin(db, receiver, setting):
+    """Rows that wait for outbox.adopt() keep the worker from dropping days, and not from making those that it needs."""
+    setting("outbox.enabled", "off")
+    setting("outbox.retention", "7d")
+    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
+    drop_days(db)
+    add_old_day(db, 20)
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, position, sink, origin)"
+           " VALUES (gen_random_uuid(), 'Order', '1', 'foreign', 1, 'crm', 42)")
+    event = db.enqueue("Order", "1", "own")
+    setting("outbox.enabled", "on")
+    wait_until(lambda: not db.sql("SELECT FROM outbox.events_pending WHERE id = %s", event), 30, "delivery")
+    assert db.sql("SELECT event_type FROM outbox.events WHERE status = 'SENT' ORDER BY sent_at") == [("old",), ("own",)]
+    assert days(db) == [-3, -2, -1, 0, 1, 20]
+    status, detail, hint = db.doctor("retention")
+    assert (status, hint.split(";")[0]) == ("warning", "SELECT outbox.adopt()") and "another cluster or database" in detail
+
+
+def test_a_sessions_way_to_write_times_does_not_move_a_day(db, setting):
+    """In India's time zone, whose abbreviation is Israel's too."""
+    setting("outbox.enabled", "off")
+    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
+    milliseconds = f"{int(time.time() * 1000):012x}"
+    event = f"{milliseconds[:8]}-{milliseconds[8:]}-7000-8000-000000000000"
+    parts = "FROM pg_class AS c WHERE c.relispartition AND c.relname ~ '^(events_sent|processed_events)_[0-9]'"
+
+    def bounds(*settings: str) -> list[tuple]:
+        for (part,) in db.sql(f"SELECT c.oid::regclass::text {parts}"):
+            db.sql(f"DROP TABLE {part}")
+        with db.connect() as session:
+            for setting in settings:
+                session.execute(f"SET {setting}")
+            session.execute("SELECT outbox.mark_processed(%s::uuid, 'mail')", [event])
+            session.execute("SELECT outbox.maintain()")
+        return db.sql(f"SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid) {parts} ORDER BY 1")
+
+    expected = bounds()
+    assert len(expected) >= 8
+    assert bounds("DateStyle = 'SQL, DMY'", "TimeZone = 'Asia/Kolkata'") == expected
 
 
 def test_retention_changed_live(db, receiver, setting):
