@@ -21,7 +21,7 @@ static void check_librdkafka(void) {
 extern "C" {
 PG_MODULE_MAGIC;
 
-PGDLLEXPORT void _PG_init(void);
+PGDLLEXPORT void _PG_init(void); /* NOLINT(bugprone-reserved-identifier): PostgreSQL looks it up by this name */
 
 void _PG_init(void) {
   /* pg_upgrade loads us only to look: no settings to reject, no worker to start. */

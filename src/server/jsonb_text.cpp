@@ -30,7 +30,7 @@ static char *put_escaped(char *to, unsigned char byte) {
       *to++ = letter[1];
       return to;
     }
-  memcpy(to, "u00", 3);
+  memcpy(to, "u00", 3); /* NOLINT(bugprone-not-null-terminated-result): it goes into the middle of a text */
   to[3] = DIGITS[byte >> 4];
   to[4] = DIGITS[byte & 15];
   return to + 5;

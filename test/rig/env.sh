@@ -15,7 +15,7 @@ newest_pg() {
 # The release of Debian that has this PostgreSQL. None has 16, which is a package of PyPI, with headers and pg_regress; it has no OpenSSL
 # (outbox brings its own), no ICU and no contrib.
 release_with_pg() {
-  case $1 in 15) echo bookworm ;; 17) echo trixie ;; 18) echo forky ;; esac
+  case $1 in 15) echo bookworm ;; 17) echo trixie ;; 18) echo forky ;; 19) echo experimental ;; esac
 }
 
 # A file in a folder of build/ that says: made from these files as they are now.

@@ -219,7 +219,7 @@ def chaos(log: Path) -> Result:
 
 
 SUITES = {
-    "lint": ("clang-format and clang-tidy", lint),
+    "lint": ("clang-format and clang-tidy on src/delivery and src/server", lint),
     "unit": ("GoogleTest: src/delivery without a server, under ASan and UBSan", unit),
     "regress": ("pg_regress: the SQL surface", regress),
     "isolation": ("pg_isolation_regress: interleavings of sessions", isolation),
@@ -240,6 +240,7 @@ SUITES = {
     "fault": ("pytest: kills and outages", lambda log: pytest("fault", log)),
     "pg17": ("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log)),
     "pg18": ("the main job on PostgreSQL 18, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("18", log)),
+    "pg19": ("the main job on PostgreSQL 19, and pg_upgrade to it, in Debian's experimental suite", lambda log: on_other_postgresql("19", log)),
     "chaos": ("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos),
 }
 
