@@ -62,3 +62,35 @@
 #else
 #define outbox_wait_event(name) WaitEventExtensionNew(name)
 #endif
+
+/* 19 names the system caches by an enum where older ones take an int. */
+#if PG_VERSION_NUM < 190000
+#define OUTBOX_SYSCACHE int
+#else
+#define OUTBOX_SYSCACHE SysCacheIdentifier
+#endif
+
+/* What a signal handler that is called by another one is given. */
+#if PG_VERSION_NUM < 190000
+#define OUTBOX_SIGNAL_ARGUMENTS postgres_signal_arg
+#else
+#define OUTBOX_SIGNAL_ARGUMENTS postgres_signal_arg, pg_siginfo
+#endif
+
+/* 19 has options for a deletion, and no flag of its own for a move to another partition. */
+#if PG_VERSION_NUM < 190000
+#define outbox_heap_delete(table, ctid, command, failure)                                                            \
+  heap_delete(table, ctid, command, InvalidSnapshot, false, failure, false)
+#else
+#define outbox_heap_delete(table, ctid, command, failure)                                                            \
+  heap_delete(table, ctid, command, 0, InvalidSnapshot, false, failure)
+#endif
+
+/* 19 keeps what it makes of a jsonb in the state and not in the result of each step. */
+#if PG_VERSION_NUM < 190000
+#define OUTBOX_JSONB_STATE JsonbParseState *
+#define outbox_push_jsonb(state, token, value) pushJsonbValue(state, token, value)
+#else
+#define OUTBOX_JSONB_STATE JsonbInState
+#define outbox_push_jsonb(state, token, value) (pushJsonbValue(state, token, value), (state)->result)
+#endif

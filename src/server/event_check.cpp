@@ -143,18 +143,18 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
 
   headers->list = (ob_header *)palloc(sizeof(ob_header) * (JB_ROOT_COUNT(given) + 1));
   JsonbIterator *iterator = JsonbIteratorInit(&given->root);
-  JsonbParseState *state = NULL;
+  OUTBOX_JSONB_STATE state = {};
   JsonbValue name, value;
   bool all_text = true;
 
   (void)JsonbIteratorNext(&iterator, &name, true);
-  (void)pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+  (void)outbox_push_jsonb(&state, WJB_BEGIN_OBJECT, NULL);
   while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY) {
     (void)JsonbIteratorNext(&iterator, &value, true);
-    (void)pushJsonbValue(&state, WJB_KEY, &name);
+    (void)outbox_push_jsonb(&state, WJB_KEY, &name);
     if (is_binary_header(&value)) {
       check_header_name(&name);
-      (void)pushJsonbValue(&state, WJB_VALUE, &value);
+      (void)outbox_push_jsonb(&state, WJB_VALUE, &value);
       headers->list[headers->n++] = binary_header(&name, &value);
       continue;
     }
@@ -162,11 +162,11 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
     check_header_name(&name);
     check_header_value(&name, &as_text);
     all_text = all_text && value.type == jbvString;
-    (void)pushJsonbValue(&state, WJB_VALUE, &as_text);
+    (void)outbox_push_jsonb(&state, WJB_VALUE, &as_text);
     headers->list[headers->n++] = {to_utf8(name.val.string.val, name.val.string.len),
                                    to_utf8(as_text.val.string.val, as_text.val.string.len), false};
   }
-  JsonbValue *object = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+  JsonbValue *object = outbox_push_jsonb(&state, WJB_END_OBJECT, NULL);
   if (!all_text)
     row_set(row, EV_HEADERS, JsonbPGetDatum(JsonbValueToJsonb(object)));
 }

@@ -27,7 +27,7 @@ static int cache_size;
 static MemoryContext cache_context; /* NULL = nothing cached */
 static bool cache_stale = true;
 
-static void forget(Datum, int, uint32) {
+static void forget(Datum, OUTBOX_SYSCACHE, uint32) {
   cache_stale = true;
 }
 

@@ -7,6 +7,7 @@
 #include "server.h"
 
 extern "C" {
+#include "access/transam.h"
 #include "executor/tuptable.h"
 #include "storage/itemptr.h"
 }

@@ -11,7 +11,7 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-static ob_option *options_of(int cache, HeapTuple tuple, AttrNumber column, size_t *n) {
+static ob_option *options_of(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber column, size_t *n) {
   bool is_null;
   Datum options = SysCacheGetAttr(cache, tuple, column, &is_null);
 

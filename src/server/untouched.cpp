@@ -51,8 +51,7 @@ static void delete_free(Relation table, RowLock *rows, int n, CommandId command)
   TM_FailureData failure;
 
   for (int i = 0; i < n; i++)
-    if (rows[i].result == ROW_FREE &&
-        heap_delete(table, &rows[i].ctid, command, InvalidSnapshot, false, &failure, false) == TM_Ok)
+    if (rows[i].result == ROW_FREE && outbox_heap_delete(table, &rows[i].ctid, command, &failure) == TM_Ok)
       rows[i].result = ROW_DELETED;
 }
 

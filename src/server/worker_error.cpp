@@ -102,7 +102,7 @@ void worker_end_handler(SIGNAL_ARGS) {
     QueryCancelPending = true;
     InterruptPending = true;
   }
-  SignalHandlerForShutdownRequest(postgres_signal_arg);
+  SignalHandlerForShutdownRequest(OUTBOX_SIGNAL_ARGUMENTS);
   errno = saved_errno;
 }
 

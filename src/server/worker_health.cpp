@@ -4,6 +4,7 @@
 #include "sql_function.h"
 
 extern "C" {
+#include "access/htup_details.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "storage/ipc.h"

@@ -61,7 +61,7 @@ typedef struct FormerName {
 static FormerName *former = NULL;
 static int n_former = 0, max_former = 0;
 
-static void catalog_changed(Datum, int, uint32) {
+static void catalog_changed(Datum, OUTBOX_SYSCACHE, uint32) {
   stale = true;
 }
 
@@ -90,7 +90,8 @@ void worker_sinks_settings_changed(void) {
 }
 
 /* Options as they lie in the catalog, and a fingerprint that changes with them. */
-static ob_option *read_options(int cache, HeapTuple tuple, AttrNumber column, size_t *n, uint64 *fingerprint) {
+static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber column, size_t *n,
+                               uint64 *fingerprint) {
   bool is_null;
   Datum datum = SysCacheGetAttr(cache, tuple, column, &is_null);
   ob_option *options = wrapper_options(datum, is_null, n);

@@ -21,6 +21,7 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 }
 
