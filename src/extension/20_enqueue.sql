@@ -82,7 +82,10 @@ CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE ON outbox.events
     OLD.status IS DISTINCT FROM NEW.status OR OLD.sink IS DISTINCT FROM NEW.sink OR OLD.sent_at IS DISTINCT FROM NEW.sent_at
     OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type OR OLD.event_type IS DISTINCT FROM NEW.event_type
     OR OLD.headers IS DISTINCT FROM NEW.headers OR OLD.content_type IS DISTINCT FROM NEW.content_type
-    OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
+    OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key OR OLD.partition_key IS DISTINCT FROM NEW.partition_key
+    OR OLD.position IS DISTINCT FROM NEW.position OR OLD.xact IS DISTINCT FROM NEW.xact OR OLD.origin IS DISTINCT FROM NEW.origin
+    OR OLD.held_by IS DISTINCT FROM NEW.held_by OR OLD.overtaken_by IS DISTINCT FROM NEW.overtaken_by
+    OR OLD.redrive_late IS DISTINCT FROM NEW.redrive_late)
   EXECUTE FUNCTION outbox.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (

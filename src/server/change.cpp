@@ -64,6 +64,35 @@ static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
     row_set_null(after, EV_REDRIVE_LATE);
 }
 
+/* The server alone fills these columns. An ORM writes back what it read before, so a change is dropped, not refused.
+ */
+static void keep_columns_of_server(const TriggerRow *before, TriggerRow *after) {
+  static const EventColumn columns[] = {EV_POSITION, EV_XACT,         EV_ORIGIN,
+                                        EV_HELD_BY,  EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+
+  if (IsLogicalWorker() || is_owner(GetUserId()))
+    return;
+  for (EventColumn column : columns) {
+    if (column == EV_ORIGIN && is_ours(after)) /* outbox.adopt() by a role that may call it */
+      continue;
+    if (row_isnull(before, column))
+      row_set_null(after, column);
+    else
+      row_set(after, column, row_get(before, column));
+  }
+}
+
+/* Such as outbox.adopt(): what the event says was checked when it was enqueued. */
+static bool only_server_columns_change(const TriggerRow *before, const TriggerRow *after) {
+  static const EventColumn checked[] = {EV_STATUS,  EV_SINK,         EV_SENT_AT,   EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
+                                        EV_HEADERS, EV_CONTENT_TYPE, EV_DEDUP_KEY, EV_PARTITION_KEY};
+
+  for (EventColumn column : checked)
+    if (!row_same(before, after, column))
+      return false;
+  return true;
+}
+
 /* Dispatchers that know no status mark an event by its time alone: UPDATE ... SET processed_at = now(). */
 static void mark_sent_by_time(const TriggerRow *before, TriggerRow *after) {
   if (row_isnull(before, EV_SENT_AT) && !row_isnull(after, EV_SENT_AT) && row_same(before, after, EV_STATUS))
@@ -98,6 +127,7 @@ SQL_FUNCTION(outbox_events_before_update) {
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
 
+  keep_columns_of_server(&before, &after);
   if (row_isnull(&after, EV_STATUS))
     row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
   mark_sent_by_time(&before, &after);
@@ -113,7 +143,7 @@ SQL_FUNCTION(outbox_events_before_update) {
     row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
   if (event_is_manual(&after))             /* nobody would take back what a worker marked */
     row_set_null(&after, EV_HELD_BY);
-  if (is_replicated(&before))
+  if (is_replicated(&before) || only_server_columns_change(&before, &after))
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
     route_require(TextDatumGetCString(row_get(&after, EV_SINK)), GetUserId());

@@ -141,6 +141,19 @@ static void claim_dedup_key(const TriggerRow *row) {
   owner_leave(scope);
 }
 
+/* What the server fills while it delivers. A restore by the owner may bring it along. */
+static void reset_delivery(TriggerRow *row) {
+  bool given = DatumGetInt32(row_get(row, EV_ATTEMPTS)) != 0 || !row_isnull(row, EV_LAST_ERROR) ||
+               !row_isnull(row, EV_SENT_AT) || !row_isnull(row, EV_LAST_ATTEMPT_AT);
+
+  if (!given || is_owner(GetUserId()))
+    return;
+  row_set(row, EV_ATTEMPTS, Int32GetDatum(0));
+  row_set_null(row, EV_LAST_ERROR);
+  row_set_null(row, EV_SENT_AT);
+  row_set_null(row, EV_LAST_ATTEMPT_AT);
+}
+
 static void enqueue_event(TriggerRow *row, EventWriter writer) {
   EventHeaders headers;
   int n = 0;
@@ -150,6 +163,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   if (row_isnull(row, EV_AGGREGATE_TYPE) || row_isnull(row, EV_EVENT_TYPE))
     return; /* their NOT NULL says it best, right after this trigger */
   if (writer != WRITER_COPY) {
+    reset_delivery(row);
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
     event_check_sinks(row, &headers, sinks, n);

@@ -63,7 +63,8 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
     row->key_hash = key_hash_of(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
   }
   row->available_at = nulls[C_AVAILABLE_AT] ? DT_NOBEGIN : DatumGetTimestampTz(values[C_AVAILABLE_AT]);
-  row->attempts = nulls[C_ATTEMPTS] ? 0 : DatumGetInt32(values[C_ATTEMPTS]);
+  /* Its owner may have written any number there: one more attempt must not overflow. */
+  row->attempts = nulls[C_ATTEMPTS] ? 0 : Min(Max(DatumGetInt32(values[C_ATTEMPTS]), 0), PG_INT32_MAX - 1);
   row->held_by = nulls[C_HELD_BY] ? 0 : DatumGetInt64(values[C_HELD_BY]);
   row->redrive = nulls[C_REDRIVE_LATE]                  ? NOT_REDRIVEN
                  : DatumGetBool(values[C_REDRIVE_LATE]) ? REDRIVEN_LATE

@@ -229,12 +229,12 @@ static void ack_events(Ending *ending) {
 
 /* ---- outbox.nack() ----------------------------------------------------------------------------------------- */
 
-static Statement lock_event = {"SELECT attempts FROM outbox.events_pending WHERE " OF_ACKED " FOR UPDATE",
+static Statement lock_event = {"SELECT " ONE_MORE_ATTEMPT " FROM outbox.events_pending WHERE " OF_ACKED " FOR UPDATE",
                                2,
                                {INT8ARRAYOID, TEXTARRAYOID},
                                NULL};
 static Statement put_back = {
-    "UPDATE outbox.events_pending AS e SET attempts = e.attempts + 1, last_error = $3, last_attempt_at = $4, "
+    "UPDATE outbox.events_pending AS e SET attempts = " ONE_MORE_ATTEMPT ", last_error = $3, last_attempt_at = $4, "
     "available_at = $5, held_by = NULL, redrive_late = nullif(e.redrive_late, false), "
     "overtaken_by = coalesce(e.overtaken_by, nullif($6, 0)), "
     "sink = CASE WHEN EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = $7) THEN e.sink "
@@ -245,13 +245,13 @@ static Statement put_back = {
 static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE " OF_ACKED " RETURNING *) "
                          "INSERT INTO outbox.events (" MOVED_COLUMNS
                          ", overtaken_by, attempts, last_error, last_attempt_at, status) SELECT " MOVED_COLUMNS
-                         ", coalesce(overtaken_by, nullif($5, 0)), attempts + 1, $3, $4, 'FAILED' FROM gone",
+                         ", coalesce(overtaken_by, nullif($5, 0)), " ONE_MORE_ATTEMPT ", $3, $4, 'FAILED' FROM gone",
                          5,
                          {INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, INT8OID},
                          NULL};
 
-static bool visit_attempts(TupleTableSlot *slot, void *attempts) {
-  *(int *)attempts = DatumGetInt32(slot->tts_values[0]);
+static bool visit_attempt(TupleTableSlot *slot, void *attempt) {
+  *(int *)attempt = DatumGetInt32(slot->tts_values[0]);
   return true;
 }
 
@@ -268,14 +268,14 @@ static void refuse_event(Ending *ending, Lease *lease, int at) {
   int64 overtaken_by = lease->overtaken_by > position ? lease->overtaken_by : 0;
   TimestampTz now = GetCurrentTimestamp();
   ManualCounts counts = {0, 0, 0, 0};
-  int attempts = -1;
+  int attempt = 0;
 
   lease->ended[at] = true;
   Datum values[8] = {int8_array(&position, 1), sink->names};
-  statement_write(&lock_event, values, visit_attempts, &attempts);
-  if (attempts < 0) /* a person has deleted or moved it: its key waits for nobody */
+  statement_write(&lock_event, values, visit_attempt, &attempt);
+  if (attempt == 0) /* a person has deleted or moved it: its key waits for nobody */
     return;
-  bool dead = ending->give_up || attempts + 1 >= sink->common.max_attempts;
+  bool dead = ending->give_up || attempt >= sink->common.max_attempts;
   values[2] = CStringGetTextDatum(ending->error);
   values[3] = TimestampTzGetDatum(now);
   if (dead) {
@@ -283,9 +283,9 @@ static void refuse_event(Ending *ending, Lease *lease, int at) {
     statement_write(&bury, values, NULL, NULL);
     counts.failed = 1;
   } else {
-    int64 delay = ending->retry_in_ms >= 0 ? ending->retry_in_ms
-                                           : ob_retry_delay_ms(sink->common.retry, attempts + 1, false,
-                                                               pg_prng_uint64(&pg_global_prng_state));
+    int64 delay = ending->retry_in_ms >= 0
+                      ? ending->retry_in_ms
+                      : ob_retry_delay_ms(sink->common.retry, attempt, false, pg_prng_uint64(&pg_global_prng_state));
     values[4] = TimestampTzGetDatum(TimestampTzPlusMilliseconds(now, delay));
     values[5] = Int64GetDatum(overtaken_by);
     values[6] = CStringGetTextDatum(sink->name);

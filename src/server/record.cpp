@@ -44,17 +44,18 @@ static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending W
                               2,
                               {TIDARRAYOID, TIMESTAMPTZOID},
                               NULL};
-static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
-                         "INSERT INTO outbox.events (" MOVED_COLUMNS
-                         ", overtaken_by, attempts, last_error, last_attempt_at, status) "
-                         "SELECT " MOVED_COLUMNS ", overtaken_by, attempts + 1, f.error, f.ended, 'FAILED' FROM gone "
-                         "JOIN unnest($2, $3, $4) AS f (at, error, ended) ON f.at = position",
-                         4,
-                         {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
-                         NULL};
+static Statement bury = {
+    "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
+    "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
+    "SELECT " MOVED_COLUMNS ", overtaken_by, " ONE_MORE_ATTEMPT ", f.error, f.ended, 'FAILED' FROM gone "
+    "JOIN unnest($2, $3, $4) AS f (at, error, ended) ON f.at = position",
+    4,
+    {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
+    NULL};
 /* With the present name of a renamed sink, by which it is found when it is due. */
 static Statement put_back = {
-    "UPDATE outbox.events_pending AS e SET attempts = greatest(e.attempts + f.spent, 1), last_error = f.error, "
+    "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
+    " ELSE greatest(attempts, 1) END, last_error = f.error, "
     "last_attempt_at = f.ended, "
     "available_at = f.next, held_by = nullif(f.held_by, 0), "
     "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
