@@ -3,8 +3,7 @@
 #include "former_schema.h"
 #include "restored_day.h"
 #include "shared_state.h"
-#include "sink_rename.h"
-#include "stopped_sinks.h"
+#include "sink_ddl.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -86,8 +85,6 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
   const char *name = database_to_leave(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;
-  Node *rename = sink_rename_concerns(planned->utilityStmt) ? planned->utilityStmt : NULL;
-  Node *stopped = stopped_sinks_concerns(planned->utilityStmt) ? planned->utilityStmt : NULL;
 
   if (IsA(planned->utilityStmt, CreatedbStmt))
     marked = true;
@@ -99,16 +96,12 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);
   next(former_schema_left_out(planned), query, read_only_tree, context, params, environment, destination, completion);
-  if (rename || stopped)
-    CommandCounterIncrement();
-  if (rename)
-    sink_rename_note(rename);
-  if (stopped)
-    stopped_sinks_note(stopped);
+  sink_ddl_apply();
 }
 
 void database_ddl_init(void) {
   previous_hook = ProcessUtility_hook;
   ProcessUtility_hook = process_utility;
+  sink_ddl_init();
   RegisterXactCallback(at_end_of_transaction, NULL);
 }

@@ -16,7 +16,7 @@ extern "C" {
 }
 
 bool restored_day_concerns(Node *statement) {
-  if (!IsA(statement, CreateStmt) || creating_extension)
+  if (!IsA(statement, CreateStmt) || ((CreateStmt *)statement)->if_not_exists || creating_extension)
     return false;
   const RangeVar *table = ((CreateStmt *)statement)->relation;
   return table->schemaname != NULL && strcmp(table->schemaname, "outbox") == 0;

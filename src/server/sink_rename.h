@@ -6,15 +6,7 @@
 
 #include "server.h"
 
-extern "C" {
-#include "nodes/parsenodes.h"
-}
+/* The name is a sink's own now, and leads nowhere else. */
+void sink_rename_claim(const char *name);
 
-/* Is it a server of one of our wrappers? Needs a transaction. */
-bool is_sink(const char *server);
-
-/* Is it about a server that is a sink? To be asked before the statement runs. */
-bool sink_rename_concerns(Node *statement);
-
-/* After it has run. */
-void sink_rename_note(Node *statement);
+void sink_rename_follow(const char *old_name, const char *new_name);

@@ -1,15 +1,15 @@
 /*
  * stopped_sinks.h: sinks that deliver nothing until outbox.resume(), as sessions see them: outbox.stopped_sinks
- * follows what DDL does to the servers. What the worker makes of it: worker_stops.h.
+ * follows what DDL does to the servers (sink_ddl.h). What the worker makes of it: worker_stops.h.
  */
 #pragma once
 
 #include "server.h"
 
-extern "C" {
-#include "nodes/parsenodes.h"
-}
+/* Its rows are deleted: the sink is gone, or is another one of the same name. */
+void stopped_sinks_forget(const char *sink);
 
-/* Is the statement about a sink that may be stopped? To be asked before it runs; and what is to be done after it. */
-bool stopped_sinks_concerns(Node *statement);
-void stopped_sinks_note(Node *statement);
+void stopped_sinks_rename(const char *sink, const char *new_name);
+
+/* The options of the server or of its user mapping have changed: ends `disabled`, and no pause. */
+void stopped_sinks_enable(const char *sink);

@@ -22,6 +22,7 @@ extern "C" {
 
 #include "catalog_row.h"
 #include "report.h"
+#include "sink_ddl.h"
 #include "sql_function.h"
 #include "table_guard.h"
 #include "wake.h"
@@ -108,7 +109,6 @@ SQL_FUNCTION(outbox_validator) {
   }
   if (catalog == ForeignDataWrapperRelationId && !ob_common_options(kind, NULL, 0, &common, &error))
     report_option_error(&error, kind, OB_SERVER);
-  wake_when_sinks_changed(); /* ALTER USER MAPPING passes no hook */
   PG_RETURN_VOID();
 }
 
@@ -140,6 +140,7 @@ static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_i
     wake_when_sinks_changed();
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
     refuse_private_mapping(object_id);
+  sink_ddl_note(access, class_id, object_id);
   table_guard(access, class_id, object_id);
 }
 

@@ -1,0 +1,185 @@
+#include "sink_ddl.h"
+
+#include "catalog_row.h"
+#include "sink_rename.h"
+#include "stopped_sinks.h"
+#include "wrappers.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+}
+
+typedef enum ChangeKind { SINK_CREATED, SINK_RENAMED, SINK_ALTERED, SINK_DROPPED } ChangeKind;
+
+typedef struct Change {
+  ChangeKind kind;
+  SubTransactionId made_in;
+  NameData sink;
+  NameData new_name; /* of SINK_RENAMED */
+} Change;
+
+static List *changes = NIL; /* of Change, in the order in which they were made, in TopTransactionContext */
+
+static void note(ChangeKind kind, const char *sink, const char *new_name) {
+  MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+  Change *change = (Change *)palloc0(sizeof(Change));
+
+  change->kind = kind;
+  change->made_in = GetCurrentSubTransactionId();
+  namestrcpy(&change->sink, sink);
+  namestrcpy(&change->new_name, new_name);
+  changes = lappend(changes, change);
+  MemoryContextSwitchTo(caller);
+}
+
+static bool is_sink(Form_pg_foreign_server server) {
+  char kind[NAMEDATALEN];
+
+  return wrapper_kind(server->srvfdw, kind);
+}
+
+static bool same_options(int cache, AttrNumber column, HeapTuple before, HeapTuple now) {
+  bool none_before, none_now;
+  Datum a = SysCacheGetAttr(cache, before, column, &none_before), b = SysCacheGetAttr(cache, now, column, &none_now);
+
+  if (none_before || none_now)
+    return none_before == none_now;
+  return datumIsEqual(PointerGetDatum(PG_DETOAST_DATUM(a)), PointerGetDatum(PG_DETOAST_DATUM(b)), false, -1);
+}
+
+/* The caches still have the row as it was before this command. */
+static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
+  HeapTuple before = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(now->oid));
+
+  if (!HeapTupleIsValid(before))
+    return;
+  const char *former_name = NameStr(((Form_pg_foreign_server)GETSTRUCT(before))->srvname);
+  if (strcmp(former_name, NameStr(now->srvname)) != 0)
+    note(SINK_RENAMED, former_name, NameStr(now->srvname));
+  if (!same_options(FOREIGNSERVEROID, Anum_pg_foreign_server_srvoptions, before, written))
+    note(SINK_ALTERED, NameStr(now->srvname), "");
+  ReleaseSysCache(before);
+}
+
+static void note_server(ObjectAccessType access, Oid oid) {
+  HeapTuple written =
+      catalog_row_as_written(ForeignServerRelationId, ForeignServerOidIndexId, Anum_pg_foreign_server_oid, oid);
+  Form_pg_foreign_server server = HeapTupleIsValid(written) ? (Form_pg_foreign_server)GETSTRUCT(written) : NULL;
+
+  if (server == NULL || !is_sink(server))
+    return;
+  if (access == OAT_POST_CREATE)
+    note(SINK_CREATED, NameStr(server->srvname), "");
+  else if (access == OAT_POST_ALTER)
+    note_altered_server(server, written);
+  else if (access == OAT_DROP)
+    note(SINK_DROPPED, NameStr(server->srvname), "");
+}
+
+static bool mapping_is_altered(Oid mapping, HeapTuple written) {
+  HeapTuple before = SearchSysCache1(USERMAPPINGOID, ObjectIdGetDatum(mapping));
+  bool altered =
+      HeapTupleIsValid(before) && !same_options(USERMAPPINGOID, Anum_pg_user_mapping_umoptions, before, written);
+
+  if (HeapTupleIsValid(before))
+    ReleaseSysCache(before);
+  return altered;
+}
+
+static void note_mapping(ObjectAccessType access, Oid oid) {
+  HeapTuple written =
+      catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, oid);
+  Form_pg_user_mapping mapping = HeapTupleIsValid(written) ? (Form_pg_user_mapping)GETSTRUCT(written) : NULL;
+
+  /* The worker reads no other than PUBLIC's. */
+  if (mapping == NULL || OidIsValid(mapping->umuser) ||
+      (access == OAT_POST_ALTER && !mapping_is_altered(oid, written)))
+    return;
+  HeapTuple tuple = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(mapping->umserver));
+  if (!HeapTupleIsValid(tuple))
+    return;
+  Form_pg_foreign_server server = (Form_pg_foreign_server)GETSTRUCT(tuple);
+  if (is_sink(server))
+    note(SINK_ALTERED, NameStr(server->srvname), "");
+  ReleaseSysCache(tuple);
+}
+
+void sink_ddl_note(ObjectAccessType access, Oid class_id, Oid object_id) {
+  if (access != OAT_POST_CREATE && access != OAT_POST_ALTER && access != OAT_DROP)
+    return;
+  if (class_id == ForeignServerRelationId)
+    note_server(access, object_id);
+  else if (class_id == UserMappingRelationId)
+    note_mapping(access, object_id);
+}
+
+/* Gone with the extension, or not yet restored by pg_upgrade. */
+static bool tables_are_there(void) {
+  Oid schema = get_namespace_oid("outbox", true);
+
+  return OidIsValid(schema) && OidIsValid(get_relname_relid("events", schema)) &&
+         OidIsValid(get_relname_relid("stopped_sinks", schema));
+}
+
+void sink_ddl_apply(void) {
+  ListCell *cell;
+
+  if (changes == NIL)
+    return;
+  CommandCounterIncrement();
+  /* A trigger on these tables may run commands of its own, which come here again. */
+  List *mine = changes;
+  changes = NIL;
+  if (!tables_are_there())
+    return;
+  foreach (cell, mine) {
+    Change *change = (Change *)lfirst(cell);
+    const char *sink = NameStr(change->sink);
+    switch (change->kind) {
+    case SINK_CREATED:
+      sink_rename_claim(sink);
+      stopped_sinks_forget(sink);
+      break;
+    case SINK_RENAMED:
+      sink_rename_follow(sink, NameStr(change->new_name));
+      stopped_sinks_rename(sink, NameStr(change->new_name));
+      break;
+    case SINK_ALTERED:
+      stopped_sinks_enable(sink);
+      break;
+    case SINK_DROPPED:
+      stopped_sinks_forget(sink);
+      break;
+    }
+  }
+}
+
+static void at_end_of_transaction(XactEvent event, void *) {
+  if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+    changes = NIL;
+}
+
+/* Later subtransactions have higher numbers, and those of its own are undone with it. */
+static void at_end_of_subtransaction(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId, void *) {
+  ListCell *cell;
+
+  if (event != SUBXACT_EVENT_ABORT_SUB)
+    return;
+  foreach (cell, changes)
+    if (((Change *)lfirst(cell))->made_in >= subtransaction)
+      changes = foreach_delete_current(changes, cell);
+}
+
+void sink_ddl_init(void) {
+  RegisterXactCallback(at_end_of_transaction, NULL);
+  RegisterSubXactCallback(at_end_of_subtransaction, NULL);
+}

@@ -1,0 +1,117 @@
+"""DDL, the sinks that are stopped and the days: what a command really changes counts, never what was typed."""
+
+import psycopg
+import pytest
+
+SERVER = "FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://127.0.0.1/', timeout '5s')"
+SETUP = [
+    "CREATE ROLE stranger", "CREATE ROLE owner", "GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO owner",
+    "SET ROLE owner", f"CREATE SERVER crm {SERVER}", "CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (bearer_token 'token')",
+    f"CREATE SERVER hook {SERVER}", "RESET ROLE",
+    "INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm', 'disabled'), ('hook', 'paused')",
+    "INSERT INTO outbox.failing_sinks VALUES ('crm', '1 hour', now())",
+]
+BOTH, PAUSED_ONLY, DISABLED_ONLY = {"crm": "disabled", "hook": "paused"}, {"hook": "paused"}, {"crm": "disabled"}
+
+
+@pytest.fixture
+def session(db):
+    """One transaction, which is rolled back: roles are the whole cluster's, and the worker sees nothing of it."""
+    with db.connect(autocommit=False) as session:
+        for statement in SETUP:
+            session.execute(statement)
+        session.execute("SAVEPOINT before")
+        yield session
+        session.rollback()
+
+
+def after(session: psycopg.Connection, *statements: str, role: str = "postgres") -> dict[str, str]:
+    """What is stopped once the role has done that; it is undone then."""
+    session.execute(f"SET ROLE {role}")
+    for statement in statements:
+        session.execute(statement)
+    session.execute("RESET ROLE")
+    found = dict(session.execute("SELECT sink, state FROM outbox.stopped_sinks").fetchall())
+    session.execute("ROLLBACK TO before")
+    return found
+
+
+@pytest.mark.parametrize("statement", [
+    "CREATE SERVER IF NOT EXISTS {} FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://evil.example/')",
+    "DROP USER MAPPING IF EXISTS FOR CURRENT_USER SERVER {}",
+    "DO $$ BEGIN EXECUTE 'CREATE SERVER IF NOT EXISTS {} FOREIGN DATA WRAPPER outbox_webhook'; END $$",
+])
+def test_a_command_that_is_skipped_changes_nothing(session, statement):
+    """PostgreSQL skips it before it looks at any right."""
+    assert after(session, *(statement.format(sink) for sink in ("crm", "hook")), role="stranger") == BOTH
+
+
+def test_a_migration_that_runs_at_each_deploy_changes_nothing(session):
+    assert after(session, f"CREATE SERVER IF NOT EXISTS crm {SERVER}", "ALTER SERVER crm OPTIONS (SET url 'https://127.0.0.1/', SET timeout '5s')",
+                 "CREATE USER MAPPING IF NOT EXISTS FOR PUBLIC SERVER crm OPTIONS (bearer_token 'token')",
+                 "ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (SET bearer_token 'token')",
+                 "DROP USER MAPPING IF EXISTS FOR PUBLIC SERVER hook", "ALTER SERVER crm OPTIONS (DROP timeout, ADD timeout '5s')",
+                 "ALTER SERVER crm VERSION '2'", "ALTER SERVER crm OWNER TO owner", "DROP SERVER IF EXISTS other", role="owner") == BOTH
+
+
+@pytest.mark.parametrize("change", [
+    "ALTER SERVER {} OPTIONS (SET timeout '6s')", "ALTER SERVER {} OPTIONS (DROP timeout)",
+    "CREATE USER MAPPING IF NOT EXISTS FOR PUBLIC SERVER {} OPTIONS (bearer_token 'other')",
+    "ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (SET bearer_token 'other')", "ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (DROP bearer_token)",
+    "DROP USER MAPPING IF EXISTS FOR PUBLIC SERVER {}"])
+def test_a_change_ends_what_the_worker_disabled_and_no_pause(session, change):
+    if change.startswith("CREATE"):
+        session.execute("DROP USER MAPPING FOR PUBLIC SERVER crm")
+        session.execute("INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm', 'disabled')")
+    else:
+        session.execute("CREATE USER MAPPING FOR PUBLIC SERVER hook OPTIONS (bearer_token 'token')")
+    session.execute("SAVEPOINT before")
+    assert after(session, change.format("crm"), change.format("hook"), role="owner") == PAUSED_ONLY
+    session.execute("CREATE FUNCTION pg_temp.refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$")
+    session.execute("CREATE EVENT TRIGGER refuse ON ddl_command_end EXECUTE FUNCTION pg_temp.refuse()")
+    tried = f"DO $do$ BEGIN {change.format('crm')}; EXCEPTION WHEN raise_exception THEN NULL; END $do$"
+    assert after(session, tried) == BOTH, "what is undone has changed nothing"
+
+
+def test_a_server_that_is_gone_takes_its_row_along_however_it_went(session):
+    def gone(*statements: str, role: str = "postgres") -> dict[str, str]:
+        count = "DO $$ BEGIN ASSERT (SELECT count(*) FROM outbox.failing_sinks) = (SELECT count(*) FROM pg_foreign_server WHERE srvname = 'crm'); END $$"
+        return after(session, *statements, "RESET ROLE", count, role=role)
+
+    assert gone("DROP SERVER crm CASCADE", role="owner") == PAUSED_ONLY
+    assert gone("DROP SERVER IF EXISTS hook, other", role="owner") == DISABLED_ONLY
+    assert gone("DROP OWNED BY owner CASCADE", role="owner") == {}
+    free = "ALTER EXTENSION outbox DROP FOREIGN DATA WRAPPER outbox_webhook"
+    assert gone(free, "DROP FOREIGN DATA WRAPPER outbox_webhook CASCADE") == {}
+    session.execute("DROP EXTENSION outbox CASCADE")  # with servers and tables
+    assert not session.execute("SELECT FROM pg_foreign_server").fetchall()
+
+
+def test_names_that_are_exchanged(session):
+    renames = [f"ALTER SERVER {old} RENAME TO {new}" for old, new in [("crm", "third"), ("hook", "crm"), ("third", "hook")]]
+    assert after(session, *renames, role="owner") == {"hook": "disabled", "crm": "paused"}
+    for statement in renames:
+        session.execute(statement)
+    session.execute("SAVEPOINT before")
+    assert session.execute("SELECT old_name, new_name FROM outbox.renamed_sinks").fetchall() == [("third", "hook")]
+    assert after(session, "CREATE SERVER IF NOT EXISTS hook FOREIGN DATA WRAPPER outbox_webhook", role="stranger") == {"hook": "disabled", "crm": "paused"}
+
+
+def test_a_server_of_another_wrapper_is_none_of_ours(session):
+    session.execute("CREATE FOREIGN DATA WRAPPER other")
+    session.execute("CREATE SERVER crm2 FOREIGN DATA WRAPPER other")
+    session.execute("ALTER SERVER crm2 RENAME TO crm3")
+    assert session.execute("SELECT FROM outbox.renamed_sinks").fetchall() == []
+    session.execute("INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm3', 'disabled')")
+    session.execute("SAVEPOINT before")
+    assert after(session, "CREATE USER MAPPING FOR PUBLIC SERVER crm3", "DROP USER MAPPING FOR PUBLIC SERVER crm3", "DROP SERVER crm3") == BOTH | {"crm3": "disabled"}
+
+
+def test_a_day_makes_room_for_no_command_that_is_skipped(session):
+    """An empty day gives way to the one that a dump brings."""
+    session.execute("SELECT outbox.maintain()")
+    [day] = session.execute("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')").fetchone()
+    partition = "SELECT relispartition FROM pg_class WHERE oid = %s::regclass"
+    assert session.execute(partition, [day]).fetchone() == (True,)
+    session.execute(f"CREATE TABLE IF NOT EXISTS {day} (id int)")
+    assert session.execute(partition, [day]).fetchone() == (True,)
