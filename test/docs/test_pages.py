@@ -76,6 +76,23 @@ def test_every_example_runs(server, kafka, folder, page):
             follow(steps, database(server, kafka, text), folder, page)
 
 
+def test_a_newcomer_pastes_the_first_pages_into_a_fresh_server(rig, tmp_path):
+    """As printed, in order, all of it, with the settings of the page and nothing else: no role, no table, no broker."""
+    readme, quick_start = ROOT / "README.md", ROOT / "docs/quick-start.md"
+    config = "".join(re.findall(r"```ini\n(.*?)```", quick_start.read_text(), re.DOTALL))
+    fresh = rig.postgres(settings={"shared_preload_libraries": ""} | dict(re.findall(r"^(\S+) = '(.*?)'", config, re.MULTILINE)))
+    for page in (readme, quick_start):
+        assert not re.search("<!-- (setup|fresh database|step)", page.read_text()), "nothing is hidden from readers"
+        [steps] = chapters(page)
+        with fresh.connect() as admin:
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(page.stem)))
+        follow(steps, fresh.dsn(page.stem), tmp_path, page)
+        with fresh.connect(page.stem) as connection:
+            assert connection.execute("SELECT DISTINCT event_type FROM outbox.events").fetchall() == [("order.paid",)]
+            assert connection.execute("SELECT status FROM orders").fetchall() == [("paid",)]
+    fresh.close()
+
+
 def test_blocks_that_are_steps_are_followed_by_a_test():
     """Those are left out above."""
     tests = "".join(path.read_text() for path in (ROOT / "test").rglob("test_*.py"))
