@@ -96,6 +96,62 @@ def refuses(db: Database, statement: str, *parameters) -> None:
         db.sql(statement, *parameters)
 
 
+def test_cleaning_deletes_only_what_the_slot_has_confirmed(managed):
+    """Whatever the age of events, and whatever their created_at says."""
+    there = Guide(managed, {}, PAGE)
+    there.follow("managed publisher")
+
+    insert_old = "INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', %s, '2020-01-01')"
+
+    def names() -> list[str]:
+        return [name for (name,) in managed.sql("SELECT event_type FROM outbox.events ORDER BY seq")]
+
+    def clean(keep: str = "0s") -> tuple[int, str]:
+        notices: list[str] = []
+        with managed.connect() as connection:
+            connection.add_notice_handler(lambda notice: notices.append(f"{notice.severity}: {notice.message_primary}"))
+            [(cleaned,)] = connection.execute("SELECT outbox.clean(%s)", [keep]).fetchall()
+        return cleaned, "".join(notices)
+
+    def confirm(upto: str | None = None) -> None:
+        """As the subscriber does."""
+        managed.sql("CREATE TABLE IF NOT EXISTS public.wal (); DROP TABLE public.wal")  # a record behind what is to be confirmed
+        managed.sql("SELECT pg_replication_slot_advance('outbox', coalesce(%s::pg_lsn, pg_current_wal_flush_lsn()))", upto)
+
+    def make_slot() -> None:
+        managed.sql("SELECT pg_create_logical_replication_slot('outbox', 'pgoutput')")
+
+    no_slot = (0, 'WARNING: nothing is cleaned: replication slot "outbox" does not exist')
+    managed.sql(insert_old, "before")
+    assert clean() == no_slot and clean() == no_slot and names() == ["before"]
+
+    make_slot()
+    with managed.connect(autocommit=False) as writer:
+        writer.execute(insert_old, ["late"])  # begins before a run, and commits after it
+        assert clean() == (0, "")
+        managed.sql(insert_old, "early")
+        assert clean() == (0, "") and clean() == (0, ""), "nothing is confirmed"
+        managed.sql("CREATE TABLE public.wal (); DROP TABLE public.wal")
+        here = managed.value("SELECT pg_current_wal_flush_lsn()::text")
+        writer.commit()
+    confirm(here)
+    assert clean() == (1, "") and names() == ["late", "early"], "a transaction was open in each run that is confirmed"
+    assert clean("1 day") == (0, "")
+    confirm()
+    assert clean("1 day") == (0, "") and names() == ["late", "early"]
+    assert clean() == (2, "") and names() == [], "now it is confirmed"
+
+    # A slot that is made anew has confirmed nothing of what the lost one was to carry.
+    managed.sql(insert_old, "lost")
+    assert clean() == (0, "")
+    managed.sql("SELECT pg_drop_replication_slot('outbox')")
+    assert clean() == no_slot
+    make_slot()
+    assert clean() == (0, "") and names() == ["lost"]
+    confirm()
+    assert clean() == (1, "") and names() == []
+
+
 @pytest.mark.kills_server
 def test_a_plain_table_is_delivered_from_elsewhere(pg, managed, subscriber, network, receiver):
     stock: Postgres = managed.pg
