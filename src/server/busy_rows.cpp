@@ -8,7 +8,7 @@ extern "C" {
 
 typedef struct BusyRow {
   int64 position;
-  TimestampTz look_at;
+  Moment look_at;
   Oid sink;
   uint64 key_hash;
 } BusyRow;
@@ -28,8 +28,7 @@ void busy_row_add(int64 position, Oid sink, uint64 key_hash) {
   busy[n_busy].position = position;
   busy[n_busy].sink = sink;
   busy[n_busy].key_hash = key_hash;
-  busy[n_busy].look_at =
-      TimestampTzPlusMilliseconds(claim_round.now, ROW_BUSY_PAUSE_MS + (int64)(n_busy * MORE_PAUSE_MS));
+  busy[n_busy].look_at = moment_after(claim_round.now.moment, ROW_BUSY_PAUSE_MS + (int64)(n_busy * MORE_PAUSE_MS));
   n_busy++;
 }
 
@@ -55,8 +54,8 @@ int64 busy_rows_first(void) {
   return first;
 }
 
-TimestampTz claim_next_moment(void) {
-  return n_busy > 0 ? busy[0].look_at : DT_NOEND;
+Moment claim_next_moment(void) {
+  return n_busy > 0 ? busy[0].look_at : MOMENT_NEVER;
 }
 
 void busy_rows_give_back(void) {
@@ -68,12 +67,12 @@ void busy_rows_claim(Snapshot snapshot) {
   RecalledList list = {NULL, 0, NULL, false};
   int kept = 0;
 
-  if (n_busy == 0 || busy[0].look_at > claim_round.now)
+  if (n_busy == 0 || busy[0].look_at > claim_round.now.moment)
     return;
   list.rows = (RecalledRow *)palloc0(sizeof(RecalledRow) * n_busy);
   BusyRow *looked = (BusyRow *)MemoryContextAlloc(claim_round.context, sizeof(BusyRow) * n_busy);
   for (int i = 0; i < n_busy; i++) {
-    if (busy[i].look_at <= claim_round.now)
+    if (busy[i].look_at <= claim_round.now.moment)
       looked[list.n++] = busy[i];
     else
       busy[kept++] = busy[i];

@@ -57,7 +57,7 @@ static void read_fresh_lanes(Snapshot snapshot) {
 /* ---- a round ------------------------------------------------------------------------------------------------ */
 
 /* The batches are filled anew, in memory of their own: it outlives the round when a standby is waited for. */
-static void begin_round(TimestampTz now) {
+static void begin_round(Now now) {
   static MemoryContext batches = NULL;
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -171,7 +171,7 @@ bool claim_has_news(void) {
   return news;
 }
 
-bool claim_events(TimestampTz now, bool *look_for_recalled) {
+bool claim_events(Now now, bool *look_for_recalled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;

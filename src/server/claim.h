@@ -5,11 +5,7 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* Once: the rows of which origin are ours. */
 void claim_init(int64 origin);
@@ -17,7 +13,7 @@ void claim_init(int64 origin);
 /* In a transaction. Fills the sinks' batches with claimed flights; their memory lives until the next claim.
  * `*look_for_recalled` comes back true when recalled rows were left for the next round. True when there may be more
  * at once. */
-bool claim_events(TimestampTz now, bool *look_for_recalled);
+bool claim_events(Now now, bool *look_for_recalled);
 
 /* In a transaction, when nothing but the safety poll asks for a round: is there anything that it could find? */
 bool claim_has_news(void);
@@ -35,5 +31,5 @@ void claim_return(struct Flight *flight);
 /* Events that came back and wait to be marked. */
 void claim_returned_each(void (*visit)(Oid sink, int64 position));
 
-/* When rows that others had locked should be looked at again; DT_NOEND = there are none. */
-TimestampTz claim_next_moment(void);
+/* When rows that others had locked should be looked at again; MOMENT_NEVER = there are none. */
+Moment claim_next_moment(void);

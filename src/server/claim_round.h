@@ -47,7 +47,7 @@ typedef struct Mark {
 /* What one round of claiming gathers; in the round's memory context. */
 typedef struct Round {
   MemoryContext context;
-  TimestampTz now;
+  Now now;
   int free_flights;
   int64 free_bytes;
   Mark *marks;

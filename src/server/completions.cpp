@@ -15,7 +15,7 @@ static const int SUSPECT_DELAY_MS = 250;
 static const int COLLECT_MAX = 4096;
 
 static ob_engine *engine = NULL;
-static TimestampTz record_at = DT_NOEND;
+static Moment record_at = MOMENT_NEVER;
 static int newly_ended = 0;
 
 void completions_init(ob_engine *engine_) {
@@ -30,7 +30,7 @@ static bool waits_for_its_head(const Flight *flight) {
   return key && key->head != 0 && key->head < flight->position;
 }
 
-static void take_completion(const ob_completion *completion, TimestampTz now) {
+static void take_completion(const ob_completion *completion, Now now) {
   Flight *flight = flight_of_ticket(completion->ticket);
 
   if (flight == NULL)
@@ -49,12 +49,12 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
       outcome = OB_REJECTED;
   }
   worker_sink_event_ended(sink, flight->bytes);
-  flight->ended_at = now;
+  flight->ended_at = now.wall;
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);
   /* The key is held or goes on from here, before anything more of it is claimed. */
   if (completion->suspect) {
     flight->suspect = true;
-    flight->record_after = TimestampTzPlusMilliseconds(now, SUSPECT_DELAY_MS);
+    flight->record_after = moment_after(now.moment, SUSPECT_DELAY_MS);
   }
   if (sink->common.ordered &&
       (outcome == OB_RETRY || outcome == OB_WAIT || flight->suspect || (outcome == OB_REJECTED && sink->common.hold)))
@@ -66,7 +66,7 @@ static void take_completion(const ob_completion *completion, TimestampTz now) {
     return;
   }
   newly_ended++;
-  record_at = Min(record_at, TimestampTzPlusMilliseconds(now, RECORD_DELAY_MS));
+  record_at = Min(record_at, moment_after(now.moment, RECORD_DELAY_MS));
 }
 
 static void give_back_suspect(Flight *flight) {
@@ -87,7 +87,7 @@ void completions_acquit(void) {
       flights_acquit(sinks[i], give_back_suspect);
 }
 
-void completions_collect(TimestampTz now) {
+void completions_collect(Now now) {
   static ob_completion completions[COLLECT_MAX];
   size_t n;
   ob_log_line line;
@@ -98,18 +98,18 @@ void completions_collect(TimestampTz now) {
       take_completion(&completions[i], now);
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line))
-    sink_log_line(&line, now);
+    sink_log_line(&line, now.moment);
 }
 
 bool completions_gathering(void) {
   return newly_ended > 0;
 }
 
-bool completions_ripe(TimestampTz now) {
+bool completions_ripe(Moment now) {
   return newly_ended >= RECORD_BATCH || record_at <= now;
 }
 
-TimestampTz completions_record_at(void) {
+Moment completions_record_at(void) {
   return record_at;
 }
 

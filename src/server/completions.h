@@ -4,16 +4,12 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 void completions_init(ob_engine *engine);
 
 /* Takes what has come, and logs what the delivery room has to say. Outside a transaction. */
-void completions_collect(TimestampTz now);
+void completions_collect(Now now);
 
 /* Takes back the failures by which an outage was recognised: they are not their events' fault. */
 void completions_acquit(void);
@@ -21,9 +17,9 @@ void completions_acquit(void);
 /* Some are gathered: more of them are no reason to wake up at once. */
 bool completions_gathering(void);
 
-/* They should be written down now; at the latest then (DT_NOEND = nothing is to be written). */
-bool completions_ripe(TimestampTz now);
-TimestampTz completions_record_at(void);
+/* They should be written down now; at the latest then (MOMENT_NEVER = nothing is to be written). */
+bool completions_ripe(Moment now);
+Moment completions_record_at(void);
 
 /* What has ended was written down, but for what waits; or could not be. */
 void completions_recorded(bool committed);

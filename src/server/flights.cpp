@@ -151,7 +151,7 @@ Flight *flight_new(WorkerSink *sink, int lane, int64 position, uint32 bytes) {
   sink->lanes.flights[lane]++;
   flight->state = FLIGHT_CLAIMED;
   flight->error = NULL;
-  flight->record_after = 0;
+  flight->record_after = MOMENT_NONE;
   flight->recorded = false;
   flight->given_to = InvalidOid;
   flight->gone = false;
@@ -243,8 +243,8 @@ int flights_ended(void) {
   return n_ended;
 }
 
-TimestampTz flights_next_recording(void) {
-  TimestampTz next = DT_NOEND;
+Moment flights_next_recording(void) {
+  Moment next = MOMENT_NEVER;
 
   for (Flight *flight = first_ended; flight; flight = flight->next)
     next = Min(next, flight->record_after);

@@ -4,12 +4,11 @@
  */
 #pragma once
 
-#include "server.h"
+#include "clock.h"
 
 extern "C" {
 #include "access/xlogdefs.h"
 #include "storage/itemptr.h"
-#include "utils/timestamp.h"
 }
 
 struct WorkerSink;
@@ -38,13 +37,13 @@ typedef struct Flight {
 
   TimestampTz due_since; /* enqueued, or the later time that was asked for */
   TimestampTz ended_at;
-  TimestampTz record_after; /* somebody held the row: try to record again then */
-  int64 held_by;            /* what the row said when it was claimed */
-  int64 retry_after_ms;     /* filled at the end of the flight */
-  char *error;              /* likewise; in the flights' memory context, or NULL */
-  TransactionId xmin;       /* who wrote the row that was claimed */
-  Oid file;                 /* likewise: of the table */
-  Oid given_to;             /* this sink has the event still to come: its row was seen, and passed, meanwhile */
+  Moment record_after;  /* somebody held the row: try to record again then */
+  int64 held_by;        /* what the row said when it was claimed */
+  int64 retry_after_ms; /* filled at the end of the flight */
+  char *error;          /* likewise; in the flights' memory context, or NULL */
+  TransactionId xmin;   /* who wrote the row that was claimed */
+  Oid file;             /* likewise: of the table */
+  Oid given_to;         /* this sink has the event still to come: its row was seen, and passed, meanwhile */
   uint32 lane : 8;
   uint32 record_failures : 18; /* it alone made the transaction fail */
   bool late : 1;               /* redriven by force, after later events of its key */
@@ -77,7 +76,7 @@ void flight_end(Flight *flight, ob_outcome outcome, int64 retry_after_ms, const 
 Flight *flights_first_ended(void); /* then flight->next */
 int flights_ended(void);
 /* When the next of them may be recorded: in the past for most, later for rows that somebody holds. */
-TimestampTz flights_next_recording(void);
+Moment flights_next_recording(void);
 /* After the commit: frees those marked `recorded`. After an abort: takes the marks back. */
 int flights_settle_ended(bool committed);
 

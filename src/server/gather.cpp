@@ -7,11 +7,11 @@ static const int WINDOW_MS = 20;
 static const int64 BUSY_RATE = 2000;
 static const int64 MS_PER_THOUSAND = 2, LONGEST_MS = 20;
 
-static TimestampTz window_began = 0, end = 0;
+static Moment window_began = MOMENT_NONE, end = MOMENT_NONE;
 static int64 in_window = 0, rate = 0;
 
-void gather_claimed(TimestampTz began, int events, bool more) {
-  int64 elapsed = began - window_began; /* in microseconds */
+void gather_claimed(Moment began, int events, bool more) {
+  int64 elapsed = began.us - window_began.us; /* in microseconds */
 
   in_window += events;
   if (elapsed >= WINDOW_MS * 1000) {
@@ -19,10 +19,9 @@ void gather_claimed(TimestampTz began, int events, bool more) {
     window_began = began;
     in_window = 0;
   }
-  end = more || rate < BUSY_RATE ? 0
-                                 : TimestampTzPlusMilliseconds(began, Min(rate * MS_PER_THOUSAND / 1000, LONGEST_MS));
+  end = more || rate < BUSY_RATE ? MOMENT_NONE : moment_after(began, Min(rate * MS_PER_THOUSAND / 1000, LONGEST_MS));
 }
 
-TimestampTz gather_end(void) {
+Moment gather_end(void) {
   return end;
 }

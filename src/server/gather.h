@@ -4,14 +4,10 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* After a round that `began` then and claimed so many events. `more`: others could be claimed at once. */
-void gather_claimed(TimestampTz began, int events, bool more);
+void gather_claimed(Moment began, int events, bool more);
 
 /* Until then nothing need be claimed. */
-TimestampTz gather_end(void);
+Moment gather_end(void);

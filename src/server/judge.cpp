@@ -100,7 +100,7 @@ static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
   busy_row_add(row->position, InvalidOid, 0);
   snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
   if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
-    shared_sink_error(sink->stats, error, claim_round.now);
+    shared_sink_error(sink->stats, error, claim_round.now.wall);
     ereport(WARNING,
             (errmsg("outbox sink \"%s\": %s", sink->name, error), errdetail("The event waits, and others go on.")));
   }
@@ -131,7 +131,7 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
       flight->given_to = sink->oid;
     return PASS;
   }
-  if (row->available_at > claim_round.now) {
+  if (row->available_at > claim_round.now.wall) {
     put_off(sink, row);
     return PASS;
   }

@@ -9,7 +9,7 @@ static const int PUBLISH_EVERY_MS = 100;
 
 enum { FOUND_SIZE = 4096 };
 
-static TimestampTz published_at = 0;
+static Moment published_at = MOMENT_NONE;
 static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 100,000 held keys */
 
 static void tell(const WorkerSink *sink) {
@@ -62,11 +62,11 @@ static void begin_at_cursor(WorkerSink *sink) {
     lower(sink, sink->first_foreign);
 }
 
-void known_below_publish(TimestampTz now, bool unread) {
+void known_below_publish(Moment now, bool unread) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
-  if (!TimestampDifferenceExceeds(published_at, now, PUBLISH_EVERY_MS)) {
+  if (!moment_is_past(published_at, now, PUBLISH_EVERY_MS)) {
     for (int i = 0; i < n && unread; i++)
       known_below_lower(sinks[i], 0);
     return; /* until the next time it is lower than it could be */

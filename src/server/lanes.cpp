@@ -15,7 +15,7 @@ static const int GATHER_MS = 100;
 static int my_index = 0;
 static int workers = 0;
 static LaneSet mine;
-static TimestampTz follow_at = 0;
+static Moment follow_at = MOMENT_NONE;
 static bool superfluous = false;
 
 uint64 key_hash_of(const char *key, int length) {
@@ -171,7 +171,7 @@ static bool update_sinks(void) {
   return gained;
 }
 
-bool lanes_follow(TimestampTz now) {
+bool lanes_follow(Moment now) {
   WorkerSlot *slot = worker_slot();
   SharedState *shared = shared_state();
   bool landed = note_landed();
@@ -192,7 +192,7 @@ bool lanes_follow(TimestampTz now) {
   if (landed || given)
     held_keys_forget_unknown();
   if (gained)
-    follow_at = TimestampTzPlusMilliseconds(now, GATHER_MS);
+    follow_at = moment_after(now, GATHER_MS);
   return gained;
 }
 
@@ -218,8 +218,8 @@ int lanes_workers(void) {
   return workers;
 }
 
-TimestampTz lanes_next_moment(void) {
-  return pg_atomic_read_u32(&worker_slot()->lanes_changed) == 1 ? follow_at : DT_NOEND;
+Moment lanes_next_moment(void) {
+  return pg_atomic_read_u32(&worker_slot()->lanes_changed) == 1 ? follow_at : MOMENT_NEVER;
 }
 
 bool lanes_landing(void) {

@@ -8,11 +8,8 @@
  */
 #pragma once
 
+#include "clock.h"
 #include "lane_set.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
 
 struct WorkerSink;
 
@@ -44,7 +41,7 @@ void lanes_add_sink(struct WorkerSink *sink);
 
 /* Outside a transaction: gives away what others should have, takes what is free and ours. True when there is more to
  * claim than before; then the rows must be asked for held keys before the next claim, until lanes_read(). */
-bool lanes_follow(TimestampTz now);
+bool lanes_follow(Moment now);
 bool lanes_any_fresh(void);
 void lanes_read(void);
 
@@ -52,7 +49,7 @@ void lanes_read(void);
 int lanes_workers(void);
 
 /* When to follow again by itself. */
-TimestampTz lanes_next_moment(void);
+Moment lanes_next_moment(void);
 
 /* Is something of ours in the air in lanes that others have? */
 bool lanes_landing(void);

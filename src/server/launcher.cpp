@@ -33,6 +33,8 @@ static const int64 LAST_PAUSE_MS = 60000;
 /* Looking into databases must not eat the worker slots of others. */
 static const int MAX_LOOKING = 2;
 static const int RESCAN_MS = 60000;
+/* Who waits for a time of the wall clock looks at it again so soon, at the latest. */
+static const long CLOCK_LOOK_MS = 10000;
 /* That databases take turns is no news; that one has waited for so long is. */
 static const int LONG_WAIT_MS = 10000;
 
@@ -43,14 +45,14 @@ typedef struct Child {
   bool dismissed; /* its lanes are spread over the others: it leaves by itself */
   WorkerArguments arguments;
   BackgroundWorkerHandle *handle;
-  TimestampTz started_at;
+  Moment started;
 } Child;
 
 /* Why a worker is not started right now: it died lately. */
 typedef struct Pause {
   Oid database;
   int failures;
-  TimestampTz until;
+  Moment until;
 } Pause;
 
 static Child children[OUTBOX_MAX_WORKERS];
@@ -111,13 +113,13 @@ static Pause *pause_of(Oid database) {
   if (free_pause) {
     free_pause->database = database;
     free_pause->failures = 0;
-    free_pause->until = 0;
+    free_pause->until = MOMENT_NONE;
   }
   return free_pause;
 }
 
 /* Takes notice of children that ended. */
-static void reap(TimestampTz now) {
+static void reap(Now now) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     Child *child = &children[i];
     pid_t pid;
@@ -142,15 +144,15 @@ static void reap(TimestampTz now) {
       continue;
     if (expected) {
       pause->database = InvalidOid;
-      worker_health_ended(child->arguments.database, 0, 0, 0);
+      worker_health_ended(child->arguments.database, 0, 0, MOMENT_NONE);
       continue;
     }
-    if (TimestampDifferenceExceeds(child->started_at, now, LAST_PAUSE_MS))
+    if (moment_is_past(child->started, now.moment, LAST_PAUSE_MS))
       pause->failures = 0;
     int64 delay = FIRST_PAUSE_MS << Min(pause->failures, 6);
     pause->failures++;
-    pause->until = TimestampTzPlusMilliseconds(now, Min(delay, LAST_PAUSE_MS));
-    worker_health_ended(child->arguments.database, pause->failures, now, pause->until);
+    pause->until = moment_after(now.moment, Min(delay, LAST_PAUSE_MS));
+    worker_health_ended(child->arguments.database, pause->failures, now.wall, pause->until);
   }
 }
 
@@ -216,7 +218,7 @@ static void stop_children(Oid database) {
 }
 
 /* False when the server has no free worker slot. */
-static bool start_child(const WorkerArguments *arguments, TimestampTz now) {
+static bool start_child(const WorkerArguments *arguments, Moment now) {
   BackgroundWorker worker;
   Child *child = NULL;
 
@@ -245,13 +247,14 @@ static bool start_child(const WorkerArguments *arguments, TimestampTz now) {
   child->used = true;
   child->stopping = child->dismissed = false;
   child->arguments = *arguments;
-  child->started_at = now;
+  child->started = now;
   return true;
 }
 
 /* Does the database go on resting? */
-static bool rests(DatabaseSlot *slot, TimestampTz now) {
-  bool called = slot->rest_until <= now || pg_atomic_read_u32(&slot->called) == 1;
+static bool rests(DatabaseSlot *slot, Now now) {
+  bool called =
+      slot->rest_until <= now.moment || slot->rest_due <= now.wall || pg_atomic_read_u32(&slot->called) == 1;
 
   if (!called)
     return true;
@@ -261,27 +264,28 @@ static bool rests(DatabaseSlot *slot, TimestampTz now) {
   return false;
 }
 
-static void say_out_of_slots(int waiting, TimestampTz since, TimestampTz now) {
-  if (said_out_of_slots || waiting == 0 || !TimestampDifferenceExceeds(since, now, LONG_WAIT_MS))
+static void say_out_of_slots(int waiting, Moment since, Moment now) {
+  if (said_out_of_slots || waiting == 0 || !moment_is_past(since, now, LONG_WAIT_MS))
     return;
   said_out_of_slots = true;
   ereport(WARNING,
           (errmsg("no free background worker slot for outbox"),
            errdetail("Databases that wait for a worker: %d, one of them for %ld s. While there is work in more "
                      "databases than slots they take turns.",
-                     waiting, TimestampDifferenceMilliseconds(since, now) / 1000),
+                     waiting, (long)((now.us - since.us) / USECS_PER_SEC)),
            errhint("Increase max_worker_processes.")));
 }
 
 /* Makes what runs what should run. Returns how long to sleep. */
-static long reconcile(TimestampTz now) {
+static long reconcile(Now clock) {
   static int first = 0;         /* the database that waits for a free slot: it is the next to get one */
   static bool starving = false; /* in the last round a database was left without any worker */
   SharedState *shared = shared_state();
   long sleep_ms = RESCAN_MS;
   bool out_of_slots = false, full = false;
   int looking = 0, waiting = 0;
-  TimestampTz waits_since = now;
+  const Moment now = clock.moment;
+  Moment waits_since = now;
 
   for (int step = 0, from = first; step < OUTBOX_MAX_DATABASES; step++) {
     int i = (from + step) % OUTBOX_MAX_DATABASES;
@@ -309,9 +313,11 @@ static long reconcile(TimestampTz now) {
       stop_children(slot.oid);
       continue;
     }
-    if (slot.at_rest && rests(&shared->databases[i], now)) {
+    if (slot.at_rest && rests(&shared->databases[i], clock)) {
       worker_health_wanted(&shared->databases[i], slot.oid, false, now);
-      sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, slot.rest_until) + 1);
+      sleep_ms = Min(sleep_ms, milliseconds_until(now, slot.rest_until));
+      if (slot.rest_due != DT_NOEND) /* the clock may be set */
+        sleep_ms = Min(sleep_ms, Min(milliseconds_until(now, moment_of_wall(clock, slot.rest_due)), CLOCK_LOOK_MS));
       continue;
     }
     Running running = running_workers(slot.oid);
@@ -332,7 +338,7 @@ static long reconcile(TimestampTz now) {
       if (pause)
         pause->database = InvalidOid;
     } else if (pause && pause->until > now) {
-      sleep_ms = Min(sleep_ms, TimestampDifferenceMilliseconds(now, pause->until) + 1);
+      sleep_ms = Min(sleep_ms, milliseconds_until(now, pause->until));
       continue;
     }
     if (slot.state == DATABASE_UNKNOWN && ++looking > MAX_LOOKING)
@@ -372,7 +378,7 @@ static long reconcile(TimestampTz now) {
     sleep_ms = 0; /* now those that have one may have more */
   }
   starving = waiting > 0;
-  shared->launcher_looked_at = now;
+  shared->launcher_looked = now;
   return sleep_ms;
 }
 
@@ -385,17 +391,17 @@ void outbox_launcher_main(Datum) {
   announce_launcher();
 
   MemoryContext round = AllocSetContextCreate(TopMemoryContext, "outbox launcher round", ALLOCSET_DEFAULT_SIZES);
-  TimestampTz scanned_at = 0;
+  Moment scanned_at = MOMENT_NONE;
   const uint32 wait_event = outbox_wait_event("OutboxLauncherMain");
   pgstat_report_activity(STATE_IDLE, "waiting for databases that need a worker");
   while (!ShutdownRequestPending) {
     MemoryContextSwitchTo(round);
     MemoryContextReset(round);
-    TimestampTz now = GetCurrentTimestamp();
-    if (shared_state()->rescan || TimestampDifferenceExceeds(scanned_at, now, RESCAN_MS)) {
+    Now now = now_read();
+    if (shared_state()->rescan || moment_is_past(scanned_at, now.moment, RESCAN_MS)) {
       scan_databases();
       MemoryContextSwitchTo(round);
-      scanned_at = now;
+      scanned_at = now.moment;
     }
     reap(now);
     long sleep_ms = reconcile(now);

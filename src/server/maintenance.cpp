@@ -16,8 +16,8 @@ static const int RETRY_MS = 5000;
 
 static bool routing_wanted = false;
 static bool routing_failed = false;
-static TimestampTz route_at = 0;
-static TimestampTz maintain_at = 0;
+static Moment route_at = MOMENT_NONE;
+static Moment maintain_at = MOMENT_NONE;
 static bool am_first = true;
 
 /* Tables whose rows expire one by one: a worker goes through them again and again, a little at a time. */
@@ -25,12 +25,13 @@ typedef struct Expiry {
   const char *call;
   const int *window; /* s: how long a row lives */
   int64 block;       /* the next one */
-  TimestampTz at;
+  Moment at;
 } Expiry;
 
 enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: some 20,000 dedup keys, 20 ms when all of them go */
-static Expiry expiries[] = {{"SELECT outbox.expire_dedup(%lld, %d)", &setting_dedup_window, 0, 0},
-                            {"SELECT outbox.expire_processed(%lld, %d)", &setting_processed_retention, 0, 0}};
+static Expiry expiries[] = {
+    {"SELECT outbox.expire_dedup(%lld, %d)", &setting_dedup_window, 0, MOMENT_NONE},
+    {"SELECT outbox.expire_processed(%lld, %d)", &setting_processed_retention, 0, MOMENT_NONE}};
 static const int EXPIRY_PAUSE_MIN_MS = 200;
 static const int EXPIRY_ROUND_MIN_MS = 2 * 1000;
 
@@ -84,7 +85,7 @@ static int64 call(const char *before, const char *statement) {
 static const char *const TAKE_TURNS = "LOCK TABLE outbox.recalled IN SHARE UPDATE EXCLUSIVE MODE";
 
 /* So that a row stays an eighth longer than it must, at most; a small table is looked at as often as the days are. */
-static void expire(Expiry *expiry, TimestampTz now) {
+static void expire(Expiry *expiry, Moment now) {
   char statement[100];
 
   snprintf(statement, sizeof statement, expiry->call, (long long)expiry->block, (int)EXPIRY_BLOCKS);
@@ -94,10 +95,10 @@ static void expire(Expiry *expiry, TimestampTz now) {
   int64 pause_ms =
       size <= 0 ? MAINTAIN_EVERY_MS : Min(Max(round_ms / pieces, EXPIRY_PAUSE_MIN_MS), MAINTAIN_EVERY_MS);
   expiry->block = expiry->block + EXPIRY_BLOCKS < size ? expiry->block + EXPIRY_BLOCKS : 0;
-  expiry->at = TimestampTzPlusMilliseconds(now, pause_ms);
+  expiry->at = moment_after(now, pause_ms);
 }
 
-void maintenance_run(TimestampTz now, bool first_worker) {
+void maintenance_run(Moment now, bool first_worker) {
   am_first = first_worker;
   if (routing_wanted && now >= route_at) {
     worker_slot_work("routing events that waited for a sink");
@@ -105,12 +106,12 @@ void maintenance_run(TimestampTz now, bool first_worker) {
     routing_failed = routed < 0;
     if (routed == 0)
       routing_wanted = false;
-    route_at = routing_failed ? TimestampTzPlusMilliseconds(now, RETRY_MS) : now;
+    route_at = routing_failed ? moment_after(now, RETRY_MS) : now;
   }
   if (first_worker && now >= maintain_at) {
     worker_slot_work("making days of delivered events, and dropping those that are over");
     int64 done = call(NULL, "SELECT outbox.maintain_days(true)");
-    maintain_at = TimestampTzPlusMilliseconds(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
+    maintain_at = moment_after(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
   for (Expiry &expiry : expiries)
     if (first_worker && now >= expiry.at)
@@ -118,11 +119,11 @@ void maintenance_run(TimestampTz now, bool first_worker) {
 }
 
 void maintenance_day_missing(void) {
-  maintain_at = 0;
+  maintain_at = MOMENT_NONE;
 }
 
-TimestampTz maintenance_next_moment(void) {
-  TimestampTz moment = DT_NOEND;
+Moment maintenance_next_moment(void) {
+  Moment moment = MOMENT_NEVER;
 
   if (am_first) {
     moment = maintain_at;

@@ -5,11 +5,7 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* Sinks have changed: events that waited may have a way now. */
 void maintenance_routes_changed(void);
@@ -22,9 +18,9 @@ bool maintenance_saw_unrouted(const struct EventRow *row);
 bool maintenance_routing(void);
 
 /* Does what is due. Every worker routes; the rest is the first one's. */
-void maintenance_run(TimestampTz now, bool first_worker);
+void maintenance_run(Moment now, bool first_worker);
 
 /* A delivered event has no partition to go to. */
 void maintenance_day_missing(void);
 
-TimestampTz maintenance_next_moment(void);
+Moment maintenance_next_moment(void);

@@ -111,7 +111,7 @@ typedef struct Pending {
 static Pending pending[4];
 static int n_pending = 0;
 
-static void add_counts(const Pending *one, TimestampTz now) {
+static void add_counts(const Pending *one, Moment now) {
   SinkStats *stats = one->stats;
 
   if (stats->database != MyDatabaseId || stats->server != one->server)
@@ -130,7 +130,7 @@ static void at_end_of_transaction(XactEvent event, void *) {
   if (n_pending == 0 || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
     return;
   if (event == XACT_EVENT_COMMIT) {
-    TimestampTz now = GetCurrentTimestamp();
+    Moment now = moment_now();
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     for (int i = 0; i < n_pending; i++)
       add_counts(&pending[i], now);

@@ -76,7 +76,7 @@ typedef struct Marking {
   int n_keys;
   Earlier *rows;
   int n_rows, max_rows;
-  TimestampTz wait_until;
+  Moment wait_until;
 } Marking;
 
 static int by_key(const void *a, const void *b) {
@@ -248,7 +248,7 @@ bool overtaken_possible(const Flight *sent) {
          (dead_letters_possible(sent->key_hash) || held_key_find(sent->sink->oid, sent->key_hash));
 }
 
-void overtaken_mark(Flight **sent, int n, TimestampTz now) {
+void overtaken_mark(Flight **sent, int n, Moment now) {
   Marking marking;
 
   memset((void *)&marking, 0, sizeof(marking));
@@ -261,7 +261,7 @@ void overtaken_mark(Flight **sent, int n, TimestampTz now) {
   marking.keys = (Key *)palloc(sizeof(Key) * marking.n_flights);
   marking.max_rows = 64;
   marking.rows = (Earlier *)palloc(sizeof(Earlier) * marking.max_rows);
-  marking.wait_until = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS);
+  marking.wait_until = moment_after(now, ROW_BUSY_PAUSE_MS);
   group_by_key(&marking);
   wait_for_unrecorded(&marking);
   find_rows(&marking);

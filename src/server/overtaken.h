@@ -12,4 +12,4 @@ bool overtaken_possible(const Flight *sent);
 
 /* In the recording transaction, after dead and failed events were written. Flights whose recording must wait,
  * because somebody holds the row that is to be marked, get a `record_after` in the future. */
-void overtaken_mark(Flight **sent, int n, TimestampTz now);
+void overtaken_mark(Flight **sent, int n, Moment now);

@@ -12,7 +12,6 @@ extern "C" {
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 #include "utils/wait_event.h"
 }
@@ -84,7 +83,7 @@ static ProbeSlot *take_slot(Oid server, int64 ms) {
     slot->number = ++shared->last_probe;
     slot->database = MyDatabaseId;
     slot->server = server;
-    slot->until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+    slot->until = moment_after(moment_now(), ms);
     slot->latch = MyLatch;
     slot->n_steps = 0;
     pg_atomic_fetch_add_u32(&shared->n_probes, 1);
@@ -108,7 +107,7 @@ static void free_slot(int, Datum slot) {
 
 static ProbeState wait_for_answer(ProbeSlot *slot) {
   static uint32 wait_event = 0;
-  TimestampTz end = TimestampTzPlusMilliseconds(slot->until, GRACE_MS);
+  Moment end = moment_after(slot->until, GRACE_MS);
 
   if (wait_event == 0)
     wait_event = outbox_wait_event("OutboxProbe");
@@ -118,7 +117,7 @@ static ProbeState wait_for_answer(ProbeSlot *slot) {
     LWLockAcquire(shared_state()->lock, LW_SHARED);
     ProbeState state = slot->state;
     LWLockRelease(shared_state()->lock);
-    long left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), end);
+    long left = milliseconds_until(moment_now(), end);
     if ((state != PROBE_WANTED && state != PROBE_RUNNING) || left <= 0)
       return state;
     if (state == PROBE_WANTED)

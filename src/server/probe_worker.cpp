@@ -74,7 +74,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
     answer(slot, PROBE_NO_SINK);
     return;
   }
-  long left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), slot->until);
+  long left = milliseconds_until(moment_now(), slot->until);
   place->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), &error);
   if (place->probe == NULL) {
     slot->n_steps = 1;

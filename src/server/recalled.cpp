@@ -186,14 +186,14 @@ static bool visit_head(TupleTableSlot *slot, void *) {
 }
 
 bool recalled_check_heads(Snapshot snapshot) {
-  static TimestampTz checked_at = 0;
+  static Moment checked_at = MOMENT_NONE;
   static bool had_left = false;
   int n;
 
   if (!held_keys_heads_are_few() && !had_left &&
-      !TimestampDifferenceExceeds(checked_at, claim_round.now, setting_poll_interval))
+      !moment_is_past(checked_at, claim_round.now.moment, setting_poll_interval))
     return false; /* what a person changes is named by outbox.recalled: that comes often */
-  checked_at = claim_round.now;
+  checked_at = claim_round.now.moment;
   int64 *heads = held_keys_heads(&n);
   if (n == 0)
     return had_left = false;

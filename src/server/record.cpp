@@ -122,7 +122,7 @@ static void record_dead(const Batch *batch) {
   statement_write(&bury, values, NULL, NULL);
 }
 
-static void record_retries(const Batch *batch, TimestampTz now) {
+static void record_retries(const Batch *batch, Now now) {
   Datum *times = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
   int64 *holders = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
   int64 *spent = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
@@ -136,7 +136,8 @@ static void record_retries(const Batch *batch, TimestampTz now) {
                       : ob_retry_delay_ms(sink->common.retry, flight->attempts + 1, flight->slow_retry,
                                           pg_prng_uint64(&pg_global_prng_state));
     /* Not in this very round, in which its flight still stands. */
-    TimestampTz next = Max(TimestampTzPlusMilliseconds(flight->ended_at, delay), TimestampTzPlusMilliseconds(now, 1));
+    TimestampTz next =
+        Max(TimestampTzPlusMilliseconds(flight->ended_at, delay), TimestampTzPlusMilliseconds(now.wall, 1));
     times[i] = TimestampTzGetDatum(next);
     names[i] = CStringGetTextDatum(sink->name);
     sink->next_due = Min(sink->next_due, next);
@@ -161,10 +162,10 @@ static void record_retries(const Batch *batch, TimestampTz now) {
  * about to be made, after a long time without a worker. */
 typedef enum Day { DAY_THERE, DAY_EXPECTED, DAY_MISSING } Day;
 
-static Day day_of(TimestampTz now) {
+static Day day_of(Now now) {
   static int checked_day = 0, missing_day = 0;
-  static TimestampTz missing_since = 0, warned_at = 0;
-  int day = (int)(now / USECS_PER_DAY), year, month, mday;
+  static Moment missing_since = MOMENT_NONE, warned_at = MOMENT_NONE;
+  int day = (int)(now.wall / USECS_PER_DAY), year, month, mday;
   char name[NAMEDATALEN];
 
   if (day == checked_day)
@@ -177,13 +178,13 @@ static Day day_of(TimestampTz now) {
   }
   if (missing_day != day) {
     missing_day = day;
-    missing_since = now;
+    missing_since = now.moment;
     maintenance_day_missing();
   }
-  if (!TimestampDifferenceExceeds(missing_since, now, DAY_GRACE_MS))
+  if (!moment_is_past(missing_since, now.moment, DAY_GRACE_MS))
     return DAY_EXPECTED;
-  if (warned_at == 0 || TimestampDifferenceExceeds(warned_at, now, 3600 * 1000)) {
-    warned_at = now;
+  if (warned_at == MOMENT_NONE || moment_is_past(warned_at, now.moment, 3600 * 1000)) {
+    warned_at = now.moment;
     ereport(WARNING, (errmsg("outbox deletes delivered events although they should be kept"),
                       errdetail("There is no partition outbox.%s.", name), errhint("SELECT outbox.maintain();")));
   }
@@ -212,7 +213,7 @@ static bool is_failing_for_its_sink(TupleTableSlot *row, TupleDesc desc, const R
 }
 
 /* Those whose time has come. One that failed before goes alone, in its turn. */
-static int choose_ended(RowLock *locks, int max, TimestampTz now) {
+static int choose_ended(RowLock *locks, int max, Moment now) {
   static bool alone = false;
   Flight *troubled = NULL;
   int n = 0;
@@ -241,7 +242,7 @@ bool record_in_trouble(void) {
   return record_limit < RECORD_MAX || n_troubled > 0;
 }
 
-bool record_aborted(TimestampTz now, const char *error) {
+bool record_aborted(Now now, const char *error) {
   if (n_tried > 1) {
     record_limit = Max(1, n_tried / 2);
     return true;
@@ -249,14 +250,14 @@ bool record_aborted(TimestampTz now, const char *error) {
   if (n_tried == 0)
     return false;
   if (tried->sink->stats)
-    shared_sink_error(tried->sink->stats, error, now);
-  tried->record_after = TimestampTzPlusMilliseconds(now, TROUBLE_PAUSE_MS << Min(tried->record_failures, 6));
+    shared_sink_error(tried->sink->stats, error, now.wall);
+  tried->record_after = moment_after(now.moment, TROUBLE_PAUSE_MS << Min(tried->record_failures, 6));
   return tried->record_failures++ == 0 && n_troubled++ == 0; /* if there are others, it may be all of them */
 }
 
 /* Very many of them are tried less often. */
-static void try_later(Flight *flight, TimestampTz now) {
-  flight->record_after = TimestampTzPlusMilliseconds(now, ROW_BUSY_PAUSE_MS + n_busy++ / 10);
+static void try_later(Flight *flight, Moment now) {
+  flight->record_after = moment_after(now, ROW_BUSY_PAUSE_MS + n_busy++ / 10);
 }
 
 /* A person has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
@@ -266,14 +267,14 @@ static void let_go(Flight *flight) {
 }
 
 /* What did not arrive. */
-static void record_failures(RowLock *locks, int n, TimestampTz now) {
+static void record_failures(RowLock *locks, int n, Now now) {
   Batch dead = batch_of(Max(n, 1)), retried = batch_of(Max(n, 1));
 
   row_lock(locks, n, is_failing_for_its_sink);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
     if (locks[i].result == ROW_BUSY) {
-      try_later(flight, now);
+      try_later(flight, now.moment);
       continue;
     }
     flight->recorded = true;
@@ -305,7 +306,7 @@ static int record_untouched(RowLock *locks, int n) {
 }
 
 /* What was delivered; earlier ones of its key that were not must have been written down. */
-static void record_sent(RowLock *locks, int n, TimestampTz now) {
+static void record_sent(RowLock *locks, int n, Now now) {
   Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1));
   Flight **delivered = (Flight **)palloc(sizeof(Flight *) * Max(n, 1));
   int n_delivered = 0;
@@ -314,14 +315,14 @@ static void record_sent(RowLock *locks, int n, TimestampTz now) {
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
     if (locks[i].result == ROW_BUSY || (flight->sink->common.retention_ms > 0 && day_of(now) == DAY_EXPECTED))
-      try_later(flight, now);
+      try_later(flight, now.moment);
     else
       delivered[n_delivered++] = flight;
   }
-  overtaken_mark(delivered, n_delivered, now);
+  overtaken_mark(delivered, n_delivered, now.moment);
   for (int i = 0; i < n; i++) {
     Flight *flight = (Flight *)locks[i].owner;
-    if (flight->record_after > now)
+    if (flight->record_after > now.moment)
       continue;
     flight->recorded = true;
     if (locks[i].result == ROW_GONE)
@@ -334,18 +335,18 @@ static void record_sent(RowLock *locks, int n, TimestampTz now) {
     statement_write(&delete_sent, values, NULL, NULL);
   }
   if (kept.n > 0) {
-    Datum values[] = {tid_array(kept.tids, kept.n), TimestampTzGetDatum(now)};
+    Datum values[] = {tid_array(kept.tids, kept.n), TimestampTzGetDatum(now.wall)};
     statement_write(&keep_sent, values, NULL, NULL);
   }
 }
 
-void record_ended(TimestampTz now) {
+void record_ended(Now now) {
   int max = Min(flights_ended(), record_limit);
 
   n_tried = 0;
   SPI_connect();
   RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(max, 1));
-  int n = choose_ended(locks, max, now);
+  int n = choose_ended(locks, max, now.moment);
   n_busy = 0;
   int failed =
       (int)(std::partition(locks, locks + n,
@@ -359,7 +360,7 @@ void record_ended(TimestampTz now) {
 
 /* ---- counters ---------------------------------------------------------------------------------------------- */
 
-static void count_flight(const Flight *flight, TimestampTz now) {
+static void count_flight(const Flight *flight) {
   SinkStats *stats = flight->sink->stats;
 
   if (stats == NULL)
@@ -377,7 +378,7 @@ static void count_flight(const Flight *flight, TimestampTz now) {
     stats->failed++;
 }
 
-void record_committed(TimestampTz now) {
+void record_committed(Now now) {
   int n;
   record_limit = Min(record_limit * 2, RECORD_MAX);
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -391,7 +392,7 @@ void record_committed(TimestampTz now) {
       WorkerSink *given_to = worker_sink_of(flight->given_to);
       if (given_to) /* not before: while the flight is known, claims pass its row */
         worker_sink_rewind(given_to, flight->position);
-      count_flight(flight, now);
+      count_flight(flight);
       flight->sink->unrecorded--;
     }
   for (int i = 0; i < n; i++) {
@@ -399,13 +400,13 @@ void record_committed(TimestampTz now) {
       continue;
     if (sinks[i]->stats->delivered != before[i])
       worker_stops_succeeded(sinks[i]->stats);
-    shared_sink_rate(sinks[i]->stats, sinks[i]->stats->delivered - before[i], now);
+    shared_sink_rate(sinks[i]->stats, sinks[i]->stats->delivered - before[i], now.moment);
   }
   LWLockRelease(shared_state()->lock);
   for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
     if (flight->recorded && flight->error) {
       if (flight->sink->stats)
-        shared_sink_error(flight->sink->stats, flight->error, now);
+        shared_sink_error(flight->sink->stats, flight->error, now.wall);
       if (!flight->gone)
         sink_log_count_failed(flight);
     }

@@ -4,11 +4,7 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* Moves between statuses are DELETE + INSERT, never an UPDATE of status: one concurrent partition move would make
  * everybody's SKIP LOCKED fail. What moves unchanged: */
@@ -25,14 +21,14 @@ extern "C" {
   "outbox.redrive() with force sends it late', " overtaken_by ") || coalesce('; before that: ' || last_error, '')"
 
 /* In a transaction. Marks the flights it recorded; flights_settle_ended() after the commit frees them. */
-void record_ended(TimestampTz now);
+void record_ended(Now now);
 
 /* The transaction failed in it. True when a smaller part should be tried at once: one row that cannot be written down
  * (a person's trigger or constraint) is found by halving, and then waits alone and ever longer. */
-bool record_aborted(TimestampTz now, const char *error);
+bool record_aborted(Now now, const char *error);
 
 /* Such a row is not found yet, or waits. */
 bool record_in_trouble(void);
 
 /* After the commit: counters, and the keys that may go on. */
-void record_committed(TimestampTz now);
+void record_committed(Now now);

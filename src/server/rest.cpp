@@ -12,7 +12,7 @@ static const int LONGEST_MS = 60 * 60 * 1000;
 /* To leave costs a start later: not for less than this. */
 static const int SHORTEST_MS = 1000;
 
-static TimestampTz idle_since = 0; /* 0 = it is busy */
+static Moment idle_since = MOMENT_NONE; /* MOMENT_NONE = it is busy */
 
 /* What is wrong with a sink would have to be found out anew. */
 static bool sinks_are_quiet(void) {
@@ -33,25 +33,26 @@ static int patience_ms(void) {
   return worker_slot_scarce() ? 0 : setting_worker_idle_timeout;
 }
 
-bool rest_taken(TimestampTz now, bool quiet) {
+bool rest_taken(Now now, bool quiet) {
   if (!quiet || setting_worker_idle_timeout == 0 || !sinks_are_quiet() || maintenance_routing()) {
-    idle_since = worker_slot()->idle_until = 0;
+    idle_since = worker_slot()->idle_until = MOMENT_NONE;
     return false;
   }
-  if (idle_since == 0)
-    idle_since = now;
-  if (now < TimestampTzPlusMilliseconds(idle_since, patience_ms()))
+  if (idle_since == MOMENT_NONE)
+    idle_since = now.moment;
+  if (!moment_is_past(idle_since, now.moment, patience_ms()))
     return false;
-  TimestampTz due = Min(Min(worker_sinks_next_moment(), claim_next_moment()), lanes_next_moment());
-  due = Min(due, TimestampTzPlusMilliseconds(now, LONGEST_MS));
-  if (due < TimestampTzPlusMilliseconds(now, Max(SHORTEST_MS, patience_ms())))
+  Moment until = Min(Min(worker_sinks_next_moment(now.moment), claim_next_moment()), lanes_next_moment());
+  until = Min(until, moment_after(now.moment, LONGEST_MS));
+  TimestampTz due = worker_sinks_next_due();
+  if (Min(until, moment_of_wall(now, due)) < moment_after(now.moment, Max(SHORTEST_MS, patience_ms())))
     return false;
-  return worker_slot_rest(due);
+  return worker_slot_rest(until, due);
 }
 
-TimestampTz rest_next_moment(void) {
-  TimestampTz moment = TimestampTzPlusMilliseconds(idle_since, patience_ms());
+Moment rest_next_moment(Moment now) {
+  Moment moment = moment_after(idle_since, patience_ms());
 
   /* Once that has come, whatever else wakes the worker will do. */
-  return idle_since == 0 || moment <= GetCurrentTimestamp() ? DT_NOEND : moment;
+  return idle_since == MOMENT_NONE || moment <= now ? MOMENT_NEVER : moment;
 }

@@ -5,14 +5,10 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* After each loop: `quiet` says that only what has its own time is left to do. True when the worker must end. */
-bool rest_taken(TimestampTz now, bool quiet);
+bool rest_taken(Now now, bool quiet);
 
-/* When to ask again, if nothing happens; DT_NOEND = not by itself. */
-TimestampTz rest_next_moment(void);
+/* When to ask again, if nothing happens; MOMENT_NEVER = not by itself. */
+Moment rest_next_moment(Moment now);

@@ -49,15 +49,15 @@ void resumed_returned(WorkerSink *sink) {
   sink->resumed.after_position = 0;
 }
 
-/* Not those that began to wait after it. */
+/* Not those that began to wait after it. (A time to come is one of before the clock was set back.) */
 static bool is_freed(const WorkerSink *sink, const EventRow *row) {
   bool never_tried, no_error;
 
-  if (row->attempts == 0 || row->available_at <= claim_round.now)
+  if (row->attempts == 0 || row->available_at <= claim_round.now.wall)
     return false; /* merely scheduled; due anyway */
   TimestampTz tried_at = DatumGetTimestampTz(slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &never_tried));
   Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
-  if (never_tried || tried_at > sink->resumed.since || no_error)
+  if (never_tried || (tried_at > sink->resumed.since && tried_at <= claim_round.now.wall) || no_error)
     return false;
   text *reason = DatumGetTextPP(error);
   size_t length = strlen(sink->resumed.reason);

@@ -112,14 +112,14 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
   LWLockRelease(state->lock);
 }
 
-void shared_sink_rate(SinkStats *stats, uint64 delivered, TimestampTz now) {
-  double seconds = (now - stats->rate_at) / 1000000.0;
+void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now) {
+  double seconds = (now.us - stats->rate_at.us) / 1000000.0;
 
   if (seconds <= 0)
     return;
-  double weight = stats->rate_at == 0 ? 1 : 1 - exp(-seconds / 10);
+  double weight = stats->rate_at == MOMENT_NONE ? 1 : 1 - exp(-seconds / 10);
   double rate = delivered / Max(seconds, 0.001);
-  stats->rate = stats->rate_at == 0 ? 0 : stats->rate + weight * (rate - stats->rate);
+  stats->rate = stats->rate_at == MOMENT_NONE ? 0 : stats->rate + weight * (rate - stats->rate);
   stats->rate_at = now;
 }
 
@@ -133,7 +133,7 @@ void shared_sink_reset(Oid database, Oid server) {
     stats->last_error[0] = '\0';
     stats->last_error_at = 0;
     stats->rate = 0;
-    stats->rate_at = 0;
+    stats->rate_at = MOMENT_NONE;
     memset(stats->failures, 0, sizeof(stats->failures));
     memset(&stats->latency, 0, sizeof(stats->latency));
     stats->since = GetCurrentTimestamp();

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "clock.h"
 #include "lane_set.h"
 #include "latency.h"
 
@@ -13,7 +14,6 @@ extern "C" {
 #include "port/atomics.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "utils/timestamp.h"
 }
 
 #define OUTBOX_MAX_DATABASES 4096
@@ -38,8 +38,9 @@ typedef struct DatabaseSlot {
   bool fresh;      /* CREATE EXTENSION has just been here: no pause of earlier failures applies */
   pid_t aside_for; /* a session that is about to drop, rename or copy the database: no worker may start */
   int workers;     /* lanes are spread over so many; 0 = the launcher has not yet said */
-  bool at_rest;    /* nothing is due: its workers leave, and none starts until `rest_until`, or until it is called */
-  TimestampTz rest_until;
+  bool at_rest;    /* nothing is due: its workers leave, and none starts until it is called, or until … */
+  Moment rest_until;
+  TimestampTz rest_due;    /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
   uint64 resting;          /* the workers, by index, that left for that reason */
   pg_atomic_uint32 called; /* 1: something was committed that maybe no worker has heard of */
 } DatabaseSlot;
@@ -53,11 +54,11 @@ typedef struct Landing {
 
 /* Why a database has no worker: worker_health.h. Beside DatabaseSlot, which the launcher copies each round. */
 typedef struct WorkerHealth {
-  TimestampTz wanted_since; /* a worker is wanted and none has a slot; 0 = all is well */
-  int failures;             /* unexpected ends in a row, until one has lived for a minute */
+  Moment wanted_since; /* a worker is wanted and none has a slot; MOMENT_NONE = all is well */
+  int failures;        /* unexpected ends in a row, until one has lived for a minute */
   TimestampTz failed_at;
-  TimestampTz next_start; /* not before */
-  char failure[200];      /* what the last one said before it ended; empty = nothing */
+  Moment next_start; /* not before */
+  char failure[200]; /* what the last one said before it ended; empty = nothing */
 } WorkerHealth;
 
 typedef struct WorkerSlot {
@@ -74,10 +75,12 @@ typedef struct WorkerSlot {
   pg_atomic_uint32 lanes_changed; /* 1: lanes may be free, or due to another worker */
   pg_atomic_uint32 turn_is_over;  /* 1: another database waits for this slot, … */
   TimestampTz started_at;
-  TimestampTz last_loop_at;
-  TimestampTz turn_over_at; /* … since then: turns.h */
-  TimestampTz idle_until;   /* nothing of its own is due before; 0 = it is busy */
-  uint64 memory;            /* bytes, of the process */
+  Moment turn_began;
+  Moment last_loop;
+  Moment turn_over;     /* … since then: turns.h */
+  Moment idle_until;    /* nothing of its own is to be done before; MOMENT_NONE = it is busy */
+  TimestampTz idle_due; /* and no event is due before the wall clock says so */
+  uint64 memory;        /* bytes, of the process */
   char activity[64];
 } WorkerSlot;
 
@@ -88,6 +91,7 @@ typedef struct FailingClock {
   int64 written_ms; /* with so much */
   int64 failed_ms;
   TimestampTz last_failed_at; /* 0 = it does not fail */
+  Moment last_failed;         /* the same; MOMENT_NONE = before the server started */
 } FailingClock;
 
 /* One per sink and database. Survives the worker; gone with the server. */
@@ -106,7 +110,7 @@ typedef struct SinkStats {
   TimestampTz since; /* the counters count; 0 = since this memory was made */
   FailingClock failing;
   double rate; /* events/s, exponentially smoothed over about 10 s */
-  TimestampTz rate_at;
+  Moment rate_at;
   uint64 failures[OB_REASONS]; /* deliveries that failed, and peers that could not be reached */
   Latency latency;             /* enqueued, or due if later, to acknowledgement */
   /* By worker index: of its lanes' rows without available_at none that the sink still has stands before. 0 = unknown.
@@ -127,7 +131,7 @@ typedef struct ProbeSlot {
   ProbeState state;
   uint64 number; /* of the request, since the slot is used again */
   Oid database, server;
-  TimestampTz until;
+  Moment until;
   Latch *latch; /* the session's */
   int n_steps;
   ob_probe_step steps[OUTBOX_MAX_PROBE_STEPS];
@@ -138,9 +142,9 @@ typedef struct SharedState {
   TimestampTz made_at; /* at the server's start, and after the crash of one of its processes */
   pid_t launcher_pid;
   Latch *launcher_latch;
-  bool rescan;                    /* pg_database has changed */
-  bool out_of_slots;              /* the launcher could not start a worker */
-  TimestampTz launcher_looked_at; /* when it last went round */
+  bool rescan;            /* pg_database has changed */
+  bool out_of_slots;      /* the launcher could not start a worker */
+  Moment launcher_looked; /* when it last went round */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
   WorkerHealth health[OUTBOX_MAX_DATABASES]; /* of the database at that index */
   WorkerSlot workers[OUTBOX_MAX_WORKERS];
@@ -166,7 +170,7 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 
 /* So many were delivered since the last look: the rate follows, smoothed over ten seconds. The lock must be held. */
-void shared_sink_rate(SinkStats *stats, uint64 delivered, TimestampTz now);
+void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now);
 
 /* Counters begin anew: of one sink, or (server invalid) of all of the database. Takes the lock. */
 void shared_sink_reset(Oid database, Oid server);

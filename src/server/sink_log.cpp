@@ -20,22 +20,22 @@ typedef struct LineKind {
   int told; /* since it has begun to repeat itself */
   int left_out;
   int pause_ms;
-  TimestampTz told_at;
+  Moment told_at;
   ob_log_line last;
 } LineKind;
 
 enum { KINDS = 64 };
 
 static LineKind kinds[KINDS];
-static TimestampTz next_moment = DT_NOEND;
+static Moment next_moment = MOMENT_NEVER;
 static bool failures_to_tell = false;
 
 static int longer(int pause_ms) {
   return Min(Max(pause_ms * 2, FIRST_PAUSE_MS), LAST_PAUSE_MS);
 }
 
-static TimestampTz due(TimestampTz told_at, int pause_ms) {
-  return TimestampTzPlusMilliseconds(told_at, pause_ms);
+static Moment due(Moment told_at, int pause_ms) {
+  return moment_after(told_at, pause_ms);
 }
 
 /* ---- lines of the delivery room ----------------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ static void tell(const ob_log_line *line, int left_out) {
            left_out > 1 ? errdetail("The last of %d such lines since the previous one.", left_out) : 0));
 }
 
-static void tell_kind(LineKind *kind, TimestampTz now) {
+static void tell_kind(LineKind *kind, Moment now) {
   tell(&kind->last, kind->left_out);
   kind->left_out = 0;
   kind->told_at = now;
@@ -66,7 +66,7 @@ static void tell_kind(LineKind *kind, TimestampTz now) {
 }
 
 /* Its own place, or that of the kind that was told longest ago. */
-static LineKind *place_of(uint32 hash, TimestampTz now) {
+static LineKind *place_of(uint32 hash, Moment now) {
   LineKind *oldest = &kinds[0];
 
   for (int i = 0; i < KINDS; i++) {
@@ -83,14 +83,15 @@ static LineKind *place_of(uint32 hash, TimestampTz now) {
   return oldest;
 }
 
-void sink_log_line(const ob_log_line *line, TimestampTz now) {
+void sink_log_line(const ob_log_line *line, Moment now) {
   if (line->level == OB_LOG_DEBUG) {
     tell(line, 0);
     return;
   }
   LineKind *kind = place_of(kind_of(line), now);
   /* After a time of silence it is news again. */
-  if (kind->left_out == 0 && kind->told_at != 0 && now >= due(kind->told_at, Max(kind->pause_ms, FIRST_PAUSE_MS)))
+  if (kind->left_out == 0 && kind->told_at != MOMENT_NONE &&
+      now >= due(kind->told_at, Max(kind->pause_ms, FIRST_PAUSE_MS)))
     kind->told = kind->pause_ms = 0;
   if (kind->told < AT_ONCE) {
     kind->told++;
@@ -155,30 +156,30 @@ static void tell_failing(const WorkerSink *sink, const FailureTally *tally) {
 }
 
 /* The first one at once, and then ever more seldom as long as they come. */
-static void flush_tally(const WorkerSink *sink, FailureTally *tally, TimestampTz now, bool all,
+static void flush_tally(const WorkerSink *sink, FailureTally *tally, Moment now, bool all,
                         void (*tell_it)(const WorkerSink *, const FailureTally *)) {
   if (tally->n == 0)
     return;
-  if (tally->told_at != 0 && !all && now < due(tally->told_at, tally->pause_ms)) {
+  if (tally->told_at != MOMENT_NONE && !all && now < due(tally->told_at, tally->pause_ms)) {
     next_moment = Min(next_moment, due(tally->told_at, tally->pause_ms));
     failures_to_tell = true;
     return;
   }
-  bool goes_on = tally->told_at != 0 && now < due(tally->told_at, 2 * tally->pause_ms);
+  bool goes_on = tally->told_at != MOMENT_NONE && now < due(tally->told_at, 2 * tally->pause_ms);
   tally->pause_ms = goes_on ? longer(tally->pause_ms) : FIRST_PAUSE_MS;
   tell_it(sink, tally);
   tally->n = 0;
   tally->told_at = now;
 }
 
-void sink_log_flush(TimestampTz now, bool all) {
+void sink_log_flush(Moment now, bool all) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
   if (!failures_to_tell && now < next_moment && !all)
     return;
   failures_to_tell = false;
-  next_moment = DT_NOEND;
+  next_moment = MOMENT_NEVER;
   for (int i = 0; i < KINDS; i++) {
     if (kinds[i].left_out == 0)
       continue;
@@ -193,6 +194,6 @@ void sink_log_flush(TimestampTz now, bool all) {
   }
 }
 
-TimestampTz sink_log_next_moment(void) {
+Moment sink_log_next_moment(void) {
   return next_moment;
 }

@@ -4,17 +4,16 @@
  */
 #pragma once
 
-#include "server.h"
+#include "clock.h"
 
 extern "C" {
 #include "executor/tuptable.h"
-#include "utils/timestamp.h"
 }
 
 struct Flight;
 
 /* A line of the delivery room's. */
-void sink_log_line(const ob_log_line *line, TimestampTz now);
+void sink_log_line(const ob_log_line *line, Moment now);
 
 /* An event of a sink that failed, or (dead) will not be tried again; to be told with others like it. */
 typedef struct FailureTally {
@@ -22,7 +21,7 @@ typedef struct FailureTally {
   char id[40]; /* of one of them */
   int attempts;
   char error[256];
-  TimestampTz told_at;
+  Moment told_at;
   int pause_ms; /* until the next line, since the last one */
 } FailureTally;
 
@@ -32,6 +31,6 @@ void sink_log_see_failing(const struct Flight *flight, TupleTableSlot *row, Tupl
 void sink_log_count_failed(const struct Flight *flight);
 
 /* Between transactions: tells what is due; with `all`, before the end, everything. */
-void sink_log_flush(TimestampTz now, bool all);
+void sink_log_flush(Moment now, bool all);
 /* When that should be done next. */
-TimestampTz sink_log_next_moment(void);
+Moment sink_log_next_moment(void);

@@ -128,7 +128,7 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
 
   event_row_read(slot, &row);
   state->n_rows++;
-  if (state->stream == DUE && row.available_at > claim_round.now) {
+  if (state->stream == DUE && row.available_at > claim_round.now.wall) {
     state->sink->next_due = row.available_at;
     state->stopped = true;
     return false;
@@ -201,7 +201,7 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
 bool stream_due(WorkerSink *sink, Snapshot snapshot) {
   ReadState state = {DUE, sink, 0, 0, 0, false, 0, false};
 
-  if (sink->next_due > claim_round.now || sink->room <= 0)
+  if (sink->next_due > claim_round.now.wall || sink->room <= 0)
     return false;
   sink->next_due = DT_NOEND;
   int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);

@@ -18,7 +18,7 @@ static const int PATIENCE_MAX_MS = 60000;
 static const int64 LONGEST_PAUSE_MS = 50;
 
 static XLogRecPtr awaited = InvalidXLogRecPtr;
-static TimestampTz since = 0;
+static Moment since = MOMENT_NONE;
 static bool in_hand = false;
 static bool said = false;
 static int patience_ms = PATIENCE_MS;
@@ -63,7 +63,7 @@ int submit_claimed(void) {
   XLogRecPtr target = standby_target();
   if (standby_required() && !standby_has(target)) {
     awaited = target;
-    since = GetCurrentTimestamp();
+    since = moment_now();
     in_hand = true;
     for (int i = 0; i < n; i++)
       sinks[i]->rewound_to = PG_INT64_MAX;
@@ -101,14 +101,14 @@ static void go_on(void) {
   in_hand = said = false;
 }
 
-bool submit_look(TimestampTz now) {
+bool submit_look(Moment now) {
   if (!submit_waits())
     return false;
   if (!standby_required() || standby_has(awaited)) {
     go_on();
     return true;
   }
-  if (in_hand && now >= TimestampTzPlusMilliseconds(since, patience_ms)) {
+  if (in_hand && moment_is_past(since, now, patience_ms)) {
     submit_give_back();
     patience_ms = Min(patience_ms * 2, PATIENCE_MAX_MS);
   }
@@ -132,6 +132,6 @@ bool submit_stands_still(void) {
   return submit_waits() && !in_hand;
 }
 
-long submit_pause_ms(TimestampTz now) {
-  return (long)Min(Max((now - since) / 1000 / 10, 1), LONGEST_PAUSE_MS);
+long submit_pause_ms(Moment now) {
+  return (long)Min(Max((now.us - since.us) / 1000 / 10, 1), LONGEST_PAUSE_MS);
 }

@@ -6,24 +6,20 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* What the round has claimed, after durable_flush(): hands it over, or holds it. Returns how many events. */
 int submit_claimed(void);
 
 /* Once per loop, after the completions were collected. True when a wait is over: claim again. */
-bool submit_look(TimestampTz now);
+bool submit_look(Moment now);
 
 /* Is a standby waited for? Nothing is claimed then. */
 bool submit_waits(void);
 /* … in vain, so far: nothing is held in hand any more. */
 bool submit_stands_still(void);
 /* With submit_waits(): how long to sleep before the next look. */
-long submit_pause_ms(TimestampTz now);
+long submit_pause_ms(Moment now);
 
 /* Gives back what is held in hand. */
 void submit_give_back(void);

@@ -9,7 +9,7 @@ static const int TURN_MS = 2000;
 static const int LEAVING_MS = 1000;
 static const int LOOK_AGAIN_MS = 1000;
 
-void turns_end(int waiting, TimestampTz now, long *sleep_ms) {
+void turns_end(int waiting, Moment now, long *sleep_ms) {
   SharedState *shared = shared_state();
   int leaving = 0;
 
@@ -19,26 +19,27 @@ void turns_end(int waiting, TimestampTz now, long *sleep_ms) {
     WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0)
       continue;
-    if (slot->turn_over_at != 0 && !TimestampDifferenceExceeds(slot->turn_over_at, now, LEAVING_MS))
+    if (slot->turn_over != MOMENT_NONE && !moment_is_past(slot->turn_over, now, LEAVING_MS))
       leaving++;
-    if (slot->idle_until != 0) /* it leaves by itself, now that others wait */
+    if (slot->idle_until != MOMENT_NONE) /* it leaves by itself, now that others wait */
       SetLatch(slot->latch);
   }
   for (; leaving < waiting; leaving++) {
     WorkerSlot *oldest = NULL;
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
       WorkerSlot *slot = &shared->workers[i];
-      if (slot->pid != 0 && slot->turn_over_at == 0 && (oldest == NULL || slot->started_at < oldest->started_at))
+      if (slot->pid != 0 && slot->turn_over == MOMENT_NONE &&
+          (oldest == NULL || slot->turn_began < oldest->turn_began))
         oldest = slot;
     }
     if (oldest == NULL)
       break;
-    TimestampTz end = TimestampTzPlusMilliseconds(oldest->started_at, TURN_MS);
+    Moment end = moment_after(oldest->turn_began, TURN_MS);
     if (now < end) {
-      *sleep_ms = Min(*sleep_ms, TimestampDifferenceMilliseconds(now, end) + 1);
+      *sleep_ms = Min(*sleep_ms, milliseconds_until(now, end));
       break;
     }
-    oldest->turn_over_at = now;
+    oldest->turn_over = now;
     pg_atomic_write_u32(&oldest->turn_is_over, 1);
     SetLatch(oldest->latch);
   }

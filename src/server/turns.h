@@ -5,14 +5,10 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 /* The launcher's: so many databases wait. `*sleep_ms` becomes how long it may sleep at most. */
-void turns_end(int waiting, TimestampTz now, long *sleep_ms);
+void turns_end(int waiting, Moment now, long *sleep_ms);
 
 /* The worker's: it must leave. */
 bool turn_is_over(void);

@@ -33,7 +33,7 @@ static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_nul
 
 /* A rate that was true ten seconds ago fades when nothing is delivered any more. */
 static double faded_rate(const SinkStats *stats) {
-  double seconds = (GetCurrentTimestamp() - stats->rate_at) / 1000000.0;
+  double seconds = (moment_now().us - stats->rate_at.us) / 1000000.0;
 
   return stats->rate * exp(-Max(seconds - 1, 0) / 10);
 }
@@ -74,7 +74,7 @@ typedef struct Workers {
 
 static Workers our_workers(const SharedState *shared) {
   Workers ours = {false, false, 0};
-  TimestampTz now = GetCurrentTimestamp();
+  Moment now = moment_now();
   int lanes = 0;
   bool fresh = true;
 
@@ -85,7 +85,7 @@ static Workers our_workers(const SharedState *shared) {
     ours.alive = true;
     lanes += (int)pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes));
     fresh = fresh && slot->index < OUTBOX_COUNTED_WORKERS &&
-            !TimestampDifferenceExceeds(slot->last_loop_at, now, setting_poll_interval + FRESH_MS);
+            !moment_is_past(slot->last_loop, now, setting_poll_interval + FRESH_MS);
     if (slot->index < OUTBOX_COUNTED_WORKERS)
       ours.indexes |= UINT64CONST(1) << slot->index;
   }
@@ -180,7 +180,7 @@ SQL_FUNCTION(outbox_worker_slots) {
     values[4] = Int64GetDatum(pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes)));
     strlcpy(activity, slot->activity, sizeof(activity));
     values[6] = TimestampTzGetDatum(slot->started_at);
-    values[7] = TimestampTzGetDatum(slot->last_loop_at);
+    values[7] = TimestampTzGetDatum(wall_of_moment(now_read(), slot->last_loop));
     values[8] = Int64GetDatum(slot->memory);
     LWLockRelease(shared->lock);
     if (!used)

@@ -13,12 +13,12 @@ extern "C" {
 #include "nodes/parsenodes.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 #include "utils/uuid.h"
 #include "utils/wait_event.h"
 #include "utils/xid8.h"
 }
 
+#include "clock.h"
 #include "owner_sql.h"
 #include "sql_function.h"
 
@@ -43,7 +43,7 @@ static OwnerSql look = {
 typedef struct Wait {
   pg_uuid_t id;
   Interval timeout;
-  TimestampTz began, until;
+  Moment began, until;
 } Wait;
 
 static const char *id_text(const Wait *wait) {
@@ -111,7 +111,7 @@ static void fail_late(const Wait *wait) {
 }
 
 /* One look; false = wait on. */
-static bool is_delivered(const Wait *wait, bool first, TimestampTz now) {
+static bool is_delivered(const Wait *wait, bool first, Moment now) {
   OwnerScope scope = owner_enter();
   bool there = stands(wait);
 
@@ -147,6 +147,15 @@ static void sleep_ms(long ms) {
   CHECK_FOR_INTERRUPTS();
 }
 
+/* A day or a month is as long as the calendar has it from now on. */
+static Moment end_of(const Wait *wait) {
+  const Now now = {wait->began, GetCurrentTimestamp()};
+  Datum end =
+      DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(now.wall), IntervalPGetDatum(&wait->timeout));
+
+  return moment_of_wall(now, DatumGetTimestampTz(end));
+}
+
 SQL_FUNCTION(outbox_wait_delivered) {
   CallContext *call = fcinfo->context && IsA(fcinfo->context, CallContext) ? (CallContext *)fcinfo->context : NULL;
   Wait wait;
@@ -160,16 +169,15 @@ SQL_FUNCTION(outbox_wait_delivered) {
   if (call == NULL || call->atomic || IsSubTransaction())
     refuse_block(&wait);
 
-  wait.began = GetCurrentTimestamp();
-  wait.until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(wait.began),
-                                                       IntervalPGetDatum(&wait.timeout)));
+  wait.began = moment_now();
+  wait.until = end_of(&wait);
   SPI_connect_ext(SPI_OPT_NONATOMIC);
-  TimestampTz now = wait.began;
+  Moment now = wait.began;
   while (!is_delivered(&wait, now == wait.began, now)) {
     SPI_commit(); /* lets go of the snapshot and the locks */
-    long ms = Min(Max((long)((now - wait.began) / 1000 / 4), SHORTEST_MS), LONGEST_MS);
-    sleep_ms(Min(ms, Max((long)((wait.until - now + 999) / 1000), 1)));
-    now = GetCurrentTimestamp();
+    long ms = Min(Max((long)((now.us - wait.began.us) / 1000 / 4), SHORTEST_MS), LONGEST_MS);
+    sleep_ms(Min(ms, Max(milliseconds_until(now, wait.until), 1L)));
+    now = moment_now();
   }
   SPI_finish();
   PG_RETURN_VOID();

@@ -50,6 +50,8 @@ extern "C" {
 /* A sink that has more to claim than room waits for completions: they are collected this often. */
 static const int COLLECT_MS = 3;
 static const int START_PAUSE_MS = 200;
+/* While something waits for a time of the wall clock, that is looked at again so soon, at the latest. */
+static const long CLOCK_LOOK_MS = 5000;
 
 static MemoryContext claim_context = NULL; /* of a round that claims: the batches, until they are submitted */
 static MemoryContext record_context = NULL;
@@ -58,7 +60,7 @@ static MemoryContext round_context = NULL; /* one of them */
 /* The loop's state. */
 static bool claims_wanted = true;
 static bool recalled_wanted = true;
-static TimestampTz polled_at = 0;
+static Moment polled_at = MOMENT_NONE;
 static bool polls_only = false; /* this round has no other reason */
 
 /* ---- one round --------------------------------------------------------------------------------------------- */
@@ -98,7 +100,7 @@ static bool any_sink_starved(void) {
 }
 
 /* The transaction. True when more could be claimed at once. */
-static bool transact(TimestampTz now, bool record, bool claim) {
+static bool transact(Now now, bool record, bool claim) {
   bool more = false;
 
   task = TASK_CLAIM;
@@ -129,14 +131,14 @@ static bool transact(TimestampTz now, bool record, bool claim) {
     durable_flush();
     int claimed = submit_claimed();
     claim_settle();
-    gather_claimed(now, claimed, more || any_sink_starved());
+    gather_claimed(now.moment, claimed, more || any_sink_starved());
     worker_succeeded(TASK_CLAIM);
   }
   return more;
 }
 
 /* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
-static bool round_trip(TimestampTz now, bool wants_record, bool claim) {
+static bool round_trip(Now now, bool wants_record, bool claim) {
   volatile bool more = false;
   const volatile bool record = wants_record && flights_ended() > 0;
 
@@ -147,7 +149,7 @@ static bool round_trip(TimestampTz now, bool wants_record, bool claim) {
   { more = transact(now, record, claim); }
   PG_CATCH();
   {
-    bool rows_to_blame = worker_failed(task, now);
+    bool rows_to_blame = worker_failed(task, now.moment);
     MemoryContextSwitchTo(round_context);
     if (record) {
       if (task == TASK_RECORD && rows_to_blame && record_aborted(now, worker_last_error()))
@@ -181,21 +183,21 @@ static bool any_sink_can_go_on(TimestampTz now) {
   return false;
 }
 
-static long milliseconds_until(TimestampTz now, TimestampTz moment) {
-  return moment == DT_NOEND ? LONG_MAX : moment <= now ? 0 : (long)((moment - now + 999) / 1000);
-}
-
-static bool may_claim(TimestampTz now) {
+static bool may_claim(Moment now) {
   return now >= gather_end() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
 }
 
 /* How long the worker may sleep if nobody wakes it. */
-static long sleep_time(TimestampTz now) {
-  long ms = submit_waits() ? submit_pause_ms(now)
-                           : milliseconds_until(now, TimestampTzPlusMilliseconds(polled_at, setting_poll_interval));
+static long sleep_time(Now clock) {
+  const Moment now = clock.moment;
+  long ms =
+      submit_waits() ? submit_pause_ms(now) : milliseconds_until(now, moment_after(polled_at, setting_poll_interval));
 
   if (!submit_waits()) {
-    ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment()));
+    TimestampTz due = worker_sinks_next_due();
+    if (due != DT_NOEND) /* the clock may be set */
+      ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_LOOK_MS));
+    ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
     ms = Min(ms, milliseconds_until(now, claim_next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
@@ -232,7 +234,7 @@ static void say_what_goes_on(void) {
 }
 
 /* Between transactions: what we have claimed of a lane is known when it changes hands. */
-static void follow_lanes(TimestampTz now) {
+static void follow_lanes(Moment now) {
   if (lanes_follow(now))
     claims_wanted = recalled_wanted = true;
 }
@@ -252,7 +254,7 @@ static bool look_around(bool first) {
   }
   PG_CATCH();
   {
-    (void)worker_failed(TASK_CLAIM, GetCurrentTimestamp());
+    (void)worker_failed(TASK_CLAIM, moment_now());
     worker_sinks_settings_changed();
   }
   PG_END_TRY();
@@ -275,7 +277,8 @@ static void serve_probes(void) {
 
 static void one_loop(void) {
   WorkerSlot *slot = worker_slot();
-  TimestampTz now = GetCurrentTimestamp();
+  const Now clock = now_read();
+  const Moment now = clock.moment;
   bool gathers = now < gather_end();
 
   worker_health_calm();
@@ -287,27 +290,27 @@ static void one_loop(void) {
   if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
     recalled_wanted = claims_wanted = true;
 
-  completions_collect(now);
+  completions_collect(clock);
   if (submit_look(now))
     claims_wanted = true;
-  worker_sinks_refresh(now);
+  worker_sinks_refresh(clock);
   completions_acquit();
-  bool poll = !gathers && TimestampDifferenceExceeds(polled_at, now, setting_poll_interval);
+  bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
   if (poll) /* what no commit has announced: crashes in between, sessions without our library */
     polled_at = now;
-  bool wanted = claims_wanted || any_sink_can_go_on(now) || claim_next_moment() <= now;
+  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || claim_next_moment() <= now;
   polls_only = poll && !wanted && !recalled_wanted;
   recalled_wanted = recalled_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
   bool record = (claim || completions_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
   if (record && (worker_in_trouble() || record_in_trouble())) {
-    (void)round_trip(now, true, false);
+    (void)round_trip(clock, true, false);
     record = false;
   }
   if (claim)
-    claims_wanted = round_trip(now, record, true);
+    claims_wanted = round_trip(clock, record, true);
   else if (record)
-    (void)round_trip(now, true, false);
+    (void)round_trip(clock, true, false);
   if (now < gather_end())
     pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
   if (now >= worker_pause_end(TASK_CLAIM))
@@ -328,13 +331,14 @@ static bool is_quiet(void) {
 }
 
 static void wait_for_something(void) {
-  TimestampTz now = GetCurrentTimestamp();
-  long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(now);
+  const Now clock = now_read();
+  const Moment now = clock.moment;
+  long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(clock);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
   if (completions_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
-  ms = Min(ms, milliseconds_until(now, rest_next_moment()));
+  ms = Min(ms, milliseconds_until(now, rest_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
   worker_wait(ms, !completions_gathering(), flights_in_use() > 0);
   reload_settings();
@@ -342,26 +346,26 @@ static void wait_for_something(void) {
 
 /* A planned end should cost no duplicate: what is in the air may land, within outbox.shutdown_timeout. */
 static void land(void) {
-  TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), setting_shutdown_timeout);
+  Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 
   worker_slot_say("shutting down");
   submit_give_back();
   /* Whoever waits for us to go waits for no lock of somebody else's besides. */
   SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
   for (;;) {
-    TimestampTz now = GetCurrentTimestamp();
+    Now now = now_read();
     completions_collect(now);
-    if (flights_in_use() == flights_ended() || now >= until)
+    if (flights_in_use() == flights_ended() || now.moment >= until)
       break;
-    worker_wait(milliseconds_until(now, until), true, true);
+    worker_wait(milliseconds_until(now.moment, until), true, true);
   }
   int before;
   do {
     before = flights_ended();
     if (before > 0)
-      (void)round_trip(GetCurrentTimestamp(), true, false);
+      (void)round_trip(now_read(), true, false);
   } while (flights_ended() < before);
-  sink_log_flush(GetCurrentTimestamp(), true);
+  sink_log_flush(moment_now(), true);
   /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
   worker_stop();
 }
@@ -374,9 +378,9 @@ static void end_turn(void) {
   worker_sinks_close();
   while (!ShutdownRequestPending && flights_in_use() > flights_ended()) {
     worker_wait(1000, true, true);
-    TimestampTz now = GetCurrentTimestamp();
+    Now now = now_read();
     completions_collect(now);
-    if (completions_ripe(now))
+    if (completions_ripe(now.moment))
       (void)round_trip(now, true, false);
   }
   land();
@@ -406,12 +410,12 @@ void outbox_worker_main(Datum) {
 
   while (!ShutdownRequestPending && !look_around(true))
     worker_wait(START_PAUSE_MS, false, false);
-  follow_lanes(GetCurrentTimestamp());
+  follow_lanes(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
     if (lanes_superfluous() && flights_in_use() == 0 && worker_slot_resign())
       proc_exit(0);
-    if (rest_taken(GetCurrentTimestamp(), is_quiet())) {
+    if (rest_taken(now_read(), is_quiet())) {
       worker_stop();
       proc_exit(0);
     }

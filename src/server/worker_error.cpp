@@ -19,8 +19,8 @@ static const int REPEAT_MS = 60000;
 
 typedef struct Trouble {
   int pause_ms; /* 0 = none */
-  TimestampTz until;
-  TimestampTz told_at;
+  Moment until;
+  Moment told_at;
   char told[256];
   bool locked;
 } Trouble;
@@ -30,16 +30,16 @@ static Trouble locks; /* whichever task meets it */
 static char last_error[1024];
 static volatile sig_atomic_t end_cancels = false;
 
-static bool told_lately(Trouble *trouble, const char *message, TimestampTz now) {
-  if (trouble->told_at != 0 && strncmp(trouble->told, message, sizeof(trouble->told) - 1) == 0 &&
-      !TimestampDifferenceExceeds(trouble->told_at, now, REPEAT_MS))
+static bool told_lately(Trouble *trouble, const char *message, Moment now) {
+  if (trouble->told_at != MOMENT_NONE && strncmp(trouble->told, message, sizeof(trouble->told) - 1) == 0 &&
+      !moment_is_past(trouble->told_at, now, REPEAT_MS))
     return true;
   strlcpy(trouble->told, message, sizeof(trouble->told));
   trouble->told_at = now;
   return false;
 }
 
-bool worker_failed(WorkerTask task, TimestampTz now) {
+bool worker_failed(WorkerTask task, Moment now) {
   Trouble *trouble = &troubles[task];
 
   MemoryContextSwitchTo(TopMemoryContext);
@@ -67,14 +67,14 @@ bool worker_failed(WorkerTask task, TimestampTz now) {
 
   trouble->pause_ms =
       locked || moved ? LOCK_PAUSE_MS : Min(Max(trouble->pause_ms * 2, FIRST_PAUSE_MS), LAST_PAUSE_MS);
-  trouble->until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), trouble->pause_ms);
+  trouble->until = moment_after(moment_now(), trouble->pause_ms);
   return !locked && !moved && category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) &&
          category != ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR) && code != ERRCODE_DISK_FULL;
 }
 
 void worker_succeeded(WorkerTask task) {
   troubles[task].pause_ms = 0;
-  troubles[task].until = 0;
+  troubles[task].until = MOMENT_NONE;
   troubles[task].locked = false;
 }
 
@@ -82,7 +82,7 @@ bool worker_waits_for_lock(void) {
   return troubles[TASK_RECORD].locked || troubles[TASK_CLAIM].locked;
 }
 
-TimestampTz worker_pause_end(WorkerTask task) {
+Moment worker_pause_end(WorkerTask task) {
   return troubles[task].until;
 }
 

@@ -4,22 +4,18 @@
  */
 #pragma once
 
-#include "server.h"
-
-extern "C" {
-#include "utils/timestamp.h"
-}
+#include "clock.h"
 
 typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
 
 /* In PG_CATCH: tells the error, unless it was told lately, ends the transaction and sets the task's pause. Returns in
  * TopMemoryContext. True when the rows at hand may be to blame (a trigger, a constraint), false when it is the
  * server's state (a lock, a full disk, the end). */
-bool worker_failed(WorkerTask task, TimestampTz now);
+bool worker_failed(WorkerTask task, Moment now);
 void worker_succeeded(WorkerTask task);
 
 /* The task may not be tried before this moment. */
-TimestampTz worker_pause_end(WorkerTask task);
+Moment worker_pause_end(WorkerTask task);
 
 /* An error is not long ago: recording and claiming are two transactions then. */
 bool worker_in_trouble(void);

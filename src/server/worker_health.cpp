@@ -56,19 +56,19 @@ void worker_health_calm(void) {
 
 /* ---- the launcher ------------------------------------------------------------------------------------------- */
 
-void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, TimestampTz now) {
+void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now) {
   SharedState *shared = shared_state();
   WorkerHealth *health = &shared->health[slot - shared->databases];
 
-  if (wanted == (health->wanted_since != 0))
+  if (wanted == (health->wanted_since != MOMENT_NONE))
     return;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   if (slot->oid == database)
-    health->wanted_since = wanted ? now : 0;
+    health->wanted_since = wanted ? now : MOMENT_NONE;
   LWLockRelease(shared->lock);
 }
 
-void worker_health_ended(Oid database, int failures, TimestampTz at, TimestampTz next_start) {
+void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next_start) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   WorkerHealth *health = health_of(database);
   if (health) {
@@ -81,9 +81,9 @@ void worker_health_ended(Oid database, int failures, TimestampTz at, TimestampTz
 
 /* ---- to SQL ------------------------------------------------------------------------------------------------- */
 
-static Datum moment_or_null(TimestampTz moment, bool *is_null) {
-  *is_null = moment == 0;
-  return TimestampTzGetDatum(moment);
+static Datum moment_or_null(Now now, Moment moment, bool *is_null) {
+  *is_null = moment == MOMENT_NONE;
+  return TimestampTzGetDatum(*is_null ? 0 : wall_of_moment(now, moment));
 }
 
 SQL_FUNCTION(outbox_worker_health) {
@@ -95,26 +95,28 @@ SQL_FUNCTION(outbox_worker_health) {
   int waiting = 0, running = 0;
 
   memset(&copy, 0, sizeof(copy));
-  TimestampTz looked_at = 0;
+  Moment looked = MOMENT_NONE;
+  Now now = now_read();
   if (shared) {
     LWLockAcquire(shared->lock, LW_SHARED);
     WorkerHealth *health = health_of(MyDatabaseId);
     if (health)
       copy = *health;
-    looked_at = shared->launcher_looked_at;
+    looked = shared->launcher_looked;
     for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
-      waiting += shared->databases[i].oid != InvalidOid && shared->health[i].wanted_since != 0;
+      waiting += shared->databases[i].oid != InvalidOid && shared->health[i].wanted_since != MOMENT_NONE;
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
       running += shared->workers[i].pid != 0;
     LWLockRelease(shared->lock);
   }
-  values[0] = moment_or_null(copy.wanted_since, &nulls[0]);
+  values[0] = moment_or_null(now, copy.wanted_since, &nulls[0]);
   values[1] = Int32GetDatum(copy.failures);
-  values[2] = moment_or_null(copy.failed_at, &nulls[2]);
-  values[3] = moment_or_null(copy.next_start, &nulls[3]);
+  values[2] = TimestampTzGetDatum(copy.failed_at);
+  nulls[2] = copy.failed_at == 0;
+  values[3] = moment_or_null(now, copy.next_start, &nulls[3]);
   values[4] = CStringGetTextDatum(copy.failure);
   nulls[4] = copy.failure[0] == '\0';
-  values[5] = moment_or_null(looked_at, &nulls[5]);
+  values[5] = moment_or_null(now, looked, &nulls[5]);
   values[6] = Int32GetDatum(waiting);
   values[7] = Int32GetDatum(running);
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));

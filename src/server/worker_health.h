@@ -10,5 +10,5 @@ void worker_health_watch(Oid database);
 void worker_health_calm(void);
 
 /* The launcher's word; they take the lock. `slot` is one of the shared databases. */
-void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, TimestampTz now);
-void worker_health_ended(Oid database, int failures, TimestampTz at, TimestampTz next_start);
+void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now);
+void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next_start);

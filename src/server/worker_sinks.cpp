@@ -233,7 +233,7 @@ static void reload_one(const RouteSink *route) {
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
-    sink->reopen_at = 0;
+    sink->reopen_at = MOMENT_NONE;
     sink->open_error[0] = '\0';
     worker_sink_close(sink, CLOSE_GRACE_MS);
   }
@@ -284,7 +284,7 @@ static void share_sinks(void) {
       share_sink(list[i]);
 }
 
-static void open_sink(SinkEntry *entry, TimestampTz now) {
+static void open_sink(SinkEntry *entry, Moment now) {
   WorkerSink *sink = &entry->sink;
   ob_error error;
 
@@ -302,7 +302,7 @@ static void open_sink(SinkEntry *entry, TimestampTz now) {
     sink->was_closed = true;
     return;
   }
-  sink->reopen_at = TimestampTzPlusMilliseconds(now, REOPEN_PAUSE_MS);
+  sink->reopen_at = moment_after(now, REOPEN_PAUSE_MS);
   char whole[sizeof(sink->open_error)];
   strlcpy(whole, error.message, sizeof(whole));
   if (error.detail[0]) {
@@ -389,7 +389,7 @@ void worker_sinks_close(void) {
     worker_sink_close(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
 }
 
-void worker_sinks_refresh(TimestampTz now) {
+void worker_sinks_refresh(Now now) {
   int share = Max(1, setting_max_in_flight / Max(1, n_list));
   int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
 
@@ -407,21 +407,21 @@ void worker_sinks_refresh(TimestampTz now) {
     }
     sink->was_closed |= sink->stopped;
     /* A sink is opened anew only when nothing of its former self is in flight: order. */
-    if (sink->handle == NULL && sink->in_flight == 0 && now >= sink->reopen_at && !sink->stopped &&
+    if (sink->handle == NULL && sink->in_flight == 0 && now.moment >= sink->reopen_at && !sink->stopped &&
         !maintenance_routing())
-      open_sink((SinkEntry *)sink, now);
+      open_sink((SinkEntry *)sink, now.moment);
     sink->room = 0;
     if (sink->handle && !sink->closing) {
       ob_sink_get_status(sink->handle, &sink->status);
       count_failures(sink);
-      resumed_look(sink, now);
+      resumed_look(sink, now.wall);
       worker_stops_look(sink, now);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
       sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;
       if (sink->room_bytes > 0)
         sink->room = Max(0, Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight));
     }
-    publish_state(sink, now);
+    publish_state(sink, now.wall);
   }
 }
 
@@ -455,22 +455,30 @@ WorkerSink **worker_sinks_all(int *n) {
   return list;
 }
 
-TimestampTz worker_sinks_next_moment(void) {
-  TimestampTz moment = DT_NOEND;
-  TimestampTz now = GetCurrentTimestamp();
+static bool waits_for_credit(const WorkerSink *sink) {
+  return sink->handle && !sink->closing && sink->status.credit == 0 && sink->status.retry_in_ms >= 0;
+}
+
+Moment worker_sinks_next_moment(Moment now) {
+  Moment moment = MOMENT_NEVER;
 
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];
     if (sink->handle == NULL && sink->present && !sink->stopped)
       moment = Min(moment, sink->reopen_at);
-    if (sink->handle == NULL || sink->closing)
-      continue;
-    if (sink->status.credit == 0 && sink->status.retry_in_ms >= 0)
-      moment = Min(moment, TimestampTzPlusMilliseconds(now, sink->status.retry_in_ms + 1));
-    else if (sink->room > 0)
-      moment = Min(moment, sink->next_due);
+    if (waits_for_credit(sink))
+      moment = Min(moment, moment_after(now, sink->status.retry_in_ms + 1));
   }
   return moment;
+}
+
+TimestampTz worker_sinks_next_due(void) {
+  TimestampTz due = DT_NOEND;
+
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->handle && !list[i]->closing && !waits_for_credit(list[i]) && list[i]->room > 0)
+      due = Min(due, list[i]->next_due);
+  return due;
 }
 
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {

@@ -27,7 +27,7 @@ typedef struct WorkerSink {
   bool disabling;              /* it was just written there */
   ob_sink *handle;             /* NULL while it cannot be opened, is being reopened, or is stopped */
   bool was_closed;             /* much may have gathered: it begins slowly */
-  TimestampTz reopen_at;
+  Moment reopen_at;
   char open_error[512];
 
   SinkCommon common;
@@ -91,7 +91,7 @@ void worker_sink_close(WorkerSink *sink, int grace_ms);
 void worker_sinks_close(void);
 
 /* Outside a transaction: finishes closing ones, opens what can be opened, asks each how much it takes now. */
-void worker_sinks_refresh(TimestampTz now);
+void worker_sinks_refresh(Now now);
 
 /* By the name that a row gives, which may be a former one. NULL when there is none. */
 WorkerSink *worker_sink_find(const char *name, int length);
@@ -101,7 +101,9 @@ WorkerSink *worker_sink_of(Oid oid);
 WorkerSink **worker_sinks_all(int *n);
 
 /* The earliest moment at which a sink wants to be looked at again. */
-TimestampTz worker_sinks_next_moment(void);
+Moment worker_sinks_next_moment(Moment now);
+/* When the first scheduled or retried event is due, of a sink that takes one; DT_NOEND = none. */
+TimestampTz worker_sinks_next_due(void);
 
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);

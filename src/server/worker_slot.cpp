@@ -57,8 +57,9 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->lanes = free_slot->landing_others = {};
     free_slot->n_landing = 0;
     free_slot->latch = MyLatch;
-    free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
-    free_slot->idle_until = free_slot->turn_over_at = 0;
+    free_slot->started_at = GetCurrentTimestamp();
+    free_slot->turn_began = free_slot->last_loop = moment_now();
+    free_slot->idle_until = free_slot->turn_over = MOMENT_NONE;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
     pg_atomic_write_u32(&free_slot->armed, 0);
@@ -68,7 +69,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     DatabaseSlot *database = shared_database(arguments->database, false);
     if (database) { /* it looks at everything */
       pg_atomic_write_u32(&database->called, 0);
-      shared->health[database - shared->databases].wanted_since = 0;
+      shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
     }
     shared_lanes_changed(arguments->database); /* whoever has lanes for us gives them now */
   }
@@ -90,7 +91,7 @@ bool worker_slot_resign(void) {
 
 /* Do all the database's workers have nothing to do? None is missing: its lanes may have something. The lock must be
  * held. */
-static bool all_idle(const DatabaseSlot *database, TimestampTz *until) {
+static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *due) {
   const SharedState *shared = shared_state();
   int n = 0;
 
@@ -98,26 +99,30 @@ static bool all_idle(const DatabaseSlot *database, TimestampTz *until) {
     const WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0 || slot->database != database->oid)
       continue;
-    if (slot->idle_until == 0)
+    if (slot->idle_until == MOMENT_NONE)
       return false;
     *until = Min(*until, slot->idle_until);
+    *due = Min(*due, slot->idle_due);
     n++;
   }
   return n == database->workers;
 }
 
-bool worker_slot_rest(TimestampTz until) {
+bool worker_slot_rest(Moment until, TimestampTz due) {
   SharedState *shared = shared_state();
   uint32 armed = 1;
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   DatabaseSlot *database = shared_database(mine->database, false);
   mine->idle_until = until;
-  bool rest = database != NULL && (database->at_rest || all_idle(database, &until));
+  mine->idle_due = due;
+  bool rest = database != NULL && (database->at_rest || all_idle(database, &until, &due));
   /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
   if (rest && pg_atomic_compare_exchange_u32(&mine->armed, &armed, 2)) {
-    if (!database->at_rest)
+    if (!database->at_rest) {
       database->rest_until = until;
+      database->rest_due = due;
+    }
     database->at_rest = true;
     database->resting |= UINT64CONST(1) << mine->index;
   } else {
@@ -178,11 +183,11 @@ void worker_slot_say(const char *activity) {
   pgstat_report_activity(STATE_IDLE, activity);
 }
 
-void worker_slot_refresh(TimestampTz now) {
-  static TimestampTz refreshed_at = 0;
+void worker_slot_refresh(Moment now) {
+  static Moment refreshed_at = MOMENT_NONE;
 
-  mine->last_loop_at = now;
-  if (!TimestampDifferenceExceeds(refreshed_at, now, 1000))
+  mine->last_loop = now;
+  if (!moment_is_past(refreshed_at, now, 1000))
     return;
   refreshed_at = now;
   long resident = 0, shared = 0; /* shared_buffers is not the worker's */

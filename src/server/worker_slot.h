@@ -13,7 +13,7 @@ bool worker_slot_resign(void);
 
 /* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
  * since this one looked: then it must end, and the launcher starts workers again when they are called. */
-bool worker_slot_rest(TimestampTz until);
+bool worker_slot_rest(Moment until, TimestampTz due);
 /* Before it ends with work left to do: that is no failure, and the launcher starts another one as soon as it may. */
 void worker_slot_yield(void);
 /* Other databases wait for a worker. */
@@ -29,4 +29,4 @@ void worker_slot_work(const char *activity);
 void worker_slot_say(const char *activity);
 
 /* Once a second at most: memory and the like. */
-void worker_slot_refresh(TimestampTz now);
+void worker_slot_refresh(Moment now);

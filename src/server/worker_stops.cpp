@@ -26,7 +26,7 @@ static const int WRITE_PAUSE_MS = 5000; /* after a failure */
 static Oid stopped_oid = InvalidOid;
 static void (*tell_changed)(void) = NULL;
 static bool anything_to_write = false;
-static TimestampTz write_at = 0;
+static Moment write_at = MOMENT_NONE;
 
 static void relation_changed(Datum, Oid relation) {
   if (relation == InvalidOid || relation == stopped_oid)
@@ -76,11 +76,16 @@ static bool visit_failing(TupleTableSlot *row, void *) {
   return true;
 }
 
+static void forget_failures(FailingClock *clock) {
+  clock->failed_ms = clock->last_failed_at = 0;
+  clock->last_failed = MOMENT_NONE;
+}
+
 static void reset(WorkerSink *sink) {
   if (sink->stats == NULL)
     return;
   lock();
-  sink->stats->failing.failed_ms = sink->stats->failing.last_failed_at = 0;
+  forget_failures(&sink->stats->failing);
   unlock();
 }
 
@@ -97,7 +102,7 @@ static void go_on(WorkerSink *sink) {
   if (worker_slot()->index == 0)
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
   sink->stopped = false;
-  sink->reopen_at = 0;
+  sink->reopen_at = MOMENT_NONE;
   worker_sink_restart(sink);
 }
 
@@ -138,21 +143,22 @@ void worker_stops_altered(WorkerSink *sink) {
 
 /* ---- how long it has been failing -------------------------------------------------------------------------- */
 
-static void note_failure(WorkerSink *sink, TimestampTz now) {
+static void note_failure(WorkerSink *sink, Now now) {
   FailingClock *clock = &sink->stats->failing;
 
-  if (clock->last_failed_at != 0 && now < TimestampTzPlusMilliseconds(clock->last_failed_at, TICK_MS))
+  if (!moment_is_past(clock->last_failed, now.moment, TICK_MS))
     return;
   lock();
-  int64 gap_ms = (now - clock->last_failed_at) / 1000;
-  if (clock->last_failed_at >= PgStartTime && gap_ms > 0 && gap_ms <= LONGEST_GAP_MS)
+  int64 gap_ms = (now.moment.us - clock->last_failed.us) / 1000;
+  if (clock->last_failed != MOMENT_NONE && gap_ms > 0 && gap_ms <= LONGEST_GAP_MS)
     clock->failed_ms += gap_ms;
-  clock->last_failed_at = now;
+  clock->last_failed = now.moment;
+  clock->last_failed_at = now.wall;
   unlock();
 }
 
 void worker_stops_succeeded(SinkStats *stats) {
-  stats->failing.failed_ms = stats->failing.last_failed_at = 0;
+  forget_failures(&stats->failing);
 }
 
 static bool has_failed_too_long(const WorkerSink *sink) {
@@ -179,7 +185,7 @@ static bool clock_to_write(const WorkerSink *sink) {
   return clock->failed_ms > 0 && clock->failed_ms - (clock->has_row ? clock->written_ms : 0) >= step;
 }
 
-void worker_stops_look(WorkerSink *sink, TimestampTz now) {
+void worker_stops_look(WorkerSink *sink, Now now) {
   if (sink->status.failed_tries != sink->failed_tries) {
     sink->failed_tries = sink->status.failed_tries;
     if (sink->stats && sink->common.disable_after_ms > 0 && !sink->stopped)
@@ -258,7 +264,7 @@ static void stop_disabled(void) {
       stop(sinks[i]);
 }
 
-void worker_stops_write(TimestampTz now) {
+void worker_stops_write(Moment now) {
   if (!anything_to_write || now < write_at)
     return;
   anything_to_write = false;
@@ -266,5 +272,5 @@ void worker_stops_write(TimestampTz now) {
   bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, NULL);
   if (done)
     stop_disabled();
-  write_at = done ? now : TimestampTzPlusMilliseconds(now, WRITE_PAUSE_MS);
+  write_at = done ? now : moment_after(now, WRITE_PAUSE_MS);
 }

@@ -19,10 +19,10 @@ void worker_stops_reload(void);
 void worker_stops_altered(WorkerSink *sink);
 
 /* Outside a transaction, in each loop: what the sink's status says. */
-void worker_stops_look(WorkerSink *sink, TimestampTz now);
+void worker_stops_look(WorkerSink *sink, Now now);
 
 /* Writes down what is to be: a transaction of its own, and rare. */
-void worker_stops_write(TimestampTz now);
+void worker_stops_write(Moment now);
 
 /* Some were delivered. The lock of shared memory is held. */
 void worker_stops_succeeded(SinkStats *stats);

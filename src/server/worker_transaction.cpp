@@ -36,7 +36,7 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
     done = true;
   }
   PG_CATCH();
-  { (void)worker_failed(TASK_MAINTAIN, GetCurrentTimestamp()); }
+  { (void)worker_failed(TASK_MAINTAIN, moment_now()); }
   PG_END_TRY();
   worker_end_cancels(false);
   MemoryContextSwitchTo(context);

@@ -125,6 +125,14 @@ def heal_endpoint(world: World, plan: Plan) -> None:
     world.endpoint.heal()
 
 
+# ---- the clock ---------------------------------------------------------------------------------------------------
+
+
+def set_clock(world: World, plan: Plan) -> None:
+    """The wall clock of the server alone: to the second, forwards or backwards."""
+    world.clock.set(plan.dice("clock").choice([offset for offset in (-30, 0, 30) if offset != world.clock.offset]))
+
+
 # ---- settings --------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +160,7 @@ FAULTS: dict[str, tuple[Action, Action]] = {
     "endpoint_restarts": (restart_endpoint, nothing),
     "endpoint_hangs": (hang_endpoint, heal_endpoint),
     "endpoint_fails": (fail_endpoint, heal_endpoint),
+    "set_clock": (set_clock, nothing),
     "change_workers": (change_workers, nothing),
     "alter_kafka": (lambda world, plan: alter_server(world, "kafka", plan), nothing),
     "alter_webhook": (lambda world, plan: alter_server(world, "crm", plan), nothing),

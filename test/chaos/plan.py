@@ -8,6 +8,7 @@ FAULTS = {  # by what they hit, with how often each is drawn; a cycle hits each 
                "restart_fast": 1, "kill_server_unflushed": 2},
     "broker": {"kill_broker": 2, "pause_broker": 3},
     "endpoint": {"endpoint_refuses": 1, "endpoint_hangs": 1, "endpoint_fails": 1, "endpoint_restarts": 1},
+    "clock": {"set_clock": 1},
     "settings": {"change_workers": 3, "alter_kafka": 1, "alter_webhook": 1},
 }
 LASTS = {  # seconds, at least and at most; the others are over at once

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 from history import History
 from outbox_rig import Rig, wait_until
+from outbox_rig.clock import Clock
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
 from pulse import Pulse
@@ -20,8 +21,9 @@ SCHEMA = Path(__file__).with_name("schema.sql")
 
 class World:
     def __init__(self, rig: Rig):
+        self.clock = Clock(rig.dir / "clock")
         self.pg = rig.postgres(settings={"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s",
-                                         "max_prepared_transactions": "50"})
+                                         "max_prepared_transactions": "50"}, env=self.clock.env())
         self.kafka = rig.kafka(jit=False)
         self.endpoint = Endpoint(rig.receiver(secret=SECRET))
         self.topic = Topic(self.kafka)
@@ -52,6 +54,10 @@ class World:
     def pending(self) -> int:
         return self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
 
+    def waits_for_its_time(self) -> bool:
+        """A failed event has the time of its next attempt in its row, which is later by as much as the clock was set back."""
+        return self.sql("SELECT EXISTS (SELECT FROM outbox.events_pending WHERE available_at > clock_timestamp())")[0][0]
+
     def set_workers(self, n: int) -> None:
         self._workers_before = max(self._workers_before, self.workers)
         self.workers = n
@@ -69,7 +75,7 @@ class World:
         started = moved = time.monotonic()
         before = -1
         while (pending := self.pending()) and time.monotonic() < moved + STUCK_S:
-            if pending != before:
+            if pending != before or (time.monotonic() > moved + STUCK_S / 2 and self.waits_for_its_time()):
                 before, moved = pending, time.monotonic()
             time.sleep(0.02)
         wait_until(lambda: self.sql("SELECT count(*), min(workers), max(workers) FROM outbox.workers WHERE database = %s", self.db.name)

@@ -1,0 +1,177 @@
+"""The wall clock of the server is set, forwards and backwards: what waits for a time of its own does not wait longer."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.clock import Clock
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET, status
+
+SOON = 10  # seconds; the clock is set by more, and less than the 300 s that a receiver lets pass
+STEP = 120
+WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
+
+
+@pytest.fixture(scope="module")
+def clocked(rig):
+    """A server with a clock of its own."""
+    clock = Clock(rig.dir / "clock")
+    pg = rig.postgres(settings={"outbox.poll_interval": "2s"}, env=clock.env())
+    pg.clock = clock
+    yield pg
+    pg.stop()
+
+
+@pytest.fixture
+def clock(clocked):
+    yield clocked.clock
+    clocked.clock.set(0)
+
+
+@pytest.fixture
+def there(clocked, clock):
+    """A database of the server whose clock is set."""
+    database = Database(clocked, "clock")
+    database.create()
+    yield database
+    database.drop()
+
+
+@contextmanager
+def load(there):
+    """A session that commits thousands of events a second. (pg_sleep() would sleep by the clock that is set.)"""
+    stop = threading.Event()
+
+    def run() -> None:
+        with there.connect() as connection:
+            connection.execute("SET synchronous_commit = off")
+            while not stop.wait(0.002):
+                connection.execute("SELECT outbox.enqueue('Order', 'k' || n % 500, 'e', to_jsonb(n)) FROM generate_series(1, 40) n")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(20)
+
+
+def delivered(there) -> int:
+    return there.value("SELECT delivered FROM outbox.sinks")
+
+
+def data(receiver) -> list:
+    return [delivery.json()["data"] for delivery in receiver.accepted()]
+
+
+@pytest.mark.parametrize("step", [-STEP, STEP])
+def test_under_load(there, kafka, clock, step):
+    """From 2,000 events/s on the worker gathers them for some milliseconds: by which clock?"""
+    there.kafka_sink("main", kafka)
+    with load(there):
+        for _ in range(3):
+            before = delivered(there)
+            wait_until(lambda: delivered(there) > before + 6000, 60, "a load")
+        clock.step(step)
+        for _ in range(3):
+            before = delivered(there)
+            wait_until(lambda: delivered(there) > before + 2000, SOON, "events that are delivered after it")
+    wait_until(lambda: there.pending() == 0, 60, lambda: f"{there.pending()} events to leave")
+
+
+def test_idle(there, rig, receiver, clock):
+    """What a worker is told takes effect at once, also when its clock has gone back."""
+    there.webhook_sink("crm", receiver, SECRET)
+    there.enqueue("Order", "k", payload="1")
+    wait_until(lambda: data(receiver) == [1], 20, "a first event")
+    for n in (2, 3):
+        other = rig.receiver(secret=SECRET)
+        try:
+            clock.step(-STEP)
+            there.sql(f"ALTER SERVER crm OPTIONS (SET url '{other.url}')")
+            there.enqueue("Order", "k", payload=str(n))
+            wait_until(lambda: data(other) == [n], SOON, "ALTER SERVER, and an event to the new url")
+        finally:
+            other.stop()
+
+
+def test_a_scheduled_event_is_due_when_the_clock_says_so(there, receiver, clock):
+    there.webhook_sink("crm", receiver, SECRET)
+    there.enqueue("Order", "k", payload="1", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
+    there.enqueue("Order", "k", payload="0")
+    wait_until(lambda: data(receiver) == [0], 20, "the other one")
+    clock.step(STEP)
+    wait_until(lambda: data(receiver) == [0, 1], SOON, "it to be due")
+    # What was due is due anew: earlier than what was sent.
+    clock.step(-STEP)
+    there.enqueue("Order", "k", payload="2", available_at=there.value("SELECT clock_timestamp() + interval '2 s'"))
+    wait_until(lambda: data(receiver) == [0, 1, 2], SOON + 2, "one that is due after the clock went back")
+
+
+def test_a_retry_while_the_clock_goes_back(there, receiver, clock):
+    """Its time stands in the row. Everything else goes on, and so does the row when its time has come."""
+    there.webhook_sink("crm", receiver, SECRET, retry="exponential 200ms..300ms", max_attempts="1000")
+    receiver.mode = status(500)
+    there.enqueue("Order", "k", payload="1")
+    wait_until(lambda: there.value("SELECT max(attempts) FROM outbox.events") >= 2, 20, "failures")
+    clock.step(-STEP)
+    receiver.mode = status(200)
+    there.enqueue("Order", "other", payload="2")
+    wait_until(lambda: 2 in data(receiver), SOON, lambda: f"another key, got {data(receiver)}")
+    clock.step(STEP)
+    wait_until(lambda: sorted(data(receiver)) == [1, 2], SOON, "the failed one")
+
+
+def test_at_rest(clocked, there, receiver, clock):
+    """The launcher's waits, and those of a worker that comes and goes."""
+    there.sql("ALTER SYSTEM SET outbox.worker_idle_timeout = '100ms'")
+    there.sql("SELECT pg_reload_conf()")
+    try:
+        there.webhook_sink("crm", receiver, SECRET)
+        for n, step in enumerate([-STEP, STEP, -STEP]):
+            wait_until(lambda: there.value("SELECT at_rest FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
+            clock.step(step)
+            there.enqueue("Order", "k", payload=str(n))
+            wait_until(lambda: data(receiver) == list(range(n + 1)), SOON, "an event")
+        there.enqueue("Order", "k", payload="3", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
+        wait_until(lambda: there.value("SELECT at_rest FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
+        clock.step(STEP)
+        wait_until(lambda: data(receiver) == [0, 1, 2, 3], SOON + 10, "a scheduled event")
+    finally:
+        there.sql("ALTER SYSTEM RESET outbox.worker_idle_timeout")
+        there.sql("SELECT pg_reload_conf()")
+
+
+def test_a_worker_that_dies(clocked, there, receiver, clock):
+    """It comes back after its pause, and no later."""
+    there.webhook_sink("crm", receiver, SECRET)
+    for n, step in enumerate([-STEP, STEP]):
+        old = wait_until(lambda: there.value(WORKER), 20, "the worker")
+        there.sql("SELECT pg_terminate_backend(%s, 5000)", old)
+        clock.step(step)
+        there.enqueue("Order", "k", payload=str(n))
+        wait_until(lambda: data(receiver) == list(range(n + 1)), SOON, "the next worker, and an event")
+
+
+def test_wait_delivered(there, clock):
+    """A caller's timeout is as long as it says."""
+    id = there.enqueue("Order", "k")
+
+    def wait() -> str:
+        try:
+            with there.connect() as connection:
+                connection.execute("CALL outbox.wait_delivered(%s, '3 s')", [id])
+        except Exception as e:
+            return str(e)
+        return "delivered"
+
+    answers: list[str] = []
+    thread = threading.Thread(target=lambda: answers.append(wait()))
+    thread.start()
+    wait_until(lambda: there.value("SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CALL outbox.wait_delivered' AND pid <> pg_backend_pid()"), 10, "the call")
+    clock.step(-STEP)
+    thread.join(SOON + 3)
+    assert answers and "was not delivered within" in answers[0]
