@@ -2,7 +2,7 @@
 
 CREATE SEQUENCE IF NOT EXISTS outbox.events_position AS bigint CACHE 1;
 COMMENT ON SEQUENCE outbox.events_position IS
-  'Dispatch order of events. CACHE must stay 1: a transaction draws its positions after it has its transaction id, and the worker relies on that.';
+  'Dispatch order of events. It counts up by 1 without a cache, which ALTER SEQUENCE cannot change: its order is the order of delivery.';
 
 CREATE TABLE IF NOT EXISTS outbox.events (
   id uuid NOT NULL,

@@ -4,6 +4,7 @@
 #include "dead_letters.h"
 #include "lanes.h"
 #include "late.h"
+#include "position.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -267,6 +268,29 @@ void claim_give_back(void) {
   held_keys_restart();
 }
 
+static Statement read_highest = {
+    "SELECT pg_catalog.max(position) FROM (SELECT (SELECT pg_catalog.max(position) FROM outbox.events_pending) AS "
+    "position UNION ALL SELECT (SELECT pg_catalog.max(position) FROM outbox.events_failed)) AS highest",
+    0,
+    {},
+    NULL};
+
+static bool visit_highest(TupleTableSlot *slot, void *) {
+  if (!slot->tts_isnull[0])
+    position_seen(DatumGetInt64(slot->tts_values[0]));
+  return false;
+}
+
+/* The sequence may have been set back while the server was down. */
+static void learn_positions(void) {
+  if (position_known())
+    return;
+  SPI_connect();
+  statement_read(&read_highest, NULL, InvalidSnapshot, visit_highest, NULL);
+  SPI_finish();
+}
+
 void claim_init(int64 origin) {
   judge_init(origin);
+  learn_positions();
 }

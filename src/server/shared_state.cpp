@@ -171,6 +171,24 @@ bool shared_at_rest(void) {
   return database != NULL && database->at_rest;
 }
 
+pg_atomic_uint64 *shared_drawn(Oid sequence) {
+  const DatabaseSlot *database = state ? my_database() : NULL;
+
+  if (database == NULL)
+    return NULL;
+  DrawnPosition *drawn = &state->drawn[database - state->databases];
+  if (drawn->sequence != sequence) { /* made anew by DROP and CREATE EXTENSION, or the slot was another database's */
+    LWLockAcquire(state->lock, LW_EXCLUSIVE);
+    if (drawn->sequence != sequence) {
+      pg_atomic_write_u64(&drawn->highest, 0);
+      pg_write_barrier();
+      drawn->sequence = sequence;
+    }
+    LWLockRelease(state->lock);
+  }
+  return &drawn->highest;
+}
+
 void shared_wake_launcher(void) {
   Latch *latch = state ? state->launcher_latch : NULL;
 

@@ -45,6 +45,13 @@ typedef struct DatabaseSlot {
   pg_atomic_uint32 called; /* 1: something was committed that maybe no worker has heard of */
 } DatabaseSlot;
 
+/* The highest position drawn in a database since the server started; beside DatabaseSlot, so that draws do not
+ * disturb those who read that. */
+typedef struct DrawnPosition {
+  Oid sequence; /* whose positions these are: InvalidOid = nobody's */
+  pg_atomic_uint64 highest;
+} DrawnPosition;
+
 /* Lanes that a worker gave away while it has events of this sink in the air: nobody claims more of them before. */
 typedef struct Landing {
   Oid server; /* the sink, known by either: it may be renamed, or dropped and made anew */
@@ -147,6 +154,7 @@ typedef struct SharedState {
   Moment launcher_looked; /* when it last went round */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
   WorkerHealth health[OUTBOX_MAX_DATABASES]; /* of the database at that index */
+  DrawnPosition drawn[OUTBOX_MAX_DATABASES]; /* likewise */
   WorkerSlot workers[OUTBOX_MAX_WORKERS];
   SinkStats sinks[OUTBOX_MAX_SINKS];
   pg_atomic_uint32 n_probes; /* slots in use: mostly none */
@@ -184,6 +192,10 @@ void shared_call_workers(void);
 
 /* Is this database at rest? */
 bool shared_at_rest(void);
+
+/* The highest position drawn in this database from its sequence since the server started, 0 = none is known; NULL
+ * while the launcher has not met the database. */
+pg_atomic_uint64 *shared_drawn(Oid sequence);
 
 /* Sets the launcher's latch, if there is one. */
 void shared_wake_launcher(void);

@@ -7,7 +7,9 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_sequence.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
@@ -61,9 +63,31 @@ static void check_owner(Oid table) {
            errhint("GRANT what the role needs instead.")));
 }
 
+/* Positions are drawn one by one and upwards, else they are not the order in which events were enqueued. */
+static void check_sequence(Oid sequence) {
+  if (get_rel_relkind(sequence) != RELKIND_SEQUENCE || !is_ours(sequence) ||
+      strcmp(get_rel_name(sequence), "events_position") != 0)
+    return;
+  HeapTuple row =
+      catalog_row_as_written(SequenceRelationId, SequenceRelidIndexId, Anum_pg_sequence_seqrelid, sequence);
+  if (!HeapTupleIsValid(row))
+    return;
+  Form_pg_sequence form = (Form_pg_sequence)GETSTRUCT(row);
+  if (form->seqcache != 1 || form->seqincrement != 1 || form->seqcycle || form->seqtypid != INT8OID ||
+      form->seqmin != 1 || form->seqmax != PG_INT64_MAX)
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("sequence %s must stay as the extension made it", get_rel_name(sequence)),
+                    errdetail("Its order is the order in which events are delivered: it counts up by 1, without a "
+                              "cache, a bound or a cycle."),
+                    errhint("ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY 1 MINVALUE 1 NO MAXVALUE "
+                            "CACHE 1 NO CYCLE;")));
+}
+
 void table_guard(ObjectAccessType access, Oid class_id, Oid object_id) {
   if (access == OAT_POST_CREATE && class_id == TriggerRelationId)
     check_trigger(object_id);
-  else if (access == OAT_POST_ALTER && class_id == RelationRelationId)
+  else if (access == OAT_POST_ALTER && class_id == RelationRelationId) {
     check_owner(object_id);
+    check_sequence(object_id);
+  }
 }

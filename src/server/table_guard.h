@@ -11,6 +11,6 @@ extern "C" {
 #include "catalog/objectaccess.h"
 }
 
-/* From the object access hook: refuses triggers and foreign keys of others than the owner, and owners that are no
- * superusers. */
+/* From the object access hook: refuses a sequence of positions that would lose their order, triggers and foreign keys
+ * of others than the owner, and owners that are no superusers. */
 void table_guard(ObjectAccessType access, Oid class_id, Oid object_id);

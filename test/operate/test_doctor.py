@@ -13,7 +13,7 @@ from outbox_rig.receiver import OK, SECRET, status
 from outbox_rig.traffic import Traffic
 
 CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "transactions", "prepared", "horizon", "routes", "lost sink",
-          "origin", "clock", "dead letters", "sink crm", "retention", "vacuum", "secrets"]
+          "origin", "clock", "positions", "dead letters", "sink crm", "retention", "vacuum", "secrets"]
 
 
 def test_a_healthy_database(receiver, db):

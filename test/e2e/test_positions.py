@@ -1,0 +1,66 @@
+"""The sequence that positions are drawn from: its order is the order of delivery, whatever somebody does to it."""
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+
+SEQUENCE = "outbox.events_position"
+
+
+@pytest.mark.parametrize("change", ["CACHE 50", "INCREMENT BY 2", "INCREMENT BY -1", "CYCLE", "MAXVALUE 1000", "AS integer"])
+def test_a_sequence_that_would_lose_the_order_is_refused(db, change):
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
+        db.sql(f"ALTER SEQUENCE {SEQUENCE} {change}")
+    assert "order" in refused.value.diag.message_detail
+    db.sql(f"ALTER SEQUENCE {SEQUENCE} CACHE 1 INCREMENT BY 1 NO CYCLE")
+    db.sql(f"CREATE SEQUENCE mine {'AS bigint' if change.startswith('AS') else change.replace('BY -1', 'BY -2')}; ALTER SEQUENCE mine CACHE 7")
+
+
+@pytest.mark.parametrize("back", [f"SELECT setval('{SEQUENCE}', 1)", f"ALTER SEQUENCE {SEQUENCE} RESTART"])
+def test_a_sequence_that_went_back_stops_nothing(db, receiver, back):
+    """Not with events behind the worker's place, and not with those of its key before it."""
+    db.webhook_sink("crm", receiver, SECRET)
+    for n in range(5):
+        db.enqueue("Order", "1", f"delivered.{n}")
+    wait_until(lambda: len(receiver.accepted()) == 5, 20, "the first events")
+    db.sql("SELECT outbox.pause('crm')")
+    waiting = [db.enqueue("Order", "1", f"waiting.{n}") for n in range(5)]
+    db.sql(back)
+    if "setval" in back:
+        assert db.doctor("positions")[0] == "error"
+    with db.connect() as other:  # which has drawn nothing before
+        waiting += [str(other.execute("SELECT outbox.enqueue('Order', 1, 'after', '{}')").fetchone()[0]), db.enqueue("Order", "1", "after")]
+    assert [str(event) for event, in db.sql("SELECT id FROM outbox.events WHERE status = 'PENDING' ORDER BY position")] == waiting
+    assert db.doctor("positions")[0] == "ok"
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: len(receiver.accepted()) == 12, 20, "all events")
+
+
+def test_a_server_that_was_restarted_knows_the_positions(db):
+    """Its shared memory is new: what stands in the table counts."""
+    db.sql(f"SELECT setval('{SEQUENCE}', 1000)")
+    db.enqueue("Order", "1", "first")
+    db.sql("UPDATE outbox.events SET status = 'FAILED'")
+    db.disconnect()
+    db.pg.stop()
+    db.pg.start()
+    db.pg.wait_ready()
+    db.sql(f"SELECT setval('{SEQUENCE}', 1)")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.workers WHERE database = current_database()") == 1, 20, "the worker")
+    db.enqueue("Order", "1", "second")
+    assert db.value("SELECT count(*) FROM outbox.events WHERE event_type = 'second' AND position > 1001") == 1
+
+
+def test_cached_values_are_not_drawn_behind_others(db, receiver):
+    """Set in the catalog itself, where no command is refused."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql(f"UPDATE pg_sequence SET seqcache = 50 WHERE seqrelid = '{SEQUENCE}'::regclass")
+    assert "CACHE" in db.doctor("positions")[1]
+    with db.connect() as one, db.connect() as two:
+        events = [str(session.execute("SELECT outbox.enqueue('Order', 1, 'x', '{}')").fetchone()[0]) for session in (one, two, one, two, one)]
+        wait_until(lambda: len(receiver.accepted()) == 5, 10, "all events")
+    assert [request.id for request in receiver.accepted()] == events
+    hint = db.doctor("positions")[2]
+    db.sql(hint)
+    assert db.doctor("positions")[0] == "ok"
