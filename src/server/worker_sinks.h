@@ -59,11 +59,11 @@ typedef struct WorkerSink {
   int64 room_bytes; /* after so much it has no more room */
   bool starved;     /* it had more to claim than room */
   ob_sink_status status;
-  uint64 failed_tries;         /* of the status, when it was last looked at */
-  uint64 n_failures;           /* likewise, and counted … */
-  uint64 failures[OB_REASONS]; /* … so many of them */
-  SinkStats *stats;            /* may be NULL */
-  FailureTally dead, failing;  /* not yet told: sink_log.h */
+  uint64 failed_tries;                                      /* of the status, when it was last looked at */
+  uint64 n_failures;                                        /* likewise, and counted … */
+  uint64 failures[OB_REASONS];                              /* … so many of them */
+  SinkStats *stats;                                         /* may be NULL */
+  FailureTally dead[FAILURE_KINDS], failing[FAILURE_KINDS]; /* sink_log.h */
 
   /* claimed in the last round, in order, and not yet submitted */
   ob_event *batch;

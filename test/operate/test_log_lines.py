@@ -16,11 +16,14 @@ class Log:
     def __init__(self, pg):
         self._path, self._start = pg.log, pg.log.stat().st_size
 
-    def lines(self, words: str = "outbox") -> list[str]:
-        """Messages only, with what level they have."""
+    def text(self) -> str:
         with open(self._path, errors="replace") as log:
             log.seek(self._start)
-            return [found[1] for line in log if (found := re.search(r"outbox \w+  ((?:LOG|WARNING|ERROR|FATAL):  .*)", line)) and words in line]
+            return log.read()
+
+    def lines(self, words: str = "outbox") -> list[str]:
+        """Messages only, with what level they have."""
+        return [found[1] for line in self.text().splitlines() if (found := re.search(r"outbox \w+  ((?:LOG|WARNING|ERROR|FATAL):  .*)", line)) and words in line]
 
 
 @pytest.fixture
@@ -104,6 +107,32 @@ def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
 
     wait_until(lambda: told() >= 2000, 10, lambda: f"2001 dead letters to be told: {log.lines()}")
     receiver.mode = OK
+
+
+def test_a_dead_letter_of_another_kind_is_told_when_it_happens(db, receiver, log):
+    """Also when others were told just before; one of the same kind is counted, and the line before it says so."""
+    answers = {n: status(n, body=f"customer {n}".encode()) for n in (400, 422)}
+    receiver.mode = lambda d: answers[d.json()["data"]]
+    db.webhook_sink("crm", receiver, SECRET, max_attempts="1", ordered="false")
+
+    def die(answer: int) -> str:
+        event = db.enqueue("Order", "1", payload=str(answer))
+        wait_until(lambda: db.sql("SELECT FROM outbox.events WHERE status = 'FAILED' AND id = %s", event), 20, "the dead letter")
+        return event
+
+    def told() -> list[str]:
+        return [re.search(r"event (\S+) is a dead letter", line)[1] for line in log.lines('"crm"')]
+
+    first = die(422)
+    wait_until(lambda: told() == [first], 10, log.lines)
+    counted = die(422)
+    other = die(400)
+    wait_until(lambda: told() == [first, other], 10, log.lines)
+    assert "Further ones with such an error are counted, and told after 1 min." in log.text()
+    # Before the worker goes, it tells what it has counted.
+    db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
+    wait_until(lambda: told() == [first, other, counted], 10, log.lines)
+    assert re.search(r"Counted since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", log.text()), log.text()
 
 
 def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
