@@ -102,6 +102,5 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
 void database_ddl_init(void) {
   previous_hook = ProcessUtility_hook;
   ProcessUtility_hook = process_utility;
-  sink_ddl_init();
   RegisterXactCallback(at_end_of_transaction, NULL);
 }

@@ -145,6 +145,7 @@ static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_i
 }
 
 void wrappers_init(void) {
+  sink_ddl_init();
   next_access_hook = object_access_hook;
   object_access_hook = on_object_access;
 }
