@@ -1,5 +1,6 @@
 -- The doctor's first looks: the library, its version, the worker. Every check of the doctor is a row `check, status, detail, hint`; a
 -- hint is a statement to paste as it stands, or a comment where SQL cannot help. Nobody but outbox.doctor() calls these functions.
+-- Names that others chose stand in a hint within %L or %I alone, and before its comment: a line feed in a name would end that.
 
 CREATE OR REPLACE FUNCTION outbox.worker_health(
   OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz, OUT failure text,
@@ -32,8 +33,9 @@ BEGIN
     status := 'error';
     detail := 'The library is not in shared_preload_libraries: events are enqueued, and nobody delivers them.';
     hint := format('ALTER SYSTEM SET shared_preload_libraries = %s; -- then restart the server',
-                   array_to_string(array_remove(string_to_array(replace(current_setting('shared_preload_libraries'), ' ', ''), ','), '')
-                                   || ARRAY['outbox'], ', '));
+                   (SELECT string_agg(quote_ident(l.name), ', ' ORDER BY l.n)
+                    FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',') || 'outbox'::text) WITH ORDINALITY AS u(given, n),
+                         LATERAL (SELECT btrim(u.given, ' "') AS name, u.n) AS l WHERE l.name <> ''));
   END IF;
   RETURN NEXT;
 
@@ -107,8 +109,8 @@ BEGIN
     detail := format('%s; the last one has ended unexpectedly, %s in a row, at %s%s. The next one starts at %s.', running,
                      CASE WHEN health.failures = 1 THEN 'once' ELSE health.failures || ' times' END, date_trunc('second', health.failed_at),
                      coalesce(', with: ' || health.failure, ' and without a word'), date_trunc('second', health.next_start));
-    hint := format('SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log at %s; a worker '
-                   'that fails is started again with growing pauses, a minute at most', date_trunc('second', health.failed_at));
+    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log at that time; a worker '
+            'that fails is started again with growing pauses, a minute at most';
   ELSIF w.n < wanted AND lib.out_of_slots THEN
     -- More databases than slots are normal: they take turns of two seconds, and each is served before any has its second turn.
     status := CASE WHEN w.n > 0 THEN 'warning'
@@ -132,7 +134,7 @@ BEGIN
     status := 'error';
     detail := format('%s, but the last round of the one with pid %s was at %s.', running, w.pid, w.last_loop_at);
     hint := format('SELECT pg_terminate_backend(%s); -- another one takes over; what is in the air may be sent twice. Before: SELECT wait_event_type, '
-                   'wait_event, pg_blocking_pids(pid) FROM pg_stat_activity WHERE pid = %1$s', w.pid);
+                   'wait_event, pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = ''outbox worker''', w.pid);
   ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
     status := 'warning';
     detail := format('%s, the last one since %s: before it one has ended unexpectedly, %s times in a row, at %s%s.', running, date_trunc('second', w.started_at),

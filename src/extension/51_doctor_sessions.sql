@@ -9,6 +9,17 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox.doctor_session(integer) IS 'Part of outbox.doctor(): who a session is, without its statement, in which secrets may stand.';
 
+-- Control characters become escapes: a global transaction identifier may have any, and a table that is shown on a screen cannot be copied from there with them.
+CREATE OR REPLACE FUNCTION outbox.doctor_literal(value text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT CASE WHEN doctor_literal.value !~ '[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
+         ELSE (SELECT format('E''%s''', string_agg(CASE WHEN c.c ~ '[\x01-\x1f\x7f]' THEN '\x' || lpad(to_hex(ascii(c.c)), 2, '0')
+                                                       WHEN c.c IN ('''', '\') THEN c.c || c.c ELSE c.c END, '' ORDER BY c.n))
+               FROM regexp_split_to_table(doctor_literal.value, '') WITH ORDINALITY AS c(c, n)) END
+$$;
+COMMENT ON FUNCTION outbox.doctor_literal(text) IS 'Part of outbox.doctor(): a literal on one line, whatever is in it.';
+
 -- What conflicts with the worker's and every producer's ROW EXCLUSIVE. An autovacuum worker that cuts off a table's end makes way at once.
 CREATE OR REPLACE FUNCTION outbox.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -36,7 +47,8 @@ BEGIN
     IF s.pid IS NULL THEN
       detail := format('The prepared transaction %L holds %s on outbox.%s since %s: the worker and whoever enqueues wait.',
                        s.gid, s.mode, s.relation, date_trunc('second', s.since));
-      hint := format('ROLLBACK PREPARED %L; -- what it wrote is lost; or COMMIT PREPARED %1$L: its transaction manager knows which', s.gid);
+      hint := format('ROLLBACK PREPARED %s; -- what it wrote is lost; its transaction manager knows whether COMMIT PREPARED is right instead',
+                     outbox.doctor_literal(s.gid));
     ELSIF s.granted THEN
       detail := format('%s holds %s on outbox.%s%s in a transaction that began at %s: the worker and whoever enqueues wait.', outbox.doctor_session(s.pid),
                        s.mode, s.relation, CASE WHEN s.more > 0 THEN format(' and %s more', s.more) ELSE '' END, date_trunc('second', s.since));
@@ -44,8 +56,7 @@ BEGIN
     ELSE
       detail := format('%s waits since %s for %s on outbox.%s, held up by %s; the worker and whoever enqueues wait behind it.', outbox.doctor_session(s.pid),
                        date_trunc('second', s.since), s.mode, s.relation, array_to_string(pg_blocking_pids(s.pid), ', '));
-      hint := format('SELECT pg_cancel_backend(%s); -- its statement fails; or end who holds it up: SELECT pg_terminate_backend(pid) FROM '
-                     'unnest(pg_blocking_pids(%1$s)) AS pid', s.pid);
+      hint := format('SELECT pg_cancel_backend(%s); -- its statement fails; or end who holds it up, by pg_terminate_backend() with the pid in the detail', s.pid);
     END IF;
     RETURN NEXT;
   END LOOP;
@@ -97,7 +108,8 @@ BEGIN
     status := 'warning';
     detail := format('The prepared transaction %L of %s has been left since %s%s. Vacuum cannot remove rows deleted after it began: the worker gets slower.',
                      s.gid, s.owner, date_trunc('second', s.prepared), CASE WHEN s.wrote THEN ', with events that nobody sees before it is ended' ELSE '' END);
-    hint := format('ROLLBACK PREPARED %L; -- what it wrote is lost, its events included; or COMMIT PREPARED %1$L: its transaction manager knows which', s.gid);
+    hint := format('ROLLBACK PREPARED %s; -- what it wrote is lost, its events included; its transaction manager knows whether COMMIT PREPARED is right instead',
+                   outbox.doctor_literal(s.gid));
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN

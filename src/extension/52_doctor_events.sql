@@ -1,14 +1,16 @@
 -- The doctor looks at what waits. It reads no payload, and no more rows however many wait: of a large table it looks at 500 pages.
 
 -- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
--- its events: they would reach somebody else's endpoint.
+-- its events: they would reach somebody else's endpoint. A type that a list of globs would take for another one is left to a person.
 CREATE OR REPLACE FUNCTION outbox.doctor_widen(aggregate_type text, event_type text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT format('ALTER SERVER %I OPTIONS (%s);', s.srvname, (
-           SELECT string_agg(format('SET %I %L', o.option_name, o.option_value || ', ' ||
-                    CASE o.option_name WHEN 'events' THEN doctor_widen.event_type ELSE doctor_widen.aggregate_type END), ', ' ORDER BY o.option_name DESC)
-           FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name IN ('events', 'aggregates')))
+  SELECT (SELECT CASE WHEN bool_and(coalesce(t.type !~ '[,*?[:cntrl:]]|^\s|\s$', false)) THEN
+                   format('ALTER SERVER %I OPTIONS (%s); -- or make a sink of their own; or a match is wrong', s.srvname,
+                          string_agg(format('SET %I %L', t.option_name, t.option_value || ', ' || t.type), ', ' ORDER BY t.option_name DESC))
+                 ELSE '-- the options events and aggregates cannot name this type (a comma, * or ? has a meaning there): choose by hand what a sink is to take' END
+          FROM (SELECT o.option_name, o.option_value, CASE o.option_name WHEN 'events' THEN doctor_widen.event_type ELSE doctor_widen.aggregate_type END AS type
+                FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name IN ('events', 'aggregates')) AS t)
   FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE o.option_name = 'match') AS matches, count(*) FILTER (WHERE o.option_name IN ('events', 'aggregates')) AS globs
                       FROM pg_options_to_table(s.srvoptions) AS o) AS n
@@ -76,7 +78,7 @@ BEGIN
     detail := format('%s events wait because no sink takes them; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
                      CASE WHEN n = 1000 THEN '1000 or more' ELSE n::text END, example.aggregate_type, example.event_type,
                      coalesce(' and the headers ' || example.headers, ''), date_trunc('second', example.created_at));
-    hint := coalesce(outbox.doctor_widen(example.aggregate_type, example.event_type) || ' -- or make a sink of their own; or a match is wrong',
+    hint := coalesce(outbox.doctor_widen(example.aggregate_type, example.event_type),
                      'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092''); -- or correct the option match of a sink');
   END IF;
   RETURN NEXT;
@@ -86,7 +88,7 @@ BEGIN
   IF FOUND THEN
     status := 'error';
     detail := format('Events wait for the sink "%s", which does not exist any more.', example.sink);
-    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again: CREATE SERVER %I', example.sink, example.sink);
+    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again by CREATE SERVER', example.sink);
   END IF;
   RETURN NEXT;
 

@@ -37,8 +37,8 @@ BEGIN
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN '-- ' || kafka.hint
         WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
-          format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the right one, then its events go by themselves; step by step: '
-                 'SELECT * FROM outbox.probe(%L)', s.name, s.name)
+          format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the right one, then its events go by themselves; '
+                 'outbox.probe() looks at it step by step', s.name)
         WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- it is about to be written down: look again', s.name)
         ELSE format('SELECT * FROM outbox.probe(%L); -- says what is wrong, step by step; correct it by ALTER SERVER or ALTER USER MAPPING. Nothing is '
                     'lost, and no attempt is spent', s.name) END;
@@ -53,19 +53,19 @@ BEGIN
     ELSIF s.dead THEN
       status := 'warning';
       detail := format('%s %s wait behind dead letters or failing events of their keys, the first behind %s: %s', detail, s.held, s.id, coalesce(s.head_error, 'no error is known'));
-      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up: '
-                     'DELETE FROM outbox.events WHERE id = %L AND status = ''FAILED''', s.name, s.id);
+      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up, '
+                     'DELETE FROM outbox.events the one whose id is in the detail', s.name);
     ELSIF s.failing > 0 THEN
       status := 'warning';
       detail := format('%s %s are failing and %s wait behind them; the oldest is %s, after %s attempts, tried again at %s: %s', detail, s.failing, s.held, s.id,
                        s.attempts, date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
-      hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; to give it up: '
-                     'DELETE FROM outbox.events WHERE status = ''PENDING'' AND sink = %1$L AND id = %2$L', s.name, s.id);
+      hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
+                     'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id);
     ELSIF s.failed > 0 THEN
       status := 'warning';
       detail := detail || CASE WHEN s.held > 0 THEN format(' %s wait behind them.', s.held) ELSE '' END;
-      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone: '
-                     'SELECT id, attempts, last_error FROM outbox.events WHERE status = ''FAILED'' AND sink = %1$L', s.name);
+      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone, '
+                     'which last_error of the same rows tells', s.name);
     ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
       status := 'warning';
       detail := format('%s Its oldest event has been due for %s, and nothing is %s.', detail, date_trunc('second', s.oldest_pending_age),

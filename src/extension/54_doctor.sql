@@ -61,7 +61,7 @@ COMMENT ON FUNCTION outbox.doctor_upkeep(interval) IS 'Part of outbox.doctor(): 
 -- Only what no service would do for a reason: the hint must not show a secret either.
 CREATE OR REPLACE FUNCTION outbox.doctor_secrets(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $body$
+AS $$
 DECLARE
   s record;
 BEGIN
@@ -84,15 +84,16 @@ BEGIN
     IF FOUND THEN
       status := 'warning';
       detail := format('The url of sink %s looks as if it carried a secret, and everybody may read the options of a server.', s.name);
-      hint := format($hint$DO $$ DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = 'url'); BEGIN EXECUTE %L; EXECUTE format(%L, url); END $$; -- puts it into the user mapping; then change the token, which has been readable$hint$,
-                     s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
-                     format(CASE WHEN s.mapped THEN 'ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (ADD url %%L)'
-                            ELSE 'CREATE USER MAPPING FOR PUBLIC SERVER %I OPTIONS (url %%L)' END, s.name));
+      hint := format('DO %L; -- puts it into the user mapping; then change the token, which has been readable',
+        format('DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = ''url'');'
+               ' BEGIN EXECUTE %L; EXECUTE %L || quote_literal(url) || '')''; END', s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
+               format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%surl ', CASE WHEN s.mapped THEN 'ALTER' ELSE 'CREATE' END, s.name,
+                      CASE WHEN s.mapped THEN 'ADD ' ELSE '' END)));
     END IF;
   END IF;
   RETURN NEXT;
 END
-$body$;
+$$;
 COMMENT ON FUNCTION outbox.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that everybody can read.';
 
 -- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It

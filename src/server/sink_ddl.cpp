@@ -56,6 +56,15 @@ static bool same_options(int cache, AttrNumber column, HeapTuple before, HeapTup
   return datumIsEqual(PointerGetDatum(PG_DETOAST_DATUM(a)), PointerGetDatum(PG_DETOAST_DATUM(b)), false, -1);
 }
 
+/* Such a name would break lines of the log, statements that are copied from a screen, and headers. */
+static void check_name(const char *name) {
+  for (const char *c = name; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f)
+      ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("name of a sink must not contain control characters"),
+                      errdetail("Byte %d is 0x%02x.", (int)(c - name) + 1, (unsigned char)*c),
+                      errhint("Use a name without line breaks and tabs, such as crm.")));
+}
+
 /* The caches still have the row as it was before this command. */
 static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
   HeapTuple before = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(now->oid));
@@ -63,8 +72,10 @@ static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
   if (!HeapTupleIsValid(before))
     return;
   const char *former_name = NameStr(((Form_pg_foreign_server)GETSTRUCT(before))->srvname);
-  if (strcmp(former_name, NameStr(now->srvname)) != 0)
+  if (strcmp(former_name, NameStr(now->srvname)) != 0) {
+    check_name(NameStr(now->srvname));
     note(SINK_RENAMED, former_name, NameStr(now->srvname));
+  }
   if (!same_options(FOREIGNSERVEROID, Anum_pg_foreign_server_srvoptions, before, written))
     note(SINK_ALTERED, NameStr(now->srvname), "");
   ReleaseSysCache(before);
@@ -77,9 +88,10 @@ static void note_server(ObjectAccessType access, Oid oid) {
 
   if (server == NULL || !is_sink(server))
     return;
-  if (access == OAT_POST_CREATE)
+  if (access == OAT_POST_CREATE) {
+    check_name(NameStr(server->srvname));
     note(SINK_CREATED, NameStr(server->srvname), "");
-  else if (access == OAT_POST_ALTER)
+  } else if (access == OAT_POST_ALTER)
     note_altered_server(server, written);
   else if (access == OAT_DROP)
     note(SINK_DROPPED, NameStr(server->srvname), "");

@@ -2,6 +2,7 @@
 
 import psycopg
 import pytest
+from outbox_rig import wait_until
 
 SERVER = "FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://127.0.0.1/', timeout '5s')"
 SETUP = [
@@ -107,11 +108,10 @@ def test_a_server_of_another_wrapper_is_none_of_ours(session):
     assert after(session, "CREATE USER MAPPING FOR PUBLIC SERVER crm3", "DROP USER MAPPING FOR PUBLIC SERVER crm3", "DROP SERVER crm3") == BOTH | {"crm3": "disabled"}
 
 
-def test_a_day_makes_room_for_no_command_that_is_skipped(session):
+def test_a_day_makes_room_for_no_command_that_is_skipped(db):
     """An empty day gives way to the one that a dump brings."""
-    session.execute("SELECT outbox.maintain()")
-    [day] = session.execute("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')").fetchone()
-    partition = "SELECT relispartition FROM pg_class WHERE oid = %s::regclass"
-    assert session.execute(partition, [day]).fetchone() == (True,)
-    session.execute(f"CREATE TABLE IF NOT EXISTS {day} (id int)")
-    assert session.execute(partition, [day]).fetchone() == (True,)
+    day = db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')")
+    is_partition = "SELECT relispartition FROM pg_class WHERE oid = to_regclass(%s)"
+    wait_until(lambda: db.sql(is_partition, day), 20, "the worker to have made the day")
+    db.sql(f"CREATE TABLE IF NOT EXISTS {day} (id int)")
+    assert db.value(is_partition, day)

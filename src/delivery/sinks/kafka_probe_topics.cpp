@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "../shell_command.h"
 #include "kafka_library.h"
 
 namespace outbox {
@@ -69,9 +70,8 @@ static std::string topic_named(const std::string &topic) {
 }
 
 static std::string rights_hint(const std::string &topic) {
-  return "Allow it on the cluster: kafka-acls --add --allow-principal User:… --operation Write --operation Describe "
-         "--topic '" +
-         topic + "'";
+  ShellCommand acls("kafka-acls --add --allow-principal User:… --operation Write --operation Describe");
+  return "Allow it on the cluster: " + acls.option("--topic", topic).text();
 }
 
 void KafkaProbeTopics::judge() {
