@@ -67,7 +67,8 @@ CREATE TABLE IF NOT EXISTS outbox.events_pending PARTITION OF outbox.events (
 WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
       autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1,
       autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX IF NOT EXISTS events_pending_xact ON outbox.events_pending (xact, position);
+-- By transaction the worker finds late commits; by origin the views find rows of another one, however few there are.
+CREATE INDEX IF NOT EXISTS events_pending_xact ON outbox.events_pending (origin, xact, position);
 CREATE INDEX IF NOT EXISTS events_pending_due ON outbox.events_pending (sink, available_at, position)
   WHERE available_at IS NOT NULL AND held_by IS NULL;
 CREATE INDEX IF NOT EXISTS events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;

@@ -84,6 +84,8 @@ DECLARE
   failed_pages bigint := pg_relation_size('outbox.events_failed') / page;
   share double precision := 30000.0 / greatest(pending_pages, 300); -- percent: 300 pages
   failed_share double precision := CASE WHEN failed_pages <= small THEN 100 ELSE 30000.0 / failed_pages END;
+  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  elsewhere boolean; -- rows of another origin wait: the worker's bounds are for its own
   counted bigint; -- rows per sink, and of those with a time or behind a failing one together
   counted_apart bigint := 2000;
 BEGIN
@@ -107,9 +109,10 @@ BEGIN
   END IF;
 
   counted := greatest(5, 5000 / greatest((SELECT count(*) FROM pg_foreign_server), 1));
+  elsewhere := EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin < here) OR EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin > here);
   RETURN QUERY
   WITH names AS MATERIALIZED (
-    SELECT n.server, n.name, coalesce(s.known_below, 0) AS known_below
+    SELECT n.server, n.name, CASE WHEN elsewhere THEN 0 ELSE coalesce(s.known_below, 0) END AS known_below
     FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS s ON s.server = n.server),
   dead AS (
     SELECT e.sink, count(*) * 100 / failed_share AS n FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (failed_share) REPEATABLE (1)

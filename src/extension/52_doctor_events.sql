@@ -1,4 +1,4 @@
--- The doctor looks at what waits. It reads no payload, and no more rows however many wait: of a large table it looks at 500 pages.
+-- The doctor looks at what waits. It reads no payload, and no more rows however many wait: what it says, it knows by the indexes.
 
 -- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
 -- its events: they would reach somebody else's endpoint. A type that a list of globs would take for another one is left to a person.
@@ -58,12 +58,37 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox.doctor_far_ahead(timestamptz) IS 'Part of outbox.doctor(): of each sink the event that is scheduled farthest ahead, if it is due later than that.';
 
+CREATE OR REPLACE FUNCTION outbox.doctor_ahead(since timestamptz) RETURNS TABLE (created_at timestamptz)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+AS $$
+  WITH names AS (SELECT n.name, coalesce(b.known_below, 0) AS known_below FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS b ON b.server = n.server),
+  ends AS (
+    (SELECT e.created_at FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1)
+    UNION ALL
+    SELECT f.created_at FROM names AS n CROSS JOIN LATERAL (
+      SELECT e.created_at FROM outbox.events_pending AS e
+      WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+      ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f
+    UNION ALL
+    SELECT l.created_at FROM names AS n CROSS JOIN LATERAL (
+      SELECT e.created_at FROM outbox.events_pending AS e
+      WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+      ORDER BY e.sink COLLATE "C" DESC, e.position DESC LIMIT 1) AS l
+    UNION ALL
+    SELECT t.created_at FROM names AS n CROSS JOIN LATERAL (
+      SELECT e.created_at FROM outbox.events_pending AS e
+      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
+      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS t)
+  SELECT ends.created_at FROM ends WHERE ends.created_at > doctor_ahead.since
+$$;
+COMMENT ON FUNCTION outbox.doctor_ahead(timestamptz) IS 'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those that were enqueued later than that.';
+
 CREATE OR REPLACE FUNCTION outbox.doctor_events(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  page_share real := least(100, 100.0 * 500 / greatest(1, pg_relation_size('outbox.events_pending') / current_setting('block_size')::int));
-  here bigint := (SELECT l.origin FROM outbox.library() AS l);
   n bigint;
   example record;
   seen record;
@@ -92,26 +117,25 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  SELECT bool_or(e.origin <> here) AS elsewhere, count(*) FILTER (WHERE e.created_at > clock_timestamp() + interval '1 minute') AS ahead,
-         max(e.created_at) AS newest INTO seen
-  FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (page_share);
-
+  SELECT a.not_adopted INTO n FROM outbox.backlog_apart() AS a;
   "check" := 'origin'; status := 'ok'; hint := NULL; detail := 'The waiting events were enqueued here.';
-  IF seen.elsewhere THEN
+  IF n > 0 THEN
     status := 'warning';
-    detail := 'Events wait that were enqueued in another cluster or database (a restore, a copy, or another outbox.identity).';
+    detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END || ' enqueued in another cluster or database (a restore, a copy, or another outbox.identity).';
     hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them';
   END IF;
   RETURN NEXT;
 
-  "check" := 'clock'; status := 'ok'; hint := NULL; detail := 'No event is scheduled more than a year ahead, or enqueued in the future.';
+  "check" := 'clock'; status := 'ok'; hint := NULL; 
+  detail := 'No event is scheduled more than a year ahead, and none that is first or last in the order of its sink was enqueued in the future.';
+  SELECT max(a.created_at) AS newest INTO seen FROM outbox.doctor_ahead(clock_timestamp() + interval '1 minute') AS a;
   SELECT f.id, f.sink, f.available_at INTO example FROM outbox.doctor_far_ahead(clock_timestamp() + interval '1 year') AS f ORDER BY f.available_at DESC LIMIT 1;
   IF FOUND THEN
     status := 'warning';
     detail := format('Events are scheduled for more than a year ahead: %s for sink "%s" is due at %s. Was that a wrong clock, or milliseconds taken for seconds?',
                      example.id, example.sink, example.available_at);
     hint := 'UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND available_at > now() + interval ''1 year''; -- if they are to go now';
-  ELSIF seen.ahead > 0 THEN
+  ELSIF seen.newest IS NOT NULL THEN
     status := 'warning';
     detail := format('Events were enqueued in the future, the newest at %s: the server''s clock was ahead, or created_at was given. Their schedules and ages are wrong.', seen.newest);
     hint := 'UPDATE outbox.events SET created_at = now(), available_at = CASE WHEN available_at > now() THEN now() END WHERE status = ''PENDING'' AND created_at > now() '

@@ -13,7 +13,8 @@ AS 'MODULE_PATHNAME', 'outbox_sink_latency';
 COMMENT ON FUNCTION outbox.sink_latency() IS
   'A histogram for each of this database''s sinks: how many events (buckets) took at most so many seconds (le) from created_at to the acknowledgement; the sum of all, and how many they are.';
 
--- As outbox.sink_backlog() counts: a small table in one pass, of a large one a sample of its pages.
+-- As outbox.sink_backlog() counts: a small table in one pass. Of a large one the first are counted by the indexes, so that
+-- none is overlooked, and what goes beyond them is estimated from a sample of its pages.
 CREATE OR REPLACE FUNCTION outbox.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on
@@ -21,6 +22,9 @@ SET max_parallel_workers_per_gather = 0 SET jit = off
 AS $$
 DECLARE
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  counted bigint := 2000; -- rows
+  elsewhere bigint;
+  nowhere bigint;
   pages bigint := pg_relation_size('outbox.events_pending') / current_setting('block_size')::bigint;
   share double precision := CASE WHEN pages <= 1500 THEN 100 ELSE 30000.0 / pages END; -- percent: 300 pages
 BEGIN
@@ -28,14 +32,16 @@ BEGIN
   INTO not_adopted, unrouted
   FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1);
   IF share < 100 THEN
-    unrouted := greatest(unrouted, (
-      SELECT count(*) FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink COLLATE "C" IS NULL AND e.available_at IS NULL
-                            ORDER BY e.sink COLLATE "C", e.position LIMIT 2000) AS few));
+    SELECT count(*) INTO elsewhere FROM ((SELECT FROM outbox.events_pending AS e WHERE e.origin < here LIMIT counted)
+                                         UNION ALL (SELECT FROM outbox.events_pending AS e WHERE e.origin > here LIMIT counted)) AS few;
+    SELECT count(*) INTO nowhere FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT counted) AS few;
+    not_adopted := CASE WHEN elsewhere < counted THEN elsewhere ELSE greatest(elsewhere, not_adopted) END;
+    unrouted := CASE WHEN nowhere < counted THEN nowhere ELSE greatest(nowhere, unrouted) END;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION outbox.backlog_apart() IS
-  'Pending events that wait for no sink of theirs: those of another database or cluster, and those that no sink takes. Exact for a small table, else from a sample.';
+  'Pending events that wait for no sink of theirs: those of another database or cluster, and those that no sink takes. Exact up to 2,000, beyond that from a sample where the table is large.';
 
 -- Each column of the three views that is not a label is a metric, outbox_COLUMN, and its comment is the HELP text. Empty on
 -- a standby: its primary tells the same rows.

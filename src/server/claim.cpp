@@ -2,6 +2,7 @@
 
 #include "claim_round.h"
 #include "dead_letters.h"
+#include "enqueue.h"
 #include "lanes.h"
 #include "late.h"
 #include "position.h"
@@ -127,9 +128,10 @@ static Statement ask_for_news = {
     "SELECT EXISTS (SELECT FROM outbox.recalled WHERE (xact, position) > ($1, $2)) "
     "OR EXISTS (SELECT FROM outbox.events_pending WHERE position > $3) "
     "OR EXISTS (SELECT FROM pg_catalog.unnest($4) AS x CROSS JOIN LATERAL (SELECT FROM outbox.events_pending AS e "
-    "WHERE (e.xact, e.position) >= (x, 0) AND (e.xact, e.position) <= (x, $3) LIMIT 1) AS late)",
-    4,
-    {XID8OID, INT8OID, INT8OID, XID8ARRAYOID},
+    "WHERE (e.origin, e.xact, e.position) >= ($5, x, 0) AND (e.origin, e.xact, e.position) <= ($5, x, $3) LIMIT 1) "
+    "AS late)",
+    5,
+    {XID8OID, INT8OID, INT8OID, XID8ARRAYOID, INT8OID},
     NULL};
 
 static bool visit_answer(TupleTableSlot *slot, void *news) {
@@ -156,7 +158,7 @@ static bool is_news(Snapshot snapshot) {
     return true;
   recalled_next_place(&xact, &position);
   Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
-                    late_ended(snapshot, &n_ended)};
+                    late_ended(snapshot, &n_ended), Int64GetDatum(origin_here())};
   statement_read(&ask_for_news, values, snapshot, visit_answer, &news);
   if (!news)
     late_note_running(snapshot);

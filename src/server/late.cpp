@@ -1,5 +1,6 @@
 #include "late.h"
 
+#include "enqueue.h"
 #include "known_below.h"
 #include "sql.h"
 #include "worker_sinks.h"
@@ -14,10 +15,11 @@ extern "C" {
 /* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
 static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
                               "(SELECT e.position FROM outbox.events_pending AS e "
-                              "WHERE (e.xact, e.position) >= (x, 0) AND (e.xact, e.position) <= (x, $2) "
-                              "ORDER BY e.xact, e.position LIMIT 1) AS has_rows",
-                              2,
-                              {XID8ARRAYOID, INT8OID},
+                              "WHERE (e.origin, e.xact, e.position) >= ($3, x, 0) "
+                              "AND (e.origin, e.xact, e.position) <= ($3, x, $2) "
+                              "ORDER BY e.origin, e.xact, e.position LIMIT 1) AS has_rows",
+                              3,
+                              {XID8ARRAYOID, INT8OID, INT8OID},
                               NULL};
 
 static TransactionId *running = NULL; /* in progress at the last round */
@@ -102,7 +104,7 @@ void late_find(Snapshot snapshot) {
 
   for (int i = 0; i < n; i++)
     farthest = Max(farthest, sinks[i]->cursor);
-  Datum values[] = {late_ended(snapshot, &n_ended), Int64GetDatum(farthest)};
+  Datum values[] = {late_ended(snapshot, &n_ended), Int64GetDatum(farthest), Int64GetDatum(origin_here())};
   if (n_ended > 0 && farthest > 0)
     statement_read(&find_rows, values, snapshot, visit_late, NULL);
   late_note_running(snapshot);

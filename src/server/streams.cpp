@@ -1,6 +1,7 @@
 /* streams.cpp: the ways by which rows come before the judge, each in order of position. */
 #include "claim_round.h"
 #include "dead_letters.h"
+#include "enqueue.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -11,11 +12,12 @@ static const int DRAINING_KEYS_MAX = 64;
 
 static Statement read_main = {PENDING_ROWS "position > $1 ORDER BY position LIMIT $2", 2, {INT8OID, INT8OID}, NULL};
 /* Row comparisons leave the planner one index, also when it plans on an empty table: it never walks the positions. */
-static Statement read_late = {
-    PENDING_ROWS "(xact, position) > ($1, $2) AND (xact, position) <= ($1, $3) ORDER BY xact, position LIMIT $4",
-    4,
-    {XID8OID, INT8OID, INT8OID, INT8OID},
-    NULL};
+static Statement read_late = {PENDING_ROWS
+                              "(origin, xact, position) > ($5, $1, $2) AND (origin, xact, position) <= ($5, $1, $3) "
+                              "ORDER BY origin, xact, position LIMIT $4",
+                              5,
+                              {XID8OID, INT8OID, INT8OID, INT8OID, INT8OID},
+                              NULL};
 static Statement read_held = {PENDING_ROWS
                               "held_by IS NOT NULL AND (held_by, position) > ($1, $2) "
                               "AND (held_by, position) < ($1 + 1, 0) ORDER BY held_by, position LIMIT $3",
@@ -160,7 +162,7 @@ void stream_late(WorkerSink *sink, Snapshot snapshot) {
     LateTransaction *late = &sink->late[i];
     ReadState state = {LATE, sink, 0, 0, late->after, false, 0, false};
     Datum values[] = {UInt64GetDatum(late->xid), Int64GetDatum(late->after), Int64GetDatum(late->upto),
-                      Int64GetDatum(READ_MAX)};
+                      Int64GetDatum(READ_MAX), Int64GetDatum(origin_here())};
     statement_read(&read_late, values, snapshot, visit_of_sink, &state);
     late->after = state.last_position;
     if (state.stopped || state.n_rows == READ_MAX)

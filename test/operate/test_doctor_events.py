@@ -4,6 +4,8 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
 
+from test_views import make_large
+
 
 def well(db, check):
     wait_until(lambda: db.doctor(check)[0] == "ok", 10, lambda: str(db.doctor(check)))
@@ -62,6 +64,25 @@ def test_events_of_another_origin(db, receiver):
     assert state == "warning" and "another cluster or database" in detail
     db.paste(hint)
     wait_until(receiver.accepted, 10, "the adopted event")
+    well(db, "origin")
+
+
+def test_one_event_of_another_origin_among_very_many(db, receiver):
+    """In a table of thousands of pages: it is found each time one looks, and counted."""
+    make_large(db)
+    db.webhook_sink("crm", receiver, SECRET, events="mine")
+    assert db.doctor("origin")[0] == "ok" and db.value("SELECT not_adopted_events FROM outbox.database_metrics") == 0
+    with db.connect(autocommit=False) as late:  # the worker has passed its place when it is committed
+        late.execute("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin)"
+                     " SELECT gen_random_uuid(), 'Order', 'mine', nextval('outbox.events_position'), 'crm', 42")
+        db.enqueue("Order", "1", "mine")
+        wait_until(lambda: db.sink("pending, delivered") == (0, 1), 10, lambda: db.sink("*"))
+        late.commit()
+    seen = [(db.doctor("origin")[0], db.value("SELECT not_adopted_events FROM outbox.database_metrics")) for _ in range(4)]
+    assert seen == [("warning", 1)] * 4
+    assert db.sink("pending, oldest_pending_age IS NOT NULL") == (1, True)
+    db.paste(db.doctor("origin")[2])
+    wait_until(lambda: len(receiver.accepted()) == 2, 10, "the adopted event")
     well(db, "origin")
 
 
