@@ -296,3 +296,12 @@ void claim_init(int64 origin) {
   judge_init(origin);
   learn_positions();
 }
+
+void claim_tell_error(const char *error) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->stats)
+      shared_sink_error(sinks[i]->stats, error, GetCurrentTimestamp());
+}

@@ -10,6 +10,9 @@
 /* Once: the rows of which origin are ours. */
 void claim_init(int64 origin);
 
+/* Nothing can be claimed for this reason: outbox.sinks has it with every sink. */
+void claim_tell_error(const char *error);
+
 /* In a transaction. Fills the sinks' batches with claimed flights; their memory lives until the next claim.
  * `*look_for_recalled` comes back true when recalled rows were left for the next round. True when there may be more
  * at once. */

@@ -69,6 +69,16 @@ static void take_completion(const ob_completion *completion, Now now) {
   record_at = Min(record_at, moment_after(now.moment, RECORD_DELAY_MS));
 }
 
+void completions_add_failed(Flight *flight, int64 pause_ms, const char *error, Now now) {
+  worker_sink_event_ended(flight->sink, flight->bytes);
+  flight->ended_at = now.wall;
+  flight_end(flight, OB_WAIT, pause_ms, error);
+  if (flight->sink->common.ordered)
+    held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+  newly_ended++;
+  record_at = Min(record_at, moment_after(now.moment, RECORD_DELAY_MS));
+}
+
 static void give_back_suspect(Flight *flight) {
   WorkerSink *sink = flight->sink;
 

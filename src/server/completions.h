@@ -11,6 +11,11 @@ void completions_init(ob_engine *engine);
 /* Takes what has come, and logs what the delivery room has to say. Outside a transaction. */
 void completions_collect(Now now);
 
+/* An event that ended before it was sent: its key waits, and it comes again after the pause without an attempt spent.
+ */
+struct Flight;
+void completions_add_failed(struct Flight *flight, int64 pause_ms, const char *error, Now now);
+
 /* Takes back the failures by which an outage was recognised: they are not their events' fault. */
 void completions_acquit(void);
 

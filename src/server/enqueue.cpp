@@ -164,6 +164,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     return; /* their NOT NULL says it best, right after this trigger */
   if (writer != WRITER_COPY) {
     reset_delivery(row);
+    event_check_encoding(row);
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
     event_check_sinks(row, &headers, sinks, n);

@@ -198,6 +198,32 @@ static void check_created_at(const TriggerRow *row) {
          errhint("Leave it out to have the start of the transaction. To deliver later, set available_at.")));
 }
 
+static void say_column(void *column) {
+  errcontext("conversion of column %s of the event to UTF-8", *(const char *const *)column);
+}
+
+void event_check_encoding(const TriggerRow *row) {
+  static const EventColumn texts[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID, EV_EVENT_TYPE, EV_PARTITION_KEY,
+                                      EV_DEDUP_KEY,      EV_CONTENT_TYPE, EV_HEADERS,    EV_PAYLOAD};
+  const char *name;
+  ErrorContextCallback context = {error_context_stack, say_column, &name};
+
+  if (GetDatabaseEncoding() == PG_UTF8)
+    return;
+  error_context_stack = &context;
+  for (EventColumn column : texts) {
+    name = event_column_names[column];
+    if (event_column_types[column] == TEXTOID) {
+      (void)column_text(row, column);
+    } else if (!row_isnull(row, column)) {
+      Jsonb *json = DatumGetJsonbP(row_get(row, column));
+      char *text = JsonbToCString(NULL, &json->root, (int)VARSIZE(json));
+      (void)to_utf8(text, strlen(text));
+    }
+  }
+  error_context_stack = context.previous;
+}
+
 void event_check(TriggerRow *row, EventHeaders *headers) {
   check_created_at(row);
   check_type(row, EV_AGGREGATE_TYPE, "Order");

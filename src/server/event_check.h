@@ -9,6 +9,10 @@ typedef struct EventHeaders {
   ob_header *list;
   size_t n;
 } EventHeaders;
+/* Refuses text that is not UTF-8 or has no equivalent there: no sink could be sent it. Costs nothing where the
+ * database's encoding is UTF8. */
+void event_check_encoding(const TriggerRow *row);
+
 void event_check(TriggerRow *row, EventHeaders *headers);
 
 /* Asks each sink whether it can ever send the event. Too large for some of them is left to their dead letters; too

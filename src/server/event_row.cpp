@@ -4,6 +4,7 @@
 #include "header_text.h"
 #include "jsonb_text.h"
 #include "lanes.h"
+#include "unreadable.h"
 
 extern "C" {
 #include "access/detoast.h"
@@ -50,18 +51,22 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   row->ctid = *(ItemPointer)DatumGetPointer(values[C_CTID]);
   row->xmin = DatumGetTransactionId(values[C_XMIN]);
   row->position = DatumGetInt64(values[C_POSITION]);
+  const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin);
+  const bool has_place = unreadable == NULL || unreadable->part != PART_PLACE;
+  unreadable_begin(row->position, row->xmin, PART_PLACE);
   row->sink = NULL;
   row->sink_length = 0;
-  if (!nulls[C_SINK]) {
+  if (has_place && !nulls[C_SINK]) {
     text *sink = DatumGetTextPP(values[C_SINK]);
     row->sink = VARDATA_ANY(sink);
     row->sink_length = VARSIZE_ANY_EXHDR(sink);
   }
   row->key_hash = 0;
-  if (!nulls[C_KEY]) {
+  if (has_place && !nulls[C_KEY]) {
     text *key = DatumGetTextPP(values[C_KEY]);
     row->key_hash = key_hash_of(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
   }
+  unreadable_done();
   row->available_at = nulls[C_AVAILABLE_AT] ? DT_NOBEGIN : DatumGetTimestampTz(values[C_AVAILABLE_AT]);
   /* Its owner may have written any number there: one more attempt must not overflow. */
   row->attempts = nulls[C_ATTEMPTS] ? 0 : Min(Max(DatumGetInt32(values[C_ATTEMPTS]), 0), PG_INT32_MAX - 1);
@@ -70,7 +75,7 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
                  : DatumGetBool(values[C_REDRIVE_LATE]) ? REDRIVEN_LATE
                                                         : REDRIVEN_IN_ORDER;
   row->overtaken_by = nulls[C_OVERTAKEN_BY] ? 0 : DatumGetInt64(values[C_OVERTAKEN_BY]);
-  row->origin = nulls[C_ORIGIN] ? 0 : DatumGetInt64(values[C_ORIGIN]);
+  row->origin = !has_place || nulls[C_ORIGIN] ? 0 : DatumGetInt64(values[C_ORIGIN]); /* nobody's, if unreadable */
   row->created_at = nulls[C_CREATED_AT] ? 0 : DatumGetTimestampTz(values[C_CREATED_AT]);
   row->slot = slot;
 }

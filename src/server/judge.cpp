@@ -1,9 +1,11 @@
 /* judge.cpp: decides about one row of a round. */
 #include "claim_round.h"
+#include "completions.h"
 #include "durable.h"
 #include "known_below.h"
 #include "lanes.h"
 #include "maintenance.h"
+#include "unreadable.h"
 
 extern "C" {
 #include "utils/memutils.h"
@@ -39,24 +41,33 @@ static void grow_batch(WorkerSink *sink) {
   MemoryContextSwitchTo(previous);
 }
 
-static void add_to_batch(WorkerSink *sink, const EventRow *row) {
-  if (sink->n_batch == sink->max_batch)
-    grow_batch(sink);
-  ob_event *event = &sink->batch[sink->n_batch];
-  uint32 bytes = event_row_to_event(row, sink->common.ordered, event);
-
+static Flight *flight_of_row(WorkerSink *sink, const EventRow *row, uint32 bytes) {
   Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
-  flight->key_hash = event->key_hash;
+
+  flight->key_hash = sink->common.ordered ? row->key_hash : 0;
   flight->ctid = row->ctid;
   flight->xmin = row->xmin;
   flight->attempts = row->attempts;
   flight->held_by = row->held_by;
+  worker_sink_event_claimed(sink, bytes);
+  return flight;
+}
+
+static void add_to_batch(WorkerSink *sink, const EventRow *row) {
+  if (sink->n_batch == sink->max_batch)
+    grow_batch(sink);
+  ob_event *event = &sink->batch[sink->n_batch];
+
+  unreadable_begin(row->position, row->xmin, PART_EVENT);
+  uint32 bytes = event_row_to_event(row, sink->common.ordered, event);
+  unreadable_done();
+  unreadable_forget(row->position);
+  Flight *flight = flight_of_row(sink, row, bytes);
   flight->due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at;
   flight->late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
   event->ticket = flight_ticket(flight);
   sink->batch_flights[sink->n_batch++] = flight;
   redriven_saw_flight(flight);
-  worker_sink_event_claimed(sink, bytes);
   claim_round.free_flights--;
   claim_round.free_bytes -= bytes;
   claim_round.n_taken++;
@@ -106,13 +117,22 @@ static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
   }
 }
 
+/* Its failure is recorded like a delivery's: the row says why it waits, and leads its key. No attempt is spent, since
+ * it cannot become a dead letter either: that would be a copy of it. */
+static void fail_unreadable(WorkerSink *sink, const EventRow *row, const UnreadableRow *unreadable) {
+  Flight *flight = flight_of_row(sink, row, 0);
+
+  claim_round.free_flights--;
+  completions_add_failed(flight, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
+}
+
 Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   bool ours = judge_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
 
   /* Enqueued before, committed after a sink appeared. It is routed before anything that comes after it is claimed. */
-  if (row->sink == NULL && row->origin == my_origin && maintenance_saw_unrouted(row) &&
-      (stream == MAIN || stream == LATE))
+  if (row->sink == NULL && row->origin == my_origin && unreadable_find(row->position, row->xmin) == NULL &&
+      maintenance_saw_unrouted(row) && (stream == MAIN || stream == LATE))
     return STOP;
   if (!ours) {
     if (sink && row->origin != my_origin && (sink->first_foreign == 0 || row->position < sink->first_foreign))
@@ -150,6 +170,10 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   }
   if (sink->common.ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
     return PASS;
+  if (const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin)) {
+    fail_unreadable(sink, row, unreadable);
+    return PASS;
+  }
   if (!event_row_fits(row)) {
     wait_for_memory(sink, row);
     return PASS;

@@ -3,6 +3,7 @@
 #include "event_row.h"
 #include "route.h"
 #include "settings.h"
+#include "unreadable.h"
 #include "worker_slot.h"
 #include "worker_transaction.h"
 
@@ -50,9 +51,11 @@ bool maintenance_saw_unrouted(const EventRow *row) {
   if (context == NULL)
     context = AllocSetContextCreate(TopMemoryContext, "outbox unrouted event", ALLOCSET_SMALL_SIZES);
   MemoryContext caller = MemoryContextSwitchTo(context);
+  unreadable_begin(row->position, row->xmin, PART_ROUTING);
   RouteEvent event = {event_row_aggregate_type(row), event_row_event_type(row), NULL, 0};
   if (route_by_headers())
     event.headers = event_row_headers(row, &event.n_headers);
+  unreadable_done();
   (void)route_takers(&event, &n);
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);

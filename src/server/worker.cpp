@@ -26,6 +26,7 @@
 #include "sink_log.h"
 #include "submit.h"
 #include "turns.h"
+#include "unreadable.h"
 #include "worker_error.h"
 #include "worker_health.h"
 #include "worker_owner.h"
@@ -149,10 +150,10 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
   { more = transact(now, record, claim); }
   PG_CATCH();
   {
-    bool rows_to_blame = worker_failed(task, now.moment);
+    WorkerFault fault = worker_failed(task, now.moment);
     MemoryContextSwitchTo(round_context);
     if (record) {
-      if (task == TASK_RECORD && rows_to_blame && record_aborted(now, worker_last_error()))
+      if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
         worker_succeeded(TASK_RECORD); /* a smaller part of them may do, at once */
       flights_settle_ended(false);
       completions_recorded(false);
@@ -161,7 +162,11 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
       claim_give_back();
       recalled_wanted = true;
     }
-    more = false;
+    more = fault == FAULT_OF_ONE_ROW; /* the others at once */
+    if (more)
+      worker_succeeded(TASK_CLAIM);
+    if (task == TASK_CLAIM && (fault == FAULT_OF_ROWS || (more && !unreadable_has_sink())))
+      claim_tell_error(worker_last_error());
     worker_sinks_settings_changed(); /* the catalog may have been read in vain */
     maintenance_routes_changed();
   }

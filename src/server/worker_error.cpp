@@ -1,5 +1,7 @@
 #include "worker_error.h"
 
+#include "unreadable.h"
+
 #include <errno.h>
 
 extern "C" {
@@ -27,6 +29,7 @@ typedef struct Trouble {
 
 static Trouble troubles[TASK_MAINTAIN + 1];
 static Trouble locks; /* whichever task meets it */
+static Trouble unreadable;
 static char last_error[1024];
 static volatile sig_atomic_t end_cancels = false;
 
@@ -39,23 +42,40 @@ static bool told_lately(Trouble *trouble, const char *message, Moment now) {
   return false;
 }
 
-bool worker_failed(WorkerTask task, Moment now) {
+static bool are_rows_to_blame(int code) {
+  int category = ERRCODE_TO_CATEGORY(code);
+
+  return code != ERRCODE_LOCK_NOT_AVAILABLE && code != ERRCODE_DISK_FULL &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE) &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR);
+}
+
+WorkerFault worker_failed(WorkerTask task, Moment now) {
   Trouble *trouble = &troubles[task];
 
   MemoryContextSwitchTo(TopMemoryContext);
   HOLD_INTERRUPTS();
   ErrorData *error = CopyErrorData();
-  int code = error->sqlerrcode, category = ERRCODE_TO_CATEGORY(code);
+  int code = error->sqlerrcode;
   bool locked = code == ERRCODE_LOCK_NOT_AVAILABLE;
-  bool moved = category == ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE);
+  bool moved = ERRCODE_TO_CATEGORY(code) == ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE);
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
   strlcpy(last_error, error->message ? error->message : "", sizeof(last_error));
+  WorkerFault fault = !are_rows_to_blame(code)                               ? FAULT_OF_SERVER
+                      : task == TASK_CLAIM && unreadable_aborted(last_error) ? FAULT_OF_ONE_ROW
+                                                                             : FAULT_OF_ROWS;
+  unreadable_done();
   trouble->locked = locked;
   if (locked) {
     if (!told_lately(&locks, last_error, now))
       ereport(LOG, (errmsg("outbox waits for a lock that somebody holds on its tables: %s", last_error),
                     errhint("SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%d));", MyProcPid)));
+  } else if (fault == FAULT_OF_ONE_ROW) {
+    if (!told_lately(&unreadable, "", now))
+      ereport(WARNING, (errmsg("outbox cannot read an event: %s", last_error),
+                        errdetail("It waits, with this error in its row, and holds up its key alone.")));
   } else if (!moved && !ending && !told_lately(trouble, last_error, now)) {
     EmitErrorReport();
   }
@@ -68,8 +88,7 @@ bool worker_failed(WorkerTask task, Moment now) {
   trouble->pause_ms =
       locked || moved ? LOCK_PAUSE_MS : Min(Max(trouble->pause_ms * 2, FIRST_PAUSE_MS), LAST_PAUSE_MS);
   trouble->until = moment_after(moment_now(), trouble->pause_ms);
-  return !locked && !moved && category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) &&
-         category != ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR) && code != ERRCODE_DISK_FULL;
+  return fault;
 }
 
 void worker_succeeded(WorkerTask task) {

@@ -8,10 +8,13 @@
 
 typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
 
+/* Who is to blame for a failed transaction: the server's state (a lock, a full disk, the end); the rows at hand, any
+ * of them (a trigger, a constraint); or one row that cannot be read, which claims leave out from now on. */
+typedef enum WorkerFault { FAULT_OF_SERVER, FAULT_OF_ROWS, FAULT_OF_ONE_ROW } WorkerFault;
+
 /* In PG_CATCH: tells the error, unless it was told lately, ends the transaction and sets the task's pause. Returns in
- * TopMemoryContext. True when the rows at hand may be to blame (a trigger, a constraint), false when it is the
- * server's state (a lock, a full disk, the end). */
-bool worker_failed(WorkerTask task, Moment now);
+ * TopMemoryContext. */
+WorkerFault worker_failed(WorkerTask task, Moment now);
 void worker_succeeded(WorkerTask task);
 
 /* The task may not be tried before this moment. */

@@ -1,0 +1,138 @@
+"""Events that cannot be read: each waits by itself, says why, and holds up its own key alone."""
+
+import functools
+import json
+import secrets
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.receiver import SECRET
+
+ENCODINGS = {"SQL_ASCII": b"\xe9", "WIN1252": b"\x81"}
+
+
+@pytest.fixture
+def database_in(pg, request):
+    """A database in this encoding."""
+    encoding = request.param
+    database = Database(pg, f"encoded_{encoding.lower()}")
+    database.connect = functools.partial(database.connect, client_encoding="UTF8")  # else SQL_ASCII has no text for Python
+    with pg.connect() as admin:
+        admin.execute(f"CREATE DATABASE {database.name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
+    with database.connect(client_encoding=encoding) as session:
+        session.execute("CREATE EXTENSION outbox")
+        yield database, session, ENCODINGS[encoding]
+    database.drop()
+
+
+def odd_payload(byte: bytes) -> bytes:
+    return b"SELECT '{\"a\": \"" + byte + b"\"}'::jsonb"
+
+
+@pytest.mark.parametrize("database_in", ENCODINGS, indirect=True)
+def test_text_that_is_not_utf8_is_refused(database_in):
+    _, session, byte = database_in
+    session.execute("SELECT outbox.enqueue('Order', 1, 'x', '{\"a\": \"plain\"}')")
+    refusals = psycopg.errors.CharacterNotInRepertoire, psycopg.errors.UntranslatableCharacter
+    for column, expression in {"payload": b"payload => '{\"a\": \"%s\"}'", "payload ": b"payload => ('{\"%s\": ' || repeat('1', 9000) || '}')::jsonb",
+                               "aggregate_id": b"'{}', aggregate_id => '%s'", "partition_key": b"'{}', partition_key => '%s'",
+                               "dedup_key": b"'{}', dedup_key => '%s'", "headers": b"'{}', headers => '{\"a\": \"%s\"}'"}.items():
+        id = b"" if column == "aggregate_id" else b"aggregate_id => '1'::text, "
+        call = b"SELECT outbox.enqueue(aggregate_type => 'Order', event_type => 'x', " + id + expression.replace(b"'{}', ", b"payload => '{}', ") % byte + b")"
+        with pytest.raises(refusals) as refused:
+            session.execute(call)
+        assert column.strip() in refused.value.diag.context, call
+    assert session.execute("SELECT count(*) FROM outbox.events").fetchone() == (1,)
+
+
+def well_and_alone(db: Database, receiver, broken: str) -> None:
+    """Of the key a the first event cannot be read; others go on, also after it, and its error is seen."""
+    wait_until(lambda: {delivery.json()["data"]["n"] for delivery in receiver.accepted()} >= {1, 3}, 15, "the other events")
+    wait_until(lambda: db.sink("last_error")[0] is not None and broken in db.sink("last_error")[0], 10, "the error in outbox.sinks")
+    wait_until(lambda: db.value("SELECT last_error LIKE %s FROM outbox.events WHERE event_type = 'broken'", f"%{broken}%"), 10, "the error in the row")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'c', 'x', '{\"n\": 4}')")
+    wait_until(lambda: 4 in {delivery.json()["data"]["n"] for delivery in receiver.accepted()}, 10, "an event that came later")
+    assert sorted(delivery.json()["data"]["n"] for delivery in receiver.accepted()) == [1, 3, 4]
+    wait_until(lambda: db.sql("SELECT event_type FROM outbox.events WHERE status = 'PENDING' ORDER BY position") == [("broken",), ("behind",)], 10, "the recording")
+
+
+def mended(db: Database, receiver) -> None:
+    db.sql("UPDATE outbox.events SET payload = '{\"n\": 0}', available_at = now() WHERE event_type = 'broken'")
+    wait_until(lambda: len(receiver.accepted()) == 5, 15, "its key")
+    assert [delivery.json()["data"]["n"] for delivery in receiver.accepted()][3:] == [0, 2]
+
+
+def enqueue_rest(db: Database) -> None:
+    for key, kind, n in (("b", "x", 1), ("a", "behind", 2), ("b", "x", 3)):
+        db.enqueue("Order", key, kind, json.dumps({"n": n}))
+
+
+@pytest.mark.parametrize("database_in", ENCODINGS, indirect=True)
+def test_an_event_that_is_there_already_waits_alone(database_in, receiver):
+    """Restored from a dump, say."""
+    db, session, byte = database_in
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    session.execute(b"INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, position, sink, origin, payload) "
+                    b"SELECT 'Order', 'a', 'a', 'broken', nextval('outbox.events_position'), 'crm', origin, (" + odd_payload(byte) + b") FROM outbox.library()")
+    enqueue_rest(db)
+    db.sql("SELECT outbox.resume('crm')")
+    well_and_alone(db, receiver, "0x")
+    mended(db, receiver)
+
+
+def damage(db: Database, column: str) -> None:
+    """A lost page of the TOAST table, say."""
+    db.sql("CREATE EXTENSION IF NOT EXISTS pg_surgery")
+    toast = db.value("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'outbox.events_pending'::regclass")
+    db.sql(f"SELECT heap_force_kill('{toast}', (SELECT array_agg(ctid) FROM {toast}))")
+    with pytest.raises(psycopg.Error, match="chunk"):
+        db.sql(f"SELECT md5({column}::text) FROM outbox.events")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_damaged_toast_value_waits_alone(db, receiver, restarted):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    db.enqueue("Order", "a", "broken", json.dumps({"n": secrets.token_hex(20000)}))
+    damage(db, "payload")
+    enqueue_rest(db)
+    db.sql("SELECT outbox.resume('crm')")
+    well_and_alone(db, receiver, "chunk")
+    if restarted:
+        [(pid,)] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
+        db.sql("SELECT pg_terminate_backend(%s)", pid)
+        wait_until(lambda: pid not in [found for found, in db.sql("SELECT pid FROM outbox.workers")] and
+                   db.value("SELECT count(*) FROM outbox.workers WHERE database = current_database()") == 1, 20, "another worker")
+        db.enqueue("Order", "c", "x", '{"n": 4}')
+        wait_until(lambda: len(receiver.accepted()) == 4, 10, "what came after")
+        receiver.deliveries.pop()
+    mended(db, receiver)
+
+
+def test_many_damaged_values_do_not_stop_the_others(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    for n in range(50):
+        db.enqueue("Order", f"a{n}", "broken", json.dumps({"n": secrets.token_hex(4000)}))
+    damage(db, "payload")
+    enqueue_rest(db)
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: len(receiver.accepted()) == 3, 20, "the other events")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE last_error LIKE '%chunk%'") == 50, 20, "each one's error")
+
+
+def test_a_damaged_key_stops_nothing(db, receiver):
+    """Nobody can know what would come after it."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    db.enqueue("Order", "1", "broken", partition_key=secrets.token_hex(9000))
+    damage(db, "partition_key")
+    db.enqueue("Order", "1", "x")
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: len(receiver.accepted()) == 1, 20, "the other event")
+    wait_until(lambda: "chunk" in (db.sink("last_error")[0] or ""), 10, "the error")
+    db.sql("UPDATE outbox.events SET partition_key = '1'")
+    wait_until(lambda: len(receiver.accepted()) == 2, 10, "the mended event")
