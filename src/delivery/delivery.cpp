@@ -271,7 +271,7 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
     const SinkKind &sink = sink_kind(kind);
     Options secrets = to_options(mapping, n_mapping);
     auto config = parse_options(sink, to_options(options, n), &secrets);
-    return reinterpret_cast<ob_sink *>(inside(engine)->open(name, sink, std::move(config)));
+    return reinterpret_cast<ob_sink *>(inside(engine)->open(name, sink, std::move(config), sink.secrets(secrets)));
   });
 }
 

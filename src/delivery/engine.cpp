@@ -53,7 +53,7 @@ size_t Runner::submit(const ob_event *events, size_t n) {
     engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
   }
   for (Completion &completion : rejected)
-    engine_.mailbox_->post(id_, std::move(completion));
+    reporter_->complete(std::move(completion));
   return taken;
 }
 
@@ -223,10 +223,12 @@ Engine::~Engine() {
   ::close(epoll_fd_);
 }
 
-Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config) {
+Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
+                     SecretMask secrets) {
   auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config);
   runners_.reserve(runners_.size() + 1);
-  runner->sink_ = kind.open(runner->name_, std::move(config), make_reporter(mailbox_, next_id_, runner->name_));
+  runner->reporter_ = make_reporter(mailbox_, next_id_, runner->name_, std::move(secrets));
+  runner->sink_ = kind.open(runner->name_, std::move(config), runner->reporter_);
   next_id_++;
   runners_.push_back(std::move(runner));
   return runners_.back().get();

@@ -51,6 +51,7 @@ private:
   const uint64_t id_;
   const std::string name_;
   std::shared_ptr<const SinkConfig> config_;
+  std::shared_ptr<Reporter> reporter_;
   std::unique_ptr<Sink> sink_;
   Circuit circuit_;
   std::string last_error_;
@@ -74,7 +75,7 @@ public:
   Engine &operator=(const Engine &) = delete;
 
   int fd() const { return epoll_fd_; }
-  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config);
+  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, SecretMask secrets);
   /* Writes to `n` as it goes, so that nothing is lost when it throws. */
   void collect(ob_completion *out, size_t max, size_t &n);
   bool next_log(ob_log_line &line) { return mailbox_->take_log(line); }

@@ -90,44 +90,51 @@ bool Mailbox::take_log(ob_log_line &line) {
 namespace {
 class MailboxReporter final : public Reporter {
 public:
-  MailboxReporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name)
-      : mailbox_(std::move(mailbox)), sink_(sink), name_(std::move(name)) {}
+  MailboxReporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name, SecretMask secrets)
+      : mailbox_(std::move(mailbox)), sink_(sink), name_(std::move(name)), secrets_(std::move(secrets)) {}
 
-  void complete(Completion completion) override { mailbox_->post(sink_, std::move(completion)); }
+  void complete(Completion completion) override {
+    completion.error = secrets_.masked(completion.error);
+    mailbox_->post(sink_, std::move(completion));
+  }
   void complete(std::vector<Completion> completions) override {
-    if (!completions.empty())
-      mailbox_->post({sink_, Mailbox::Report::What::Completions, std::move(completions), {}, {}});
+    if (completions.empty())
+      return;
+    for (Completion &completion : completions)
+      if (!completion.error.empty())
+        completion.error = secrets_.masked(completion.error);
+    mailbox_->post({sink_, What::Completions, std::move(completions), {}, {}});
   }
   void sent(std::vector<uint64_t> tickets) override {
     if (!tickets.empty())
-      mailbox_->post({sink_, Mailbox::Report::What::Sent, {}, std::move(tickets), {}});
+      mailbox_->post({sink_, What::Sent, {}, std::move(tickets), {}});
   }
-  void down(std::string text, ob_reason reason) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Down, {}, {}, std::move(text), reason});
-  }
-  void up() override { mailbox_->post({sink_, Mailbox::Report::What::Up, {}, {}, {}}); }
-  void degraded(std::string reason) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Degraded, {}, {}, std::move(reason)});
-  }
-  void resumed(std::string error) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Resumed, {}, {}, std::move(error)});
-  }
-  void disabled(std::string reason) override {
-    mailbox_->post({sink_, Mailbox::Report::What::Disabled, {}, {}, std::move(reason)});
-  }
-  void log(ob_log_level level, std::string text) override { mailbox_->log(level, name_, text); }
+  void down(std::string text, ob_reason reason) override { say(What::Down, text, reason); }
+  void up() override { say(What::Up, {}); }
+  void degraded(std::string reason) override { say(What::Degraded, reason); }
+  void resumed(std::string error) override { say(What::Resumed, error); }
+  void disabled(std::string reason) override { say(What::Disabled, reason); }
+  void log(ob_log_level level, std::string text) override { mailbox_->log(level, name_, secrets_.masked(text)); }
   void wake() override { mailbox_->wake(); }
   int wake_fd() const override { return mailbox_->fd(); }
 
 private:
+  using What = Mailbox::Report::What;
+
+  void say(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
+    mailbox_->post({sink_, what, {}, {}, secrets_.masked(text), reason});
+  }
+
   std::shared_ptr<Mailbox> mailbox_;
   uint64_t sink_;
   std::string name_;
+  SecretMask secrets_;
 };
 }  // namespace
 
-std::shared_ptr<Reporter> make_reporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name) {
-  return std::make_shared<MailboxReporter>(std::move(mailbox), sink, std::move(name));
+std::shared_ptr<Reporter> make_reporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name,
+                                        SecretMask secrets) {
+  return std::make_shared<MailboxReporter>(std::move(mailbox), sink, std::move(name), std::move(secrets));
 }
 
 }  // namespace outbox

@@ -56,7 +56,8 @@ private:
   int fd_;
 };
 
-/* What a sink is given to report to. */
-std::shared_ptr<Reporter> make_reporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name);
+/* What a sink is given to report to. `secrets` are taken out of every text. */
+std::shared_ptr<Reporter> make_reporter(std::shared_ptr<Mailbox> mailbox, uint64_t sink, std::string name,
+                                        SecretMask secrets);
 
 }  // namespace outbox

@@ -30,7 +30,8 @@ void Probe::add(ProbeStep step) {
   if (!step.ms)
     step.ms = ms_between(step_began_, now);
   step_began_ = now;
-  step.message = clean_text(step.message); /* peers had a hand in it */
+  step.message = clean_text(secrets_.masked(step.message)); /* peers had a hand in it */
+  step.hint = secrets_.masked(step.hint);
   std::lock_guard lock(mutex_);
   steps_.push_back(std::move(step));
 }
@@ -45,7 +46,9 @@ void Probe::failed(std::string name, std::string message, std::string hint, std:
 
 std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server, const Options &mapping) {
   try {
-    return kind.probe(parse_options(kind, server, &mapping), *this);
+    auto config = parse_options(kind, server, &mapping);
+    secrets_ = kind.secrets(mapping);
+    return kind.probe(std::move(config), *this);
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
   } catch (const std::exception &error) { /* out of memory, a library that does not start */

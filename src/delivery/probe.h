@@ -64,6 +64,7 @@ private:
   const std::chrono::milliseconds timeout_;
   const Clock::time_point start_, deadline_;
   Clock::time_point step_began_;
+  SecretMask secrets_; /* as soon as the options are known to be in order */
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_; /* guards the next two */
   std::vector<ProbeStep> steps_;

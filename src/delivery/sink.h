@@ -24,6 +24,7 @@
 #include "delivery.h"
 #include "options.h"
 #include "preview.h"
+#include "secret_mask.h"
 
 namespace outbox {
 
@@ -57,7 +58,7 @@ struct Completion {
   int max_attempts = 0; /* given up after so many, if the sink's own number is not smaller; 0 = nothing said */
 };
 
-/* Where a running sink reports. Safe to call from any thread. */
+/* Where a running sink reports. Safe to call from any thread. Takes the user mapping's secrets out of all texts. */
 class Reporter {
 public:
   virtual ~Reporter() = default;
@@ -157,6 +158,9 @@ public:
   virtual void other_names(ob_scope, std::vector<const char *> &) const {}
   /* What the options of a user mapping must be to each other. Throws BadInput. */
   virtual void check_mapping(const Options & /*mapping*/) const {}
+  /* What of a mapping that parse() has taken no text of its sinks may show. Unless a kind says otherwise: the values
+   * of its secret options. */
+  virtual SecretMask secrets(const Options &mapping) const;
   /* Checks values and what must be present. `mapping` is null when only the server's options are known (DDL time,
    * enqueue time): then what may stand in the user mapping is not missed. */
   virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const = 0;

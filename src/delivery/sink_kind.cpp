@@ -17,6 +17,14 @@ const SinkKind *SinkKind::find(std::string_view name) {
   return nullptr;
 }
 
+SecretMask SinkKind::secrets(const Options &mapping) const {
+  SecretMask mask;
+  for (const OptionSpec &spec : options())
+    if (auto *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
+      mask.add(*value);
+  return mask;
+}
+
 /* NOLINTNEXTLINE(performance-unnecessary-value-param): kinds that have one move it */
 std::shared_ptr<void> SinkKind::probe(std::shared_ptr<const SinkConfig> /*config*/, Probe &probe) const {
   probe.passed("options", "they are in order; this kind of sink cannot be tried without an event");

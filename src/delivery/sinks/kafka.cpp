@@ -215,6 +215,15 @@ public:
     add_kafka_properties(mapping, given);
     check_kafka_key(given);
   }
+  SecretMask secrets(const Options &mapping) const override {
+    KafkaProperties given;
+    add_kafka_properties(mapping, given);
+    SecretMask mask;
+    for (auto &[name, value] : given)
+      if (is_secret_kafka_property(name))
+        mask.add(value);
+    return mask;
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<KafkaConfig>(server, mapping);
   }

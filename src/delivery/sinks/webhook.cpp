@@ -64,6 +64,7 @@ public:
     WebhookAuth::parse(mapping);
     check_proxy_mapping(mapping);
   }
+  SecretMask secrets(const Options &mapping) const override { return webhook_secrets(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return parse_webhook(server, mapping);
   }

@@ -48,7 +48,6 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
     std::string basic;
     append_base64(*username + ":" + (password ? *password : std::string()), basic);
     auth.headers.emplace_back("Authorization", "Basic " + basic);
-    auth.texts.push_back(std::move(basic));
   }
   if (token)
     auth.headers.emplace_back("Authorization", "Bearer " + *token);
@@ -79,18 +78,34 @@ WebhookAuth WebhookAuth::parse(const Options &mapping) {
   WebhookAuth auth;
   if (auto *headers = find_option(mapping, "headers"))
     auth.headers = parse_headers("headers", *headers);
-  for (auto &[name, value] : auth.headers) {
-    auth.texts.push_back(value);
-    if (size_t blank = value.rfind(' '); blank != value.npos) /* "Token ..." */
-      auth.texts.push_back(value.substr(blank + 1));
-  }
   add_signing_keys(mapping, auth);
   add_authorization(mapping, auth);
   add_client_certificate(mapping, auth);
-  for (const char *name : {"secret", "old_secret", "bearer_token", "password", "ssl_key_pem", "ssl_key_password"})
-    if (auto *value = find_option(mapping, name))
-      auth.texts.push_back(*value);
   return auth;
+}
+
+SecretMask webhook_secrets(const Options &mapping) {
+  SecretMask secrets;
+  auto given = [&mapping](const char *name) {
+    auto *value = find_option(mapping, name);
+    return value ? *value : std::string();
+  };
+  for (auto &[name, value] : parse_headers("headers", mapping.count("headers") ? given("headers") : "{}"))
+    secrets.add_header(value);
+  for (const char *name : {"secret", "old_secret"}) {
+    constexpr std::string_view prefix = "whsec_"; /* of which a receiver may know nothing */
+    std::string value = given(name);
+    secrets.add(value);
+    if (value.starts_with(prefix))
+      secrets.add(value.substr(prefix.size()));
+  }
+  for (const char *name : {"bearer_token", "ssl_key_pem", "ssl_key_password"})
+    secrets.add(given(name));
+  for (auto [user, password] : {std::pair("username", "password"), {"proxy_username", "proxy_password"}})
+    if (find_option(mapping, user))
+      secrets.add_basic(given(user), given(password));
+  secrets.add_url(given("url"));
+  return secrets;
 }
 
 void check_bearer_token(const std::string &name, const std::string &value) {

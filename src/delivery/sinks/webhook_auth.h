@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "delivery/options.h"
+#include "delivery/secret_mask.h"
 #include "delivery/sinks/webhook_headers.h"
 
 namespace outbox {
@@ -13,11 +14,13 @@ struct WebhookAuth {
   std::vector<std::string> signing_keys;  // both sign during a rotation, the new one first; none: not signed
   HttpHeaders headers;                    // Authorization, and those of the user mapping
   std::string certificate_pem, key_pem, key_password;
-  std::vector<std::string> texts;  // that must not be shown
 
   /* Of a user mapping: each option by itself was checked, here what they are to each other. Throws BadInput. */
   static WebhookAuth parse(const Options &mapping);
 };
+
+/* All of a user mapping that no text may show. */
+SecretMask webhook_secrets(const Options &mapping);
 
 /* Options; each throws BadInput. */
 void check_bearer_token(const std::string &name, const std::string &value);

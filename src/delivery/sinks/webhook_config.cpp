@@ -137,41 +137,19 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   if (auto *value = find_option(server, "ca_pem"))
     config->ca_pem = *value;
   config->knows_mapping = mapping != nullptr;
-  if (mapping)
+  if (mapping) {
     set_auth(server, *mapping, *config);
+    config->secrets = webhook_secrets(*mapping);
+  }
   return config;
 }
 
-/* Replaces each part that is long enough not to be found everywhere. */
-static void mask(std::string_view secret, size_t shortest, std::string &text) {
-  for (size_t at = 0; secret.size() >= shortest && (at = text.find(secret, at)) != text.npos; at += 3)
-    text.replace(at, secret.size(), "***");
-}
-
-/* A URL as a whole, what follows its host, and each part of that: a peer tells any of them. */
-static void mask_url(std::string_view url, std::string &text) {
-  mask(url, 4, text);
-  size_t path = url.find('/', url.find("://") + 3);
-  if (path == url.npos)
-    return;
-  url.remove_prefix(path);
-  mask(url, 4, text);
-  while (!url.empty()) {
-    size_t end = std::min(url.find_first_of("/?&="), url.size());
-    mask(url.substr(0, end), 8, text);
-    url.remove_prefix(std::min(end + 1, url.size()));
-  }
-}
-
-std::string WebhookConfig::without_secrets(std::string text, const WebhookRequest &request) const {
-  for (const std::string &secret : auth.texts)
-    mask(secret, 4, text);
-  mask(proxy.password, 4, text);
-  if (url_is_secret) {
-    mask_url(request.url, text);
-    mask_url(url, text);
-  }
-  return text;
+std::string WebhookConfig::without_secrets(std::string_view text, const WebhookRequest &request, bool cut) const {
+  if (!url_is_secret || request.url.empty())
+    return secrets.masked(text, cut);
+  SecretMask of_this_url; /* before parts of it are gone */
+  of_this_url.add_url(request.url);
+  return secrets.masked(of_this_url.masked(text, cut), cut);
 }
 
 }  // namespace outbox

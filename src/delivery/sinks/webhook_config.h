@@ -47,6 +47,7 @@ struct WebhookConfig final : SinkConfig {
   bool idempotency_key = false;
   std::string id_header, timestamp_header, signature_header;
   WebhookAuth auth;            // empty at DDL time and for checkers
+  SecretMask secrets;          // likewise
   bool knows_mapping = false;  // else what it says is not known
   std::chrono::milliseconds timeout{15'000};
   size_t concurrency = 32;
@@ -62,8 +63,9 @@ struct WebhookConfig final : SinkConfig {
   WebhookRequest render(const ob_event &event) const;
   /* What an attempt at `now`, in Unix seconds, sends besides. */
   HttpHeaders attempt_headers(const WebhookRequest &request, int64_t now) const;
-  /* Takes the secrets out of a text that a peer had a hand in; where the url is one, also that of the request. */
-  std::string without_secrets(std::string text, const WebhookRequest &request) const;
+  /* Takes the secrets out of a text that a peer had a hand in; where the url is one, also that of the request.
+   * `cut`: the text does not end where its writer ended it. */
+  std::string without_secrets(std::string_view text, const WebhookRequest &request, bool cut = false) const;
 
 private:
   void write_content(const ob_event &event, WebhookRequest &request) const;

@@ -155,7 +155,7 @@ bool WebhookTransfer::connected() const {
 void WebhookTransfer::reset(bool fresh_connection) {
   excerpt_.clear();
   header_bytes_ = body_bytes_ = 0;
-  overlong_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
+  head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
   refusal_.reset();
   tls_.clear();
   error_[0] = '\0';
@@ -206,9 +206,16 @@ int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) 
   return CURL_PREREQFUNC_OK;
 }
 
-size_t WebhookTransfer::on_header(char *, size_t size, size_t n, void *self) {
+/* libcurl takes a connection that ends within the head for the end of an answer without a body. A blank line ends the
+ * head, but for those of interim answers. */
+size_t WebhookTransfer::on_header(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
   transfer->header_bytes_ += size * n;
+  if (size * n > 0 && (data[0] == '\r' || data[0] == '\n')) {
+    long status = 0;
+    curl_easy_getinfo(transfer->handle(), CURLINFO_RESPONSE_CODE, &status);
+    transfer->head_complete_ |= status >= 200;
+  }
   return transfer->header_bytes_ > max_headers ? 0 : size * n;
 }
 
@@ -217,8 +224,7 @@ size_t WebhookTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   size_t bytes = size * n;
   transfer->excerpt_.append(data, std::min(bytes, excerpt_size - transfer->excerpt_.size()));
   transfer->body_bytes_ += bytes;
-  transfer->overlong_ = transfer->body_bytes_ > max_body;
-  return transfer->overlong_ ? 0 : bytes;
+  return transfer->body_bytes_ > max_body ? 0 : bytes;
 }
 
 /* Without the address: whoever may see an error may not therefore learn what names mean inside. */
@@ -255,7 +261,7 @@ static ob_reason reason_of(CURLcode code) {
   case CURLE_SEND_ERROR:
   case CURLE_RECV_ERROR:
   case CURLE_GOT_NOTHING:
-  case CURLE_PARTIAL_FILE:
+  case CURLE_OK:  // it ended within the head
     return OB_REASON_CONNECTION;
   case CURLE_SSL_CONNECT_ERROR:
   case CURLE_PEER_FAILED_VERIFICATION:
@@ -275,14 +281,19 @@ static std::string answer_field(CURL *easy, const char *name) {
   return value;
 }
 
-Verdict WebhookTransfer::judge(long status) const {
+/* Of a complete head: a success is one whatever becomes of the body, and so is a refusal. */
+Verdict WebhookTransfer::judge(long status, bool whole_body) const {
   bool sent = status >= 200 && status < 300;
+  /* Before anything is cut off: of what is cut in the middle a rest would stay. */
+  std::string body = sent
+                         ? std::string()
+                         : config_->without_secrets(excerpt_, request_, !whole_body || excerpt_.size() < body_bytes_);
   std::string retry_after = sent ? std::string() : answer_field(handle(), "Retry-After");
   std::string rate_limit = answer_field(handle(), "RateLimit");
   std::string remaining = answer_field(handle(), "RateLimit-Remaining");
   std::string reset = remaining.empty() ? std::string() : answer_field(handle(), "RateLimit-Reset");
   return judge_answer({.status = status,
-                       .body = excerpt_,
+                       .body = body,
                        .retry_after = retry_after,
                        .rate_limit = rate_limit,
                        .rate_limit_remaining = remaining,
@@ -309,14 +320,13 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   }
   long status = 0;
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
-  bool whole = code == CURLE_OK || (code == CURLE_WRITE_ERROR && overlong_);
   if (status == 407 && config_->proxy.is_used()) {
     verdict.result = Result::SinkDown;
     verdict.reason = OB_REASON_AUTH;
     verdict.error =
         "HTTP 407: the proxy refuses proxy_username and proxy_password of the user mapping, or misses them";
-  } else if (whole || status >= 300) {  // a failure is one, however its text ended
-    verdict = judge(status);
+  } else if (head_complete_) {
+    verdict = judge(status, code == CURLE_OK);
   } else if (auto tls = tls_problem(code)) {
     verdict.result = Result::SinkDown;
     verdict.reason = OB_REASON_TLS;
@@ -328,6 +338,8 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     verdict.reason = reason_of(code);
     if (header_bytes_ > max_headers)
       verdict.error = "the answer's headers are too long";
+    else if (code == CURLE_OK)
+      verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
     else if (requested_ && refused)  // libcurl's words would still be those about the broken one
       verdict.error = "the connection broke, and a new one failed";
     else

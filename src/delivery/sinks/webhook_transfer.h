@@ -64,7 +64,7 @@ private:
   template <typename Address> bool may_connect(Address address) noexcept;
   void reset(bool fresh_connection);
   void add_line(const std::string &line);
-  Verdict judge(long status) const;
+  Verdict judge(long status, bool whole_body) const;
 
   std::shared_ptr<const WebhookConfig> config_;
   std::string sink_;
@@ -73,7 +73,7 @@ private:
   std::string excerpt_;  // the first bytes of the answer's body
   size_t header_bytes_ = 0;
   size_t body_bytes_ = 0;
-  bool overlong_ = false;       // enough of the body was seen: the transfer was ended by us
+  bool head_complete_ = false;  // of the final answer
   bool requested_ = false;      // a connection stood and the request began: what fails now may be the event's doing
   bool socket_wanted_ = false;  // a new connection was begun, and not an idle one used
   bool socket_allowed_ = false;

@@ -1,0 +1,48 @@
+/* A peer that repeats what it was sent, in whatever encoding its framework writes: no credential stays in an error.
+ */
+#include "echoes.h"
+#include "webhook_fixture.h"
+
+using namespace outbox;
+using Peer = FaultServer::Peer;
+
+namespace {
+
+void echo(const Options &mapping, const std::vector<std::string> &secrets) {
+  Shared<std::string> body;
+  FaultServer peer([&](const HttpRequest &, Peer &to) { return to.answer(500, {}, body.get()); });
+  WebhookHarness crm(WebhookHarness::local(peer), mapping);
+  uint64_t ticket = 0;
+  for (const std::string &secret : secrets)
+    for (const echoes::Encoding &encoding : echoes::all()) {
+      std::string sent = encoding.encode(secret);
+      body.set("you sent <" + sent + "> to me");
+      std::string error = crm.send(TestEvent(++ticket, 1)).error;
+      echoes::expect_no_part(error, sent, encoding);
+      EXPECT_TRUE(error.starts_with("HTTP 500: you sent <") && error.ends_with("> to me")) << error;
+      /* Where reading stops, its beginning is left alone. */
+      std::string beginning = sent.substr(0, sent.size() - 1);
+      body.set(std::string(1024 - beginning.size(), '.') + sent + "> to me");
+      error = crm.send(TestEvent(++ticket, 1)).error;
+      echoes::expect_no_part(error, beginning, encoding);
+    }
+}
+
+}  // namespace
+
+TEST(WebhookEcho, OfABearerToken) {
+  std::string token = "k/9v+Zx~Q7/wT2_p-L4/m8=N3.sR6/yB1\\uC5/dE0&fG%2F";
+  echo({{"bearer_token", token}}, {token});
+}
+
+TEST(WebhookEcho, OfBasicCredentials) {
+  std::string password = "p/a\"s\\s w<o>rd+é:/&%41";
+  echo({{"username", "alad/din"}, {"password", password}},
+       {echoes::base64("alad/din:" + password), "alad/din:" + password, password});
+}
+
+TEST(WebhookEcho, OfHeadersAndSigningKeys) {
+  echo(
+      {{"headers", R"({"X-Key": "Token s3cr3t/k3y+of=mine"})"}, {"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}},
+      {"s3cr3t/k3y+of=mine", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"});
+}
