@@ -80,7 +80,7 @@ $$;
 COMMENT ON FUNCTION outbox.expire_dedup(bigint, bigint) IS
   'Forgets expired dedup keys in some blocks of their table (without arguments: in all) and returns how many blocks it has. The worker goes through the table little by little.';
 
-CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -91,4 +91,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.maintain() IS
-  'Makes the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and forgets expired dedup keys. The worker does the same by itself, all the time; call it yourself, every few minutes, where no worker runs. A day that is in use is left for the next call. Returns how many partitions it made or dropped.';
+  'Makes the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and forgets expired dedup keys. The worker does the same by itself, all the time; call it yourself, every few minutes, where no worker runs. A day that is in use is left for the next call. Returns how many partitions it made or dropped. The caller need not own the tables: GRANT EXECUTE is enough.';

@@ -30,6 +30,7 @@ BEGIN
   FOR item IN
     SELECT 'USAGE ON SCHEMA outbox'
     UNION ALL SELECT format('SELECT ON outbox.%I', c.relname) FROM pg_class AS c WHERE c.oid = ANY (views)
+    UNION ALL SELECT 'SELECT ON outbox.stopped_sinks'
     UNION ALL
     SELECT DISTINCT format('EXECUTE ON FUNCTION %s', (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity)
     FROM pg_proc AS p

@@ -13,7 +13,7 @@ Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d
 # What people call, by what they are about to do; a function that is not named here is a part of another.
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes"),
-    "Look": ("doctor", "preview", "probe", "metrics"),
+    "Look": ("doctor", "event_status", "preview", "probe", "metrics"),
     "Steer": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "maintain"),
     "Deliver by a program of your own": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "maintain_inbox"),

@@ -86,6 +86,28 @@ def test_an_application_may_enqueue_and_nothing_else(db, dead_letter):
         refused(app, "UPDATE outbox.events SET status = 'SENT'")
 
 
+def test_an_application_sees_its_own_event_and_no_other(db, dead_letter, receiver):
+    """By the id, which it alone was told; what only wait_delivered() and this function tell takes a grant."""
+    status_of = "SELECT sink, status, attempts, last_error FROM outbox.event_status(%s)"
+    db.sql(block("GRANT USAGE ON SCHEMA outbox TO app"))
+    with db.connect(user="app") as app:
+        mine = app.execute("SELECT outbox.enqueue('Order', 2, 'x', '{}')").fetchone()[0]
+        refused(app, f"SELECT outbox.event_status('{mine}')")
+        refused(app, f"CALL outbox.wait_delivered('{mine}')")
+        db.sql(block("GRANT EXECUTE ON FUNCTION outbox.event_status TO app"))
+        wait_until(lambda: app.execute(status_of, [mine]).fetchall() == [("crm", "FAILED", 1, "HTTP 400: no")], 10, lambda: str(app.execute(status_of, [mine]).fetchall()))
+        receiver.mode = status(200)
+        with db.connect(user="app", autocommit=False) as writer:
+            pending = writer.execute("SELECT outbox.enqueue('Order', 3, 'x', '{}')").fetchone()[0]
+            assert writer.execute(status_of, [pending]).fetchall() == [("crm", "PENDING", 0, None)]
+            assert app.execute(status_of, [pending]).fetchall() == []
+        app.execute(f"CALL outbox.wait_delivered('{pending}')")
+        assert app.execute(status_of, [pending]).fetchall() == []
+        everything = str(app.execute("SELECT * FROM outbox.event_status(%s)", [dead_letter]).fetchall())
+        assert "FAILED" in everything and not [secret for secret in (PAYLOAD, HEADER, KEY) if secret in everything]
+        refused(app, "SELECT FROM outbox.events")
+
+
 def test_an_operator_sees_all_but_what_is_in_the_events(db, dead_letter, receiver):
     db.sql(block("GRANT pg_monitor TO operator"))
     with db.connect(user="operator") as operator:
@@ -170,7 +192,8 @@ RIGHTS = """SELECT what, grantee::regrole::text, privilege_type FROM (
 def test_a_restored_database_has_the_same_rights(pg, db, roles):
     """pg_dump keeps what people granted on the extension's objects."""
     db.webhook_sink("crm", "http://127.0.0.1:1/", SECRET)
-    for beginning in ("GRANT USAGE ON SCHEMA outbox TO app", "GRANT USAGE ON FOREIGN SERVER crm TO app", "GRANT INSERT", "GRANT pg_monitor", "GRANT EXECUTE"):
+    for beginning in ("GRANT USAGE ON SCHEMA outbox TO app", "GRANT USAGE ON FOREIGN SERVER crm TO app", "GRANT INSERT", "GRANT pg_monitor", "GRANT EXECUTE ON FUNCTION outbox.event_status",
+                      "GRANT EXECUTE ON FUNCTION outbox.probe"):
         db.sql(block(beginning))
     granted = db.sql(RIGHTS)
     assert ("outbox.events.last_error", "operator", "SELECT") in granted and ("outbox.sinks", "pg_monitor", "SELECT") in granted and len(granted) > 25

@@ -1,0 +1,13 @@
+-- What has become of an event, for the application that enqueued it and has no right on the tables: it knows the id, and nobody guesses one.
+
+CREATE OR REPLACE FUNCTION outbox.event_status(id uuid, OUT sink text, OUT status text, OUT attempts integer, OUT available_at timestamptz, OUT last_error text)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT p.sink, 'PENDING', p.attempts, p.available_at, p.last_error FROM outbox.events_pending AS p WHERE p.id = event_status.id
+  UNION ALL
+  SELECT f.sink, 'FAILED', f.attempts, NULL, f.last_error FROM outbox.events_failed AS f WHERE f.id = event_status.id
+  ORDER BY 1
+$$;
+COMMENT ON FUNCTION outbox.event_status(uuid) IS
+  'Where an event stands that has not been delivered to all its sinks: a row for each sink that it still waits for (PENDING) or is a dead letter of (FAILED), and no payload. sink NULL: no sink takes it yet. No row: delivered, rolled back, deleted, or never enqueued. For applications, which have no right on the table: whoever knows the id and has EXECUTE may ask.';
