@@ -42,6 +42,31 @@ BEGIN;
 SELECT outbox.replay('regress_a', '-infinity', 'infinity', events => 'order.p*, nothing');
 SELECT event FROM pg_temp.pending WHERE event <> 5;
 ROLLBACK;
+-- Intervals, typed or not; times without a type
+BEGIN;
+SELECT outbox.replay('regress_a', interval '150 seconds');
+SELECT event FROM pg_temp.pending WHERE event <> 5 ORDER BY event;
+ROLLBACK;
+BEGIN;
+SELECT outbox.replay('regress_a', '1 hour', '150 seconds');
+SELECT event FROM pg_temp.pending WHERE event <> 5 ORDER BY event;
+ROLLBACK;
+PREPARE untyped AS SELECT outbox.replay('regress_a', $1, $2);
+SELECT DISTINCT unnest(parameter_types) FROM pg_prepared_statements WHERE name = 'untyped';
+SELECT outbox.replay('regress_a', '-infinity', '2001-01-02 12:00');
+SELECT outbox.replay('regress_a', 'yesterday evening');
+SELECT outbox.replay('regress_a', interval '1 hour', events => 'nothing');
+
+-- One event by its id: as this sink had it, or another one
+BEGIN;
+SELECT outbox.resend(pg_temp.uuid(3), 'regress_a'), outbox.resend(pg_temp.uuid(2), 'regress_b'), outbox.resend(pg_temp.uuid(3), 'regress_a');
+SELECT event, sink FROM pg_temp.pending WHERE event <> 5;
+SELECT count(DISTINCT (aggregate_type, aggregate_id, partition_key, payload, headers, dedup_key, created_at)) AS different FROM outbox.events WHERE id = pg_temp.uuid(3);
+ROLLBACK;
+SELECT outbox.resend(pg_temp.uuid(5), 'regress_a'), outbox.resend(pg_temp.uuid(6), 'regress_a'), outbox.resend(pg_temp.uuid(77), 'regress_a');
+SELECT outbox.resend(NULL, 'regress_a');
+SELECT outbox.resend(pg_temp.uuid(3), 'regress_none');
+
 -- A sink that was made later gets what it takes, whoever had it, once; one that had some of it, the rest.
 BEGIN;
 SELECT outbox.replay('regress_b', now() - interval '1 hour');

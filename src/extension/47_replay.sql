@@ -17,3 +17,41 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_replay';
 COMMENT ON FUNCTION outbox.replay(text, timestamptz, timestamptz, text) IS
   'Sends events again that were delivered from since to before until and are still kept (outbox.retention), with their ids; returns how many. Those that this sink had, and those that only others had and that it takes by its options: so a sink that was made later gets what it missed. events chooses by event type, with globs as in a sink''s option. They go in their old order, as if they were enqueued now: after what is pending. What is pending or a dead letter for the sink is left out. Needs USAGE on the foreign server.';
+
+CREATE OR REPLACE FUNCTION outbox.replay(sink text, since interval, events text DEFAULT '*') RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT outbox.replay(sink, now() - since, now(), events) $$;
+COMMENT ON FUNCTION outbox.replay(text, interval, text) IS
+  'Sends events again that were delivered within this interval up to now: as outbox.replay() with since => now() - the interval.';
+
+-- For literals and parameters without a type, such as '2 hours' and '2026-01-01': the parser takes this one.
+CREATE OR REPLACE FUNCTION outbox.replay(sink text, since text, until text DEFAULT 'now', events text DEFAULT '*') RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  given text[] := ARRAY[since, until];
+  times timestamptz[];
+BEGIN
+  FOR i IN 1..2 LOOP
+    BEGIN
+      times[i] := CASE WHEN given[i] = 'now' THEN now() ELSE given[i]::timestamptz END;
+    EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow THEN
+      BEGIN
+        times[i] := now() - given[i]::interval;
+      EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
+        RAISE EXCEPTION 'neither a time nor an interval: "%"', given[i] USING ERRCODE = 'invalid_datetime_format',
+          HINT = 'Such as ''2026-01-31 12:00'', or ''2 hours'' for two hours ago.';
+      END;
+    END;
+  END LOOP;
+  RETURN outbox.replay(sink, times[1], times[2], events);
+END
+$$;
+COMMENT ON FUNCTION outbox.replay(text, text, text, text) IS
+  'As outbox.replay() with times. since and until are each a time, or an interval that means so long ago: outbox.replay(''main'', ''2 hours'').';
+
+CREATE OR REPLACE FUNCTION outbox.resend(id uuid, sink text) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_resend';
+COMMENT ON FUNCTION outbox.resend(uuid, text) IS
+  'Sends a delivered event that is still kept (outbox.retention) once more to this sink, with its id, after what is pending. True when it goes; where it is pending, a dead letter or not kept, a warning says so and the result is false. Many: SELECT outbox.resend(id, sink) FROM outbox.events WHERE status = ''SENT''. Needs USAGE on the foreign server.';

@@ -25,9 +25,19 @@ extern "C" {
 #define REPLAYED                                                                                                     \
   "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, "    \
   "e.partition_key, e.dedup_key, e.seq, e.created_at, e.position"
+#define NAMES                                                                                                        \
+  "names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = $1), "
+#define NOT_THERE_AGAIN                                                                                              \
+  "NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "        \
+  "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
+#define ENQUEUE_ONCE                                                                                                 \
+  "INSERT INTO outbox.events_pending (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, "        \
+  "content_type, headers, partition_key, dedup_key, seq, created_at, available_at, sink) "                           \
+  "SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, "        \
+  "e.headers, e.partition_key, e.dedup_key, e.seq, e.created_at, now(), $1 FROM once AS e ORDER BY e.position "      \
+  "ON CONFLICT DO NOTHING"
 static const char *const REPLAY =
-    "WITH names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = $1), "
-    "kept AS (SELECT " REPLAYED ", true AS own FROM outbox.events_sent AS e "
+    "WITH " NAMES "kept AS (SELECT " REPLAYED ", true AS own FROM outbox.events_sent AS e "
     "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink IN (SELECT n.name FROM names AS n) "
     "AND outbox.matches_globs(e.event_type, $4) "
     "UNION ALL SELECT " REPLAYED ", false FROM outbox.events_sent AS e "
@@ -36,15 +46,14 @@ static const char *const REPLAY =
     "AND outbox.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
     "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had JOIN names AS n ON n.name = had.sink WHERE had.id = "
     "e.id)), "
-    "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k "
-    "WHERE NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "
-    "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
-    "ORDER BY k.id, k.own DESC, k.position) "
-    "INSERT INTO outbox.events_pending (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, "
-    "content_type, headers, partition_key, dedup_key, seq, created_at, available_at, sink) "
-    "SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, "
-    "e.headers, e.partition_key, e.dedup_key, e.seq, e.created_at, now(), $1 FROM once AS e ORDER BY e.position "
-    "ON CONFLICT DO NOTHING";
+    "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_THERE_AGAIN
+    "ORDER BY k.id, k.own DESC, k.position) " ENQUEUE_ONCE;
+/* As the sink had it last, else as another one had it. */
+static const char *const RESEND =
+    "WITH " NAMES "kept AS (SELECT " REPLAYED ", e.sink IN (SELECT n.name FROM names AS n) AS own "
+    "FROM outbox.events_sent AS e WHERE e.id = $2), "
+    "once AS (SELECT k.* FROM kept AS k WHERE " NOT_THERE_AGAIN
+    "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
 
 /* ---- what may be chosen ------------------------------------------------------------------------------------ */
 
@@ -132,16 +141,19 @@ static void check_sink(const char *name) {
 }
 
 typedef struct Replay {
+  const char *statement;
+  int n_values;
+  Oid types[4];
   Datum values[4];
   uint64 n;
 } Replay;
 
 static void insert_rows(void *argument) {
-  static const Oid types[] = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID};
   Replay *replay = (Replay *)argument;
 
   /* Not a kept plan: how many rows there are differs by orders of magnitude. */
-  if (SPI_execute_with_args(REPLAY, 4, const_cast<Oid *>(types), replay->values, NULL, false, 0) != SPI_OK_INSERT)
+  if (SPI_execute_with_args(replay->statement, replay->n_values, replay->types, replay->values, NULL, false, 0) !=
+      SPI_OK_INSERT)
     elog(ERROR, "could not replay: %s", SPI_result_code_string(SPI_result));
   replay->n = SPI_processed;
 }
@@ -189,11 +201,69 @@ SQL_FUNCTION(outbox_replay) {
   PreventCommandIfReadOnly("outbox.replay()");
   check_arguments(fcinfo);
   check_sink(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-  Replay replay = {{PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), PG_GETARG_DATUM(3)}, 0};
+  Replay replay = {REPLAY,
+                   4,
+                   {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID},
+                   {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), PG_GETARG_DATUM(3)},
+                   0};
 
   OwnerScope scope = owner_enter();
   event_insert_copies_by(insert_rows, &replay);
   tell(&replay);
   owner_leave(scope);
   PG_RETURN_INT64((int64)replay.n);
+}
+
+/* ---- outbox.resend() --------------------------------------------------------------------------------------- */
+
+static bool is_there(const char *statement, const Replay *resend) {
+  Oid types[] = {TEXTOID, UUIDOID};
+
+  /* Not read-only: it sees what this statement has added. */
+  return SPI_execute_with_args(statement, 2, types, const_cast<Datum *>(resend->values), NULL, false, 1) ==
+             SPI_OK_SELECT &&
+         SPI_processed == 1;
+}
+
+static void tell_not_resent(const Replay *resend, const char *sink) {
+  const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, resend->values[1]));
+
+  if (is_there("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
+    ereport(WARNING,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
+             errdetail("It is pending for the sink \"%s\".", sink),
+             errhint("To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = '%s' AND "
+                     "status = 'PENDING';",
+                     id)));
+  else if (is_there("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
+    ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
+                      errdetail("It is a dead letter of the sink \"%s\".", sink),
+                      errhint("SELECT outbox.redrive('%s', %s);", id, quote_literal_cstr(sink))));
+  else
+    ereport(WARNING, (errcode(ERRCODE_NO_DATA_FOUND), errmsg("event %s is not sent again", id),
+                      errdetail("No delivered event with this id is kept."),
+                      errhint("outbox.retention, or the option retention of a sink, says how long delivered events "
+                              "are kept.")));
+}
+
+/* Also from a SELECT over many: one that cannot be sent must not stop the others. */
+SQL_FUNCTION(outbox_resend) {
+  static const char *const names[] = {"id", "sink"};
+
+  PreventCommandDuringRecovery("outbox.resend()");
+  PreventCommandIfReadOnly("outbox.resend()");
+  for (int i = 0; i < 2; i++)
+    if (PG_ARGISNULL(i))
+      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
+                      errhint("SELECT outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink');")));
+  char *sink = text_to_cstring(PG_GETARG_TEXT_PP(1));
+  check_sink(sink);
+  Replay resend = {RESEND, 2, {TEXTOID, UUIDOID}, {PG_GETARG_DATUM(1), PG_GETARG_DATUM(0)}, 0};
+
+  OwnerScope scope = owner_enter();
+  event_insert_copies_by(insert_rows, &resend);
+  if (resend.n == 0)
+    tell_not_resent(&resend, sink);
+  owner_leave(scope);
+  PG_RETURN_BOOL(resend.n > 0);
 }

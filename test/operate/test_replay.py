@@ -1,5 +1,6 @@
 """Delivered events again: outbox.replay()."""
 
+import datetime
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
@@ -76,3 +77,14 @@ def test_a_sink_that_was_made_later(db, kept, receiver, rig):
         assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 2
     finally:
         other.stop()
+
+
+def test_one_event_is_sent_again_and_a_span_is_an_interval(db, kept, receiver):
+    [(event,)] = db.sql("SELECT id::text FROM outbox.events WHERE status = 'SENT' ORDER BY position LIMIT 1")
+    with db.connect() as session:
+        assert session.execute("SELECT outbox.resend(%s, %s)", [event, "crm"]).fetchone() == (True,)
+    wait_until(lambda: [delivery.id for delivery in receiver.accepted()].count(event) == 2, 10, "the event once more")
+    wait_until(lambda: db.pending() == 0, 10, "its recording")
+    assert db.value("SELECT outbox.replay('crm', %s)", "2 hours") == 60
+    wait_until(lambda: db.pending() == 0, 20, "all of them")
+    assert db.value("SELECT outbox.replay('crm', %s)", datetime.timedelta(hours=2)) == 60
