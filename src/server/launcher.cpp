@@ -253,8 +253,8 @@ static bool start_child(const WorkerArguments *arguments, Moment now) {
 
 /* Does the database go on resting? */
 static bool rests(DatabaseSlot *slot, Now now) {
-  bool called =
-      slot->rest_until <= now.moment || slot->rest_due <= now.wall || pg_atomic_read_u32(&slot->called) == 1;
+  bool called = slot->rest_until <= now.moment || slot->rest_due <= now.wall ||
+                slot->rest_settings != settings_of_rest() || pg_atomic_read_u32(&slot->called) == 1;
 
   if (!called)
     return true;

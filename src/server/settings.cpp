@@ -2,6 +2,7 @@
 #include "server.h"
 
 extern "C" {
+#include "common/hashfn.h"
 #include "utils/guc.h"
 }
 
@@ -47,6 +48,12 @@ static bool check_networks(char **newval, void **, GucSource) {
 
 void settings_reread(void) {
   ProcessConfigFile(PGC_SIGHUP);
+}
+
+uint32 settings_of_rest(void) {
+  uint32 hash = hash_bytes((const unsigned char *)setting_identity, (int)strlen(setting_identity));
+
+  return setting_worker_idle_timeout == 0 ? ~hash : hash;
 }
 
 void settings_define(void) {

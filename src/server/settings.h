@@ -24,3 +24,6 @@ void settings_define(void);
 /* At the start of a process, once its handlers are set: the server discards a reload that comes between the fork and
  * them, and nobody would repeat it. */
 void settings_reread(void);
+
+/* Of the settings that give a database at rest something to do: which events are its own, and whether it may rest. */
+uint32 settings_of_rest(void);

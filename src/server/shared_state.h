@@ -41,6 +41,7 @@ typedef struct DatabaseSlot {
   bool at_rest;    /* nothing is due: its workers leave, and none starts until it is called, or until … */
   Moment rest_until;
   TimestampTz rest_due;    /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
+  uint32 rest_settings;    /* settings_of_rest() of the worker that saw it */
   uint64 resting;          /* the workers, by index, that left for that reason */
   pg_atomic_uint32 called; /* 1: something was committed that maybe no worker has heard of */
 } DatabaseSlot;

@@ -1,5 +1,7 @@
 #include "worker_slot.h"
 
+#include "settings.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -122,6 +124,7 @@ bool worker_slot_rest(Moment until, TimestampTz due) {
     if (!database->at_rest) {
       database->rest_until = until;
       database->rest_due = due;
+      database->rest_settings = settings_of_rest();
     }
     database->at_rest = true;
     database->resting |= UINT64CONST(1) << mine->index;

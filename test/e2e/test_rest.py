@@ -91,6 +91,25 @@ def test_whatever_gives_it_work_calls_it(db, hook, call):
     wait_for(hook, [1])
 
 
+def test_another_identity_gives_it_work(db, hook, setting):
+    """Which events are its own is a setting: it calls a database at rest that has some under that name."""
+    setting("outbox.identity", "before")
+    hook.mode = status(503)
+    db.enqueue("Order", "k", payload="1")
+    setting("outbox.identity", "after")
+    hook.mode = status(200)
+    wait_for_rest(db)
+    assert numbers(hook) == [] and db.pending() == 1
+    setting("outbox.identity", "before")
+    wait_for(hook, [1])
+
+
+def test_a_worker_that_is_to_stay_comes(db, hook, setting):
+    wait_for_rest(db)
+    setting("outbox.worker_idle_timeout", "0")
+    wait_until(lambda: db.value(BUSY) == 1, 10, "the worker")
+
+
 def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
     """Events at moments around those at which the workers leave; each is sent at once, not at the next safety visit."""
     setting("outbox.poll_interval", "1h")
