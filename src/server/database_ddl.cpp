@@ -86,7 +86,8 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   const char *name = database_to_leave(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;
 
-  if (IsA(planned->utilityStmt, CreatedbStmt))
+  /* A new one, or one that becomes a template, takes connections no longer, or the reverse. */
+  if (IsA(planned->utilityStmt, CreatedbStmt) || IsA(planned->utilityStmt, AlterDatabaseStmt))
     marked = true;
   /* Only the owner may make a worker pause. (Others may copy a template, where no worker ever connects.) */
   if (OidIsValid(database) && outbox_owns_database(database, GetUserId())) {

@@ -217,6 +217,19 @@ static void stop_children(Oid database) {
     }
 }
 
+/* Those of databases that no worker may be in any more: they became templates, or take no connections. */
+static void stop_strays(void) {
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    if (!children[i].used || children[i].stopping)
+      continue;
+    LWLockAcquire(shared_state()->lock, LW_SHARED);
+    bool stray = shared_database(children[i].arguments.database, false) == NULL;
+    LWLockRelease(shared_state()->lock);
+    if (stray)
+      stop_children(children[i].arguments.database);
+  }
+}
+
 /* False when the server has no free worker slot. */
 static bool start_child(const WorkerArguments *arguments, Moment now) {
   BackgroundWorker worker;
@@ -400,6 +413,7 @@ void outbox_launcher_main(Datum) {
     Now now = now_read();
     if (shared_state()->rescan || moment_is_past(scanned_at, now.moment, RESCAN_MS)) {
       scan_databases();
+      stop_strays();
       MemoryContextSwitchTo(round);
       scanned_at = now.moment;
     }

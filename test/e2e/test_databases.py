@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
-from outbox_rig.receiver import SECRET
+from outbox_rig.receiver import SECRET, status
 
 
 def worker_pids(pg, name: str) -> list[int]:
@@ -29,6 +29,23 @@ def drop(pg, admin):
     yield databases.append
     for name in databases:
         admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize("closed, opened", [("IS_TEMPLATE true", "IS_TEMPLATE false"), ("ALLOW_CONNECTIONS false", "ALLOW_CONNECTIONS true")])
+def test_a_busy_worker_leaves_a_database_that_is_closed(pg, db, admin, receiver, closed, opened):
+    """A template is not to be connected to, and who allows no connections means ours too."""
+    db.webhook_sink("crm", receiver, SECRET, retry="exponential 100ms..200ms", max_attempts="10000")
+    receiver.mode = status(500)
+    db.enqueue("Order", "k", payload="1")
+    wait_until(lambda: len(receiver.deliveries) > 2, 20, "attempts")
+    db.disconnect()
+    admin.execute(f"ALTER DATABASE {db.name} {closed}")
+    try:
+        wait_until(lambda: worker_pids(pg, db.name) == [], 10, "the worker to leave")
+        receiver.mode = status(200)
+    finally:
+        admin.execute(f"ALTER DATABASE {db.name} {opened}")
+    wait_until(lambda: payloads(receiver) == [1], 10, "the next worker, and the event")
 
 
 def payloads(receiver) -> list:
