@@ -17,6 +17,7 @@ void scan_databases(void) {
   bool *present = (bool *)palloc0(sizeof(bool) * OUTBOX_MAX_DATABASES);
   Oid *gone = (Oid *)palloc(sizeof(Oid) * OUTBOX_MAX_DATABASES);
   int n_gone = 0;
+  bool full = false;
   HeapTuple tuple;
 
   StartTransactionCommand();
@@ -35,10 +36,9 @@ void scan_databases(void) {
     if (slot)
       present[slot - shared->databases] = true;
     LWLockRelease(shared->lock);
-    if (slot == NULL) {
+    if (slot == NULL && !full)
       ereport(WARNING, (errmsg("outbox serves at most %d databases", OUTBOX_MAX_DATABASES)));
-      break;
-    }
+    full = full || slot == NULL; /* those that come after it in pg_database may have theirs */
   }
   table_endscan(scan);
   table_close(relation, AccessShareLock);

@@ -197,9 +197,7 @@ static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *
   Flight *flight = (Flight *)lock->owner;
   bool is_null;
 
-  if (column == InvalidAttrNumber)
-    column = SPI_fnumber(desc, "sink");
-  Datum name = slot_getattr(row, column, &is_null);
+  Datum name = slot_getattr(row, column_number(desc, "sink", &column), &is_null);
   text *now = is_null ? NULL : DatumGetTextPP(name);
   WorkerSink *sink = now ? worker_sink_find(VARDATA_ANY(now), VARSIZE_ANY_EXHDR(now)) : NULL;
   if (sink && sink != flight->sink)

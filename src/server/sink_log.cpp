@@ -163,9 +163,7 @@ void sink_log_see_failing(const Flight *flight, TupleTableSlot *row, TupleDesc d
   FailureTally *tally = tally_of(flight);
   if (tally->n > 0)
     return;
-  if (column == InvalidAttrNumber)
-    column = SPI_fnumber(desc, "id");
-  Datum id = slot_getattr(row, column, &is_null);
+  Datum id = slot_getattr(row, column_number(desc, "id", &column), &is_null);
   if (is_null)
     return;
   strlcpy(tally->id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(tally->id));

@@ -66,6 +66,12 @@ uint64 statement_write(Statement *statement, const Datum *values, RowVisitor vis
   return run(statement, values, false, visit, context);
 }
 
+AttrNumber column_number(TupleDesc desc, const char *name, AttrNumber *known) {
+  if (*known < 1 || *known > desc->natts || strcmp(NameStr(TupleDescAttr(desc, *known - 1)->attname), name) != 0)
+    *known = (AttrNumber)SPI_fnumber(desc, name);
+  return *known;
+}
+
 Datum tid_array(ItemPointerData *tids, int n) {
   Datum *values = (Datum *)palloc(sizeof(Datum) * Max(n, 1));
 

@@ -29,6 +29,9 @@ void statement_read(Statement *statement, const Datum *values, Snapshot snapshot
  */
 uint64 statement_write(Statement *statement, const Datum *values, RowVisitor visit, void *context);
 
+/* A column's number. `known` is what it was in the row before: it holds until the table is another one. */
+AttrNumber column_number(TupleDesc desc, const char *name, AttrNumber *known);
+
 /* Arrays for `= ANY($1)` and unnest(). */
 Datum tid_array(ItemPointerData *tids, int n);
 Datum int8_array(const int64 *values, int n);

@@ -9,14 +9,18 @@ extern "C" {
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/lwlock.h"
+#include "utils/guc.h"
 }
 
 static int wait_mode = SYNC_REP_WAIT_FLUSH;
 
-/* remote_apply is no more than flush here: what waited for it became visible after it, and for the others it is only
+/* The worker's own commits are asynchronous: what the server is configured for is what a RESET would bring.
+ * remote_apply is no more than flush here: what waited for it became visible after it, and for the others it is only
  * reported now and then. */
-void standby_init(void) {
-  wait_mode = synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_WRITE ? SYNC_REP_WAIT_WRITE : SYNC_REP_WAIT_FLUSH;
+void standby_reread(void) {
+  bool only_written = strcmp(GetConfigOptionResetString("synchronous_commit"), "remote_write") == 0;
+
+  wait_mode = only_written ? SYNC_REP_WAIT_WRITE : SYNC_REP_WAIT_FLUSH;
 }
 
 bool standby_required(void) {

@@ -11,8 +11,8 @@ extern "C" {
 #include "access/xlogdefs.h"
 }
 
-/* Before synchronous_commit is set for the session: the server's own value says what a confirmation is. */
-void standby_init(void);
+/* At the worker's start and after a reload: the server's synchronous_commit says what a confirmation is. */
+void standby_reread(void);
 
 /* Are there standbys to wait for? By synchronous_standby_names and outbox.wait_for_standbys. */
 bool standby_required(void);

@@ -24,6 +24,7 @@
 #include "rest.h"
 #include "settings.h"
 #include "sink_log.h"
+#include "standby.h"
 #include "submit.h"
 #include "turns.h"
 #include "unreadable.h"
@@ -220,6 +221,7 @@ static void reload_settings(void) {
   ConfigReloadPending = false;
   const int64 origin = origin_here();
   ProcessConfigFile(PGC_SIGHUP);
+  standby_reread();
   if (origin_here() != origin)
     ShutdownRequestPending = true; /* outbox.identity: which rows are ours is found out by a worker that begins */
   worker_sinks_settings_changed();

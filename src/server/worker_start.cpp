@@ -34,33 +34,40 @@ static void relation_changed(Datum, Oid) {
   check_extension = true; /* DROP EXTENSION invalidates its tables; so does much else, and a look is cheap */
 }
 
-/* However the process ends: threads first, then the server's exit handlers. A thread that hangs in a resolver would
- * crash in OpenSSL's exit handler, and a crashed worker restarts the whole cluster: so leave without handlers then.
- * Runs after shared memory is let go. */
-static void close_engine(int code, Datum) {
-  if (engine && (engine_hangs || !ob_engine_close(engine, setting_shutdown_timeout)))
-    _exit(code);
-  engine = NULL;
-}
-
 void worker_stop(void) {
+  if (engine == NULL || engine_hangs)
+    return;
   if (ob_engine_close(engine, setting_shutdown_timeout))
     engine = NULL;
   else
     engine_hangs = true;
 }
 
+/* However the process ends, its slot goes after its threads: while they send, no other worker may have its lanes.
+ * Nobody waits for locks of ours meanwhile. */
+static void stop_before_slot_goes(int, Datum) {
+  if (engine && !engine_hangs)
+    AbortOutOfAnyTransaction();
+  worker_stop();
+}
+
+/* A thread that hangs in a resolver would crash in OpenSSL's exit handler, and a crashed worker restarts the whole
+ * cluster: so leave without the server's exit handlers then. Runs after shared memory is let go. */
+static void leave_hanging_threads(int code, Datum) {
+  if (engine_hangs)
+    _exit(code);
+}
+
 static void set_session(void) {
   static const char *const session[][2] = {
       {"application_name", "outbox worker"},
       {"search_path", "pg_catalog, pg_temp"},
-      /* What a crash loses of the recordings is sent again; what an application committed is another matter. */
-      {"synchronous_commit", "off"},
       /* A person's lock on a table must not keep us from our signals. DDL locks the table and then its partitions, we
        * often the other way round: we are the one to give way, before others look for a deadlock (after 1 s). */
       {"lock_timeout", "900ms"},
       {"deadlock_timeout", "10ms"},
       {"statement_timeout", "0"},
+      {"transaction_timeout", "0"}, /* from 17 on; it ends the process */
       {"idle_in_transaction_session_timeout", "0"},
       {"default_transaction_isolation", "read committed"},
       {"default_transaction_read_only", "off"},
@@ -76,7 +83,11 @@ static void set_session(void) {
   };
 
   for (size_t i = 0; i < lengthof(session); i++)
-    SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+    if (GetConfigOption(session[i][0], true, false))
+      SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+  /* What a crash loses of the recordings is sent again; what an application committed is another matter.
+   * As a SET, so that the server's own value stays known: standby.h. */
+  SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION);
 }
 
 /* What this database has, and in `version` which. */
@@ -138,8 +149,8 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   settings_reread();
   if (!worker_slot_take(arguments))
     proc_exit(1);
-  standby_init();
   set_session();
+  standby_reread();
 
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
@@ -156,6 +167,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   engine = ob_engine_open(&error);
   if (engine == NULL)
     ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));
-  on_proc_exit(close_engine, 0);
+  before_shmem_exit(stop_before_slot_goes, 0);
+  on_proc_exit(leave_hanging_threads, 0);
   return engine;
 }

@@ -310,3 +310,45 @@ def test_a_lock_on_the_table_is_told_once(db, hook, pg):
     with open(pg.log, errors="replace") as log:
         log.seek(start)
         assert log.read().count("outbox waits for a lock that somebody holds") == 1
+
+
+def make_pending_anew(db) -> None:
+    """A partition of pending events with its columns in another order, in the place of the present one."""
+    columns = db.value("""
+        SELECT string_agg(format('%I %s %s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END), ', ' ORDER BY attnum DESC)
+        FROM pg_attribute WHERE attrelid = 'outbox.events_pending'::regclass AND attnum > 0 AND NOT attisdropped""")
+    constraints = db.sql("SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'outbox.events_pending'::regclass AND contype IN ('p', 'u')")
+    indexes = [row[0] for row in db.sql("SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'outbox.events_pending'::regclass"
+                                        " AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)")]
+    bound = db.value("SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = 'outbox.events_pending'::regclass")
+    with db.connect() as person, person.transaction():
+        person.execute("LOCK TABLE outbox.events")
+        person.execute(f"CREATE TABLE public.events_pending ({columns})")
+        for name, definition in constraints:
+            person.execute(f"ALTER TABLE public.events_pending ADD CONSTRAINT {name} {definition}")
+        for definition in indexes:
+            person.execute(definition.replace(" ON outbox.", " ON public."))
+        person.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.events_pending")
+        person.execute("ALTER EXTENSION outbox DROP TABLE outbox.events_pending")
+        person.execute("DROP TABLE outbox.events_pending")
+        person.execute("ALTER TABLE public.events_pending SET SCHEMA outbox")
+        person.execute(f"ALTER TABLE outbox.events ATTACH PARTITION outbox.events_pending {bound}")
+        person.execute("ALTER EXTENSION outbox ADD TABLE outbox.events_pending")
+
+
+def test_a_partition_with_its_columns_in_another_order(db, receiver):
+    """As after a restore of that table alone: a worker that knew the former one delivers, keeps and buries as before."""
+    db.webhook_sink("crm", receiver, SECRET, retention="1d", **QUICK)
+
+    def states() -> list:
+        return [status for (status,) in db.sql("SELECT status FROM outbox.events ORDER BY position")]
+
+    for n, expected in enumerate([["SENT", "FAILED"], ["SENT", "FAILED"] * 2]):
+        if n:
+            make_pending_anew(db)
+        receiver.mode = OK
+        db.enqueue("Order", "k")
+        wait_until(lambda: states().count("SENT") == n + 1, 20, lambda: f"the event to be kept: {states()}")
+        receiver.mode = status(400)
+        db.enqueue("Order", "k")
+        wait_until(lambda: states() == expected, 20, lambda: f"a dead letter: {states()}")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -128,3 +129,28 @@ def test_stop_server(hanging, pg, receiver, mode, number):
     assert took < 5
     wait_until(receiver.accepted, 20, "delivery after the restart")
     wait_until(lambda: db.pending() == 0, 10, "the row to leave")
+
+
+def test_a_slot_is_free_when_its_threads_have_ended(hanging, pg):
+    """Who comes next must not send beside them. A worker whose extension is dropped ends where it stands."""
+    db = hanging
+    for n in range(30):  # each has threads, which take their time to end
+        db.sql(f"CREATE SERVER main{n} FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'none')")
+    worker = db.value(WORKER, db.name)
+    witness = Database(pg, "hang_witness")
+    witness.create()
+
+    def threads() -> int:
+        try:
+            return len(os.listdir(f"/proc/{worker}/task"))
+        except FileNotFoundError:
+            return 0
+
+    wait_until(lambda: threads() > 60, 30, "the threads")
+    person = threading.Thread(target=db.sql, args=["DROP EXTENSION outbox CASCADE"])
+    person.start()
+    wait_until(lambda: not witness.sql("SELECT 1 FROM outbox.workers WHERE pid = %s", worker), 20, "the slot", interval=0)
+    left = threads()
+    person.join()
+    witness.drop()
+    assert left <= 1

@@ -45,7 +45,8 @@ HOSTILE = {"statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_time
 
 def test_settings_for_everybody_are_not_the_workers(db, receiver):
     """ALTER DATABASE ... SET, by a person who thought of applications."""
-    for name, value in HOSTILE.items():
+    hostile = HOSTILE | {name: "1ms" for (name,) in db.sql("SELECT name FROM pg_settings WHERE name = 'transaction_timeout'")}  # from 17 on
+    for name, value in hostile.items():
         db.sql(f"ALTER DATABASE {db.name} SET {name} = '{value}'")
     old = wait_until(lambda: db.value(WORKER), 20, "the worker")
     db.sql("SELECT pg_terminate_backend(%s)", old)
@@ -54,7 +55,7 @@ def test_settings_for_everybody_are_not_the_workers(db, receiver):
     for n in range(20):
         db.enqueue("Order", f"k{n}")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 20, 20, "delivery, and the recording")
-    for name in HOSTILE:
+    for name in hostile:
         db.sql(f"ALTER DATABASE {db.name} RESET {name}")
 
 
@@ -82,3 +83,26 @@ def test_no_connection_is_left(rig, receiver):
         for connection in taken:
             connection.close()
         pg.stop()
+
+
+def test_more_databases_than_there_is_room_for(rig, receiver):
+    """One that is served goes on being served, wherever pg_database has it."""
+    pg = rig.postgres(settings={"autovacuum": "off"})
+    try:
+        db = Database(pg, "served")
+        db.create()
+        db.webhook_sink("crm", receiver, SECRET)
+        old = wait_until(lambda: db.value(WORKER), 20, "the worker")
+        db.sql("""
+            INSERT INTO pg_database SELECT (jsonb_populate_record(d, jsonb_build_object('oid', 1000000 + n, 'datname', 'none' || n))).*
+            FROM pg_database AS d, generate_series(1, 4200) AS n WHERE datname = 'served'""")
+        db.sql("UPDATE pg_database SET datname = datname WHERE datname = 'served'")  # it goes to the end
+        db.sql("CREATE DATABASE more")  # and pg_database is looked through
+        wait_until(lambda: "outbox serves at most" in pg.log.read_text(errors="replace"), 20, "the launcher to look")
+        db.sql("SELECT pg_terminate_backend(%s)", old)
+        db.enqueue("Order", "k")
+        wait_until(lambda: receiver.accepted(), 30, "the next worker, and an event")
+        db.disconnect()
+    finally:
+        pg.restart("immediate")
+        pg.close()

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import subprocess
 import threading
 import time
 
@@ -10,6 +11,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
+from outbox_rig.paths import pg_config
 from outbox_rig.receiver import SECRET, slow
 from outbox_rig.traffic import Traffic
 
@@ -119,6 +121,38 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         admin.execute(f"DROP DATABASE {db.name} WITH (FORCE)")
         assert time.monotonic() - started < 5
     pg.standby.start()
+
+
+def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
+    """With remote_write it is enough that a standby has written, with on it must have flushed. This standby flushes whole files only."""
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "synchronous_commit": "remote_write"})
+    db = Database(pg, "written")
+    db.create()
+    db.webhook_sink("crm", receiver, SECRET)
+    receive = [str(pg_config("bindir") / "pg_receivewal"), "-d", pg.dsn(), "-D", str(rig.dir / "received"), "--slot=received"]
+    (rig.dir / "received").mkdir()
+    subprocess.run([*receive, "--create-slot"], check=True)
+    standby = subprocess.Popen([*receive, "--no-loop", "--status-interval=1"])
+    try:
+        configure(pg, "synchronous_standby_names", "*")
+        with local(db) as person:
+            enqueue(person, 1)
+            wait_until(lambda: len(receiver.deliveries) == 1, 20, "an event that the standby has written")
+            configure(pg, "synchronous_commit", "on")
+            enqueue(person, 2)
+            written = db.value("SELECT pg_current_wal_flush_lsn()")
+            wait_until(lambda: db.value("SELECT write_lsn >= %s AND flush_lsn < %s FROM pg_stat_replication", written, written), 20, "the standby to write it")
+            for _ in range(20):  # the worker looks every 50 ms
+                wait_for_waiting(db)
+                assert len(receiver.deliveries) == 1
+                time.sleep(0.05)
+            configure(pg, "synchronous_commit", "remote_write")
+            wait_until(lambda: len(receiver.deliveries) == 2, 20, "it, when to write is enough")
+    finally:
+        standby.kill()
+        standby.wait()
+        db.disconnect()
+        pg.close()
 
 
 def test_preview_on_the_standby(db, pg):
