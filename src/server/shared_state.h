@@ -85,10 +85,11 @@ typedef struct WorkerSlot {
   TimestampTz started_at;
   Moment turn_began;
   Moment last_loop;
-  Moment turn_over;     /* … since then: turns.h */
-  Moment idle_until;    /* nothing of its own is to be done before; MOMENT_NONE = it is busy */
-  TimestampTz idle_due; /* and no event is due before the wall clock says so */
-  uint64 memory;        /* bytes, of the process */
+  TimestampTz last_loop_at; /* the same */
+  Moment turn_over;         /* … since then: turns.h */
+  Moment idle_until;        /* nothing of its own is to be done before; MOMENT_NONE = it is busy */
+  TimestampTz idle_due;     /* and no event is due before the wall clock says so */
+  uint64 memory;            /* bytes, of the process */
   char activity[64];
 } WorkerSlot;
 

@@ -180,7 +180,7 @@ SQL_FUNCTION(outbox_worker_slots) {
     values[4] = Int64GetDatum(pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes)));
     strlcpy(activity, slot->activity, sizeof(activity));
     values[6] = TimestampTzGetDatum(slot->started_at);
-    values[7] = TimestampTzGetDatum(wall_of_moment(now_read(), slot->last_loop));
+    values[7] = TimestampTzGetDatum(slot->last_loop_at);
     values[8] = Int64GetDatum(slot->memory);
     LWLockRelease(shared->lock);
     if (!used)

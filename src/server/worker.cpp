@@ -289,7 +289,7 @@ static void one_loop(void) {
   bool gathers = now < gather_end();
 
   worker_health_calm();
-  worker_slot_refresh(now);
+  worker_slot_refresh(clock);
   /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
   if (!gathers && pg_atomic_exchange_u32(&slot->armed, 1) == 0)
     claims_wanted = true;

@@ -59,7 +59,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->lanes = free_slot->landing_others = {};
     free_slot->n_landing = 0;
     free_slot->latch = MyLatch;
-    free_slot->started_at = GetCurrentTimestamp();
+    free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
     free_slot->turn_began = free_slot->last_loop = moment_now();
     free_slot->idle_until = free_slot->turn_over = MOMENT_NONE;
     free_slot->memory = 0;
@@ -186,13 +186,14 @@ void worker_slot_say(const char *activity) {
   pgstat_report_activity(STATE_IDLE, activity);
 }
 
-void worker_slot_refresh(Moment now) {
+void worker_slot_refresh(Now now) {
   static Moment refreshed_at = MOMENT_NONE;
 
-  mine->last_loop = now;
-  if (!moment_is_past(refreshed_at, now, 1000))
+  mine->last_loop = now.moment;
+  mine->last_loop_at = now.wall;
+  if (!moment_is_past(refreshed_at, now.moment, 1000))
     return;
-  refreshed_at = now;
+  refreshed_at = now.moment;
   long resident = 0, shared = 0; /* shared_buffers is not the worker's */
   FILE *file = fopen("/proc/self/statm", "r");
   if (file == NULL)

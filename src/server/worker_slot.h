@@ -29,4 +29,4 @@ void worker_slot_work(const char *activity);
 void worker_slot_say(const char *activity);
 
 /* Once a second at most: memory and the like. */
-void worker_slot_refresh(Moment now);
+void worker_slot_refresh(Now now);
