@@ -114,6 +114,12 @@ AS 'MODULE_PATHNAME', 'outbox_route_waiting';
 COMMENT ON FUNCTION outbox.route_waiting() IS
   'Routes at most 1000 events that waited for a sink which takes them now, and returns how many: 0 when none is left. The worker calls it when sinks change.';
 
+CREATE OR REPLACE FUNCTION outbox.has_taker(aggregate_type text, event_type text, headers jsonb) RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED
+  SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_has_taker';
+COMMENT ON FUNCTION outbox.has_taker(text, text, jsonb) IS
+  'Part of outbox.doctor(): does any sink take such an event?';
+
 COMMENT ON COLUMN outbox.dedup.dedup_key IS 'As the producer gave it.';
 COMMENT ON COLUMN outbox.dedup.event_id IS 'The event that the key names.';
 COMMENT ON COLUMN outbox.dedup.created_at IS 'Since when the key names that event; after outbox.dedup_window it may name another.';

@@ -68,6 +68,63 @@ END
 $$;
 COMMENT ON FUNCTION outbox.doctor_locks(interval) IS 'Part of outbox.doctor(): locks on the tables of outbox that stop the worker or producers.';
 
+CREATE OR REPLACE FUNCTION outbox.row_holders(place tid) RETURNS xid[] LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_row_holders';
+COMMENT ON FUNCTION outbox.row_holders(tid) IS 'Part of outbox.doctor(): the running transactions that have locked or changed this row of outbox.events_pending.';
+
+-- The first events of each sink, and those that are to be routed: what somebody has locked stands there in the end.
+CREATE OR REPLACE FUNCTION outbox.doctor_row_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  most CONSTANT int := 20;
+  s record;
+BEGIN
+  "check" := 'row locks';
+  FOR s IN
+    WITH first AS (
+      SELECT f.place FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+        SELECT e.ctid AS place FROM outbox.events_pending AS e WHERE e.available_at IS NULL AND e.sink COLLATE "C" = n.name
+        ORDER BY e.sink COLLATE "C", e.position LIMIT most) AS f
+      UNION ALL
+      SELECT f.place FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+        SELECT e.ctid AS place FROM outbox.events_pending AS e
+        WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink = n.name COLLATE "default" AND e.available_at <= clock_timestamp()
+        ORDER BY e.sink, e.available_at, e.position LIMIT most) AS f
+      UNION ALL
+      (SELECT w.place FROM (SELECT e.ctid AS place, e.aggregate_type, e.event_type, e.headers FROM outbox.events_pending AS e
+                            WHERE e.sink IS NULL ORDER BY e.position LIMIT 1000) AS w
+       WHERE outbox.has_taker(w.aggregate_type, w.event_type, w.headers) LIMIT most)),
+    held AS MATERIALIZED (SELECT DISTINCT f.place, h.xid FROM first AS f CROSS JOIN LATERAL unnest(outbox.row_holders(f.place)) AS h (xid))
+    SELECT l.pid, p.gid, coalesce(a.xact_start, p.prepared) AS since, count(DISTINCT h.place) AS n
+    FROM held AS h
+    JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = h.xid
+    LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+    LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction
+    LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
+    WHERE coalesce(a.backend_type, '') <> 'outbox worker' AND l.pid IS DISTINCT FROM pg_backend_pid()
+      AND (l.pid IS NOT NULL OR p.gid IS NOT NULL) AND coalesce(a.xact_start, p.prepared) < clock_timestamp() - patience
+    GROUP BY 1, 2, 3 ORDER BY since LIMIT 10
+  LOOP
+    status := 'warning';
+    detail := format('%s has locked %s in a transaction that began at %s: %s not sent before it ends.',
+                     CASE WHEN s.pid IS NULL THEN format('The prepared transaction %L', s.gid) ELSE outbox.doctor_session(s.pid) END,
+                     CASE WHEN s.n = 1 THEN '1 waiting event' WHEN s.n < most THEN s.n || ' waiting events' ELSE s.n || ' or more waiting events' END,
+                     date_trunc('second', s.since), CASE WHEN s.n = 1 THEN 'it is' ELSE 'they are' END);
+    hint := CASE WHEN s.pid IS NULL
+                 THEN format('ROLLBACK PREPARED %L; -- what it wrote is lost; or COMMIT PREPARED %1$L: its transaction manager knows which', s.gid)
+                 ELSE format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid) END;
+    RETURN NEXT;
+  END LOOP;
+  IF NOT FOUND THEN
+    status := 'ok'; detail := format('No event that is to go has been locked by a transaction older than %s.', patience); hint := NULL;
+    RETURN NEXT;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox.doctor_row_locks(interval) IS 'Part of outbox.doctor(): who has locked events that are to go.';
+
 CREATE OR REPLACE FUNCTION outbox.doctor_transactions(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -105,16 +105,16 @@ DECLARE
   part text;
   locked boolean := false;
 BEGIN
-  FOREACH part IN ARRAY ARRAY['library', 'worker', 'locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
-    CONTINUE WHEN pg_is_in_recovery() AND part IN ('locks', 'transactions', 'upkeep');
-    IF part IN ('events', 'sinks') AND NOT locked THEN -- reads the tables: not behind somebody who has one for himself, or waits for it
+  FOREACH part IN ARRAY ARRAY['library', 'worker', 'locks', 'row_locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
+    CONTINUE WHEN pg_is_in_recovery() AND part IN ('locks', 'row_locks', 'transactions', 'upkeep');
+    IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN -- reads the tables: not behind somebody who has one for himself, or waits for it
       locked := EXISTS (SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'outbox'::regnamespace
                         WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.pid IS DISTINCT FROM pg_backend_pid()
                           AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
                           AND c.relname !~ '^events_sent_');
     END IF;
     BEGIN
-      IF part IN ('events', 'sinks') AND locked THEN
+      IF part IN ('row_locks', 'events', 'sinks') AND locked THEN
         RAISE lock_not_available;
       END IF;
       RETURN QUERY EXECUTE format('SELECT * FROM outbox.doctor_%s($1)', part) USING doctor.patience;

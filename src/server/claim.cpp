@@ -151,7 +151,7 @@ static bool is_news(Snapshot snapshot) {
     if (sinks[i]->stopped)
       continue;
     cursor = Min(cursor, sinks[i]->cursor);
-    if (sinks[i]->n_late > 0 || sinks[i]->starved || sinks[i]->resumed.going)
+    if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
       return true;
   }
   if (n == 0 || n_returned > 0 || lanes_any_fresh() || held_keys_any())
@@ -199,7 +199,7 @@ bool claim_events(Now now, bool *look_for_recalled) {
     /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
     more |= stream_draining(sinks[i], snapshot);
     stream_late(sinks[i], snapshot);
-    more |= sinks[i]->n_late > 0 && sinks[i]->room > 0; /* a long one: the cursor waits for it */
+    more |= late_can_go_on(sinks[i]) && sinks[i]->room > 0; /* a long one: the cursor waits for it */
     more |= stream_due(sinks[i], snapshot);
     more |= stream_resumed(sinks[i], snapshot);
   }

@@ -28,7 +28,7 @@ typedef enum Verdict {
   TAKE,
   PASS, /* not now, or not ours: somebody else, another stream or a later moment sees to it */
   HOLD, /* mark it as waiting behind its key's failing event */
-  STOP  /* its sink has no room, or it must be routed first: the stream must come back to it */
+  STOP  /* its sink has no room, or (no sink) those that take it wait for it: the stream must come back to it */
 } Verdict;
 
 /* Where a row comes from: in order of position; of a transaction that committed late; from behind a key that drains;

@@ -130,7 +130,8 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   bool ours = judge_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
 
-  /* Enqueued before, committed after a sink appeared. It is routed before anything that comes after it is claimed. */
+  /* Enqueued before, committed after a sink appeared, or locked when it was to be routed. Those that take it claim
+   * nothing that comes after it before it is routed. */
   if (row->sink == NULL && row->origin == my_origin && unreadable_find(row->position, row->xmin) == NULL &&
       maintenance_saw_unrouted(row) && (stream == MAIN || stream == LATE))
     return STOP;

@@ -3,6 +3,7 @@
 #include "enqueue.h"
 #include "known_below.h"
 #include "sql.h"
+#include "waiting.h"
 #include "worker_sinks.h"
 
 extern "C" {
@@ -85,6 +86,10 @@ static bool visit_late(TupleTableSlot *slot, void *) {
     if (DatumGetInt64(slot->tts_values[1]) <= sinks[i]->cursor) /* else its cursor has it before it */
       add_late(sinks[i], DatumGetUInt64(slot->tts_values[0]));
   return true;
+}
+
+bool late_can_go_on(const WorkerSink *sink) {
+  return sink->n_late > 0 && !waiting_is_locked(sink->unrouted_at);
 }
 
 Datum late_ended(Snapshot snapshot, int *n) {

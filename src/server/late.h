@@ -20,5 +20,9 @@ void late_find(Snapshot snapshot);
 Datum late_ended(Snapshot snapshot, int *n);
 void late_note_running(Snapshot snapshot);
 
+/* Late rows wait to be claimed, and not for one of them that somebody has locked before it could be routed. */
+struct WorkerSink;
+bool late_can_go_on(const struct WorkerSink *sink);
+
 /* With its epoch: a running or just ended transaction is never more than 2^31 behind the next one. */
 uint64 late_full_xid(TransactionId xid);

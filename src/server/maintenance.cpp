@@ -2,8 +2,11 @@
 
 #include "event_row.h"
 #include "route.h"
+#include "row_lock.h"
 #include "settings.h"
 #include "unreadable.h"
+#include "waiting.h"
+#include "worker_sinks.h"
 #include "worker_slot.h"
 #include "worker_transaction.h"
 
@@ -17,6 +20,7 @@ static const int RETRY_MS = 5000;
 
 static bool routing_wanted = false;
 static bool routing_failed = false;
+static uint64 routed_generation = 0; /* of the routes: it is known that they changed up to here */
 static Moment route_at = MOMENT_NONE;
 static Moment maintain_at = MOMENT_NONE;
 static bool am_first = true;
@@ -36,12 +40,25 @@ static Expiry expiries[] = {
 static const int EXPIRY_PAUSE_MIN_MS = 200;
 static const int EXPIRY_ROUND_MIN_MS = 2 * 1000;
 
-void maintenance_routes_changed(void) {
-  routing_wanted = true;
+void maintenance_look_at_routes(void) {
+  uint64 generation = route_generation();
+
+  routing_wanted |= generation != routed_generation;
+  routed_generation = generation;
 }
 
 bool maintenance_routing(void) {
   return routing_wanted && !routing_failed;
+}
+
+/* Routes may have changed since it was seen before. */
+static void forget_unrouted(int64 position) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->unrouted_at == position)
+      sinks[i]->unrouted_at = 0;
 }
 
 bool maintenance_saw_unrouted(const EventRow *row) {
@@ -56,11 +73,22 @@ bool maintenance_saw_unrouted(const EventRow *row) {
   if (route_by_headers())
     event.headers = event_row_headers(row, &event.n_headers);
   unreadable_done();
-  (void)route_takers(&event, &n);
+  RouteSink **takers = route_takers(&event, &n);
+  if (n > 0)
+    forget_unrouted(row->position);
+  for (int i = 0; i < n; i++) {
+    WorkerSink *sink = worker_sink_find(takers[i]->name, (int)strlen(takers[i]->name));
+    if (sink)
+      sink->unrouted_at = row->position;
+  }
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);
-  routing_wanted = routing_wanted || n > 0;
+  routing_wanted |= n > 0 && !waiting_is_locked(row->position);
   return n > 0 && !routing_failed; /* else nothing would go on */
+}
+
+bool maintenance_waits_for_locks(void) {
+  return waiting_locked() > 0;
 }
 
 typedef struct Call {
@@ -87,6 +115,27 @@ static int64 call(const char *before, const char *statement) {
 /* Workers take turns: when one finds nothing left to route, nothing is under way elsewhere either. */
 static const char *const TAKE_TURNS = "LOCK TABLE outbox.recalled IN SHARE UPDATE EXCLUSIVE MODE";
 
+static void run_route_locked(void *more) {
+  *(bool *)more = waiting_route_locked();
+}
+
+/* All that wait, or only those that somebody had locked. */
+static void route(Moment now) {
+  worker_slot_work("routing events that waited for a sink");
+  bool more = false;
+
+  if (routing_wanted) {
+    int64 routed = call(TAKE_TURNS, "SELECT outbox.route_waiting()");
+    routing_failed = routed < 0;
+    routing_wanted = routed != 0;
+  } else {
+    routing_failed = !worker_transaction(TAKE_TURNS, run_route_locked, &more);
+    routing_wanted = more || routing_failed; /* its list is gone then */
+  }
+  bool locked_alone = !routing_failed && !routing_wanted && waiting_locked() > 0;
+  route_at = routing_failed ? moment_after(now, RETRY_MS) : locked_alone ? moment_after(now, ROW_BUSY_PAUSE_MS) : now;
+}
+
 /* So that a row stays an eighth longer than it must, at most; a small table is looked at as often as the days are. */
 static void expire(Expiry *expiry, Moment now) {
   char statement[100];
@@ -103,14 +152,8 @@ static void expire(Expiry *expiry, Moment now) {
 
 void maintenance_run(Moment now, bool first_worker) {
   am_first = first_worker;
-  if (routing_wanted && now >= route_at) {
-    worker_slot_work("routing events that waited for a sink");
-    int64 routed = call(TAKE_TURNS, "SELECT outbox.route_waiting()");
-    routing_failed = routed < 0;
-    if (routed == 0)
-      routing_wanted = false;
-    route_at = routing_failed ? moment_after(now, RETRY_MS) : now;
-  }
+  if ((routing_wanted || waiting_locked() > 0) && now >= route_at)
+    route(now);
   if (first_worker && now >= maintain_at) {
     worker_slot_work("making days of delivered events, and dropping those that are over");
     int64 done = call(NULL, "SELECT outbox.maintain_days(true)");
@@ -133,5 +176,5 @@ Moment maintenance_next_moment(void) {
     for (const Expiry &expiry : expiries)
       moment = Min(moment, expiry.at);
   }
-  return routing_wanted ? Min(route_at, moment) : moment;
+  return routing_wanted || waiting_locked() > 0 ? Min(route_at, moment) : moment;
 }

@@ -34,7 +34,8 @@ static int patience_ms(void) {
 }
 
 bool rest_taken(Now now, bool quiet) {
-  if (!quiet || setting_worker_idle_timeout == 0 || !sinks_are_quiet() || maintenance_routing()) {
+  if (!quiet || setting_worker_idle_timeout == 0 || !sinks_are_quiet() || maintenance_routing() ||
+      maintenance_waits_for_locks()) {
     idle_since = worker_slot()->idle_until = MOMENT_NONE;
     return false;
   }

@@ -5,6 +5,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_foreign_server.h"
+#include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/acl.h"
@@ -26,6 +27,8 @@ static RouteSink **by_name;
 static int cache_size;
 static MemoryContext cache_context; /* NULL = nothing cached */
 static bool cache_stale = true;
+static uint64 routes_hash = 0; /* of what the cache was made of */
+static uint64 generation = 0;
 
 static void forget(Datum, OUTBOX_SYSCACHE, uint32) {
   cache_stale = true;
@@ -147,6 +150,34 @@ static void read_servers(void) {
   qsort(cache, cache_size, sizeof(RouteSink), oid_order);
 }
 
+static uint64 add_text(uint64 hash, const char *text, size_t length) {
+  return hash_combine64(hash, hash_bytes_extended((const unsigned char *)text, (int)length, 0));
+}
+
+static uint64 add_globs(uint64 hash, char *const *globs) {
+  for (; *globs; globs++)
+    hash = add_text(hash, *globs, strlen(*globs));
+  return hash_combine64(hash, 1); /* the end of the list */
+}
+
+/* What decides who takes an event. A server that was dropped and made again is another: events came in between. */
+static uint64 hash_routes(void) {
+  uint64 hash = (uint64)cache_size;
+
+  for (int i = 0; i < cache_size; i++) {
+    const RouteSink *sink = &cache[i];
+    hash = hash_combine64(hash, sink->server_oid);
+    hash = add_text(hash, sink->name, strlen(sink->name));
+    hash = add_globs(add_globs(hash, sink->events), sink->aggregates);
+    hash = hash_combine64(hash, sink->by_headers ? 2 + (uint64)sink->n_headers : 1);
+    for (int j = 0; j < sink->n_headers; j++) {
+      hash = add_text(hash, sink->headers[j].name.data, sink->headers[j].name.len);
+      hash = add_text(hash, sink->headers[j].value.data, sink->headers[j].value.len);
+    }
+  }
+  return hash;
+}
+
 static void rebuild(void) {
   static bool registered = false;
 
@@ -175,6 +206,9 @@ static void rebuild(void) {
   qsort(by_name, cache_size, sizeof(RouteSink *), name_order);
   route_index(cache, cache_size);
   MemoryContextSwitchTo(caller);
+  uint64 hash = hash_routes();
+  generation += generation == 0 || hash != routes_hash;
+  routes_hash = hash;
 }
 
 RouteSink *route_sinks(int *n) {
@@ -191,6 +225,13 @@ RouteSink *route_sinks(int *n) {
   }
   *n = cache_size;
   return cache;
+}
+
+uint64 route_generation(void) {
+  int n;
+
+  (void)route_sinks(&n);
+  return generation;
 }
 
 /* The comparing function gets the name itself for a key. */

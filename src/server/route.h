@@ -36,6 +36,9 @@ typedef struct RouteEvent {
 /* The cache. What these functions return is valid until the next call of one of them. Order: by server OID. */
 RouteSink *route_sinks(int *n);
 
+/* Changes with whatever decides who takes an event, and with nothing else that the catalog is touched for. */
+uint64 route_generation(void);
+
 /* The sinks that take such an event, in that order; palloc'd. */
 RouteSink **route_takers(const RouteEvent *event, int *n);
 

@@ -42,6 +42,19 @@ typedef struct ReadState {
   bool reached; /* HELD: there is one at or after it */
 } ReadState;
 
+/* Whoever takes an event that has no sink yet reads up to it. */
+static void stop_before(ReadState *state, int64 position) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->reading && sinks[i]->unrouted_at == position) {
+      sinks[i]->cursor = position - 1;
+      sinks[i]->reading = false;
+      state->n_reading--;
+    }
+}
+
 static bool visit_main(TupleTableSlot *slot, void *context) {
   ReadState *state = (ReadState *)context;
   WorkerSink *sink;
@@ -53,10 +66,9 @@ static bool visit_main(TupleTableSlot *slot, void *context) {
   Verdict verdict = judge(&row, MAIN, &sink);
   if (verdict == TAKE)
     sink->cursor = row.position;
-  else if (verdict == STOP && sink == NULL) { /* for all sinks */
-    state->last_position = row.position - 1;
-    return false;
-  } else if (verdict == STOP) {
+  else if (verdict == STOP && sink == NULL)
+    stop_before(state, row.position);
+  else if (verdict == STOP) {
     sink->reading = false;
     sink->starved = true;
     state->n_reading--;
@@ -140,7 +152,8 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
     return false;
   }
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  if ((sink == state->sink || row.sink == NULL) && judge(&row, state->stream, &sink) == STOP) {
+  if ((sink == state->sink || row.sink == NULL) && judge(&row, state->stream, &sink) == STOP &&
+      (sink != NULL || state->sink->unrouted_at == row.position)) {
     state->stopped = true;
     state->sink->starved = sink != NULL;
     if (state->stream == DUE)

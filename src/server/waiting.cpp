@@ -1,5 +1,7 @@
 /* waiting.cpp: events that no sink took wait, unrouted; when sinks change, outbox.route_waiting() looks again. */
-#include "server.h"
+#include "waiting.h"
+
+#include <algorithm>
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -25,6 +27,9 @@ typedef struct Batch {
   int n;
 } Batch;
 
+static int64 locked[BATCH]; /* in order */
+static int n_locked = 0;
+
 /* NULL: no headers. */
 static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum *headers, int *n) {
   RouteEvent event = {TextDatumGetCString(aggregate_type), TextDatumGetCString(event_type), NULL, 0};
@@ -33,6 +38,8 @@ static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum
     event.headers = header_list(DatumGetJsonbP(*headers), &event.n_headers);
   return route_takers(&event, n);
 }
+
+static const Oid find_all_types[] = {INT8OID, INT8OID}, find_noted_types[] = {INT8OID, INT8ARRAYOID};
 
 /* Of such a scan's row, in memory that is used again for the next one. */
 static bool some_sink_takes(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
@@ -49,15 +56,21 @@ static bool some_sink_takes(HeapTuple tuple, TupleDesc desc, MemoryContext scrat
   return n > 0;
 }
 
-/* The first events in the order that some sink takes now. Reads only: what still has to wait is not locked. Rows of
- * another origin are not ours to send. */
-static void find_routable(Batch *batch) {
-  static const Oid types[] = {INT8OID};
-  static OwnerSql scan = {"SELECT position, aggregate_type, event_type, headers FROM outbox.events_pending "
-                          "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 ORDER BY position",
-                          1, types, NULL};
-  Datum values[] = {Int64GetDatum(origin_here())};
-  Portal cursor = SPI_cursor_open(NULL, owner_plan(&scan), values, NULL, false);
+/* The first events after a position that some sink takes now. Reads only: what still has to wait is not locked. Rows
+ * of another origin are not ours to send. */
+static OwnerSql find_all = {"SELECT position, aggregate_type, event_type, headers FROM outbox.events_pending "
+                            "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 "
+                            "AND position OPERATOR(pg_catalog.>) $2 ORDER BY position",
+                            2, find_all_types, NULL};
+/* Or of those that were locked. */
+static OwnerSql find_noted = {"SELECT position, aggregate_type, event_type, headers FROM outbox.events_pending "
+                              "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 "
+                              "AND position OPERATOR(pg_catalog.=) ANY ($2) ORDER BY position",
+                              2, find_noted_types, NULL};
+
+static void find_routable(Batch *batch, OwnerSql *scan, Datum where) {
+  Datum values[] = {Int64GetDatum(origin_here()), where};
+  Portal cursor = SPI_cursor_open(NULL, owner_plan(scan), values, NULL, false);
   MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox waiting event",
                                                 ALLOCSET_SMALL_SIZES); /* millions may wait */
 
@@ -100,6 +113,17 @@ static char *route_row(HeapTuple tuple, TupleDesc desc) {
   return n > 0 ? names[0] : NULL;
 }
 
+static void note_locked(int64 position) {
+  if (n_locked < BATCH)
+    locked[n_locked++] = position;
+}
+
+static Datum positions_array(Datum *positions, int n) {
+  return PointerGetDatum(construct_array(positions, n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* Leaves in the batch those that were routed. (Both lists are in order, and a place in the first is free once it was
+ * looked at.) */
 static void lock_and_route(Batch *batch) {
   static const Oid types[] = {INT8ARRAYOID};
   static OwnerSql lock = {NULL, 1, types, NULL};
@@ -115,20 +139,26 @@ static void lock_and_route(Batch *batch) {
                            "AND sink IS NULL ORDER BY position FOR UPDATE SKIP LOCKED");
     lock.text = MemoryContextStrdup(TopMemoryContext, text.data);
   }
-  Datum values[] = {
-      PointerGetDatum(construct_array(batch->positions, batch->n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE))};
+  Datum values[] = {positions_array(batch->positions, batch->n)};
   uint64 n = owner_execute(&lock, values, NULL);
   SPITupleTable *rows = SPI_tuptable;
+  int found = batch->n, next = 0;
 
   batch->n = 0;
   for (uint64 i = 0; i < n; i++) {
     bool isnull;
+    Datum position = SPI_getbinval(rows->vals[i], rows->tupdesc, EV_GIVEN + 1, &isnull);
+    for (; next < found && DatumGetInt64(batch->positions[next]) < DatumGetInt64(position); next++)
+      note_locked(DatumGetInt64(batch->positions[next]));
+    next++;
     char *sink = route_row(rows->vals[i], rows->tupdesc);
     if (sink == NULL)
       continue;
-    batch->positions[batch->n] = SPI_getbinval(rows->vals[i], rows->tupdesc, EV_GIVEN + 1, &isnull);
+    batch->positions[batch->n] = position;
     batch->sinks[batch->n++] = CStringGetTextDatum(sink);
   }
+  for (; next < found; next++)
+    note_locked(DatumGetInt64(batch->positions[next]));
 }
 
 /* Their positions may lie behind the worker's cursors. */
@@ -139,34 +169,82 @@ static void write_sinks(Batch *batch) {
                             "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
                             "INSERT INTO outbox.recalled (position) SELECT position FROM routed",
                             2, types, NULL};
-  Datum values[] = {
-      PointerGetDatum(construct_array(batch->positions, batch->n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)),
-      PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT))};
+  Datum values[] = {positions_array(batch->positions, batch->n),
+                    PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT))};
 
   owner_execute(&update, values, NULL);
   wake_at_commit_recalled();
 }
 
-/* Routes at most BATCH waiting events and says how many: call it, each time in a transaction of its own, until it
- * returns 0. */
-SQL_FUNCTION(outbox_route_waiting) {
-  Batch *batch = (Batch *)palloc0(sizeof(Batch));
+/* Routes what is in the batch and leaves there what was. */
+static void route_batch(Batch *batch) {
   bool is_worker = server_is_worker;
 
-  OwnerScope scope = owner_enter();
-  find_routable(batch);
-  if (batch->n > 0) {
-    server_is_worker = true; /* whoever calls: this UPDATE is the server's */
-    PG_TRY();
-    {
-      lock_and_route(batch);
-      if (batch->n > 0)
-        write_sinks(batch);
-    }
-    PG_FINALLY();
-    { server_is_worker = is_worker; }
-    PG_END_TRY();
+  if (batch->n == 0)
+    return;
+  server_is_worker = true; /* whoever calls: this UPDATE is the server's */
+  PG_TRY();
+  {
+    lock_and_route(batch);
+    if (batch->n > 0)
+      write_sinks(batch);
   }
+  PG_FINALLY();
+  { server_is_worker = is_worker; }
+  PG_END_TRY();
+}
+
+/* Routes at most BATCH waiting events and says how many: call it, each time in a transaction of its own, until it
+ * returns 0. A page of which all are locked does not stand in the way of those behind it. */
+SQL_FUNCTION(outbox_route_waiting) {
+  Batch *batch = (Batch *)palloc0(sizeof(Batch));
+  Datum after = Int64GetDatum(PG_INT64_MIN);
+  int found;
+
+  OwnerScope scope = owner_enter();
+  n_locked = 0;
+  do {
+    batch->n = 0;
+    find_routable(batch, &find_all, after);
+    found = batch->n;
+    if (found > 0)
+      after = batch->positions[found - 1];
+    route_batch(batch);
+  } while (batch->n == 0 && found == BATCH);
   owner_leave(scope);
   PG_RETURN_INT64(batch->n);
+}
+
+bool waiting_route_locked(void) {
+  Batch *batch = (Batch *)palloc0(sizeof(Batch));
+  Datum *positions = (Datum *)palloc(sizeof(Datum) * (n_locked + 1));
+  bool full = n_locked == BATCH;
+
+  OwnerScope scope = owner_enter();
+  for (int i = 0; i < n_locked; i++)
+    positions[i] = Int64GetDatum(locked[i]);
+  find_routable(batch, &find_noted, positions_array(positions, n_locked));
+  n_locked = 0;
+  route_batch(batch);
+  owner_leave(scope);
+  return full && n_locked == 0;
+}
+
+int waiting_locked(void) {
+  return n_locked;
+}
+
+bool waiting_is_locked(int64 position) {
+  return std::binary_search(locked, locked + n_locked, position);
+}
+
+SQL_FUNCTION(outbox_has_taker) {
+  int n;
+
+  if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+    PG_RETURN_BOOL(false);
+  Datum headers = PG_ARGISNULL(2) ? (Datum)0 : PG_GETARG_DATUM(2);
+
+  (void)takers_of(PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_ARGISNULL(2) ? NULL : &headers, &n);
+  PG_RETURN_BOOL(n > 0);
 }

@@ -18,6 +18,7 @@
 #include "held_keys.h"
 #include "known_below.h"
 #include "lanes.h"
+#include "late.h"
 #include "maintenance.h"
 #include "probe.h"
 #include "record.h"
@@ -77,7 +78,7 @@ static void begin_transaction(void) {
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
   if (worker_sinks_reload()) {
-    maintenance_routes_changed();
+    maintenance_look_at_routes();
     recalled_wanted = true; /* dead letters of a sink that holds no more let their keys go */
   }
 }
@@ -169,7 +170,6 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
     if (task == TASK_CLAIM && (fault == FAULT_OF_ROWS || (more && !unreadable_has_sink())))
       claim_tell_error(worker_last_error());
     worker_sinks_settings_changed(); /* the catalog may have been read in vain */
-    maintenance_routes_changed();
   }
   PG_END_TRY();
   worker_end_cancels(false);
@@ -183,8 +183,8 @@ static bool any_sink_can_go_on(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining(sinks[i]->oid) || sinks[i]->n_late > 0 ||
-                               sinks[i]->resumed.going || sinks[i]->next_due <= now))
+    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining(sinks[i]->oid) ||
+                               late_can_go_on(sinks[i]) || sinks[i]->resumed.going || sinks[i]->next_due <= now))
       return true;
   return false;
 }
@@ -266,8 +266,6 @@ static bool look_around(bool first) {
   }
   PG_END_TRY();
   worker_end_cancels(false);
-  if (first || !done)
-    maintenance_routes_changed();
   return done;
 }
 

@@ -38,6 +38,7 @@ typedef struct WorkerSink {
   int64 rewound_to;         /* the smallest cursor since the claimed batch is held in hand: submit.h */
   int64 first_foreign;      /* the first row of another origin that was passed; 0 = none */
   int64 known_below;        /* known_below.cpp */
+  int64 unrouted_at;        /* it would take the event here, which has no sink yet: it reads no farther */
   TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
   int64 due_after_position; /* … of that instant up to this position */
   TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */

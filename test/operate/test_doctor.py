@@ -12,7 +12,7 @@ from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, status
 from outbox_rig.traffic import Traffic
 
-CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "transactions", "prepared", "horizon", "routes", "lost sink",
+CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "row locks", "transactions", "prepared", "horizon", "routes", "lost sink",
           "origin", "clock", "positions", "dead letters", "sink crm", "retention", "vacuum", "secrets"]
 
 

@@ -44,7 +44,7 @@ CREATE AGGREGATE evil.count(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0',
 # Tables that are read in place of ours would be empty: what they hide would show.
 RELATIONS = ["events", "events_pending", "events_failed", "dedup", "recalled", "stopped_sinks", "failing_sinks", "renamed_sinks", "leases", "sinks", "wrappers",
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
-VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true",
+VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
 UUID = "'018f0000-0000-7000-8000-00000000000{}'"

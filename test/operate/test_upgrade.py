@@ -15,7 +15,7 @@ from outbox_rig.receiver import SECRET
 FIRST = "0.1.0"
 PARTS = sorted((ROOT / "src/extension").glob("*.sql"))
 UPDATE = "ALTER EXTENSION outbox UPDATE"
-VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true",
+VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
 

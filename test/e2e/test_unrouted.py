@@ -1,0 +1,137 @@
+"""Events that no sink took wait; what looks at them again, when, and whom they hold up."""
+
+import uuid
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
+
+SOON = 20
+
+
+@pytest.fixture
+def got(db, rig):
+    """got("name", events="glob"): makes a sink; then got["name"]() is what has arrived there."""
+    class Got(dict):
+        def __call__(self, name: str, **options: str) -> None:
+            receiver = rig.receiver(secret=SECRET)
+            receivers.append(receiver)
+            self[name] = lambda: [d.json()["type"] for d in receiver.accepted()]
+            db.webhook_sink(name, receiver, SECRET, **options)
+
+    receivers: list = []
+    yield Got()
+    for receiver in receivers:
+        receiver.stop()
+
+
+def deliver(db, event_type: str) -> None:
+    db.sql("CALL outbox.wait_delivered(%s)", db.enqueue("Order", str(uuid.uuid4()), event_type))
+
+
+def worker_pids(db) -> set[int]:
+    return {row[0] for row in db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")}
+
+
+def restart_worker(db) -> None:
+    before = worker_pids(db)
+    db.sql("SELECT pg_terminate_backend(pid) FROM unnest(%s) AS pid", list(before))
+    wait_until(lambda: worker_pids(db) and not worker_pids(db) & before, SOON, "another worker")
+
+
+def test_events_are_routed_again_only_when_routes_have_changed(db, got, setting):
+    """Counted by the calls of the function that looks at all that wait."""
+    setting("track_functions", "all")
+    calls = "SELECT calls FROM pg_stat_user_functions WHERE funcname = 'route_waiting'"
+    got("crm", events="order.*")
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'invoice.created', '{}') FROM generate_series(1, 100) AS n")
+    deliver(db, "order.first")
+    db.sql("ALTER SERVER crm OPTIONS (SET events 'order.*, none')")
+    wait_until(lambda: db.value(calls), SOON, "the routes to be looked at")
+    deliver(db, "order.second")
+    # What the count lags behind is told with the next one's.
+    db.sql("ALTER SERVER crm OPTIONS (SET events 'order.*, never')")
+    before = db.value(calls)
+    wait_until(lambda: db.value(calls) > before, SOON, "the routes to be looked at")
+    before = db.value(calls)
+
+    role = f"bystander_{db.name}"
+    db.sql(f"CREATE ROLE {role}")
+    try:
+        for change in (f"ALTER ROLE {role} CONNECTION LIMIT 5", "ALTER SERVER crm OPTIONS (ADD timeout '7s')", "ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD headers '{\"a\": \"b\"}')", "SELECT outbox.pause('crm')", "SELECT outbox.resume('crm')",
+                       f"GRANT USAGE ON FOREIGN SERVER crm TO {role}", f"REVOKE USAGE ON FOREIGN SERVER crm FROM {role}", f"ALTER ROLE {role} LOGIN"):
+            db.sql(change)
+            if "pause" not in change:
+                deliver(db, "order.next")
+    finally:
+        db.sql(f"DROP ROLE {role}")
+    db.sql("ALTER SERVER crm OPTIONS (SET events 'order.*')")
+    wait_until(lambda: db.value(calls) > before, SOON, "the routes to be looked at")
+    deliver(db, "order.last")
+    assert db.value(calls) == before + 1
+    # And when they have, they are.
+    db.sql("ALTER SERVER crm OPTIONS (SET events '*')")
+    wait_until(lambda: got["crm"]().count("invoice.created") == 100, SOON, "what waited")
+
+
+def test_a_locked_event_holds_up_the_sinks_that_would_take_it_and_no_other(db, got):
+    got("orders", events="order.*, invoice.*")
+    got("others", events="other.*")
+    deliver(db, "order.before")
+    db.sql("ALTER SERVER orders OPTIONS (SET events 'order.*')")
+    event = db.enqueue("Order", "k", "invoice.created")
+    deliver(db, "other.before")
+    with db.connect(autocommit=False) as holder:
+        holder.execute("SELECT FROM outbox.events WHERE id = %s FOR KEY SHARE", [event])
+        pid = holder.info.backend_pid
+        db.sql("ALTER SERVER orders OPTIONS (SET events 'order.*, invoice.*')")
+        restart_worker(db)
+        db.enqueue("Order", "k", "order.after")
+        db.enqueue("Order", "k", "other.after")
+        wait_until(lambda: got["others"]() == ["other.before", "other.after"], SOON, lambda: f"the other sink: {got['others']()}")
+        deliver(db, "other.again")
+        assert got["orders"]() == ["order.before"]
+
+        status, detail, _ = db.doctor("routes")
+        assert (status, detail) == ("ok", "Every waiting event has a sink.")
+        status, detail, hint = db.doctor("row locks", "0 seconds")
+        assert status == "warning" and f"Session {pid} (" in detail and "1 waiting event" in detail, (status, detail)
+        assert hint.startswith(f"SELECT pg_terminate_backend({pid});"), hint
+    wait_until(lambda: got["orders"]() == ["order.before", "invoice.created", "order.after"], SOON, lambda: f"what was locked: {got['orders']()}")
+    assert db.doctor("row locks", "0 seconds")[0] == "ok"
+
+
+def test_a_page_of_locked_events_leaves_those_behind_it_to_be_routed(db, got):
+    """1,000 are routed at once: so many that are locked come first."""
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'order.locked', '{}') FROM generate_series(1, 1500) AS n")
+    db.enqueue("Order", "free", "other.free")
+    with db.connect(autocommit=False) as holder:
+        holder.execute("SELECT FROM outbox.events WHERE event_type = 'order.locked' FOR UPDATE")
+        got("orders", events="order.*")
+        got("others", events="other.*")
+        wait_until(lambda: got["others"]() == ["other.free"], SOON, "the event behind those that are locked")
+        assert got["orders"]() == []
+    wait_until(lambda: len(got["orders"]()) == 1500, SOON, lambda: f"those that were locked: {len(got['orders']())}")
+
+
+def test_the_doctor_names_who_has_locked_an_event(db, got):
+    """A session in a savepoint, a prepared transaction, and both at once."""
+    got("crm")
+    db.sql("SELECT outbox.pause('crm')")
+    first, second = (db.enqueue("Order", key, "order.created") for key in "ab")
+    gid = f"held by '{db.name}'"
+    with db.connect(autocommit=False) as holder, db.connect(autocommit=False) as other:
+        holder.execute("SAVEPOINT s")
+        holder.execute("SELECT FROM outbox.events WHERE id = %s FOR SHARE", [first])
+        other.execute("SELECT FROM outbox.events WHERE id = ANY (%s) FOR SHARE", [[first, second]])
+        quoted = "'" + gid.replace("'", "''") + "'"
+        other.execute(f"PREPARE TRANSACTION {quoted}")
+        other.autocommit = True
+        try:
+            found = db.sql("SELECT status, detail, hint FROM outbox.doctor('0 seconds') WHERE \"check\" = 'row locks' ORDER BY hint")
+            assert len(found) == 2 and {row[0] for row in found} == {"warning"}, found
+            assert "The prepared transaction" in found[0][1] and "2 waiting events" in found[0][1] and found[0][2].startswith("ROLLBACK PREPARED ")
+            assert f"Session {holder.info.backend_pid} (" in found[1][1] and "1 waiting event" in found[1][1]
+        finally:
+            db.sql(f"ROLLBACK PREPARED {quoted}")
+    assert db.doctor("row locks", "0 seconds")[0] == "ok"
