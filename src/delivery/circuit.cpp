@@ -17,7 +17,7 @@ void Circuit::open(Time now, bool refused, int64_t wish_ms) {
   Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
   backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
   state_ = State::Open;
-  refusals_ = {};
+  failures_ = {};
   failing_keys_.clear();
   probes_.clear(); /* from now on strangers: their failure says nothing new */
   /* Up to a quarter less, so that many workers do not probe in step. */
@@ -27,7 +27,7 @@ void Circuit::open(Time now, bool refused, int64_t wish_ms) {
 
 void Circuit::close() {
   state_ = State::Closed;
-  refusals_ = {};
+  failures_ = {};
   failing_keys_.clear();
   probes_.clear();
   width_ = 1;
@@ -42,29 +42,44 @@ void Circuit::up() {
   close();
 }
 
-/* What refuses one event may be about that event; what refuses several, and nothing else for a minute, is not. */
-bool Circuit::refused_throughout(const Completion &completion, Time now) {
-  if (refusals_.n++ == 0) {
-    refusals_.since = now;
-    refusals_.first_key = completion.key_hash;
-  }
-  refusals_.one_key = refusals_.one_key && completion.key_hash != 0 && completion.key_hash == refusals_.first_key;
-  return refusals_.n >= settings_.refusals && !refusals_.one_key && now - refusals_.since >= settings_.refusals_over;
+void Circuit::succeeded(Time now) {
+  close();
+  success_ = now;
+  any_success_ = true;
+}
+
+void Circuit::note_failure(const Completion &completion, bool failed_before, Time now) {
+  if (completion.key_hash == 0 && failed_before)
+    return; /* it may be the same event again */
+  if (!failures_.any)
+    failures_ = {true, false, completion.key_hash, now, 0};
+  else
+    failures_.many_keys |= completion.key_hash == 0 || completion.key_hash != failures_.first_key;
+  failures_.wish_ms = std::max(failures_.wish_ms, completion.retry_after_ms);
+}
+
+bool Circuit::nothing_succeeds(Time now) const {
+  return failures_.many_keys && now - failures_.since >= settings_.alone &&
+         (!any_success_ || now - success_ >= settings_.without_success);
+}
+
+/* On little evidence: the first probe goes soon. */
+void Circuit::open_on_few(Time now) {
+  open(now, false, failures_.wish_ms);
 }
 
 ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time now) {
   bool refused = completion.result == Result::Refused;
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
-      width_ = std::min(width_ * 2, settings_.failing_keys);
+      width_ = std::min(width_ * 2, settings_.widest);
       open(now, refused, completion.retry_after_ms);
     }
     return OB_RELEASED;
   }
-  if (!refused) {
-    refusals_ = {};
-  } else if (refused_throughout(completion, now)) {
-    open(now, true, completion.retry_after_ms);
+  note_failure(completion, failed_before, now);
+  if (nothing_succeeds(now)) {
+    open_on_few(now);
     return OB_RELEASED;
   }
   if (failed_before)
@@ -79,19 +94,19 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
   return OB_RELEASED;
 }
 
-void Circuit::on_sent(uint64_t ticket) {
+void Circuit::on_sent(uint64_t ticket, Time now) {
   failed_before_.erase(ticket);
-  close();
+  succeeded(now);
 }
 
 ob_outcome Circuit::on_result(const Completion &completion, Time now) {
   bool failed_before = failed_before_.erase(completion.ticket) > 0;
   switch (completion.result) {
   case Result::Sent:
-    close();
+    succeeded(now);
     return OB_SENT;
   case Result::Retry: /* the peer answered about this event: it is alive */
-    close();
+    succeeded(now);
     return OB_RETRY;
   case Result::RetryBlameSink:
   case Result::Refused:
@@ -114,6 +129,8 @@ ob_outcome Circuit::on_result(const Completion &completion, Time now) {
 }
 
 uint32_t Circuit::credit(Time now) {
+  if (state_ == State::Closed && nothing_succeeds(now))
+    open_on_few(now);
   if (state_ == State::Closed)
     return UINT32_MAX;
   if (state_ == State::Open) {

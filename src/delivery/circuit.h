@@ -2,7 +2,8 @@
  * circuit.h: is a sink as a whole up? While it is open the sink takes nothing but probes, and no event's attempts
  * are spent on its outage.
  *
- *   closed --(sink down, or many keys failing in a row)--> open --(backoff over)--> half-open: one probe
+ *   closed --(sink down, many keys failing in a row, or two when nothing succeeds)--> open
+ *   open --(backoff over)--> half-open: one probe
  *   half-open --(success)--> closed;  half-open --(failure)--> open, with a longer backoff
  *
  * A pure class: time comes in as a parameter. One thread.
@@ -26,15 +27,17 @@ public:
 
   struct Settings {
     size_t failing_keys = 10; /* different keys that fail in a row before the sink is blamed */
+    /* Fewer keys, but more than one, are blamed on the sink as well when nothing has succeeded for so long since the
+     * first of their failures (less than a failure waits to be recorded), nor in the time before. Retries count, too:
+     * events that always fail are not alone where other events succeed. */
+    Duration alone{200};
+    Duration without_success{1000};
+    size_t widest = 100; /* probes at once: there may be as many events that always fail before a good one */
     Duration first_backoff{200};
     Duration longest_backoff{5000};
     /* The same where the peer refuses by the way it or the sink is set up: that waits for a person. */
     Duration first_refused{5000};
     Duration longest_refused{300'000};
-    /* So many refusals in a row, of more than one key, over at least that time open it too, retries included: with
-     * few events there are no ten keys, and each would use up its attempts on it. */
-    size_t refusals = 10;
-    Duration refusals_over{60'000};
     Duration longest_wish{300'000}; /* a peer's Retry-After puts the next probe off for so long at most */
   };
 
@@ -43,12 +46,13 @@ public:
 
   /* How one event ended: moves the circuit, and says what that means for the event. */
   ob_outcome on_result(const Completion &completion, Time now);
-  void on_sent(uint64_t ticket);
+  void on_sent(uint64_t ticket, Time now);
   /* Seen apart from any event. */
   void down(Time now);
   void up();
 
-  /* How many events may go now; UINT32_MAX when closed. Starts probing when the backoff is over. */
+  /* How many events may go now; UINT32_MAX when closed. Opens when what has failed is judged by now; starts probing
+   * when the backoff is over. */
   uint32_t credit(Time now);
   /* With credit 0: how long until it may be more; -1 = when a probe ends. */
   int64_t retry_in_ms(Time now) const;
@@ -61,7 +65,10 @@ private:
 
   void open(Time now, bool refused = false, int64_t wish_ms = 0);
   void close();
-  bool refused_throughout(const Completion &completion, Time now);
+  void succeeded(Time now);
+  void note_failure(const Completion &completion, bool failed_before, Time now);
+  bool nothing_succeeds(Time now) const;
+  void open_on_few(Time now);
   bool forget_probe(uint64_t ticket);
   ob_outcome blame(const Completion &completion, bool failed_before, Time now);
 
@@ -71,11 +78,13 @@ private:
   std::vector<uint64_t> failing_keys_; /* of the present row of failures, while closed */
   std::vector<uint64_t> probes_;       /* tickets under way in the half-open state */
   struct {
-    size_t n = 0;
+    bool any = false, many_keys = false;
     uint64_t first_key = 0;
-    bool one_key = true;
     Time since{};
-  } refusals_; /* in a row, while closed */
+    int64_t wish_ms = 0;
+  } failures_; /* of either kind in a row, while closed */
+  Time success_{};
+  bool any_success_ = false;
   /* Tickets under way whose event has failed before. That it fails again says nothing new: hundreds of such events,
    * due at the same time, must not stop a sink that takes all others. */
   std::unordered_set<uint64_t> failed_before_;

@@ -25,7 +25,7 @@ static int checked(int fd, const char *what) {
 size_t Runner::submit(const ob_event *events, size_t n) {
   if (closing_ || disabled_)
     return 0;
-  n = std::min<size_t>(n, circuit_.credit(Clock::now()));
+  n = std::min<size_t>(n, credit(Clock::now()));
 
   std::vector<Completion> rejected;
   size_t taken = 0;
@@ -57,9 +57,18 @@ size_t Runner::submit(const ob_event *events, size_t n) {
   return taken;
 }
 
+/* It may be time that opens the circuit. */
+uint32_t Runner::credit(Time now) {
+  bool was_open = circuit_.is_open();
+  uint32_t n = circuit_.credit(now);
+  if (circuit_.is_open() != was_open)
+    circuit_moved(was_open, last_failure_);
+  return n;
+}
+
 void Runner::status(ob_sink_status &out) {
   Circuit::Time now = Clock::now();
-  out.credit = std::min(circuit_.credit(now), sink_->credit());
+  out.credit = std::min(credit(now), sink_->credit());
   out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
   if (out.credit == 0 && out.retry_in_ms < 0)
     if (Time at = sink_->credit_at(); at > now && at != Time::max())
@@ -186,15 +195,17 @@ ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   ob_outcome outcome = circuit_.on_result(completion, now);
   failed_tries_ += of_the_sink || completion.result == Result::Retry;
   count_failure(reason_of(completion));
+  if (of_the_sink)
+    last_failure_ = completion.error;
   if (was_open || circuit_.is_open())
     circuit_moved(was_open, of_the_sink ? completion.error : std::string());
   return outcome;
 }
 
-void Runner::on_sent(uint64_t ticket) {
+void Runner::on_sent(uint64_t ticket, Time now) {
   outstanding_--;
   bool was_open = circuit_.is_open();
-  circuit_.on_sent(ticket);
+  circuit_.on_sent(ticket, now);
   if (was_open)
     circuit_moved(true, {});
 }
@@ -268,7 +279,7 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
   case Mailbox::Report::What::Sent:
     for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
       uint64_t ticket = report.sent[next_in_report_];
-      runner.on_sent(ticket);
+      runner.on_sent(ticket, now);
       out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr};
     }
     return next_in_report_ == report.sent.size();

@@ -42,9 +42,10 @@ private:
 
   void on_signal(const Mailbox::Report &report);
   ob_outcome on_completion(const Completion &completion, Time now);
-  void on_sent(uint64_t ticket);
+  void on_sent(uint64_t ticket, Time now);
   void count_failure(ob_reason reason);
   void circuit_moved(bool was_open, const std::string &reason);
+  uint32_t credit(Time now);
   void poll(Time now);
 
   Engine &engine_;
@@ -55,7 +56,8 @@ private:
   std::unique_ptr<Sink> sink_;
   Circuit circuit_;
   std::string last_error_;
-  std::string degraded_; /* why part of it is down */
+  std::string last_failure_; /* that the sink may be to blame for */
+  std::string degraded_;     /* why part of it is down */
   std::deque<std::string> resumed_;
   size_t outstanding_ = 0; /* taken and not yet collected by the caller */
   uint64_t failed_tries_ = 0;

@@ -10,7 +10,7 @@ EVENTS = 60
 
 def test_each_sink_has_its_own_progress(db, rig, receiver):
     """One endpoint hangs, one refuses, one is well."""
-    hangs, refuses = rig.receiver(secret=SECRET, mode=HANG), rig.receiver(secret=SECRET, mode=status(500, body=b"not today"))
+    hangs, refuses = rig.receiver(secret=SECRET, mode=HANG), rig.receiver(secret=SECRET, mode=status(409, body=b"not today"))
     try:
         db.webhook_sink("well", receiver, SECRET, retention="1d")
         db.webhook_sink("hangs", hangs, SECRET, timeout="5min")

@@ -201,32 +201,88 @@ TEST_F(CircuitTest, RefusalsOpenItTooAndAreProbedSlowly) {
   EXPECT_LE(wait_for_credit(), 5s) << "an outage is probed as outages are";
 }
 
-/* Few keys, each of which would use up its attempts. */
-TEST_F(CircuitTest, NothingButRefusalsForAMinuteOpenItWithTwoKeysToo) {
-  auto refused = [this](uint64_t key, uint64_t ticket) {
-    circuit.on_submit(ticket, true);
-    return ends(Result::Refused, ticket, key);
-  };
-  for (uint64_t i = 0; i < 50; i++, now += 10s)
-    EXPECT_EQ(refused(1, i), OB_RETRY) << "one key may be its own fault";
-  EXPECT_EQ(refused(2, 100), OB_RELEASED);
-  EXPECT_TRUE(circuit.is_open());
+/* ---- few keys: time decides ---- */
 
-  for (Result alive : {Result::Sent, Result::Retry, Result::RetryBlameSink}) {
-    circuit.up();
-    for (uint64_t i = 0; i < 20; i++, now += 10s) {
-      EXPECT_EQ(refused(i % 2, i), OB_RETRY);
-      if (i % 8 == 7) {
-        circuit.on_submit(1000, true);
-        ends(alive, 1000, 1000);
+TEST_F(CircuitTest, TwoKeysOpenItWhenNothingSucceeds) {
+  for (Result failure : {Result::RetryBlameSink, Result::Refused})
+    for (bool failed_before : {false, true}) {
+      circuit.up();
+      for (uint64_t key = 1; key <= 2; key++) {
+        circuit.on_submit(key, failed_before);
+        EXPECT_EQ(ends(failure, key, key), OB_RETRY);
       }
+      now += 199ms;
+      EXPECT_EQ(circuit.credit(now), UINT32_MAX) << "something may still succeed";
+      now += 1ms;
+      EXPECT_EQ(circuit.credit(now), 0u);
+      EXPECT_TRUE(circuit.is_open()) << "before the first failure is recorded as an attempt";
+      EXPECT_LE(wait_for_credit(), 200ms) << "it may be wrong: it is tried again soon";
     }
-    EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, ASecondKeyOpensItThatFailsLaterWithoutASuccessInBetween) {
+  circuit.on_submit(1, true);
+  EXPECT_EQ(ends(Result::Refused, 1, 1), OB_RETRY);
+  now += 60s;
+  circuit.on_submit(2);
+  EXPECT_EQ(ends(Result::Refused, 2, 2), OB_RELEASED);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, OneKeyMayBeItsOwnFaultHoweverLongItFails) {
+  for (uint64_t i = 0; i < 100; i++, now += 500ms) {
+    circuit.on_submit(i, i > 0);
+    EXPECT_EQ(ends(Result::RetryBlameSink, i, 77), OB_RETRY);
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
   }
-  circuit.up();
-  for (uint64_t i = 0; i < 200; i++, now += 100ms) /* many retries that fell due together */
-    EXPECT_EQ(refused(i, i), OB_RETRY);
-  EXPECT_FALSE(circuit.is_open());
+  for (uint64_t i = 0; i < 100; i++, now += 500ms) { /* likewise one event without a key */
+    circuit.on_submit(i, true);
+    circuit.on_result({i, 0, Result::RetryBlameSink, -1, {}}, now);
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+}
+
+TEST_F(CircuitTest, AFewThatAlwaysFailAreNotTheSinksFaultWhereOthersSucceed) {
+  for (int round = 0; round < 50; round++) {
+    circuit.on_sent(1000, now);
+    for (uint64_t key = 1; key <= 5; key++) {
+      circuit.on_submit(key, true);
+      EXPECT_EQ(ends(Result::RetryBlameSink, key, key), OB_RETRY);
+    }
+    now += 900ms;
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+  now += 100ms;
+  EXPECT_EQ(circuit.credit(now), 0u) << "a second without a success";
+}
+
+TEST_F(CircuitTest, ASuccessAmongFewFailuresAcquitsTheSink) {
+  for (Result alive : {Result::Sent, Result::Retry}) {
+    ends(Result::RetryBlameSink, 1, 1);
+    ends(Result::RetryBlameSink, 2, 2);
+    ends(alive, 3, 3);
+    now += 10s;
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+}
+
+TEST_F(CircuitTest, FewKeysMayWishAPauseToo) {
+  for (uint64_t key = 1; key <= 2; key++)
+    circuit.on_result({key, key, Result::RetryBlameSink, 30'000, {}}, now);
+  now += 250ms;
+  EXPECT_EQ(circuit.credit(now), 0u);
+  EXPECT_EQ(circuit.retry_in_ms(now), 30'000);
+}
+
+TEST_F(CircuitTest, ProbesBecomeSoManyThatAGoodEventIsAmongThem) {
+  circuit.down(now);
+  uint64_t ticket = 1;
+  for (uint32_t width : {1, 2, 4, 8, 16, 32, 64, 100, 100}) {
+    wait_for_credit();
+    EXPECT_EQ(circuit.credit(now), width);
+    probe(++ticket);
+    ends(Result::RetryBlameSink, ticket);
+  }
 }
 
 TEST_F(CircuitTest, UpClosesIt) {

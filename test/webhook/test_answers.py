@@ -99,6 +99,36 @@ def test_an_endpoint_that_refuses_everything_is_paused_and_no_attempt_is_spent(d
     assert sorted(d.id for d in paths.receiver.accepted()) == sorted(events)
 
 
+@pytest.mark.parametrize("code", [401, 503])
+def test_few_keys_are_judged_as_well_as_many(db, paths, code):
+    """Three keys, and nothing succeeds: no attempt is spent on what is not their fault, and all go when it is over."""
+    events = [paths.sink("crm", status(code), retry="500ms")]
+    events += db.sql("SELECT outbox.enqueue('Order', n, 'x', '{}') FROM generate_series(2, 3) n")
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the circuit to open")
+    wait_until(lambda: paths.tries("crm") >= 4, 20, "a probe")
+    assert db.sql("SELECT failed, pending FROM outbox.sinks") == [(0, 3)]
+    assert db.value("SELECT max(attempts) FROM outbox.events_pending") <= 1, "what failed before the others did"
+    paths.answers["/crm"] = OK
+    wait_until(lambda: db.pending() == 0, 20, "all three")
+
+
+def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
+    paths.receiver.mode = lambda d: status(500) if d.headers["x-key"].startswith("bad") else OK
+    db.webhook_sink("crm", paths.receiver, retry="100ms", max_attempts="4", headers='{"X-Key": "${aggregate_id}"}')
+    db.sql("SELECT outbox.enqueue('Order', 'bad' || n % 3, 'x', '{}') FROM generate_series(1, 3) n")
+    good = 0
+
+    def dead() -> int:  # meanwhile others are delivered
+        nonlocal good
+        good += 1
+        db.enqueue("Order", f"good{good}")
+        return db.value("SELECT failed FROM outbox.sinks")
+
+    wait_until(lambda: dead() == 3, 30, lambda: f"the dead letters, got {db.sql('SELECT state, failed FROM outbox.sinks')}")
+    wait_until(lambda: db.pending() == 0, 10, "the good ones")
+    assert db.value("SELECT state FROM outbox.sinks") == "idle"
+
+
 def test_the_answer_stands_in_the_row_made_safe(db, plain):
     token = "tok-4711-geheim"
     echo = b"\x1b[31mno\x00 \xff\r\n" + token.encode() + b" <b>" + b"x" * (1 << 20)
