@@ -47,7 +47,7 @@ static bool is_sink(Form_pg_foreign_server server) {
   return wrapper_kind(server->srvfdw, kind);
 }
 
-static bool same_options(int cache, AttrNumber column, HeapTuple before, HeapTuple now) {
+static bool same_options(OUTBOX_SYSCACHE cache, AttrNumber column, HeapTuple before, HeapTuple now) {
   bool none_before, none_now;
   Datum a = SysCacheGetAttr(cache, before, column, &none_before), b = SysCacheGetAttr(cache, now, column, &none_now);
 

@@ -19,7 +19,7 @@ from .crashes import crashes
 from .paths import BUILD, LOGS, ROOT, pg_config
 from .rig import Rig
 
-MINUTES = 60  # a quiet machine needs a third of it; a busy one must not fail for being busy
+MINUTES = 80  # a quiet machine needs half of it; a busy one must not fail for being busy
 DEADLINE = time.monotonic() + MINUTES * 60
 CURRENT = librdkafka.environment(librdkafka.CURRENT)
 
