@@ -158,6 +158,14 @@ SQL_FUNCTION(outbox_forget_statistics) {
   PG_RETURN_VOID();
 }
 
+/* The same at each look, and true also when the clock was set since. */
+static TimestampTz last_loop_of(const WorkerSlot *slot) {
+  TimestampTz now_told = wall_of_moment(now_read(), slot->last_loop);
+  int64 set_by = now_told - slot->last_loop_at;
+
+  return set_by < -USECS_PER_SEC || set_by > USECS_PER_SEC ? now_told : slot->last_loop_at;
+}
+
 SQL_FUNCTION(outbox_worker_slots) {
   ReturnSetInfo *result = rows_of(fcinfo, 9);
   SharedState *shared = shared_state();
@@ -180,7 +188,7 @@ SQL_FUNCTION(outbox_worker_slots) {
     values[4] = Int64GetDatum(pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes)));
     strlcpy(activity, slot->activity, sizeof(activity));
     values[6] = TimestampTzGetDatum(slot->started_at);
-    values[7] = TimestampTzGetDatum(slot->last_loop_at);
+    values[7] = TimestampTzGetDatum(last_loop_of(slot));
     values[8] = Int64GetDatum(slot->memory);
     LWLockRelease(shared->lock);
     if (!used)

@@ -75,7 +75,7 @@ class Writer(threading.Thread):
         for _ in range(RECONNECT_S * 20):
             try:
                 connection = self._db.connect()
-                connection.execute("SET statement_timeout = '30s'")
+                connection.execute("SET statement_timeout = '120s'")  # PostgreSQL's own timeouts go by the clock that is set
                 return connection
             except psycopg.OperationalError:
                 until.wait(0.05)

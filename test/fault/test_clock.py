@@ -98,6 +98,15 @@ def test_idle(there, rig, receiver, clock):
             other.stop()
 
 
+@pytest.mark.parametrize("step", [-STEP, STEP])
+def test_an_idle_worker_has_just_looked(there, clock, step):
+    """What is told of it is how long ago that was."""
+    wait_until(lambda: there.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "no sink", 20, "the worker")
+    clock.step(step)
+    ago = there.value("SELECT extract(epoch FROM clock_timestamp() - last_loop_at)::float8 FROM outbox.workers WHERE database = current_database()")
+    assert -1 < ago < STEP / 2
+
+
 def test_a_scheduled_event_is_due_when_the_clock_says_so(there, receiver, clock):
     there.webhook_sink("crm", receiver, SECRET)
     there.enqueue("Order", "k", payload="1", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
