@@ -66,11 +66,80 @@ COMMENT ON VIEW outbox.sink_names IS 'By which names rows name a sink: what it i
 COMMENT ON COLUMN outbox.sink_names.server IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sink_names.name IS 'Its name, or a former one.';
 
--- A small table is counted in one pass. Of a large one each sink's first rows are counted by the index, and what goes beyond
--- them is estimated from a sample of its pages. Ages come from rows that the indexes find, however many there are.
+-- Between the names of two sinks there is none: each gap is one look at an index, and one more for each dropped sink in
+-- it; no row of a sink that exists is read.
+CREATE OR REPLACE FUNCTION outbox.dropped_sinks() RETURNS TABLE (sink text)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+AS $$
+  WITH RECURSIVE names AS MATERIALIZED (SELECT n.name FROM outbox.sink_names AS n UNION ALL SELECT ''),
+  ready (low, high) AS (
+    SELECT n.name COLLATE "C", lead(n.name) OVER (ORDER BY n.name COLLATE "C") COLLATE "C" FROM names AS n
+    UNION ALL
+    SELECT f.sink COLLATE "C", g.high FROM ready AS g CROSS JOIN LATERAL (
+      (SELECT e.sink FROM outbox.events_pending AS e
+       WHERE g.high IS NOT NULL AND e.available_at IS NULL AND e.sink COLLATE "C" > g.low AND e.sink COLLATE "C" < g.high
+       ORDER BY e.sink COLLATE "C", e.position LIMIT 1)
+      UNION ALL
+      (SELECT e.sink FROM outbox.events_pending AS e WHERE g.high IS NULL AND e.available_at IS NULL AND e.sink COLLATE "C" > g.low
+       ORDER BY e.sink COLLATE "C", e.position LIMIT 1)) AS f),
+  timed (low, high) AS (
+    SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default" FROM names AS n
+    UNION ALL
+    SELECT f.sink, g.high FROM timed AS g CROSS JOIN LATERAL (
+      (SELECT e.sink FROM outbox.events_pending AS e
+       WHERE g.high IS NOT NULL AND e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink > g.low AND e.sink < g.high
+       ORDER BY e.sink, e.available_at, e.position LIMIT 1)
+      UNION ALL
+      (SELECT e.sink FROM outbox.events_pending AS e WHERE g.high IS NULL AND e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink > g.low
+       ORDER BY e.sink, e.available_at, e.position LIMIT 1)) AS f),
+  dead (low, high) AS (
+    SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default" FROM names AS n
+    UNION ALL
+    SELECT f.sink, g.high FROM dead AS g CROSS JOIN LATERAL (
+      (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NOT NULL AND e.sink > g.low AND e.sink < g.high
+       ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)
+      UNION ALL
+      (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NULL AND e.sink > g.low
+       ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)) AS f)
+  SELECT f.low FROM (SELECT r.low COLLATE "default" AS low FROM ready AS r UNION SELECT t.low FROM timed AS t UNION SELECT d.low FROM dead AS d) AS f
+  WHERE f.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = f.low COLLATE "C")
+$$;
+COMMENT ON FUNCTION outbox.dropped_sinks() IS
+  'Sinks that do not exist any more, and for which events wait or stand as dead letters: the raw material of the view outbox.sinks.';
+
+CREATE OR REPLACE FUNCTION outbox.sink_dead_letters(names text[]) RETURNS TABLE (sink text, n bigint, estimated boolean)
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET max_parallel_workers_per_gather = 0 SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  pages bigint := pg_relation_size('outbox.events_failed') / current_setting('block_size')::bigint;
+  share double precision := 30000.0 / greatest(pages, 300); -- percent: 300 pages
+  counted bigint := greatest(5, 5000 / greatest(cardinality(names), 1)); -- rows per sink
+BEGIN
+  IF pages <= 1500 THEN
+    RETURN QUERY SELECT e.sink, count(*), false FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (100) GROUP BY e.sink;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH sample AS (
+    SELECT e.sink, (count(*) * 100 / share)::bigint AS n FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink)
+  SELECT s.name, CASE WHEN f.n < counted THEN f.n ELSE greatest(f.n, p.n) END, f.n >= counted
+  FROM unnest(names) AS s (name) CROSS JOIN LATERAL (
+    SELECT count(*) AS n FROM (SELECT FROM outbox.events_failed AS e WHERE e.sink = s.name COLLATE "default" LIMIT counted) AS r) AS f
+  LEFT JOIN sample AS p ON p.sink = s.name;
+END
+$$;
+COMMENT ON FUNCTION outbox.sink_dead_letters(text[]) IS
+  'How many dead letters sinks have, by the names that the rows bear: what outbox.sink_backlog() calls. Of a large table the first ones are counted by the index, and what goes beyond them is estimated from a sample.';
+
+-- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no sink's
+-- are overlooked, and what goes beyond them is estimated from a sample of its pages. Ages come from rows that the indexes
+-- find, however many there are.
 CREATE OR REPLACE FUNCTION outbox.sink_backlog(
-  OUT server oid, OUT pending bigint, OUT scheduled bigint, OUT held bigint, OUT failed bigint, OUT estimated boolean,
-  OUT waiting_since timestamptz) RETURNS SETOF record
+  OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT held bigint, OUT failing bigint, OUT due bigint,
+  OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz) RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on SET enable_nestloop = on
 SET max_parallel_workers_per_gather = 0 SET jit = off SET plan_cache_mode = force_generic_plan
@@ -78,67 +147,78 @@ AS $$
 #variable_conflict use_column
 DECLARE
   at timestamptz := clock_timestamp();
-  page bigint := current_setting('block_size')::bigint;
-  small bigint := 1500; -- pages
-  pending_pages bigint := pg_relation_size('outbox.events_pending') / page;
-  failed_pages bigint := pg_relation_size('outbox.events_failed') / page;
-  share double precision := 30000.0 / greatest(pending_pages, 300); -- percent: 300 pages
-  failed_share double precision := CASE WHEN failed_pages <= small THEN 100 ELSE 30000.0 / failed_pages END;
+  pages bigint := pg_relation_size('outbox.events_pending') / current_setting('block_size')::bigint;
+  share double precision := 30000.0 / greatest(pages, 300); -- percent: 300 pages
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
   elsewhere boolean; -- rows of another origin wait: the worker's bounds are for its own
-  counted bigint; -- rows per sink, and of those with a time or behind a failing one together
-  counted_apart bigint := 2000;
+  lost text[] := ARRAY(SELECT d.sink FROM outbox.dropped_sinks() AS d);
+  all_names text[] := lost || ARRAY(SELECT n.name FROM outbox.sink_names AS n);
+  counted bigint; -- rows per sink
+  counted_apart bigint := 2000; -- rows behind a failing one, of all sinks together
 BEGIN
-  IF pending_pages <= small THEN
+  IF pages <= 1500 THEN
     RETURN QUERY
-    WITH names AS MATERIALIZED (SELECT * FROM outbox.sink_names),
-    dead AS (
-      SELECT e.sink, count(*) * 100 / failed_share AS n FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (failed_share) REPEATABLE (1)
-      GROUP BY e.sink),
+    WITH names AS MATERIALIZED (SELECT n.server, NULL AS dropped, n.name FROM outbox.sink_names AS n UNION ALL SELECT NULL, l, l FROM unnest(lost) AS l),
+    dead AS (SELECT * FROM outbox.sink_dead_letters(all_names)),
     rows AS (
       SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled,
              count(*) FILTER (WHERE e.held_by IS NOT NULL) AS held,
+             count(*) FILTER (WHERE e.held_by IS NULL AND e.available_at > at AND e.attempts > 0) AS failing,
+             count(*) FILTER (WHERE e.held_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due,
              min(CASE WHEN e.available_at IS NULL OR e.attempts > 0 THEN e.created_at
-                      WHEN e.available_at <= at THEN greatest(e.created_at, e.available_at) END) AS since
+                      WHEN e.available_at <= at THEN greatest(e.created_at, e.available_at) END) AS since,
+             min(greatest(e.created_at, e.available_at)) FILTER (WHERE e.held_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due_since
       FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (100) GROUP BY e.sink)
-    SELECT n.server, coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint, coalesce(sum(r.held), 0)::bigint,
-           coalesce(sum(d.n), 0)::bigint, failed_share < 100 AND coalesce(sum(d.n), 0) > 0, min(r.since)
+    SELECT n.server, n.dropped, coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint, coalesce(sum(r.held), 0)::bigint,
+           coalesce(sum(r.failing), 0)::bigint, coalesce(sum(r.due), 0)::bigint, coalesce(sum(d.n), 0)::bigint, coalesce(bool_or(d.estimated), false),
+           min(r.since), min(r.due_since)
     FROM names AS n LEFT JOIN rows AS r ON r.sink = n.name LEFT JOIN dead AS d ON d.sink = n.name
-    GROUP BY n.server;
+    GROUP BY n.server, n.dropped;
     RETURN;
   END IF;
 
-  counted := greatest(5, 5000 / greatest((SELECT count(*) FROM pg_foreign_server), 1));
+  counted := greatest(5, 5000 / greatest(cardinality(all_names), 1));
   elsewhere := EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin < here) OR EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin > here);
   RETURN QUERY
   WITH names AS MATERIALIZED (
-    SELECT n.server, n.name, CASE WHEN elsewhere THEN 0 ELSE coalesce(s.known_below, 0) END AS known_below
-    FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS s ON s.server = n.server),
-  dead AS (
-    SELECT e.sink, count(*) * 100 / failed_share AS n FROM outbox.events_failed AS e TABLESAMPLE SYSTEM (failed_share) REPEATABLE (1)
-    GROUP BY e.sink),
+    SELECT n.server, NULL AS dropped, n.name, CASE WHEN elsewhere THEN 0 ELSE coalesce(s.known_below, 0) END AS known_below
+    FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS s ON s.server = n.server
+    UNION ALL SELECT NULL, l, l COLLATE "C", 0 FROM unnest(lost) AS l),
+  dead AS (SELECT * FROM outbox.sink_dead_letters(all_names)),
   sample AS (
     SELECT e.sink, count(*) * 100 / share AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) * 100 / share AS scheduled,
-           count(*) FILTER (WHERE e.held_by IS NOT NULL) * 100 / share AS held
+           count(*) FILTER (WHERE e.held_by IS NOT NULL) * 100 / share AS held,
+           count(*) FILTER (WHERE e.held_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) * 100 / share AS due
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink),
   -- Row comparisons and the order leave one index each, whatever the table's statistics say.
   ready AS (
-    SELECT n.name, f.n, f.since
+    SELECT n.name, f.n, f.due, f.since
     FROM names AS n CROSS JOIN LATERAL (
-      SELECT count(*) AS n, min(r.created_at) AS since
-      FROM (SELECT e.created_at FROM outbox.events_pending AS e
+      SELECT count(*) AS n, count(*) FILTER (WHERE r.held_by IS NULL) AS due, min(r.created_at) AS since
+      FROM (SELECT e.created_at, e.held_by FROM outbox.events_pending AS e
             WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
             ORDER BY e.sink COLLATE "C", e.position LIMIT counted) AS r) AS f),
-  timed AS MATERIALIZED (
-    SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
-    FROM (SELECT sink, available_at, attempts FROM outbox.events_pending
-          WHERE available_at IS NOT NULL AND held_by IS NULL LIMIT counted_apart) AS e GROUP BY e.sink),
+  ready_first AS ( -- behind those that wait for a failing one
+    SELECT n.name, f.created_at AS since
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT r.created_at
+      FROM (SELECT e.created_at, e.held_by FROM outbox.events_pending AS e
+            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
+              AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+            ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r WHERE r.held_by IS NULL LIMIT 1) AS f),
+  timed AS (
+    SELECT n.name, f.n, f.scheduled, f.due
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT count(*) AS n, count(*) FILTER (WHERE r.available_at > at AND r.attempts = 0) AS scheduled, count(*) FILTER (WHERE r.available_at <= at) AS due
+      FROM (SELECT e.available_at, e.attempts FROM outbox.events_pending AS e
+            WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+              AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
+            ORDER BY e.sink, e.available_at, e.position LIMIT counted) AS r) AS f),
   held AS MATERIALIZED (
     SELECT e.sink, count(*) AS n, count(e.available_at) AS timed, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
     FROM (SELECT sink, available_at, attempts FROM outbox.events_pending WHERE held_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
-  whole AS MATERIALIZED (
-    SELECT (SELECT coalesce(sum(t.n), 0) FROM timed AS t) < counted_apart AND (SELECT coalesce(sum(h.n), 0) FROM held AS h) < counted_apart AS apart),
+  whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM held AS h) < counted_apart AS apart),
   due AS (
     SELECT n.name, f.since
     FROM names AS n CROSS JOIN LATERAL (
@@ -146,25 +226,37 @@ BEGIN
       WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.attempts = 0
         AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f),
+  due_again AS ( -- or for the first time
+    SELECT n.name, f.since
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
+      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
+      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f),
   failing AS (
-    SELECT e.sink, min(e.created_at) AS since FROM outbox.events_pending AS e WHERE e.attempts > 0 GROUP BY e.sink),
+    SELECT e.sink, count(*) FILTER (WHERE e.held_by IS NULL AND e.available_at > at) AS n, min(e.created_at) AS since
+    FROM outbox.events_pending AS e WHERE e.attempts > 0 GROUP BY e.sink),
   counts AS (
-    SELECT n.server, w.apart AND r.n < counted AS exact,
-           r.n + coalesce(t.n, 0) + coalesce(h.timed, 0) AS n, coalesce(t.scheduled, 0) + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS held,
-           coalesce(s.n, 0) AS sample_n, coalesce(s.scheduled, 0) AS sample_scheduled, coalesce(s.held, 0) AS sample_held,
-           coalesce(d.n, 0) AS failed, least(r.since, u.since, f.since) AS since
-    FROM names AS n CROSS JOIN whole AS w JOIN ready AS r ON r.name = n.name
-    LEFT JOIN timed AS t ON t.sink = n.name LEFT JOIN held AS h ON h.sink = n.name LEFT JOIN sample AS s ON s.sink = n.name
+    SELECT n.server, n.dropped, r.n < counted AND t.n < counted AS counted_all, w.apart,
+           r.n + t.n + coalesce(h.timed, 0) AS n, t.scheduled + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS held,
+           greatest(r.due, (q.since IS NOT NULL)::integer) + t.due AS due,
+           coalesce(s.n, 0) AS sample_n, coalesce(s.scheduled, 0) AS sample_scheduled, coalesce(s.held, 0) AS sample_held, coalesce(s.due, 0) AS sample_due,
+           coalesce(f.n, 0) AS failing, coalesce(d.n, 0) AS failed, coalesce(d.estimated, false) AS failed_estimated,
+           least(r.since, u.since, f.since) AS since, least(q.since, a.since) AS due_since
+    FROM names AS n CROSS JOIN whole AS w JOIN ready AS r ON r.name = n.name JOIN timed AS t ON t.name = n.name
+    LEFT JOIN ready_first AS q ON q.name = n.name LEFT JOIN due_again AS a ON a.name = n.name
+    LEFT JOIN held AS h ON h.sink = n.name LEFT JOIN sample AS s ON s.sink = n.name
     LEFT JOIN dead AS d ON d.sink = n.name LEFT JOIN due AS u ON u.name = n.name LEFT JOIN failing AS f ON f.sink = n.name)
-  SELECT c.server, sum(CASE WHEN c.exact THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
-         sum(CASE WHEN w.apart THEN c.scheduled ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
-         sum(CASE WHEN w.apart THEN c.held ELSE greatest(c.held, c.sample_held) END)::bigint,
-         sum(c.failed)::bigint, NOT bool_and(c.exact) OR (failed_share < 100 AND sum(c.failed) > 0), min(c.since)
-  FROM counts AS c CROSS JOIN whole AS w GROUP BY c.server;
+  SELECT c.server, c.dropped, sum(CASE WHEN c.counted_all AND c.apart THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
+         sum(CASE WHEN c.counted_all AND c.apart THEN c.scheduled ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
+         sum(CASE WHEN c.apart THEN c.held ELSE greatest(c.held, c.sample_held) END)::bigint,
+         sum(c.failing)::bigint, sum(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END)::bigint,
+         sum(c.failed)::bigint, NOT bool_and(c.counted_all AND c.apart) OR bool_or(c.failed_estimated), min(c.since), min(c.due_since)
+  FROM counts AS c GROUP BY c.server, c.dropped;
 END
 $$;
 COMMENT ON FUNCTION outbox.sink_backlog() IS
-  'Counts of each sink''s pending events and dead letters, and since when the first one due has been waiting: the raw material of the view outbox.sinks. Bounded in what it reads, however many there are.';
+  'Counts of each sink''s pending events and dead letters, and since when the first one has been waiting, and the first one due; of dropped sinks as well, by name: the raw material of the view outbox.sinks. Bounded in what it reads, however many there are.';
 
 CREATE OR REPLACE FUNCTION outbox.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -175,11 +267,12 @@ COMMENT ON FUNCTION outbox.sink_claimed() IS
   'How many events of each sink of kind outbox_manual are claimed, and neither acknowledged nor refused: the raw material of the view outbox.sinks.';
 
 CREATE OR REPLACE VIEW outbox.sinks AS
-  SELECT s.srvname AS name, w.kind,
-         coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
+  SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
+         coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
                    WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path')), '(in the user mapping)') AS target,
-         coalesce(CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
+         coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
+                  CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END, st.state,
                   CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
          b.pending, b.scheduled, b.held, b.estimated,
@@ -188,17 +281,18 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          CASE WHEN b.waiting_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.waiting_since, '0') END AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
          coalesce(st.failed, 0) AS failed_total, coalesce(st.redriven_late, 0) AS redriven_late,
-         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at, bound.stats_since
-  FROM pg_catalog.pg_foreign_server AS s
-  JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at, bound.stats_since,
+         b.due, b.failing,
+         CASE WHEN b.due_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age
+  FROM (pg_catalog.pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw)
+  FULL JOIN outbox.sink_backlog() AS b ON b.server = s.oid
   CROSS JOIN outbox.library() AS lib
-  LEFT JOIN outbox.sink_backlog() AS b ON b.server = s.oid
   LEFT JOIN outbox.sink_claimed() AS claimed ON claimed.server = s.oid
   LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
   LEFT JOIN outbox.sink_bounds() AS bound ON bound.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
+  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, dropped: what waits for a sink that does not exist any more), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
 
 CREATE OR REPLACE FUNCTION outbox.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -229,7 +323,7 @@ COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing o
 COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether one of pending, scheduled, held and failed is an estimate: the tables are large.';
 COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed over and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table.';
-COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the event that is first in the order has been waiting: since its transaction began, or since it was due where it had a time. Never an estimate. Events that only wait for their time do not count.';
+COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the event that is first in the order has been waiting: since its transaction began, or since it was due where it had a time. Never an estimate. Events that only wait for their time do not count; failing ones do.';
 COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since stats_since.';
 COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries that were tried again since stats_since.';
 COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since stats_since.';
@@ -239,6 +333,9 @@ COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
+COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor held.';
+COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt; what waits behind them is held.';
+COMMENT ON COLUMN outbox.sinks.oldest_due_age IS 'How long the oldest of the due ones has been due. Never an estimate. Failing and held events do not count.';
 COMMENT ON COLUMN outbox.sinks.stats_since IS 'Since when its counters count: the server''s start or the crash of one of its processes, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';

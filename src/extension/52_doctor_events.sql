@@ -18,33 +18,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that lets a sink take this kind of event too; NULL when no sink is to be widened.';
 
--- Between the names of two sinks there is none: each gap is one look at an index, and no row of a sink that exists is read.
-CREATE OR REPLACE FUNCTION outbox.doctor_lost_sinks() RETURNS TABLE (sink text)
-LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
-AS $$
-  WITH names AS (SELECT n.name FROM outbox.sink_names AS n UNION ALL SELECT ''),
-  gaps AS MATERIALIZED (SELECT n.name AS low, lead(n.name) OVER (ORDER BY n.name COLLATE "C") AS high FROM names AS n),
-  timed AS MATERIALIZED (SELECT n.name AS low, lead(n.name) OVER (ORDER BY n.name COLLATE "default") AS high FROM names AS n)
-  SELECT f.sink FROM gaps AS g CROSS JOIN LATERAL (
-    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NULL AND e.sink COLLATE "C" > g.low AND e.sink COLLATE "C" < g.high
-    ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f WHERE g.high IS NOT NULL
-  UNION ALL
-  SELECT f.sink FROM gaps AS g CROSS JOIN LATERAL (
-    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NULL AND e.sink COLLATE "C" > g.low
-    ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f WHERE g.high IS NULL
-  UNION ALL
-  SELECT f.sink FROM timed AS g CROSS JOIN LATERAL (
-    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
-      AND e.sink COLLATE "default" > g.low COLLATE "default" AND e.sink COLLATE "default" < g.high COLLATE "default"
-    ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f WHERE g.high IS NOT NULL
-  UNION ALL
-  SELECT f.sink FROM timed AS g CROSS JOIN LATERAL (
-    SELECT e.sink FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink COLLATE "default" > g.low COLLATE "default"
-    ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f WHERE g.high IS NULL
-$$;
-COMMENT ON FUNCTION outbox.doctor_lost_sinks() IS 'Part of outbox.doctor(): sinks of waiting events that do not exist, one of those between the names of two sinks that do.';
-
 -- Row comparisons and the order leave one index, whatever the table's statistics say.
 CREATE OR REPLACE FUNCTION outbox.doctor_far_ahead(since timestamptz) RETURNS TABLE (id uuid, sink text, available_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -113,10 +86,12 @@ BEGIN
   RETURN NEXT;
 
   "check" := 'lost sink'; status := 'ok'; hint := NULL; detail := 'Every sink of a waiting event exists.';
-  SELECT l.sink INTO example FROM outbox.doctor_lost_sinks() AS l LIMIT 1;
+  SELECT b.dropped AS sink, b.pending, b.estimated, count(*) OVER () AS sinks, sum(b.pending) OVER () - b.pending AS others INTO example
+  FROM outbox.sink_backlog() AS b WHERE b.dropped IS NOT NULL AND b.pending > 0 ORDER BY b.pending DESC LIMIT 1;
   IF FOUND THEN
     status := 'error';
-    detail := format('Events wait for the sink "%s", which does not exist any more.', example.sink);
+    detail := format('Pending events: %s%s of sink "%s", which does not exist any more%s.', CASE WHEN example.estimated THEN 'about ' ELSE '' END, example.pending,
+                     example.sink, CASE WHEN example.sinks > 1 THEN format(', and %s of %s other%s', example.others, example.sinks - 1, CASE WHEN example.sinks > 2 THEN 's' ELSE '' END) ELSE '' END);
     hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again by CREATE SERVER', example.sink);
   END IF;
   RETURN NEXT;
@@ -130,7 +105,7 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  "check" := 'clock'; status := 'ok'; hint := NULL; 
+  "check" := 'clock'; status := 'ok'; hint := NULL;
   detail := 'No event is scheduled more than a year ahead, and none that is first or last in the order of its sink was enqueued in the future.';
   SELECT max(a.created_at) AS newest INTO seen FROM outbox.doctor_ahead(clock_timestamp() + interval '1 minute') AS a;
   SELECT f.id, f.sink, f.available_at INTO example FROM outbox.doctor_far_ahead(clock_timestamp() + interval '1 year') AS f ORDER BY f.available_at DESC LIMIT 1;

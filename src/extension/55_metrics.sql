@@ -51,7 +51,8 @@ CREATE OR REPLACE VIEW outbox.database_metrics AS
           AND (lib.at_rest OR workers.n > 0))::integer AS worker_up,
          workers.n AS worker_processes,
          (SELECT a.not_adopted FROM outbox.backlog_apart() AS a) AS not_adopted_events,
-         (SELECT a.unrouted FROM outbox.backlog_apart() AS a) AS unrouted_events
+         (SELECT a.unrouted FROM outbox.backlog_apart() AS a) AS unrouted_events,
+         (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox.sink_backlog() AS b WHERE b.dropped IS NOT NULL) AS dropped_sink_events
   FROM outbox.library() AS lib
   CROSS JOIN (SELECT pg_catalog.count(*) AS n FROM outbox.worker_slots() AS w
               WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
@@ -65,12 +66,15 @@ COMMENT ON COLUMN outbox.database_metrics.worker_processes IS 'Workers of this d
 COMMENT ON COLUMN outbox.database_metrics.not_adopted_events IS
   'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for outbox.adopt(); an estimate where very many are pending.';
 COMMENT ON COLUMN outbox.database_metrics.unrouted_events IS 'Pending events that no sink takes; an estimate where very many are pending.';
+COMMENT ON COLUMN outbox.database_metrics.dropped_sink_events IS
+  'Pending events of sinks that were dropped; an estimate where very many are pending.';
 
 CREATE OR REPLACE VIEW outbox.sink_metrics AS
   SELECT pg_catalog.current_database() AS datname, s.name AS sink,
          s.pending AS pending_events, s.estimated::integer AS pending_events_estimated,
-         s.scheduled AS scheduled_events, s.held AS held_events,
+         s.scheduled AS scheduled_events, s.held AS held_events, s.failing AS failing_events, s.due AS due_events,
          coalesce(extract(epoch FROM s.oldest_pending_age), 0)::double precision AS oldest_pending_age_seconds,
+         coalesce(extract(epoch FROM s.oldest_due_age), 0)::double precision AS oldest_due_age_seconds,
          s.in_flight AS inflight_events, s.failed AS dead_letter_events,
          (s.state = 'circuit open')::integer AS sink_circuit_open, (s.state = 'degraded')::integer AS sink_degraded,
          (s.state = 'paused')::integer AS sink_paused, (s.state LIKE 'disabled%')::integer AS sink_disabled,
@@ -93,8 +97,14 @@ COMMENT ON COLUMN outbox.sink_metrics.pending_events_estimated IS
 COMMENT ON COLUMN outbox.sink_metrics.scheduled_events IS 'Pending events whose available_at lies ahead.';
 COMMENT ON COLUMN outbox.sink_metrics.held_events IS
   'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
+COMMENT ON COLUMN outbox.sink_metrics.failing_events IS
+  'Pending events that have failed and wait for their next attempt.';
+COMMENT ON COLUMN outbox.sink_metrics.due_events IS
+  'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor held.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_pending_age_seconds IS
-  'How long the oldest due event has been waiting, by the committed rows; 0 when none is due.';
+  'How long the oldest event has been waiting that is not scheduled for later, failing ones included, by the committed rows; 0 when there is none.';
+COMMENT ON COLUMN outbox.sink_metrics.oldest_due_age_seconds IS
+  'How long the oldest due event has been due, failing and held ones left out, by the committed rows; 0 when none is due.';
 COMMENT ON COLUMN outbox.sink_metrics.inflight_events IS 'Events handed over and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sink_metrics.dead_letter_events IS 'Dead letters that stand in the table.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_circuit_open IS

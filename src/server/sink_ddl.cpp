@@ -1,6 +1,7 @@
 #include "sink_ddl.h"
 
 #include "catalog_row.h"
+#include "owner_sql.h"
 #include "sink_rename.h"
 #include "stopped_sinks.h"
 #include "wrappers.h"
@@ -10,6 +11,8 @@ extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_foreign_server.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
 #include "catalog/pg_user_mapping.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -142,6 +145,43 @@ static bool tables_are_there(void) {
          OidIsValid(get_relname_relid("stopped_sinks", schema));
 }
 
+/* Also under the names that it bore before. Each part has its index. */
+static int64 count_pending(const char *sink) {
+  static const Oid types[] = {TEXTOID};
+  static OwnerSql count = {
+      "WITH names AS MATERIALIZED (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r "
+      "WHERE r.new_name OPERATOR(pg_catalog.=) $1) "
+      "SELECT (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
+      "ON e.available_at IS NULL AND e.sink COLLATE \"C\" OPERATOR(pg_catalog.=) n.name) "
+      "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
+      "ON e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink OPERATOR(pg_catalog.=) n.name) "
+      "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
+      "ON e.held_by IS NOT NULL AND e.available_at IS NOT NULL AND e.sink OPERATOR(pg_catalog.=) n.name)",
+      1, types, NULL};
+  Datum name = CStringGetTextDatum(sink);
+  bool is_null;
+
+  OwnerScope scope = owner_enter();
+  owner_execute(&count, &name, NULL);
+  int64 n = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
+  owner_leave(scope);
+  return n;
+}
+
+static void warn_of_pending(const char *sink) {
+  int64 n = count_pending(sink);
+
+  if (n > 0)
+    ereport(
+        WARNING,
+        (errmsg_plural("%lld event still waits for the dropped sink \"%s\"",
+                       "%lld events still wait for the dropped sink \"%s\"", (unsigned long)n, (long long)n, sink),
+         errdetail("Nobody delivers them. Until then outbox.sinks shows the sink in state \"dropped\"."),
+         errhint("CREATE SERVER with the same name delivers them, and so does another sink: UPDATE outbox.events "
+                 "SET sink = 'other' WHERE status = 'PENDING' AND sink = %s;",
+                 quote_literal_cstr(sink))));
+}
+
 void sink_ddl_apply(void) {
   ListCell *cell;
 
@@ -170,6 +210,7 @@ void sink_ddl_apply(void) {
       break;
     case SINK_DROPPED:
       stopped_sinks_forget(sink);
+      warn_of_pending(sink);
       break;
     }
   }

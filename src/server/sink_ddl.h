@@ -17,5 +17,5 @@ void sink_ddl_init(void);
 /* Part of the object access hook: notes what a command does to a server or to a user mapping for PUBLIC. */
 void sink_ddl_note(ObjectAccessType access, Oid class_id, Oid object_id);
 
-/* After each utility command: writes down what was noted. */
+/* After each utility command: writes down what was noted, and warns of the events of a sink that was dropped. */
 void sink_ddl_apply(void);

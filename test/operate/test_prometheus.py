@@ -54,6 +54,10 @@ def traffic(db, receiver):
     for event in ("dead", "gone", "down", "paused", "unrouted", "foreign"):
         db.enqueue("Order", event, event_type=event)
     db.sql("UPDATE outbox.events SET origin = origin + 1 WHERE event_type = 'foreign'")
+    db.webhook_sink("dropped", receiver, SECRET, events="dropped")
+    db.sql("SELECT outbox.pause('dropped')")
+    db.enqueue("Order", "dropped", event_type="dropped")
+    db.sql("DROP SERVER dropped CASCADE")
     done = threading.Event()
 
     def enqueue() -> None:
@@ -163,7 +167,7 @@ def test_the_dashboard_is_well_formed():
 def test_alerts_follow_their_causes(db, prometheus):
     """Those with a `for` are pending soon; the whole way is in the rules' own tests."""
     expected = {"OutboxDeadLetters", "OutboxCircuitOpen", "OutboxSinkDisabled", "OutboxSinkPausedLong", "OutboxNotAdopted", "OutboxUnrouted",
-                "OutboxPublishFailing"}
+                "OutboxPublishFailing", "OutboxSinkDropped"}
     found: dict[str, dict] = {}
 
     def all_there() -> bool:
@@ -173,7 +177,8 @@ def test_alerts_follow_their_causes(db, prometheus):
 
     wait_until(all_there, 30, lambda: str(expected - set(found)))
     assert found["OutboxDeadLetters"]["state"] == "firing"
-    assert found["OutboxSinkDisabled"]["labels"].items() >= {"sink": "gone", "datname": db.name, "severity": "critical"}.items()
+    assert found["OutboxSinkDisabled"]["labels"].items() >= {"datname": db.name, "severity": "warning"}.items()
+    assert found["OutboxSinkDisabled"]["annotations"]["description"].startswith("Sinks, ten at most: gone.")
     assert not set(found) & {"OutboxWorkerDown", "OutboxSinkMisconfigured"}
     for name, alert in found.items():
         assert "<error" not in str(alert["annotations"]), alert
@@ -193,6 +198,8 @@ def test_alerts_have_their_row_in_the_page_and_their_runbook():
     assert re.findall(r"^\| `(Outbox\w+)` \|", page, re.M) == list(ALERTS)
     for name, rule in ALERTS.items():
         assert {"summary", "description", "runbook"} == set(rule["annotations"]) and rule["labels"]["severity"] in ("warning", "critical")
+        asked = re.findall(r"query \(printf `([^`]*)` \$labels.datname\)", rule["annotations"]["description"])
+        assert all(query.count("%") == 1 for query in asked) and bool(asked) == ("without (sink)" in rule["expr"]), name
         path, anchor = rule["annotations"]["runbook"].split("#")
         headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(), re.M)
         assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}, name
@@ -201,12 +208,13 @@ def test_alerts_have_their_row_in_the_page_and_their_runbook():
 IN = 'datname="app",sink="crm"'
 AT = 'job="outbox",instance="exporter:9187"'
 HEALTHY = {f"outbox_{name}{{{IN}}}": "0x120" for name in (
-    "pending_events", "scheduled_events", "oldest_pending_age_seconds", "dead_letters_total", "sink_circuit_open", "sink_degraded", "sink_paused",
+    "due_events", "failing_events", "held_events", "oldest_pending_age_seconds", "oldest_due_age_seconds", "dead_letters_total", "sink_circuit_open", "sink_degraded", "sink_paused",
     "sink_disabled", "sink_misconfigured")} | {
     f"outbox_published_events_total{{{IN}}}": "0+60x120", f'outbox_publish_failures_total{{{IN},reason="http_5xx"}}': "0+6x120",
     'outbox_worker_up{datname="app"}': "1x120", 'outbox_not_adopted_events{datname="app"}': "0x120", 'outbox_unrouted_events{datname="app"}': "0x120",
+    'outbox_dropped_sink_events{datname="app"}': "0x120",
     f"up{{{AT}}}": "1x120", f"pg_up{{{AT}}}": "1x120", f"pg_exporter_last_scrape_error{{{AT}}}": "0x120"}
-LATE = {"OutboxOldestEventLate"}
+LATE, DOWN = {"OutboxOldestEventLate"}, {"OutboxMostSinksDown"}
 # What is not as in the healthy life, minute by minute; and which alerts fire when: not earlier, not for less.
 STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
     ({}, {60: set(), 120: set()}),
@@ -215,25 +223,28 @@ STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
     ({"up": "0x60"}, {4: set(), 5: {"OutboxScrapeFailing"}}),
     ({"pg_up": "0x60"}, {4: set(), 5: {"OutboxScrapeFailing"}}),
     ({"pg_exporter_last_scrape_error": "1x60"}, {4: set(), 5: {"OutboxScrapeFailing"}}),
-    ({"oldest_pending_age_seconds": "60x60"}, {60: set()}),
-    ({"oldest_pending_age_seconds": "61x60"}, {4: set(), 5: LATE, 60: LATE}),
-    ({"oldest_pending_age_seconds": "300x60"}, {60: LATE}),
-    ({"oldest_pending_age_seconds": "301x60"}, {4: set(), 5: LATE | {"OutboxOldestEventVeryLate"}}),
-    ({"oldest_pending_age_seconds": "999x60", "sink_paused": "1x60", "pending_events": "500+10x60", "published_events_total": "1x60",
+    ({"oldest_due_age_seconds": "60x60"}, {60: set()}),
+    ({"oldest_due_age_seconds": "61x60"}, {4: set(), 5: LATE, 60: LATE}),
+    ({"oldest_due_age_seconds": "300x60"}, {60: LATE}),
+    ({"oldest_due_age_seconds": "301x60"}, {4: set(), 5: LATE | {"OutboxOldestEventVeryLate"}}),
+    ({"oldest_due_age_seconds": "999x60", "sink_paused": "1x60", "due_events": "500+10x60", "published_events_total": "1x60",
       "publish_failures_total": "1x60"},
      {59: set(), 60: {"OutboxSinkPausedLong"}}),
-    ({"pending_events": "0+100x60"}, {16: set(), 17: {"OutboxBacklogGrowing"}}),
-    ({"pending_events": "0+1x90"}, {90: set()}),
-    ({"pending_events": "5000x60"}, {60: set()}),
-    ({"pending_events": "200+100x60", "scheduled_events": "200+100x60"}, {60: set()}),
-    ({"pending_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {5: set(), 6: {"OutboxNothingPublished"}}),
-    ({"pending_events": "5x60", "scheduled_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {60: set()}),
+    ({"due_events": "0+100x60"}, {16: set(), 17: {"OutboxBacklogGrowing"}}),
+    ({"due_events": "0+1x90"}, {90: set()}),
+    ({"due_events": "5000x60"}, {60: set()}),
+    ({"due_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {5: set(), 6: {"OutboxNothingPublished"}}),
+    # One event that fails, is tried now and then, and holds its key; nothing else is to be delivered.
+    ({"failing_events": "1x120", "held_events": "7x120", "oldest_pending_age_seconds": "0+60x120", "published_events_total": "100x120",
+      "publish_failures_total": "1x30 2x30 3x60"}, {60: set(), 65: set(), 66: {"OutboxFailingLong"}, 120: {"OutboxFailingLong"}}),
+    ({"oldest_pending_age_seconds": "9999x60"}, {60: set()}),
     ({"dead_letters_total": "3x10 4x60"}, {10: set(), 11: {"OutboxDeadLetters"}, 30: set()}),
     ({"publish_failures_total": "0+20x60"}, {15: set(), 16: {"OutboxPublishFailing"}}),
-    ({"sink_circuit_open": "1x60"}, {4: set(), 5: {"OutboxCircuitOpen"}}),
+    ({"sink_circuit_open": "1x60"}, {4: set(), 5: {"OutboxCircuitOpen"} | DOWN}),
     ({"sink_degraded": "1x60"}, {14: set(), 15: {"OutboxSinkDegraded"}}),
-    ({"sink_disabled": "1x60"}, {0: set(), 1: {"OutboxSinkDisabled"}}),
-    ({"sink_misconfigured": "1x60"}, {1: set(), 2: {"OutboxSinkMisconfigured"}}),
+    ({"sink_disabled": "1x60"}, {0: set(), 1: {"OutboxSinkDisabled"}, 5: {"OutboxSinkDisabled"} | DOWN}),
+    ({"sink_misconfigured": "1x60"}, {1: set(), 2: {"OutboxSinkMisconfigured"}, 5: {"OutboxSinkMisconfigured"} | DOWN}),
+    ({"dropped_sink_events": "7x60"}, {4: set(), 5: {"OutboxSinkDropped"}}),
     ({"not_adopted_events": "7x60"}, {4: set(), 5: {"OutboxNotAdopted"}}),
     ({"unrouted_events": "7x60"}, {14: set(), 15: {"OutboxUnrouted"}}),
 ]
@@ -242,6 +253,57 @@ STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
 def promtool(*argv: str) -> None:
     done = subprocess.run(["promtool", *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def check_rules(tmp_path, tests: list[dict]) -> None:
+    file = tmp_path / "rules.test.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    promtool("test", "rules", str(file))
+
+
+def firing(minutes: dict[int, set[str]]) -> list[dict]:
+    return [{"expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": f"{minute}m",
+             "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]} for minute, alerts in minutes.items()]
+
+
+# A life of customers' endpoints: some are always down, others fail, most are well.
+CUSTOMERS = {"well": {}, "down": {"sink_circuit_open": "1x120", "due_events": "0+9x120", "oldest_due_age_seconds": "0+60x120"},
+             "gone": {"sink_disabled": "1x120", "due_events": "50x120", "oldest_due_age_seconds": "0+60x120"},
+             "failing": {"failing_events": "3x120", "held_events": "0+9x120", "oldest_pending_age_seconds": "0+60x120", "publish_failures_total": "0+1x120"},
+             "still": {"due_events": "9x120", "oldest_due_age_seconds": "0+60x120", "publish_failures_total": "1x120"}}
+
+
+def test_one_endpoint_of_many_is_no_emergency(tmp_path):
+    """The alerts say how many sinks and which; critical is what stands still without a cause, and what concerns half of them."""
+    def life(**kinds: int) -> list[dict]:
+        series = {name: values for name, values in HEALTHY.items() if "crm" not in name}
+        for kind, n in kinds.items():
+            for sink in (f"{kind}{i}" for i in range(n)):
+                for name, values in HEALTHY.items():
+                    if "crm" in name:
+                        short = name.split("{")[0].removeprefix("outbox_")
+                        series[name.replace("crm", sink)] = CUSTOMERS[kind].get(short, values if kind == "well" or not short.startswith("publish") else "7x120")
+        return [{"series": name, "values": values} for name, values in series.items()]
+
+    def alert(name: str, labels: dict[str, str], summary: str, sinks: str) -> dict:
+        found = {"exp_labels": {"datname": "app"} | labels, "exp_annotations": {
+            "summary": summary, "runbook": ALERTS[name]["annotations"]["runbook"],
+            "description": re.sub(r"\{\{ range.*?end \}\}", sinks, ALERTS[name]["annotations"]["description"])}}
+        return {"alertname": name, "eval_time": "30m", "exp_alerts": [found]}
+
+    warnings = {"OutboxCircuitOpen", "OutboxSinkDisabled", "OutboxPublishFailing"}
+    check_rules(tmp_path, [
+        {"interval": "1m", "input_series": life(well=6, down=3, gone=1, failing=1),
+         "promql_expr_test": firing({30: warnings, 100: warnings | {"OutboxFailingLong"}}),
+         "alert_rule_test": [
+             alert("OutboxCircuitOpen", {"severity": "warning"}, "Database app: sinks that are down: 3", " down0 down1 down2"),
+             alert("OutboxSinkDisabled", {"severity": "warning"}, "Database app: sinks that have been disabled: 1", " gone0")]},
+        {"interval": "1m", "input_series": life(well=3, down=3), "promql_expr_test": firing({30: {"OutboxCircuitOpen", "OutboxMostSinksDown", "OutboxOldestEventVeryLate"}}),
+         "alert_rule_test": [
+             alert("OutboxMostSinksDown", {"severity": "critical"}, "Database app: sinks that are down (half of all or more): 3", " down0 down1 down2"),
+             alert("OutboxOldestEventVeryLate", {"severity": "critical"}, "Database app: sinks with events late by more than 5 minutes (half of all or more): 3", " down0 down1 down2")]},
+        {"interval": "1m", "input_series": life(well=9, still=1), "promql_expr_test": firing({30: {"OutboxNothingPublished", "OutboxOldestEventLate"}}),
+         "alert_rule_test": [alert("OutboxNothingPublished", {"severity": "critical"}, "Database app: sinks that stand still: 1", " still0")]}])
 
 
 def test_each_alert_fires_for_its_cause_and_no_other(tmp_path):
@@ -254,11 +316,6 @@ def test_each_alert_fires_for_its_cause_and_no_other(tmp_path):
         tests.append({
             "interval": "1m",
             "input_series": [{"series": series, "values": values} for series, values in (HEALTHY | named).items() if values],
-            "promql_expr_test": [{
-                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": f"{minute}m",
-                "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]}
-                for minute, alerts in expected.items()]})
-    file = tmp_path / "rules.test.yml"
-    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
-    promtool("test", "rules", str(file))
+            "promql_expr_test": firing(expected)})
+    check_rules(tmp_path, tests)
     assert set().union(*(alerts for _, expected in STORIES for alerts in expected.values())) == set(ALERTS)

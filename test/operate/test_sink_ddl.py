@@ -88,6 +88,37 @@ def test_a_server_that_is_gone_takes_its_row_along_however_it_went(session):
     assert not session.execute("SELECT FROM pg_foreign_server").fetchall()
 
 
+def test_a_drop_says_how_many_events_wait(session):
+    """However the server goes; and it says what delivers them."""
+    said: list[str] = []
+    session.add_notice_handler(lambda notice: said.append(f"{notice.severity}: {notice.message_primary}; {notice.message_hint}"))
+    enqueue = ("SELECT outbox.enqueue('Order', '1', 'e', '1'), outbox.enqueue('Order', '1', 'e', '1', available_at => now() + interval '1 hour'),"
+               " outbox.enqueue('Order', '2', 'e', '1')")
+
+    def warnings(*statements: str, role: str = "postgres") -> list[str]:
+        """In an order that does not depend on that of the catalogs."""
+        said.clear()
+        after(session, *statements, role=role)
+        return sorted(line for line in said if line.startswith("WARNING") and "dropped sink" in line)
+
+    def warning(sink: str, events: str = "3 events still wait") -> str:
+        return (f'WARNING: {events} for the dropped sink "{sink}"; CREATE SERVER with the same name delivers them, and so does another sink:'
+                f" UPDATE outbox.events SET sink = 'other' WHERE status = 'PENDING' AND sink = '{sink}';")
+
+    assert warnings("DROP SERVER crm, hook CASCADE") == []
+    session.execute(enqueue)
+    session.execute("ALTER SERVER hook RENAME TO hooks")
+    session.execute("SAVEPOINT before")
+    assert warnings("DROP SERVER crm CASCADE", role="owner") == [warning("crm")]
+    assert warnings("DROP OWNED BY owner CASCADE", role="owner") == [warning("crm"), warning("hooks")]
+    assert warnings("ALTER EXTENSION outbox DROP FOREIGN DATA WRAPPER outbox_webhook", "DROP FOREIGN DATA WRAPPER outbox_webhook CASCADE") \
+        == [warning("crm"), warning("hooks")]
+    assert warnings("DELETE FROM outbox.events WHERE sink = 'crm' AND aggregate_id = '1'", "DROP SERVER crm CASCADE") == [warning("crm", "1 event still waits")]
+    said.clear()
+    session.execute("DROP EXTENSION outbox CASCADE")  # with the events
+    assert not [line for line in said if "dropped sink" in line]
+
+
 def test_names_that_are_exchanged(session):
     renames = [f"ALTER SERVER {old} RENAME TO {new}" for old, new in [("crm", "third"), ("hook", "crm"), ("third", "hook")]]
     assert after(session, *renames, role="owner") == {"hook": "disabled", "crm": "paused"}

@@ -155,6 +155,68 @@ def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
         compare("and paused")
 
 
+@pytest.fixture(params=["small", "large"])
+def table(request, db):
+    """By one pass, and by the indexes."""
+    if request.param == "large":
+        make_large(db)
+
+
+def test_failing_events_are_not_due(table, db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, retry="1h", events="mine")
+    receiver.mode = lambda d: status(500) if d.json()["data"] == "bad" else OK
+    for _ in range(3):
+        db.enqueue("Order", "bad", "mine", payload='"bad"')
+    db.sql("SELECT outbox.enqueue('Order', 'later', 'mine', '1', available_at => now() + interval '1 hour')")
+    wait_until(lambda: db.sink("pending, scheduled, held, failing, due") == (4, 1, 2, 1, 0), 20, lambda: db.sink("*"))
+    assert db.sink("oldest_pending_age IS NULL, oldest_due_age") == (False, None)
+    db.sql("SELECT outbox.pause('crm')")
+    wait_until(lambda: db.sink("state") == ("paused",), 10, "the pause")
+    db.sql("SELECT outbox.enqueue('Order', 'good', 'mine', '1'), outbox.enqueue('Order', 'good', 'mine', '1', available_at => now())")
+    assert db.sink("pending, scheduled, held, failing, due") == (6, 1, 2, 1, 2)
+    assert timedelta(0) <= db.sink("oldest_due_age")[0] < db.sink("oldest_pending_age")[0]
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")  # its time has come, and nothing happens
+    assert db.sink("failing, due") == (0, 3)
+
+
+def test_what_waits_for_a_dropped_sink_shows(table, db, receiver):
+    """Also what is scheduled, and dead letters."""
+    for name in ("crm", "erp", "old", "other"):
+        db.webhook_sink(name, receiver, SECRET, events=name)
+    for name in ("crm", "erp", "old"):
+        db.sql("SELECT outbox.pause(%s)", name)
+    db.enqueue("Order", "1", "crm")
+    db.enqueue("Order", "2", "crm")
+    db.sql("SELECT outbox.enqueue('Order', '1', 'erp', '1', available_at => now() + interval '1 hour')")
+    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, sink, status, attempts) VALUES ('Order', 'old', 'old', 'FAILED', 1)")
+    assert db.doctor("lost sink")[0] == "ok" and db.value("SELECT dropped_sink_events FROM outbox.database_metrics") == 0
+    db.sql("DROP SERVER crm, erp, old CASCADE")
+    dropped = "SELECT name, pending, scheduled, due, failed, estimated FROM outbox.sinks WHERE state = 'dropped' ORDER BY name"
+    assert db.sql(dropped) == [("crm", 2, 0, 2, 0, False), ("erp", 1, 1, 0, 0, False), ("old", 0, 0, 0, 1, False)]
+    assert db.value("SELECT dropped_sink_events FROM outbox.database_metrics") == 3
+    state, detail, _ = db.doctor("lost sink")
+    assert (state, detail) == ("error", 'Pending events: 2 of sink "crm", which does not exist any more, and 1 of 1 other.')
+    db.webhook_sink("crm", receiver, SECRET, events="crm")
+    wait_until(lambda: len(receiver.accepted()) == 2, 20, "what had waited")
+    assert [row[0] for row in db.sql(dropped)] == ["erp", "old"]
+
+
+def test_no_sink_is_overlooked_among_very_many_rows(db, receiver):
+    """One that is scheduled, and one dead letter, behind thousands of other sinks'."""
+    make_large(db)
+    for name in ("a", "crm"):
+        db.webhook_sink(name, receiver, SECRET, events=name)
+    db.sql("ALTER TABLE outbox.events_failed SET (fillfactor = 10)")
+    db.sql("INSERT INTO outbox.events (aggregate_type, event_type, sink, status, attempts) SELECT 'Order', 'a', 'a', 'FAILED', 1 FROM generate_series(1, 10000)")
+    for sink, n in (("a", 2500), ("crm", 1)):
+        db.sql("INSERT INTO outbox.events (aggregate_type, event_type, payload, available_at)"
+               " SELECT 'Order', %s, '{}', now() + interval '1 hour' FROM generate_series(1, %s)", sink, n)
+        db.sql("INSERT INTO outbox.events (aggregate_type, event_type, sink, status, attempts) VALUES ('Order', %s, %s, 'FAILED', 1)", sink, sink)
+    assert db.value("SELECT pg_relation_size('outbox.events_failed') / 8192") > 1500
+    assert db.sink("pending, scheduled, failed", "crm") == (1, 1, 1)
+    assert db.sink("pending >= 2000, failed >= 2000, estimated", "a") == (True, True, True)
+
+
 def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
     """A worker that is gone takes nothing with it; reset_stats() says since when they count."""
     db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
