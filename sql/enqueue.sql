@@ -9,7 +9,10 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{"n": 1}') AS id \gset fir
 SELECT outbox.enqueue('Order', 2, 'order.created', '{"n": 2}') IS NOT NULL AS by_integer;
 SELECT outbox.enqueue('Order', 3::bigint, 'order.created', '{"n": 3}') IS NOT NULL AS by_bigint;
 SELECT outbox.enqueue('Order', '00000000-0000-4000-8000-000000000004'::uuid, 'order.created', '{"n": 4}') IS NOT NULL AS by_uuid;
-SELECT outbox.enqueue('Order', NULL, 'order.created', '{"n": 5}') IS NOT NULL AS without_key;
+SELECT outbox.enqueue('Order', NULL, 'order.created', '{"n": 5}');
+SELECT outbox.enqueue('Order', NULL, 'order.created', '{"n": 5}', partition_key => '') IS NOT NULL AS without_key;
+SELECT outbox.enqueue('Order', 6, 'order.created', '\x00'::bytea);
+SELECT outbox.enqueue('Order', 6, 'order.created', now());
 SELECT aggregate_type, aggregate_id, event_type, payload, partition_key, status, attempts, sink, seq,
        created_at <= now() AS created, available_at, xact IS NOT NULL AS has_xact, origin IS NOT NULL AS has_origin
 FROM outbox.events ORDER BY position;

@@ -61,7 +61,7 @@ INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload_byt
 INSERT INTO outbox.events (id, aggregate_type, event_type) VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 'Order', 'first');
 INSERT INTO outbox.events (id, aggregate_type, event_type) VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 'Order', 'second');
 \echo :LAST_ERROR_SQLSTATE
-SELECT outbox.enqueue('Order', NULL, 'third', '{}', id => '01890a5d-ac96-774b-bcce-b302099a8057');
+SELECT outbox.enqueue('Order', '1', 'third', '{}', id => '01890a5d-ac96-774b-bcce-b302099a8057');
 \echo :LAST_ERROR_SQLSTATE
 INSERT INTO outbox.events (id, aggregate_type, event_type) VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 'Order', 'fourth')
   ON CONFLICT DO NOTHING RETURNING event_type;

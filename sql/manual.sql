@@ -58,7 +58,7 @@ CREATE FUNCTION pg_temp.ack(name text, nth int) RETURNS bigint LANGUAGE sql AS $
 CREATE FUNCTION pg_temp.nack(name text, nth int, error text, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS text
 LANGUAGE sql AS $$ SELECT outbox.nack(k.token, k.ids[nth], error, retry_in, give_up) FROM kept AS k WHERE k.name = nack.name $$;
 CREATE FUNCTION pg_temp.put(VARIADIC events text[]) RETURNS bigint LANGUAGE sql AS $$ -- 'type/key'
-  SELECT count(outbox.enqueue('Order', nullif(split_part(e, '/', 2), ''), split_part(e, '/', 1), '{"n": 1}')) FROM unnest(events) AS e $$;
+  SELECT count(outbox.enqueue('Order', nullif(split_part(e, '/', 2), ''), split_part(e, '/', 1), '{"n": 1}', partition_key => split_part(e, '/', 2))) FROM unnest(events) AS e $$;
 -- A lease that is over, without waiting for it
 CREATE FUNCTION pg_temp.lose(name text) RETURNS void LANGUAGE sql AS $$ UPDATE outbox.leases AS l SET lease_until = '-infinity' FROM kept AS k WHERE l.token = k.token AND k.name = lose.name $$;
 CREATE VIEW pg_temp.sink AS SELECT state, target, pending, held, in_flight, failed FROM outbox.sinks WHERE name = 'regress_mine';

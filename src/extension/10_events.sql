@@ -41,7 +41,7 @@ COMMENT ON COLUMN outbox.events.payload IS 'The event''s body. NULL, said explic
 COMMENT ON COLUMN outbox.events.payload_bytes IS 'The body as raw bytes (Avro, Protobuf), sent exactly as given; then payload is NULL.';
 COMMENT ON COLUMN outbox.events.content_type IS 'The media type of payload_bytes.';
 COMMENT ON COLUMN outbox.events.headers IS 'A flat JSON object: sent as headers beside the body.';
-COMMENT ON COLUMN outbox.events.partition_key IS 'Events with the same key reach a sink in the order in which they were enqueued. aggregate_id unless given.';
+COMMENT ON COLUMN outbox.events.partition_key IS 'Events with the same key reach a sink in the order in which they were enqueued. aggregate_id unless given; given as an empty text, the event has no key.';
 COMMENT ON COLUMN outbox.events.dedup_key IS 'Within outbox.dedup_window, a second event with the same key is not enqueued.';
 COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number; NULL unless given.';
 COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued: start of its transaction unless given.';

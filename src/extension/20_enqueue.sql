@@ -1,31 +1,33 @@
 -- The ways in: outbox.enqueue() and the triggers that every INSERT, UPDATE and DELETE of events passes.
 
-CREATE OR REPLACE FUNCTION outbox.enqueue(
-  aggregate_type text, aggregate_id text, event_type text, payload jsonb,
-  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_enqueue_text';
-COMMENT ON FUNCTION outbox.enqueue(text, text, text, jsonb, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event in the current transaction and returns its id. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing and returns the first event''s id.';
-
-CREATE OR REPLACE FUNCTION outbox.enqueue(
-  aggregate_type text, aggregate_id bigint, event_type text, payload jsonb,
-  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_enqueue_bigint';
-COMMENT ON FUNCTION outbox.enqueue(text, bigint, text, jsonb, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event in the current transaction and returns its id. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing and returns the first event''s id.';
-
-CREATE OR REPLACE FUNCTION outbox.enqueue(
-  aggregate_type text, aggregate_id uuid, event_type text, payload jsonb,
-  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_enqueue_uuid';
-COMMENT ON FUNCTION outbox.enqueue(text, uuid, text, jsonb, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event in the current transaction and returns its id. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing and returns the first event''s id.';
+-- One for each type that a key and a payload come in: json and text are what drivers send. The parser takes an untyped
+-- literal or parameter for text. For a payload of another type an error says which call would do.
+DO $body$
+DECLARE
+  key text;
+  json text;
+  headers text;
+  suffix text;
+BEGIN
+  FOREACH json IN ARRAY ARRAY['jsonb', 'json', 'text', 'anyelement'] LOOP
+    headers := CASE json WHEN 'anyelement' THEN 'jsonb' ELSE json END;
+    suffix := CASE json WHEN 'jsonb' THEN '' WHEN 'anyelement' THEN '_of_any' ELSE '_from_text' END;
+    FOREACH key IN ARRAY ARRAY['text', 'bigint', 'uuid'] LOOP
+      EXECUTE format($$
+        CREATE OR REPLACE FUNCTION outbox.enqueue(
+          aggregate_type text, aggregate_id %1$s, event_type text, payload %2$s,
+          headers %3$s DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
+          available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
+        ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+        AS 'MODULE_PATHNAME', 'outbox_enqueue_%1$s%4$s' $$, key, json, headers, suffix);
+      EXECUTE format('COMMENT ON FUNCTION outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L', key, json, headers,
+        'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, json, or JSON as text. An event without a key says so: '
+        'partition_key => ''''. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing '
+        'and returns the first event''s id.');
+    END LOOP;
+  END LOOP;
+END
+$body$;
 
 CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id text, event_type text, payload bytea, content_type text,

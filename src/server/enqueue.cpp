@@ -7,9 +7,12 @@
 extern "C" {
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 #include "utils/xid8.h"
@@ -81,8 +84,6 @@ static void fill_defaults(TriggerRow *row) {
   row_default(row, EV_ATTEMPTS, Int32GetDatum(0));
   if (row_isnull(row, EV_STATUS))
     row_set(row, EV_STATUS, CStringGetTextDatum("PENDING"));
-  if (row_isnull(row, EV_PARTITION_KEY) && !row_isnull(row, EV_AGGREGATE_ID))
-    row_set(row, EV_PARTITION_KEY, row_get(row, EV_AGGREGATE_ID));
 }
 
 /* The position comes after the transaction id (see position_draw), and with it the origin. */
@@ -154,14 +155,30 @@ static void reset_delivery(TriggerRow *row) {
   row_set_null(row, EV_LAST_ATTEMPT_AT);
 }
 
+static void check_named(const TriggerRow *row, EventColumn column, const char *example) {
+  if (row_isnull(row, column))
+    ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION), errmsg("%s must not be null", event_column_names[column]),
+                    errdetail("Sinks route and name events by it."), errhint("Use a name such as %s.", example)));
+}
+
+/* The key is the aggregate's, unless one is given; an empty one says that the event has none. */
+static void fill_key(TriggerRow *row) {
+  if (row_isnull(row, EV_PARTITION_KEY)) {
+    if (!row_isnull(row, EV_AGGREGATE_ID))
+      row_set(row, EV_PARTITION_KEY, row_get(row, EV_AGGREGATE_ID));
+  } else if (VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(row_get(row, EV_PARTITION_KEY))) == 0) {
+    row_set_null(row, EV_PARTITION_KEY);
+  }
+}
+
 static void enqueue_event(TriggerRow *row, EventWriter writer) {
   EventHeaders headers;
   int n = 0;
   Datum *names = NULL;
   bool is_new = is_new_id(row);
 
-  if (row_isnull(row, EV_AGGREGATE_TYPE) || row_isnull(row, EV_EVENT_TYPE))
-    return; /* their NOT NULL says it best, right after this trigger */
+  check_named(row, EV_AGGREGATE_TYPE, "Order");
+  check_named(row, EV_EVENT_TYPE, "order.created");
   if (writer != WRITER_COPY) {
     reset_delivery(row);
     event_check_encoding(row);
@@ -252,6 +269,8 @@ SQL_FUNCTION(outbox_events_before_insert) {
 
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
   fill_defaults(&row);
+  if (row_isnull(&row, EV_POSITION) && writer != WRITER_COPY) /* what was enqueued before has its key, or has none */
+    fill_key(&row);
   if (!row_has_status(&row, "PENDING"))
     record_event(&row);
   else if (row_isnull(&row, EV_POSITION))
@@ -270,7 +289,30 @@ static void take(FunctionCallInfo fcinfo, int argument, Datum *values, bool *isn
     values[column] = PG_GETARG_DATUM(argument);
 }
 
-static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text) {
+typedef enum PayloadType {
+  PAYLOAD_JSONB,
+  PAYLOAD_JSON, /* or text, with headers of jsonb */
+  PAYLOAD_TEXT, /* likewise, and the headers too */
+  PAYLOAD_BYTES
+} PayloadType;
+
+/* json and text look alike. */
+static void parse(Datum *values, const bool *isnull, EventColumn column) {
+  if (!isnull[column])
+    values[column] = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(values[column])));
+}
+
+static void check_given(const bool *isnull) {
+  if (!isnull[EV_AGGREGATE_ID] || !isnull[EV_PARTITION_KEY])
+    return;
+  ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("aggregate_id must not be null"),
+                  errdetail("Events of one aggregate_id, or of one partition_key, are delivered in order."),
+                  errhint("Name the thing that the event is about. An event without an order says so: "
+                          "partition_key => ''.")));
+}
+
+static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to_text) {
+  const bool bytes = type == PAYLOAD_BYTES;
   Datum values[EV_GIVEN] = {};
   bool isnull[EV_GIVEN];
   pg_uuid_t *id = (pg_uuid_t *)palloc(sizeof *id);
@@ -297,6 +339,11 @@ static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text)
   take(fcinfo, tail + 4, values, isnull, EV_SINK);
   take(fcinfo, tail + 5, values, isnull, EV_ID);
 
+  check_given(isnull);
+  if (type == PAYLOAD_JSON || type == PAYLOAD_TEXT)
+    parse(values, isnull, EV_PAYLOAD);
+  if (type == PAYLOAD_TEXT)
+    parse(values, isnull, EV_HEADERS);
   if (isnull[EV_ID] || is_nil(values[EV_ID]))
     values[EV_ID] = new_uuid();
   isnull[EV_ID] = false;
@@ -315,26 +362,70 @@ static Datum enqueue(FunctionCallInfo fcinfo, bool bytes, PGFunction id_to_text)
   PG_RETURN_UUID_P(id);
 }
 
+/* The parser comes here when payload and headers are of two types, or the payload is no JSON. */
+static PayloadType payload_type(FunctionCallInfo fcinfo) {
+  Oid type = get_fn_expr_argtype(fcinfo->flinfo, 3);
+  char category;
+  bool preferred;
+
+  get_type_category_preferred(type, &category, &preferred);
+  if (type == JSONBOID)
+    return PAYLOAD_JSONB;
+  if (type == JSONOID || category == TYPCATEGORY_STRING)
+    return PAYLOAD_JSON;
+  ereport(ERROR,
+          (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("payload is of type %s, not JSON", format_type_be(type)),
+           type == BYTEAOID ? errhint("Bytes: SELECT outbox.enqueue_bytes(aggregate_type, aggregate_id, event_type, "
+                                      "payload, 'application/avro');")
+                            : errhint("SELECT outbox.enqueue(aggregate_type, aggregate_id, event_type, "
+                                      "to_jsonb(payload));")));
+  pg_unreachable();
+}
+
 SQL_FUNCTION(outbox_enqueue_text) {
-  return enqueue(fcinfo, false, NULL);
+  return enqueue(fcinfo, PAYLOAD_JSONB, NULL);
+}
+
+SQL_FUNCTION(outbox_enqueue_text_from_text) {
+  return enqueue(fcinfo, PAYLOAD_TEXT, NULL);
+}
+
+SQL_FUNCTION(outbox_enqueue_text_of_any) {
+  return enqueue(fcinfo, payload_type(fcinfo), NULL);
 }
 
 SQL_FUNCTION(outbox_enqueue_bigint) {
-  return enqueue(fcinfo, false, int8out);
+  return enqueue(fcinfo, PAYLOAD_JSONB, int8out);
+}
+
+SQL_FUNCTION(outbox_enqueue_bigint_from_text) {
+  return enqueue(fcinfo, PAYLOAD_TEXT, int8out);
+}
+
+SQL_FUNCTION(outbox_enqueue_bigint_of_any) {
+  return enqueue(fcinfo, payload_type(fcinfo), int8out);
 }
 
 SQL_FUNCTION(outbox_enqueue_uuid) {
-  return enqueue(fcinfo, false, uuid_out);
+  return enqueue(fcinfo, PAYLOAD_JSONB, uuid_out);
+}
+
+SQL_FUNCTION(outbox_enqueue_uuid_from_text) {
+  return enqueue(fcinfo, PAYLOAD_TEXT, uuid_out);
+}
+
+SQL_FUNCTION(outbox_enqueue_uuid_of_any) {
+  return enqueue(fcinfo, payload_type(fcinfo), uuid_out);
 }
 
 SQL_FUNCTION(outbox_enqueue_bytes_text) {
-  return enqueue(fcinfo, true, NULL);
+  return enqueue(fcinfo, PAYLOAD_BYTES, NULL);
 }
 
 SQL_FUNCTION(outbox_enqueue_bytes_bigint) {
-  return enqueue(fcinfo, true, int8out);
+  return enqueue(fcinfo, PAYLOAD_BYTES, int8out);
 }
 
 SQL_FUNCTION(outbox_enqueue_bytes_uuid) {
-  return enqueue(fcinfo, true, uuid_out);
+  return enqueue(fcinfo, PAYLOAD_BYTES, uuid_out);
 }

@@ -14,7 +14,7 @@ Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes"),
     "Look": ("doctor", "event_status", "preview", "probe", "metrics"),
-    "Steer": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "maintain"),
+    "Steer": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "maintain"),
     "Deliver by a program of your own": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "maintain_inbox"),
 }
@@ -22,7 +22,7 @@ RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", 
 FUNCTIONS = """
     SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
-    FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s ORDER BY 1"""
+    FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s AND NOT 'anyelement'::regtype = ANY (p.proargtypes) ORDER BY 1"""
 # As people write them.
 SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
 COLUMNS = """

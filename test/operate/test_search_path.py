@@ -9,7 +9,7 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, status
 
-TYPES = ["text", "name", "bigint", "integer", "oid", "xid8", "uuid", "boolean", "timestamptz", "interval", "jsonb", "tid", "float8", '"char"', "regclass", "bytea"]
+TYPES = ["text", "name", "bigint", "integer", "oid", "xid8", "uuid", "boolean", "timestamptz", "interval", "jsonb", "json", "tid", "float8", '"char"', "regclass", "bytea"]
 TRAP = """CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
 DO $do$
 DECLARE
@@ -44,7 +44,7 @@ CREATE AGGREGATE evil.count(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0',
 # Tables that are read in place of ours would be empty: what they hide would show.
 RELATIONS = ["events", "events_pending", "events_failed", "dedup", "recalled", "stopped_sinks", "failing_sinks", "renamed_sinks", "leases", "sinks", "wrappers",
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
-VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
+VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
 UUID = "'018f0000-0000-7000-8000-00000000000{}'"
@@ -58,7 +58,7 @@ def trap(pg):
     db.sql(TRAP.replace("{types}", "ARRAY['" + "'::regtype::oid, '".join(TYPES) + "'::regtype::oid]"))
     for name in RELATIONS:
         db.sql(f"CREATE TABLE evil.{name} (nothing int)")
-    for name in ("text", "uuid", "jsonb", "xid8", "regclass", "timestamptz", "name", "oid", "bytea"):
+    for name in ("text", "uuid", "jsonb", "json", "xid8", "regclass", "timestamptz", "name", "oid", "bytea"):
         db.sql(f"CREATE DOMAIN evil.{name} AS pg_catalog.int4" if name not in RELATIONS else "SELECT 1")
     db.sql("ALTER DATABASE trapped SET search_path = evil, pg_temp, pg_catalog")
     with db.connect() as session:
@@ -82,7 +82,7 @@ def result(session: psycopg.Connection, statement: str) -> str:
 
 def statements(db: Database) -> list[str]:
     """A call of each function, and each way in by plain SQL; every name in them is qualified."""
-    functions = db.sql("""SELECT p.proname::text, ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) AS t)
+    functions = db.sql("""SELECT p.proname::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t)
       FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.prorettype <> 'trigger'::regtype
         AND p.prokind = 'f' AND p.proname NOT IN ('probe', 'announce', 'grant_privilege') ORDER BY 1, 2""")
     assert len(functions) > 25

@@ -15,7 +15,7 @@ from outbox_rig.receiver import SECRET
 FIRST = "0.1.0"
 PARTS = sorted((ROOT / "src/extension").glob("*.sql"))
 UPDATE = "ALTER EXTENSION outbox UPDATE"
-VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
+VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
 
@@ -100,7 +100,7 @@ def test_a_dump_of_the_first_version(person, old, pg):
 
 def call_all(db) -> int:
     """Calls each function of the extension as it is declared, with NULLs and with values: an error will do, a crash not."""
-    functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) AS t), l.lanname
+    functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t), l.lanname
       FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
       WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname <> 'announce'""")
     for name, types, _ in functions:
