@@ -113,7 +113,8 @@ BEGIN
                      CASE WHEN s.n = 1 THEN '1 waiting event' WHEN s.n < most THEN s.n || ' waiting events' ELSE s.n || ' or more waiting events' END,
                      date_trunc('second', s.since), CASE WHEN s.n = 1 THEN 'it is' ELSE 'they are' END);
     hint := CASE WHEN s.pid IS NULL
-                 THEN format('ROLLBACK PREPARED %L; -- what it wrote is lost; or COMMIT PREPARED %1$L: its transaction manager knows which', s.gid)
+                 THEN format('ROLLBACK PREPARED %s; -- what it wrote is lost; its transaction manager knows whether COMMIT PREPARED is right instead',
+                             outbox.doctor_literal(s.gid))
                  ELSE format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid) END;
     RETURN NEXT;
   END LOOP;

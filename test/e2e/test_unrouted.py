@@ -119,7 +119,7 @@ def test_the_doctor_names_who_has_locked_an_event(db, got):
     got("crm")
     db.sql("SELECT outbox.pause('crm')")
     first, second = (db.enqueue("Order", key, "order.created") for key in "ab")
-    gid = f"held by '{db.name}'"
+    gid = f"held by '{db.name}'\nCREATE TABLE public.hacked ();--"
     with db.connect(autocommit=False) as holder, db.connect(autocommit=False) as other:
         holder.execute("SAVEPOINT s")
         holder.execute("SELECT FROM outbox.events WHERE id = %s FOR SHARE", [first])
@@ -132,6 +132,10 @@ def test_the_doctor_names_who_has_locked_an_event(db, got):
             assert len(found) == 2 and {row[0] for row in found} == {"warning"}, found
             assert "The prepared transaction" in found[0][1] and "2 waiting events" in found[0][1] and found[0][2].startswith("ROLLBACK PREPARED ")
             assert f"Session {holder.info.backend_pid} (" in found[1][1] and "1 waiting event" in found[1][1]
+            db.paste(found[0][2])
+            assert db.value("SELECT to_regclass('public.hacked')") is None
         finally:
-            db.sql(f"ROLLBACK PREPARED {quoted}")
+            for (left,) in db.sql("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"):
+                assert left == gid
+                db.sql(f"ROLLBACK PREPARED {quoted}")
     assert db.doctor("row locks", "0 seconds")[0] == "ok"
