@@ -15,6 +15,8 @@ bool Circuit::forget_probe(uint64_t ticket) {
 void Circuit::open(Time now, bool refused, int64_t wish_ms) {
   Duration first = refused ? settings_.first_refused : settings_.first_backoff;
   Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
+  if (state_ == State::Closed)
+    outage_began_ = failures_.any ? failures_.since : now;
   backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
   state_ = State::Open;
   failures_ = {};

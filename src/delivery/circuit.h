@@ -59,6 +59,8 @@ public:
   void on_submit(uint64_t ticket, bool failed_before = false);
 
   bool is_open() const { return state_ != State::Closed; }
+  /* Since when nothing has succeeded, while it is open. */
+  Time outage_began() const { return outage_began_; }
 
 private:
   enum class State { Closed, Open, HalfOpen };
@@ -91,6 +93,7 @@ private:
   /* Probes allowed at once. A probe that got an answer, if a bad one, may have been an event that always fails: the
    * next round tries more keys, so that one poisonous event cannot keep the circuit open. */
   size_t width_ = 1;
+  Time outage_began_{};
   Duration backoff_{0};
   Time retry_at_{};
 };

@@ -307,7 +307,7 @@ bool ob_sink_closed(ob_sink *sink) noexcept {
 }
 
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
-  *status = {OB_SINK_OK, 0, -1, 0, 0, {}, {}};
+  *status = {OB_SINK_OK, 0, -1, -1, 0, 0, {}, {}};
   guarded(nullptr, false, [&] {
     inside(sink)->status(*status);
     return true;
@@ -339,10 +339,12 @@ size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
 }
 
 ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                         const ob_option *mapping, size_t n_mapping, int timeout_ms, ob_error *error) noexcept {
+                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send,
+                         ob_error *error) noexcept {
   return guarded(error, static_cast<ob_probe *>(nullptr), [&] {
     return new ob_probe{inside(engine)->probe(name, sink_kind(kind), to_options(options, n),
-                                              to_options(mapping, n_mapping), std::chrono::milliseconds(timeout_ms))};
+                                              to_options(mapping, n_mapping), std::chrono::milliseconds(timeout_ms),
+                                              send)};
   });
 }
 

@@ -241,6 +241,7 @@ typedef enum ob_sink_state {
 typedef struct ob_sink_status {
   ob_sink_state state;
   uint32_t credit;       /* how many events it takes now; 0 while the circuit is open, 1 for a probe */
+  int64_t outage_ms;     /* while the circuit is open: since the first failure of the outage; else -1 */
   int64_t retry_in_ms;   /* with credit 0: when to ask again, -1 = when a completion arrives */
   uint64_t failed_tries; /* how often the peer has said no, or could not be reached, since the sink was opened */
   /* Of these and of all other failures so many for each reason; any change also moves `n_failures`. */
@@ -294,11 +295,13 @@ typedef struct ob_probe_step {
 } ob_probe_step;
 
 /* Tries a sink of these options, whether it is open or not, on a thread of its own: connects, authenticates, asks for
- * metadata and rights, sends no event. It ends within `timeout_ms` and then makes the engine's descriptor readable.
- * Options that do not parse are a step that failed; NULL with *error filled means that nothing could be started. */
+ * metadata and rights. With `send` it then sends a test event, which says that it is one. It ends within `timeout_ms`
+ * and then makes the engine's descriptor readable. Options that do not parse are a step that failed; NULL with *error
+ * filled means that nothing could be started. */
 typedef struct ob_probe ob_probe;
 ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                         const ob_option *mapping, size_t n_mapping, int timeout_ms, ob_error *error) OB_NOEXCEPT;
+                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send,
+                         ob_error *error) OB_NOEXCEPT;
 /* True when it has ended: then *n of its steps, `max` at most, are in `steps`. Never waits. */
 bool ob_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) OB_NOEXCEPT;
 /* Forgets it. One that has not ended does so soon, and is the engine's until then. */

@@ -73,6 +73,7 @@ void Runner::status(ob_sink_status &out) {
   if (out.credit == 0 && out.retry_in_ms < 0)
     if (Time at = sink_->credit_at(); at > now && at != Time::max())
       out.retry_in_ms = std::chrono::ceil<milliseconds>(at - now).count();
+  out.outage_ms = circuit_.is_open() ? std::chrono::ceil<milliseconds>(now - circuit_.outage_began()).count() : -1;
   out.failed_tries = failed_tries_;
   out.n_failures = n_failures_;
   std::copy(failures_.begin(), failures_.end(), out.failures);
@@ -326,8 +327,8 @@ void Engine::forget(Runner *runner) {
 }
 
 std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,
-                                     milliseconds timeout) {
-  auto probe = std::make_shared<Probe>(mailbox_, std::move(name), timeout);
+                                     milliseconds timeout, bool send) {
+  auto probe = std::make_shared<Probe>(mailbox_, std::move(name), timeout, send);
   std::erase_if(probes_, [](auto &each) { return each.expired(); });
   probes_.push_back(probe);
   reaper_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {

@@ -84,7 +84,7 @@ public:
   void forget(Runner *runner);
   /* Begins a probe; it ends by itself. Throws std::system_error when there are no more threads. */
   std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping,
-                               std::chrono::milliseconds timeout);
+                               std::chrono::milliseconds timeout, bool send);
   /* True when every thread ended in time. */
   bool close(std::chrono::milliseconds timeout);
 

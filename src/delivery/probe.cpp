@@ -13,8 +13,8 @@ static double ms_between(Probe::Clock::time_point from, Probe::Clock::time_point
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-Probe::Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, milliseconds timeout)
-    : mailbox_(std::move(mailbox)), sink_(std::move(sink)), timeout_(timeout), start_(Clock::now()),
+Probe::Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, milliseconds timeout, bool send)
+    : mailbox_(std::move(mailbox)), sink_(std::move(sink)), timeout_(timeout), send_(send), start_(Clock::now()),
       deadline_(start_ + timeout), step_began_(start_) {}
 
 milliseconds Probe::left() const {
@@ -48,7 +48,11 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
   try {
     auto config = parse_options(kind, server, &mapping);
     secrets_ = kind.secrets(mapping);
-    return kind.probe(std::move(config), *this);
+    auto remains = kind.probe(std::move(config), *this);
+    if (send_ && !kind.sends_test_event())
+      failed("request", "this kind of sink sends no test event",
+             "Leave send out, and enqueue an event that its consumers know for a test.");
+    return remains;
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
   } catch (const std::exception &error) { /* out of memory, a library that does not start */

@@ -1,6 +1,7 @@
 /*
- * probe.h: a trial of a sink's options: connect, authenticate, ask what is allowed, send nothing. Each kind of sink
- * writes down what it finds, step by step, on a thread of the probe's own; the main thread reads it when it is over.
+ * probe.h: a trial of a sink's options: connect, authenticate, ask what is allowed, and send nothing or, on demand, a
+ * test event. Each kind of sink writes down what it finds, step by step, on a thread of the probe's own; the main
+ * thread reads it when it is over.
  */
 #pragma once
 
@@ -30,7 +31,7 @@ class Probe {
 public:
   using Clock = std::chrono::steady_clock;
 
-  Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, std::chrono::milliseconds timeout);
+  Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, std::chrono::milliseconds timeout, bool send);
 
   /* ---- on the probe's thread ---- */
 
@@ -45,6 +46,8 @@ public:
   bool over() const { return cancelled_ || Clock::now() >= deadline_; }
   std::chrono::milliseconds left() const;
   std::chrono::milliseconds timeout() const { return timeout_; }
+  /* Whether a test event is to be sent when all else is well. */
+  bool sends() const { return send_; }
   double ms_since_start(Clock::time_point when) const;
   void passed(std::string name, std::string message, std::string hint = {}, std::optional<double> ms = {});
   void failed(std::string name, std::string message, std::string hint = {}, std::optional<double> ms = {});
@@ -62,6 +65,7 @@ private:
   const std::shared_ptr<Mailbox> mailbox_;
   const std::string sink_;
   const std::chrono::milliseconds timeout_;
+  const bool send_;
   const Clock::time_point start_, deadline_;
   Clock::time_point step_began_;
   SecretMask secrets_; /* as soon as the options are known to be in order */

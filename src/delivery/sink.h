@@ -169,6 +169,8 @@ public:
   /* Tries the options as a sink with them would, on a thread of the probe's, and sends no event. Returns what is then
    * to be destroyed, which may take its time: by then the steps are told. A kind that cannot says that in a step. */
   virtual std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const;
+  /* Whether a probe that is to send a test event (Probe::sends()) does. */
+  virtual bool sends_test_event() const { return false; }
   virtual KindDefaults defaults(const Options &server) const = 0;
 
   static const SinkKind *find(std::string_view name);

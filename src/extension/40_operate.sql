@@ -273,8 +273,9 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                    WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path')), '(in the user mapping)') AS target,
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
-                  CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END, st.state,
-                  CASE WHEN lib.preloaded THEN 'no worker' ELSE 'not preloaded' END) AS state,
+                  CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,
+                  CASE WHEN st.state = 'failing' AND b.failing = 0 THEN 'idle' ELSE st.state END,
+                  CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.at_rest THEN 'idle' ELSE 'no worker' END) AS state,
          b.pending, b.scheduled, b.held, b.estimated,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,
          b.failed,
@@ -292,7 +293,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox.sink_bounds() AS bound ON bound.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, dropped: what waits for a sink that does not exist any more), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
+  'A row per sink: state (delivering, idle, failing, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, dropped: what waits for a sink that does not exist any more), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
 
 CREATE OR REPLACE FUNCTION outbox.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -316,7 +317,7 @@ COMMENT ON FUNCTION outbox.reset_stats(text) IS
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
 COMMENT ON COLUMN outbox.sinks.target IS 'Where it delivers to, without credentials.';
-COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it.';
+COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it; failing: the last delivery has failed, and events wait for their next attempt. Of a database at rest (outbox.worker_idle_timeout) what the worker did last.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and held ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at lies ahead and that have not failed.';
 COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
@@ -331,7 +332,7 @@ COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters that were redriven
 COMMENT ON COLUMN outbox.sinks.rate IS 'Deliveries per second, lately.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
-COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole.';
+COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole, at last_error_at: it stays when all is well again.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
 COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor held.';
 COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt; what waits behind them is held.';
@@ -348,9 +349,9 @@ COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When it last went round its lo
 COMMENT ON COLUMN outbox.workers.memory IS 'Its memory, in bytes.';
 
 CREATE OR REPLACE FUNCTION outbox.probe(
-  sink text, timeout interval DEFAULT '10 seconds',
+  sink text, timeout interval DEFAULT '10 seconds', send boolean DEFAULT false,
   OUT step text, OUT ok boolean, OUT milliseconds double precision, OUT message text, OUT hint text) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_probe';
-COMMENT ON FUNCTION outbox.probe(text, interval) IS
-  'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect (a webhook: resolve, network guard, TLS), authenticate, ask for metadata and rights, without sending an event or request or making a topic. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
+COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
+  'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect (a webhook: resolve, network guard, TLS), authenticate, ask for metadata and rights, without sending an event or request or making a topic. With send => true a webhook then gets a test event, of type outbox.probe and with the header Outbox-Probe: true, signed and with the sink''s credentials as an event would be. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';

@@ -40,6 +40,9 @@ BEGIN
           format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the right one, then its events go by themselves; '
                  'outbox.probe() looks at it step by step', s.name)
         WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- it is about to be written down: look again', s.name)
+        WHEN s.kind = 'webhook' AND s.last_error LIKE 'HTTP %' THEN
+          format('SELECT * FROM outbox.probe(%L, send => true); -- sends a test event, and says what the answer wants: 401 and 403 other credentials in '
+                 'the user mapping, 404 another url. Nothing is lost, and no attempt is spent', s.name)
         ELSE format('SELECT * FROM outbox.probe(%L); -- says what is wrong, step by step; correct it by ALTER SERVER or ALTER USER MAPPING. Nothing is '
                     'lost, and no attempt is spent', s.name) END;
     ELSIF s.state = 'degraded' THEN

@@ -49,6 +49,7 @@ static void take_completion(const ob_completion *completion, Now now) {
       outcome = OB_REJECTED;
   }
   worker_sink_event_ended(sink, flight->bytes);
+  sink->last_failed = outcome == OB_RETRY || outcome == OB_WAIT;
   flight->ended_at = now.wall;
   flight_end(flight, outcome, completion->retry_after_ms, completion->error);
   /* The key is held or goes on from here, before anything more of it is claimed. */

@@ -70,7 +70,7 @@ static void report_no_worker(ProbeState state, int64 ms) {
                                 : "SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers; tell more.")));
 }
 
-static ProbeSlot *take_slot(Oid server, int64 ms) {
+static ProbeSlot *take_slot(Oid server, int64 ms, bool send) {
   SharedState *shared = shared_state();
   ProbeSlot *slot = NULL;
 
@@ -83,6 +83,7 @@ static ProbeSlot *take_slot(Oid server, int64 ms) {
     slot->number = ++shared->last_probe;
     slot->database = MyDatabaseId;
     slot->server = server;
+    slot->send = send;
     slot->until = moment_after(moment_now(), ms);
     slot->latch = MyLatch;
     slot->n_steps = 0;
@@ -143,8 +144,8 @@ static void put_step(ReturnSetInfo *result, const ob_probe_step *step) {
 SQL_FUNCTION(outbox_probe) {
   ReturnSetInfo *result = rows_of(fcinfo, 5);
 
-  if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("sink and timeout of a probe must not be null"),
+  if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("arguments of a probe must not be null"),
                     errhint("SELECT * FROM outbox.probe('name');")));
   char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
   int64 ms = timeout_ms(PG_GETARG_INTERVAL_P(1));
@@ -157,7 +158,7 @@ SQL_FUNCTION(outbox_probe) {
                             quote_literal_cstr(name))));
   require_workers();
 
-  ProbeSlot *slot = take_slot(server, ms);
+  ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2));
   ProbeSlot *found = (ProbeSlot *)palloc(sizeof(ProbeSlot));
   PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
   {

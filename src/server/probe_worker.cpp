@@ -75,7 +75,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
     return;
   }
   long left = milliseconds_until(moment_now(), slot->until);
-  place->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), &error);
+  place->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), slot->send, &error);
   if (place->probe == NULL) {
     slot->n_steps = 1;
     memset((void *)&slot->steps[0], 0, sizeof(slot->steps[0]));

@@ -1,12 +1,15 @@
-/* resumed.cpp: events that wait for something of their sink (a topic that is missing) and need not any longer. They
- * are spread over a long time, so as not to be written over and over; when the sink says that the reason has ceased,
- * they go before their time. */
+/* resumed.cpp: events that wait for something of their sink (a topic that is missing, the end of an outage) and need
+ * not any longer. They are spread over a long time, so as not to be written over and over; when the sink says that
+ * the reason has ceased, they go before their time. */
 #include "claim_round.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 }
+
+/* Between an event's failure and that of its sink there may be so much: they are timed apart. */
+static const int SLACK_MS = 1000;
 
 /* How a reason begins; what it is about follows. */
 static const char ANY_REASON[] = "topic \"";
@@ -28,6 +31,7 @@ typedef struct Visit {
 static void begin(WorkerSink *sink, const char *reason, TimestampTz now) {
   strlcpy(sink->resumed.reason, reason, sizeof(sink->resumed.reason));
   sink->resumed.going = true;
+  sink->resumed.tried_since = 0;
   sink->resumed.since = sink->resumed.after = now;
   sink->resumed.after_position = 0;
 }
@@ -36,9 +40,22 @@ void resumed_all(WorkerSink *sink, TimestampTz now) {
   begin(sink, ANY_REASON, now);
 }
 
+/* Events that have spent an attempt on an outage, before it was known to be one, wait for its end alone. */
+static void outage_look(WorkerSink *sink, TimestampTz now) {
+  if (sink->status.outage_ms >= 0) {
+    if (sink->outage_since == 0)
+      sink->outage_since = TimestampTzPlusMilliseconds(now, -sink->status.outage_ms - SLACK_MS);
+  } else if (sink->outage_since != 0 && !sink->resumed.going) {
+    begin(sink, "", now);
+    sink->resumed.tried_since = sink->outage_since;
+    sink->outage_since = 0;
+  }
+}
+
 void resumed_look(WorkerSink *sink, TimestampTz now) {
   char reason[sizeof(sink->resumed.reason)];
 
+  outage_look(sink, now);
   if (!sink->resumed.going && ob_sink_next_resumed(sink->handle, reason, sizeof(reason)))
     begin(sink, reason, now);
 }
@@ -59,6 +76,8 @@ static bool is_freed(const WorkerSink *sink, const EventRow *row) {
   Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
   if (never_tried || (tried_at > sink->resumed.since && tried_at <= claim_round.now.wall) || no_error)
     return false;
+  if (sink->resumed.tried_since != 0)
+    return tried_at >= sink->resumed.tried_since;
   text *reason = DatumGetTextPP(error);
   size_t length = strlen(sink->resumed.reason);
   return VARSIZE_ANY_EXHDR(reason) >= length && memcmp(VARDATA_ANY(reason), sink->resumed.reason, length) == 0;

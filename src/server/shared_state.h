@@ -140,6 +140,7 @@ typedef struct ProbeSlot {
   ProbeState state;
   uint64 number; /* of the request, since the slot is used again */
   Oid database, server;
+  bool send; /* a test event */
   Moment until;
   Latch *latch; /* the session's */
   int n_steps;

@@ -121,6 +121,7 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
   LWLockAcquire(shared->lock, LW_SHARED);
   Workers ours = our_workers(shared);
+  bool at_rest = shared_at_rest(); /* nothing has changed since the last worker left */
   LWLockRelease(shared->lock);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
@@ -130,7 +131,7 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
     LWLockRelease(shared->lock);
     if (!used)
       continue;
-    if (!ours.alive)
+    if (!ours.alive && !at_rest)
       copy->state[0] = '\0';
     if (bounds)
       put_bounds(result, copy, known_below(copy, &ours));

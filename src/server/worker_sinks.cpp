@@ -317,14 +317,14 @@ static void open_sink(SinkEntry *entry, Moment now) {
   }
 }
 
-ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, ob_error *error) {
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error) {
   const SinkOptions *given = &((const SinkEntry *)sink)->given;
 
   memset(error, 0, sizeof(*error));
   if (!owner_may(sink, error))
     return NULL;
   return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                        given->n_mapping, timeout_ms, error);
+                        given->n_mapping, timeout_ms, send, error);
 }
 
 static void publish_state(WorkerSink *sink, TimestampTz now) {
@@ -336,6 +336,7 @@ static void publish_state(WorkerSink *sink, TimestampTz now) {
                       : submit_stands_still()                      ? "waiting for a synchronous standby"
                       : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
                       : sink->in_flight > 0                        ? "delivering"
+                      : sink->last_failed                          ? "failing"
                                                                    : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
 

@@ -44,9 +44,10 @@ typedef struct WorkerSink {
   TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
   struct {
     bool going;
-    char reason[288];  /* how their errors begin */
-    TimestampTz since; /* who began to wait later waits for something new */
-    TimestampTz after; /* looked through up to here, … */
+    char reason[288];        /* how their errors begin */
+    TimestampTz tried_since; /* instead of the reason: since when they have been tried in vain; 0 = by the reason */
+    TimestampTz since;       /* who began to wait later waits for something new */
+    TimestampTz after;       /* looked through up to here, … */
     int64 after_position;
   } resumed; /* events that wait no longer: resumed.cpp */
   LateTransaction *late;
@@ -56,9 +57,11 @@ typedef struct WorkerSink {
   int in_flight;
   int unrecorded; /* ended, not yet written down */
   int64 bytes_in_flight;
-  int room;         /* how many more it takes in this round */
-  int64 room_bytes; /* after so much it has no more room */
-  bool starved;     /* it had more to claim than room */
+  int room;                 /* how many more it takes in this round */
+  int64 room_bytes;         /* after so much it has no more room */
+  bool last_failed;         /* the event that ended last, and it waits */
+  TimestampTz outage_since; /* of an outage that is not known to be over; 0 = there is none */
+  bool starved;             /* it had more to claim than room */
   ob_sink_status status;
   uint64 failed_tries;                                      /* of the status, when it was last looked at */
   uint64 n_failures;                                        /* likewise, and counted … */
@@ -74,7 +77,7 @@ typedef struct WorkerSink {
 } WorkerSink;
 
 /* Begins to try its options, open or not. NULL with *error filled when that cannot start. */
-ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, ob_error *error);
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error);
 
 void worker_sinks_init(ob_engine *engine, int worker_index);
 

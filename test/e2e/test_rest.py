@@ -42,6 +42,7 @@ def test_an_idle_worker_leaves_and_comes_back(db, hook):
         wait_for(hook, list(range(n + 1)))
     wait_for_rest(db)
     assert db.pending() == 0
+    assert db.value("SELECT state FROM outbox.sinks") == "idle", "at rest it misses no worker"
 
 
 def test_a_worker_stays_when_told_so(db, receiver, setting):

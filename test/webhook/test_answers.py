@@ -112,6 +112,19 @@ def test_few_keys_are_judged_as_well_as_many(db, paths, code):
     wait_until(lambda: db.pending() == 0, 20, "all three")
 
 
+def test_after_an_outage_what_has_spent_an_attempt_goes_at_once(db, paths):
+    """The first failure alone is taken for the event's; its next attempt would come in an hour."""
+    first = paths.sink("crm", status(503), retry="1h")
+    wait_until(lambda: db.sql(NEXT), 10, "the first failure")
+    assert db.sql("SELECT state, pending FROM outbox.sinks") == [("failing", 1)]
+    events = [first, db.enqueue("Order", "2"), db.enqueue("Order", "3")]
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the circuit to open")
+    paths.answers["/crm"] = OK
+    wait_until(lambda: db.pending() == 0, 20, lambda: f"all three, still waiting: {db.sql(NEXT)}")
+    assert sorted(d.id for d in paths.receiver.accepted()) == sorted(events)
+    assert db.sql("SELECT state, last_error_at < now() FROM outbox.sinks") == [("idle", True)]
+
+
 def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
     paths.receiver.mode = lambda d: status(500) if d.headers["x-key"].startswith("bad") else OK
     db.webhook_sink("crm", paths.receiver, retry="100ms", max_attempts="4", headers='{"X-Key": "${aggregate_id}"}')

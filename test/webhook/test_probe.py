@@ -12,7 +12,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority, self_signed
 from outbox_rig.process import free_port
-from outbox_rig.receiver import Receiver
+from outbox_rig.receiver import SECRET, Receiver, redirect, status
 
 HOST = "127.0.0.1"
 
@@ -85,6 +85,24 @@ def test_without_tls(db, receiver):
     for sink, step, words in (("refused", "connect", "Connection refused"), ("unknown", "resolve", "Could not resolve host")):
         *_, (last, ok, message, hint) = probe(db, sink)
         assert (last, ok) == (step, False) and words in message and hint, (last, message)
+
+
+SEND = "SELECT step, ok, message, hint FROM outbox.probe('crm', send => true) WHERE step = 'request'"
+
+
+def test_a_test_event_on_demand(db, receiver):
+    """Signed and sent as an event is, and yet none; the hint says what an answer wants."""
+    db.webhook_sink("crm", receiver, SECRET)
+    [(_, ok, message, hint)] = db.sql(SEND)
+    assert ok and "HTTP 20" in message and hint is None, message
+    [test] = receiver.accepted()
+    assert test.headers["outbox-probe"] == "true" and test.json()["type"] == "outbox.probe" and test.json()["data"] == {"test": True}
+    assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, failed_total FROM outbox.sinks") == [(0, 0, 0)]
+    for answer, words in ((status(401, body=b"who are you"), "bearer_token"), (status(404), "option url"), (status(500), "own log"),
+                          (redirect("http://elsewhere.invalid/"), "redirects are not followed")):
+        receiver.mode = answer
+        [(_, ok, message, hint)] = db.sql(SEND)
+        assert not ok and message.startswith("HTTP ") and words in hint, (message, hint)
 
 
 def test_a_mute_endpoint(db):

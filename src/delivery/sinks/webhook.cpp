@@ -77,6 +77,7 @@ public:
     probe_webhook(std::static_pointer_cast<const WebhookConfig>(std::move(config)), probe);
     return nullptr;
   }
+  bool sends_test_event() const override { return true; }
   /* The specification's schedule: ten attempts within about three days. */
   KindDefaults defaults(const Options &server) const override {
     return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h", disable_after_of(server)};

@@ -1,4 +1,4 @@
-/* webhook_probe.h: tries to reach a webhook's endpoint, as a delivery would, and sends no request. */
+/* webhook_probe.h: tries to reach a webhook's endpoint, as a delivery would, and sends a test event on demand. */
 #pragma once
 
 #include <memory>
