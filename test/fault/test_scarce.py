@@ -41,7 +41,7 @@ def test_an_event_that_there_is_no_memory_for(db, pg, receiver):
 HOSTILE = {"statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms", "idle_in_transaction_session_timeout": "1ms",
            "default_transaction_read_only": "on", "default_transaction_isolation": "serializable", "enable_indexscan": "off",
            "session_replication_role": "replica", "search_path": "nowhere", "work_mem": "64kB", "synchronous_commit": "on",
-           "row_security": "off", "standard_conforming_strings": "off", "array_nulls": "off", "transform_null_equals": "on", "client_encoding": "LATIN1",
+           "row_security": "off", "array_nulls": "off", "transform_null_equals": "on", "client_encoding": "LATIN1",
            "TimeZone": "Asia/Kathmandu", "DateStyle": "SQL, DMY", "IntervalStyle": "sql_standard", "default_transaction_deferrable": "on",
            "max_parallel_workers_per_gather": "8", "min_parallel_table_scan_size": "0", "role": "pg_monitor"}
 
