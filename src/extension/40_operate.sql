@@ -85,6 +85,7 @@ AS $$
        ORDER BY e.sink COLLATE "C", e.position LIMIT 1)) AS f),
   timed (low, high) AS (
     SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default" FROM names AS n
+    WHERE EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.held_by IS NULL)
     UNION ALL
     SELECT f.sink, g.high FROM timed AS g CROSS JOIN LATERAL (
       (SELECT e.sink FROM outbox.events_pending AS e
@@ -95,6 +96,7 @@ AS $$
        ORDER BY e.sink, e.available_at, e.position LIMIT 1)) AS f),
   dead (low, high) AS (
     SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default" FROM names AS n
+    WHERE EXISTS (SELECT FROM outbox.events_failed)
     UNION ALL
     SELECT f.sink, g.high FROM dead AS g CROSS JOIN LATERAL (
       (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NOT NULL AND e.sink > g.low AND e.sink < g.high
@@ -192,61 +194,58 @@ BEGIN
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink),
   -- Row comparisons and the order leave one index each, whatever the table's statistics say.
   ready AS (
-    SELECT n.name, f.n, f.due, f.since
+    SELECT n.name, n.known_below, f.*
     FROM names AS n CROSS JOIN LATERAL (
-      SELECT count(*) AS n, count(*) FILTER (WHERE r.held_by IS NULL) AS due, min(r.created_at) AS since
+      SELECT count(*) AS n, count(*) FILTER (WHERE r.held_by IS NULL) AS due, min(r.created_at) AS since, min(r.created_at) FILTER (WHERE r.held_by IS NULL) AS due_since
       FROM (SELECT e.created_at, e.held_by FROM outbox.events_pending AS e
             WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
             ORDER BY e.sink COLLATE "C", e.position LIMIT counted) AS r) AS f),
-  ready_first AS ( -- behind those that wait for a failing one
+  ready_behind AS ( -- where all of those wait for a failing one
     SELECT n.name, f.created_at AS since
-    FROM names AS n CROSS JOIN LATERAL (
+    FROM ready AS n CROSS JOIN LATERAL (
       SELECT r.created_at
       FROM (SELECT e.created_at, e.held_by FROM outbox.events_pending AS e
             WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
-            ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r WHERE r.held_by IS NULL LIMIT 1) AS f),
+            ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r WHERE r.held_by IS NULL LIMIT 1) AS f
+    WHERE n.due = 0 AND n.n = counted),
   timed AS (
-    SELECT n.name, f.n, f.scheduled, f.due
+    SELECT n.name, f.*
     FROM names AS n CROSS JOIN LATERAL (
-      SELECT count(*) AS n, count(*) FILTER (WHERE r.available_at > at AND r.attempts = 0) AS scheduled, count(*) FILTER (WHERE r.available_at <= at) AS due
-      FROM (SELECT e.available_at, e.attempts FROM outbox.events_pending AS e
+      SELECT count(*) AS n, count(*) FILTER (WHERE r.available_at > at AND r.attempts = 0) AS scheduled, count(*) FILTER (WHERE r.available_at <= at) AS due,
+             min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at AND r.attempts = 0) AS since,
+             min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at) AS due_since
+      FROM (SELECT e.created_at, e.available_at, e.attempts FROM outbox.events_pending AS e
             WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
               AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
             ORDER BY e.sink, e.available_at, e.position LIMIT counted) AS r) AS f),
+  timed_behind AS ( -- where all of those have failed before
+    SELECT n.name, f.since
+    FROM timed AS n CROSS JOIN LATERAL (
+      SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
+      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.attempts = 0
+        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
+      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f
+    WHERE n.since IS NULL AND n.n = counted),
   held AS MATERIALIZED (
     SELECT e.sink, count(*) AS n, count(e.available_at) AS timed, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
     FROM (SELECT sink, available_at, attempts FROM outbox.events_pending WHERE held_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
   whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM held AS h) < counted_apart AS apart),
-  due AS (
-    SELECT n.name, f.since
-    FROM names AS n CROSS JOIN LATERAL (
-      SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
-      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.attempts = 0
-        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
-      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f),
-  due_again AS ( -- or for the first time
-    SELECT n.name, f.since
-    FROM names AS n CROSS JOIN LATERAL (
-      SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
-      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
-        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
-      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f),
   failing AS (
     SELECT e.sink, count(*) FILTER (WHERE e.held_by IS NULL AND e.available_at > at) AS n, min(e.created_at) AS since
     FROM outbox.events_pending AS e WHERE e.attempts > 0 GROUP BY e.sink),
   counts AS (
     SELECT n.server, n.dropped, r.n < counted AND t.n < counted AS counted_all, w.apart,
            r.n + t.n + coalesce(h.timed, 0) AS n, t.scheduled + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS held,
-           greatest(r.due, (q.since IS NOT NULL)::integer) + t.due AS due,
+           greatest(r.due, (b.since IS NOT NULL)::integer) + t.due AS due,
            coalesce(s.n, 0) AS sample_n, coalesce(s.scheduled, 0) AS sample_scheduled, coalesce(s.held, 0) AS sample_held, coalesce(s.due, 0) AS sample_due,
            coalesce(f.n, 0) AS failing, coalesce(d.n, 0) AS failed, coalesce(d.estimated, false) AS failed_estimated,
-           least(r.since, u.since, f.since) AS since, least(q.since, a.since) AS due_since
+           least(r.since, t.since, l.since, f.since) AS since, least(r.due_since, b.since, t.due_since) AS due_since
     FROM names AS n CROSS JOIN whole AS w JOIN ready AS r ON r.name = n.name JOIN timed AS t ON t.name = n.name
-    LEFT JOIN ready_first AS q ON q.name = n.name LEFT JOIN due_again AS a ON a.name = n.name
+    LEFT JOIN ready_behind AS b ON b.name = n.name LEFT JOIN timed_behind AS l ON l.name = n.name
     LEFT JOIN held AS h ON h.sink = n.name LEFT JOIN sample AS s ON s.sink = n.name
-    LEFT JOIN dead AS d ON d.sink = n.name LEFT JOIN due AS u ON u.name = n.name LEFT JOIN failing AS f ON f.sink = n.name)
+    LEFT JOIN dead AS d ON d.sink = n.name LEFT JOIN failing AS f ON f.sink = n.name)
   SELECT c.server, c.dropped, sum(CASE WHEN c.counted_all AND c.apart THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
          sum(CASE WHEN c.counted_all AND c.apart THEN c.scheduled ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
          sum(CASE WHEN c.apart THEN c.held ELSE greatest(c.held, c.sample_held) END)::bigint,
