@@ -16,11 +16,20 @@ static constexpr milliseconds slow_delay = std::chrono::minutes(1);
 
 [[noreturn]] static void bad_policy(const std::string &name, const std::string &text) {
   throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + text + "\"",
-                 "A retry policy is \"exponential\" with the first and the longest delay, or a list of steps.",
-                 "Examples: 'exponential 100ms..5min', '15s*3, 5min*5, 1h'.");
+                 "A retry policy is \"exponential\" with the first and the longest delay, or a list of steps.");
 }
 
 RetryPolicy RetryPolicy::parse(const std::string &name, const std::string &text) {
+  try {
+    return parse_text(name, text);
+  } catch (BadInput &bad) { /* a duration or a number in it is wrong: what belongs around it? */
+    bad.hint = "Write 'exponential 100ms..5min', or a list such as '15s*3, 5min*5, 1h': three times after 15 s, five "
+               "times after 5 min, then every hour.";
+    throw;
+  }
+}
+
+RetryPolicy RetryPolicy::parse_text(const std::string &name, const std::string &text) {
   RetryPolicy policy;
   std::string_view rest = trim(text);
   constexpr std::string_view word = "exponential";

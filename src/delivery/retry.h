@@ -23,6 +23,7 @@ public:
   std::chrono::milliseconds delay(int attempts, bool slow, uint64_t random) const;
 
 private:
+  static RetryPolicy parse_text(const std::string &name, const std::string &text);
   int64_t exponential(int attempts) const;
   int64_t step(int attempts) const;
   int64_t longest_delay() const;

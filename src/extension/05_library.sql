@@ -23,6 +23,11 @@ AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
 COMMENT ON FUNCTION outbox.grant_privilege(text) IS
   'For install and upgrade scripts: a GRANT as if a person gave it, so that the rights which people gave on the same object stay theirs, and in their dumps.';
 
+CREATE OR REPLACE FUNCTION outbox.counted(n bigint, one text, many text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT counted.n || ' ' || CASE counted.n WHEN 1 THEN counted.one ELSE counted.many END $$;
+COMMENT ON FUNCTION outbox.counted(bigint, text, text) IS 'For messages: the number with the words that agree with it.';
+
 CREATE OR REPLACE FUNCTION outbox.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_announce';

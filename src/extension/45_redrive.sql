@@ -57,7 +57,7 @@ BEGIN
   IF FOUND THEN
     RAISE WARNING 'event % is not a dead letter', redrive.id
       USING ERRCODE = 'object_not_in_prerequisite_state',
-      DETAIL = format('It is pending for the sink "%s", with %s failed attempts.', other.sink, other.attempts),
+      DETAIL = format('It is pending for the sink "%s", with %s.', other.sink, outbox.counted(other.attempts, 'failed attempt', 'failed attempts')),
       HINT = format('To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = %L AND status = ''PENDING'';', redrive.id);
   ELSE
     RAISE WARNING 'there is no dead letter %', redrive.id

@@ -75,7 +75,7 @@ BEGIN
          bool_or(s.state = 'waiting for a synchronous standby') AS no_standby INTO w
   FROM outbox.worker_slots() AS s
   WHERE s.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
-  running := format('%s of %s workers run for this database', w.n, wanted);
+  running := format('%s of %s for this database', w.n, outbox.counted(wanted, 'worker runs', 'workers run'));
 
   IF pg_is_in_recovery() THEN
     detail := 'This server is a standby: delivery begins by itself when it is promoted.';

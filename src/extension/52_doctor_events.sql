@@ -77,8 +77,9 @@ BEGIN
     FROM outbox.events_pending AS e
     WHERE e.sink IS NULL AND NOT outbox.has_taker(e.aggregate_type, e.event_type, e.headers) ORDER BY e.position LIMIT 1;
     status := 'warning';
-    detail := format('%s events wait because no sink takes them; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
-                     CASE WHEN n = 1000 THEN '1000 or more' ELSE n::text END, example.aggregate_type, example.event_type,
+    detail := format('%s; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
+                     CASE WHEN n = 1000 THEN '1000 or more events wait because no sink takes them'
+                     ELSE outbox.counted(n, 'event waits because no sink takes it', 'events wait because no sink takes them') END, example.aggregate_type, example.event_type,
                      coalesce(' and the headers ' || example.headers, ''), date_trunc('second', example.created_at));
     hint := coalesce(outbox.doctor_widen(example.aggregate_type, example.event_type),
                      'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092''); -- or correct the option match of a sink');
@@ -143,9 +144,9 @@ BEGIN
   FROM (SELECT coalesce(e.last_attempt_at, e.created_at) AS at FROM outbox.events_failed AS e LIMIT 100000) AS f;
   IF example.n > 0 THEN
     status := CASE WHEN example.n < 10000 THEN 'warning' ELSE 'error' END;
-    detail := format('%s dead letters (%s) wait for a person, the oldest since %s; %s came in the last hour.',
-                     CASE WHEN example.n = 100000 THEN '100000 or more' ELSE example.n::text END,
-                     pg_size_pretty(pg_total_relation_size('outbox.events_failed')), date_trunc('second', example.oldest), example.lately);
+    detail := format('%s (%s) %s for a person, the oldest since %s; %s came in the last hour.',
+                     CASE WHEN example.n = 100000 THEN '100000 or more dead letters' ELSE outbox.counted(example.n, 'dead letter', 'dead letters') END,
+                     pg_size_pretty(pg_total_relation_size('outbox.events_failed')), CASE example.n WHEN 1 THEN 'waits' ELSE 'wait' END, date_trunc('second', example.oldest), example.lately);
     hint := 'SELECT sink, event_type, left(last_error, 100) AS error, count(*), min(last_attempt_at) FROM outbox.events WHERE status = ''FAILED'' GROUP BY 1, 2, 3 ORDER BY 4 DESC; '
             '-- when the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''; what nobody wants: DELETE';
   END IF;

@@ -22,14 +22,14 @@ BEGIN
     detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state, CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
     IF s.stop_state = 'paused' THEN
       status := 'warning';
-      detail := format('%s has been paused since %s by %s: %s events wait.', s.name, s.since, s.stopped_by, s.pending);
+      detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by, outbox.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L);', s.name);
     ELSIF s.stop_state = 'disabled' THEN
       status := 'error';
-      detail := format('%s has been disabled since %s, %s: %s. %s events wait.', s.target, s.since,
+      detail := format('%s has been disabled since %s, %s: %s. %s.', s.target, s.since,
                        CASE s.reason WHEN '410' THEN 'because its endpoint wants no more events (410)'
                        ELSE 'because it had failed for ' || s.reason || ' without a success' END,
-                       coalesce(s.error, 'no error is known'), s.pending);
+                       coalesce(s.error, 'no error is known'), outbox.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L); -- when the cause is gone', s.name);
     ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
       status := 'error';
@@ -55,18 +55,19 @@ BEGIN
                     'nothing is lost, and no attempt is spent', s.name) END;
     ELSIF s.dead THEN
       status := 'warning';
-      detail := format('%s %s wait behind dead letters or failing events of their keys, the first behind %s: %s', detail, s.held, s.id, coalesce(s.head_error, 'no error is known'));
+      detail := format('%s %s, the first behind %s: %s', detail, outbox.counted(s.held, 'waits behind a dead letter or a failing event of its key',
+                       'wait behind dead letters or failing events of their keys'), s.id, coalesce(s.head_error, 'no error is known'));
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up, '
                      'DELETE FROM outbox.events the one whose id is in the detail', s.name);
     ELSIF s.failing > 0 THEN
       status := 'warning';
-      detail := format('%s %s are failing and %s wait behind them; the oldest is %s, after %s attempts, tried again at %s: %s', detail, s.failing, s.held, s.id,
-                       s.attempts, date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
+      detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox.counted(s.failing, 'is failing', 'are failing'),
+                       outbox.counted(s.held, 'waits', 'wait'), s.id, outbox.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
       hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
                      'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id);
     ELSIF s.failed > 0 THEN
       status := 'warning';
-      detail := detail || CASE WHEN s.held > 0 THEN format(' %s wait behind them.', s.held) ELSE '' END;
+      detail := detail || CASE WHEN s.held > 0 THEN format(' %s behind them.', outbox.counted(s.held, 'waits', 'wait')) ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone, '
                      'which last_error of the same rows tells', s.name);
     ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN

@@ -192,11 +192,13 @@ static int detail_of(const FailureTally *tally, bool counted) {
 }
 
 static void tell_dead(const WorkerSink *sink, const FailureTally *tally, bool counted) {
+  const char *attempts = tally->attempts == 1 ? "attempt" : "attempts";
+
   ereport(WARNING,
-          (tally->n == 1 ? errmsg("outbox sink \"%s\": event %s is a dead letter after %d attempts: %s", sink->name,
-                                  tally->id, tally->attempts, tally->error)
-                         : errmsg("outbox sink \"%s\": %d events are dead letters, such as %s after %d attempts: %s",
-                                  sink->name, tally->n, tally->id, tally->attempts, tally->error),
+          (tally->n == 1 ? errmsg("outbox sink \"%s\": event %s is a dead letter after %d %s: %s", sink->name,
+                                  tally->id, tally->attempts, attempts, tally->error)
+                         : errmsg("outbox sink \"%s\": %d events are dead letters, such as %s after %d %s: %s",
+                                  sink->name, tally->n, tally->id, tally->attempts, attempts, tally->error),
            detail_of(tally, counted),
            errhint("When the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events "
                    "WHERE status = 'FAILED' AND sink = %s;",

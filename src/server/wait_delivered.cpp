@@ -79,12 +79,18 @@ static bool is_own(void) {
   return FullTransactionIdIsValid(here) && FullTransactionIdEquals(here, writer);
 }
 
+static const char *failed_attempts(void) {
+  const char *n = text_column(W_ATTEMPTS);
+
+  return psprintf("%s failed %s", n, strcmp(n, "1") == 0 ? "attempt" : "attempts");
+}
+
 static void fail_dead(const Wait *wait) {
-  ereport(ERROR, (errcode(ERRCODE_EVENT_FAILED), errmsg("event %s could not be delivered", id_text(wait)),
-                  errdetail("It is a dead letter of the sink \"%s\", after %s failed attempts: %s",
-                            text_column(W_SINK), text_column(W_ATTEMPTS),
-                            text_column(W_LAST_ERROR) ? text_column(W_LAST_ERROR) : "no error known"),
-                  errhint("When the cause is gone: SELECT outbox.redrive('%s');", id_text(wait))));
+  ereport(ERROR,
+          (errcode(ERRCODE_EVENT_FAILED), errmsg("event %s could not be delivered", id_text(wait)),
+           errdetail("It is a dead letter of the sink \"%s\", after %s: %s", text_column(W_SINK), failed_attempts(),
+                     text_column(W_LAST_ERROR) ? text_column(W_LAST_ERROR) : "no error known"),
+           errhint("When the cause is gone: SELECT outbox.redrive('%s');", id_text(wait))));
 }
 
 static const char *reason(void) {
@@ -94,8 +100,7 @@ static const char *reason(void) {
   if (sink == NULL)
     return "It waits, because no sink takes it.";
   if (error)
-    return psprintf("The sink \"%s\" has not taken it yet, after %s failed attempts: %s", sink,
-                    text_column(W_ATTEMPTS), error);
+    return psprintf("The sink \"%s\" has not taken it yet, after %s: %s", sink, failed_attempts(), error);
   if (DatumGetBool(column(W_HELD, &isnull)))
     return psprintf("At the sink \"%s\" it waits for an earlier event of its key that has failed.", sink);
   if (time && DatumGetTimestampTz(column(W_AVAILABLE_AT, &isnull)) > GetCurrentTimestamp())

@@ -165,7 +165,7 @@ def test_a_sink_that_is_paused(db, receiver):
     db.sql("SELECT outbox.pause('crm')")
     db.enqueue("Order", "1")
     state, detail, hint = db.doctor("sink crm")
-    assert state == "warning" and "paused since" in detail and "by postgres" in detail and "1 events wait" in detail
+    assert state == "warning" and "paused since" in detail and "by postgres" in detail and "1 event waits" in detail
     db.paste(hint)
     wait_until(receiver.accepted, 10, "delivery")
     wait_until(lambda: db.doctor("sink crm")[0] == "ok", 10, "the row to be gone")
@@ -217,7 +217,7 @@ def test_a_key_that_a_failing_event_holds(db, receiver):
     db.webhook_sink("crm", receiver, SECRET, retry="1h")
     first = db.enqueue("Order", "1", payload='"hidden"')
     db.enqueue("Order", "1", payload='"hidden"')
-    state, detail, hint = wait_until(lambda: (said := db.doctor("sink crm")) and "1 wait behind" in said[1] and said, 20, lambda: str(db.doctor("sink crm")))
+    state, detail, hint = wait_until(lambda: (said := db.doctor("sink crm")) and "1 waits behind" in said[1] and said, 20, lambda: str(db.doctor("sink crm")))
     assert state == "warning" and first in detail and "HTTP 500: no stock" in detail and "hidden" not in str(db.sql("SELECT * FROM outbox.doctor()"))
     receiver.mode = OK
     db.paste(hint)
@@ -231,7 +231,7 @@ def test_a_key_that_a_dead_letter_holds(db, receiver):
     first = db.enqueue("Order", "1")
     wait_until(lambda: db.sink("failed") == (1,), 20, "a dead letter")
     db.enqueue("Order", "1")
-    state, detail, hint = wait_until(lambda: (said := db.doctor("sink crm")) and "1 wait behind" in said[1] and said, 20, lambda: str(db.doctor("sink crm")))
+    state, detail, hint = wait_until(lambda: (said := db.doctor("sink crm")) and "1 waits behind" in said[1] and said, 20, lambda: str(db.doctor("sink crm")))
     assert state == "warning" and first in detail
     receiver.mode = OK
     db.paste(hint)

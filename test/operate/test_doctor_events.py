@@ -16,7 +16,7 @@ def test_events_that_no_sink_takes(db, receiver):
     db.webhook_sink("crm", receiver, SECRET, events="order.*", aggregates="Order")
     db.sql("SELECT outbox.enqueue('Customer', '1', 'customer.created', '\"hidden\"', headers => '{\"tenant\": \"hidden\"}')")
     state, detail, hint = db.doctor("routes")
-    assert state == "warning" and "1 events wait" in detail and '"customer.created"' in detail and "headers tenant" in detail and "hidden" not in detail
+    assert state == "warning" and "1 event waits" in detail and '"customer.created"' in detail and "headers tenant" in detail and "hidden" not in detail
     db.paste(hint)
     wait_until(receiver.accepted, 10, "the event to be routed at once")
     well(db, "routes")
@@ -131,7 +131,7 @@ def test_a_retention_that_falls_behind(db, setting):
               EXECUTE format('CREATE TABLE outbox.events_sent_%s PARTITION OF outbox.events_sent (PRIMARY KEY (position))
                 FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), day || ' 00:00Z', day + 1 || ' 00:00Z'); END $$""")
     state, detail, hint = db.doctor("retention")
-    assert state == "warning" and detail.startswith("1 days")
+    assert state == "warning" and detail.startswith("1 day ")
     db.paste(hint)
     well(db, "retention")
 

@@ -49,7 +49,7 @@ def hostile(db, pg, rig, attack):
     db.sql("CREATE TABLE public.c AS SELECT 1 AS a")
     db.sql(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
     db.sql(sql.SQL("GRANT USAGE ON SCHEMA outbox TO {}").format(sql.Identifier(role)))
-    gids = ["prepared" + attack, "lock" + attack]
+    gids = ["prepared" + attack, "lock" + attack, "row" + attack]
     with ExitStack() as stack:
         for receiver in (refuses, fails):
             stack.callback(receiver.stop)
@@ -75,7 +75,7 @@ def hostile(db, pg, rig, attack):
         db.sql(sql.SQL("DROP SERVER {} CASCADE").format(sql.Identifier("lost" + attack)))
         wait_until(lambda: "misconfigured" in state(db, "wrong" + attack), 20, lambda: state(db, "wrong" + attack))
         flat = attack.replace("\n", " ")
-        db.sql("SELECT outbox.enqueue(%s, %s, %s, '{}', headers => jsonb_build_object(%s::text, 'x'))", "nix, *" + flat, "1" + flat, "nix, *", "h" + flat)
+        db.sql("SELECT outbox.enqueue(%s, %s::text, %s, '{}'::jsonb, headers => jsonb_build_object(%s::text, 'x'))", "nix, *" + flat, "1" + flat, "nix, *", "h" + flat)
         session = stack.enter_context(closing(psycopg.connect(db.dsn, user=role)))
         session.execute("SELECT outbox.enqueue('Order', '1', 'none', '{}')")
         session.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gids[0])))
@@ -87,6 +87,9 @@ def hostile(db, pg, rig, attack):
         with db.connect(autocommit=False) as locker:
             locker.execute("LOCK TABLE outbox.dedup IN SHARE MODE")
             locker.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gids[1])))
+        with db.connect(autocommit=False) as locker:
+            locker.execute("SELECT FROM outbox.events_pending WHERE sink = %s ORDER BY position FOR UPDATE", ["open" + attack])
+            locker.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gids[2])))
         yield db
 
 
@@ -94,7 +97,8 @@ def test_no_hint_runs_what_stands_in_a_name(hostile, attack, tmp_path):
     db, harmful = hostile, []
     rows = db.sql("SELECT \"check\", detail, hint FROM outbox.doctor('0 seconds') WHERE hint IS NOT NULL")
     told = {check.removesuffix(attack) for check, _, _ in rows} | {f"{check} {'prepared' in detail}" for check, detail, _ in rows if check == "locks"}
-    expected = {f"sink {what}" for what in STATES if what != "lost"} | {"locks True", "prepared", "transactions", "horizon", "routes", "lost sink", "dead letters",
+    told |= {f"{check} {'prepared' in detail}" for check, detail, _ in rows if check == "row locks"}
+    expected = {f"sink {what}" for what in STATES if what != "lost"} | {"locks True", "row locks True", "prepared", "transactions", "horizon", "routes", "lost sink", "dead letters",
                                                                        "secrets", f"sink paused{attack} signature"}
     assert expected <= told, expected - told
     db.disconnect()

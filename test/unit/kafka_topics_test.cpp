@@ -54,7 +54,7 @@ TEST(KafkaTopics, EventsThatWaitComeBackOneAfterTheOther) {
     last = next;
   }
   EXPECT_GE(last, 10s) << "at most a thousand per second, of all topics together";
-  EXPECT_EQ(topics.summary(), "missing; 1 more topics are paused");
+  EXPECT_EQ(topics.summary(), "missing; 1 more topic is paused");
 }
 
 /* Events with sizes, in order, to one partition whose broker refuses batches with a culprit in them. */

@@ -158,9 +158,10 @@ void KafkaSink::check_stall(Time now) {
     check_at_ = down_ && now < believe_up_at_ ? believe_up_at_ : Time::max();
   } else if (stall_.is_stalled(slots_.used(), now)) {
     check_at_ = now + Stall::patience / 6; /* again, as long as it lasts */
-    reporter_->down("no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) +
-                        " s, and " + std::to_string(slots_.used()) + " events wait for it",
-                    OB_REASON_TIMEOUT);
+    reporter_->down(
+        "no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) + " s, and " +
+            (slots_.used() == 1 ? "1 event waits for it" : std::to_string(slots_.used()) + " events wait for it"),
+        OB_REASON_TIMEOUT);
   } else if (check_at_ == Time::max() || check_at_ <= now) {
     check_at_ = stall_.stalled_at();
   }

@@ -103,7 +103,8 @@ void KafkaProbeTopics::explain(const Topic &topic) {
   else
     probe_.failed("topic",
                   topic_named(topic.name) + ": " + std::to_string(topic.leaderless) + " of " +
-                      std::to_string(topic.partitions) + " partitions have no leader",
+                      std::to_string(topic.partitions) +
+                      (topic.partitions == 1 ? " partition has no leader" : " partitions have no leader"),
                   "The brokers that hold them are down.");
 }
 

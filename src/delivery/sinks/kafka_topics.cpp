@@ -143,8 +143,9 @@ void KafkaTopics::forget_if_well(Topic *topic) {
 std::string KafkaTopics::summary() const {
   for (const auto &[name, topic] : topics_)
     if (!topic.reason.empty())
-      return n_paused_ == 1 ? topic.reason
-                            : topic.reason + "; " + std::to_string(n_paused_ - 1) + " more topics are paused";
+      return n_paused_ == 1   ? topic.reason
+             : n_paused_ == 2 ? topic.reason + "; 1 more topic is paused"
+                              : topic.reason + "; " + std::to_string(n_paused_ - 1) + " more topics are paused";
   return {};
 }
 
