@@ -160,17 +160,22 @@ CREATE OR REPLACE FUNCTION outbox.doctor_heads(OUT sink text, OUT failing bigint
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
+  WITH RECURSIVE holding (position) AS (
+    (SELECT p.held_by FROM outbox.events_pending AS p WHERE p.held_by IS NOT NULL ORDER BY p.held_by, p.position LIMIT 1)
+    UNION ALL
+    SELECT n.held_by FROM holding AS h CROSS JOIN LATERAL (
+      SELECT p.held_by FROM outbox.events_pending AS p WHERE p.held_by IS NOT NULL AND p.held_by > h.position ORDER BY p.held_by, p.position LIMIT 1) AS n)
   SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead
-  FROM (SELECT coalesce(r.new_name, e.sink) AS sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
+  FROM (SELECT coalesce(r.new_name, e.sink) AS sink, count(*) OVER (PARTITION BY coalesce(r.new_name, e.sink)) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position
-        FROM (SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position FROM outbox.events_pending AS p
-              WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 LIMIT 10000) AS e
+        FROM (SELECT f.* FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+                SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position FROM outbox.events_pending AS p
+                WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
         LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink
         UNION ALL
         SELECT coalesce(r.new_name, f.sink), NULL, f.id, f.attempts, NULL, f.last_error, true, f.position
-        FROM (SELECT DISTINCT k.held_by FROM (SELECT p.held_by FROM outbox.events_pending AS p WHERE p.held_by IS NOT NULL ORDER BY p.held_by LIMIT 10000) AS k) AS k
-        JOIN outbox.events_failed AS f ON f.position = k.held_by
+        FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k JOIN outbox.events_failed AS f ON f.position = k.position
         LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = f.sink) AS h
   ORDER BY h.sink, h.dead DESC, h.position
 $$;
-COMMENT ON FUNCTION outbox.doctor_heads() IS 'Part of outbox.doctor(): for each sink how many events are failing (counted up to 10,000 of all), and the oldest of them or the dead letter that holds its key.';
+COMMENT ON FUNCTION outbox.doctor_heads() IS 'Part of outbox.doctor(): for each sink how many events are failing (counted up to 1,000), and the oldest of them or the dead letter that holds its key.';

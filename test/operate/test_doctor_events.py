@@ -86,6 +86,24 @@ def test_one_event_of_another_origin_among_very_many(db, receiver):
     well(db, "origin")
 
 
+def test_a_failing_event_behind_very_many_of_another_sink(db, receiver):
+    """And a dead letter that holds its key, behind one that holds very many rows."""
+    for name in ("a", "crm", "z"):
+        db.webhook_sink(name, receiver, SECRET, events=name, on_failure="hold")
+    failing = ("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, attempts, available_at, last_error)"
+               " SELECT 'Order', n, %s, %s, 1, now() + interval '1 hour', 'HTTP 500' FROM generate_series(1, %s) AS n")
+    db.sql(failing, "a", "a", 10001)
+    db.sql(failing, "crm", "crm", 1)
+    assert "1 are failing" in db.doctor("sink crm")[1]
+    dead = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts) VALUES ('Order', 'k', %s, %s, 'FAILED', 1)"
+    behind = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', 'k', %s FROM generate_series(1, %s)"
+    for sink, n in (("a", 10001), ("z", 1)):
+        db.sql(dead, sink, sink)
+        db.sql(behind, sink, n)
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE sink = %s AND held_by IS NOT NULL", sink) == n, 30, "rows behind it")
+    assert "wait behind dead letters" in db.doctor("sink z")[1]
+
+
 @pytest.mark.parametrize("columns, values, words", [
     ("available_at", "now() + interval '50000 years'", "more than a year ahead"),
     ("available_at", "'infinity'", "more than a year ahead"),
