@@ -44,6 +44,16 @@ TEST(Probe, AnUnknownKindStartsNothing) {
   EXPECT_NE(error.message[0], '\0');
 }
 
+TEST(Probe, AKindThatSendsNoTestEventSaysSo) {
+  door::Engine engine;
+  door::Probe probe(engine, "memory", {}, {}, 10'000, "main", true);
+  ASSERT_TRUE(probe.end());
+  ASSERT_EQ(probe.steps.size(), 2u);
+  EXPECT_TRUE(probe.steps[0].ok);
+  EXPECT_FALSE(probe.steps[1].ok);
+  EXPECT_STREQ(probe.steps[1].name, "request");
+}
+
 TEST(Probe, EndsWhenItsTimeIsUp) {
   door::Engine engine;
   memory::control("slow").probe_hangs = true;
