@@ -158,6 +158,22 @@ TEST(WebhookOptions, UrlsAreHttpsUnlessSaidOtherwiseAndNeverShown) {
   EXPECT_NO_THROW(webhook().parse({{"url", "HTTPS://example.com:8443/a?b=c"}}, nullptr));
 }
 
+/* What a proxy is asked for is judged as libcurl reads it, however it is written; the proxy's own host likewise. */
+TEST(WebhookOptions, AProxyIsNotAskedForInnerAddresses) {
+  for (const char *host :
+       {"127.0.0.1", "0x7f.1", "2130706433", "017700000001", "127.1", "127.0.0.1.", "%31%32%37.1", "[::1]",
+        "[::ffff:127.0.0.1]", "[fe80::1%25eth0]", "LOCALHOST", "a.localhost.", "%6cocalhost"}) {
+    Options server = {{"url", std::string("https://") + host + ":8443/x"}, {"proxy", "http://proxy.example:3128"}};
+    auto config = std::dynamic_pointer_cast<const WebhookConfig>(webhook().parse(server, nullptr));
+    EXPECT_TRUE(config->proxy.refused_target.has_value()) << host;
+  }
+  for (const char *proxy : {"http:///proxy.example:3128", "http:/proxy.example:3128", "http://@proxy.example:3128",
+                            "http:///127.0.0.1:3128",
+                            "http://b\xc3\xbc"
+                            "cher.example:3128"})
+    EXPECT_EQ(refused(with("proxy", proxy)).subject, "proxy") << proxy;
+}
+
 TEST(WebhookOptions, TheUrlMayStandInTheUserMapping) {
   EXPECT_NO_THROW(webhook().parse({}, nullptr));  // it may come later
   Options none, mapping = {{"url", "https://example.com/token"}};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "delivery/options.h"
+#include "delivery/sinks/url_parts.h"
 #include "door.h"
 
 using namespace outbox;
@@ -92,6 +93,33 @@ TEST(WebhookUrl, WhatIsWrongIsSaid) {
            {"https://", "Expected an https URL"},
            {"https://exa mple.com/", "Expected an https URL"},
            {"https://[::1/", "Expected an https URL"},
+           {"https:///x", "Expected an https URL"},
+           {"https:///${aggregate_id}/x", "Expected an https URL"},
+           {"https:///example.com/${aggregate_id}", "Expected an https URL"},
+           {"https:////example.com/", "Expected an https URL"},
+           {"https:/${aggregate_id}://x", "path and the query only"},
+           {"https:\\\\example.com/", "Expected an https URL"},
+           {"https://\\example.com/", "Expected an https URL"},
+           {"https://example.com\\${aggregate_id}/", "path and the query only"},
+           {"https://example.com\\@evil.example/", "user name or a password"},
+           {"https://?${aggregate_id}", "Expected an https URL"},
+           {"https://#${aggregate_id}", "Expected an https URL"},
+           {"https://:8443/", "Expected an https URL"},
+           {"https://exa\tmple.com/", "Expected an https URL"},
+           {"https://example.com\n/", "Expected an https URL"},
+           {" https://example.com/", "Expected an https URL"},
+           {"https://ex%2fample.com/", "Expected an https URL"},
+           {"https://example.com%00/", "Expected an https URL"},
+           {"https://@example.com/", "user name or a password"},
+           {"https://:@example.com/", "user name or a password"},
+           {"https://${aggregate_id}@example.com/", "path and the query only"},
+           {"https://example.com@${aggregate_id}/", "path and the query only"},
+           {"https://example.com%40${aggregate_id}/", "path and the query only"},
+           {"https://b\xc3\xbc"
+            "cher.example/",
+            "punycode"},
+           {"https://b%C3%BCcher.example/", "punycode"},
+           {"https://\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.0.0.1/", "punycode"},
            {"https://example.com/a b", "Expected an https URL"},
            {"https://example.com/\r\nX: 1", "Expected an https URL"},
            {"https://example.com:99999/", "from 1 to 65535"},
@@ -122,10 +150,34 @@ TEST(WebhookUrl, WhatIsWrongIsSaid) {
            {"https://example.com/${payload}", "Known variables"},
            {"https://example.com/" + std::string(8000, 'x'), "at most 8000"}})
     EXPECT_SAYS(refusal(url), part) << url.substr(0, 60);
-  for (const char *url : {"https://example.com", "https://example.com/",
-                          "https://EXAMPLE.com:8443/a.b/.well-known/..a?x[]=1&y=%20", "https://[2001:db8::1]:443/x",
-                          "https://b\xc3\xbc"
-                          "cher.example/",
-                          "http://10.0.0.1/$1"})
+  for (const char *url :
+       {"https://example.com", "https://example.com/", "https://EXAMPLE.com:8443/a.b/.well-known/..a?x[]=1&y=%20",
+        "https://[2001:db8::1]:443/x", "https://xn--bcher-kva.example/", "http://10.0.0.1/$1"})
     EXPECT_EQ(refusal(url), "") << url;
+}
+
+/* Whichever way the host is written: what libcurl reads in the template is what it reads in each event's URL. */
+TEST(WebhookUrl, NoEventChangesTheHost) {
+  const std::vector<std::pair<std::string, std::string>> hosts = {
+      {"h", "h"},
+      {"H.example:8443", "H.example"},
+      {"h.example.", "h.example."},
+      {"%68.example", "h.example"},
+      {"0x7f.1", "127.0.0.1"},
+      {"2130706433:80", "127.0.0.1"},
+      {"[::1]:8443", "[::1]"},
+      {"[fe80::1%25eth0]", "[fe80::1]"},
+  };
+  door::Event event;
+  for (auto &[host, meant] : hosts)
+    for (const char *rest : {"/${aggregate_id}", "/x/${aggregate_id}?${aggregate_id}", "?${aggregate_id}"})
+      for (const char *value : {"evil.example", "/evil.example", "//evil.example/", "\\\\evil.example",
+                                "@evil.example/", ":@evil.example", ":1@evil.example", "?@evil.example",
+                                "#@evil.example", "\t//evil.example", "\r\nHost: evil.example", "%40evil.example",
+                                "]@evil.example", "https://evil.example/", "\xef\xbc\x8f\xef\xbc\xa0"}) {
+        event.aggregate_id = value;
+        std::string url = rendered("https://" + host + rest, event);
+        EXPECT_EQ(UrlParts(url).get(CURLUPART_HOST), meant) << url;
+        EXPECT_EQ(url.substr(0, 8 + host.size()), "https://" + host);
+      }
 }

@@ -3,6 +3,7 @@
 import shutil
 import ssl
 
+import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
@@ -150,10 +151,13 @@ def test_a_proxy_leads_past_no_guard(db, receiver, proxy):
     step, ok, message, _ = last_step(db)
     assert (step, ok, message) == ("guard", False, "The proxy has an address that is the database server itself")
     db.sql("ALTER SERVER crm OPTIONS (ADD allow_networks '127.0.0.1')")
-    for host in ("127.0.0.2", "0x7f.2", "2130706434", "[::1]", "[::ffff:127.0.0.2]", "①②⑦.⓪.⓪.②", "169.254.169.254"):
+    for host in ("127.0.0.2", "0x7f.2", "2130706434", "[::1]", "[::ffff:127.0.0.2]", "%31%32%37.2", "169.254.169.254"):
         db.set_sink("crm", url=f"http://{host}:{receiver.port}/")
         db.enqueue("Order", host)
         wait_until(lambda: "The url's host has an address" in (sink(db, "last_error")[0] or ""), 10, host)
         step, ok, message, _ = last_step(db)
         assert (step, ok) == ("guard", False) and message.startswith("The url's host has an address"), (host, message)
+    for url in (f"http://①②⑦.⓪.⓪.②:{receiver.port}/", f"http:///127.0.0.2:{receiver.port}/", "http:///${aggregate_id}/x"):
+        with pytest.raises(psycopg.Error, match='option "url"'):
+            db.set_sink("crm", url=url)
     assert not receiver.deliveries and "Request (" not in proxy.printed()

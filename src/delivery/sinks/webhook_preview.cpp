@@ -19,7 +19,7 @@ PreviewPart text_part(const char *part, std::string name, std::string text) {
 /* Host, as libcurl writes it. */
 std::string host_of(const std::string &url) {
   UrlParts parts(url);
-  std::string host = parts.get(CURLUPART_HOST, CURLU_PUNYCODE);
+  std::string host = parts.host();
   std::string port = parts.get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
   return port.empty() ? host : host + ':' + port;
 }

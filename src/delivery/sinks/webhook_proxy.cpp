@@ -12,14 +12,20 @@ static const char *const in_mapping =
     "proxy_password '...').";
 
 void check_proxy(const std::string &option, const std::string &value) {
-  UrlParts url(value);
-  std::string scheme = url.get(CURLUPART_SCHEME), path = url.get(CURLUPART_PATH);
-  /* libcurl guesses where there is no scheme. */
-  if ((scheme != "http" && scheme != "https") || value.find("://") == value.npos || url.get(CURLUPART_HOST).empty())
+  switch (origin_fault(value)) {
+  case OriginFault::None:
+    break;
+  case OriginFault::Port:
+  case OriginFault::NoHost:
     refuse_value(option, "Expected the URL of an http or https proxy.", example);
-  if (!url.get(CURLUPART_USER).empty() || !url.get(CURLUPART_PASSWORD).empty())
+  case OriginFault::User:
     refuse_value(option, "Every role can read the options of a server, and this has a user name or a password.",
                  in_mapping);
+  case OriginFault::NotAscii:
+    refuse_value(option, host_is_not_ascii, write_punycode);
+  }
+  UrlParts url(value);
+  std::string path = url.get(CURLUPART_PATH);
   if ((!path.empty() && path != "/") || !url.get(CURLUPART_QUERY).empty() || !url.get(CURLUPART_FRAGMENT).empty())
     refuse_value(option, "A proxy has no path.", example);
   if (url.get(CURLUPART_PORT).empty())

@@ -41,19 +41,21 @@ std::string sample(const std::string &option, std::string_view value) {
 
 /* Scheme, host, port and whatever else libcurl judges. */
 void check_parts(const std::string &option, const std::string &value) {
-  UrlParts url(value);
-  std::string scheme;
-  if (value.find("://") != value.npos)  // libcurl is content with less
-    scheme = url.get(CURLUPART_SCHEME);
   constexpr const char *example = "Write it as https://example.com/hooks, or https://example.com:8443/hooks.";
-  if (url.code() == CURLUE_BAD_PORT_NUMBER || url.get(CURLUPART_PORT) == "0")
+  switch (origin_fault(value)) {
+  case OriginFault::None:
+    break;
+  case OriginFault::Port:
     refuse_value(option, "A URL's port is a number from 1 to 65535.", example);
-  if ((scheme != "https" && scheme != "http") || url.get(CURLUPART_HOST).empty())
+  case OriginFault::NoHost:
     refuse_value(option, "Expected an https URL such as https://example.com/hooks.", example);
-  if (!url.get(CURLUPART_USER).empty() || !url.get(CURLUPART_PASSWORD).empty())
+  case OriginFault::User:
     refuse_value(option, "A URL must not carry a user name or a password.",
                  "Put them into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (username '...', "
                  "password '...'), or (bearer_token '...').");
+  case OriginFault::NotAscii:
+    refuse_value(option, host_is_not_ascii, write_punycode);
+  }
   if (value.find('#') != value.npos)
     refuse_value(option, "A URL's fragment (after #) is never sent.", "Leave it out, or write # as %23.");
 }
@@ -126,10 +128,11 @@ WebhookUrl WebhookUrl::parse(const std::string &option, const std::string &value
   check_parts(option, shown);
 
   WebhookUrl url;
-  url.origin_ = value.substr(0, end);
+  url.origin_ = origin_of(value);
+  url.host_ = UrlParts(url.origin_).host();
   url.https_ = (value[4] | 0x20) == 's';
-  std::string_view rest = std::string_view(value).substr(end);
-  check_characters(option, std::string_view(shown).substr(end));
+  std::string_view rest = std::string_view(value).substr(url.origin_.size());
+  check_characters(option, std::string_view(shown).substr(url.origin_.size()));
   size_t query = find_outside(rest, '?');
   url.path_ = Template::parse(option, rest.substr(0, query));
   url.query_ = Template::parse(option, rest.substr(query));
@@ -153,6 +156,10 @@ std::string WebhookUrl::render(const ob_event &event) const {
   if (!query_.render_encoded(event, is_unreserved, part))
     throw_no_value("url", query_.missing(event));
   url += part;
+  if (UrlParts(url).host() != host_)  // what parse() ensures is ensured again: the sink's credentials go there
+    throw BadInput(OB_BAD_VALUE, "url", "event would change the host of the sink's url",
+                   "The host is for the owner of the sink alone to choose.",
+                   "Change the event's values, or the option \"url\".");
   if (url.size() > max_url)
     throw BadInput(OB_BAD_VALUE, "url", "event makes the sink's url too long",
                    "It would have " + std::to_string(url.size()) + " bytes; at most " + std::to_string(max_url) +

@@ -23,8 +23,8 @@ public:
 
 private:
   bool https_ = true, has_variables_ = false;
-  std::string origin_;
-  Template path_, query_;  // the query with its question mark
+  std::string origin_, host_;  // the host as libcurl reads it
+  Template path_, query_;      // the query with its question mark
 };
 
 }  // namespace outbox
