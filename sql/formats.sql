@@ -146,7 +146,7 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"": {"base64": "AQI
 INSERT INTO outbox.events (aggregate_type, event_type, headers)
   VALUES ('Order', 'order.created', '{"__value_schema_id": {"base64": "AQ0K/w=="}, "empty": {"base64": ""}, "n": 1}') RETURNING headers;
 :kafka topic 't');
-CREATE SERVER regress_w FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox');
+CREATE SERVER regress_w FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', forward_headers 'text');
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"__value_schema_id": {"base64": "AQ0K/w=="}, "text": "x"}', id => '017f22e2-79b0-7cc3-98c4-dc0c0c07398f');
 SELECT sink, name, value, bytes FROM outbox.preview('017f22e2-79b0-7cc3-98c4-dc0c0c07398f') WHERE part = 'header' AND name IN ('__value_schema_id', 'text') ORDER BY 1, 2;
 

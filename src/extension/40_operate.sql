@@ -269,7 +269,9 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
          coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
-                   WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path')), '(in the user mapping)') AS target,
+                   WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path') AND NOT EXISTS (
+                     SELECT FROM pg_catalog.pg_user_mapping AS m, pg_catalog.pg_options_to_table(m.umoptions) AS u
+                     WHERE m.umserver = s.oid AND m.umuser = 0 AND u.option_name = o.option_name)), '(in the user mapping)') AS target,
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,

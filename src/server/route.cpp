@@ -5,6 +5,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
@@ -184,6 +185,7 @@ static void rebuild(void) {
   if (!registered) {
     CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget, (Datum)0);
     CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, forget, (Datum)0);
+    CacheRegisterSyscacheCallback(USERMAPPINGOID, forget, (Datum)0); /* for checkers */
     registered = true;
   }
   for (int i = 0; i < cache_size; i++)
@@ -247,6 +249,27 @@ RouteSink *route_find(const char *name) {
   return found ? *found : NULL;
 }
 
+/* Takes the url out of a server's options where PUBLIC's user mapping has one: that is used, and what the server's
+ * would say of an event, or show of it, means nothing. Values of the mapping are not looked at. */
+static size_t without_unused_url(Oid server_oid, ob_option *options, size_t n) {
+  HeapTuple tuple =
+      SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
+  bool isnull, has_url = false;
+  size_t n_mapping, kept = 0;
+
+  if (!HeapTupleIsValid(tuple))
+    return n;
+  Datum datum = SysCacheGetAttr(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &isnull);
+  const ob_option *mapping = wrapper_options(datum, isnull, &n_mapping);
+  for (size_t i = 0; i < n_mapping; i++)
+    has_url |= strcmp(mapping[i].name, "url") == 0;
+  ReleaseSysCache(tuple);
+  for (size_t i = 0; i < n; i++)
+    if (!has_url || strcmp(options[i].name, "url") != 0)
+      options[kept++] = options[i];
+  return kept;
+}
+
 const ob_checker *route_checker(RouteSink *sink) {
   bool isnull;
   size_t n;
@@ -258,7 +281,8 @@ const ob_checker *route_checker(RouteSink *sink) {
   if (!HeapTupleIsValid(tuple))
     return NULL; /* just dropped */
   Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, tuple, Anum_pg_foreign_server_srvoptions, &isnull);
-  const ob_option *options = wrapper_options(datum, isnull, &n);
+  ob_option *options = wrapper_options(datum, isnull, &n);
+  n = without_unused_url(sink->server_oid, options, n);
   sink->checker = ob_checker_open(sink->kind, options, n, &error);
   sink->checker_tried = true;
   ReleaseSysCache(tuple);

@@ -73,6 +73,21 @@ TEST_F(CloudEventsTest, BinaryPutsAttributesIntoHeaders) {
   EXPECT_EQ(std::string(record.value.data, record.value.len), event.payload);
 }
 
+TEST_F(CloudEventsTest, OneAttributeIsGivenOnce) {
+  binding = CloudEvents::Binding::Http;
+  for (auto &[one, other] : std::vector<std::pair<std::string, std::string>>{
+           {"ce-tenant", "ce_tenant"}, {"CE-tenant", "ce_tenant"}, {"Ce_tenant", "cE_tenant"}}) {
+    event.headers = {{other, "a"}, {"plain", "x"}, {one, "b"}};
+    EXPECT_EQ(check(), "headers \"" + one + "\" and \"" + other + "\" are one attribute of a CloudEvent");
+  }
+  event.headers = {{"ce-tenant", "a"}, {"ce_tenant2", "b"}, {"tenant", "c"}};
+  EXPECT_EQ(check(), "");
+  binding = CloudEvents::Binding::Kafka;  // there the other is a plain header
+  event.headers = {{"ce-tenant", "a"}, {"ce_tenant", "b"}};
+  EXPECT_EQ(check(), "");
+  EXPECT_EQ(headers(CloudEvents::Mode::Binary)["ce_tenant"], "b");
+}
+
 TEST_F(CloudEventsTest, StructuredPutsAllIntoTheValue) {
   event.headers = {{"traceparent", parent}, {"tenant", "acme"}, {"ce_region", "eu"}};
   event.payload = R"({"total": 12345678901234567890.10})";

@@ -97,7 +97,8 @@ TEST(Preview, OfARequestIsWhatThePeerSees) {
     last.set(request);
     return to.answer(204);
   });
-  Options server = WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Blank": " \t"})"}});
+  Options server =
+      WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Blank": " \t"})"}, {"forward_headers", "*"}});
   TestEvent event(7, 1, R"({"amount": 1.00})");
   event.headers = {{"traceparent", "00-ab"}, {"Webhook-Id", "forged"}, {"x-tenant", "forged"},
                    {"Host", "forged"},       {"x-utf8", "Zo\xc3\xab"}, {"x-empty", ""}};
@@ -147,7 +148,7 @@ TEST(Preview, ACommandIsOneLineWithoutSurprises) {
       event.payload = bytes;
       event.event.payload_is_bytes = true;
     }
-    Options server = {{"url", "https://crm.example:8443/a?b='c"}};
+    Options server = {{"url", "https://crm.example:8443/a?b='c"}, {"forward_headers", "*"}};
     Options mapping = {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"bearer_token", "t0ken"}};
     return SinkKind::find("webhook")->parse(server, &mapping)->preview(event.get(), 1614265330).back().text;
   };

@@ -210,6 +210,33 @@ TEST(WebhookFault, TheEnvironmentsProxiesAreNotMeant) {
     unsetenv(name);
 }
 
+TEST(WebhookFault, AProxyThatRefusesTheTunnelIsNamed) {
+  Shared<int> status(407);
+  FaultServer proxy([&](const HttpRequest &request, Peer &to) {
+    EXPECT_EQ(request.line, "CONNECT hooks.example:443 HTTP/1.1");
+    return to.answer(status.get(), "Proxy-Authenticate: Basic realm=\"x\"\r\n");
+  });
+  WebhookHarness crm(
+      Options{{"url", "https://hooks.example/"}, {"proxy", proxy.url("")}, {"allow_networks", "127.0.0.0/8"}});
+  std::string from = " from the proxy " + proxy.url("") + ": ";
+  Completion completion = crm.send(TestEvent(1, 1));
+  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.reason, OB_REASON_AUTH);
+  const std::string credentials = "it refuses proxy_username and proxy_password of the user mapping, or misses them";
+  EXPECT_EQ(completion.error, "HTTP 407" + from + credentials);
+  status.set(401);  // as tinyproxy has it
+  EXPECT_EQ(crm.send(TestEvent(2, 1)).error, "HTTP 401" + from + credentials);
+  for (int other : {403, 502, 503}) {
+    status.set(other);
+    completion = crm.send(TestEvent(static_cast<uint64_t>(other), 1));
+    EXPECT_EQ(completion.result, Result::SinkDown) << other;
+    EXPECT_EQ(completion.reason, OB_REASON_CONNECTION) << other;
+    EXPECT_EQ(completion.error,
+              "HTTP " + std::to_string(other) + from +
+                  "it makes no connection to the url's host; look at its rules, and at option proxy");
+  }
+}
+
 TEST(WebhookFault, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
   FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
   WebhookHarness allowed(WebhookHarness::local(peer));

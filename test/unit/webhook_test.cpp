@@ -29,7 +29,8 @@ TEST(Webhook, PostsASignedStandardWebhook) {
     last.set(request);
     return to.answer(204);
   });
-  WebhookHarness crm(WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Empty": "", "X-N": 7})"}}),
+  WebhookHarness crm(WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Empty": "", "X-N": 7})"},
+                                                  {"forward_headers", "*"}}),
                      {{"secret", secret}, {"bearer_token", "t0ken"}});
   TestEvent event(7, 1, R"({"amount": 1.00, "id": 12345678901234567890123})");
   event.headers = {{"traceparent", "00-ab"}, {"Webhook-Id", "forged"}, {"x-tenant", "forged"}, {"Host", "forged"}};
@@ -310,7 +311,8 @@ TEST(Webhook, BothSecretsSignUnderTheChosenPrefixTheNewOneFirst) {
   const std::string old_secret = "whsec_" + std::string(43, 'A');
   TestEvent event(1, 1);
   event.headers = {{"svix-id", "forged"}, {"Webhook-Signature", "forged"}, {"Svix-Other", "forged"}};
-  HttpRequest seen = seen_of({{"header_prefix", "svix"}}, {{"secret", secret}, {"old_secret", old_secret}}, event);
+  HttpRequest seen = seen_of({{"header_prefix", "svix"}, {"forward_headers", "*"}},
+                             {{"secret", secret}, {"old_secret", old_secret}}, event);
   auto sign = [&](const std::string &with) {
     return standard_webhooks::sign(standard_webhooks::decode_secret("secret", with), seen.headers["svix-id"],
                                    std::stoll(seen.headers["svix-timestamp"]), seen.body);
@@ -324,20 +326,21 @@ TEST(Webhook, BothSecretsSignUnderTheChosenPrefixTheNewOneFirst) {
 TEST(Webhook, TheIdempotencyKeyIsAQuotedString) {
   TestEvent event(1, 1);
   event.headers = {{"idempotency-key", "forged"}};
-  EXPECT_EQ(seen_of({{"idempotency_key", "true"}}, {}, event).headers["idempotency-key"],
-            "\"01000000-0000-0000-0000-000000000000\"");
+  Options all = {{"forward_headers", "*"}}, own = {{"forward_headers", "*"}, {"idempotency_key", "true"}};
+  EXPECT_EQ(seen_of(own, {}, event).headers["idempotency-key"], "\"01000000-0000-0000-0000-000000000000\"");
   event.event.dedup_key = text(R"(a "b" \c)");
-  EXPECT_EQ(seen_of({{"idempotency_key", "true"}}, {}, event).headers["idempotency-key"], R"("a \"b\" \\c")");
-  EXPECT_EQ(seen_of({}, {}, event).headers["idempotency-key"], "forged");
+  EXPECT_EQ(seen_of(own, {}, event).headers["idempotency-key"], R"("a \"b\" \\c")");
+  EXPECT_EQ(seen_of(all, {}, event).headers["idempotency-key"], "forged");
 }
 
 TEST(Webhook, AuthenticatesAndLetsNoEventDoSo) {
   TestEvent event(1, 1);
   event.headers = {{"Authorization", "Basic forged"}, {"x-key", "forged"}};
-  EXPECT_EQ(seen_of({}, {{"username", "Aladdin"}, {"password", "open sesame"}}, event).headers["authorization"],
+  Options all = {{"forward_headers", "*"}};
+  EXPECT_EQ(seen_of(all, {{"username", "Aladdin"}, {"password", "open sesame"}}, event).headers["authorization"],
             "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="); /* RFC 7617 */
-  EXPECT_EQ(seen_of({}, {{"username", "sk_test"}}, event).headers["authorization"], "Basic c2tfdGVzdDo=");
-  HttpRequest seen = seen_of({}, {{"headers", R"({"X-Key": "${s3cr3t}", "Authorization": "Token 1"})"}}, event);
+  EXPECT_EQ(seen_of(all, {{"username", "sk_test"}}, event).headers["authorization"], "Basic c2tfdGVzdDo=");
+  HttpRequest seen = seen_of(all, {{"headers", R"({"X-Key": "${s3cr3t}", "Authorization": "Token 1"})"}}, event);
   EXPECT_EQ(seen.headers["x-key"], "${s3cr3t}");
   EXPECT_EQ(seen.headers["authorization"], "Token 1");
 }

@@ -137,7 +137,10 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     db.enqueue("Order", "1")
     wait_state(db, "circuit open")
     # tinyproxy hangs up with its answer, which may be lost: the next probe says it.
-    wait_until(lambda: "CONNECT tunnel failed" in sink(db, "last_error")[0], 20, lambda: sink(db, "last_error"))
+    said = f" from the proxy {url}: it refuses proxy_username and proxy_password of the user mapping"
+    wait_until(lambda: said in sink(db, "last_error")[0], 20, lambda: sink(db, "last_error"))
+    wait_until(lambda: last_step(db)[0] == "proxy", 20, lambda: last_step(db))
+    assert said in last_step(db)[2]
     assert "let-me" not in sink(db, "last_error")[0] + db.pg.log.read_text()
     assert sink(db, "failed, retried") == (0, 0)
 

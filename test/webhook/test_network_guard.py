@@ -8,6 +8,7 @@ from outbox_rig.receiver import OK, SECRET, Status
 from outbox_rig.resolver import Ears, Resolver
 
 PUBLIC = "203.0.114.7"  # looks public to the guard; in the namespace it is the namespace's own
+ELSEWHERE = "203.0.114.8"  # likewise
 INNER = ["127.0.0.1", "10.9.8.7", "100.64.0.7", "192.168.77.1", "172.16.7.7", "169.254.169.254", "169.254.7.7", "168.63.129.16",
          "198.18.7.7", "::1", "fd00::7", "fd00:ec2::254", "64:ff9b::a09:807", "2002:a09:807::1", "2001:db8::7"]
 LEADS_THERE = ["0.0.0.0", "::", "::ffff:10.9.8.7", "::ffff:127.0.0.1"]  # an ear of INNER would hear
@@ -30,7 +31,7 @@ def network(rig):
         network = rig.namespace()
     except (OSError, NotPermitted) as why:
         pytest.skip(f"network namespaces are not permitted here: {why}")
-    for address in [PUBLIC, *INNER]:
+    for address in [PUBLIC, ELSEWHERE, *INNER]:
         if address not in ("127.0.0.1", "::1"):
             network.add_address(address)
     return network
@@ -108,6 +109,25 @@ def test_each_inner_address_by_itself(crm, far, ears, resolver, network):
     assert ears.heard == []
     resolver.answers = [PUBLIC]
     assert last_step(crm, "crm")[1], "and the same, where the answer is good"
+
+
+def test_a_busy_connection_follows_its_name(crm, far, resolver, network):
+    resolver.answers, far.mode = [PUBLIC], OK
+    crm.sql("ALTER SERVER crm OPTIONS (ADD connection_lifetime '1s')")
+    crm.enqueue("Order", "1")
+    wait_until(lambda: crm.pending() == 0, 10, "an event over a connection that is kept")
+    ears = Ears(network, [ELSEWHERE], far.port)
+    resolver.answers = [ELSEWHERE]
+
+    def followed() -> bool:
+        crm.enqueue("Order", "1")
+        return ears.heard != []
+    try:
+        wait_until(followed, 15, "a connection to where the name leads now")
+    finally:
+        ears.stop()
+    resolver.answers = [PUBLIC]
+    wait_until(lambda: crm.pending() == 0, 15, "the events")
 
 
 def test_what_a_redirect_points_at_is_not_visited(crm, far, ears, resolver):

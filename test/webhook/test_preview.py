@@ -9,6 +9,7 @@ import select
 import subprocess
 import time
 
+import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -23,12 +24,12 @@ EVIL = ["'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "!touch !! !$", 
 KEYS = ["\n touch pwned\n", "\r touch pwned\r", "\x1b[201~\ntouch pwned\n", "\x03\x04 \x16\x15touch pwned\n", "\u009b201~\u0085touch pwned", "\u202e)denwp hcuot($"]
 HEADERS = {f"x-{n}": text for n, text in enumerate(EVIL)} | {"!#$%&'*+-.^_`|~": "$(touch pwned)", "x-tab": "a\tb", "x-c1": "a\u0085b", "x-empty": "", "x-blank": "  "}
 SINKS = {  # options of the server, of the user mapping
-    "plain": ({}, {}),
-    "signed": ({"headers": json.dumps({"X-Shell": "".join(EVIL).replace("${", "$ {"), "X-Blank": " ", "accept": "text/plain"})}, {"secret": SECRET, "bearer_token": TOKEN}),
+    "plain": ({"forward_headers": "*"}, {}),
+    "signed": ({"forward_headers": "*", "headers": json.dumps({"X-Shell": "".join(EVIL).replace("${", "$ {"), "X-Blank": " ", "accept": "text/plain"})}, {"secret": SECRET, "bearer_token": TOKEN}),
     "odd_url": ({"url": "{url}?q=';touch$IFS/pwned;'&$(touch)&!!"}, {"secret": SECRET}),
-    "basic": ({"method": "PUT", "header_prefix": "svix", "idempotency_key": "true", "format": "raw", "url": "{url}/${aggregate_id}/x"},
+    "basic": ({"forward_headers": "*", "method": "PUT", "header_prefix": "svix", "idempotency_key": "true", "format": "raw", "url": "{url}/${aggregate_id}/x"},
               {"secret": SECRET, "old_secret": OLD_SECRET, "username": "us er", "password": PASSWORD, "headers": json.dumps({"X-Api-Key": KEY, "x-accept": "y"})}),
-    "cloud": ({"format": "cloudevents"}, {"secret": SECRET}),
+    "cloud": ({"format": "cloudevents", "forward_headers": "*"}, {"secret": SECRET}),
     "secret_url": ({}, {"url": "{url}/" + TOKEN, "secret": SECRET}),
 }
 PER_ATTEMPT = ("webhook-timestamp", "webhook-signature", "svix-timestamp", "svix-signature")
@@ -190,6 +191,36 @@ def test_no_secret_is_shown(shown):
     assert all(word in text for word in ("(Bearer ***)", "(Basic ***)", "(***)"))
     missing = subprocess.run(["bash", "-c", one(next(p for (sink, _), p in previews.items() if sink == "secret_url"), "curl")], capture_output=True, text=True)
     assert missing.returncode != 0 and "OUTBOX_URL: the url in the user mapping" in missing.stderr
+
+
+def test_the_url_that_is_used_is_shown_or_none(db):
+    """Where the user mapping has one, that of the server means nothing: not to the preview, not to the check of an event."""
+    db.sql("DROP ROLE IF EXISTS crm_user; CREATE ROLE crm_user; GRANT USAGE ON SCHEMA outbox TO crm_user; GRANT EXECUTE ON FUNCTION outbox.preview TO crm_user")
+    try:
+        with db.connect() as connection:
+            connection.execute("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://of-server.example/${header.tenant}')")
+            connection.execute("GRANT USAGE ON FOREIGN SERVER crm TO crm_user")
+            connection.execute(f"CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (url 'https://of-mapping.example/{TOKEN}')")
+            connection.execute("SET ROLE crm_user")
+            [(event,)] = connection.execute("SELECT outbox.enqueue('Order', '1', 'x', '{}', sink => 'crm', available_at => 'infinity')::text")
+            preview = rows(connection, "crm", event)
+            assert one(preview, "url") == "(in the user mapping)" and "example" not in str(preview) and TOKEN not in str(preview)
+            connection.execute("RESET ROLE")
+            assert connection.execute("SELECT target FROM outbox.sinks").fetchall() == [("(in the user mapping)",)]
+            assert one(rows(connection, "crm", event), "url") == "(in the user mapping)"
+
+            connection.execute("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (DROP url)")
+            connection.execute("SET ROLE crm_user")
+            with pytest.raises(psycopg.Error, match="event has no value for"):
+                rows(connection, "crm", event)
+            with pytest.raises(psycopg.Error, match="event has no value for"):
+                connection.execute("SELECT outbox.enqueue('Order', '1', 'x', '{}', sink => 'crm')")
+            [(event,)] = connection.execute("SELECT outbox.enqueue('Order', '1', 'x', '{}', '{\"tenant\": 7}', sink => 'crm', available_at => 'infinity')::text")
+            assert one(rows(connection, "crm", event), "url") == b"https://of-server.example/7"
+            connection.execute("RESET ROLE")
+            assert connection.execute("SELECT target FROM outbox.sinks").fetchall() == [("https://of-server.example/${header.tenant}",)]
+    finally:
+        db.sql("DROP OWNED BY crm_user; DROP ROLE crm_user")
 
 
 def test_who_sees_a_signature(shown):

@@ -43,7 +43,7 @@ def developing(rig, consumer_database, work, request):
 
 @pytest.mark.parametrize("developing", [["--delay", "60"]], indirect=True, ids=["slow"])
 def test_a_receiver_that_dies_between_commit_and_answer_does_the_work_once(db, developing, work):
-    db.webhook_sink("crm", developing.url, SECRET, **QUICK)
+    db.webhook_sink("crm", developing.url, SECRET, **QUICK, forward_headers="x-tenant")
     event = db.enqueue("Order", "42", "order.paid", '{"total": 99.5}', headers=json.dumps({"X-Tenant": "7"}))
     wait_until(lambda: work("SELECT count(*) FROM work") == 1, 20, "the commit")
     assert db.pending() == 1, "not answered"

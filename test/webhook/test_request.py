@@ -39,7 +39,7 @@ SINKS = {
     "standard": {},
     "svix": {"header_prefix": "svix"},
     "raw": {"format": "raw"},
-    "binary": {"format": "cloudevents"},
+    "binary": {"format": "cloudevents", "forward_headers": "traceparent, tracestate, plain"},
     "structured": {"format": "cloudevents-structured"},
     "rest": {"method": "PUT", "idempotency_key": "true", "headers": '{"X-Type": "${event_type}", "X-Key": "${partition_key}"}',
              "body": '{"id": ${id}, "type": ${event_type}, "ref": "${aggregate_type}/${aggregate_id}", "payload": ${payload}, "seq": ${seq}}'},

@@ -93,6 +93,21 @@ void check_extension(const ob_header &header) {
                    "Leave out \"" + std::string(begin) + "\" to send a plain header.");
 }
 
+/* In HTTP ce_tenant and ce-tenant are one attribute: which value would be meant? */
+void check_given_once(std::vector<std::string_view> names) {
+  auto attribute = [](std::string_view name) { return name.substr(prefix.size()); };
+  std::sort(names.begin(), names.end(), [&](auto one, auto other) {
+    return std::pair(attribute(one), one) < std::pair(attribute(other), other);
+  });
+  auto twice = std::adjacent_find(names.begin(), names.end(),
+                                  [&](auto one, auto other) { return attribute(one) == attribute(other); });
+  if (twice != names.end())
+    throw BadInput(OB_BAD_VALUE, "headers",
+                   "headers \"" + std::string(twice[0]) + "\" and \"" + std::string(twice[1]) +
+                       "\" are one attribute of a CloudEvent",
+                   "Its name is what follows the first three characters.", "Leave one of them out.");
+}
+
 [[noreturn]] void throw_no_source(const std::string &variable) {
   throw BadInput(OB_BAD_VALUE, "source", "event has no value for " + variable,
                  "Option \"source\" of the sink needs one: a CloudEvent must say where it comes from.");
@@ -154,9 +169,15 @@ void CloudEvents::check(const ob_event &event) const {
   check_string("event_type", "type", event.event_type);
   check_string("aggregate_id", "subject", event.aggregate_id);
   check_string("partition_key", "partitionkey", event.key);
-  for (size_t i = 0; i < event.n_headers; i++)
-    if (is_attribute(view(event.headers[i].name)))
-      check_extension(event.headers[i]);
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < event.n_headers; i++) {
+    if (!is_attribute(view(event.headers[i].name)))
+      continue;
+    check_extension(event.headers[i]);
+    names.push_back(view(event.headers[i].name));
+  }
+  if (names.size() > 1)
+    check_given_once(std::move(names));
 }
 
 /* Calls add(name with prefix, value) for each attribute that the event has, but for datacontenttype. The

@@ -120,6 +120,8 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   if (auto *value = find_option(server, "headers"))
     for (auto &[name, text] : parse_headers("headers", *value))
       set_header(name, text, *config);
+  auto *forwarded = find_option(server, "forward_headers");
+  config->forwarded = ForwardedHeaders::parse("forward_headers", forwarded ? *forwarded : ForwardedHeaders::defaults);
   std::string prefix =
       parse_choice<const char *>(server, "header_prefix", {{"webhook", "webhook"}, {"svix", "svix"}});
   config->id_header = prefix + "-id";
@@ -128,6 +130,8 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
 
   if (auto *value = find_option(server, "timeout"))
     config->timeout = parse_timeout("timeout", *value);
+  if (auto *value = find_option(server, "connection_lifetime"))
+    config->connection_lifetime = parse_connection_lifetime("connection_lifetime", *value);
   if (auto *value = find_option(server, "concurrency"))
     config->concurrency = parse_concurrency("concurrency", *value);
   if (auto *value = find_option(server, "rate_limit"))

@@ -15,6 +15,7 @@
 #include "delivery/sink.h"
 #include "delivery/sinks/webhook_auth.h"
 #include "delivery/sinks/webhook_body.h"
+#include "delivery/sinks/webhook_forward.h"
 #include "delivery/sinks/webhook_headers.h"
 #include "delivery/sinks/webhook_proxy.h"
 #include "delivery/sinks/webhook_url.h"
@@ -43,6 +44,7 @@ struct WebhookConfig final : SinkConfig {
   std::optional<BodyTemplate> body;  // instead of the format's
   HttpHeaders headers;               // the same for each event
   std::vector<std::pair<std::string, Template>> event_headers;
+  ForwardedHeaders forwarded;
   std::string content_type = "application/json";  // of JSON
   bool idempotency_key = false;
   std::string id_header, timestamp_header, signature_header;
@@ -50,6 +52,7 @@ struct WebhookConfig final : SinkConfig {
   SecretMask secrets;          // likewise
   bool knows_mapping = false;  // else what it says is not known
   std::chrono::milliseconds timeout{15'000};
+  std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
   std::optional<RequestRate> rate;
   NetworkGuard guard{{}};

@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-static bool is_token(std::string_view name) {
+bool is_header_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
            std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) != std::string_view::npos;
@@ -30,6 +30,19 @@ bool same_name(std::string_view one, std::string_view other) {
                     [](char a, char b) { return fold(a) == fold(b); });
 }
 
+bool same_variable(std::string_view one, std::string_view other) {
+  auto variable = [](char c) {
+    c = fold(c);
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '_';
+  };
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [&](char a, char b) { return variable(a) == variable(b); });
+}
+
+bool has_same_variable(const HttpHeaders &headers, std::string_view name) {
+  return std::any_of(headers.begin(), headers.end(), [&](auto &header) { return same_variable(header.first, name); });
+}
+
 const std::string *find_header(const HttpHeaders &headers, std::string_view name) {
   auto found =
       std::find_if(headers.begin(), headers.end(), [&](auto &header) { return same_name(header.first, name); });
@@ -42,13 +55,13 @@ bool is_reserved(std::string_view name) {
       "keep-alive",    "proxy-authorization", "proxy-connection", "te",           "trailer", "transfer-encoding",
       "upgrade",       "user-agent"};
   for (std::string_view prefix : {"webhook-", "svix-"})
-    if (same_name(name.substr(0, prefix.size()), prefix))
+    if (same_variable(name.substr(0, prefix.size()), prefix))
       return true;
-  return std::any_of(std::begin(names), std::end(names), [name](auto &own) { return same_name(own, name); });
+  return std::any_of(std::begin(names), std::end(names), [name](auto &own) { return same_variable(own, name); });
 }
 
 void check_http_header(std::string_view name, std::string_view value) {
-  if (!is_token(name))
+  if (!is_header_name(name))
     throw BadInput(OB_BAD_VALUE, "headers",
                    "header name \"" + clean_text(name.substr(0, 100)) + "\" is not legal in HTTP",
                    "A header name consists of letters, digits and the characters !#$%&'*+-.^_`|~.");

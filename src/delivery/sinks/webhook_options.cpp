@@ -7,6 +7,7 @@
 #include "delivery/request_rate.h"
 #include "delivery/sinks/webhook_auth.h"
 #include "delivery/sinks/webhook_body.h"
+#include "delivery/sinks/webhook_forward.h"
 #include "delivery/sinks/webhook_headers.h"
 #include "delivery/sinks/webhook_proxy.h"
 #include "delivery/sinks/webhook_url.h"
@@ -19,6 +20,11 @@ using std::chrono::milliseconds;
 
 milliseconds parse_timeout(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
+}
+
+/* libcurl takes seconds. */
+milliseconds parse_connection_lifetime(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
 }
 
 size_t parse_concurrency(const std::string &name, const std::string &value) {
@@ -73,6 +79,8 @@ const std::vector<OptionSpec> &webhook_options() {
        "Whether the header Idempotency-Key carries the event's dedup_key, or else its id. Default false."},
       {"timeout", true, false, false, false, check<parse_timeout>,
        "How long one request may take, answer included: 100ms to 5min. Default 15s."},
+      {"connection_lifetime", true, false, false, false, check<parse_connection_lifetime>,
+       "How long a connection is used again before the endpoint's name is resolved anew: 1s to 1d. Default 1min."},
       {"concurrency", true, false, false, false, check<parse_concurrency>,
        "Requests at the same time, of different keys: 1 to 1000. Default 32."},
       {"rate_limit", true, false, false, false, check<parse_rate>,
@@ -92,6 +100,11 @@ const std::vector<OptionSpec> &webhook_options() {
       {"headers", true, true, false, false, check<parse_headers>,
        "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the user mapping those that "
        "are secrets, without variables."},
+      {"forward_headers", true, false, false, false, check<ForwardedHeaders::parse>,
+       "Headers of the event that are sent: names separated by commas, which may end with *. Default 'traceparent, "
+       "tracestate, baggage, x-request-id, x-correlation-id'. Never those that the sink writes, cookies, "
+       "credentials, "
+       "Forwarded and the like."},
       {"ca_pem", true, false, false, false, check_certificates_pem,
        "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the system's "
        "authorities."},

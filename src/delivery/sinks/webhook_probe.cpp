@@ -186,6 +186,8 @@ private:
       return failed(resolved == 0 ? "resolve" : "connect", transfer_.verdict(code).error, hint(code));
     probe_.passed("connect", peer(easy_) + " accepts the connection", {},
                   connected > 0 ? std::optional(connected - resolved) : std::nullopt);
+    if (transfer_.tunnel_refusal())
+      return failed("proxy", transfer_.verdict(code).error);
     if (tls_problem)
       return failed("TLS", tls_problem->message, tls_problem->hint);
     if (code == CURLE_OPERATION_TIMEDOUT && tls_)

@@ -95,13 +95,17 @@ void WebhookConfig::write_content(const ob_event &event, WebhookRequest &request
     request.headers.emplace_back("Content-Type", type);
 }
 
-/* The event's own, but for those that the sink writes. */
+/* The event's own that the sink's owner wants, but for those that the sink writes, also where one has no value. */
 void WebhookConfig::write_event_headers(const ob_event &event, WebhookRequest &request) const {
   for (size_t i = 0; i < event.n_headers; ++i) {
     std::string_view name = view(event.headers[i].name);
-    bool taken = event.headers[i].binary || is_reserved(name) || (cloud_events && cloud_events->is_attribute(name)) ||
-                 find_header(request.headers, name) || find_header(auth.headers, name);
-    if (!taken)
+    if (!forwarded.takes(name))
+      continue;
+    bool written = (cloud_events && cloud_events->is_attribute(name)) || has_same_variable(request.headers, name) ||
+                   has_same_variable(auth.headers, name) ||
+                   std::any_of(event_headers.begin(), event_headers.end(),
+                               [&](auto &header) { return same_variable(header.first, name); });
+    if (!event.headers[i].binary && !written)
       request.headers.emplace_back(name, view(event.headers[i].value));
   }
 }

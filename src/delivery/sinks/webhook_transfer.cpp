@@ -61,6 +61,8 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_NOSIGNAL, 1L);
   set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not hold up the loop
   set(easy, CURLOPT_DNS_CACHE_TIMEOUT, dns_cache_s);
+  set(easy, CURLOPT_MAXLIFETIME_CONN,  // a busy connection would never follow its name to another address
+      static_cast<long>(std::chrono::ceil<std::chrono::seconds>(config_->connection_lifetime).count()));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
   set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -245,6 +247,12 @@ std::string WebhookTransfer::refusal_hint() const {
          " to the server's option allow_networks";
 }
 
+long WebhookTransfer::tunnel_refusal() const {
+  long status = 0;
+  curl_easy_getinfo(handle(), CURLINFO_HTTP_CONNECTCODE, &status);
+  return requested_ || status < 300 ? 0 : status;
+}
+
 std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
   return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, !config_->auth.certificate_pem.empty());
 }
@@ -318,13 +326,17 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     verdict.error = refusal_fact() + ". " + refusal_hint();
     return verdict;
   }
-  long status = 0;
+  long status = 0, no_tunnel = tunnel_refusal();
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
-  if (status == 407 && config_->proxy.is_used()) {
+  if (config_->proxy.is_used() && (status == 407 || no_tunnel)) {
     verdict.result = Result::SinkDown;
-    verdict.reason = OB_REASON_AUTH;
+    bool wants_credentials = status == 407 || no_tunnel == 407 || no_tunnel == 401;
+    verdict.reason = wants_credentials ? OB_REASON_AUTH : OB_REASON_CONNECTION;
     verdict.error =
-        "HTTP 407: the proxy refuses proxy_username and proxy_password of the user mapping, or misses them";
+        "HTTP " + std::to_string(no_tunnel ? no_tunnel : status) + " from the proxy " + config_->proxy.url + ": ";
+    verdict.error += wants_credentials
+                         ? "it refuses proxy_username and proxy_password of the user mapping, or misses them"
+                         : "it makes no connection to the url's host; look at its rules, and at option proxy";
   } else if (head_complete_) {
     verdict = judge(status, code == CURLE_OK);
   } else if (auto tls = tls_problem(code)) {

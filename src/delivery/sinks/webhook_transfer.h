@@ -43,6 +43,8 @@ public:
   std::optional<TlsProblem> tls_problem(CURLcode code) const;
   bool refused(CURLcode code) const { return refusal() && code != CURLE_OK; }
   std::string refusal_fact() const;
+  /* The proxy's answer to CONNECT, where it makes no tunnel; else 0. */
+  long tunnel_refusal() const;
   std::string refusal_hint() const;
   bool asked_for_client_certificate() const { return tls_.asked_for_client_certificate(); }
   /* An idle handle keeps no event. */
