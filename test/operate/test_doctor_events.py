@@ -94,14 +94,14 @@ def test_a_failing_event_behind_very_many_of_another_sink(db, receiver):
                " SELECT 'Order', n, %s, %s, 1, now() + interval '1 hour', 'HTTP 500' FROM generate_series(1, %s) AS n")
     db.sql(failing, "a", "a", 10001)
     db.sql(failing, "crm", "crm", 1)
-    assert "1 are failing" in db.doctor("sink crm")[1]
+    assert "1 is failing" in db.doctor("sink crm")[1]
     dead = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts) VALUES ('Order', 'k', %s, %s, 'FAILED', 1)"
     behind = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', 'k', %s FROM generate_series(1, %s)"
     for sink, n in (("a", 10001), ("z", 1)):
         db.sql(dead, sink, sink)
         db.sql(behind, sink, n)
         wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE sink = %s AND held_by IS NOT NULL", sink) == n, 30, "rows behind it")
-    assert "wait behind dead letters" in db.doctor("sink z")[1]
+    assert "waits behind a dead letter" in db.doctor("sink z")[1]
 
 
 @pytest.mark.parametrize("columns, values, words", [
