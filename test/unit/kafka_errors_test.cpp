@@ -1,6 +1,8 @@
-/* What an error of Kafka's is called in metrics. */
+/* What each error of Kafka's says, and what it is called in metrics. */
+#include <algorithm>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "delivery/sinks/kafka_errors.h"
@@ -26,4 +28,41 @@ TEST(KafkaErrors, EachHasAReasonThatMetricsCount) {
   for (auto &each : classes)
     for (rd_kafka_resp_err_t error : each.errors)
       EXPECT_EQ(kafka_reason(error), each.reason) << rd_kafka_err2name(error);
+}
+
+TEST(KafkaErrors, EachOneThatTheLibraryKnowsIsDecidedUnderItsName) {
+  const rd_kafka_err_desc *known;
+  size_t n;
+  rd_kafka_get_err_descs(&known, &n);
+  size_t decided = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!known[i].name || known[i].code == RD_KAFKA_RESP_ERR__BEGIN || known[i].code == RD_KAFKA_RESP_ERR__END)
+      continue;
+    auto at = std::find_if(kafka_errors.begin(), kafka_errors.end(),
+                           [&](const KafkaError &each) { return each.code == known[i].code; });
+    ASSERT_NE(at, kafka_errors.end()) << known[i].name << " is not decided";
+    EXPECT_STREQ(at->name, known[i].name);
+    decided++;
+  }
+  EXPECT_GT(decided, 150u);
+  EXPECT_TRUE(std::is_sorted(kafka_errors.begin(), kafka_errors.end(),
+                             [](const KafkaError &a, const KafkaError &b) { return a.code < b.code; }));
+}
+
+TEST(KafkaErrors, AnAttemptIsSpentOnlyOnWhatMayBeTheEventsFault) {
+  std::vector<std::string> spent;
+  for (const KafkaError &each : kafka_errors) {
+    auto error = static_cast<rd_kafka_resp_err_t>(each.code);
+    Result result = kafka_result(error);
+    EXPECT_EQ(result == Result::Sent, each.code == 0) << each.name;
+    EXPECT_EQ(kafka_reason(error) == OB_REASON_NONE, each.code == 0) << each.name;
+    if (result == Result::Retry)
+      spent.push_back(each.name);
+    /* Taken for unclear, so that the circuit judges: nothing is the event's by default. */
+    if (each.fault == KafkaFault::Foreign || each.fault == KafkaFault::Unclear) {
+      EXPECT_EQ(result, Result::RetryBlameSink) << each.name;
+    }
+  }
+  EXPECT_EQ(spent, (std::vector<std::string>{"_UNKNOWN_PARTITION", "UNSUPPORTED_FOR_MESSAGE_FORMAT"}));
+  EXPECT_EQ(kafka_result(static_cast<rd_kafka_resp_err_t>(9999)), Result::RetryBlameSink) << "of a version to come";
 }
