@@ -24,7 +24,7 @@ uint32_t BatchSink::credit() const {
   return failed_ ? 0 : static_cast<uint32_t>(most_ - waiting_.events.size());
 }
 
-bool BatchSink::submit(const ob_event &event) {
+Submitted BatchSink::submit(const ob_event &event) {
   if (credit() == 0)
     return false;
   std::string message = render_(event);
@@ -43,12 +43,30 @@ void BatchSink::flush() {
 
 BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) noexcept {
   try {
-    return deliver_(messages);
-  } catch (const std::exception &error) {
-    return {0, Result::SinkDown, error.what()};
-  } catch (...) {
-    return {0, Result::SinkDown, "unexpected failure"};
+    try {
+      return deliver_(messages);
+    } catch (const std::exception &error) {
+      return Outcome::failed(0, Failure::SinkDown, error.what());
+    }
+  } catch (...) { /* no text: there may be no memory for one */
+    return Outcome::failed(0, Failure::SinkDown, {});
   }
+}
+
+Result BatchSink::result_of(Failure how) {
+  switch (how) {
+  case Failure::Retry:
+    return Result::Retry;
+  case Failure::RetryBlameSink:
+    return Result::RetryBlameSink;
+  case Failure::Refused:
+    return Result::Refused;
+  case Failure::Rejected:
+    return Result::Rejected;
+  case Failure::SinkDown:
+    break;
+  }
+  return Result::SinkDown;
 }
 
 void BatchSink::run() {
@@ -62,7 +80,7 @@ void BatchSink::run() {
     lock.unlock();
     Outcome outcome = deliver(messages);
     lock.lock();
-    if (outcome.sent >= messages.size()) {
+    if (outcome.all_sent() || outcome.delivered_ >= messages.size()) {
       reporter_->complete(std::exchange(under_way_.events, {}));
     } else if (!under_way_.events.empty()) {
       failure_ = std::move(outcome);
@@ -85,12 +103,12 @@ void BatchSink::poll() {
   std::lock_guard lock(mutex_);
   if (!failed_)
     return;
-  if (failure_.sent < under_way_.events.size()) {
-    Completion &failed = under_way_.events[failure_.sent];
-    failed.result = failure_.result;
-    failed.error = std::move(failure_.error);
+  if (failure_.delivered_ < under_way_.events.size()) {
+    Completion &failed = under_way_.events[failure_.delivered_];
+    failed.result = result_of(*failure_.how_);
+    failed.error = std::move(failure_.error_);
   }
-  give_back(under_way_, failure_.sent + 1);
+  give_back(under_way_, failure_.delivered_ + 1);
   give_back(waiting_, 0);
   failed_ = false;
 }

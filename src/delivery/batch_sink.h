@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,12 +19,32 @@ namespace outbox {
 
 class BatchSink final : public Sink {
 public:
-  /* What became of a batch: the first `sent` events were delivered. Where that is not all of them, the next one ended
-   * as `result` and `error` say, and those behind it come again. SinkDown: no event is to blame. */
-  struct Outcome {
-    size_t sent = 0;
-    Result result = Result::Sent;
-    std::string error = {};
+  /* How a message fails: as the Result of the same name says. */
+  enum class Failure { Retry, RetryBlameSink, Refused, Rejected, SinkDown };
+
+  /* What became of a batch. */
+  class Outcome {
+  public:
+    /* All of it was delivered. */
+    static Outcome sent() { return {}; }
+    /* The first `delivered` messages were delivered, the next one has failed, and those behind it come again.
+     * SinkDown: no message is to blame. */
+    static Outcome failed(size_t delivered, Failure how, std::string error) {
+      return {delivered, how, std::move(error)};
+    }
+
+    bool all_sent() const { return !how_; }
+    const std::string &error() const { return error_; }
+
+  private:
+    friend class BatchSink;
+    Outcome() = default;
+    Outcome(size_t delivered, Failure how, std::string error)
+        : delivered_(delivered), how_(how), error_(std::move(error)) {}
+
+    size_t delivered_ = 0;
+    std::optional<Failure> how_;
+    std::string error_;
   };
   /* On the main thread, which it must not keep waiting: what is to be delivered of an event. May throw. */
   using Render = std::function<std::string(const ob_event &event)>;
@@ -35,7 +56,7 @@ public:
   ~BatchSink() override; /* waits for the end of the batch under way */
 
   uint32_t credit() const override;
-  bool submit(const ob_event &event) override;
+  Submitted submit(const ob_event &event) override;
   void flush() override;
   void poll() override;
   void release_queued() override;
@@ -50,6 +71,7 @@ private:
   void run();
   void give_back(Batch &batch, size_t from);
   Outcome deliver(const std::vector<std::string> &messages) noexcept;
+  static Result result_of(Failure how);
 
   const std::shared_ptr<Reporter> reporter_;
   const Render render_;
@@ -57,8 +79,8 @@ private:
   const size_t most_;
   mutable std::mutex mutex_; /* guards all below, and is never held while a batch is delivered */
   std::condition_variable work_;
-  Batch waiting_, under_way_; /* under way, but without events: they were given up */
-  Outcome failure_;           /* of the batch under way, until poll() has reported it */
+  Batch waiting_, under_way_;         /* under way, but without events: they were given up */
+  Outcome failure_ = Outcome::sent(); /* of the batch under way, until poll() has reported it */
   bool failed_ = false, ending_ = false;
   std::thread thread_; /* last: it uses all above */
 };

@@ -270,8 +270,12 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
   return guarded(error, static_cast<ob_sink *>(nullptr), [&] {
     const SinkKind &sink = sink_kind(kind);
     Options secrets = to_options(mapping, n_mapping);
-    auto config = parse_options(sink, to_options(options, n), &secrets);
-    return reinterpret_cast<ob_sink *>(inside(engine)->open(name, sink, std::move(config), sink.secrets(secrets)));
+    Options server = to_options(options, n);
+    auto config = parse_options(sink, server, &secrets);
+    const std::string *on_failure = find_option(server, "on_failure");
+    bool hold = on_failure && parse_on_failure("on_failure", *on_failure);
+    return reinterpret_cast<ob_sink *>(
+        inside(engine)->open(name, sink, std::move(config), hold, sink.secrets(secrets)));
   });
 }
 

@@ -83,6 +83,7 @@ typedef struct ob_event {
   ob_text content_type; /* of raw bytes; NULL for JSON */
   bool payload_is_bytes;
   int attempt; /* 1 for the first try */
+  bool alone;  /* nothing else of its key is under way, and nothing is handed in until it has ended */
   const ob_header *headers;
   size_t n_headers;
 } ob_event;
@@ -270,7 +271,7 @@ typedef enum ob_outcome {
 
 /* Order: an event with a key that comes back as OB_RETRY, OB_WAIT or OB_RELEASED was not overtaken by a later one of
  * its key: those come back as OB_RELEASED (or OB_WAIT behind OB_WAIT), and what is submitted before the caller has
- * collected all of them is not taken. */
+ * collected all of them is not sent. With on_failure 'hold' the same goes for OB_REJECTED. */
 
 typedef struct ob_completion {
   uint64_t ticket;

@@ -22,38 +22,51 @@ static int checked(int fd, const char *what) {
 
 /* ---- a sink ---- */
 
+/* The caller decides about the rest of the key, once it knows: so nothing of it goes before that. */
+void Runner::end_at_once(Completion completion) {
+  if (completion.key_hash != 0 && (completion.result != Result::Rejected || hold_))
+    stopped_keys_.insert(completion.key_hash);
+  reporter_->complete(std::move(completion));
+  outstanding_++;
+}
+
+/* False: back-pressure. */
+bool Runner::submit(const ob_event &event) {
+  if (!stopped_keys_.empty() && stopped_keys_.count(event.key_hash) > 0) {
+    end_at_once({event.ticket, event.key_hash, Result::Released, -1, "waits behind a failed event of the same key"});
+    return true;
+  }
+  try {
+    config_->check_event(event);
+    Submitted submitted = sink_->submit(event);
+    if (!submitted)
+      return false;
+    outstanding_ += !submitted.ended();
+    circuit_.on_submit(event.ticket, event.attempt > 1);
+    if (submitted.ended())
+      end_at_once(std::move(*submitted.ended()));
+  } catch (const BadInput &bad) {
+    /* Good when it was enqueued, bad since the options changed. */
+    std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
+    ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
+    end_at_once({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text), reason});
+  }
+  return true;
+}
+
 size_t Runner::submit(const ob_event *events, size_t n) {
   if (closing_ || disabled_)
     return 0;
   n = std::min<size_t>(n, credit(Clock::now()));
-
-  std::vector<Completion> rejected;
   size_t taken = 0;
   try {
-    for (; taken < n; taken++) {
-      const ob_event &event = events[taken];
-      try {
-        config_->check_event(event);
-      } catch (const BadInput &bad) {
-        /* Good when it was enqueued, bad since the options changed. */
-        std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
-        ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
-        rejected.push_back({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text), reason});
-        outstanding_++;
-        continue;
-      }
-      if (!sink_->submit(event))
-        break;
-      outstanding_++;
-      circuit_.on_submit(event.ticket, event.attempt > 1);
-    }
+    while (taken < n && submit(events[taken]))
+      taken++;
     sink_->flush();
     engine_.arm_timer();
   } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */
     engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
   }
-  for (Completion &completion : rejected)
-    reporter_->complete(std::move(completion));
   return taken;
 }
 
@@ -235,9 +248,9 @@ Engine::~Engine() {
   ::close(epoll_fd_);
 }
 
-Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
+Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, bool hold,
                      SecretMask secrets) {
-  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config);
+  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config, hold);
   runners_.reserve(runners_.size() + 1);
   runner->reporter_ = make_reporter(mailbox_, next_id_, runner->name_, std::move(secrets));
   runner->sink_ = kind.open(runner->name_, std::move(config), runner->reporter_);
@@ -315,8 +328,12 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
     if (Runner *runner = find(reports_.front().sink))
       if (!collect(*runner, reports_.front(), now, out, max, n))
         break;
-  if (!reports_.empty())
+  if (!reports_.empty()) {
     mailbox_->wake();
+    return;
+  }
+  for (auto &runner : runners_)
+    runner->stopped_keys_.clear();
 }
 
 void Engine::forget(Runner *runner) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "circuit.h"
@@ -24,8 +25,8 @@ class Engine;
 /* A sink as the caller sees it: the sink itself, its circuit, and what is outstanding. */
 class Runner {
 public:
-  Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config)
-      : engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)) {}
+  Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config, bool hold)
+      : engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)), hold_(hold) {}
 
   size_t submit(const ob_event *events, size_t n);
   void status(ob_sink_status &out);
@@ -40,6 +41,8 @@ private:
   friend class Engine;
   using Time = Circuit::Time;
 
+  bool submit(const ob_event &event);
+  void end_at_once(Completion completion);
   void on_signal(const Mailbox::Report &report);
   ob_outcome on_completion(const Completion &completion, Time now);
   void on_sent(uint64_t ticket, Time now);
@@ -53,7 +56,9 @@ private:
   const std::string name_;
   std::shared_ptr<const SinkConfig> config_;
   std::shared_ptr<Reporter> reporter_;
+  const bool hold_; /* on_failure: a rejected event holds its key */
   std::unique_ptr<Sink> sink_;
+  std::unordered_set<uint64_t> stopped_keys_; /* an event of theirs ended within submit(), not yet collected */
   Circuit circuit_;
   std::string last_error_;
   std::string last_failure_; /* that the sink may be to blame for */
@@ -77,7 +82,8 @@ public:
   Engine &operator=(const Engine &) = delete;
 
   int fd() const { return epoll_fd_; }
-  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, SecretMask secrets);
+  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, bool hold,
+               SecretMask secrets);
   /* Writes to `n` as it goes, so that nothing is lost when it throws. */
   void collect(ob_completion *out, size_t max, size_t &n);
   bool next_log(ob_log_line &line) { return mailbox_->take_log(line); }

@@ -24,12 +24,12 @@ Reaper::~Reaper() {
 void Reaper::run(std::function<void()> body) {
   join_done();
   auto done = std::make_shared<bool>(false);
+  auto state = state_;
+  jobs_.push_back({{}, done});
   {
     std::lock_guard lock(state_->mutex);
     state_->running++;
   }
-  auto state = state_;
-  jobs_.push_back({{}, done});
   try {
     jobs_.back().thread = start_thread([state, done, body = std::move(body)]() mutable {
       try {
@@ -50,10 +50,10 @@ void Reaper::run(std::function<void()> body) {
   }
 }
 
-void Reaper::destroy(std::unique_ptr<Sink> sink) {
+void Reaper::destroy(std::shared_ptr<void> dead) noexcept {
   try {
-    run([sink = std::shared_ptr<Sink>(std::move(sink))]() mutable { sink.reset(); });
-  } catch (const std::system_error &) { /* no more threads: it was destroyed here and now */
+    run([dead = std::move(dead)]() mutable { dead.reset(); });
+  } catch (...) { /* no more threads, or memory: it was destroyed here and now */
   }
 }
 

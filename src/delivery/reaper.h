@@ -10,15 +10,14 @@
 #include <memory>
 #include <thread>
 
-#include "sink.h"
-
 namespace outbox {
 
 class Reaper {
 public:
   Reaper();
   ~Reaper();
-  void destroy(std::unique_ptr<Sink> sink);
+  /* Of what may take its time to be destroyed. Where there is no thread for it, the caller waits. */
+  void destroy(std::shared_ptr<void> dead) noexcept;
   /* Throws std::system_error when there are no more threads. */
   void run(std::function<void()> body);
   /* True when all has ended. Otherwise lets go of the threads that hang. */

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,20 @@ struct Completion {
   ob_reason reason = OB_REASON_NONE; /* of a failure that was its own; not said: the engine takes one by `result` */
   bool slow_retry = false;           /* a second attempt within seconds makes no sense */
   int max_attempts = 0; /* given up after so many, if the sink's own number is not smaller; 0 = nothing said */
+};
+
+/* What became of an event that a sink was handed. False: back-pressure, it was not taken. True: it was, and its
+ * completion follows. A completion: it has ended there and then. */
+class Submitted {
+public:
+  Submitted(bool taken) : taken_(taken) {}
+  Submitted(Completion ended) : taken_(true), ended_(std::move(ended)) {}
+  explicit operator bool() const { return taken_; }
+  std::optional<Completion> &ended() { return ended_; }
+
+private:
+  bool taken_;
+  std::optional<Completion> ended_;
 };
 
 /* Where a running sink reports. Safe to call from any thread. Takes the user mapping's secrets out of all texts. */
@@ -98,7 +113,8 @@ public:
 /* A running sink. All functions are called from the engine's (main) thread.
  *
  * Order: when an event with a key ends in anything but Sent or Rejected, every later event of that key that was taken
- * must end as Released, reported together with it or while credit() is 0, and none of them may be sent. */
+ * must end as Released, reported together with it or while credit() is 0, and none of them may be sent. Later events
+ * of a key whose event ends within submit() are kept back by the engine. */
 class Sink {
 public:
   using Time = std::chrono::steady_clock::time_point;
@@ -114,9 +130,9 @@ public:
   virtual void share(size_t /*index*/, size_t /*of*/, int64_t * /*turns*/) {}
   /* Much may have gathered for the peer: it is not to get all of it at once. */
   virtual void begin_slowly() {}
-  /* Takes one event (copies it) and reports exactly one Completion for its ticket, now or later. False:
-   * back-pressure, nothing was taken. */
-  virtual bool submit(const ob_event &event) = 0;
+  /* Takes one event (copies it), and reports exactly one Completion for its ticket later; or returns that one at
+   * once. Throws BadInput for an event of which no message can be made: the engine rejects it. */
+  virtual Submitted submit(const ob_event &event) = 0;
   /* After a run of submits: start what was queued. */
   virtual void flush() {}
   /* Called by ob_collect(): serve an event queue that is polled rather than threaded. Never waits. */

@@ -31,6 +31,16 @@ static bool must_go_back(const Flight *flight) {
   return flight->position > sink->rewound_to || (key && key->head != 0 && key->head < flight->position);
 }
 
+/* The failing event of its key, behind which the others wait in the table. That it has failed before does not say so:
+ * it may have done so while its sink was not ordered, or drain with others behind a head that is through. */
+static bool goes_alone(const Flight *flight) {
+  const WorkerSink *sink = flight->sink;
+  const HeldKey *key =
+      flight->attempts > 0 && sink->common.ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
+
+  return key && key->head == flight->position;
+}
+
 static void hand_over(WorkerSink *sink, bool was_held) {
   int n = 0;
 
@@ -40,6 +50,7 @@ static void hand_over(WorkerSink *sink, bool was_held) {
       continue;
     }
     sink->batch[n] = sink->batch[i];
+    sink->batch[n].alone = goes_alone(sink->batch_flights[i]);
     sink->batch_flights[n++] = sink->batch_flights[i];
   }
   int taken = n > 0 && sink->handle && !sink->closing ? (int)ob_submit(sink->handle, sink->batch, n) : 0;

@@ -39,7 +39,7 @@ protected:
   }
 
   std::counting_semaphore<> begun{0}, answered{0};
-  Shared<std::function<BatchSink::Outcome()>> next{[] { return BatchSink::Outcome{SIZE_MAX}; }};
+  Shared<std::function<BatchSink::Outcome()>> next{[] { return BatchSink::Outcome::sent(); }};
   Shared<std::vector<std::string>> batch;
   std::shared_ptr<RecordingReporter> reporter = std::make_shared<RecordingReporter>();
   std::unique_ptr<BatchSink> sink = std::make_unique<BatchSink>(
@@ -56,12 +56,12 @@ protected:
 TEST_F(BatchSinkTest, WhatWaitsIsTheNextBatchInItsOrder) {
   submit(2, 4);
   EXPECT_EQ(sink->credit(), 7u);
-  answer([] { return BatchSink::Outcome{1}; });
+  answer([] { return BatchSink::Outcome::sent(); });
   EXPECT_EQ(collect(1), (Ends{{1, Result::Sent}}));
   begun.acquire();
   EXPECT_EQ(batch.get(), (std::vector<std::string>{"2", "3", "4"}));
   EXPECT_EQ(sink->credit(), 10u);
-  answer([] { return BatchSink::Outcome{3}; });
+  answer([] { return BatchSink::Outcome::sent(); });
   EXPECT_EQ(collect(4), (Ends{{1, Result::Sent}, {2, Result::Sent}, {3, Result::Sent}, {4, Result::Sent}}));
 }
 
@@ -73,7 +73,7 @@ TEST_F(BatchSinkTest, ItTakesNoMoreThanItsCredit) {
 
 TEST_F(BatchSinkTest, WhatFailsIsOvertakenByNothing) {
   submit(2, 4); /* waits meanwhile */
-  answer([] { return BatchSink::Outcome{0, Result::Retry, "not now"}; });
+  answer([] { return BatchSink::Outcome::failed(0, BatchSink::Failure::Retry, "not now"); });
   pollfd readable{reporter->wake_fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&readable, 1, 20'000), 1);
   EXPECT_EQ(sink->credit(), 0u) << "a failure that nobody has been told of";
@@ -88,10 +88,10 @@ TEST_F(BatchSinkTest, WhatFailsIsOvertakenByNothing) {
 
 TEST_F(BatchSinkTest, WhatStandsBeforeTheFailingOneWasSent) {
   submit(2, 4);
-  answer([] { return BatchSink::Outcome{1}; });
+  answer([] { return BatchSink::Outcome::sent(); });
   collect(1);
   begun.acquire();
-  answer([] { return BatchSink::Outcome{1, Result::Rejected, "never"}; });
+  answer([] { return BatchSink::Outcome::failed(1, BatchSink::Failure::Rejected, "never"); });
   EXPECT_EQ(collect(4), (Ends{{1, Result::Sent}, {2, Result::Sent}, {3, Result::Rejected}, {4, Result::Released}}));
 }
 
@@ -101,6 +101,12 @@ TEST_F(BatchSinkTest, WhatIsThrownIsNoEventsFault) {
   EXPECT_EQ(reporter->completions()[0].error, "no peer");
 }
 
+/* That a message was not delivered, and did not fail either, cannot be said. */
+static_assert(!std::is_aggregate_v<BatchSink::Outcome> && !std::is_default_constructible_v<BatchSink::Outcome> &&
+              !std::is_constructible_v<BatchSink::Outcome, size_t>);
+static_assert(!std::is_invocable_v<decltype(BatchSink::Outcome::failed), size_t, Result, std::string>,
+              "Result has ways to end that are no failures");
+
 TEST_F(BatchSinkTest, AnEndInTheMiddleReportsEachEventOnce) {
   submit(2, 3);
   sink->release_queued();
@@ -108,7 +114,7 @@ TEST_F(BatchSinkTest, AnEndInTheMiddleReportsEachEventOnce) {
   sink->abandon();
   Ends all{{2, Result::Released}, {3, Result::Released}, {1, Result::Released}};
   EXPECT_EQ(collect(3), all);
-  answer([] { return BatchSink::Outcome{1}; }); /* too late */
+  answer([] { return BatchSink::Outcome::sent(); }); /* too late */
   sink.reset();
   EXPECT_EQ(reporter->completions().size(), 3u);
 }

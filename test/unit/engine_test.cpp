@@ -125,6 +125,79 @@ TEST_F(EngineTest, AnEventThatTheOptionsForbidIsRejected) {
   EXPECT_EQ(engine.done[0].error, "event type is forbidden: The memory sink does not take it.");
 }
 
+/* Events in one batch: key, and whether the options forbid it. */
+struct Batched {
+  const char *key;
+  bool forbidden = false;
+};
+class EngineOrder : public EngineTest {
+protected:
+  size_t submit_all(ob_sink *sink, const std::vector<Batched> &batch) {
+    std::vector<door::Event> events(batch.size());
+    std::vector<ob_event> raw;
+    for (size_t i = 0; i < batch.size(); i++) {
+      events[i].ticket = ++last;
+      events[i].has_key = *batch[i].key != '\0';
+      events[i].key = batch[i].key;
+      events[i].event_type = batch[i].forbidden ? "forbidden" : "allowed";
+      raw.push_back(events[i].raw());
+    }
+    return ob_submit(sink, raw.data(), raw.size());
+  }
+  std::map<uint64_t, ob_outcome> ended() {
+    engine.collect();
+    std::map<uint64_t, ob_outcome> all;
+    for (const door::Done &each : engine.done)
+      all[each.ticket] = each.outcome;
+    return all;
+  }
+  using Ended = std::map<uint64_t, ob_outcome>;
+  uint64_t last = 0;
+};
+
+TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsItsKeyWhereTheSinkSaysSo) {
+  ob_sink *sink = open({{"on_failure", "hold"}});
+  EXPECT_EQ(submit_all(sink, {{"a"}, {"a", true}, {"a"}, {"b"}, {"", true}, {""}, {"a"}}), 7u);
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4, 6}));
+  EXPECT_EQ(submit_all(sink, {{"a"}, {"b"}}), 2u) << "nothing of it is collected yet";
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4, 6, 9}));
+  EXPECT_EQ(ended(),
+            (Ended{{2, OB_REJECTED}, {3, OB_RELEASED}, {5, OB_REJECTED}, {7, OB_RELEASED}, {8, OB_RELEASED}}));
+  EXPECT_EQ(engine.done.at(1).error, "waits behind a failed event of the same key");
+  EXPECT_EQ(submit_all(sink, {{"a"}}), 1u);
+  EXPECT_EQ(control("main").held.back(), 10u) << "now its caller knows, and decides";
+}
+
+TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsNothingWhereItsKeyGoesOn) {
+  ob_sink *sink = open({{"on_failure", "continue"}});
+  EXPECT_EQ(submit_all(sink, {{"a"}, {"a", true}, {"a"}}), 3u);
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 3}));
+  EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}}));
+}
+
+/* A sink ends an event within submit(), in each way there is: the engine, and not the sink, keeps the order. */
+TEST_F(EngineOrder, WhatASinkEndsAtOnceIsOvertakenByNothingOfItsKey) {
+  ob_sink *sink = open();
+  for (Result result : {Result::Retry, Result::RetryBlameSink, Result::Refused, Result::Wait, Result::Released}) {
+    control("main").held.clear();
+    control("main").ends_at_once[last + 1] = result;
+    EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"b"}, {"a"}}), 4u);
+    EXPECT_EQ(control("main").held, (std::vector<uint64_t>{last - 1})) << static_cast<int>(result);
+    Ended all = ended();
+    EXPECT_EQ(all.at(last - 2), OB_RELEASED);
+    EXPECT_EQ(all.at(last), OB_RELEASED);
+  }
+}
+
+TEST_F(EngineOrder, WhatASinkCannotMakeAMessageOfIsRejectedAndTheRestGoes) {
+  ob_sink *sink = open({{"on_failure", "hold"}});
+  control("main").unfit = 2;
+  EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"a"}, {"b"}}), 4u);
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4}));
+  EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}, {3, OB_RELEASED}}));
+  EXPECT_EQ(engine.done.at(0).error, "event does not fit: It never will.");
+}
+
 TEST_F(EngineTest, ADownSinkOpensTheCircuitAndAProbeClosesIt) {
   ob_sink *sink = open();
   submit(sink, 1);
@@ -360,7 +433,7 @@ TEST(Engine, ItsThreadsHaveEverySignalBlocked) {
       promise.set_value(set);
     }
     uint32_t credit() const override { return 0; }
-    bool submit(const ob_event &) override { return false; }
+    outbox::Submitted submit(const ob_event &) override { return false; }
     void release_queued() override {}
     void abandon() override {}
   };

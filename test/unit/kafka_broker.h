@@ -26,6 +26,10 @@ public:
   void start() { rd_kafka_mock_broker_set_up(cluster_, 1); }
   /* The next `n` produce requests fail like this. */
   void fail_produce(rd_kafka_resp_err_t error, int n) { fail(0, error, n); }
+  /* The next produce requests end like this, one after the other. */
+  void fail_produce(const std::vector<rd_kafka_resp_err_t> &errors) {
+    rd_kafka_mock_push_request_errors_array(cluster_, 0, errors.size(), errors.data());
+  }
   /* Likewise, those of Kafka's protocol with this key. */
   void fail(int16_t api_key, rd_kafka_resp_err_t error, int n);
   /* Every answer takes so long. */

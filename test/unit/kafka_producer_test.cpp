@@ -1,5 +1,5 @@
 /* The producer that stops at a failure, against librdkafka's mock cluster. */
-#include "delivery/sinks/kafka_producer.h"
+#include "delivery/sinks/kafka_slots.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -23,7 +23,7 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   broker.create_topic("t", 1);
   KafkaConfig config({{"bootstrap_servers", broker.address()}, {"linger_ms", "300"}}, nullptr);
   KafkaProducer producer(config, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  rd_kafka_topic_t *topic = producer.topic("t");
+  KafkaProducer::Topic &topic = *producer.topic("t");
   Record record;
   record.topic = "t";
   record.value = {"1", 1};
@@ -57,6 +57,19 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   producer.purge_queued();
   ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
   EXPECT_FALSE(producer.stopped());
+}
+
+/* What is said of the event that has been under way for the longest time names its topic, also when librdkafka is
+ * done with it and many other topics came meanwhile. */
+TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
+  KafkaConfig config({{"bootstrap_servers", "127.0.0.1:1"}}, nullptr);
+  KafkaProducer producer(config, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  KafkaSlots slots;
+  slots.take(1, 1, producer.topic("kept"), false, false, {});
+  for (int i = 0; i < 2500; i++)
+    producer.topic("t" + std::to_string(i));
+  EXPECT_STREQ(slots.oldest()->topic->name(), "kept");
+  EXPECT_EQ(slots.oldest()->topic, producer.topic("kept"));
 }
 
 }  // namespace

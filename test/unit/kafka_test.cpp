@@ -1,6 +1,7 @@
 /* The Kafka sink against librdkafka's mock cluster, through the door. */
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <deque>
 #include <set>
@@ -10,6 +11,27 @@
 #include "kafka_broker.h"
 
 namespace {
+
+/* While it lives no thread starts: each is to have more stack than there is. */
+class NoThreads {
+public:
+  NoThreads() {
+    pthread_attr_t much;
+    pthread_getattr_default_np(&before_);
+    pthread_attr_init(&much);
+    pthread_attr_setstacksize(&much, size_t(1) << 50);
+    EXPECT_EQ(pthread_setattr_default_np(&much), 0);
+    pthread_attr_destroy(&much);
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+private:
+  pthread_attr_t before_;
+};
 
 class KafkaTest : public testing::Test {
 protected:
@@ -46,6 +68,45 @@ protected:
           return false;
         },
         20'000, 100);
+  }
+
+  /* After a refusal: a purge that is late would take one of the events that come next. */
+  void settle(ob_sink *sink) {
+    door::Event event;
+    event.ticket = 1'000'000;
+    event.aggregate_type = event.key = "settled";
+    engine.done.clear();
+    ASSERT_TRUE(engine.until(
+        [&] {
+          if (!engine.done.empty() && engine.done.back().outcome == OB_SENT)
+            return true;
+          if (engine.done.size() == event.ticket - 1'000'000 && engine.submit(sink, event))
+            event.ticket++;
+          return false;
+        },
+        20'000, 20));
+    engine.done.clear();
+  }
+
+  /* They are refused as one batch: it gathers while there is no broker. */
+  void refused_together(ob_sink *sink, const std::vector<ob_event> &events, size_t n) {
+    engine.collect();
+    engine.done.clear();
+    broker.stop();
+    ASSERT_TRUE(engine.wait(20'000)) << "the lost connection";
+    ASSERT_EQ(ob_submit(sink, events.data(), n), n);
+    broker.fail_produce(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
+    broker.start();
+    ASSERT_TRUE(done(n));
+    ASSERT_EQ(ended(OB_RELEASED).size(), n);
+    settle(sink);
+  }
+  std::vector<uint64_t> ended(ob_outcome outcome) const {
+    std::vector<uint64_t> tickets;
+    for (const door::Done &each : engine.done)
+      if (each.outcome == outcome)
+        tickets.push_back(each.ticket);
+    return tickets;
   }
 
   KafkaBroker broker;
@@ -311,6 +372,21 @@ INSTANTIATE_TEST_SUITE_P(
         BrokerError{RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, OB_RETRY,
                     "Broker: Message format on broker does not support request: topic \"outbox.event.Order\", "
                     "partition 0"},
+        BrokerError{RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED, OB_WAIT,
+                    "topic \"outbox.event.Order\" cannot be written now: Broker: Throttling quota has been exceeded"},
+        BrokerError{RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH, OB_WAIT,
+                    "topic \"outbox.event.Order\" cannot be written now: Broker: Leader epoch is older than broker "
+                    "epoch"},
+        BrokerError{RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH, OB_WAIT,
+                    "topic \"outbox.event.Order\" cannot be written now: Broker: Leader epoch is newer than broker "
+                    "epoch"},
+        BrokerError{RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION, OB_WAIT,
+                    "topic \"outbox.event.Order\" cannot be written now: Broker: Broker disconnected before response "
+                    "received"},
+        BrokerError{RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, OB_WAIT,
+                    "topic \"outbox.event.Order\" cannot be written now: Broker: Unsupported compression type"},
+        BrokerError{RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS, OB_RELEASED,
+                    "Broker: Invalid required acks value: topic \"outbox.event.Order\", partition 0"},
         BrokerError{RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, OB_REJECTED,
                     "Broker: Invalid topic: topic \"outbox.event.Order\", partition 0"}),
     [](const auto &info) { return std::string(rd_kafka_err2name(info.param.error)); });
@@ -425,6 +501,7 @@ TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
         event.payload = std::to_string(claimed[key]);
         ob_event raw = event.raw();
         raw.attempt = attempts[key] + 1;
+        raw.alone = attempts[key] > 0;
         if (ob_submit(sink, &raw, 1) == 0)
           break;
         under_way[ticket] = {key, claimed[key]};
@@ -487,6 +564,113 @@ INSTANTIATE_TEST_SUITE_P(Errors, KafkaOrder,
                                          Disturbance{RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, 2000}),
                          [](const auto &info) { return std::string(rd_kafka_err2name(info.param.error)); });
 
+/* A sink was `ordered false` while they failed, and is ordered now: each has failed before, and none goes alone. */
+TEST_F(KafkaTest, AnEventThatHasFailedBeforeIsNotTakenForOneThatGoesAlone) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"batch_num_messages", "1"}});
+  ASSERT_TRUE(send(sink, 1, "7", "warm up"));
+  ASSERT_TRUE(done(1));
+  broker.fail_produce({RD_KAFKA_RESP_ERR_NO_ERROR, RD_KAFKA_RESP_ERR_UNKNOWN});
+  std::vector<door::Event> events(5);
+  std::vector<ob_event> raw;
+  for (size_t i = 0; i < events.size(); i++) {
+    events[i].ticket = i + 2;
+    events[i].payload = std::to_string(i + 1);
+    raw.push_back(events[i].raw());
+    raw.back().attempt = 2;
+  }
+  broker.slow_down(100); /* so that all are handed in before the second fails */
+  size_t taken = ob_submit(sink, raw.data(), raw.size());
+  ASSERT_GE(taken, 2u);
+  ASSERT_TRUE(done(1 + taken));
+  std::vector<std::string> arrived;
+  for (const Message &message : broker.read("outbox.event.Order", 1, 2))
+    arrived.push_back(message.value.value_or("null"));
+  EXPECT_EQ(arrived, (std::vector<std::string>{"warm up", "1"})) << "the second failed, and was passed";
+}
+
+/* Of a refused batch each event is the culprit or is not: one request for each, and nothing more for the rest. */
+TEST_F(KafkaTest, ARefusedBatchIsSentSinglyWhileOtherTopicsGoOn) {
+  constexpr uint64_t n = 20;
+  broker.create_topic("outbox.event.Order", 1);
+  broker.create_topic("outbox.event.Customer", 1);
+  broker.create_topic("outbox.event.settled", 1);
+  ob_sink *sink = open();
+  std::vector<door::Event> events(2 * n);
+  std::vector<ob_event> raw;
+  for (size_t i = 0; i < 2 * n; i++) {
+    events[i].ticket = i + 1;
+    events[i].aggregate_type = i < n ? "Order" : "Customer";
+    events[i].key = std::to_string(i);
+    raw.push_back(events[i].raw());
+  }
+  auto send_first = [&](size_t count) {
+    engine.done.clear();
+    EXPECT_EQ(ob_submit(sink, raw.data(), count), count) << "those that wait for their turn stop nobody";
+    EXPECT_TRUE(done(count));
+  };
+  send_first(2 * n); /* topics and connections are known from now on */
+  ASSERT_EQ(ended(OB_SENT).size(), 2 * n);
+
+  refused_together(sink, raw, n);
+  broker.fail_produce(RD_KAFKA_RESP_ERR_INVALID_RECORD, 5);
+  send_first(n);
+  EXPECT_EQ(ended(OB_REJECTED), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(ended(OB_SENT).size(), n - 5) << "no other batch is given back";
+
+  /* As many as were refused are through: together again, and so refused together. */
+  refused_together(sink, raw, n);
+  broker.slow_down(20);
+  send_first(2 * n);
+  EXPECT_EQ(ended(OB_SENT).size(), 2 * n);
+  auto last = [&](auto of_topic) {
+    auto at =
+        std::find_if(engine.done.rbegin(), engine.done.rend(), [&](auto &each) { return of_topic(each.ticket); });
+    return engine.done.rend() - at;
+  };
+  EXPECT_LT(last([&](uint64_t ticket) { return ticket > n; }), last([&](uint64_t ticket) { return ticket <= n; }))
+      << "the other topic's are through before";
+}
+
+/* It waits for its turn: what comes later of its key waits, too, whatever its topic, and goes back when it fails. */
+TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
+  broker.create_topic("outbox.event.Order", 1);
+  broker.create_topic("outbox.event.Customer", 1);
+  broker.create_topic("outbox.event.settled", 1);
+  ob_sink *sink = open();
+  std::vector<door::Event> events(4);
+  std::vector<ob_event> raw;
+  for (size_t i = 0; i < events.size(); i++) {
+    events[i].ticket = i + 1;
+    events[i].aggregate_type = i == 3 ? "Customer" : "Order";
+    events[i].key = i == 0 ? "a" : "b";
+    raw.push_back(events[i].raw());
+  }
+  ASSERT_EQ(ob_submit(sink, raw.data(), 2), 2u);
+  ASSERT_TRUE(done(2));
+  refused_together(sink, raw, 3);
+  broker.fail_produce({RD_KAFKA_RESP_ERR_NO_ERROR, RD_KAFKA_RESP_ERR_UNKNOWN});
+  EXPECT_EQ(ob_submit(sink, raw.data(), 4), 3u) << "the fourth has to wait for two of its key";
+  ASSERT_TRUE(done(3));
+  const ob_outcome expected[] = {OB_SENT, OB_RETRY, OB_RELEASED};
+  for (size_t i = 0; i < 3; i++) {
+    EXPECT_EQ(engine.done[i].ticket, i + 1);
+    EXPECT_EQ(engine.done[i].outcome, expected[i]) << engine.done[i].error;
+  }
+}
+
+/* Its events were deleted, as one does with those of a topic that will never be there. */
+TEST_F(KafkaTest, AMissingTopicThatNoEventAsksForIsForgotten) {
+  broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  ob_sink *sink = open({{"topic_metadata_propagation_max_ms", "100"}});
+  ASSERT_TRUE(send(sink, 1, "7", "{}"));
+  ASSERT_TRUE(done(1));
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_DEGRADED; }, 10'000, 20));
+  /* No tick: it is the descriptor that rings. */
+  EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 20'000, 20'000));
+  EXPECT_STREQ(engine.status(sink).last_error, "");
+}
+
 TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
   broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   ob_sink *sink = open({{"topic_metadata_propagation_max_ms", "100"}});
@@ -545,6 +729,22 @@ TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
   EXPECT_EQ(engine.done[2].outcome, OB_SENT) << engine.done[2].error;
 }
 
+/* The producer is destroyed on a thread of its own; where there is none, the server goes on all the same. */
+TEST_F(KafkaTest, AFatalErrorIsSurvivedWhereNoThreadStarts) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open();
+  ASSERT_TRUE(send(sink, 1, "7", "1"));
+  ASSERT_TRUE(done(1));
+  broker.fail_produce(RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, 1);
+  ASSERT_TRUE(send(sink, 2, "7", "2"));
+  {
+    NoThreads no_threads;
+    ASSERT_TRUE(engine.until([&] { return engine.log.find("circuit opened: ") != std::string::npos; })) << engine.log;
+  }
+  ASSERT_TRUE(done(2));
+  EXPECT_TRUE(sends_again(sink, 2));
+}
+
 TEST_F(KafkaTest, AnOversizeEventIsADeadLetterAndItsNeighboursGo) {
   broker.create_topic("outbox.event.Order", 1);
   ob_sink *sink = open({{"message_max_bytes", "2000"}});
@@ -557,6 +757,19 @@ TEST_F(KafkaTest, AnOversizeEventIsADeadLetterAndItsNeighboursGo) {
   auto rejected = std::find_if(engine.done.begin(), engine.done.end(), [](auto &one) { return one.ticket == 2; });
   EXPECT_EQ(rejected->error, "event is too large for a Kafka message: With its key and headers it has 3039 bytes, "
                              "and at most 2000 are allowed.");
+}
+
+/* The options changed after it was enqueued. */
+TEST_F(KafkaTest, AnOversizeEventHoldsItsKeyInTheSameBatchWhereTheSinkSaysSo) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"message_max_bytes", "2000"}, {"on_failure", "hold"}});
+  ASSERT_TRUE(send(sink, 1, "7", "small"));
+  ASSERT_TRUE(send(sink, 2, "7", std::string(3000, 'x')));
+  ASSERT_TRUE(send(sink, 3, "7", "small"));
+  ASSERT_TRUE(send(sink, 4, "8", "small"));
+  ASSERT_TRUE(done(4));
+  for (auto &one : engine.done)
+    EXPECT_EQ(one.outcome, one.ticket == 2 ? OB_REJECTED : one.ticket == 3 ? OB_RELEASED : OB_SENT) << one.ticket;
 }
 
 TEST_F(KafkaTest, ClosingReleasesWhatNoBrokerWasSent) {

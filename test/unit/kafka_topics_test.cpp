@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
 #include <set>
 #include <vector>
 
@@ -23,18 +22,17 @@ TEST(KafkaTopics, APausedTopicIsTriedByOneEventEverLessOften) {
   for (int i = 0; i < 6; i++) {
     KafkaTopics::Topic *a = topics.find("a");
     ASSERT_NE(a, nullptr);
-    EXPECT_EQ(topics.ask(*a, 1, a->until - 1ms), Answer::Wait);
+    EXPECT_EQ(topics.ask(*a, a->until - 1ms), Answer::Wait);
     now = a->until;
-    ASSERT_EQ(topics.ask(*a, 1, now), Answer::Go);
-    topics.submitted(*a, 7, 1);
-    EXPECT_EQ(topics.ask(*a, 1, now + 1h), Answer::Wait) << "one is on its way";
+    ASSERT_EQ(topics.ask(*a, now), Answer::Go);
+    topics.submitted("a", 7, 1);
+    EXPECT_EQ(topics.ask(*a, now + 1h), Answer::Wait) << "one is on its way";
     pauses.push_back(topics.failed("a", 7, "missing", now));
   }
   EXPECT_EQ(pauses, (std::vector<KafkaTopics::Duration>{1000ms, 2000ms, 4000ms, 5000ms, 5000ms, 5000ms}));
   EXPECT_EQ(topics.summary(), "missing");
 
-  KafkaTopics::Topic *a = topics.find("a");
-  topics.submitted(*a, 8, 1);
+  topics.submitted("a", 8, 1);
   std::string name;
   EXPECT_TRUE(topics.acknowledged(8, name));
   EXPECT_EQ(name, "a");
@@ -57,45 +55,67 @@ TEST(KafkaTopics, EventsThatWaitComeBackOneAfterTheOther) {
   EXPECT_EQ(topics.summary(), "missing; 1 more topic is paused");
 }
 
-/* Events with sizes, in order, to one partition whose broker refuses batches with a culprit in them. */
+TEST(KafkaTopics, ATopicThatNoEventAsksForIsForgotten) {
+  KafkaTopics topics;
+  const KafkaTopics::Time start{};
+  topics.failed("a", 1, "missing", start);
+  topics.failed("b", 2, "missing too", start);
+  EXPECT_EQ(topics.look_at(), start + KafkaTopics::forgotten_after);
+  topics.ask(*topics.find("b"), start + 8s);
+  EXPECT_FALSE(topics.forget_unasked(start + 9s));
+  EXPECT_TRUE(topics.forget_unasked(start + 10s));
+  EXPECT_EQ(topics.find("a"), nullptr) << "its events were deleted";
+  EXPECT_EQ(topics.summary(), "missing too");
+  EXPECT_EQ(topics.look_at(), start + 18s);
+
+  ASSERT_EQ(topics.ask(*topics.find("b"), start + 11s), Answer::Go);
+  topics.submitted("b", 3, 1);
+  EXPECT_FALSE(topics.forget_unasked(start + 40s)) << "one is on its way";
+  topics.failed("b", 3, "missing too", start + 40s);
+  EXPECT_TRUE(topics.forget_unasked(start + 50s));
+  EXPECT_EQ(topics.summary(), "");
+  EXPECT_EQ(topics.look_at(), KafkaTopics::Time::max());
+
+  topics.refused("c", 4, start + 60s);
+  EXPECT_EQ(topics.look_at(), start + 70s);
+  EXPECT_FALSE(topics.forget_unasked(start + 70s)) << "nothing was said of it";
+  EXPECT_TRUE(topics.empty());
+}
+
+/* Events in order, to one partition whose broker refuses batches with a culprit in them. */
 struct Broker {
   KafkaTopics topics;
   KafkaTopics::Time now{};
-  std::deque<std::pair<uint64_t, size_t>> queue;
+  std::deque<uint64_t> queue;
   std::set<uint64_t> sent, dead;
-  int requests = 0;
+  int requests = 0, refusals = 0;
 
-  void run(const std::function<bool(const std::vector<std::pair<uint64_t, size_t>> &)> &refuses) {
+  void run(size_t most, const std::set<uint64_t> &culprits) {
     while (!queue.empty() && requests < 10'000) {
-      std::vector<std::pair<uint64_t, size_t>> batch;
-      size_t bytes = 0;
-      while (!queue.empty() && bytes + queue.front().second <= KafkaTopics::widest) {
+      std::vector<uint64_t> batch;
+      while (!queue.empty() && batch.size() < most) {
         KafkaTopics::Topic *topic = topics.find("a");
-        auto [event, size] = queue.front();
-        if (topic && topics.ask(*topic, size, now) != Answer::Go)
+        if (topic && topics.ask(*topic, now) != Answer::Go)
           break;
-        if (topic)
-          topics.submitted(*topic, event, size);
+        topics.submitted("a", queue.front(), 300);
         batch.push_back(queue.front());
-        bytes += size;
         queue.pop_front();
       }
       ASSERT_FALSE(batch.empty()) << "nothing may go";
       requests++;
       now += 1ms;
-      bool refused = refuses(batch);
-      for (auto at = batch.rbegin(); refused && at != batch.rend(); ++at)
-        if (topics.refused("a", at->first, now) > 0)
-          dead.insert(at->first);
-        else
-          queue.push_front(*at);
+      bool refused = std::any_of(batch.begin(), batch.end(), [&](uint64_t each) { return culprits.count(each) > 0; });
+      refusals += refused && batch.size() > 1;
       std::string name;
-      for (auto &[event, size] : batch)
+      for (auto at = batch.rbegin(); at != batch.rend(); ++at)
         if (!refused) {
-          topics.acknowledged(event, name);
-          sent.insert(event);
+          EXPECT_FALSE(topics.acknowledged(*at, name)) << "it was not paused";
+          sent.insert(*at);
+        } else if (topics.refused("a", *at, now) > 0) {
+          dead.insert(*at);
+        } else {
+          queue.push_front(*at);
         }
-      topics.drained();
     }
   }
 };
@@ -103,50 +123,27 @@ struct Broker {
 TEST(KafkaTopics, TheCulpritOfABatchIsFoundAndItsNeighboursGo) {
   Broker broker;
   for (uint64_t event = 1; event <= 3000; event++)
-    broker.queue.emplace_back(event, 300);
-  broker.run([](const auto &batch) {
-    return std::any_of(batch.begin(), batch.end(), [](auto &each) { return each.first == 1500; });
-  });
-  EXPECT_EQ(broker.dead, std::set<uint64_t>{1500});
+    broker.queue.push_back(event);
+  broker.run(500, {1600});
+  EXPECT_EQ(broker.dead, std::set<uint64_t>{1600});
   EXPECT_EQ(broker.sent.size(), 2999u);
-  EXPECT_LE(broker.requests, 60);
+  EXPECT_EQ(broker.refusals, 1);
+  EXPECT_EQ(broker.requests, 3 + 1 + 500 + 2) << "singly those that were refused, and no others";
   EXPECT_TRUE(broker.topics.empty()) << "found: full speed again";
 }
 
-TEST(KafkaTopics, BatchesShrinkToWhatTheTopicTakes) {
+TEST(KafkaTopics, ManyCulpritsCostARequestEach) {
   Broker broker;
-  for (uint64_t event = 1; event <= 30'000; event++)
-    broker.queue.emplace_back(event, 300);
-  int refusals = 0;
-  broker.run([&](const auto &batch) {
-    size_t bytes = 0;
-    for (auto &[event, size] : batch)
-      bytes += size;
-    refusals += bytes > 100'000;
-    return bytes > 100'000;
-  });
-  EXPECT_EQ(broker.dead.size(), 0u);
-  EXPECT_EQ(broker.sent.size(), 30'000u);
-  EXPECT_EQ(refusals, 4) << "1 MB, 500, 250, 125 kB";
-  EXPECT_LE(broker.requests, 160);
-}
-
-TEST(KafkaTopics, ANarrowTopicIsTriedWiderAfterAWhile) {
-  KafkaTopics topics;
-  KafkaTopics::Time now{};
-  EXPECT_EQ(topics.refused("a", 1, now), 0u);
-  EXPECT_EQ(topics.refused("a", 2, now), 0u) << "another batch of the same moment";
-  topics.drained();
-  KafkaTopics::Topic *a = topics.find("a");
-  EXPECT_EQ(a->limit, KafkaTopics::widest / 2);
-  topics.ask(*a, 1, now + 9s);
-  EXPECT_EQ(a->limit, KafkaTopics::widest / 2);
-  topics.ask(*a, 1, now + 11s);
-  EXPECT_EQ(a->limit, KafkaTopics::widest);
-  topics.submitted(*a, 3, 1);
-  std::string name;
-  EXPECT_FALSE(topics.acknowledged(3, name)) << "it was not paused";
-  EXPECT_TRUE(topics.empty());
+  std::set<uint64_t> culprits;
+  for (uint64_t event = 1; event <= 2000; event++) {
+    broker.queue.push_back(event);
+    culprits.insert(event);
+  }
+  broker.run(500, culprits);
+  EXPECT_EQ(broker.dead, culprits);
+  EXPECT_EQ(broker.refusals, 4);
+  EXPECT_EQ(broker.requests, 2004);
+  EXPECT_TRUE(broker.topics.empty());
 }
 
 }  // namespace

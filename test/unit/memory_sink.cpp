@@ -52,9 +52,13 @@ public:
     }
   }
   uint32_t credit() const override { return config_->capacity - static_cast<uint32_t>(control_.held.size()); }
-  bool submit(const ob_event &event) override {
+  Submitted submit(const ob_event &event) override {
     if (credit() == 0)
       return false;
+    if (event.ticket == control_.unfit)
+      throw BadInput(OB_BAD_VALUE, "payload", "event does not fit", "It never will.");
+    if (auto ends = control_.ends_at_once.find(event.ticket); ends != control_.ends_at_once.end())
+      return Completion{event.ticket, event.key_hash, ends->second, -1, "at once"};
     control_.held.push_back(event.ticket);
     control_.key_of[event.ticket] = event.key_hash;
     return true;

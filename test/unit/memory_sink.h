@@ -24,6 +24,8 @@ struct Control {
   std::vector<uint64_t> held; /* tickets taken and not ended */
   std::map<uint64_t, uint64_t> key_of;
   std::shared_ptr<Hang> hang;
+  std::map<uint64_t, outbox::Result> ends_at_once; /* within submit(), by ticket */
+  uint64_t unfit = 0;                              /* of it no message can be made */
   int pauses = 0;
   bool probe_hangs = false;      /* until its time is up, or nobody waits */
   std::shared_ptr<void> remains; /* of a probe */

@@ -40,6 +40,25 @@ struct Record {
     next.clear();
     return next;
   }
+  /* A copy that needs neither the event nor this record. */
+  Record kept() const {
+    Record copy;
+    auto keep = [&copy](const ob_text &from) {
+      if (!from.data)
+        return from;
+      std::string &to = copy.text();
+      to.assign(from.data, from.len);
+      return ob_text{to.data(), to.size()};
+    };
+    copy.topic = topic;
+    copy.partition = partition;
+    copy.timestamp_ms = timestamp_ms;
+    copy.key = keep(key);
+    copy.value = keep(value);
+    for (const ob_header &header : headers)
+      copy.headers.push_back({keep(header.name), keep(header.value), header.binary});
+    return copy;
+  }
   void add_header(std::string_view name, const ob_text &value) {
     headers.push_back({{name.data(), name.size()}, value, false});
   }

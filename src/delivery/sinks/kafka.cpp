@@ -2,7 +2,6 @@
  * kafka.cpp: the sink that produces to Apache Kafka through librdkafka, whose threads do the work. This side only
  * hands messages in and takes out how they ended, on the engine's thread.
  */
-#include "../thread.h"
 #include "kafka_errors.h"
 #include "kafka_library.h"
 #include "kafka_log.h"
@@ -12,91 +11,114 @@
 
 namespace outbox {
 
-/* Of a topic that is in trouble. False: the event was sent back, or nothing was taken (full_). */
-bool KafkaSink::may_go(const ob_event &event, KafkaTopics::Topic &topic) {
-  Time now = std::chrono::steady_clock::now();
-  switch (topics_.ask(topic, record_.size(), now)) {
-  case KafkaTopics::Answer::Go:
-    return true;
-  case KafkaTopics::Answer::Full:
-    full_ = true;
-    return false;
-  case KafkaTopics::Answer::Wait:
-    break;
-  }
-  if (event.key_hash != 0)
-    failed_keys_.insert(event.key_hash);
-  reporter_->complete(
-      Completion{event.ticket, event.key_hash, Result::Wait, topics_.wait(topic, now).count(), topic.reason});
-  return false;
-}
-
-bool KafkaSink::submit(const ob_event &event) {
-  if (credit() == 0)
-    return false;
-  if (failed_keys_.count(event.key_hash) > 0) {
-    reporter_->complete(Completion{event.ticket, event.key_hash, Result::Released, -1,
-                                   "waits behind a failed event of the same key"});
-    return true;
-  }
-  if (!producer_) {
-    try {
-      producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
-    } catch (const BadInput &bad) {
-      reporter_->complete(Completion{event.ticket, event.key_hash, Result::SinkDown, -1,
-                                     std::string(bad.what()) + ": " + bad.detail});
-      return true;
-    }
-  }
-  try {
-    config_->record(event, record_);
-  } catch (const BadInput &bad) { /* the options have changed since it was enqueued, or its row */
-    reporter_->complete(
-        Completion{event.ticket, event.key_hash, Result::Rejected, -1, std::string(bad.what()) + ": " + bad.detail});
-    return true;
-  }
-  KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record_.topic);
-  if (troubled && !may_go(event, *troubled))
-    return !full_;
+/* Hands a record to librdkafka. */
+Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record) {
   if (slots_.used() == 0) {
     now_ = std::chrono::steady_clock::now();
     stall_.on_submit(0, now_);
   }
-  rd_kafka_topic_t *topic = producer_->topic(record_.topic);
-  uint64_t opaque = slots_.take(event, topic, record_.partition >= 0, now_);
-  rd_kafka_resp_err_t error = topic ? producer_->produce(topic, record_, opaque) : rd_kafka_last_error();
+  const KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record.topic);
+  alone = alone || key_hash == 0 || (troubled && troubled->singly > 0);
+  KafkaProducer::Topic *topic = producer_->topic(record.topic);
+  uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
+  rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     if (troubled)
-      topics_.submitted(*troubled, opaque, record_.size());
+      topics_.submitted(record.topic, opaque, record.size());
     return true;
   }
 
   KafkaSlots::Slot slot;
   slots_.give(opaque, slot);
   if (is_topic_failure(error)) {
-    if (troubled)
-      topics_.submitted(*troubled, opaque, record_.size()); /* it was the one that tries */
-    topic_failed(slot, opaque, error, record_.topic);
-    return true;
+    topics_.submitted(record.topic, opaque, record.size()); /* it was the one that tries */
+    return topic_failed(slot, opaque, error, record.topic);
   }
   if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
     full_ = slots_.used() > 0;
     return false;
   }
   Result result = kafka_result(error);
-  if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR__INVALID_ARG)
+  if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
     result = Result::Rejected; /* judged here, not by a broker: it will never do */
-  else if (slot.key_hash != 0)
-    failed_keys_.insert(slot.key_hash);
-  std::string said = explain(error, rd_kafka_err2str(error), record_.topic, -1);
+  std::string said = explain(error, rd_kafka_err2str(error), record.topic, -1);
   ob_reason reason = result == Result::Released ? OB_REASON_NONE : kafka_reason(error);
-  reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said), reason});
-  return true;
+  return Completion{ticket, key_hash, result, -1, std::move(said), reason};
+}
+
+Submitted KafkaSink::submit(const ob_event &event) {
+  if (credit() == 0)
+    return false;
+  if (!producer_) {
+    try {
+      producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
+    } catch (const BadInput &bad) {
+      return Completion{event.ticket, event.key_hash, Result::SinkDown, -1,
+                        std::string(bad.what()) + ": " + bad.detail};
+    }
+  }
+  config_->record(event, record_);
+  bool waits = turns_.has_topic(record_.topic);
+  if (KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
+    Time now = std::chrono::steady_clock::now();
+    switch (topics_.ask(*troubled, now)) {
+    case KafkaTopics::Answer::Wait:
+      return Completion{event.ticket, event.key_hash, Result::Wait, topics_.wait(*troubled, now).count(),
+                        troubled->reason};
+    case KafkaTopics::Answer::Turn:
+      waits = true;
+      break;
+    case KafkaTopics::Answer::Go:
+      break;
+    }
+  }
+  if (waits) {
+    turns_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
+    return true;
+  }
+  if (turns_.has_key(event.key_hash)) { /* an earlier one waits for another topic */
+    full_ = slots_.used() > 0;
+    return false;
+  }
+  return produce(event.ticket, event.key_hash, event.alone, record_);
+}
+
+/* Those that may go now, of topics to which one goes at a time, or did until now. */
+void KafkaSink::take_turns() {
+  if (turns_.empty() || !producer_ || producer_->stopped() || draining_)
+    return;
+  bool paused = false;
+  std::optional<uint64_t> failed_key;
+  turns_.each_topic([&](const KafkaTurns::Event &event) {
+    if (failed_key)
+      return false; /* it may be of that key */
+    if (KafkaTopics::Topic *troubled = topics_.find(event.record.topic))
+      if (auto answer = topics_.ask(*troubled, now_); answer != KafkaTopics::Answer::Go) {
+        paused |= answer == KafkaTopics::Answer::Wait;
+        return false;
+      }
+    Submitted submitted = produce(event.ticket, event.key_hash, event.alone, event.record);
+    if (submitted.ended()) {
+      failed_key = event.key_hash;
+      reporter_->complete(std::move(*submitted.ended()));
+    }
+    return static_cast<bool>(submitted);
+  });
+  if (paused) /* they are told so when they come again */
+    reporter_->complete(turns_.release(0, true, "its topic is paused"));
+  if (failed_key) {
+    release_turns_of(*failed_key);
+    take_turns();
+  }
+}
+
+/* Behind a failed event of the key. */
+void KafkaSink::release_turns_of(uint64_t key_hash) {
+  reporter_->complete(turns_.release(key_hash, false, "waits behind a failed event of the same key"));
 }
 
 void KafkaSink::poll() {
   now_ = std::chrono::steady_clock::now();
-  failed_keys_.clear(); /* their reports are collected with these */
   if (producer_) {
     /* Events come from one queue and endings from another. Those that came before an event are told before it. */
     std::vector<KafkaProducer::Event> events;
@@ -112,10 +134,10 @@ void KafkaSink::poll() {
     producer_->resume();
   if (!fatal_.empty())
     bury();
-  if (slots_.used() == 0) {
+  if (slots_.used() == 0)
     draining_ = false;
-    topics_.drained();
-  }
+  take_turns();
+  topics_changed_ |= topics_.forget_unasked(now_);
   check_return(now_);
   check_stall(now_);
   say_how_it_is(now_);
@@ -185,17 +207,15 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
 /* A fatal error ends this producer, not the sink: what it had not acknowledged goes through a new one, which is made
  * with the next event, so that the circuit's backoff bounds how often. */
 void KafkaSink::bury() {
-  reporter_->complete(slots_.release_all("the Kafka producer was replaced: " + fatal_));
+  const std::string why = "the Kafka producer was replaced: " + fatal_;
+  reporter_->complete(slots_.release_all(why));
+  reporter_->complete(turns_.release(0, true, why.c_str()));
   topics_.forget_under_way();
   asked_ = false;
   reporter_->down(fatal_, OB_REASON_OTHER);
   fatal_.clear();
   full_ = false;
-  grave_ = start_thread([dead = std::move(producer_), before = std::move(grave_)]() mutable {
-    dead.reset();
-    if (before.joinable())
-      before.join();
-  });
+  dead_.destroy(std::move(producer_));
 }
 
 namespace {

@@ -19,6 +19,8 @@ std::string about_topic(const std::string &topic) {
 }
 
 std::string KafkaSink::why_not(rd_kafka_resp_err_t error, const std::string &topic) const {
+  if (!is_topic_failure(error))
+    return about_topic(topic) + "cannot be written now: " + rd_kafka_err2str(error);
   if (error != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
     return about_topic(topic) + "does not exist: create it, or let the brokers create topics";
   std::string user = config_->user();
@@ -27,8 +29,8 @@ std::string KafkaSink::why_not(rd_kafka_resp_err_t error, const std::string &top
 }
 
 /* Nothing is wrong with the event: it waits in the table until the topic is there. */
-void KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
-                             const std::string &topic) {
+Completion KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
+                                   const std::string &topic) {
   std::string reason = why_not(error, topic);
   KafkaTopics::Topic *known = topics_.find(topic);
   if (!known || known->reason != reason) {
@@ -36,16 +38,14 @@ void KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_k
     topics_changed_ = true;
   }
   auto delay = topics_.failed(topic, opaque, reason, std::chrono::steady_clock::now());
-  if (slot.key_hash != 0)
-    failed_keys_.insert(slot.key_hash);
-  reporter_->complete(
-      Completion{slot.ticket, slot.key_hash, Result::Wait, delay.count(), std::move(reason), OB_REASON_TOPIC});
+  return {slot.ticket, slot.key_hash, Result::Wait, delay.count(), std::move(reason), kafka_reason(error)};
 }
 
 void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
                            const std::string &topic, int32_t partition) {
-  if (is_topic_failure(error)) {
-    topic_failed(slot, opaque, error, topic);
+  if (kafka_result(error) == Result::Wait) {
+    reporter_->complete(topic_failed(slot, opaque, error, topic));
+    release_turns_of(slot.key_hash);
     return;
   }
   const char *text =
@@ -55,7 +55,8 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
     result = Result::Released; /* its topic was deleted, or made again with fewer */
   std::string said = explain(error, text, topic, partition);
   if (is_batch_refusal(error)) {
-    /* The neighbours of its batch go again, in smaller ones, until the culprit is refused alone. */
+    /* All of its batch go again, one at a time: the culprit is then refused alone. Nothing goes before all that is
+     * under way is back, or it could be in one batch with others. */
     size_t culprit = topics_.refused(topic, opaque, now_);
     draining_ |= culprit == 0;
     result = culprit > 0 ? Result::Rejected : Result::Released;
@@ -68,6 +69,7 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   if (down_ && why == OB_REASON_TIMEOUT)
     why = last_reason_; /* it timed out for that */
   reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said), why});
+  release_turns_of(slot.key_hash);
 }
 
 /* The topic is asked for its limit when a batch is refused, and the sink stands still until it has answered: then the
@@ -100,9 +102,9 @@ void KafkaSink::say_how_it_is(Time now) {
     look_at_ = now + seconds(1);
     slow_.clear();
     const KafkaSlots::Slot *oldest = slots_.used() > 0 && !down_ ? slots_.oldest() : nullptr;
-    if (oldest && now - oldest->since >= long_time)
-      slow_ = about_topic(rd_kafka_topic_name(oldest->topic)) +
-              "has acknowledged nothing of an event for more than " + std::to_string(long_time.count()) +
+    if (oldest && oldest->topic && now - oldest->since >= long_time)
+      slow_ = about_topic(oldest->topic->name()) + "has acknowledged nothing of an event for more than " +
+              std::to_string(long_time.count()) +
               " s: a partition has no leader, or fewer in-sync replicas than min.insync.replicas";
   }
   const char *throttled = producer_ && producer_->throttled().count() > 0 && slots_.used() > 0

@@ -146,17 +146,15 @@ KafkaProducer::~KafkaProducer() {
   rd_kafka_destroy(producer_);
 }
 
-rd_kafka_topic_t *KafkaProducer::topic(const std::string &name) {
-  constexpr size_t plenty = 1000; /* then start afresh: topics come from events, and must not fill the memory */
+KafkaProducer::Topic *KafkaProducer::topic(const std::string &name) {
+  constexpr size_t plenty = 1000; /* topics come from events, and must not fill the memory */
   auto at = topics_.find(name);
   if (at != topics_.end())
-    return at->second.get();
+    return &at->second;
   if (topics_.size() >= plenty)
-    topics_.clear();
-  rd_kafka_topic_t *made = rd_kafka_topic_new(producer_, name.c_str(), nullptr);
-  if (made)
-    topics_[name].reset(made);
-  return made;
+    std::erase_if(topics_, [](const auto &each) { return each.second.in_use == 0; });
+  Topic made{decltype(Topic::handle)(rd_kafka_topic_new(producer_, name.c_str(), nullptr))};
+  return made.handle ? &topics_.emplace(name, std::move(made)).first->second : nullptr;
 }
 
 static rd_kafka_vu_t field(rd_kafka_vtype_t type) {
@@ -172,7 +170,7 @@ static rd_kafka_vu_t bytes(rd_kafka_vtype_t type, const ob_text &text) {
   return vu;
 }
 
-rd_kafka_resp_err_t KafkaProducer::produce(rd_kafka_topic_t *topic, const Record &record, uint64_t opaque) {
+rd_kafka_resp_err_t KafkaProducer::produce(Topic &topic, const Record &record, uint64_t opaque) {
   std::unique_ptr<rd_kafka_headers_t, decltype(&rd_kafka_headers_destroy)> headers(
       rd_kafka_headers_new(record.headers.size()), rd_kafka_headers_destroy);
   for (const ob_header &header : record.headers)
@@ -187,7 +185,7 @@ rd_kafka_resp_err_t KafkaProducer::produce(rd_kafka_topic_t *topic, const Record
                             field(RD_KAFKA_VTYPE_HEADERS),
                             field(RD_KAFKA_VTYPE_TIMESTAMP),
                             field(RD_KAFKA_VTYPE_PARTITION)};
-  fields[0].u.rkt = topic;
+  fields[0].u.rkt = topic.handle.get();
   fields[1].u.i = RD_KAFKA_MSG_F_COPY;
   fields[4].u.ptr = reinterpret_cast<void *>(opaque);
   fields[5].u.headers = headers.get();

@@ -75,11 +75,18 @@ public:
   /* Opaques with this bit belong to messages behind which none of their key can be: they fail alone. */
   static constexpr uint64_t alone = uint64_t(1) << 31;
 
-  /* Null when librdkafka refuses (rd_kafka_last_error()). Valid until the next call, or while a message is under way.
-   */
-  rd_kafka_topic_t *topic(const std::string &name);
+  struct TopicDestroy {
+    void operator()(rd_kafka_topic_t *topic) const { rd_kafka_topic_destroy(topic); }
+  };
+  struct Topic {
+    std::unique_ptr<rd_kafka_topic_t, TopicDestroy> handle;
+    size_t in_use = 0; /* as long as that is counted it stays, and after that until the next call of topic() */
+    const char *name() const { return rd_kafka_topic_name(handle.get()); }
+  };
+  /* Null when librdkafka refuses (rd_kafka_last_error()). */
+  Topic *topic(const std::string &name);
   /* Copies the record. `opaque` comes back when the message has ended. While stopped: _QUEUE_FULL. */
-  rd_kafka_resp_err_t produce(rd_kafka_topic_t *topic, const Record &record, uint64_t opaque);
+  rd_kafka_resp_err_t produce(Topic &topic, const Record &record, uint64_t opaque);
 
   /* Gives back what no broker has been sent. Never waits. */
   void purge_queued() {
@@ -110,9 +117,6 @@ private:
   static rd_kafka_resp_err_t on_broker(rd_kafka_t *producer, int32_t id, const char *security, const char *name,
                                        int port, const char *state, void *self);
 
-  struct TopicDestroy {
-    void operator()(rd_kafka_topic_t *topic) const { rd_kafka_topic_destroy(topic); }
-  };
   void ring() const;
   void add_ending(const rd_kafka_message_t *message);
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
@@ -131,9 +135,9 @@ private:
   std::atomic<uint64_t> times_up_{0};
   int throttled_ms_ = 0; /* within poll() */
   std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
-  std::atomic<bool> recalled_{false};     /* purged on purpose, and not all of it is back */
-  std::atomic<bool> topic_failed_{false}; /* in `endings_` stands a message that its topic failed */
-  std::unordered_map<std::string, std::unique_ptr<rd_kafka_topic_t, TopicDestroy>> topics_;
+  std::atomic<bool> recalled_{false};             /* purged on purpose, and not all of it is back */
+  std::atomic<bool> topic_failed_{false};         /* in `endings_` stands a message that its topic failed */
+  std::unordered_map<std::string, Topic> topics_; /* its nodes do not move */
 };
 
 }  // namespace outbox

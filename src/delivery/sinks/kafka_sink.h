@@ -3,12 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <thread>
-#include <unordered_set>
 
+#include "../reaper.h"
 #include "../stall.h"
 #include "kafka_slots.h"
 #include "kafka_topics.h"
+#include "kafka_turns.h"
 
 namespace outbox {
 
@@ -23,39 +23,42 @@ public:
 
   ~KafkaSink() override {
     producer_.reset();
-    if (grave_.joinable())
-      grave_.join();
+    dead_.finish(Time::max());
   }
 
   uint32_t credit() const override {
-    if (full_ || draining_ || asked_ || (producer_ && producer_->stopped()) ||
-        slots_.used() >= config_->max_messages())
+    size_t taken = slots_.used() + turns_.size();
+    if (full_ || draining_ || asked_ || (producer_ && producer_->stopped()) || taken >= config_->max_messages())
       return 0;
-    uint32_t room = config_->max_messages() - static_cast<uint32_t>(slots_.used());
-    /* What a narrow topic does not take goes back: it should not be much. */
-    return topics_.any_narrow() ? std::min<uint32_t>(room, 200) : room;
+    return config_->max_messages() - static_cast<uint32_t>(taken);
   }
 
-  bool submit(const ob_event &event) override;
+  Submitted submit(const ob_event &event) override;
   void flush() override {
     now_ = std::chrono::steady_clock::now();
     check_stall(now_);
   }
   void poll() override;
-  Time check_at() const override { return check_at_; }
+  Time check_at() const override { return std::min(check_at_, topics_.look_at()); }
   void release_queued() override {
+    reporter_->complete(turns_.release(0, true, "not sent yet"));
     if (producer_)
       producer_->purge_queued();
   }
-  void abandon() override { reporter_->complete(slots_.release_all("given up while it was on its way")); }
+  void abandon() override {
+    reporter_->complete(slots_.release_all("given up while it was on its way"));
+    reporter_->complete(turns_.release(0, true, "not sent yet"));
+  }
 
 private:
   void on_endings(const KafkaProducer::Endings &endings);
   void on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error, const std::string &topic,
                   int32_t partition);
-  bool may_go(const ob_event &event, KafkaTopics::Topic &topic);
-  void topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
-                    const std::string &topic);
+  Submitted produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record);
+  void take_turns();
+  void release_turns_of(uint64_t key_hash);
+  Completion topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
+                          const std::string &topic);
   std::string why_not(rd_kafka_resp_err_t error, const std::string &topic) const;
   void too_large(const std::string &topic, size_t culprit, std::string &said);
   void say_how_it_is(Time now);
@@ -71,15 +74,16 @@ private:
   std::shared_ptr<const KafkaConfig> config_;
   std::shared_ptr<Reporter> reporter_;
   std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error, until the next event */
-  std::thread grave_;                       /* destroys dead producers */
+  Reaper dead_;                             /* producers that were replaced */
   KafkaSlots slots_;
   KafkaTopics topics_;
+  KafkaTurns turns_;
   Stall stall_;
   Record record_;
   std::string last_error_;                       /* of a connection: why brokers are down */
   ob_reason last_reason_ = OB_REASON_CONNECTION; /* likewise */
   std::string fatal_;                            /* set when the producer must be replaced */
-  bool full_ = false;     /* librdkafka's own bound was hit, or a narrow topic's: wait for a report */
+  bool full_ = false;     /* librdkafka's own bound was hit, or an earlier event of the key waits: for a report */
   bool asked_ = false;    /* how large a message the topic takes */
   bool draining_ = false; /* a batch was refused: everything has to come back before more goes */
   std::string asked_for_; /* the topic */
@@ -89,10 +93,9 @@ private:
   Time now_ = std::chrono::steady_clock::now(); /* of the last flush() or poll() */
   Time look_at_{};                              /* for events that have been under way for long */
   bool down_ = false;
-  uint64_t times_up_when_down_ = 0;          /* a broker that has come up since shows that it is over */
-  Time believe_up_at_{};                     /* librdkafka says that all are down before it says so of the last one */
-  Time check_at_ = Time::max();              /* for a stall, or for that */
-  std::unordered_set<uint64_t> failed_keys_; /* refused by librdkafka itself, not yet collected */
+  uint64_t times_up_when_down_ = 0; /* a broker that has come up since shows that it is over */
+  Time believe_up_at_{};            /* librdkafka says that all are down before it says so of the last one */
+  Time check_at_ = Time::max();     /* for a stall, or for that */
 };
 
 }  // namespace outbox

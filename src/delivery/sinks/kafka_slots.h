@@ -22,12 +22,13 @@ public:
     uint64_t key_hash = 0;
     uint32_t generation = 0;
     bool used = false;
-    bool placed = false;                     /* the event says in which partition */
-    const rd_kafka_topic_t *topic = nullptr; /* librdkafka keeps it while the event is under way */
+    bool placed = false; /* the event says in which partition */
+    KafkaProducer::Topic *topic = nullptr;
     Time since{};
   };
 
-  uint64_t take(const ob_event &event, const rd_kafka_topic_t *topic, bool placed, Time now) {
+  /* `alone`: nothing that must not overtake the event is handed in until it has ended. */
+  uint64_t take(uint64_t ticket, uint64_t key_hash, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
@@ -36,16 +37,16 @@ public:
     uint32_t index = free_.back();
     free_.pop_back();
     Slot &slot = slots_[index];
-    slot.ticket = event.ticket;
-    slot.key_hash = event.key_hash;
+    slot.ticket = ticket;
+    slot.key_hash = key_hash;
     slot.generation++;
     slot.used = true;
     slot.placed = placed;
     slot.topic = topic;
     slot.since = now;
     used_++;
-    /* Unordered, or the failing event of its key: the others wait for it in the table. */
-    bool alone = event.key_hash == 0 || event.attempt > 1;
+    if (topic)
+      topic->in_use++;
     return static_cast<uint64_t>(slot.generation) << 32 | (alone ? KafkaProducer::alone : 0) | index;
   }
 
@@ -56,6 +57,8 @@ public:
       return false;
     out = slots_[index];
     slots_[index].used = false;
+    if (out.topic)
+      out.topic->in_use--;
     free_.push_back(index);
     used_--;
     return true;

@@ -9,49 +9,54 @@ KafkaTopics::Topic *KafkaTopics::find(const std::string &name) {
   return at == topics_.end() ? nullptr : &at->second;
 }
 
-KafkaTopics::Answer KafkaTopics::ask(Topic &topic, size_t size, Time now) {
+KafkaTopics::Topic &KafkaTopics::enter(const std::string &name, Time now) {
+  if (topics_.empty())
+    look_at_ = now + forgotten_after;
+  Topic &topic = topics_[name];
+  topic.asked = now;
+  return topic;
+}
+
+KafkaTopics::Answer KafkaTopics::ask(Topic &topic, Time now) {
+  topic.asked = now;
   if (!topic.reason.empty())
     return topic.probe != 0 || now < topic.until ? Answer::Wait : Answer::Go;
-  if (topic.limit == 0)
-    return Answer::Go;
-  if (now >= topic.raise_at) {
-    topic.limit *= 2;
-    topic.raise_at = now + topic.raise;
-    topic.searching = false;
-  }
-  return topic.under_way == 0 || topic.under_way + size <= topic.limit ? Answer::Go : Answer::Full;
+  return topic.singly > 0 && topic.single != 0 ? Answer::Turn : Answer::Go;
 }
 
-void KafkaTopics::submitted(Topic &topic, uint64_t event, size_t size) {
+void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size) {
+  auto at = topics_.find(name);
+  if (at == topics_.end())
+    return;
+  Topic &topic = at->second;
   if (!topic.reason.empty())
     topic.probe = event;
-  bool alone = topic.limit != 0 && topic.under_way == 0; /* all was back when it became narrow */
-  if (!alone)
-    for (auto &[other, each] : under_way_)
-      if (each.topic == &topic)
-        each.alone = false;
-  topic.under_way += size;
-  under_way_[event] = {&topic, size, alone};
+  if (topic.singly > 0)
+    topic.single = event;
+  under_way_.insert_or_assign(event, UnderWay{at, size});
 }
 
-KafkaTopics::UnderWay KafkaTopics::take(uint64_t event) {
+bool KafkaTopics::take(uint64_t event, UnderWay &taken) {
   auto at = under_way_.find(event);
   if (at == under_way_.end())
-    return {nullptr, 0, false};
-  UnderWay taken = at->second;
+    return false;
+  taken = at->second;
   under_way_.erase(at);
-  taken.topic->under_way -= taken.size;
-  if (taken.topic->probe == event)
-    taken.topic->probe = 0;
-  return taken;
+  Topic &topic = taken.topic->second;
+  if (topic.probe == event)
+    topic.probe = 0;
+  if (topic.single == event)
+    topic.single = 0;
+  return true;
 }
 
 KafkaTopics::Duration KafkaTopics::failed(const std::string &name, uint64_t event, std::string reason, Time now) {
-  Topic &topic = topics_[name];
+  Topic &topic = enter(name, now);
   bool paused = !topic.reason.empty();
   bool probe = paused && topic.probe == event;
+  UnderWay taken;
 
-  take(event);
+  take(event, taken);
   topic.reason = std::move(reason);
   if (paused && !probe)
     return wait(topic, now);
@@ -67,77 +72,76 @@ KafkaTopics::Duration KafkaTopics::wait(const Topic &topic, Time now) {
 }
 
 size_t KafkaTopics::refused(const std::string &name, uint64_t event, Time now) {
-  Topic &topic = topics_[name];
-  UnderWay taken = take(event);
+  Topic &topic = enter(name, now);
+  bool alone = topic.single == event;
+  UnderWay taken;
 
-  if (taken.alone) {
-    if (topic.searching) { /* found: the rest of its batches were innocent */
-      topic.limit = topic.limit_was;
-      topic.searching = false;
-      n_narrow_ -= topic.limit == 0;
-    }
-    forget_if_well(&topic);
-    return taken.size;
+  bool known = take(event, taken);
+  if (!alone || !known) {
+    topic.singly++;
+    return 0;
   }
-  if (topic.halved)
-    return 0; /* another batch of the same moment */
-  topic.halved = true;
-  if (!topic.searching) {
-    topic.searching = true;
-    topic.limit_was = topic.limit;
-    if (topic.limit != 0)
-      topic.raise = std::min(topic.raise * 2, longest_raise);
-  }
-  n_narrow_ += topic.limit == 0;
-  topic.limit = topic.limit == 0 ? widest / 2 : std::max<size_t>(topic.limit / 2, 1);
-  topic.raise_at = now + topic.raise;
-  return 0;
-}
-
-void KafkaTopics::drained() {
-  for (auto &[name, topic] : topics_)
-    topic.halved = false;
+  topic.singly--;
+  forget_if_well(taken.topic);
+  return taken.size;
 }
 
 bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
-  Topic *topic = take(event).topic;
-  if (!topic)
+  UnderWay taken;
+  auto at = under_way_.find(event);
+
+  if (at == under_way_.end())
     return false;
-  bool over = !topic->reason.empty();
+  bool alone = at->second.topic->second.single == event;
+  take(event, taken);
+  Topic &topic = taken.topic->second;
+  bool over = !topic.reason.empty();
   if (over) {
-    for (const auto &[each, entry] : topics_)
-      if (&entry == topic)
-        name = each;
-    topic->reason.clear();
+    name = taken.topic->first;
+    topic.reason.clear();
     n_paused_--;
   }
-  forget_if_well(topic);
+  topic.singly -= alone;
+  forget_if_well(taken.topic);
   return over;
 }
 
 void KafkaTopics::ended(uint64_t event) {
-  if (Topic *topic = take(event).topic)
-    forget_if_well(topic);
+  if (UnderWay taken; take(event, taken))
+    forget_if_well(taken.topic);
 }
 
 void KafkaTopics::forget_under_way() {
   under_way_.clear();
   for (auto &[name, topic] : topics_)
-    topic.under_way = topic.probe = 0;
+    topic.single = topic.probe = 0;
 }
 
-void KafkaTopics::forget_if_well(Topic *topic) {
-  if (topic->limit >= widest && topic->under_way == 0) {
-    topic->limit = 0;
-    n_narrow_--;
-  }
-  if (topic->under_way > 0 || !topic->reason.empty() || topic->limit != 0)
-    return;
-  for (auto at = topics_.begin(); at != topics_.end(); ++at)
-    if (&at->second == topic) {
-      topics_.erase(at);
-      return;
+void KafkaTopics::forget_if_well(Topics::iterator at) {
+  const Topic &topic = at->second;
+  if (topic.reason.empty() && topic.singly == 0 && topic.probe == 0 && topic.single == 0)
+    topics_.erase(at);
+}
+
+bool KafkaTopics::forget_unasked(Time now) {
+  bool paused = false;
+
+  if (topics_.empty() || now < look_at_)
+    return false;
+  look_at_ = Time::max();
+  for (auto at = topics_.begin(); at != topics_.end();) {
+    const Topic &topic = at->second;
+    bool under_way = topic.probe != 0 || topic.single != 0;
+    if (!under_way && topic.asked + forgotten_after <= now) {
+      paused |= !topic.reason.empty();
+      n_paused_ -= !topic.reason.empty();
+      at = topics_.erase(at);
+      continue;
     }
+    look_at_ = std::min(look_at_, (under_way ? now : topic.asked) + forgotten_after);
+    ++at;
+  }
+  return paused;
 }
 
 std::string KafkaTopics::summary() const {

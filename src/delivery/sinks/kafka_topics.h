@@ -1,13 +1,13 @@
 /*
  * kafka_topics.h: the topics of a Kafka sink that are in trouble, and what that means for their events. A healthy
- * topic is not in here.
+ * topic is not in here, nor is one that no event has asked for in a while.
  *
- * Paused: the topic does not exist, or may not be written. Its events wait in the table, and after a pause that grows
+ * Paused: the topic does not exist, or cannot be written. Its events wait in the table, and after a pause that grows
  * one of them tries. They are sent back to wait at a bounded rate, so that a long backlog is not written over and
  * over.
  *
- * Narrow: a broker refuses a batch as a whole, whoever of its events is to blame. After that fewer bytes of the topic
- * are under way at a time, half as many after each refusal, until the culprit is refused alone.
+ * Singly: a broker refuses a batch as a whole, whichever of its events is to blame. After that the topic's events go
+ * one at a time, until as many as were refused are through: one that is refused alone is to blame.
  *
  * A pure class: time comes in as a parameter. One thread.
  */
@@ -30,50 +30,36 @@ public:
   static constexpr Duration longest_pause{5000};
   /* Between two events that wait for a topic, whichever it is. */
   static constexpr Duration wait_spacing{1};
-  /* A batch is at most so large (librdkafka's batch.size): a wider topic is not limited. */
-  static constexpr size_t widest = 1'000'000;
-  /* How long a topic stays narrow before twice as much is tried; doubled when that was too much. */
-  static constexpr Duration first_raise{10'000};
-  static constexpr Duration longest_raise{600'000};
+  /* One of a topic's events asks within the longest pause: where none has for so long, there are none. */
+  static constexpr Duration forgotten_after{2 * longest_pause};
 
   struct Topic {
-    /* paused */
-    std::string reason; /* empty: it is not */
+    std::string reason; /* why it is paused; empty: it is not */
     Time until{};
     Duration pause{0};
-    uint64_t probe = 0; /* the event that tries; 0 = none */
-    /* narrow */
-    size_t limit = 0;     /* bytes that may be under way; 0 = any */
-    size_t limit_was = 0; /* before the refusals whose culprit is being looked for */
-    bool searching = false;
-    bool halved = false; /* since everything has come back */
-    Time raise_at{};
-    Duration raise{first_raise};
-    size_t under_way = 0; /* bytes */
+    uint64_t probe = 0;  /* the event that tries; 0 = none */
+    size_t singly = 0;   /* so many events have to go one at a time */
+    uint64_t single = 0; /* the one that is under way; 0 = none */
+    Time asked{};        /* when an event was last to go there */
   };
 
   bool empty() const { return topics_.empty(); }
-  bool any_paused() const { return n_paused_ > 0; }
-  bool any_narrow() const { return n_narrow_ > 0; }
   /* Null for a healthy one. */
   Topic *find(const std::string &name);
 
-  /* May an event of `size` bytes go to it now? Wait: it is paused. Full: when something of it has ended. */
-  enum class Answer { Go, Wait, Full };
-  Answer ask(Topic &topic, size_t size, Time now);
+  /* May an event go to it now? Wait: it is paused. Turn: when the one before it has ended. */
+  enum class Answer { Go, Wait, Turn };
+  Answer ask(Topic &topic, Time now);
   /* It went. */
-  void submitted(Topic &topic, uint64_t event, size_t size);
+  void submitted(const std::string &name, uint64_t event, size_t size);
 
   /* The topic failed this event: it is paused, and the event may try again after the returned time. */
   Duration failed(const std::string &name, uint64_t event, std::string reason, Time now);
   /* Likewise for an event that did not even try. */
   Duration wait(const Topic &topic, Time now);
 
-  /* The event was refused together with its batch. Its size, when it was the only one of its topic and so is to
-   * blame; else 0. */
+  /* The event was refused together with its batch. Its size, when it was alone and so is to blame; else 0. */
   size_t refused(const std::string &name, uint64_t event, Time now);
-  /* Everything that was under way has come back. */
-  void drained();
 
   /* The event was acknowledged. True when that ends a pause; then `name` is the topic's. */
   bool acknowledged(uint64_t event, std::string &name);
@@ -82,22 +68,28 @@ public:
   /* All at once. */
   void forget_under_way();
 
+  /* Forgets those that no event asks for any more. True when a paused one was among them. */
+  bool forget_unasked(Time now);
+  /* When to look again; Time::max() = not by itself. */
+  Time look_at() const { return topics_.empty() ? Time::max() : look_at_; }
+
   /* Why the sink is not all well: empty when no topic is paused. */
   std::string summary() const;
 
 private:
+  using Topics = std::map<std::string, Topic, std::less<>>; /* its nodes do not move */
   struct UnderWay {
-    Topic *topic;
+    Topics::iterator topic;
     size_t size;
-    bool alone; /* nothing else of its topic was under way at any moment since it went */
   };
-  UnderWay take(uint64_t event);
-  void forget_if_well(Topic *topic);
+  Topic &enter(const std::string &name, Time now);
+  bool take(uint64_t event, UnderWay &taken);
+  void forget_if_well(Topics::iterator topic);
 
-  std::map<std::string, Topic, std::less<>> topics_; /* its nodes do not move */
-  std::unordered_map<uint64_t, UnderWay> under_way_;
-  Time last_wait_{};
-  size_t n_paused_ = 0, n_narrow_ = 0;
+  Topics topics_;
+  std::unordered_map<uint64_t, UnderWay> under_way_; /* those that try, and those that go singly */
+  Time last_wait_{}, look_at_{};
+  size_t n_paused_ = 0;
 };
 
 }  // namespace outbox

@@ -29,7 +29,7 @@ public:
   Time credit_at() const override { return endpoint_->credit_at(); }
   void share(size_t index, size_t of, int64_t *turns) override { endpoint_->share(index, of, turns); }
   void begin_slowly() override { endpoint_->begin_slowly(); }
-  bool submit(const ob_event &event) override {
+  Submitted submit(const ob_event &event) override {
     if (endpoint_->full())
       return false;
     endpoint_->push(config_->render(event));
