@@ -1,10 +1,11 @@
 """Writes the pages that are made from the source: `make docs`."""
 
+import kafka_errors
 import reference
 import settings
 from outbox_rig import Rig
 
-PAGES = (settings, reference)
+PAGES = (settings, reference, kafka_errors)
 
 if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:

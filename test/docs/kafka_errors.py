@@ -1,0 +1,33 @@
+"""The table of errors in docs/kafka.md, made from the one by which the sink decides: `make docs` writes it, a test compares it."""
+
+import re
+
+import psycopg
+from outbox_rig.paths import ROOT
+
+PAGE = ROOT / "docs/kafka.md"
+CODE = ROOT / "src/delivery/sinks"
+BEGIN, END = "<!-- made by make docs -->\n", "<!-- end -->\n"
+
+
+def faults() -> dict[str, str]:
+    """Of the enumeration KafkaFault: what each says, and what follows."""
+    [body] = re.findall(r"enum class KafkaFault {(.*?)};", (CODE / "kafka_errors.h").read_text(), re.DOTALL)
+    return dict(re.findall(r"(\w+),?\s+/\* (.*?) \*/", body))
+
+
+def errors() -> list[tuple[str, str]]:
+    """(name, fault)."""
+    rows = re.findall(r'{-?\d+, "(\w+)", KafkaFault::(\w+), OB_REASON_\w+},', (CODE / "kafka_error_table.cpp").read_text())
+    if len(rows) < 150:
+        raise ValueError("the table of errors is not to be read")
+    return rows
+
+
+def made(connection: psycopg.Connection) -> str:
+    table = "| it says something about | errors |\n|---|---|\n"
+    for fault, meaning in faults().items():
+        names = " ".join(f"`{name}`" for name, of in errors() if of == fault)
+        table += f"| {meaning} | {names} |\n"
+    head, rest = PAGE.read_text().split(BEGIN)
+    return head + BEGIN + table + END + rest.split(END, 1)[1]
