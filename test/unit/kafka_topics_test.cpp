@@ -127,8 +127,8 @@ TEST(KafkaTopics, TheCulpritOfABatchIsFoundAndItsNeighboursGo) {
   broker.run(500, {1600});
   EXPECT_EQ(broker.dead, std::set<uint64_t>{1600});
   EXPECT_EQ(broker.sent.size(), 2999u);
-  EXPECT_EQ(broker.refusals, 1);
-  EXPECT_EQ(broker.requests, 3 + 1 + 500 + 2) << "singly those that were refused, and no others";
+  EXPECT_LE(broker.refusals, 10);
+  EXPECT_LE(broker.requests, 250) << "not one for each of the 500 that were refused";
   EXPECT_TRUE(broker.topics.empty()) << "found: full speed again";
 }
 

@@ -18,7 +18,7 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
     stall_.on_submit(0, now_);
   }
   const KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record.topic);
-  alone = alone || key_hash == 0 || (troubled && troubled->singly > 0);
+  alone = alone || key_hash == 0 || (troubled && troubled->careful() && troubled->together == 1);
   KafkaProducer::Topic *topic = producer_->topic(record.topic);
   uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();

@@ -21,7 +21,7 @@ KafkaTopics::Answer KafkaTopics::ask(Topic &topic, Time now) {
   topic.asked = now;
   if (!topic.reason.empty())
     return topic.probe != 0 || now < topic.until ? Answer::Wait : Answer::Go;
-  return topic.singly > 0 && topic.single != 0 ? Answer::Turn : Answer::Go;
+  return topic.careful() && topic.under_way >= topic.together ? Answer::Turn : Answer::Go;
 }
 
 void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size) {
@@ -31,9 +31,13 @@ void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size
   Topic &topic = at->second;
   if (!topic.reason.empty())
     topic.probe = event;
-  if (topic.singly > 0)
-    topic.single = event;
-  under_way_.insert_or_assign(event, UnderWay{at, size});
+  bool with_care = topic.careful();
+  if (with_care) {
+    topic.single = topic.under_way == 0 && topic.together == 1 ? event : 0;
+    topic.singly -= topic.singly > 0;
+    topic.under_way++;
+  }
+  under_way_.insert_or_assign(event, UnderWay{at, size, with_care});
 }
 
 bool KafkaTopics::take(uint64_t event, UnderWay &taken) {
@@ -47,6 +51,7 @@ bool KafkaTopics::take(uint64_t event, UnderWay &taken) {
     topic.probe = 0;
   if (topic.single == event)
     topic.single = 0;
+  topic.under_way -= taken.with_care;
   return true;
 }
 
@@ -76,24 +81,22 @@ size_t KafkaTopics::refused(const std::string &name, uint64_t event, Time now) {
   bool alone = topic.single == event;
   UnderWay taken;
 
+  topic.together = 1;
+  topic.stored = 0;
   bool known = take(event, taken);
   if (!alone || !known) {
     topic.singly++;
     return 0;
   }
-  topic.singly--;
   forget_if_well(taken.topic);
   return taken.size;
 }
 
 bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
   UnderWay taken;
-  auto at = under_way_.find(event);
 
-  if (at == under_way_.end())
+  if (!take(event, taken))
     return false;
-  bool alone = at->second.topic->second.single == event;
-  take(event, taken);
   Topic &topic = taken.topic->second;
   bool over = !topic.reason.empty();
   if (over) {
@@ -101,25 +104,28 @@ bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
     topic.reason.clear();
     n_paused_--;
   }
-  topic.singly -= alone;
+  topic.stored += taken.with_care;
+  topic.together += topic.stored > trusted_after;
   forget_if_well(taken.topic);
   return over;
 }
 
 void KafkaTopics::ended(uint64_t event) {
-  if (UnderWay taken; take(event, taken))
+  if (UnderWay taken; take(event, taken)) {
+    taken.topic->second.singly += taken.with_care; /* it comes again */
     forget_if_well(taken.topic);
+  }
 }
 
 void KafkaTopics::forget_under_way() {
   under_way_.clear();
   for (auto &[name, topic] : topics_)
-    topic.single = topic.probe = 0;
+    topic.single = topic.probe = topic.under_way = 0;
 }
 
 void KafkaTopics::forget_if_well(Topics::iterator at) {
   const Topic &topic = at->second;
-  if (topic.reason.empty() && topic.singly == 0 && topic.probe == 0 && topic.single == 0)
+  if (topic.reason.empty() && topic.probe == 0 && !topic.careful())
     topics_.erase(at);
 }
 
@@ -131,7 +137,7 @@ bool KafkaTopics::forget_unasked(Time now) {
   look_at_ = Time::max();
   for (auto at = topics_.begin(); at != topics_.end();) {
     const Topic &topic = at->second;
-    bool under_way = topic.probe != 0 || topic.single != 0;
+    bool under_way = topic.probe != 0 || topic.under_way != 0;
     if (!under_way && topic.asked + forgotten_after <= now) {
       paused |= !topic.reason.empty();
       n_paused_ -= !topic.reason.empty();

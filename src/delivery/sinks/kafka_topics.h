@@ -7,7 +7,8 @@
  * over.
  *
  * Singly: a broker refuses a batch as a whole, whichever of its events is to blame. After that the topic's events go
- * one at a time, until as many as were refused are through: one that is refused alone is to blame.
+ * one at a time, until as many as were refused are through: one that is refused alone is to blame. When some in a row
+ * were stored, more and more go together again: there may be thousands, and one culprit.
  *
  * A pure class: time comes in as a parameter. One thread.
  */
@@ -32,15 +33,22 @@ public:
   static constexpr Duration wait_spacing{1};
   /* One of a topic's events asks within the longest pause: where none has for so long, there are none. */
   static constexpr Duration forgotten_after{2 * longest_pause};
+  /* After so many single events in a row that were stored, more go together. */
+  static constexpr size_t trusted_after = 16;
 
   struct Topic {
     std::string reason; /* why it is paused; empty: it is not */
     Time until{};
     Duration pause{0};
-    uint64_t probe = 0;  /* the event that tries; 0 = none */
-    size_t singly = 0;   /* so many events have to go one at a time */
-    uint64_t single = 0; /* the one that is under way; 0 = none */
-    Time asked{};        /* when an event was last to go there */
+    uint64_t probe = 0;   /* the event that tries; 0 = none */
+    size_t singly = 0;    /* so many events are still to go with care */
+    size_t together = 1;  /* so many at a time */
+    size_t stored = 0;    /* in a row */
+    size_t under_way = 0; /* with care */
+    uint64_t single = 0;  /* the one that is under way alone; 0 = none */
+    Time asked{};         /* when an event was last to go there */
+
+    bool careful() const { return singly + under_way > 0; }
   };
 
   bool empty() const { return topics_.empty(); }
@@ -81,6 +89,7 @@ private:
   struct UnderWay {
     Topics::iterator topic;
     size_t size;
+    bool with_care;
   };
   Topic &enter(const std::string &name, Time now);
   bool take(uint64_t event, UnderWay &taken);
