@@ -39,7 +39,12 @@ BEGIN
     done := outbox.add_processed_partitions();
   END IF;
   -- Also beside a restore: what is delivered meanwhile is to be kept, and an empty day gives way to one of the dump.
+  -- Nobody who enqueues or reads waits for this lock. Whoever calls outbox.maintain() waits for a worker that makes the same days.
+  IF NOT by_worker THEN
+    SET LOCAL lock_timeout = '5s';
+  END IF;
   LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE; -- a restore may be about to make one of them
+  SET LOCAL lock_timeout = '100ms';
   FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
     CONTINUE WHEN to_regclass('outbox.events_sent_' || to_char(day, 'YYYYMMDD')) IS NOT NULL;
     IF outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position',

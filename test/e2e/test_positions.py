@@ -47,7 +47,8 @@ def test_a_server_that_was_restarted_knows_the_positions(db):
     db.pg.start()
     db.pg.wait_ready()
     db.sql(f"SELECT setval('{SEQUENCE}', 1)")
-    wait_until(lambda: db.value("SELECT count(*) FROM outbox.workers WHERE database = current_database()") == 1, 20, "the worker")
+    at_work = "SELECT count(*) FROM outbox.workers WHERE database = current_database() AND state <> 'starting'"
+    wait_until(lambda: db.value(at_work) == 1, 20, "the worker to have read the table")
     db.enqueue("Order", "1", "second")
     assert db.value("SELECT count(*) FROM outbox.events WHERE event_type = 'second' AND position > 1001") == 1
 

@@ -1,6 +1,7 @@
 """How long delivered events are kept."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -85,6 +86,19 @@ def test_after_a_week_without_a_worker(db, receiver, setting):
     wait_until(lambda: days(db) == [-3, -2, -1, 0, 1, 2, 3], 20, lambda: f"the days, not {days(db)}")
     wait_until(lambda: db.pending() == 0, 10, "delivery")
     assert db.sql("SELECT event_type, count(*) FROM outbox.events GROUP BY 1 ORDER BY 1") == [("old", 2000), ("second", 1)]
+
+
+def test_maintain_waits_for_whoever_makes_the_same_days(db, setting):
+    """A worker holds that lock for milliseconds, longer on a busy machine."""
+    setting("outbox.enabled", "off")
+    with db.connect(autocommit=False) as maker, db.connect() as caller, ThreadPoolExecutor() as pool:
+        maker.execute("LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE")
+        done = pool.submit(caller.execute, "SELECT outbox.maintain()")
+        waiting = ("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                   " AND clock_timestamp() - query_start > '300ms'")
+        wait_until(lambda: done.done() or db.value(waiting) == 1, 10, "it to wait")
+        maker.rollback()
+        assert done.result(10).fetchone()[0] >= 0
 
 
 def test_events_are_kept_beside_rows_of_another_origin(db, receiver, setting):

@@ -107,7 +107,8 @@ TEST(Retry, BadPoliciesSayWhy) {
     EXPECT_STREQ(error.subject, "retry");
     EXPECT_EQ(std::string(error.message).find("invalid value for option \"retry\": "), 0u) << error.message;
     EXPECT_EQ(std::string(error.detail).find(each.detail), 0u) << each.policy << ": " << error.detail;
-    EXPECT_NE(std::string(error.hint).find("'15s*3, 5min*5, 1h'"), std::string::npos) << each.policy << ": " << error.hint;
+    EXPECT_NE(std::string(error.hint).find("'15s*3, 5min*5, 1h'"), std::string::npos)
+        << each.policy << ": " << error.hint;
   }
 }
 
