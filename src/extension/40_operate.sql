@@ -275,7 +275,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,
-                  CASE WHEN st.state = 'failing' AND b.failing = 0 THEN 'idle' ELSE st.state END,
+                  CASE WHEN st.state = 'failing' AND b.failing + b.due = 0 THEN 'idle' ELSE st.state END,
                   CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.at_rest THEN 'idle' ELSE 'no worker' END) AS state,
          b.pending, b.scheduled, b.held, b.estimated,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,

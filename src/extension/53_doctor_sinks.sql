@@ -9,7 +9,7 @@ DECLARE
 BEGIN
   SELECT * INTO kafka FROM outbox.kafka_library();
   FOR s IN
-    SELECT v.*, f.srvoptions, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing, h.id, h.attempts, h.available_at,
+    SELECT v.*, f.srvoptions, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
            h.last_error AS head_error, h.dead, (SELECT array_agg(o.option_name) FROM pg_options_to_table(m.umoptions) AS o) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
@@ -59,9 +59,9 @@ BEGIN
                        'wait behind dead letters or failing events of their keys'), s.id, coalesce(s.head_error, 'no error is known'));
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up, '
                      'DELETE FROM outbox.events the one whose id is in the detail', s.name);
-    ELSIF s.failing > 0 THEN
+    ELSIF s.failing_heads > 0 THEN
       status := 'warning';
-      detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox.counted(s.failing, 'is failing', 'are failing'),
+      detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox.counted(s.failing_heads, 'is failing', 'are failing'),
                        outbox.counted(s.held, 'waits', 'wait'), s.id, outbox.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
       hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
                      'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id);

@@ -178,7 +178,7 @@ def test_no_worker_slot_is_said_once_and_by_doctor(rig, receiver):
         database.webhook_sink("crm", receiver, SECRET)
         database.enqueue("Order", "1")
         status, detail, hint = wait_until(lambda: (row := database.doctor("worker"))[0] == "error" and row, 30, lambda: str(database.doctor("worker")))
-        assert "for any database: 0 of 1 workers" in detail and "max_worker_processes = 10" in hint
+        assert "for any database: 0 of 1 worker runs" in detail and "max_worker_processes = 10" in hint
         wait_until(lambda: said in pg.log.read_text(), 30, "the log's word")
         for _ in range(5):  # each makes the launcher try again
             pg.reload()
