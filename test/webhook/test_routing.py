@@ -14,7 +14,8 @@ MAKE = """
     BEGIN
       FOR tenant IN {first}..{last} LOOP
         EXECUTE format('CREATE SERVER customer_%s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (
-                          url %L, match %L, allow_http ''true'', allow_networks ''127.0.0.0/8'', concurrency ''2'')',
+                          url %L, match %L, allow_http ''true'', allow_networks ''127.0.0.0/8'', concurrency ''2'',
+                          forward_headers ''trace'')',
                        tenant, '{url}/' || tenant, 'kind=order, tenant=' || tenant);
       END LOOP;
     END $$"""
