@@ -118,10 +118,16 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"topic": "__of_ours
 DROP SERVER regress_k;
 
 -- A sink that takes bytes, and one whose attributes are text
-:kafka value_format 'bytes');
+:kafka value_format 'bytes', tombstone_on_empty_payload 'true');
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox.enqueue_bytes('Order', '1', 'order.created', '\x00', 'application/avro') IS NOT NULL AS taken, outbox.enqueue('Order', '1', 'order.deleted', NULL) IS NOT NULL AS tombstone;
+ALTER SERVER regress_k OPTIONS (DROP tombstone_on_empty_payload);
+SELECT outbox.enqueue('Order', '1', 'order.deleted', NULL);
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', '1', 'order.deleted', NULL);
+-- The one that is in the table stays what it is, and can be changed
+UPDATE outbox.events SET headers = '{"tenant": "acme"}' WHERE event_type = 'order.deleted' RETURNING status, payload IS NULL AS tombstone;
+SELECT p.part, p.name, p.value FROM outbox.events AS e, outbox.preview(e.id, e.sink) AS p WHERE e.event_type = 'order.deleted' AND (p.name = 'tenant' OR p.part = 'value');
 DROP SERVER regress_k;
 :kafka format 'cloudevents');
 SELECT outbox.enqueue('Order', E'1\t2', 'order.created', '{}');

@@ -5,7 +5,7 @@ RESET client_min_messages;
 TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
 \pset null '(null)'
 BEGIN;
-CREATE SERVER regress_main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'Order');
+CREATE SERVER regress_main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'Order', tombstone_on_empty_payload 'true');
 CREATE SERVER regress_crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://crm.example/hooks', headers '{"X-Tenant": "42", "X-Empty": " "}', forward_headers '*', events 'order.*');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_crm OPTIONS (secret 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', bearer_token 'hush');
 -- Without what belongs to the moment.

@@ -203,6 +203,14 @@ bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error
   });
 }
 
+bool ob_checker_check_new(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    checker->config->check_event(*event);
+    checker->config->check_new_event(*event);
+    return true;
+  });
+}
+
 size_t ob_checker_max_payload(const ob_checker *checker) noexcept {
   return guarded(nullptr, SIZE_MAX, [&] { return checker->config->max_payload(); });
 }

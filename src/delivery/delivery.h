@@ -149,6 +149,9 @@ ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n
 ob_checker *ob_checker_open_with_secrets(const char *kind, const ob_option *options, size_t n,
                                          const ob_option *mapping, size_t n_mapping, ob_error *error) OB_NOEXCEPT;
 bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
+/* For an event that is being enqueued: false also when the event could be sent but is probably a mistake, such as a
+ * NULL payload for a sink that does not say whether that is a tombstone. */
+bool ob_checker_check_new(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
 /* The largest payload that can pass, in bytes (SIZE_MAX = no limit of its own): lets the caller skip rendering. */
 size_t ob_checker_max_payload(const ob_checker *checker) OB_NOEXCEPT;
 void ob_checker_close(ob_checker *checker) OB_NOEXCEPT;

@@ -104,6 +104,9 @@ public:
   /* Throws BadInput when the event can never be sent with these options. Only the length of the payload counts, so
    * that a caller need not render it. */
   virtual void check_event(const ob_event &event) const = 0;
+  /* Asked after check_event() while an event is enqueued, and never again: throws BadInput when the event could be
+   * sent but is probably a mistake. Events that are in the table already are sent whatever this says. */
+  virtual void check_new_event(const ob_event & /*event*/) const {}
   virtual size_t max_payload() const { return SIZE_MAX; }
   /* What submit() would send at `now`, in Unix seconds, without any secret. Only for events that pass check_event().
    * A kind that does not say so has no rows in outbox.preview(). */

@@ -37,7 +37,7 @@ COMMENT ON COLUMN outbox.events.id IS 'Identifies the event in every delivery, s
 COMMENT ON COLUMN outbox.events.aggregate_type IS 'What kind of thing the event is about, such as Order. Names the Kafka topic by default.';
 COMMENT ON COLUMN outbox.events.aggregate_id IS 'Which thing the event is about.';
 COMMENT ON COLUMN outbox.events.event_type IS 'What happened, such as order.created.';
-COMMENT ON COLUMN outbox.events.payload IS 'The event''s body. NULL, said explicitly, is a tombstone; left out it is {}.';
+COMMENT ON COLUMN outbox.events.payload IS 'The event''s body. NULL, said explicitly, is a tombstone for Kafka sinks that say so (tombstone_on_empty_payload), and refused by those that do not; left out it is {}.';
 COMMENT ON COLUMN outbox.events.payload_bytes IS 'The body as raw bytes (Avro, Protobuf), sent exactly as given; then payload is NULL.';
 COMMENT ON COLUMN outbox.events.content_type IS 'The media type of payload_bytes.';
 COMMENT ON COLUMN outbox.events.headers IS 'A flat JSON object: sent as headers beside the body.';

@@ -112,7 +112,7 @@ static void check_for_sink(const TriggerRow *before, const TriggerRow *after, co
       row_has_status(after, "SENT"))
     return;
   if (RouteSink *sink = route_find(TextDatumGetCString(row_get(after, EV_SINK))))
-    event_check_sinks(after, headers, &sink, 1);
+    event_check_sinks(after, headers, &sink, 1, false);
 }
 
 SQL_FUNCTION(outbox_events_before_update) {

@@ -184,7 +184,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     event_check_encoding(row);
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
-    event_check_sinks(row, &headers, sinks, n);
+    event_check_sinks(row, &headers, sinks, n, true);
     /* The sinks are gone after the next statement: keep their names. */
     names = (Datum *)palloc(sizeof(Datum) * (n + 1));
     bool for_worker = n == 0;

@@ -250,12 +250,14 @@ static ob_text payload_of(const TriggerRow *row, size_t limit) {
   return {"", raw};
 }
 
-void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n) {
+void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
+                       bool is_new) {
   ob_event event;
   ob_error error, first_too_large;
   const RouteSink *too_large_for = NULL;
   size_t limit = SIZE_MAX;
   bool fits_somewhere = false;
+  auto check = is_new ? ob_checker_check_new : ob_checker_check;
 
   memset(&event, 0, sizeof event);
   event.created_at_us = event_unix_us(DatumGetTimestampTz(row_get(row, EV_CREATED_AT)));
@@ -279,7 +281,7 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
 
   for (int i = 0; i < n; i++) {
     const ob_checker *checker = route_checker(sinks[i]);
-    if (checker == NULL || ob_checker_check(checker, &event, &error)) {
+    if (checker == NULL || check(checker, &event, &error)) {
       fits_somewhere = true;
     } else if (error.kind != OB_TOO_LARGE) {
       report_error_of_sink(&error, sinks[i]->name);

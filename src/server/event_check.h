@@ -16,5 +16,6 @@ void event_check_encoding(const TriggerRow *row);
 void event_check(TriggerRow *row, EventHeaders *headers);
 
 /* Asks each sink whether it can ever send the event. Too large for some of them is left to their dead letters; too
- * large for all is an error. */
-void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n);
+ * large for all is an error. `is_new`: the event is being enqueued, and is refused for probable mistakes as well. */
+void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
+                       bool is_new);

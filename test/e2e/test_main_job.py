@@ -42,11 +42,30 @@ def test_partition_is_the_one_that_java_would_choose(db, kafka, consume, aggrega
     assert {r.key: r.partition for r in consume(topic).take(len(expected))} == expected
 
 
-def test_payload_null_is_a_tombstone(db, kafka, consume, aggregate):
+def test_payload_null_is_a_tombstone_where_the_sink_says_so(db, kafka, consume, aggregate):
     db.kafka_sink("main", kafka)
+    for statement in ("SELECT outbox.enqueue(%s, 'k', 'order.deleted', NULL)",
+                      "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'order.deleted', NULL)"):
+        with pytest.raises(psycopg.Error) as refused:
+            db.sql(statement, aggregate)
+        assert "tombstone_on_empty_payload" in refused.value.diag.message_hint
+    db.sql("ALTER SERVER main OPTIONS (ADD tombstone_on_empty_payload 'true')")
     db.value("SELECT outbox.enqueue(%s, 'k', 'order.deleted', NULL)", aggregate)
     [record] = consume(f"outbox.event.{aggregate}").take(1)
     assert (record.key, record.value) == ("k", None)
+
+
+def test_a_pending_tombstone_is_sent_by_a_sink_that_does_not_say_so(db, kafka, consume, aggregate):
+    """As after an upgrade from a version that asked for no option, and as an event that was enqueued before its sink was made."""
+    db.sql("SELECT outbox.enqueue(%s, 'before the sink', 'order.deleted', NULL)", aggregate)
+    db.kafka_sink("main", kafka, tombstone_on_empty_payload="true")
+    with db.connect(autocommit=False) as connection:
+        connection.execute("SELECT outbox.enqueue(%s, 'before the option went', 'order.deleted', NULL)", [aggregate])
+        connection.execute("ALTER SERVER main OPTIONS (DROP tombstone_on_empty_payload)")
+    records = consume(f"outbox.event.{aggregate}").take(2)
+    assert {r.key: r.value for r in records} == {"before the sink": None, "before the option went": None}
+    wait_until(lambda: delivered(db), 10, "the rows to leave")
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 0
 
 
 def test_raw_bytes_pass_untouched(db, kafka, consume, aggregate):

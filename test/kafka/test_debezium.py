@@ -73,7 +73,7 @@ class SetUp:
 
     def sink(self, name: str) -> dict[str, str]:
         """Options of our server."""
-        return {"topic": self.topic.format(name=name, type="${" + self.routed_by + "}")} | self.ours
+        return {"topic": self.topic.format(name=name, type="${" + self.routed_by + "}"), "tombstone_on_empty_payload": "true"} | self.ours
 
 
 NO_TOMBSTONE = {"tombstone_on_empty_payload": "false"}

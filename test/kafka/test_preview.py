@@ -108,7 +108,8 @@ def run(pg, kafka):
     db = Database(pg, "preview")
     db.create()
     for name, options in KAFKA_SINKS.items():
-        db.kafka_sink(name, kafka, **({"topic": name, "aggregates": "Preview*", "retention": "1d"} | options))
+        tombstones = {} if options.get("format", "").startswith("cloudevents") else {"tombstone_on_empty_payload": "true"}
+        db.kafka_sink(name, kafka, **({"topic": name, "aggregates": "Preview*", "retention": "1d"} | tombstones | options))
     events = Events(seed=6)
     with db.connect(autocommit=False) as connection:
         enqueue(connection, [events.row(f"Preview{n % 2}", Events.KAFKA_HEADERS) for n in range(EVENTS)])

@@ -306,6 +306,20 @@ TEST_F(KafkaChecker, SizeCountsKeyAndHeaders) {
   EXPECT_NE(std::string(error.hint).find("\"message_max_bytes\""), std::string::npos);
 }
 
+TEST_F(KafkaChecker, ATombstoneIsRefusedOnlyWhenItIsNew) {
+  open();
+  event.has_payload = false;
+  ob_event raw = event.raw();
+  EXPECT_FALSE(ob_checker_check_new(checker, &raw, &error));
+  EXPECT_EQ(error.kind, OB_BAD_VALUE);
+  EXPECT_STREQ(error.message, "payload is NULL, and the sink sends no tombstones");
+  EXPECT_TRUE(check()) << error.message;
+  event.has_payload = true;
+  event.aggregate_type = "My Order";
+  raw = event.raw();
+  EXPECT_FALSE(ob_checker_check_new(checker, &raw, &error)) << "what can never be sent is refused when it is new too";
+}
+
 TEST_F(KafkaChecker, OnlyTheLengthOfThePayloadCounts) {
   open();
   ob_event raw = event.raw();

@@ -53,6 +53,7 @@ protected:
   static std::string refused(const Options &options, std::string *rest = nullptr) {
     return error_of([&] { KafkaRecordMaker maker(options); }, rest);
   }
+  /* Of an event that is in the table. */
   std::string check(const Options &options, std::string *rest = nullptr) {
     KafkaRecordMaker maker(options);
     return error_of(
@@ -63,6 +64,11 @@ protected:
           maker.check(raw);
         },
         rest);
+  }
+  /* Of an event that is being enqueued. */
+  std::string check_new(const Options &options, std::string *rest = nullptr) {
+    KafkaRecordMaker maker(options);
+    return error_of([&] { maker.check_new(event.raw()); }, rest);
   }
 
   door::Event event;
@@ -199,6 +205,33 @@ TEST_F(KafkaRecord, ATombstoneIsOneUnlessTheOptionSaysOtherwise) {
   EXPECT_EQ(value(both), R"({"payload":null,"eventType":"order.created"})");
 }
 
+TEST_F(KafkaRecord, ANewEventMayBeATombstoneWhereTheSinkSaysSo) {
+  const std::string refusal = "payload is NULL, and the sink sends no tombstones";
+  event.has_payload = false;
+  for (const char *format : {"raw", "json_string", "json_compact", "connect_json", "bytes"}) {
+    Options options = {{"value_format", format}};
+    std::string rest;
+    EXPECT_EQ(check_new(options, &rest), refusal) << format;
+    EXPECT_NE(rest.find("\"tombstone_on_empty_payload\""), std::string::npos) << rest;
+    EXPECT_EQ(check(options), "") << format << ": what is in the table is sent";
+    options["tombstone_on_empty_payload"] = "true";
+    EXPECT_EQ(check_new(options), "") << format;
+    options["tombstone_on_empty_payload"] = "false";
+    bool has_null = format != std::string("raw") && format != std::string("bytes");
+    EXPECT_EQ(check_new(options), has_null ? "" : refusal) << format;
+    EXPECT_EQ(check(options), "") << format;
+  }
+  EXPECT_EQ(check_new({{"format", "raw"}}), refusal);
+  EXPECT_EQ(check_new({{"format", "raw"}, {"tombstone_on_empty_payload", "false"}}), refusal);
+  EXPECT_EQ(check_new({{"format", "raw"}, {"tombstone_on_empty_payload", "true"}}), "");
+  for (const char *format : {"cloudevents", "cloudevents-structured"})
+    EXPECT_EQ(check_new({{"format", format}}), "") << "an event without data";
+
+  event.has_payload = true;
+  event.payload = "";
+  EXPECT_EQ(check_new({{"value_format", "bytes"}}), "") << "empty is not NULL";
+}
+
 TEST_F(KafkaRecord, HeadersArePlacedInTheOrderOfTheOption) {
   event.headers = {{"tenant", "acme"}, {"eventType", "forged"}, {"other", "o"}};
   Made made =
@@ -286,7 +319,7 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
       {{{"format", "cloudevents"}, {"value_format", "raw"}},
        "option \"value_format\" has no meaning here",
        "It says how format \"debezium\" writes a payload, and the format is another. "},
-      {{{"format", "raw"}, {"tombstone_on_empty_payload", "true"}},
+      {{{"format", "cloudevents"}, {"tombstone_on_empty_payload", "true"}},
        "option \"tombstone_on_empty_payload\" has no meaning here",
        ""},
       {{{"null_behavior", "keep"}},

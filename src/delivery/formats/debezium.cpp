@@ -43,7 +43,7 @@ void Debezium::write(const ob_event &event, Record &record) const {
 }
 
 bool Debezium::reads_payload(const ob_event &event) const {
-  if (!event.payload.data && options_.tombstone)
+  if (!event.payload.data && options_.tombstone.value_or(true))
     return false;
   if (!envelope_.empty())
     return true;
@@ -108,6 +108,17 @@ void Debezium::check(const ob_event &event) const {
     throw BadInput(OB_BAD_VALUE, "value_format", "event has a JSON payload, and the sink takes bytes",
                    "Option \"value_format\" of the sink is \"bytes\".",
                    "Give the event payload_bytes (outbox.enqueue_bytes), or change the option.");
+}
+
+/* A payload that is NULL by mistake would delete its key from a compacted topic. */
+void Debezium::check_new(const ob_event &event) const {
+  bool writes_null = !event.payload.data && reads_payload(event);
+  if (event.payload.data || writes_null || options_.tombstone.value_or(false))
+    return;
+  throw BadInput(OB_BAD_VALUE, "payload", "payload is NULL, and the sink sends no tombstones",
+                 "A record without a value is a tombstone, which deletes its key from a compacted topic.",
+                 "Give the event a payload, such as {}, or set option \"tombstone_on_empty_payload\" of the sink: "
+                 "'true' sends a tombstone, 'false' sends null where the option \"value_format\" makes JSON.");
 }
 
 size_t Debezium::shrinks() const {

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <optional>
+
 #include "json_text.h"
 #include "placement.h"
 #include "record_format.h"
@@ -25,7 +27,9 @@ public:
   struct Options {
     ValueFormat value = ValueFormat::Raw;
     NullBehavior nulls = NullBehavior::Keep;
-    bool tombstone = true;     /* a payload that is NULL has no value; else JSON formats write null */
+    /* A payload that is NULL: true, no value; false, JSON formats write null. Not set: no value, for events that were
+     * enqueued before; new ones are refused. */
+    std::optional<bool> tombstone;
     bool id_header = true;     /* under the name `id` */
     bool content_type = false; /* as a header, where the event has one */
     std::vector<Placement> placements;
@@ -34,6 +38,7 @@ public:
 
   void write(const ob_event &event, Record &record) const override;
   void check(const ob_event &event) const override;
+  void check_new(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;
   size_t shrinks() const override;
 

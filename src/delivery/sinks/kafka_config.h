@@ -23,6 +23,7 @@ public:
   KafkaConfig(const Options &server, const Options *mapping); /* throws BadInput */
 
   void check_event(const ob_event &event) const override;
+  void check_new_event(const ob_event &event) const override { maker_.check_new(event); }
   size_t max_payload() const override;
   Preview preview(const ob_event &event, int64_t now) const override;
 

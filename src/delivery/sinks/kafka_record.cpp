@@ -96,9 +96,12 @@ Format format_of(const Options &server) {
 void check_together(const Options &server, Format format, ValueFormat value,
                     const std::vector<Placement> &placements) {
   if (format != Format::Debezium)
-    for (const char *name : {"value_format", "null_behavior", "tombstone_on_empty_payload"})
+    for (const char *name : {"value_format", "null_behavior"})
       refuse_without_meaning(server, name,
                              "It says how format \"debezium\" writes a payload, and the format is another.");
+  if (format != Format::Debezium && format != Format::Raw)
+    refuse_without_meaning(server, "tombstone_on_empty_payload",
+                           "A CloudEvent may have no data, whatever its sink says.");
   if (format != Format::CloudEvents && format != Format::Structured)
     refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
   if (value != ValueFormat::JsonCompact)
@@ -117,6 +120,11 @@ void check_together(const Options &server, Format format, ValueFormat value,
     refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
 }
 
+std::optional<bool> tombstone_option(const Options &server) {
+  const std::string *tombstone = find_option(server, "tombstone_on_empty_payload");
+  return tombstone ? std::optional(parse_bool("tombstone_on_empty_payload", *tombstone)) : std::nullopt;
+}
+
 Debezium::Options debezium_options(const Options &server, ValueFormat value, std::vector<Placement> placements) {
   Debezium::Options options;
   options.value = value;
@@ -124,14 +132,14 @@ Debezium::Options debezium_options(const Options &server, ValueFormat value, std
                                              {{"keep", NullBehavior::Keep},
                                               {"ignore", NullBehavior::Ignore},
                                               {"optional_bytes", NullBehavior::OptionalBytes}});
-  if (const std::string *tombstone = find_option(server, "tombstone_on_empty_payload"))
-    options.tombstone = parse_bool("tombstone_on_empty_payload", *tombstone);
+  options.tombstone = tombstone_option(server);
   options.placements = std::move(placements);
   return options;
 }
 
-Debezium::Options raw_options(std::vector<Placement> placements) {
+Debezium::Options raw_options(const Options &server, std::vector<Placement> placements) {
   Debezium::Options options;
+  options.tombstone = tombstone_option(server);
   options.content_type = true;
   options.id_header = std::none_of(placements.begin(), placements.end(), [](const Placement &placement) {
     return placement.place == Place::Header && !placement.field.is_header() && placement.field.name() == "id";
@@ -173,7 +181,8 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
        "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of the "
        "event."},
       {"tombstone_on_empty_payload", true, false, false, false, check_bool,
-       "Whether a payload that is NULL makes a record without a value; else JSON formats write null. Default true."},
+       "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, in JSON "
+       "formats. Default: such an event is refused when it is enqueued."},
       {"source", true, false, false, false, CloudEvents::check_source,
        "Of CloudEvents: a URI reference, with the variables of topic. Default "
        "'/outbox/${database}/${aggregate_type}'."},
@@ -217,7 +226,7 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
     format_ = std::make_unique<Debezium>(debezium_options(server, value, std::move(placements)));
     break;
   case Format::Raw:
-    format_ = std::make_unique<Debezium>(raw_options(std::move(placements)));
+    format_ = std::make_unique<Debezium>(raw_options(server, std::move(placements)));
     break;
   case Format::CloudEvents:
     format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Binary,

@@ -30,6 +30,10 @@ public:
    * as make() would. Returns the size that the record has at least. */
   size_t check(const ob_event &event) const;
 
+  /* At enqueue time alone: throws BadInput for an event that make() takes, but whose writer has probably made a
+   * mistake. */
+  void check_new(const ob_event &event) const { format_->check_new(event); }
+
   /* The largest payload that may fit into `value` bytes. */
   size_t max_payload(size_t value) const;
 
