@@ -79,26 +79,21 @@ COMMENT ON FUNCTION outbox.events_after_delete() IS
 -- The WHEN clauses keep the worker's bulk DELETEs, and changes that do not matter, out of the triggers.
 CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox.events_before_insert();
-CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE ON outbox.events
-  FOR EACH ROW WHEN (
-    OLD.status IS DISTINCT FROM NEW.status OR OLD.sink IS DISTINCT FROM NEW.sink OR OLD.sent_at IS DISTINCT FROM NEW.sent_at
-    OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type OR OLD.event_type IS DISTINCT FROM NEW.event_type
-    OR OLD.headers IS DISTINCT FROM NEW.headers OR OLD.content_type IS DISTINCT FROM NEW.content_type
-    OR OLD.dedup_key IS DISTINCT FROM NEW.dedup_key OR OLD.partition_key IS DISTINCT FROM NEW.partition_key
-    OR OLD.position IS DISTINCT FROM NEW.position OR OLD.xact IS DISTINCT FROM NEW.xact OR OLD.origin IS DISTINCT FROM NEW.origin
-    OR OLD.held_by IS DISTINCT FROM NEW.held_by OR OLD.overtaken_by IS DISTINCT FROM NEW.overtaken_by
-    OR OLD.redrive_late IS DISTINCT FROM NEW.redrive_late)
-  EXECUTE FUNCTION outbox.events_before_update();
+-- By columns: a WHEN clause that compares them would have to read a TOAST value, which may be damaged.
+CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE
+  OF status, sink, sent_at, aggregate_type, aggregate_id, event_type, payload, headers, content_type, dedup_key, partition_key,
+     position, xact, origin, held_by, overtaken_by, redrive_late ON outbox.events
+  FOR EACH ROW EXECUTE FUNCTION outbox.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
-    OLD.sink IS DISTINCT FROM NEW.sink OR OLD.partition_key IS DISTINCT FROM NEW.partition_key
-    OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
+    OLD.sink IS DISTINCT FROM NEW.sink OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
     OR OLD.attempts IS DISTINCT FROM NEW.attempts OR OLD.held_by IS DISTINCT FROM NEW.held_by
     OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin
-    -- One that waits may be what a sink takes now.
-    OR (NEW.sink IS NULL AND (OLD.headers IS DISTINCT FROM NEW.headers OR OLD.aggregate_type IS DISTINCT FROM NEW.aggregate_type
-                              OR OLD.event_type IS DISTINCT FROM NEW.event_type)))
+    OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
   EXECUTE FUNCTION outbox.events_after_update();
+-- One that waits may be what a sink takes now.
+CREATE OR REPLACE TRIGGER events_after_update_of_waiting AFTER UPDATE OF headers, aggregate_type, event_type ON outbox.events
+  FOR EACH ROW WHEN (NEW.sink IS NULL) EXECUTE FUNCTION outbox.events_after_update();
 CREATE OR REPLACE TRIGGER events_after_delete AFTER DELETE ON outbox.events
   FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
   EXECUTE FUNCTION outbox.events_after_delete();
@@ -108,6 +103,7 @@ CREATE OR REPLACE TRIGGER events_after_delete AFTER DELETE ON outbox.events
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_insert;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_update;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update;
+ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update_of_waiting;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_delete;
 
 CREATE OR REPLACE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE

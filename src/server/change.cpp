@@ -1,7 +1,7 @@
 /*
  * change.cpp: plain SQL works on events at any moment. What a person changes on a pending event may lie behind the
  * worker's cursor, or free a key that it holds: the position goes to outbox.recalled, and the worker looks again.
- * The WHEN clauses of the triggers keep all other changes from coming here.
+ * The columns and WHEN clauses of the triggers keep all other changes from coming here.
  */
 #include "change.h"
 
@@ -143,6 +143,8 @@ SQL_FUNCTION(outbox_events_before_update) {
     row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
   if (event_is_manual(&after))             /* nobody would take back what a worker marked */
     row_set_null(&after, EV_HELD_BY);
+  if (!is_replicated(&before))
+    event_check_encoding(&before, &after);
   if (is_replicated(&before) || only_server_columns_change(&before, &after))
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))

@@ -181,7 +181,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   check_named(row, EV_EVENT_TYPE, "order.created");
   if (writer != WRITER_COPY) {
     reset_delivery(row);
-    event_check_encoding(row);
+    event_check_encoding(NULL, row);
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
     event_check_sinks(row, &headers, sinks, n, true);

@@ -202,7 +202,7 @@ static void say_column(void *column) {
   errcontext("conversion of column %s of the event to UTF-8", *(const char *const *)column);
 }
 
-void event_check_encoding(const TriggerRow *row) {
+void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
   static const EventColumn texts[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID, EV_EVENT_TYPE, EV_PARTITION_KEY,
                                       EV_DEDUP_KEY,      EV_CONTENT_TYPE, EV_HEADERS,    EV_PAYLOAD};
   const char *name;
@@ -213,6 +213,8 @@ void event_check_encoding(const TriggerRow *row) {
   error_context_stack = &context;
   for (EventColumn column : texts) {
     name = event_column_names[column];
+    if (before && row_same(before, row, column))
+      continue;
     if (event_column_types[column] == TEXTOID) {
       (void)column_text(row, column);
     } else if (!row_isnull(row, column)) {

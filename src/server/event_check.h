@@ -9,9 +9,9 @@ typedef struct EventHeaders {
   ob_header *list;
   size_t n;
 } EventHeaders;
-/* Refuses text that is not UTF-8 or has no equivalent there: no sink could be sent it. Costs nothing where the
- * database's encoding is UTF8. */
-void event_check_encoding(const TriggerRow *row);
+/* Refuses text that is not UTF-8 or has no equivalent there: no sink could be sent it. What is as it was `before`
+ * (NULL: the row is new) is not looked at. Costs nothing where the database's encoding is UTF8. */
+void event_check_encoding(const TriggerRow *before, const TriggerRow *row);
 
 void event_check(TriggerRow *row, EventHeaders *headers);
 

@@ -77,10 +77,20 @@ void trigger_row_open(TriggerRow *row, Relation relation, HeapTuple tuple) {
   heap_deform_tuple(tuple, row->desc, row->values, row->isnull);
 }
 
+static bool is_same_toast_value(Datum a, Datum b) {
+  const void *left = DatumGetPointer(a), *right = DatumGetPointer(b);
+
+  return VARATT_IS_EXTERNAL_ONDISK(left) && VARATT_IS_EXTERNAL_ONDISK(right) &&
+         memcmp(left, right, VARSIZE_EXTERNAL(left)) == 0;
+}
+
 bool row_same(const TriggerRow *a, const TriggerRow *b, EventColumn column) {
   if (row_isnull(a, column) || row_isnull(b, column))
     return row_isnull(a, column) == row_isnull(b, column);
   Form_pg_attribute attribute = TupleDescAttr(a->desc, a->number[column] - 1);
+  /* An UPDATE that leaves a column alone keeps its TOAST value, which need not be read, and may be damaged. */
+  if (attribute->attlen == -1 && is_same_toast_value(row_get(a, column), row_get(b, column)))
+    return true;
   return datum_image_eq(row_get(a, column), row_get(b, column), attribute->attbyval, attribute->attlen);
 }
 

@@ -27,6 +27,19 @@ def database_in(pg, request):
     database.drop()
 
 
+@pytest.mark.parametrize("database_in", ENCODINGS, indirect=True)
+def test_a_change_to_text_that_is_not_utf8_is_refused(database_in):
+    _, session, byte = database_in
+    session.execute("SELECT outbox.enqueue('Order', '1', 'x', '{\"a\": \"plain\"}'::jsonb, headers => '{\"h\": \"plain\"}'::jsonb)")
+    refusals = psycopg.errors.CharacterNotInRepertoire, psycopg.errors.UntranslatableCharacter
+    for column, value in {"payload": b'{"a": "%s"}', "headers": b'{"a": "%s"}', "aggregate_id": b"%s", "partition_key": b"%s"}.items():
+        with pytest.raises(refusals) as refused:
+            session.execute(b"UPDATE outbox.events SET " + column.encode() + b" = '" + value % byte + b"'")
+        assert column in refused.value.diag.context, column
+    session.execute("UPDATE outbox.events SET payload = '{\"a\": \"other\"}', aggregate_id = '2', available_at = now()")
+    assert session.execute("SELECT count(*) FROM outbox.events WHERE payload ->> 'a' = 'other' AND aggregate_id = '2'").fetchone() == (1,)
+
+
 def odd_payload(byte: bytes) -> bytes:
     return b"SELECT '{\"a\": \"" + byte + b"\"}'::jsonb"
 
@@ -90,6 +103,18 @@ def damage(db: Database, column: str) -> None:
     db.sql(f"SELECT heap_force_kill('{toast}', (SELECT array_agg(ctid) FROM {toast}))")
     with pytest.raises(psycopg.Error, match="chunk"):
         db.sql(f"SELECT md5({column}::text) FROM outbox.events")
+
+
+def test_damaged_headers_wait_alone_and_can_be_replaced(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    db.sql("SELECT outbox.enqueue('Order', 'a', 'broken', '{\"n\": 0}'::jsonb, headers => %s::jsonb)", json.dumps({"h": secrets.token_hex(20000)}))
+    damage(db, "headers")
+    enqueue_rest(db)
+    db.sql("SELECT outbox.resume('crm')")
+    well_and_alone(db, receiver, "chunk")
+    db.sql("UPDATE outbox.events SET headers = NULL WHERE event_type = 'broken'")
+    mended(db, receiver)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
