@@ -12,6 +12,10 @@
 #include "sink_common.h"
 #include "sql.h"
 
+extern "C" {
+#include "utils/uuid.h"
+}
+
 typedef struct ManualSink {
   Oid server;
   char name[NAMEDATALEN];
@@ -41,6 +45,12 @@ typedef struct ManualInterval {
 
 /* In microseconds; an error when it is out of range. */
 int64 manual_interval(const Interval *given, const ManualInterval *argument);
+
+/* ---- manual_end.cpp ---- */
+
+/* Puts a leased event back with this error, as outbox.nack() would, but no attempt is spent: it is not delivery's. */
+void manual_put_back(const ManualSink *sink, const pg_uuid_t *token, int64 position, const char *error,
+                     int64 retry_in_ms);
 
 /* ---- counters: shown in outbox.sinks where the library is preloaded, and only of what is committed ---- */
 

@@ -294,23 +294,6 @@ static void pass(Claim *claim) {
 
 enum { CLAIM_COLUMNS = 16 };
 
-static Statement read_leased = {
-    "SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, "
-    "e.headers, "
-    "e.partition_key, e.dedup_key, e.seq, e.created_at, e.attempts, e.position, l.token, l.lease_until "
-    "FROM outbox.events_pending AS e CROSS JOIN (SELECT $2, min(k.lease_until) FROM outbox.leases AS k "
-    "WHERE k.token = $2) AS l (token, lease_until) WHERE e.position = ANY ($1) ORDER BY e.position",
-    2,
-    {INT8ARRAYOID, UUIDOID},
-    NULL};
-
-static bool put_row(TupleTableSlot *slot, void *context) {
-  ReturnSetInfo *result = (ReturnSetInfo *)context;
-
-  tuplestore_putvalues(result->setResult, result->setDesc, slot->tts_values, slot->tts_isnull);
-  return true;
-}
-
 static bool is_paused(const ManualSink *sink) {
   static Statement look = {"SELECT FROM outbox.stopped_sinks AS s WHERE s.sink = $1", 1, {TEXTOID}, NULL};
   Datum values[] = {CStringGetTextDatum(sink->name)};
@@ -358,12 +341,7 @@ SQL_FUNCTION(outbox_claim) {
     if (!claim.look_again || claim.n_leased == claim.limit)
       break;
   }
-  if (claim.n_leased > 0) {
-    Datum values[] = {int8_array(claim.positions, claim.n_leased), UUIDPGetDatum(&claim.token)};
-    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    statement_read(&read_leased, values, snapshot, put_row, result);
-    UnregisterSnapshot(snapshot);
-  }
+  claim_hand_out(&claim, result);
   owner_leave(scope);
   PG_RETURN_NULL();
 }

@@ -67,3 +67,8 @@ ClaimKey *claim_key_of(Claim *claim, uint64 hash, bool *found);
 /* Asks for what the batch has and is not yet known; takes leased events without a key out of the batch. Leases that
  * are over are dropped, if nobody ends them this very moment. */
 void claim_ask(Claim *claim);
+
+/* ---- manual_read.cpp ---- */
+
+/* What is leased, but for what cannot be read: that is put back. */
+void claim_hand_out(Claim *claim, ReturnSetInfo *result);

@@ -200,6 +200,8 @@ typedef struct Ending {
   const char *error;
   int64 retry_in_ms; /* -1 = the sink's own schedule */
   bool give_up;
+  int64 position;
+  bool unread; /* it was never given out: no attempt is spent */
   ManualSink sink;
   Leases leases;
   int64 n_acked;
@@ -234,13 +236,14 @@ static Statement lock_event = {"SELECT " ONE_MORE_ATTEMPT " FROM outbox.events_p
                                {INT8ARRAYOID, TEXTARRAYOID},
                                NULL};
 static Statement put_back = {
-    "UPDATE outbox.events_pending AS e SET attempts = " ONE_MORE_ATTEMPT ", last_error = $3, last_attempt_at = $4, "
+    "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN $8 THEN " ONE_MORE_ATTEMPT
+    " ELSE greatest(attempts, 1) END, last_error = $3, last_attempt_at = $4, "
     "available_at = $5, held_by = NULL, redrive_late = nullif(e.redrive_late, false), "
     "overtaken_by = coalesce(e.overtaken_by, nullif($6, 0)), "
     "sink = CASE WHEN EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = $7) THEN e.sink "
     "ELSE $7 END WHERE e.position = ANY ($1) AND e.sink = ANY ($2)",
-    7,
-    {INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID},
+    8,
+    {INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID, BOOLOID},
     NULL};
 static Statement bury = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE " OF_ACKED " RETURNING *) "
                          "INSERT INTO outbox.events (" MOVED_COLUMNS
@@ -275,7 +278,7 @@ static void refuse_event(Ending *ending, Lease *lease, int at) {
   statement_write(&lock_event, values, visit_attempt, &attempt);
   if (attempt == 0) /* a person has deleted or moved it: its key waits for nobody */
     return;
-  bool dead = ending->give_up || attempt >= sink->common.max_attempts;
+  bool dead = !ending->unread && (ending->give_up || attempt >= sink->common.max_attempts);
   values[2] = CStringGetTextDatum(ending->error);
   values[3] = TimestampTzGetDatum(now);
   if (dead) {
@@ -289,6 +292,7 @@ static void refuse_event(Ending *ending, Lease *lease, int at) {
     values[4] = TimestampTzGetDatum(TimestampTzPlusMilliseconds(now, delay));
     values[5] = Int64GetDatum(overtaken_by);
     values[6] = CStringGetTextDatum(sink->name);
+    values[7] = BoolGetDatum(!ending->unread);
     statement_write(&put_back, values, NULL, NULL);
     counts.retried = 1;
   }
@@ -301,12 +305,15 @@ static void refuse_event(Ending *ending, Lease *lease, int at) {
 
 static void nack_event(Ending *ending) {
   for (int i = 0; i < ending->leases.n; i++)
-    for (int j = 0; j < ending->leases.list[i].n; j++)
-      if (memcmp(&ending->leases.list[i].ids[j], ending->id, sizeof(pg_uuid_t)) == 0) {
-        refuse_event(ending, &ending->leases.list[i], j);
+    for (int j = 0; j < ending->leases.list[i].n; j++) {
+      Lease *lease = &ending->leases.list[i];
+      if (ending->unread ? lease->positions[j] == ending->position
+                         : memcmp(&lease->ids[j], ending->id, sizeof(pg_uuid_t)) == 0) {
+        refuse_event(ending, lease, j);
         leases_write(&ending->leases);
         return;
       }
+    }
 }
 
 /* ---- the functions ----------------------------------------------------------------------------------------- */
@@ -318,7 +325,7 @@ static void end_as_server(Ending *ending) {
   server_is_worker = true;
   PG_TRY();
   {
-    if (ending->id)
+    if (ending->id || ending->unread)
       nack_event(ending);
     else
       ack_events(ending);
@@ -338,6 +345,21 @@ static void end(Ending *ending) {
     end_as_server(ending);
   }
   owner_leave(scope);
+}
+
+void manual_put_back(const ManualSink *sink, const pg_uuid_t *token, int64 position, const char *error,
+                     int64 retry_in_ms) {
+  Ending ending;
+
+  memset((void *)&ending, 0, sizeof(ending));
+  ending.token = token;
+  ending.position = position;
+  ending.unread = true;
+  ending.error = error;
+  ending.retry_in_ms = retry_in_ms;
+  ending.sink = *sink;
+  ending.leases = leases_of(token);
+  end_as_server(&ending);
 }
 
 SQL_FUNCTION(outbox_ack) {

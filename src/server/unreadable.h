@@ -24,7 +24,7 @@ bool unreadable_aborted(const char *error);
 /* Of that row: is its sink known, so that its error can be told there? */
 bool unreadable_has_sink(void);
 
-/* What an error said when this version of the row was read; NULL: there was none. */
+/* What an error said when this version of the row was read. */
 typedef struct UnreadableRow {
   int64 position; /* the hash key: first */
   TransactionId xmin;
@@ -32,6 +32,14 @@ typedef struct UnreadableRow {
   int failures;
   char error[256];
 } UnreadableRow;
+/* Does this in a subtransaction. False when an error of one row ended it: nothing of it was done, and `failed` has
+ * the row. Any other error is thrown. */
+bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed);
+
+/* As after a round that failed. */
+void unreadable_remember(const UnreadableRow *failed);
+
+/* NULL: it is not known to be unreadable. */
 const UnreadableRow *unreadable_find(int64 position, TransactionId xmin);
 
 /* After so long the row is to be read again. */

@@ -42,7 +42,7 @@ static bool told_lately(Trouble *trouble, const char *message, Moment now) {
   return false;
 }
 
-static bool are_rows_to_blame(int code) {
+bool error_is_of_rows(int code) {
   int category = ERRCODE_TO_CATEGORY(code);
 
   return code != ERRCODE_LOCK_NOT_AVAILABLE && code != ERRCODE_DISK_FULL &&
@@ -63,7 +63,7 @@ WorkerFault worker_failed(WorkerTask task, Moment now) {
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
   strlcpy(last_error, error->message ? error->message : "", sizeof(last_error));
-  WorkerFault fault = !are_rows_to_blame(code)                               ? FAULT_OF_SERVER
+  WorkerFault fault = !error_is_of_rows(code)                                ? FAULT_OF_SERVER
                       : task == TASK_CLAIM && unreadable_aborted(last_error) ? FAULT_OF_ONE_ROW
                                                                              : FAULT_OF_ROWS;
   unreadable_done();

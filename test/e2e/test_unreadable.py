@@ -117,6 +117,27 @@ def test_damaged_headers_wait_alone_and_can_be_replaced(db, receiver):
     mended(db, receiver)
 
 
+def test_events_that_wait_for_a_sink_are_routed_past_one_that_cannot_be_read(db, receiver):
+    """Its headers decide about its sink, and its payload has to be copied for a second one."""
+    big = secrets.token_hex(20000)
+    db.sql("SELECT outbox.enqueue('Order', 'a', 'broken', '{\"n\": 0}'::jsonb, headers => %s::jsonb)", json.dumps({"h": "1", "big": big}))
+    db.enqueue("Copied", "a", "broken", json.dumps({"n": big}))
+    damage(db, "headers")
+    for n in 1, 2:
+        db.sql("SELECT outbox.enqueue('Order', 'a', 'x', %s::jsonb, headers => '{\"h\": \"1\"}')", json.dumps({"n": n}))
+    with db.connect() as session, session.transaction():
+        for name, options in {"one": "aggregates 'Copied'", "two": "aggregates 'Copied'"}.items():
+            session.execute(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS ({options})")
+    db.webhook_sink("crm", receiver, SECRET, match="h=1", aggregates="Order")
+    wait_until(lambda: [d.json()["data"]["n"] for d in receiver.accepted()] == [1, 2], 20, "the other events")
+    told = "SELECT count(*) FROM outbox.events WHERE event_type = 'broken' AND sink IS NULL AND last_error LIKE 'the event cannot be read: %chunk%'"
+    wait_until(lambda: db.value(told) == 2, 20, "each one's error")
+    db.sql("UPDATE outbox.events SET headers = '{\"h\": \"1\"}', available_at = now() WHERE aggregate_type = 'Order'")
+    db.sql("UPDATE outbox.events SET payload = '{}', available_at = now() WHERE aggregate_type = 'Copied'")
+    wait_until(lambda: [d.json()["data"]["n"] for d in receiver.accepted()] == [1, 2, 0], 20, "the mended event")
+    wait_until(lambda: db.sql("SELECT sink FROM outbox.events WHERE aggregate_type = 'Copied' ORDER BY sink") == [("one",), ("two",)], 20, "its copy")
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_damaged_toast_value_waits_alone(db, receiver, restarted):
     db.webhook_sink("crm", receiver, SECRET)

@@ -1,6 +1,8 @@
 """A team's own dispatcher: sinks of kind outbox_manual, claimed from by programs of theirs."""
 
+import json
 import random
+import secrets
 import subprocess
 import sys
 import threading
@@ -103,6 +105,34 @@ def test_the_worker_has_nothing_to_do_with_it(db, setting):
     while time.monotonic() < until:
         assert db.value(resting)
     assert db.doctor("worker") == ("ok", "No worker runs, and none is needed: a dispatcher claims the events of all sinks.", None)
+
+
+def test_an_event_that_cannot_be_read_is_not_given_out(db):
+    """Its key waits behind it, and what it says stands in its row."""
+    manual_sink(db, max_attempts="3")
+    db.sql("CREATE EXTENSION pg_surgery")
+    for key, kind in [("a", "before"), ("a", "broken"), ("a", "behind"), ("b", "good"), ("c", "broken"), ("d", "good")]:
+        payload = json.dumps({"n": secrets.token_hex(20000)}) if kind == "broken" else "{}"
+        db.enqueue("Order", key, kind, payload)
+    toast = db.value("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'outbox.events_pending'::regclass")
+    db.sql(f"SELECT heap_force_kill('{toast}', (SELECT array_agg(ctid) FROM {toast}))")
+    given = db.sql("SELECT aggregate_id, event_type, token FROM outbox.claim('mine')")
+    assert [row[:2] for row in given] == [("a", "before"), ("b", "good"), ("d", "good")]
+    assert db.value("SELECT outbox.ack(%s)", given[0][2]) == 3
+    assert db.sql("SELECT event_type, last_error LIKE 'the event cannot be read: %chunk%', available_at > now() + interval '30 seconds' "
+                  "FROM outbox.events WHERE event_type = 'broken'") == [("broken", True, True)] * 2
+    assert claim(db) == []
+    db.sql("UPDATE outbox.events SET payload = '{}', available_at = now() WHERE event_type = 'broken'")
+    assert [kind for kind, *_ in claim(db)] == ["broken", "behind", "broken"]
+
+
+def test_an_event_that_a_client_cannot_be_told_is_not_given_out(db):
+    manual_sink(db, max_attempts="3")
+    db.enqueue("Order", "a", "greek", '{"n": "\u03b1"}')
+    db.enqueue("Order", "b", "good")
+    with db.connect(client_encoding="LATIN1") as session:
+        assert [row[0] for row in session.execute("SELECT event_type FROM outbox.claim('mine')")] == ["good"]
+    assert "LATIN1" in db.value("SELECT last_error FROM outbox.events WHERE event_type = 'greek'")
 
 
 def test_what_is_known_of_it_and_comes_back(db):
