@@ -16,7 +16,7 @@ def one(stage: Stage, url: str, name: str, events: int, keys: int, failing: bool
     """Events per second of the keys that do not fail, and the worker's CPU for each, in microseconds."""
     bad = "n % 100 = 0" if failing else "false"
     with stage.database(name) as db:
-        db.webhook_sink("main", url, SECRET, concurrency="64", **options)
+        db.webhook_sink("main", url, SECRET, concurrency="64", forward_headers="x-bad", **options)
         stage.pause(db)
         db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, headers)
                    SELECT 'Order', 'k' || n % {keys}, 'order.created', jsonb_build_object('n', n),

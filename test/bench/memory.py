@@ -113,7 +113,7 @@ def blocked(stage: Stage, results: Results, keys: int, behind: int = 2) -> None:
     """Keys that each wait for a failing event of their own; after a restart too."""
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     with stage.database("blocked") as db:
-        db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="1d", max_attempts="1000")
+        db.webhook_sink("main", nginx.url, SECRET, concurrency="64", forward_headers="x-bad", retry="1d", max_attempts="1000")
         stage.pause(db)
         load(db, keys * (1 + behind), keys, headers=f"CASE WHEN n <= {keys} THEN jsonb '{{\"x-bad\": \"1\"}}' END")
         stage.switch(True)
@@ -153,7 +153,7 @@ def depth(stage: Stage, results: Results, events: int) -> None:
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     for behind in (10, events):
         with stage.database(f"depth{behind}") as db:
-            db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="100ms", max_attempts="10000")
+            db.webhook_sink("main", nginx.url, SECRET, concurrency="64", forward_headers="x-bad", retry="100ms", max_attempts="10000")
             stage.pause(db)
             load(db, 1 + behind, 1, headers="CASE WHEN n = 1 THEN jsonb '{\"x-bad\": \"1\"}' END")
             stage.switch(True)
