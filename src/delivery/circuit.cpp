@@ -33,6 +33,7 @@ void Circuit::close() {
   failing_keys_.clear();
   probes_.clear();
   width_ = 1;
+  put_off_ = 0;
 }
 
 void Circuit::down(Time now) {
@@ -46,13 +47,18 @@ void Circuit::up() {
 
 void Circuit::succeeded(Time now) {
   close();
+  if (!failed_keys_.empty()) {
+    own_fault_.insert(failed_keys_.begin(), failed_keys_.end());
+    may_spend_.merge(failed_keys_);
+    failed_keys_.clear();
+  }
   success_ = now;
   any_success_ = true;
 }
 
 void Circuit::note_failure(const Completion &completion, bool failed_before, Time now) {
-  if (completion.key_hash == 0 && failed_before)
-    return; /* it may be the same event again */
+  if (completion.key_hash == 0 ? failed_before : own_fault_.contains(completion.key_hash))
+    return; /* without a key it may be the same event again */
   if (!failures_.any)
     failures_ = {true, false, completion.key_hash, now, 0};
   else
@@ -70,21 +76,37 @@ void Circuit::open_on_few(Time now) {
   open(now, false, failures_.wish_ms);
 }
 
+/* True when others have succeeded since it failed last. */
+bool Circuit::note_failed_key(uint64_t key) {
+  for (auto *keys : {&failed_keys_, &own_fault_, &may_spend_})
+    if (keys->size() >= settings_.keys_remembered)
+      keys->clear();
+  if (key != 0)
+    failed_keys_.insert(key);
+  return may_spend_.erase(key) > 0;
+}
+
 ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time now) {
   bool refused = completion.result == Result::Refused;
+  bool others_succeeded = note_failed_key(completion.key_hash);
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
       width_ = std::min(width_ * 2, settings_.widest);
       open(now, refused, completion.retry_after_ms);
     }
-    return OB_RELEASED;
+    if (others_succeeded)
+      return OB_RETRY;
+    if (!failed_before)
+      return OB_RELEASED;
+    put_off_++;
+    return OB_WAIT;
   }
   note_failure(completion, failed_before, now);
   if (nothing_succeeds(now)) {
     open_on_few(now);
     return OB_RELEASED;
   }
-  if (failed_before)
+  if (failed_before || own_fault_.contains(completion.key_hash))
     return OB_RETRY;
   /* Without a key there is nothing that could fail twice in a row for its own sake. */
   if (completion.key_hash == 0 ||
@@ -147,6 +169,12 @@ int64_t Circuit::retry_in_ms(Time now) const {
   if (state_ != State::Open)
     return -1;
   return std::max<int64_t>(0, std::chrono::ceil<Duration>(retry_at_ - now).count());
+}
+
+int64_t Circuit::put_off_ms() const {
+  return std::clamp(std::max(settings_.put_off_each, backoff_ / 10) * put_off_, settings_.put_off_least,
+                    settings_.put_off_most)
+      .count();
 }
 
 void Circuit::on_submit(uint64_t ticket, bool failed_before) {

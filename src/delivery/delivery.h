@@ -266,8 +266,9 @@ size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) OB_NOEXCEPT;
 typedef enum ob_outcome {
   OB_SENT,  /* acknowledged */
   OB_RETRY, /* this event failed: count an attempt, wait, try again */
-  OB_WAIT, /* its destination within the sink (a Kafka topic) cannot be used now: hold its key like a failing event's,
-              try again after retry_after_ms, and spend no attempt, however often */
+  OB_WAIT, /* its destination within the sink (a Kafka topic) cannot be used now, or it has failed before and the sink
+              is down as a whole: hold its key like a failing event's, try again after retry_after_ms, and spend no
+              attempt, however often */
   OB_REJECTED, /* this event can never succeed: a dead letter */
   OB_RELEASED  /* not tried, or the sink is down as a whole: no attempt is spent, claim it again later */
 } ob_outcome;

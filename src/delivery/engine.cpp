@@ -305,7 +305,10 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
         error = errors_.emplace_back(completion.error).c_str();
       ob_outcome outcome = runner.on_completion(completion, now);
       bool suspect = outcome == OB_RETRY && blames_sink(completion.result);
-      out[n++] = {completion.ticket,       outcome, completion.retry_after_ms, suspect, completion.slow_retry,
+      int64_t after_ms = completion.retry_after_ms;
+      if (outcome == OB_WAIT && after_ms < 0)
+        after_ms = runner.circuit_.put_off_ms();
+      out[n++] = {completion.ticket,       outcome, after_ms, suspect, completion.slow_retry,
                   completion.max_attempts, error};
     }
     return next_in_report_ == report.completions.size();

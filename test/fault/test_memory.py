@@ -74,7 +74,7 @@ def test_many_blocked_keys(rig, db, memory):
     """Each waits for a failing event of its own, with rows behind it; a restart learns them from the rows."""
     keys, behind = 10_000, 10
     nginx = rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
-    db.webhook_sink("main", nginx.url, SECRET, concurrency="64", retry="1d", max_attempts="1000")
+    db.webhook_sink("main", nginx.url, SECRET, concurrency="64", forward_headers="x-bad", retry="1d", max_attempts="1000")
     db.enqueue("Order", "first")
     wait_until(lambda: db.pending() == 0, 60, "the first event")
     before = memory.settle()

@@ -216,7 +216,7 @@ def test_rights(db, kafka):
     try:
         with db.connect() as connection:
             connection.execute("SET ROLE watcher")
-            for grant in ("GRANT EXECUTE ON FUNCTION outbox.probe(text, interval) TO watcher", "GRANT USAGE ON FOREIGN SERVER k TO watcher"):
+            for grant in ("GRANT EXECUTE ON FUNCTION outbox.probe TO watcher", "GRANT USAGE ON FOREIGN SERVER k TO watcher"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute("SELECT * FROM outbox.probe('k')")
                 db.sql(grant)

@@ -252,8 +252,19 @@ TEST_F(CircuitTest, AFewThatAlwaysFailAreNotTheSinksFaultWhereOthersSucceed) {
     now += 900ms;
     EXPECT_EQ(circuit.credit(now), UINT32_MAX);
   }
-  now += 100ms;
-  EXPECT_EQ(circuit.credit(now), 0u) << "a second without a success";
+  now += 1h;
+  for (uint64_t key = 1; key <= 5; key++) {
+    circuit.on_submit(key, true);
+    EXPECT_EQ(ends(Result::RetryBlameSink, key, key), OB_RETRY);
+  }
+  now += 1s;
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX) << "they failed while others succeeded, and would hold those up";
+  for (uint64_t key = 6; key <= 7; key++) {
+    circuit.on_submit(key, true);
+    ends(Result::RetryBlameSink, key, key);
+  }
+  now += 200ms;
+  EXPECT_EQ(circuit.credit(now), 0u) << "nothing has succeeded since these two have begun to fail";
 }
 
 TEST_F(CircuitTest, ASuccessAmongFewFailuresAcquitsTheSink) {
@@ -283,6 +294,38 @@ TEST_F(CircuitTest, ProbesBecomeSoManyThatAGoodEventIsAmongThem) {
     probe(++ticket);
     ends(Result::RetryBlameSink, ticket);
   }
+}
+
+TEST_F(CircuitTest, EventsThatAlwaysFailMakeRoomForOthersWhileItIsOpen) {
+  circuit.down(now);
+  for (uint64_t ticket = 1; ticket <= 3; ticket++) {
+    wait_for_credit();
+    circuit.on_submit(ticket, true);
+    EXPECT_EQ(ends(Result::RetryBlameSink, ticket), OB_WAIT);
+    EXPECT_EQ(circuit.put_off_ms(), 5000);
+  }
+  for (uint64_t ticket = 4; ticket <= 100; ticket++) {
+    circuit.on_submit(ticket, true);
+    EXPECT_EQ(ends(Result::RetryBlameSink, ticket), OB_WAIT) << "also one that is no probe any more";
+  }
+  EXPECT_EQ(circuit.put_off_ms(), 100'000) << "the more there are, the longer one round of them takes";
+  wait_for_credit();
+  probe(101);
+  EXPECT_EQ(ends(Result::RetryBlameSink, 101), OB_RELEASED) << "no attempt of it was spent, and none is now";
+  circuit.up();
+  EXPECT_EQ(circuit.put_off_ms(), 5000);
+}
+
+TEST_F(CircuitTest, AnAttemptIsSpentWhileItIsOpenOnlyWhereOthersHaveSucceededSince) {
+  ends(Result::RetryBlameSink, 1, 1);
+  circuit.on_sent(2, now);
+  circuit.down(now);
+  wait_for_credit();
+  probe(3);
+  EXPECT_EQ(ends(Result::RetryBlameSink, 3, 1), OB_RETRY) << "it makes room for the events behind it";
+  wait_for_credit();
+  probe(4);
+  EXPECT_EQ(ends(Result::RetryBlameSink, 4, 1), OB_RELEASED) << "nothing has succeeded since";
 }
 
 TEST_F(CircuitTest, UpClosesIt) {

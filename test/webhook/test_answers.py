@@ -142,6 +142,17 @@ def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
     assert db.value("SELECT state FROM outbox.sinks") == "idle"
 
 
+def test_a_hundred_events_that_always_fail_make_room_for_another_key(db, paths):
+    """They are all that is tried, so that the endpoint seems to be down: none of them keeps its place in the queue for ever."""
+    paths.receiver.mode = lambda d: status(500) if d.headers["x-key"].startswith("bad") else OK
+    db.webhook_sink("crm", paths.receiver, retry="1s", max_attempts="10000", concurrency="4", headers='{"X-Key": "${aggregate_id}"}')
+    db.sql("SELECT outbox.enqueue('Order', CASE WHEN n % 5 = 0 THEN 'bad' ELSE 'good' END || n, 'x', '{}') FROM generate_series(1, 600) n")
+    wait_until(lambda: db.pending() == 120, 60, "the good ones")
+    event = db.enqueue("Order", "good")
+    wait_until(lambda: event in [delivery.id for delivery in paths.receiver.accepted()], 60,
+               lambda: db.sql("SELECT state, pending, failing FROM outbox.sinks"))
+
+
 def test_the_answer_stands_in_the_row_made_safe(db, plain):
     token = "tok-4711-geheim"
     echo = b"\x1b[31mno\x00 \xff\r\n" + token.encode() + b" <b>" + b"x" * (1 << 20)

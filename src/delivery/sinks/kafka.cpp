@@ -239,8 +239,10 @@ public:
     KafkaProperties given;
     add_kafka_properties(mapping, given);
     SecretMask mask;
+    auto user = given.find("sasl.username");
     for (auto &[name, value] : given)
-      if (is_secret_kafka_property(name))
+      if (is_secret_kafka_property(name) &&
+          (user == given.end() || value != user->second)) /* the user's name is told */
         mask.add(value);
     return mask;
   }
