@@ -1,7 +1,8 @@
 -- The ways in: outbox.enqueue() and the triggers that every INSERT, UPDATE and DELETE of events passes.
 
 -- One for each type that a key and a payload come in: json and text are what drivers send. The parser takes an untyped
--- literal or parameter for text. For a payload of another type an error says which call would do.
+-- literal or parameter for text, also beside jsonb headers (that one is for them alone: without headers two would fit).
+-- For a payload of another type an error says which call would do.
 DO $body$
 DECLARE
   key text;
@@ -9,17 +10,18 @@ DECLARE
   headers text;
   suffix text;
 BEGIN
-  FOREACH json IN ARRAY ARRAY['jsonb', 'json', 'text', 'anyelement'] LOOP
-    headers := CASE json WHEN 'anyelement' THEN 'jsonb' ELSE json END;
-    suffix := CASE json WHEN 'jsonb' THEN '' WHEN 'anyelement' THEN '_of_any' ELSE '_from_text' END;
+  FOR json, headers, suffix IN
+    VALUES ('jsonb', 'jsonb', ''), ('json', 'json', '_from_text'), ('text', 'text', '_from_text'), ('text', 'jsonb', '_of_any'), ('anyelement', 'jsonb', '_of_any')
+  LOOP
     FOREACH key IN ARRAY ARRAY['text', 'bigint', 'uuid'] LOOP
       EXECUTE format($$
         CREATE OR REPLACE FUNCTION outbox.enqueue(
           aggregate_type text, aggregate_id %1$s, event_type text, payload %2$s,
-          headers %3$s DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
+          headers %3$s%5$s, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
           available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
         ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-        AS 'MODULE_PATHNAME', 'outbox_enqueue_%1$s%4$s' $$, key, json, headers, suffix);
+        AS 'MODULE_PATHNAME', 'outbox_enqueue_%1$s%4$s' $$,
+        key, json, headers, suffix, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
       EXECUTE format('COMMENT ON FUNCTION outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L', key, json, headers,
         'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, json, or JSON as text. An event without a key says so: '
         'partition_key => ''''. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing '

@@ -67,7 +67,8 @@ def literals(db) -> int:
         for payload in ("'{\"n\": 1}'", "'{\"n\": 1}'::json", "jsonb_build_object('n', 1)", "json_build_object('n', 1)", "'{\"n\": 1}'::text", "'{\"n\": 1}'::varchar"):
             db.sql(f"SELECT outbox.enqueue('Order', {key}, 'x', {payload})")
             db.sql(f"SELECT outbox.enqueue(aggregate_type => 'Order', aggregate_id => {key}, event_type => 'x', payload => {payload}, headers => NULL)")
-    return 72
+            db.sql(f"SELECT outbox.enqueue('Order', {key}, 'x', {payload}, headers => jsonb_build_object('tenant', '7'))")
+    return 108
 
 
 @pytest.mark.parametrize("way", [psycopg_ways, set_string, asyncpg_ways, node_postgres, literals])
