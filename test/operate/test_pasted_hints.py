@@ -46,6 +46,8 @@ def hostile(db, pg, rig, attack):
     where = {"failed": refuses, "held": refuses, "failing": fails}
     options = {"failed": {"max_attempts": "1"}, "held": {"max_attempts": "1", "on_failure": "hold"}, "failing": {"retry": "1h"}}
     role = "mallory" + attack
+    if int(db.value("SHOW server_version_num")) >= 190000:  # which refuses roles of more than one line
+        role = role.replace("\n", " ")
     db.sql("CREATE TABLE public.c AS SELECT 1 AS a")
     db.sql(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
     db.sql(sql.SQL("GRANT USAGE ON SCHEMA outbox TO {}").format(sql.Identifier(role)))
