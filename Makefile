@@ -12,9 +12,10 @@ UPGRADES = $(notdir $(wildcard src/extension/upgrade/*--$(OUTBOX_VERSION)))
 DATA = $(sort $(wildcard src/extension/versions/*.sql src/extension/versions/*.control))
 DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox.sql
 
-SERVER_SOURCES = $(sort $(wildcard src/server/*.cpp))
-DELIVERY_SOURCES = $(sort $(wildcard src/delivery/*.cpp src/delivery/*/*.cpp))
-OBJS = $(patsubst %.cpp,%.o,$(SERVER_SOURCES) $(DELIVERY_SOURCES))
+SERVER_SOURCES = $(sort $(shell find src/server -name '*.cpp'))
+DISPATCH_SOURCES = $(sort $(shell find src/dispatch -name '*.cpp'))
+DELIVERY_SOURCES = $(sort $(shell find src/delivery -name '*.cpp'))
+OBJS = $(patsubst %.cpp,%.o,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES))
 SCRIPT_PARTS = $(sort $(wildcard src/extension/*.sql))
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
@@ -22,7 +23,7 @@ REGRESS_OPTS = --encoding=UTF8 --outputdir=$(or $(REGRESS_OUTPUT),build/regress)
 ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --encoding=UTF8 --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),build/isolation)
 
-EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DELIVERY_SOURCES)) outbox.so
+EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES)) outbox.so
 
 # The loadable module is C++: no LLVM bitcode, and only the entry points that PostgreSQL looks up are visible.
 override with_llvm = no
@@ -45,14 +46,16 @@ endif
 
 OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -Isrc -MMD -MP $(EXTRA_CXXFLAGS)
 
-# Two rooms: only the server room sees PostgreSQL's headers, and it neither throws nor catches.
+# Three libraries: only the server side sees PostgreSQL's headers, and it neither throws nor catches.
 src/server/%.o: src/server/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -fno-exceptions -fno-rtti -Wno-register -Wno-unused-parameter \
 	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(OUTBOX_VERSION)\" -c -o $@ $<
+src/dispatch/%.o: src/dispatch/%.cpp
+	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
 src/delivery/%.o: src/delivery/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
 -include $(OBJS:.o=.d)
-src/server/library_version.o: outbox.control
+src/server/base/library_version.o: outbox.control
 
 # Not to be run by hand: psql leaves at the first line. A script that was begun and not finished is not left behind.
 make_script = { printf '\\echo Use "%s" to load this file. \\quit\n' '$(1)'; sed 's/@VERSION@/$(OUTBOX_VERSION)/g' $^; } > $@.part && mv $@.part $@

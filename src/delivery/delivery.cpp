@@ -2,7 +2,7 @@
  * delivery.cpp: the door's functions. Each turns whatever happens inside into its return value: an exception that
  * left here would end every session of the server.
  */
-#include "delivery.h"
+#include "delivery/delivery.h"
 
 #include <curl/curl.h>
 #include <librdkafka/rdkafka.h>
@@ -13,14 +13,14 @@
 #include <array>
 #include <new>
 
-#include "engine.h"
-#include "match.h"
-#include "network.h"
-#include "probe.h"
-#include "retry.h"
-#include "sink_options.h"
-#include "sinks/kafka_library.h"
-#include "text.h"
+#include "delivery/base/text.h"
+#include "delivery/engine/engine.h"
+#include "delivery/engine/probe.h"
+#include "delivery/engine/sink_options.h"
+#include "delivery/http/network.h"
+#include "delivery/options/match.h"
+#include "delivery/options/retry.h"
+#include "delivery/sinks/kafka/kafka_library.h"
 
 using namespace outbox;
 

@@ -1,12 +1,12 @@
 /* init.cpp: what happens when the library is loaded, with and without shared_preload_libraries. */
-#include "database_ddl.h"
-#include "launcher.h"
-#include "prepared.h"
-#include "server.h"
-#include "settings.h"
-#include "shared_state.h"
-#include "wake.h"
-#include "wrappers.h"
+#include "server/base/server.h"
+#include "server/base/settings.h"
+#include "server/catalog/wrappers.h"
+#include "server/hooks/database_ddl.h"
+#include "server/hooks/prepared.h"
+#include "server/process/launcher.h"
+#include "server/shmem/shared_state.h"
+#include "server/shmem/wake.h"
 
 /* Said once, in the log of the server's start: what follows is a Kafka sink that does not open. */
 static void check_librdkafka(void) {

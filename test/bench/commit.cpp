@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "events.h"
-#include "pace.h"
+#include "delivery/sinks/webhook/pace.h"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "events.h"
-#include "pace.h"
+#include "delivery/sinks/webhook/pace.h"
 
 namespace {
 

@@ -6,7 +6,7 @@ import psycopg
 from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/kafka.md"
-CODE = ROOT / "src/delivery/sinks"
+CODE = ROOT / "src/delivery/sinks/kafka"
 BEGIN, END = "<!-- made by make docs -->\n", "<!-- end -->\n"
 
 

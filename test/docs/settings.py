@@ -1,6 +1,6 @@
 """docs/settings.md, made from what the server tells of its settings: `make docs` writes it, a test compares it.
 
-Each setting's descriptions, unit, default and range stand in src/server/settings.cpp and nowhere else."""
+Each setting's descriptions, unit, default and range stand in src/server/base/settings.cpp and nowhere else."""
 
 import re
 

@@ -4,7 +4,7 @@ import generated
 import pytest
 import settings
 
-# Texts of src/server/settings.cpp against what the server does.
+# Texts of src/server/base/settings.cpp against what the server does.
 UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZES = {"kB": 1, "MB": 1024, "GB": 1024 ** 2, "TB": 1024 ** 3}
 

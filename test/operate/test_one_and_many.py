@@ -54,7 +54,7 @@ def test_no_message_counts_with_a_fixed_plural():
     counted = re.compile(rf"%(?:\d\$)?(?:s|d|ld|u|zu|lld) (?:(?:failed|more|waiting) )?(?:{NOUNS})\b")
     never_one = ("of %s workers", "at most %d databases", "counters of %d sinks", "at least", "%d events are dead letters", "%d deliveries failed", "%s times in a row")
     found = []
-    for path in [*(ROOT / "src/extension").glob("*.sql"), *(ROOT / "src/server").glob("*.cpp")]:
+    for path in [*(ROOT / "src/extension").glob("*.sql"), *(ROOT / "src/server").rglob("*.cpp")]:
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
             told_apart = "counted(" in line or "_plural(" in "".join(lines[max(0, number - 3):number])

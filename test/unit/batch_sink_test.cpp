@@ -3,7 +3,7 @@
 
 #include <semaphore>
 
-#include "delivery/batch_sink.h"
+#include "delivery/engine/batch_sink.h"
 #include "webhook_fixture.h"
 
 using namespace outbox;

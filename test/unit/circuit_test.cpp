@@ -1,4 +1,4 @@
-#include "delivery/circuit.h"
+#include "delivery/engine/circuit.h"
 
 #include <gtest/gtest.h>
 

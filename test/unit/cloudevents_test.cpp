@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 #include "door.h"
 
 using namespace outbox;

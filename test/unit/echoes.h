@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "delivery/base64.h"
+#include "delivery/base/base64.h"
 
 namespace echoes {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "delivery/reaper.h"
+#include "delivery/engine/reaper.h"
 #include "door.h"
 #include "memory_sink.h"
 

@@ -24,7 +24,7 @@
 
 #include <openssl/ssl.h>
 
-#include "delivery/thread.h"
+#include "delivery/base/thread.h"
 
 struct HttpRequest {
   std::string line;                            // "POST /path HTTP/1.1"

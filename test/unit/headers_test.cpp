@@ -1,4 +1,4 @@
-#include "delivery/headers.h"
+#include "delivery/options/headers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 /* What an HTTP answer means: a table of statuses, and the header fields that say when to come again. */
-#include "delivery/http_answer.h"
+#include "delivery/http/http_answer.h"
 
 #include <gtest/gtest.h>
 
-#include "delivery/http_wait.h"
+#include "delivery/http/http_wait.h"
 
 using namespace outbox;
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "delivery/sinks/kafka_errors.h"
+#include "delivery/sinks/kafka/kafka_errors.h"
 
 using namespace outbox;
 

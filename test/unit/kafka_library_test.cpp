@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "sinks/kafka_library.h"
+#include "delivery/sinks/kafka/kafka_library.h"
 
 using namespace outbox;
 

@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "delivery/sinks/kafka_client.h"
+#include "delivery/sinks/kafka/kafka_client.h"
 #include "kafka_broker.h"
 #include "probe_door.h"
 

@@ -1,5 +1,5 @@
 /* The producer that stops at a failure, against librdkafka's mock cluster. */
-#include "delivery/sinks/kafka_slots.h"
+#include "delivery/sinks/kafka/kafka_slots.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

@@ -1,9 +1,9 @@
 /* What is sent of an event: topic, partition, key, value, headers and timestamp for each option. Pure functions. */
-#include "delivery/sinks/kafka_record.h"
+#include "delivery/sinks/kafka/kafka_record.h"
 
 #include <gtest/gtest.h>
 
-#include "delivery/uuid.h"
+#include "delivery/base/uuid.h"
 #include "door.h"
 
 using namespace outbox;

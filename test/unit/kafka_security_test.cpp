@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "authority.h"
-#include "delivery/text.h"
+#include "delivery/base/text.h"
 #include "door.h"
 
 namespace {

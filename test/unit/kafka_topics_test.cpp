@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "delivery/sinks/kafka_topics.h"
+#include "delivery/sinks/kafka/kafka_topics.h"
 
 using namespace outbox;
 using namespace std::chrono_literals;

@@ -1,4 +1,4 @@
-#include "delivery/keyed_queue.h"
+#include "delivery/engine/keyed_queue.h"
 
 #include <algorithm>
 #include <map>

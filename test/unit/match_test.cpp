@@ -1,12 +1,12 @@
 /* The option "match": what its notation means, and that the door's memory is enough for it. */
-#include "delivery/match.h"
+#include "delivery/options/match.h"
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
 #include "delivery/delivery.h"
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 
 namespace {
 

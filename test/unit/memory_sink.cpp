@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "delivery/probe.h"
+#include "delivery/engine/probe.h"
 
 using namespace outbox;
 

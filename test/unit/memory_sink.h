@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "delivery/sink.h"
+#include "delivery/engine/sink.h"
 
 namespace memory {
 

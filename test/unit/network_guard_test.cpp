@@ -1,11 +1,11 @@
-#include "delivery/network_guard.h"
+#include "delivery/http/network_guard.h"
 
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 
 using namespace outbox;
 

@@ -1,5 +1,5 @@
 /* Option values and the checks that every kind shares, through the door, with the memory kind. */
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 
 #include <gtest/gtest.h>
 

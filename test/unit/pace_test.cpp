@@ -1,5 +1,5 @@
 /* How fast an endpoint gets its requests: a simulated clock, no thread, no socket. */
-#include "delivery/pace.h"
+#include "delivery/sinks/webhook/pace.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "delivery/connection_share.h"
-#include "delivery/options.h"
+#include "delivery/http/connection_share.h"
+#include "delivery/options/options.h"
 
 using namespace outbox;
 using namespace std::chrono_literals;

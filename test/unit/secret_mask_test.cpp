@@ -1,4 +1,4 @@
-#include "delivery/secret_mask.h"
+#include "delivery/base/secret_mask.h"
 
 #include <random>
 

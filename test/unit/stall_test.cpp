@@ -1,4 +1,4 @@
-#include "delivery/stall.h"
+#include "delivery/engine/stall.h"
 
 #include <gtest/gtest.h>
 

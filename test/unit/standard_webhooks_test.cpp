@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 
 using namespace outbox;
 

@@ -1,8 +1,8 @@
-#include "delivery/template.h"
+#include "delivery/options/template.h"
 
 #include <gtest/gtest.h>
 
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 #include "door.h"
 
 using outbox::BadInput;

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "server/uuid7.h"
+#include "server/base/uuid7.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 /* Option body: JSON with variables, in and outside of quotes. */
-#include "delivery/sinks/webhook_body.h"
+#include "delivery/sinks/webhook/webhook_body.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "delivery/options.h"
+#include "delivery/options/options.h"
 #include "door.h"
 
 using namespace outbox;

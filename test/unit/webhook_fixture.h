@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "delivery/sink.h"
+#include "delivery/engine/sink.h"
 #include "fault_server.h"
 
 namespace outbox {

@@ -1,7 +1,7 @@
 /* Which of an event's headers a request carries: what the owner of the sink lists, and never what others believe. */
 #include "webhook_fixture.h"
 
-#include "delivery/sinks/webhook_config.h"
+#include "delivery/sinks/webhook/webhook_config.h"
 
 using namespace outbox;
 

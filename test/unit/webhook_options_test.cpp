@@ -2,8 +2,8 @@
 #include "authority.h"
 #include "webhook_fixture.h"
 
-#include "delivery/retry.h"
-#include "delivery/sinks/webhook_config.h"
+#include "delivery/options/retry.h"
+#include "delivery/sinks/webhook/webhook_config.h"
 
 using namespace outbox;
 

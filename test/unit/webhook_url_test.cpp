@@ -1,10 +1,10 @@
 /* URLs with variables: what a person may write, and what an event can do to one. */
-#include "delivery/sinks/webhook_url.h"
+#include "delivery/sinks/webhook/webhook_url.h"
 
 #include <gtest/gtest.h>
 
-#include "delivery/options.h"
-#include "delivery/sinks/url_parts.h"
+#include "delivery/options/options.h"
+#include "delivery/http/url_parts.h"
 #include "door.h"
 
 using namespace outbox;

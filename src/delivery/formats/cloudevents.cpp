@@ -1,16 +1,16 @@
-#include "cloudevents.h"
+#include "delivery/formats/cloudevents.h"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 
-#include "../base64.h"
-#include "../options.h"
-#include "../sink.h"
-#include "../text.h"
-#include "../time_text.h"
-#include "../uuid.h"
-#include "json_text.h"
+#include "delivery/base/base64.h"
+#include "delivery/base/text.h"
+#include "delivery/base/text_view.h"
+#include "delivery/base/time_text.h"
+#include "delivery/base/uuid.h"
+#include "delivery/formats/json_text.h"
+#include "delivery/options/options.h"
 
 namespace outbox {
 namespace {

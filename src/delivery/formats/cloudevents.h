@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include "../template.h"
-#include "placement.h"
-#include "record_format.h"
+#include "delivery/formats/placement.h"
+#include "delivery/formats/record_format.h"
+#include "delivery/options/template.h"
 
 namespace outbox {
 

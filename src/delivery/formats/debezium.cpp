@@ -1,11 +1,11 @@
-#include "debezium.h"
+#include "delivery/formats/debezium.h"
 
 #include <algorithm>
 
-#include "../base64.h"
-#include "../options.h"
-#include "../sink.h"
-#include "../uuid.h"
+#include "delivery/base/base64.h"
+#include "delivery/base/text_view.h"
+#include "delivery/base/uuid.h"
+#include "delivery/options/options.h"
 
 namespace outbox {
 

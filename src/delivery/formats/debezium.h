@@ -7,9 +7,9 @@
 
 #include <optional>
 
-#include "json_text.h"
-#include "placement.h"
-#include "record_format.h"
+#include "delivery/formats/json_text.h"
+#include "delivery/formats/placement.h"
+#include "delivery/formats/record_format.h"
 
 namespace outbox {
 

@@ -1,4 +1,4 @@
-#include "json_text.h"
+#include "delivery/formats/json_text.h"
 
 #include <array>
 #include <cctype>

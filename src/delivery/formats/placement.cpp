@@ -1,11 +1,11 @@
-#include "placement.h"
+#include "delivery/formats/placement.h"
 
 #include <algorithm>
 
-#include "../headers.h"
-#include "../options.h"
-#include "../sink.h"
-#include "../text.h"
+#include "delivery/base/text.h"
+#include "delivery/base/text_view.h"
+#include "delivery/options/headers.h"
+#include "delivery/options/options.h"
 
 namespace outbox {
 namespace {

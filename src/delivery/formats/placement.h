@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "../field.h"
-#include "record.h"
+#include "delivery/formats/record.h"
+#include "delivery/options/field.h"
 
 namespace outbox {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../delivery.h"
+#include "delivery/delivery.h"
 
 namespace outbox {
 

@@ -1,7 +1,7 @@
 /* record_format.h: what a format is: it makes value and headers of an event. The rest of the record is the sink's. */
 #pragma once
 
-#include "record.h"
+#include "delivery/formats/record.h"
 
 namespace outbox {
 

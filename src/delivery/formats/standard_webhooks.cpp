@@ -5,12 +5,12 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include "delivery/base64.h"
+#include "delivery/base/base64.h"
+#include "delivery/base/text_view.h"
+#include "delivery/base/time_text.h"
+#include "delivery/base/uuid.h"
 #include "delivery/formats/json_text.h"
-#include "delivery/options.h"
-#include "delivery/sink.h"
-#include "delivery/time_text.h"
-#include "delivery/uuid.h"
+#include "delivery/options/options.h"
 
 namespace outbox::standard_webhooks {
 namespace {

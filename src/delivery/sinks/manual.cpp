@@ -2,8 +2,8 @@
  * manual.cpp: a sink whose events a program of the team's own claims with outbox.claim(). Nothing is sent from here:
  * it has the common options alone, and takes any event.
  */
-#include "delivery/probe.h"
-#include "delivery/sink.h"
+#include "delivery/engine/probe.h"
+#include "delivery/engine/sink.h"
 
 namespace outbox {
 namespace {

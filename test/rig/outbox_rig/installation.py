@@ -50,7 +50,7 @@ def with_outbox(major: int) -> Path:
     for path in [path for path in source.rglob("*") if path.is_file() and path.suffix != ".o"]:
         path.unlink()
     shutil.copytree(ROOT / "src", source / "src", dirs_exist_ok=True,
-                    ignore=lambda folder, names: [name for name in names if folder.endswith("src/server") and name.endswith(".o")])
+                    ignore=lambda folder, names: [name for name in names if "/src/server" in folder and name.endswith(".o")])
     for name in ("Makefile", "outbox.control"):
         shutil.copy2(ROOT / name, source)
     make = ["make", "-C", str(source), f"-j{os.cpu_count()}", f"PG_CONFIG={bindir}/pg_config"]

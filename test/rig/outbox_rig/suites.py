@@ -219,8 +219,8 @@ def chaos(log: Path) -> Result:
 
 
 SUITES = {
-    "lint": ("clang-format and clang-tidy on src/delivery and src/server", lint),
-    "unit": ("GoogleTest: src/delivery without a server, under ASan and UBSan", unit),
+    "lint": ("clang-format, clang-tidy, and which folder includes which", lint),
+    "unit": ("GoogleTest: src/delivery and src/dispatch without a server, under ASan and UBSan", unit),
     "regress": ("pg_regress: the SQL surface", regress),
     "isolation": ("pg_isolation_regress: interleavings of sessions", isolation),
     "e2e": ("pytest: the whole way, with a real broker and a real endpoint", lambda log: pytest("e2e", log)),

@@ -1,0 +1,24 @@
+#include "delivery/base/clean_text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "delivery/base/text.h"
+
+namespace outbox {
+
+std::string clean_text(std::string_view text) {
+  using json = nlohmann::json;
+  // A round through JSON turns every invalid byte into U+FFFD.
+  std::string valid =
+      json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get_ref<const std::string &>();
+  std::string clean;
+  for (char c : valid) {
+    if (static_cast<unsigned char>(c) > 0x20 && c != 0x7f)
+      clean += c;
+    else if (!clean.empty() && clean.back() != ' ')
+      clean += ' ';
+  }
+  return std::string(trim(clean));
+}
+
+}  // namespace outbox

@@ -1,0 +1,128 @@
+#include "delivery/engine/batch_sink.h"
+
+#include <utility>
+
+#include "delivery/base/thread.h"
+
+namespace outbox {
+
+BatchSink::BatchSink(std::shared_ptr<Reporter> reporter, Render render, Deliver deliver, size_t most)
+    : reporter_(std::move(reporter)), render_(std::move(render)), deliver_(std::move(deliver)), most_(most),
+      thread_(start_thread([this] { run(); })) {}
+
+BatchSink::~BatchSink() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+}
+
+uint32_t BatchSink::credit() const {
+  std::lock_guard lock(mutex_);
+  return failed_ ? 0 : static_cast<uint32_t>(most_ - waiting_.events.size());
+}
+
+Submitted BatchSink::submit(const ob_event &event) {
+  if (credit() == 0)
+    return false;
+  std::string message = render_(event);
+  std::lock_guard lock(mutex_);
+  if (failed_)
+    return false;
+  waiting_.events.reserve(most_); /* what may throw comes before the event is taken */
+  waiting_.messages.push_back(std::move(message));
+  waiting_.events.push_back({event.ticket, event.key_hash, Result::Sent, -1, {}});
+  return true;
+}
+
+void BatchSink::flush() {
+  work_.notify_one();
+}
+
+BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) noexcept {
+  try {
+    try {
+      return deliver_(messages);
+    } catch (const std::exception &error) {
+      return Outcome::failed(0, Failure::SinkDown, error.what());
+    }
+  } catch (...) { /* no text: there may be no memory for one */
+    return Outcome::failed(0, Failure::SinkDown, {});
+  }
+}
+
+Result BatchSink::result_of(Failure how) {
+  switch (how) {
+  case Failure::Retry:
+    return Result::Retry;
+  case Failure::RetryBlameSink:
+    return Result::RetryBlameSink;
+  case Failure::Refused:
+    return Result::Refused;
+  case Failure::Rejected:
+    return Result::Rejected;
+  case Failure::SinkDown:
+    break;
+  }
+  return Result::SinkDown;
+}
+
+void BatchSink::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [this] { return ending_ || (!failed_ && !waiting_.events.empty()); });
+    if (ending_)
+      return;
+    under_way_ = std::exchange(waiting_, {});
+    std::vector<std::string> messages = std::move(under_way_.messages);
+    lock.unlock();
+    Outcome outcome = deliver(messages);
+    lock.lock();
+    if (outcome.all_sent() || outcome.delivered_ >= messages.size()) {
+      reporter_->complete(std::exchange(under_way_.events, {}));
+    } else if (!under_way_.events.empty()) {
+      failure_ = std::move(outcome);
+      failed_ = true;
+      reporter_->wake();
+    }
+  }
+}
+
+void BatchSink::give_back(Batch &batch, size_t from) {
+  for (size_t i = from; i < batch.events.size(); i++)
+    batch.events[i].result = Result::Released;
+  reporter_->complete(std::move(batch.events));
+  batch = {};
+}
+
+/* A failure is reported here, on the main thread: between it and its report nothing can be submitted that would
+ * overtake it. */
+void BatchSink::poll() {
+  std::lock_guard lock(mutex_);
+  if (!failed_)
+    return;
+  if (failure_.delivered_ < under_way_.events.size()) {
+    Completion &failed = under_way_.events[failure_.delivered_];
+    failed.result = result_of(*failure_.how_);
+    failed.error = std::move(failure_.error_);
+  }
+  give_back(under_way_, failure_.delivered_ + 1);
+  give_back(waiting_, 0);
+  failed_ = false;
+}
+
+void BatchSink::release_queued() {
+  std::lock_guard lock(mutex_);
+  give_back(waiting_, 0);
+}
+
+void BatchSink::abandon() {
+  poll();
+  std::lock_guard lock(mutex_);
+  give_back(under_way_, 0);
+  give_back(waiting_, 0);
+}
+
+}  // namespace outbox

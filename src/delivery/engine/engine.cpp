@@ -1,0 +1,371 @@
+#include "delivery/engine/engine.h"
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "delivery/base/text.h"
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+static int checked(int fd, const char *what) {
+  if (fd < 0)
+    throw std::system_error(errno, std::generic_category(), what);
+  return fd;
+}
+
+/* ---- a sink ---- */
+
+/* The caller decides about the rest of the key, once it knows: so nothing of it goes before that. */
+void Runner::end_at_once(Completion completion) {
+  if (completion.key_hash != 0 && (completion.result != Result::Rejected || hold_))
+    stopped_keys_.insert(completion.key_hash);
+  reporter_->complete(std::move(completion));
+  outstanding_++;
+}
+
+/* False: back-pressure. */
+bool Runner::submit(const ob_event &event) {
+  if (!stopped_keys_.empty() && stopped_keys_.count(event.key_hash) > 0) {
+    end_at_once({event.ticket, event.key_hash, Result::Released, -1, "waits behind a failed event of the same key"});
+    return true;
+  }
+  try {
+    config_->check_event(event);
+    Submitted submitted = sink_->submit(event);
+    if (!submitted)
+      return false;
+    outstanding_ += !submitted.ended();
+    circuit_.on_submit(event.ticket, event.attempt > 1);
+    if (submitted.ended())
+      end_at_once(std::move(*submitted.ended()));
+  } catch (const BadInput &bad) {
+    /* Good when it was enqueued, bad since the options changed. */
+    std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
+    ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
+    end_at_once({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text), reason});
+  }
+  return true;
+}
+
+size_t Runner::submit(const ob_event *events, size_t n) {
+  if (closing_ || disabled_)
+    return 0;
+  n = std::min<size_t>(n, credit(Clock::now()));
+  size_t taken = 0;
+  try {
+    while (taken < n && submit(events[taken]))
+      taken++;
+    sink_->flush();
+    engine_.arm_timer();
+  } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */
+    engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
+  }
+  return taken;
+}
+
+/* It may be time that opens the circuit. */
+uint32_t Runner::credit(Time now) {
+  bool was_open = circuit_.is_open();
+  uint32_t n = circuit_.credit(now);
+  if (circuit_.is_open() != was_open)
+    circuit_moved(was_open, last_failure_);
+  return n;
+}
+
+void Runner::status(ob_sink_status &out) {
+  Circuit::Time now = Clock::now();
+  out.credit = std::min(credit(now), sink_->credit());
+  out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
+  if (out.credit == 0 && out.retry_in_ms < 0)
+    if (Time at = sink_->credit_at(); at > now && at != Time::max())
+      out.retry_in_ms = std::chrono::ceil<milliseconds>(at - now).count();
+  out.outage_ms = circuit_.is_open() ? std::chrono::ceil<milliseconds>(now - circuit_.outage_began()).count() : -1;
+  out.failed_tries = failed_tries_;
+  out.n_failures = n_failures_;
+  std::copy(failures_.begin(), failures_.end(), out.failures);
+  out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
+  if (disabled_)
+    out.state = OB_SINK_DISABLED;
+  if (disabled_ || closing_) {
+    out.credit = 0;
+    out.retry_in_ms = -1;
+  }
+  copy_text(out.last_error, out.state == OB_SINK_DEGRADED ? degraded_ : last_error_);
+}
+
+bool Runner::next_resumed(std::string &error) {
+  if (resumed_.empty())
+    return false;
+  error = std::move(resumed_.front());
+  resumed_.pop_front();
+  return true;
+}
+
+void Runner::close(milliseconds grace) {
+  Time end = Clock::now() + std::max(grace, milliseconds(0));
+  grace_end_ = closing_ ? std::min(grace_end_, end) : end;
+  if (!closing_) {
+    closing_ = true;
+    sink_->release_queued();
+  }
+  engine_.arm_timer();
+  engine_.mailbox_->wake();
+}
+
+void Runner::poll(Time now) {
+  try {
+    sink_->poll();
+    if (closing_ && !abandoned_ && now >= grace_end_) {
+      abandoned_ = true;
+      sink_->abandon();
+    }
+  } catch (const std::exception &error) {
+    engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
+  }
+}
+
+void Runner::circuit_moved(bool was_open, const std::string &reason) {
+  if (circuit_.is_open() && !reason.empty())
+    last_error_ = reason;
+  if (circuit_.is_open() == was_open)
+    return;
+  if (!was_open)
+    sink_->pause();
+  if (was_open) {
+    last_error_.clear();
+    engine_.mailbox_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
+  } else {
+    engine_.mailbox_->log(OB_LOG_WARNING, name_, "circuit opened: " + reason);
+  }
+}
+
+void Runner::on_signal(const Mailbox::Report &report) {
+  bool was_open = circuit_.is_open();
+  switch (report.what) {
+  case Mailbox::Report::What::Down:
+    count_failure(report.reason);
+    circuit_.down(Clock::now());
+    break;
+  case Mailbox::Report::What::Up:
+    circuit_.up();
+    break;
+  case Mailbox::Report::What::Degraded:
+    degraded_ = report.text;
+    return;
+  case Mailbox::Report::What::Resumed:
+    if (std::find(resumed_.begin(), resumed_.end(), report.text) == resumed_.end())
+      resumed_.push_back(report.text);
+    return;
+  case Mailbox::Report::What::Disabled:
+    if (!disabled_)
+      engine_.mailbox_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);
+    disabled_ = true;
+    last_error_ = report.text;
+    return;
+  default:
+    return;
+  }
+  circuit_moved(was_open, report.text);
+}
+
+static bool blames_sink(Result result) {
+  return result == Result::SinkDown || result == Result::RetryBlameSink || result == Result::Refused;
+}
+
+/* A sink names the reason where it knows more than that the event has failed. */
+static ob_reason reason_of(const Completion &completion) {
+  if (completion.reason != OB_REASON_NONE)
+    return completion.reason;
+  switch (completion.result) {
+  case Result::Rejected:
+    return OB_REASON_INVALID;
+  case Result::Retry:
+  case Result::RetryBlameSink:
+  case Result::Refused:
+  case Result::SinkDown:
+    return OB_REASON_OTHER;
+  default:
+    return OB_REASON_NONE;
+  }
+}
+
+void Runner::count_failure(ob_reason reason) {
+  if (reason == OB_REASON_NONE)
+    return;
+  failures_[reason]++;
+  n_failures_++;
+}
+
+ob_outcome Runner::on_completion(const Completion &completion, Time now) {
+  outstanding_--;
+  bool was_open = circuit_.is_open(), of_the_sink = blames_sink(completion.result);
+  ob_outcome outcome = circuit_.on_result(completion, now);
+  failed_tries_ += of_the_sink || completion.result == Result::Retry;
+  count_failure(reason_of(completion));
+  if (of_the_sink)
+    last_failure_ = completion.error;
+  if (was_open || circuit_.is_open())
+    circuit_moved(was_open, of_the_sink ? completion.error : std::string());
+  return outcome;
+}
+
+void Runner::on_sent(uint64_t ticket, Time now) {
+  outstanding_--;
+  bool was_open = circuit_.is_open();
+  circuit_.on_sent(ticket, now);
+  if (was_open)
+    circuit_moved(true, {});
+}
+
+/* ---- the engine ---- */
+
+Engine::Engine()
+    : mailbox_(std::make_shared<Mailbox>()), epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      timer_fd_(-1) {
+  try {
+    timer_fd_ = checked(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create");
+    epoll_event event{};
+    event.events = EPOLLIN;
+    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, mailbox_->fd(), &event), "epoll_ctl");
+    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, timer_fd_, &event), "epoll_ctl");
+  } catch (...) {
+    if (timer_fd_ >= 0)
+      ::close(timer_fd_);
+    ::close(epoll_fd_);
+    throw;
+  }
+}
+
+Engine::~Engine() {
+  ::close(timer_fd_);
+  ::close(epoll_fd_);
+}
+
+Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, bool hold,
+                     SecretMask secrets) {
+  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config, hold);
+  runners_.reserve(runners_.size() + 1);
+  runner->reporter_ = make_reporter(mailbox_, next_id_, runner->name_, std::move(secrets));
+  runner->sink_ = kind.open(runner->name_, std::move(config), runner->reporter_);
+  next_id_++;
+  runners_.push_back(std::move(runner));
+  return runners_.back().get();
+}
+
+Runner *Engine::find(uint64_t id) {
+  for (auto &runner : runners_)
+    if (runner->id_ == id)
+      return runner.get();
+  return nullptr;
+}
+
+/* Rings at the earliest end of a grace period, or when a sink wants to be polled; steady_clock is CLOCK_MONOTONIC. */
+void Engine::arm_timer() {
+  itimerspec when{};
+  Clock::time_point next = Clock::time_point::max();
+  for (auto &runner : runners_) {
+    next = std::min(next, runner->sink_->check_at());
+    if (runner->closing_ && !runner->abandoned_)
+      next = std::min(next, runner->grace_end_);
+  }
+  if (next == armed_)
+    return;
+  armed_ = next;
+  if (next != Clock::time_point::max()) {
+    auto ns = std::max<int64_t>(1, std::chrono::nanoseconds(next.time_since_epoch()).count());
+    when.it_value.tv_sec = ns / 1'000'000'000;
+    when.it_value.tv_nsec = ns % 1'000'000'000;
+  }
+  timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+/* False when there was no room for all of it: next time from next_in_report_ on. */
+bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_point now, ob_completion *out,
+                     size_t max, size_t &n) {
+  switch (report.what) {
+  case Mailbox::Report::What::Sent:
+    for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
+      uint64_t ticket = report.sent[next_in_report_];
+      runner.on_sent(ticket, now);
+      out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr};
+    }
+    return next_in_report_ == report.sent.size();
+  case Mailbox::Report::What::Completions:
+    for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
+      const Completion &completion = report.completions[next_in_report_];
+      const char *error = nullptr;
+      if (completion.result != Result::Sent)
+        error = errors_.emplace_back(completion.error).c_str();
+      ob_outcome outcome = runner.on_completion(completion, now);
+      bool suspect = outcome == OB_RETRY && blames_sink(completion.result);
+      int64_t after_ms = completion.retry_after_ms;
+      if (outcome == OB_WAIT && after_ms < 0)
+        after_ms = runner.circuit_.put_off_ms();
+      out[n++] = {completion.ticket,       outcome, after_ms, suspect, completion.slow_retry,
+                  completion.max_attempts, error};
+    }
+    return next_in_report_ == report.completions.size();
+  default:
+    runner.on_signal(report);
+    return true;
+  }
+}
+
+void Engine::collect(ob_completion *out, size_t max, size_t &n) {
+  errors_.clear();
+  Clock::time_point now = Clock::now();
+  mailbox_->begin();
+  for (auto &runner : runners_)
+    runner->poll(now);
+  arm_timer();
+  mailbox_->finish(reports_);
+
+  for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
+    if (Runner *runner = find(reports_.front().sink))
+      if (!collect(*runner, reports_.front(), now, out, max, n))
+        break;
+  if (!reports_.empty()) {
+    mailbox_->wake();
+    return;
+  }
+  for (auto &runner : runners_)
+    runner->stopped_keys_.clear();
+}
+
+void Engine::forget(Runner *runner) {
+  auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
+  reaper_.destroy(std::move((*at)->sink_));
+  runners_.erase(at);
+  arm_timer(); /* its grace may have been the next to end: a timer that nobody serves would ring for ever */
+}
+
+std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,
+                                     milliseconds timeout, bool send) {
+  auto probe = std::make_shared<Probe>(mailbox_, std::move(name), timeout, send);
+  std::erase_if(probes_, [](auto &each) { return each.expired(); });
+  probes_.push_back(probe);
+  reaper_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {
+    probe->run(kind, server, mapping);
+  });
+  return probe;
+}
+
+bool Engine::close(milliseconds timeout) {
+  Clock::time_point deadline = Clock::now() + std::max(timeout, milliseconds(0));
+  for (auto &weak : probes_)
+    if (auto probe = weak.lock())
+      probe->cancel();
+  for (auto &runner : runners_)
+    reaper_.destroy(std::move(runner->sink_));
+  runners_.clear();
+  return reaper_.finish(deadline);
+}
+
+}  // namespace outbox

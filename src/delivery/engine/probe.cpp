@@ -1,0 +1,81 @@
+#include "delivery/engine/probe.h"
+
+#include <algorithm>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/engine/sink_options.h"
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+
+static double ms_between(Probe::Clock::time_point from, Probe::Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+Probe::Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, milliseconds timeout, bool send)
+    : mailbox_(std::move(mailbox)), sink_(std::move(sink)), timeout_(timeout), send_(send), start_(Clock::now()),
+      deadline_(start_ + timeout), step_began_(start_) {}
+
+milliseconds Probe::left() const {
+  return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()));
+}
+
+double Probe::ms_since_start(Clock::time_point when) const {
+  return ms_between(start_, when);
+}
+
+void Probe::add(ProbeStep step) {
+  Clock::time_point now = Clock::now();
+  if (!step.ms)
+    step.ms = ms_between(step_began_, now);
+  step_began_ = now;
+  step.message = clean_text(secrets_.masked(step.message)); /* peers had a hand in it */
+  step.hint = secrets_.masked(step.hint);
+  std::lock_guard lock(mutex_);
+  steps_.push_back(std::move(step));
+}
+
+void Probe::passed(std::string name, std::string message, std::string hint, std::optional<double> ms) {
+  add({std::move(name), true, std::move(message), std::move(hint), ms});
+}
+
+void Probe::failed(std::string name, std::string message, std::string hint, std::optional<double> ms) {
+  add({std::move(name), false, std::move(message), std::move(hint), ms});
+}
+
+std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server, const Options &mapping) {
+  try {
+    auto config = parse_options(kind, server, &mapping);
+    secrets_ = kind.secrets(mapping);
+    auto remains = kind.probe(std::move(config), *this);
+    if (send_ && !kind.sends_test_event())
+      failed("request", "this kind of sink sends no test event",
+             "Leave send out, and enqueue an event that its consumers know for a test.");
+    return remains;
+  } catch (const BadInput &bad) {
+    failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
+  } catch (const std::exception &error) { /* out of memory, a library that does not start */
+    failed("probe", error.what());
+  }
+  return nullptr;
+}
+
+void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping) {
+  std::shared_ptr<void> remains; /* goes last */
+  try {
+    remains = try_out(kind, server, mapping);
+  } catch (...) { /* out of memory: that it has ended must be told all the same */
+  }
+  std::lock_guard lock(mutex_);
+  done_ = true;
+  mailbox_->wake();
+}
+
+bool Probe::poll(std::vector<ProbeStep> &steps) const {
+  std::lock_guard lock(mutex_);
+  steps = steps_;
+  return done_;
+}
+
+}  // namespace outbox

@@ -1,0 +1,93 @@
+#include "delivery/engine/sink_options.h"
+
+#include <algorithm>
+
+namespace outbox {
+
+const SinkKind &sink_kind(std::string_view name) {
+  const SinkKind *kind = SinkKind::find(name);
+  if (!kind)
+    throw BadInput(OB_BAD_VALUE, {}, "unknown kind of sink \"" + std::string(name) + "\"",
+                   "The library that is loaded has: " + SinkKind::names() + ".",
+                   "After make install of one that has it, restart the server.");
+  return *kind;
+}
+
+Options to_options(const ob_option *options, size_t n) {
+  Options map;
+  for (size_t i = 0; i < n; i++)
+    map[options[i].name] = options[i].value ? options[i].value : "";
+  return map;
+}
+
+void throw_secret_in_server(const std::string &name) {
+  throw BadInput(OB_WRONG_PLACE, name, "option \"" + name + "\" is a secret and cannot be an option of the server",
+                 "Every role can read the options of a server.",
+                 "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + name + " '...').");
+}
+
+void throw_not_for_mapping(const std::string &name) {
+  throw BadInput(OB_WRONG_PLACE, name, "option \"" + name + "\" belongs to the server, not to its user mapping",
+                 "A user mapping holds names and secrets only.",
+                 "Use ALTER SERVER ... OPTIONS (" + name + " '...').");
+}
+
+void throw_superuser_only(const std::string &name, const std::string &detail) {
+  throw BadInput(OB_FORBIDDEN, name, "only a superuser may set option \"" + name + "\"", detail);
+}
+
+static const OptionSpec *find_spec(const std::vector<OptionSpec> &specs, const std::string &name) {
+  for (const OptionSpec &spec : specs)
+    if (name == spec.name)
+      return &spec;
+  return nullptr;
+}
+
+void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser) {
+  for (const auto &[name, value] : options) {
+    const OptionSpec *spec = find_spec(common_options(), name);
+    if (!spec)
+      spec = find_spec(kind.options(), name);
+    if (!spec) {
+      if (!kind.check_other(scope, name, value, superuser))
+        throw BadInput(OB_UNKNOWN_OPTION, name, "invalid option \"" + name + "\"");
+      continue;
+    }
+    if (scope == OB_SERVER && !spec->in_server)
+      throw_secret_in_server(name);
+    if (scope == OB_USER_MAPPING && !spec->in_mapping)
+      throw_not_for_mapping(name);
+    if (spec->superuser && !superuser)
+      throw_superuser_only(name, {});
+    if (spec->check)
+      spec->check(name, value);
+  }
+  auto ordered = options.find("ordered"), on_failure = options.find("on_failure");
+  if (ordered != options.end() && !parse_bool("ordered", ordered->second) && on_failure != options.end() &&
+      parse_on_failure("on_failure", on_failure->second))
+    throw BadInput(OB_BAD_VALUE, "on_failure", "option \"on_failure\" cannot be \"hold\" in an unordered sink",
+                   "Without order no event waits for another.", "Leave out on_failure, or ordered 'false'.");
+}
+
+/* Of the options that both may have, a url in the mapping takes the place of the server's; others only add to it. */
+void check_owner(const SinkKind &kind, const Options &server, const Options &mapping) {
+  const auto &specs = kind.options();
+  auto granted = std::find_if(specs.begin(), specs.end(),
+                              [&](const OptionSpec &spec) { return spec.superuser && server.count(spec.name) > 0; });
+  if (granted == specs.end() || mapping.count("url") == 0)
+    return;
+  throw BadInput(OB_FORBIDDEN, "url",
+                 std::string("option \"url\" in the user mapping cannot go together with \"") + granted->name + "\"",
+                 "The server's owner is no superuser and could change it at will.",
+                 "A superuser gives it to the server: ALTER SERVER ... OPTIONS (ADD url '...'), or owns the server: "
+                 "ALTER SERVER ... OWNER TO ....");
+}
+
+std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {
+  check_options(kind, OB_SERVER, server, true);
+  if (mapping)
+    check_options(kind, OB_USER_MAPPING, *mapping, true);
+  return kind.parse(server, mapping);
+}
+
+}  // namespace outbox

@@ -1,0 +1,113 @@
+#include "delivery/http/http_answer.h"
+
+#include <algorithm>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
+#include "delivery/http/http_wait.h"
+
+namespace outbox {
+
+/* An event that is refused as such may be the mistake of a moment (a consumer that is being deployed): it gets
+ * another chance or two, and not the days that an outage is given. */
+static constexpr int attempts_of_a_bad_event = 3;
+
+static ob_reason reason_of(long status) {
+  switch (status) {
+  case 401:
+  case 403:
+  case 407:
+    return OB_REASON_AUTH;
+  case 408:
+    return OB_REASON_TIMEOUT;
+  case 413:
+  case 414:
+  case 431:
+    return OB_REASON_TOO_LARGE;
+  case 429:
+    return OB_REASON_RATE_LIMITED;
+  default:
+    return status >= 300 && status < 400   ? OB_REASON_HTTP_3XX
+           : status >= 400 && status < 500 ? OB_REASON_HTTP_4XX
+                                           : OB_REASON_HTTP_5XX;
+  }
+}
+
+/* The status alone. */
+static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
+  switch (long status = answer.status) {
+  case 400: /* the request is wrong, and would be so again */
+  case 411:
+  case 413:
+  case 414:
+  case 422:
+  case 431:
+    verdict.result = status == 422 && answer.idempotency_key ? Result::Rejected : Result::Retry;
+    verdict.max_attempts = attempts_of_a_bad_event;
+    return;
+  case 401: /* credentials are the sink's, whatever the URL */
+  case 407:
+    verdict.result = Result::Refused;
+    verdict.slow_retry = true;
+    return;
+  case 402:
+  case 403:
+  case 404:
+  case 405:
+  case 406:
+  case 415:
+    verdict.result = answer.own_url ? Result::Retry : Result::Refused;
+    verdict.slow_retry = true;
+    return;
+  case 410:
+    verdict.result = Result::Released;
+    verdict.gone = true;
+    return;
+  case 408:
+  case 425:
+    verdict.result = Result::RetryBlameSink;
+    return;
+  case 429:
+  case 502:
+  case 503:
+  case 504:
+    verdict.result = Result::RetryBlameSink;
+    verdict.slow_down = true;
+    verdict.too_many = status == 429;
+    return;
+  default:
+    if (status >= 200 && status < 300) {
+      verdict.result = Result::Sent;
+    } else if (status >= 300 && status < 400) { /* an endpoint that has moved must be told to us */
+      verdict.result = answer.own_url ? Result::Retry : Result::Refused;
+      verdict.slow_retry = true;
+    } else {
+      verdict.result = status >= 500 || status < 200 ? Result::RetryBlameSink : Result::Retry;
+    }
+  }
+}
+
+Verdict judge_answer(const HttpAnswer &answer) {
+  Verdict verdict;
+  judge_status(answer, verdict);
+  verdict.pause_ms =
+      std::max(rate_limit_ms(answer.rate_limit), rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset));
+  if (verdict.result == Result::Sent)
+    return verdict;
+  verdict.reason = reason_of(answer.status);
+  if (!verdict.gone)
+    verdict.retry_after_ms = retry_after_ms(answer.retry_after, answer.now);
+  if (verdict.slow_down && verdict.retry_after_ms >= 0)
+    verdict.pause_ms = verdict.retry_after_ms;
+
+  verdict.error = "HTTP " + std::to_string(answer.status);
+  if (answer.status >= 300 && answer.status < 400) {
+    verdict.error += ": redirect not followed";  // its target may carry the URL's own token: not shown
+    return verdict;
+  }
+  if (std::string text = clean_text(answer.body); !text.empty())
+    verdict.error += ": " + text;
+  return verdict;
+}
+
+}  // namespace outbox

@@ -1,0 +1,336 @@
+#include "delivery/http/http_loop.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "delivery/base/descriptors.h"
+#include "delivery/base/thread.h"
+
+namespace outbox {
+
+static constexpr std::chrono::seconds scarcity{10};
+static constexpr size_t offers = 64;  // in a round of the loop
+static constexpr size_t per_host = 256;
+
+/* An endpoint gets a third of what all may have: connection_share.h. */
+static size_t most_of_host_for(size_t concurrency) {
+  return 3 * concurrency + 3;
+}
+
+void init_libcurl() {
+  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (ready != CURLE_OK)
+    throw std::runtime_error(std::string("libcurl could not start: ") + curl_easy_strerror(ready));
+}
+
+std::shared_ptr<HttpLoop> HttpLoop::shared() {
+  // Leaked on purpose: no destructor runs at exit.
+  static auto &mutex = *new std::mutex;
+  static auto &current = *new std::weak_ptr<HttpLoop>;
+  init_libcurl();
+  std::lock_guard lock(mutex);
+  auto loop = current.lock();
+  if (!loop) {
+    loop.reset(new HttpLoop);
+    current = loop;
+  }
+  return loop;
+}
+
+static void close_if_open(int fd) {
+  if (fd >= 0)
+    close(fd);
+}
+
+CURLM *open_multi() {
+  CURLM *multi = curl_multi_init();
+#if LIBCURL_VERSION_NUM >= 0x081400  // 8.20.0: its resolver has a pool of threads, and no longer one for each name
+  constexpr long resolver_threads = 1024;
+  curl_multi_setopt(multi, CURLMOPT_QUICK_EXIT, 1L);
+  curl_multi_setopt(multi, CURLMOPT_RESOLVE_THREADS_MAX, resolver_threads);
+#endif
+  return multi;
+}
+
+HttpLoop::HttpLoop() : multi_(open_multi()), all_(connections_allowed()), allowed_(all_.share.total()) {
+  try {
+    epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+    wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = wake_fd_;
+    if (!multi_ || epoll_fd_ < 0 || wake_fd_ < 0 || epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event) != 0)
+      throw std::runtime_error(std::string("libcurl could not start: ") + strerror(multi_ ? errno : ENOMEM));
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &HttpLoop::on_socket);
+    curl_multi_setopt(multi_, CURLMOPT_SOCKETDATA, this);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, &HttpLoop::on_timer);
+    curl_multi_setopt(multi_, CURLMOPT_TIMERDATA, this);
+    limit_connections(allowed_);
+    thread_ = start_thread([this] { run(); });
+  } catch (...) {
+    curl_multi_cleanup(multi_);
+    close_if_open(wake_fd_);
+    close_if_open(epoll_fd_);
+    throw;
+  }
+}
+
+HttpLoop::~HttpLoop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  uint64_t one = 1;
+  (void)!write(wake_fd_, &one, sizeof(one));
+  thread_.join();
+  close(wake_fd_);
+  close(epoll_fd_);
+}
+
+void HttpLoop::post(Task task) {
+  bool first;
+  {
+    std::lock_guard lock(mutex_);
+    first = tasks_.empty();
+    tasks_.push_back(std::move(task));
+  }
+  uint64_t one = 1;
+  if (first)
+    (void)!write(wake_fd_, &one, sizeof(one));
+}
+
+void HttpLoop::post_at(Time when, Task task) {
+  timers_.emplace(when, std::move(task));
+}
+
+std::shared_ptr<HttpLoop::Sharers> HttpLoop::host(const std::string &name, size_t at_least) {
+  std::erase_if(hosts_, [](auto &each) { return each.second.expired(); });
+  auto &known = hosts_[name];
+  auto host = known.lock();
+  if (!host)
+    known = host = std::make_shared<Sharers>(per_host);
+  host->share.set_total(std::max(host->share.total(), most_of_host_for(at_least)));
+  return host;
+}
+
+HttpLoop::Sharers *HttpLoop::no_room(Sharers &host, size_t running) {
+  return !all_.share.may_open(running) ? &all_ : !host.share.may_open(running) ? &host : nullptr;
+}
+
+void HttpLoop::start(CURL *easy, std::shared_ptr<Sharers> host, Done done) {
+  Running &running = running_[easy] = {std::move(done), std::move(host)};
+  if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
+    running_.erase(easy);
+    throw std::runtime_error(curl_multi_strerror(code));
+  }
+  all_.share.opened();
+  running.host->share.opened();
+}
+
+void HttpLoop::cancel(CURL *easy) {
+  auto running = running_.extract(easy);
+  if (running.empty())
+    return;
+  curl_multi_remove_handle(multi_, easy);
+  closed(running.mapped().host);
+}
+
+void HttpLoop::closed(const std::shared_ptr<Sharers> &host) {
+  all_.share.closed();
+  host->share.closed();
+  if (host->waiting.empty() || std::exchange(host->freed, true))
+    return;
+  freed_.push_back(host);
+}
+
+void HttpLoop::descriptors_ran_out() {
+  if (all_.share.total() < allowed_)
+    return;
+  limit_connections(std::max(all_.share.open(), size_t(1)));
+  post_at(std::chrono::steady_clock::now() + scarcity, [](HttpLoop &loop) { loop.limit_connections(loop.allowed_); });
+}
+
+/* Idle ones count too, and are given up first. */
+void HttpLoop::limit_connections(size_t total) {
+  all_.share.set_total(total);
+  curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, static_cast<long>(total));
+  keep_connections(0);
+}
+
+void HttpLoop::keep_connections(long more) {
+  connections_ += more;
+  long kept = std::clamp(connections_, 1L, static_cast<long>(all_.share.total()));
+  curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kept);
+}
+
+/* ---- the loop ---- */
+
+void HttpLoop::run() {
+  for (;;) {
+    run_tasks();
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_ && tasks_.empty())
+        break;
+    }
+    run_timers();
+    if (curl_at_ <= std::chrono::steady_clock::now()) {
+      int running;
+      curl_at_ = Time::max();
+      curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+    finish_transfers();
+    offer_room();
+    watch_sockets();
+    wait();
+  }
+  for (auto &[easy, running] : running_)
+    curl_multi_remove_handle(multi_, easy);
+  running_.clear();
+  curl_multi_cleanup(multi_);  // here, where signals are blocked: it says goodbye on TLS connections
+}
+
+void HttpLoop::wait() {
+  epoll_event events[256];
+  Time until = std::min(curl_at_, timers_.empty() ? Time::max() : timers_.begin()->first);
+  int timeout_ms = 60'000;
+  if (until != Time::max()) {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, timeout_ms));
+  }
+  int n = epoll_wait(epoll_fd_, events, static_cast<int>(std::size(events)), timeout_ms);
+  for (int i = 0; i < n; ++i)  // before libcurl may close one of them, and somebody else get its number
+    if (end_idle(events[i].data.fd))
+      events[i].events = 0;
+  for (int i = 0; i < n; ++i) {
+    int fd = events[i].data.fd, running;
+    if (events[i].events == 0)
+      continue;
+    if (fd == wake_fd_) {
+      uint64_t count;
+      (void)!read(wake_fd_, &count, sizeof(count));
+      continue;
+    }
+    int what = (events[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) |
+               (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+               (events[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+    curl_multi_socket_action(multi_, fd, what, &running);
+  }
+}
+
+/* What a peer says on an idle connection would be taken for the answer to the next request: libcurl finds it dead. */
+bool HttpLoop::end_idle(int fd) {
+  if (idle_.erase(fd) == 0)
+    return false;
+  (void)shutdown(fd, SHUT_RDWR);
+  (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  return true;
+}
+
+/* Told to epoll before it waits, and only then: a connection that serves one request after another changes its mind
+ * several times in between. */
+int HttpLoop::on_socket(CURL *, curl_socket_t fd, int what, void *self, void *) {
+  try {
+    static_cast<HttpLoop *>(self)->sockets_[fd] = what;
+    return 0;
+  } catch (...) {
+    return -1;
+  }
+}
+
+int HttpLoop::on_timer(CURLM *, long timeout_ms, void *self) {
+  auto now = std::chrono::steady_clock::now();
+  static_cast<HttpLoop *>(self)->curl_at_ =
+      timeout_ms < 0 ? Time::max() : now + std::chrono::milliseconds(timeout_ms);
+  return 0;
+}
+
+void HttpLoop::watch_sockets() {
+  for (auto [fd, what] : sockets_) {
+    epoll_event event{};
+    event.events = (what & CURL_POLL_IN ? uint32_t(EPOLLIN) : 0) | (what & CURL_POLL_OUT ? uint32_t(EPOLLOUT) : 0);
+    event.data.fd = fd;
+    if (event.events == 0) {
+      event.events = EPOLLIN | EPOLLRDHUP;
+      if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) == 0)  // else it is closed: epoll has forgotten it
+        idle_.insert(fd);
+      continue;
+    }
+    idle_.erase(fd);
+    if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0)
+      (void)epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
+  }
+  sockets_.clear();
+}
+
+void HttpLoop::run_task(const Task &task) {
+  try {
+    task(*this);
+  } catch (...) {
+    // A task settles its own failures; whatever is left must not end the thread that serves all sinks.
+  }
+}
+
+void HttpLoop::run_tasks() {
+  std::vector<Task> tasks;
+  {
+    std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (const Task &task : tasks)
+    run_task(task);
+}
+
+void HttpLoop::run_timers() {
+  if (timers_.empty())
+    return;
+  for (Time now = std::chrono::steady_clock::now(); !timers_.empty() && timers_.begin()->first <= now;)
+    run_task(timers_.extract(timers_.begin()).mapped());
+}
+
+/* Who gets nothing goes to the end of the row. */
+void HttpLoop::offer_room(Sharers &sharers) {
+  for (size_t n = std::min(sharers.waiting.size(), offers); n > 0 && sharers.share.may_open(0); --n) {
+    Task task = std::move(sharers.waiting.front());
+    sharers.waiting.pop_front();
+    run_task(task);
+  }
+}
+
+void HttpLoop::offer_room() {
+  offer_room(all_);
+  for (auto &host : std::exchange(freed_, {})) {
+    host->freed = false;
+    offer_room(*host);
+  }
+}
+
+void HttpLoop::finish_transfers() {
+  int left = 0;
+  while (CURLMsg *message = curl_multi_info_read(multi_, &left)) {
+    if (message->msg != CURLMSG_DONE)
+      continue;
+    CURL *easy = message->easy_handle;
+    CURLcode code = message->data.result;
+    curl_multi_remove_handle(multi_, easy);  // the message is gone from here on
+    auto running = running_.extract(easy);
+    if (running.empty())
+      continue;
+    try {
+      closed(running.mapped().host);
+      running.mapped().done(code);
+    } catch (...) {
+    }
+  }
+}
+
+}  // namespace outbox

@@ -1,0 +1,50 @@
+/*
+ * field.h: the parts of an event by the names that options give them: ${aggregate_id} in a template, a column in a
+ * list of headers, `header.tenant` for a header of the event.
+ */
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery/delivery.h"
+
+namespace outbox {
+
+class Field {
+public:
+  /* False when there is no such field. Debezium's names of columns are known as well. */
+  static bool find(std::string_view name, Field &out);
+  /* "aggregate_type, aggregate_id, …", for a HINT. */
+  static std::string known(std::string_view before, std::string_view after);
+  /* The field, or one of `others`, that was probably meant; empty when none is near. */
+  static std::string_view nearest(std::string_view name, std::vector<std::string_view> others = {});
+
+  /* Appends its text. False, and nothing is appended, when the event has none (NULL, no such header). */
+  bool append(const ob_event &event, std::string &out) const;
+
+  /* Where it is a text of the event itself, that text; else null. */
+  const ob_text *text(const ob_event &event) const { return kind_ == Text ? &(event.*text_) : nullptr; }
+  /* Where it is a header, the event's; null when the event has none of that name. */
+  const ob_header *header(const ob_event &event) const;
+
+  bool is_header() const { return kind_ == Header; }
+  bool is_number() const { return kind_ == Seq || kind_ == Position; }
+  const std::string &name() const { return name_; } /* of a header: without `header.` */
+
+private:
+  enum Kind { Text, Id, Seq, Position, CreatedAt, Database, Header };
+  struct Known {
+    std::string_view name;
+    Kind kind;
+    const ob_text ob_event::*text;
+  };
+  static const Known known_[];
+
+  Kind kind_ = Text;
+  const ob_text ob_event::*text_ = nullptr;
+  std::string name_;
+};
+
+}  // namespace outbox

@@ -1,0 +1,39 @@
+#include "delivery/options/headers.h"
+
+#include "delivery/base/text_view.h"
+
+namespace outbox {
+
+static bool forges(std::string_view text) {
+  return text.find_first_of(std::string_view("\r\n\0", 3)) != text.npos;
+}
+
+/* Names are shown, values are not: they may be private, and what is wrong in them cannot be printed anyway. */
+static std::string printable(std::string_view name) {
+  std::string out(name.substr(0, 100));
+  for (char &c : out)
+    if (static_cast<unsigned char>(c) < 0x20)
+      c = '?';
+  return out;
+}
+
+void check_header(std::string_view name, std::string_view value) {
+  if (name.empty())
+    throw BadInput(OB_BAD_VALUE, "headers", "header name must not be empty");
+  if (forges(name))
+    throw BadInput(OB_BAD_VALUE, "headers", "header name \"" + printable(name) + "\" contains a line break or NUL",
+                   "A header name must not contain carriage return, line feed or NUL.");
+  if (forges(value))
+    throw BadInput(OB_BAD_VALUE, "headers",
+                   "value of header \"" + printable(name) + "\" contains a line break or NUL",
+                   "A header value must not contain carriage return, line feed or NUL.",
+                   "Encode such a value (percent-encoding, base64), or move it into the payload.");
+}
+
+void check_headers(const ob_event &event) {
+  for (size_t i = 0; i < event.n_headers; i++)
+    check_header(view(event.headers[i].name),
+                 event.headers[i].binary ? std::string_view() : view(event.headers[i].value));
+}
+
+}  // namespace outbox

@@ -1,0 +1,18 @@
+/*
+ * headers.h: what every sink asks of an event's headers. CR, LF or NUL in a header would let its writer forge other
+ * headers on the wire (HTTP sends them as they are).
+ */
+#pragma once
+
+#include <string_view>
+
+#include "delivery/delivery.h"
+#include "delivery/options/options.h"
+
+namespace outbox {
+
+/* Throws BadInput for an empty name, or CR, LF or NUL in the name or the value. */
+void check_header(std::string_view name, std::string_view value);
+void check_headers(const ob_event &event);
+
+}  // namespace outbox

@@ -1,0 +1,150 @@
+#include "delivery/options/options.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "delivery/base/text.h"
+#include "delivery/options/match.h"
+#include "delivery/options/retry.h"
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+
+const std::string *find_option(const Options &options, const char *name) {
+  auto at = options.find(name);
+  return at == options.end() ? nullptr : &at->second;
+}
+
+void throw_bad_value(const std::string &name, const std::string &value, std::string detail, std::string hint) {
+  throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                 std::move(detail), std::move(hint));
+}
+
+void refuse_without_meaning(const Options &options, const char *name, const std::string &reason) {
+  if (find_option(options, name))
+    throw BadInput(OB_BAD_VALUE, name, "option \"" + std::string(name) + "\" has no meaning here", reason);
+}
+
+void refuse_value(const std::string &name, std::string detail, std::string hint) {
+  throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\"", std::move(detail), std::move(hint));
+}
+
+/* ---- values ---- */
+
+bool parse_bool(const std::string &name, const std::string &value) {
+  std::string word;
+  for (unsigned char c : trim(value))
+    word += static_cast<char>(std::tolower(c));
+  if (word == "true" || word == "on" || word == "yes" || word == "1")
+    return true;
+  if (word == "false" || word == "off" || word == "no" || word == "0")
+    return false;
+  throw_bad_value(name, value, "Expected \"true\" or \"false\".");
+}
+
+int64_t parse_int(const std::string &name, const std::string &value, int64_t min, int64_t max) {
+  std::string_view text = trim(value);
+  int64_t number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty() || number < min || number > max)
+    throw_bad_value(name, value,
+                    "Expected a whole number from " + std::to_string(min) + " to " + std::to_string(max) + ".");
+  return number;
+}
+
+struct Unit {
+  std::string_view name;
+  int64_t ms;
+};
+static constexpr Unit units[] = {{"ms", 1},     {"s", 1000},      {"min", 60'000},
+                                 {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}};
+
+static std::string duration_text(milliseconds duration) {
+  if (duration.count() == 0)
+    return "0";
+  for (Unit unit : {units[5], units[4], units[2], units[1]})
+    if (duration.count() % unit.ms == 0)
+      return std::to_string(duration.count() / unit.ms) + std::string(unit.name);
+  return std::to_string(duration.count()) + "ms";
+}
+
+milliseconds parse_duration(const std::string &name, const std::string &value, milliseconds min, milliseconds max) {
+  std::string_view text = trim(value);
+  int64_t number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit_name = trim(text.substr(static_cast<size_t>(end - text.data())));
+  int64_t factor = number == 0 && unit_name.empty() && !text.empty() ? 1 : 0;
+  for (Unit unit : units)
+    if (unit.name == unit_name)
+      factor = unit.ms;
+  if (error != std::errc() || factor == 0 || number < 0 || number > INT64_MAX / factor ||
+      number * factor < min.count() || number * factor > max.count())
+    throw_bad_value(name, value,
+                    "Expected a duration from " + duration_text(min) + " to " + duration_text(max) +
+                        " with a unit: ms, s, min (or m), h, d.");
+  return milliseconds(number * factor);
+}
+
+bool parse_on_failure(const std::string &name, const std::string &value) {
+  if (value != "continue" && value != "hold")
+    throw_bad_value(name, value, "Expected \"continue\" or \"hold\".");
+  return value == "hold";
+}
+
+/* ---- what every kind has ---- */
+
+static void check_globs(const std::string &name, const std::string &value) {
+  for (std::string_view glob : split(value, ','))
+    if (glob.empty())
+      throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                     "Expected a comma-separated list of patterns, and one of them is empty.",
+                     "Example: 'order.*, customer.created'. The default '*' takes everything.");
+  if (value.find(';') != value.npos)
+    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                   "Patterns are separated by commas, not by semicolons.", "Example: 'order.*, customer.created'.");
+}
+
+static void check_match(const std::string &name, const std::string &value) {
+  parse_match(name, value);
+}
+static void check_bool(const std::string &name, const std::string &value) {
+  parse_bool(name, value);
+}
+static void check_on_failure(const std::string &name, const std::string &value) {
+  parse_on_failure(name, value);
+}
+static void check_retry(const std::string &name, const std::string &value) {
+  RetryPolicy::parse(name, value);
+}
+static void check_attempts(const std::string &name, const std::string &value) {
+  parse_int(name, value, 1, 10'000);
+}
+static void check_retention(const std::string &name, const std::string &value) {
+  parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 3650));
+}
+
+const std::vector<OptionSpec> &common_options() {
+  static const auto &specs = *new std::vector<OptionSpec>{
+      {"events", true, false, false, false, check_globs, "Event types to take: comma-separated globs. Default '*'."},
+      {"aggregates", true, false, false, false, check_globs,
+       "Aggregate types to take: comma-separated globs. Default '*'."},
+      {"match", true, false, false, false, check_match,
+       "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."},
+      {"ordered", true, false, false, false, check_bool,
+       "Whether a failing event holds up the later ones of its key. Default true."},
+      {"on_failure", true, false, false, false, check_on_failure,
+       "What a dead letter does to its key: 'continue' (later events go on) or 'hold' (they wait for a person). "
+       "Default continue."},
+      {"retry", true, false, false, false, check_retry,
+       "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."},
+      {"max_attempts", true, false, false, false, check_attempts,
+       "Failed deliveries after which an event becomes a dead letter: 1 to 10000."},
+      {"retention", true, false, false, false, check_retention,
+       "How long delivered events are kept: 0 (deleted at once) to 3650d. Default: the setting outbox.retention."},
+  };
+  return specs;
+}
+
+}  // namespace outbox

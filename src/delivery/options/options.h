@@ -1,0 +1,79 @@
+/*
+ * options.h: the options that a person gives in CREATE SERVER and CREATE USER MAPPING, and how they are checked.
+ */
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery/no_postgres.h"
+
+#include "delivery/delivery.h"
+
+namespace outbox {
+
+/* A person's mistake, in PostgreSQL's message style. */
+struct BadInput : std::runtime_error {
+  ob_error_kind kind;
+  std::string subject, detail, hint;
+  BadInput(ob_error_kind kind_, std::string subject_, const std::string &message, std::string detail_ = {},
+           std::string hint_ = {})
+      : std::runtime_error(message), kind(kind_), subject(std::move(subject_)), detail(std::move(detail_)),
+        hint(std::move(hint_)) {}
+};
+
+using Options = std::map<std::string, std::string>;
+
+/* One known option: where it belongs, who may set it, and a function that throws BadInput for a bad value. */
+struct OptionSpec {
+  const char *name;
+  bool in_server = false;
+  bool in_mapping = false;
+  bool secret = false; /* never in a server, never in a message */
+  bool superuser = false;
+  void (*check)(const std::string &name, const std::string &value) = nullptr; /* null: any text */
+  const char *description = "";                                               /* with unit, default and range */
+};
+
+/* Events, aggregates, match, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
+const std::vector<OptionSpec> &common_options();
+
+const std::string *find_option(const Options &options, const char *name); /* null when it is not there */
+
+/* Throws BadInput that shows the value. */
+[[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,
+                                  std::string hint = {});
+/* An option that says nothing beside others would be a person's mistake: throws BadInput when it is there. */
+void refuse_without_meaning(const Options &options, const char *name, const std::string &reason);
+/* For a value that may be a secret: says what was expected and never what was given. */
+[[noreturn]] void refuse_value(const std::string &name, std::string detail, std::string hint = {});
+
+/* Values. Each throws BadInput that says what was expected. */
+bool parse_bool(const std::string &name, const std::string &value);
+bool parse_on_failure(const std::string &name, const std::string &value); /* true = hold */
+int64_t parse_int(const std::string &name, const std::string &value, int64_t min, int64_t max);
+/* '500ms', '15s', '5min' or '5m', '2h', '1d'; a bare number is refused except 0. Milliseconds. */
+std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,
+                                         std::chrono::milliseconds min, std::chrono::milliseconds max);
+
+/* An option that has one of a few values; the first is the default. */
+template <class Value>
+Value parse_choice(const Options &options, const char *name,
+                   std::initializer_list<std::pair<const char *, Value>> choices) {
+  const std::string *given = find_option(options, name);
+  std::string list;
+  for (const auto &[text, value] : choices) {
+    if (!given || *given == text)
+      return value;
+    list += (list.empty() ? "" : ", ") + std::string(text);
+  }
+  throw_bad_value(name, *given, "Expected one of: " + list + ".");
+}
+
+}  // namespace outbox

@@ -1,0 +1,268 @@
+/*
+ * kafka.cpp: the sink that produces to Apache Kafka through librdkafka, whose threads do the work. This side only
+ * hands messages in and takes out how they ended, on the engine's thread.
+ */
+#include "delivery/sinks/kafka/kafka_errors.h"
+#include "delivery/sinks/kafka/kafka_library.h"
+#include "delivery/sinks/kafka/kafka_log.h"
+#include "delivery/sinks/kafka/kafka_probe.h"
+#include "delivery/sinks/kafka/kafka_properties.h"
+#include "delivery/sinks/kafka/kafka_sink.h"
+
+namespace outbox {
+
+/* Hands a record to librdkafka. */
+Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record) {
+  if (slots_.used() == 0) {
+    now_ = std::chrono::steady_clock::now();
+    stall_.on_submit(0, now_);
+  }
+  const KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record.topic);
+  alone = alone || key_hash == 0 || (troubled && troubled->careful() && troubled->together == 1);
+  KafkaProducer::Topic *topic = producer_->topic(record.topic);
+  uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
+  rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (troubled)
+      topics_.submitted(record.topic, opaque, record.size());
+    return true;
+  }
+
+  KafkaSlots::Slot slot;
+  slots_.give(opaque, slot);
+  if (is_topic_failure(error)) {
+    topics_.submitted(record.topic, opaque, record.size()); /* it was the one that tries */
+    return topic_failed(slot, opaque, error, record.topic);
+  }
+  if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+    full_ = slots_.used() > 0;
+    return false;
+  }
+  Result result = kafka_result(error);
+  if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+    result = Result::Rejected; /* judged here, not by a broker: it will never do */
+  std::string said = explain(error, rd_kafka_err2str(error), record.topic, -1);
+  ob_reason reason = result == Result::Released ? OB_REASON_NONE : kafka_reason(error);
+  return Completion{ticket, key_hash, result, -1, std::move(said), reason};
+}
+
+Submitted KafkaSink::submit(const ob_event &event) {
+  if (credit() == 0)
+    return false;
+  if (!producer_) {
+    try {
+      producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
+    } catch (const BadInput &bad) {
+      return Completion{event.ticket, event.key_hash, Result::SinkDown, -1,
+                        std::string(bad.what()) + ": " + bad.detail};
+    }
+  }
+  config_->record(event, record_);
+  bool waits = turns_.has_topic(record_.topic);
+  if (KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
+    Time now = std::chrono::steady_clock::now();
+    switch (topics_.ask(*troubled, now)) {
+    case KafkaTopics::Answer::Wait:
+      return Completion{event.ticket, event.key_hash, Result::Wait, topics_.wait(*troubled, now).count(),
+                        troubled->reason};
+    case KafkaTopics::Answer::Turn:
+      waits = true;
+      break;
+    case KafkaTopics::Answer::Go:
+      break;
+    }
+  }
+  if (waits) {
+    turns_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
+    return true;
+  }
+  if (turns_.has_key(event.key_hash)) { /* an earlier one waits for another topic */
+    full_ = slots_.used() > 0;
+    return false;
+  }
+  return produce(event.ticket, event.key_hash, event.alone, record_);
+}
+
+/* Those that may go now, of topics to which one goes at a time, or did until now. */
+void KafkaSink::take_turns() {
+  if (turns_.empty() || !producer_ || producer_->stopped() || draining_)
+    return;
+  bool paused = false;
+  std::optional<uint64_t> failed_key;
+  turns_.each_topic([&](const KafkaTurns::Event &event) {
+    if (failed_key)
+      return false; /* it may be of that key */
+    if (KafkaTopics::Topic *troubled = topics_.find(event.record.topic))
+      if (auto answer = topics_.ask(*troubled, now_); answer != KafkaTopics::Answer::Go) {
+        paused |= answer == KafkaTopics::Answer::Wait;
+        return false;
+      }
+    Submitted submitted = produce(event.ticket, event.key_hash, event.alone, event.record);
+    if (submitted.ended()) {
+      failed_key = event.key_hash;
+      reporter_->complete(std::move(*submitted.ended()));
+    }
+    return static_cast<bool>(submitted);
+  });
+  if (paused) /* they are told so when they come again */
+    reporter_->complete(turns_.release(0, true, "its topic is paused"));
+  if (failed_key) {
+    release_turns_of(*failed_key);
+    take_turns();
+  }
+}
+
+/* Behind a failed event of the key. */
+void KafkaSink::release_turns_of(uint64_t key_hash) {
+  reporter_->complete(turns_.release(key_hash, false, "waits behind a failed event of the same key"));
+}
+
+void KafkaSink::poll() {
+  now_ = std::chrono::steady_clock::now();
+  if (producer_) {
+    /* Events come from one queue and endings from another. Those that came before an event are told before it. */
+    std::vector<KafkaProducer::Event> events;
+    while (KafkaProducer::Event event = producer_->poll()) /* to the end: the queue rings only when it was empty */
+      events.push_back(std::move(event));
+    on_endings(producer_->ended());
+    for (const KafkaProducer::Event &event : events)
+      on_event(event.get());
+  }
+  if (producer_ && producer_->stopped())
+    producer_->purge_rest();
+  if (producer_ && slots_.used() == 0)
+    producer_->resume();
+  if (!fatal_.empty())
+    bury();
+  if (slots_.used() == 0)
+    draining_ = false;
+  take_turns();
+  topics_changed_ |= topics_.forget_unasked(now_);
+  check_return(now_);
+  check_stall(now_);
+  say_how_it_is(now_);
+}
+
+void KafkaSink::on_event(rd_kafka_event_t *event) {
+  switch (rd_kafka_event_type(event)) {
+  case RD_KAFKA_EVENT_ERROR:
+    on_error(event);
+    break;
+  case RD_KAFKA_EVENT_LOG:
+    on_log(event);
+    break;
+  case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
+    topic_limit_ = read_topic_limit(event);
+    asked_ = false;
+    break;
+  default:
+    break;
+  }
+}
+
+void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
+  std::vector<uint64_t> sent;
+  bool acknowledged = false;
+  for (const KafkaProducer::Ending &ending : endings.all) {
+    KafkaSlots::Slot slot;
+    if (!slots_.give(ending.opaque, slot))
+      continue;
+    full_ = false;
+    std::string resumed;
+    if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && !topics_.empty() &&
+        topics_.acknowledged(ending.opaque, resumed)) {
+      topics_changed_ = true;
+      reporter_->log(OB_LOG_INFO, about_topic(resumed) + "is written again");
+      reporter_->resumed(about_topic(resumed));
+    }
+    if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      if (sent.empty())
+        sent.reserve(endings.all.size());
+      sent.push_back(slot.ticket);
+      down_ = false;
+      acknowledged = true;
+      continue;
+    }
+    reporter_->sent(std::exchange(sent, {})); /* in the order in which it happened */
+    static const KafkaProducer::Place nowhere{"", -1};
+    const auto &[topic, partition] = ending.place < 0 ? nowhere : endings.places[static_cast<size_t>(ending.place)];
+    on_failure(slot, ending.opaque, ending.error, topic, partition);
+  }
+  reporter_->sent(std::move(sent));
+  if (acknowledged)
+    stall_.on_acknowledgement(std::chrono::steady_clock::now());
+}
+
+void KafkaSink::on_log(rd_kafka_event_t *event) {
+  KafkaLogLine line;
+  if (!line.read(event))
+    return;
+  /* Not every lost connection is an event besides: newer versions only log that a broker hung up at once. */
+  if (line.facility == "FAIL" && producer_)
+    on_lost_connection(line.said);
+  ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
+  reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
+}
+
+/* A fatal error ends this producer, not the sink: what it had not acknowledged goes through a new one, which is made
+ * with the next event, so that the circuit's backoff bounds how often. */
+void KafkaSink::bury() {
+  const std::string why = "the Kafka producer was replaced: " + fatal_;
+  reporter_->complete(slots_.release_all(why));
+  reporter_->complete(turns_.release(0, true, why.c_str()));
+  topics_.forget_under_way();
+  asked_ = false;
+  reporter_->down(fatal_, OB_REASON_OTHER);
+  fatal_.clear();
+  full_ = false;
+  dead_.destroy(std::move(producer_));
+}
+
+namespace {
+class KafkaKind final : public SinkKind {
+public:
+  KafkaKind() : SinkKind("kafka") {}
+
+  const std::vector<OptionSpec> &options() const override { return KafkaConfig::options(); }
+  bool check_other(ob_scope scope, const std::string &name, const std::string &value, bool superuser) const override {
+    return check_kafka_property(scope, name, value, superuser);
+  }
+  void other_names(ob_scope scope, std::vector<const char *> &names) const override {
+    kafka_property_names(scope, names);
+  }
+  void check_mapping(const Options &mapping) const override {
+    KafkaProperties given;
+    add_kafka_properties(mapping, given);
+    check_kafka_key(given);
+  }
+  SecretMask secrets(const Options &mapping) const override {
+    KafkaProperties given;
+    add_kafka_properties(mapping, given);
+    SecretMask mask;
+    auto user = given.find("sasl.username");
+    for (auto &[name, value] : given)
+      if (is_secret_kafka_property(name) &&
+          (user == given.end() || value != user->second)) /* the user's name is told */
+        mask.add(value);
+    return mask;
+  }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return std::make_shared<KafkaConfig>(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    require_librdkafka();
+    return std::make_unique<KafkaSink>(std::static_pointer_cast<const KafkaConfig>(std::move(config)),
+                                       std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    require_librdkafka();
+    return probe_kafka(static_cast<const KafkaConfig &>(*config), probe);
+  }
+  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+};
+
+[[maybe_unused]] const SinkKind &registered = *new KafkaKind;
+
+}  // namespace
+}  // namespace outbox

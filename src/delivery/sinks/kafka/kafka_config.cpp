@@ -1,0 +1,184 @@
+#include "delivery/sinks/kafka/kafka_config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "delivery/base/text.h"
+#include "delivery/base/thread.h"
+#include "delivery/options/headers.h"
+#include "delivery/sinks/kafka/kafka_properties.h"
+
+namespace outbox {
+
+static constexpr size_t id_header_bytes = 2 + 36;
+
+/* ---- options ---- */
+
+static bool good_port(std::string_view port) {
+  unsigned number = 0;
+  auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  return error == std::errc() && end == port.data() + port.size() && number >= 1 && number <= 65535;
+}
+
+/* host, host:port, [v6]:port, each perhaps with a protocol in front. */
+static bool good_broker(std::string_view broker) {
+  if (size_t scheme = broker.find("://"); scheme != broker.npos)
+    broker.remove_prefix(scheme + 3);
+  if (broker.empty() || broker.find_first_of(" \t/") != broker.npos)
+    return false;
+  size_t host_end = broker[0] == '[' ? broker.find(']') : 0;
+  if (host_end == broker.npos)
+    return false;
+  size_t colon = broker.find(':', host_end);
+  return colon == broker.npos || (colon > 0 && good_port(broker.substr(colon + 1)));
+}
+
+static void check_brokers(const std::string &name, const std::string &value) {
+  for (std::string_view broker : split(value, ','))
+    if (!good_broker(broker))
+      throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
+                     "Expected a comma-separated list of host:port.",
+                     "Example: 'kafka1.example:9092,kafka2.example:9092'.");
+}
+
+const std::vector<OptionSpec> &KafkaConfig::options() {
+  static const std::vector<OptionSpec> *const specs = [] {
+    auto *all = new std::vector<OptionSpec>{{"bootstrap_servers", true, false, false, false, check_brokers,
+                                             "Required: brokers to start from, host:port separated by commas."}};
+    all->insert(all->end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
+    return all;
+  }();
+  return *specs;
+}
+
+/* Where librdkafka's own defaults are for another purpose. A person's options come after these. */
+static constexpr std::pair<const char *, const char *> defaults[] = {
+    {"client.id", "outbox"},
+    /* None: what timed out could be overtaken by what was queued behind it. A sink without a broker waits. */
+    {"message.timeout.ms", "0"},
+    /* One request on the way to a broker: a later batch never overtakes a failed one, and while it is on its way the
+     * next batch gathers by itself, so that lingering would only add delay. */
+    {"max.in.flight.requests.per.connection", "1"},
+    {"linger.ms", "0"},
+    {"compression.type", "lz4"},
+    /* What is in here is claimed: enough to fill batches, little enough to re-send after a crash. */
+    {"queue.buffering.max.messages", "50000"},
+    {"queue.buffering.max.kbytes", "65536"},
+    /* The partitions that Java's producers choose. */
+    {"partitioner", "murmur2_random"},
+    {"socket.nagle.disable", "true"},
+    {"socket.keepalive.enable", "true"},
+    /* How long a new topic's absence is put down to brokers that have not heard of it: its events wait in here
+     * meanwhile, and fill it. After that they wait in the table. */
+    {"topic.metadata.propagation.max.ms", "2000"},
+    {"reconnect.backoff.ms", "100"},
+    {"reconnect.backoff.max.ms", "1000"},
+};
+static constexpr std::pair<const char *, const char *> always[] = {
+    {"enable.idempotence", "true"},
+    {"log.queue", "true"},
+};
+/* Properties of newer versions. */
+static constexpr std::pair<const char *, const char *> when_known[] = {
+    {"enable.metrics.push", "false"},
+    {"metadata.recovery.strategy", "rebootstrap"},
+};
+
+static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
+  char text[512] = "";
+  /* A person's values were checked one by one before, so that no text of this can hold a secret. */
+  if (rd_kafka_conf_set(conf, name, value, text, sizeof text) != RD_KAFKA_CONF_OK)
+    throw BadInput(OB_INTERNAL, name, "librdkafka refuses property \"" + std::string(name) + "\"",
+                   std::string(text) + ".");
+}
+
+static uint64_t get_number(const rd_kafka_conf_t *conf, const char *name) {
+  char text[64] = "";
+  size_t size = sizeof text;
+  if (rd_kafka_conf_get(conf, name, text, &size) != RD_KAFKA_CONF_OK)
+    throw BadInput(OB_INTERNAL, name, "librdkafka does not know property \"" + std::string(name) + "\"");
+  return strtoull(text, nullptr, 10);
+}
+
+KafkaConf KafkaConfig::conf() const {
+  KafkaConf conf(rd_kafka_conf_new(), rd_kafka_conf_destroy);
+  for (auto [name, value] : when_known)
+    rd_kafka_conf_set(conf.get(), name, value, nullptr, 0);
+  for (auto [name, value] : defaults)
+    set(conf.get(), name, value);
+  for (const auto &[name, value] : properties_)
+    set(conf.get(), name.c_str(), value.c_str());
+  for (auto [name, value] : always)
+    set(conf.get(), name, value);
+  return conf;
+}
+
+std::string KafkaConfig::user() const {
+  for (const auto &[name, value] : properties_)
+    if (name == "sasl.username")
+      return value;
+  return {};
+}
+
+/* Throws BadInput when the library refuses. librdkafka's threads inherit the blocked signals. */
+static rd_kafka_t *new_kafka(rd_kafka_conf_t *conf) {
+  char text[512] = "";
+  SignalsBlocked blocked;
+  rd_kafka_t *kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
+  if (!kafka)
+    throw BadInput(OB_BAD_VALUE, {}, "librdkafka refuses the options of the sink", std::string(text) + ".");
+  return kafka;
+}
+
+/* librdkafka before 2.13 frees the interceptors of a configuration that it refuses, and freeing the configuration
+ * frees them again. So a copy without them, and without brokers, is tried first. */
+static void try_conf(const rd_kafka_conf_t *conf) {
+  KafkaConf copy(rd_kafka_conf_dup(conf), rd_kafka_conf_destroy);
+  rd_kafka_conf_set(copy.get(), "bootstrap.servers", nullptr, nullptr, 0);
+  rd_kafka_t *kafka = new_kafka(copy.get());
+  (void)copy.release();
+  rd_kafka_destroy(kafka);
+}
+
+rd_kafka_t *start_kafka(KafkaConf conf) {
+  try_conf(conf.get());
+  rd_kafka_t *kafka = new_kafka(conf.release()); /* which owns it, or in a very rare case leaves it behind */
+  rd_kafka_set_log_queue(kafka, nullptr);
+  return kafka;
+}
+
+KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_(server) {
+  auto brokers = server.find("bootstrap_servers");
+  if (brokers == server.end())
+    throw BadInput(OB_MISSING_OPTION, "bootstrap_servers", "option \"bootstrap_servers\" is required",
+                   "A Kafka sink needs a broker to start from.",
+                   "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
+  add_kafka_properties(server, properties_);
+  if (mapping)
+    add_kafka_properties(*mapping, properties_);
+  check_kafka_security(properties_, mapping != nullptr);
+
+  KafkaConf all = conf();
+  max_message_bytes_ = get_number(all.get(), "message.max.bytes");
+  uint64_t messages = get_number(all.get(), "queue.buffering.max.messages");
+  max_messages_ = static_cast<uint32_t>(messages == 0 ? 100'000 : std::min<uint64_t>(messages, 1'000'000));
+}
+
+/* ---- events ---- */
+
+void KafkaConfig::check_event(const ob_event &event) const {
+  check_headers(event);
+  if (size_t size = maker_.check(event); size > max_message_bytes_)
+    throw BadInput(OB_TOO_LARGE, "message_max_bytes", "event is too large for a Kafka message",
+                   "With its key and headers it has " + std::to_string(size) + " bytes, and at most " +
+                       std::to_string(max_message_bytes_) + " are allowed.",
+                   "Raise option \"message_max_bytes\" of the sink and \"max.message.bytes\" of the topic, or send "
+                   "a reference to the data.");
+}
+
+size_t KafkaConfig::max_payload() const {
+  return maker_.max_payload(max_message_bytes_ - id_header_bytes);
+}
+
+}  // namespace outbox

@@ -1,0 +1,194 @@
+#include "delivery/sinks/kafka/kafka_diagnosis.h"
+
+#include <openssl/x509_vfy.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "delivery/base/text.h"
+#include "delivery/options/pem.h"
+
+namespace outbox {
+
+static std::string get(const rd_kafka_conf_t *conf, const char *name) {
+  size_t size = 0;
+  if (rd_kafka_conf_get(conf, name, nullptr, &size) != RD_KAFKA_CONF_OK || size <= 1)
+    return {};
+  std::string value(size, '\0');
+  if (rd_kafka_conf_get(conf, name, value.data(), &size) != RD_KAFKA_CONF_OK)
+    return {};
+  value.resize(value.find('\0'));
+  return value;
+}
+
+void KafkaDiagnosis::attach(rd_kafka_conf_t *conf) {
+  protocol_ = get(conf, "security.protocol");
+  mechanism_ = get(conf, "sasl.mechanism");
+  user_ = get(conf, mechanism_ == "OAUTHBEARER" ? "sasl.oauthbearer.client.id" : "sasl.username");
+  token_url_ = get(conf, "sasl.oauthbearer.token.endpoint.url");
+  certificate_ = get(conf, "ssl.certificate.pem");
+  has_key_ = !certificate_.empty() || !get(conf, "ssl.certificate.location").empty() ||
+             !get(conf, "ssl.keystore.location").empty();
+  if (get(conf, "enable.ssl.certificate.verification") != "true")
+    return;
+  rd_kafka_conf_set_opaque(conf, this);
+  rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate); /* fails only where there is no TLS */
+}
+
+/* ---- the broker's certificate ---- */
+
+static std::string certificate_problem(int error, int depth, const CertificateFacts &facts) {
+  std::string whose = depth == 0 ? "its certificate (" : "a certificate in its chain (";
+  whose += facts.subject + ") ";
+  switch (error) {
+  case X509_V_ERR_CERT_HAS_EXPIRED:
+    return whose + "has expired on " + facts.ends;
+  case X509_V_ERR_CERT_NOT_YET_VALID:
+    return whose + "is not valid yet: look at the clocks";
+  case X509_V_ERR_HOSTNAME_MISMATCH:
+  case X509_V_ERR_IP_ADDRESS_MISMATCH:
+    return whose +
+           "is not made out to that host: name the broker in bootstrap_servers, and in its advertised.listeners, "
+           "as the certificate does";
+  case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+  case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+  case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+  case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    return whose + "comes from an authority that is not trusted here (" + facts.issuer +
+           "): set option ssl_ca_pem of the server to that authority's certificate";
+  default:
+    return whose + "was not accepted: " + X509_verify_cert_error_string(error);
+  }
+}
+
+/* On the broker's thread, once for each certificate of its chain: OpenSSL's verdict stands, and is written down. */
+int KafkaDiagnosis::on_certificate(rd_kafka_t *, const char *broker, int32_t, int *error, int depth, const char *der,
+                                   size_t size, char *text, size_t text_size, void *self_) {
+  if (*error == X509_V_OK)
+    return 1;
+  auto *self = static_cast<KafkaDiagnosis *>(self_);
+  try {
+    auto facts = certificate_facts(der, size).value_or(CertificateFacts{"?", "?", "?", false});
+    std::string problem = certificate_problem(*error, depth, facts);
+    std::lock_guard lock(self->mutex_);
+    snprintf(text, text_size, "%s", problem.c_str());
+    self->certificates_[broker] = std::move(problem);
+  } catch (const std::exception &) { /* out of memory: librdkafka's own words must do */
+  }
+  return 0;
+}
+
+/* ---- words ---- */
+
+static bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != text.npos;
+}
+
+std::string KafkaDiagnosis::why_certificate(std::string_view text) const {
+  std::lock_guard lock(mutex_);
+  for (const auto &[broker, problem] : certificates_)
+    if (has(text, broker))
+      return "TLS with broker " + broker + " failed: " + problem;
+  return "TLS failed: the broker's certificate was not accepted; look at option ssl_ca_pem of the server";
+}
+
+std::string KafkaDiagnosis::why_client_certificate(std::string_view text) const {
+  if (!has_key_)
+    return "the broker wants a client certificate: set ssl_key_pem and ssl_certificate_pem in the user mapping";
+  std::string ours = "the client's certificate";
+  if (auto facts = certificate_facts(certificate_)) {
+    ours += " (" + facts->subject + ")";
+    if (facts->expired)
+      return ours + " has expired on " + facts->ends +
+             ": set a new ssl_key_pem and ssl_certificate_pem in the user mapping";
+    ours += " of authority " + facts->issuer;
+  }
+  return ours + " is not accepted by the broker" +
+         (has(text, "expired") ? ", which finds it expired" : ": is that authority in the broker's trust store?");
+}
+
+std::string KafkaDiagnosis::why_authentication(std::string_view text) const {
+  if (has(text, "Failed to acquire SASL OAUTHBEARER token") || has(text, "OIDC"))
+    return "no token from the token endpoint " + token_url_ + " for client \"" + user_ +
+           "\": is it up, and are sasl_oauthbearer_client_id and _client_secret right?";
+  if (has(text, "Unsupported SASL mechanism") || has(text, "supported mechanisms"))
+    return "the broker does not offer SASL mechanism " + mechanism_ + ": correct option sasl_mechanism of the server";
+  std::string failed = "SASL authentication failed for user \"" + user_ + "\" by " + mechanism_ +
+                       ": look at the credentials in the user mapping";
+  constexpr int scram_fixed_in = 0x020601ff;
+  if (mechanism_.substr(0, 6) == "SCRAM-" && rd_kafka_version() < scram_fixed_in)
+    failed += "; but if the broker is Kafka 4 or later, librdkafka " + std::string(rd_kafka_version_str()) +
+              " cannot use SCRAM with it: librdkafka 2.6.1 or later can, and PLAIN over TLS works with this one";
+  return failed;
+}
+
+/* "Disconnected (after 3ms in state UP)": what a broker does with somebody who speaks another protocol. */
+static bool hung_up_at_once(std::string_view text, bool sasl) {
+  size_t after = text.rfind("(after ");
+  if (!has(text, "Disconnected") || after == text.npos)
+    return false;
+  constexpr int at_once_ms = 2000;
+  return has(text, "in state APIVERSION_QUERY") ||
+         (!sasl && has(text, "in state UP") && atoi(text.data() + after + strlen("(after ")) < at_once_ms);
+}
+
+/* librdkafka's words for what the network says name the broker as "host:port/id: ". */
+static std::string why_network(std::string_view text) {
+  size_t quote = text.find("Failed to resolve '");
+  if (quote != text.npos) {
+    quote = text.find('\'', quote) + 1;
+    std::string host(text.substr(quote, text.find('\'', quote) - quote));
+    return "host name \"" + host.substr(0, host.rfind(':')) +
+           "\" cannot be resolved: correct it in bootstrap_servers, or in the broker's advertised.listeners, or see "
+           "to "
+           "the name service of the database server";
+  }
+  if (has(text, "Connect to ") && has(text, "refused"))
+    return "connection refused: is the broker running, and is this its port?";
+  if (has(text, "Connect to ") && (has(text, "No route") || has(text, "unreachable")))
+    return "no route to host: see to routes and firewalls between the database server and the broker";
+  return {};
+}
+
+std::string KafkaDiagnosis::why(std::string_view text) const {
+  if (std::string network = why_network(text); !network.empty())
+    return network;
+  bool tls = protocol_ == "ssl" || protocol_ == "sasl_ssl", sasl = protocol_.substr(0, 5) == "sasl_";
+  std::string now = " (now '" + protocol_ + "')";
+  if (has(text, "certificate verify failed"))
+    return why_certificate(text);
+  if (has(text, "alert") &&
+      (has(text, "certificate") || has(text, "unknown ca") || (has(text, "handshake failure") && !has_key_)))
+    return why_client_certificate(text);
+  if (tls &&
+      (has(text, "wrong version number") || has(text, "PLAINTEXT broker listener") ||
+       (has(text, "unexpected eof") && (has(text, "SSL handshake failed") || has(text, "in state SSL_HANDSHAKE")))))
+    return "the broker does not speak TLS on this port: connect to its TLS port, or correct security_protocol" + now;
+  if (has(text, "requesting ApiVersion") || has(text, "might require SASL") || hung_up_at_once(text, sasl))
+    return "the broker closed the connection at once: perhaps its port wants " +
+           std::string(sasl  ? "TLS"
+                       : tls ? "SASL"
+                             : "TLS or SASL") +
+           "; correct security_protocol" + now;
+  if (has(text, "not valid in current SASL state"))
+    return "the broker wants no SASL on this port: connect to its SASL port, or correct security_protocol" + now;
+  if (sasl && (has(text, "SASL") || has(text, "OAUTHBEARER") || has(text, "uthentication")))
+    return why_authentication(text);
+  return {};
+}
+
+/* "(after 3ms in state CONNECT, 5 identical error(s) suppressed)" would make each repetition another error. */
+static std::string_view without_timing(std::string_view text) {
+  size_t timing = text.rfind(" (after ");
+  return timing != text.npos && text.back() == ')' ? text.substr(0, timing) : text;
+}
+
+std::string KafkaDiagnosis::explain(std::string_view text) const {
+  std::string reason = why(text);
+  text = without_timing(text);
+  return reason.empty() ? std::string(text) : reason + " (librdkafka: " + std::string(text) + ")";
+}
+
+}  // namespace outbox

@@ -1,0 +1,46 @@
+#include "delivery/sinks/kafka/kafka_errors.h"
+
+#include <algorithm>
+
+namespace outbox {
+
+static const KafkaError *find(rd_kafka_resp_err_t error) {
+  auto at = std::lower_bound(kafka_errors.begin(), kafka_errors.end(), static_cast<int>(error),
+                             [](const KafkaError &each, int code) { return each.code < code; });
+  return at != kafka_errors.end() && at->code == error ? &*at : nullptr;
+}
+
+KafkaFault kafka_fault(rd_kafka_resp_err_t error) {
+  const KafkaError *known = find(error);
+  return known ? known->fault : KafkaFault::Unclear;
+}
+
+Result kafka_result(rd_kafka_resp_err_t error) {
+  switch (kafka_fault(error)) {
+  case KafkaFault::None:
+    return Result::Sent;
+  case KafkaFault::Event:
+    return Result::Retry;
+  case KafkaFault::Never:
+    return Result::Rejected;
+  case KafkaFault::Topic:
+  case KafkaFault::Leader:
+    return Result::Wait;
+  case KafkaFault::Sink:
+    return Result::SinkDown;
+  case KafkaFault::Batch:
+  case KafkaFault::Producer:
+    return Result::Released;
+  case KafkaFault::Unclear:
+  case KafkaFault::Foreign:
+    break;
+  }
+  return Result::RetryBlameSink;
+}
+
+ob_reason kafka_reason(rd_kafka_resp_err_t error) {
+  const KafkaError *known = find(error);
+  return known ? known->reason : error > 0 ? OB_REASON_BROKER : OB_REASON_OTHER;
+}
+
+}  // namespace outbox

@@ -1,0 +1,59 @@
+#include "delivery/sinks/kafka/kafka_library.h"
+
+#include <cstdio>
+
+#include "delivery/options/options.h"
+
+namespace outbox {
+namespace {
+
+/* A defect of some versions that outbox cannot make up for. */
+struct Defect {
+  int from, fixed_in;
+  const char *what;
+};
+constexpr Defect defects[] = {
+    {0x020a00ff, 0x020a01ff, "When all brokers were away, it may not find them again."},
+};
+
+std::string dotted(int version) {
+  return std::to_string(version >> 24 & 0xff) + "." + std::to_string(version >> 16 & 0xff) + "." +
+         std::to_string(version >> 8 & 0xff);
+}
+
+void set(char (&to)[512], const std::string &text) {
+  snprintf(to, sizeof to, "%s", text.c_str());
+}
+
+}  // namespace
+
+ob_library_fitness judge_librdkafka(int version, const std::string &name, ob_error &advice) {
+  advice = {};
+  if (version < oldest_librdkafka) {
+    set(advice.message,
+        "librdkafka " + name + " is too old: outbox needs " + dotted(oldest_librdkafka) + " or later");
+    set(advice.detail,
+        "The database server found it as librdkafka.so.1. No Kafka sink opens with it; their events wait.");
+    set(advice.hint, "Upgrade the package that brings it (Debian: librdkafka1), then restart the server.");
+    return OB_LIBRARY_TOO_OLD;
+  }
+  for (const Defect &defect : defects)
+    if (version >= defect.from && version < defect.fixed_in) {
+      set(advice.message, "librdkafka " + name + " has a known defect");
+      set(advice.detail, defect.what);
+      set(advice.hint, "Upgrade it to " + dotted(defect.fixed_in) + " or later, then restart the server.");
+      return OB_LIBRARY_DEFECTIVE;
+    }
+  set(advice.message, "librdkafka " + name + " will do");
+  if (version < recommended_librdkafka)
+    set(advice.detail, dotted(recommended_librdkafka) + " or later is recommended.");
+  return OB_LIBRARY_FIT;
+}
+
+void require_librdkafka() {
+  ob_error advice;
+  if (judge_librdkafka(rd_kafka_version(), rd_kafka_version_str(), advice) == OB_LIBRARY_TOO_OLD)
+    throw BadInput(OB_INTERNAL, {}, advice.message, advice.detail, advice.hint);
+}
+
+}  // namespace outbox

@@ -1,0 +1,14 @@
+/* kafka_probe.h: tries to reach a Kafka cluster with a sink's options, without sending an event. */
+#pragma once
+
+#include <memory>
+
+#include "delivery/engine/probe.h"
+#include "delivery/sinks/kafka/kafka_config.h"
+
+namespace outbox {
+
+/* Returns librdkafka's handle, whose end may wait for its threads. */
+std::shared_ptr<void> probe_kafka(const KafkaConfig &config, Probe &probe);
+
+}  // namespace outbox

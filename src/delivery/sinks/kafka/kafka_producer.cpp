@@ -1,0 +1,210 @@
+#include "delivery/sinks/kafka/kafka_producer.h"
+
+#include <unistd.h>
+
+#include "delivery/sinks/kafka/kafka_errors.h"
+#include "delivery/sinks/kafka/kafka_library.h"
+
+namespace outbox {
+
+/* What produce() itself returns as an error needs no stop: its caller knows. */
+static thread_local bool producing = false;
+
+rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_conf_t *, void *self, char *, size_t) {
+  rd_kafka_interceptor_add_on_broker_state_change(producer, "outbox", on_broker, self);
+  return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
+}
+
+void KafkaProducer::ring() const {
+  constexpr uint64_t one = 1;
+  while (write(fd_, &one, sizeof one) < 0 && errno == EINTR)
+    ;
+}
+
+/* On the thread of the broker. librdkafka has no event for a broker's return. */
+rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *, const char *name, int port,
+                                             const char *state, void *self_) {
+  auto *self = static_cast<KafkaProducer *>(self_);
+  bool up = std::string_view(state) == "UP";
+  try {
+    std::string broker = std::string(name) + ":" + std::to_string(port);
+    std::lock_guard lock(self->brokers_mutex_);
+    bool came = up && self->connected_.insert(broker).second;
+    if (!up && std::string_view(state) != "UPDATE")
+      self->connected_.erase(broker);
+    self->brokers_up_ = static_cast<int>(self->connected_.size());
+    if (!came)
+      return RD_KAFKA_RESP_ERR_NO_ERROR;
+    self->times_up_++;
+  } catch (const std::bad_alloc &) { /* the next acknowledgement says so as well */
+  }
+  self->ring();
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* Runs inside librdkafka, so nothing may be thrown: there is room for every message that can be under way. */
+void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
+  Ending ending{reinterpret_cast<uint64_t>(message->_private), message->err, -1};
+  /* librdkafka takes a later batch's success for this one's, although the broker may never have stored it (a
+   * partition that just comes up): only an offset proves that it did. */
+  if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0)
+    ending.error = RD_KAFKA_RESP_ERR__NO_OFFSET;
+  std::lock_guard lock(endings_mutex_);
+  if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR)
+    try {
+      endings_.places.push_back({rd_kafka_topic_name(message->rkt), message->partition});
+      ending.place = static_cast<int32_t>(endings_.places.size() - 1);
+    } catch (const std::bad_alloc &) { /* then it fails without saying where */
+    }
+  if (endings_.all.empty())
+    ring();
+  endings_.all.push_back(ending);
+  if (is_topic_failure(ending.error))
+    topic_failed_ = true;
+}
+
+const KafkaProducer::Endings &KafkaProducer::ended() {
+  taken_.all.clear();
+  taken_.places.clear();
+  std::lock_guard lock(endings_mutex_);
+  std::swap(taken_, endings_);
+  topic_failed_ = false; /* who takes them produces no more for it */
+  return taken_;
+}
+
+/* On a thread of librdkafka's: if the message has failed and others of its key may follow it. */
+void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message) {
+  rd_kafka_resp_err_t error = message->err;
+  if (is_topic_failure(error))
+    return; /* all that librdkafka has of the topic fails with it; others go on */
+  bool stored = error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
+  bool unsure = error == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
+  /* A purge reaches a broker's thread when that gets round to it: after a resume it takes what came since, but not
+   * what comes next. */
+  bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !stopped_ && !recalled_;
+  bool ours = stored || (error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
+              error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
+  if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
+    return;
+  bool recall = unsure || error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+  if (!recall && message->partition < 0) {
+    stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held here */
+  } else if (recall || (!late_purge && rd_kafka_message_broker_id(message) < 0)) {
+    /* Or a given partition of an unknown topic, or one too many. Purging takes the locks as well: poll() does it. */
+    timed_out_ = stopped_ = true;
+  } else if (!purged_) {
+    std::lock_guard lock(mutex_); /* else what is being produced now would come after the purge */
+    stopped_ = true;
+    if (!purged_.exchange(true))
+      purge(producer);
+  }
+}
+
+/* On a thread of librdkafka's, or within produce(). Who takes the ending finds the producer stopped. */
+rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message,
+                                                      void *self_) {
+  auto *self = static_cast<KafkaProducer *>(self_);
+  if (producing)
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  self->stop_for(producer, message);
+  self->add_ending(message);
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* Whose poll() runs: librdkafka's opaque is taken. */
+static thread_local KafkaProducer *polling = nullptr;
+
+KafkaProducer::Event KafkaProducer::poll() {
+  polling = this;
+  return {rd_kafka_queue_poll(queue_, 0), rd_kafka_event_destroy};
+}
+
+/* Within poll(): also when it is over. */
+void KafkaProducer::on_throttle(rd_kafka_t *, const char *, int32_t, int ms, void *) {
+  if (polling)
+    polling->throttled_ms_ = ms;
+}
+
+KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
+  for (Endings *endings : {&endings_, &taken_})
+    endings->all.reserve(config.max_messages());
+  KafkaConf conf = config.conf();
+  diagnosis_.attach(conf.get());
+  rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
+  rd_kafka_conf_set_throttle_cb(conf.get(), on_throttle);
+  rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
+  producer_ = start_kafka(std::move(conf));
+  queue_ = rd_kafka_queue_get_main(producer_);
+  constexpr uint64_t one = 1;
+  rd_kafka_queue_io_event_enable(queue_, fd, &one, sizeof one);
+}
+
+KafkaProducer::~KafkaProducer() {
+  rd_kafka_queue_io_event_enable(queue_, -1, nullptr, 0);
+  topics_.clear();
+  rd_kafka_queue_destroy(queue_);
+  rd_kafka_destroy(producer_);
+}
+
+KafkaProducer::Topic *KafkaProducer::topic(const std::string &name) {
+  constexpr size_t plenty = 1000; /* topics come from events, and must not fill the memory */
+  auto at = topics_.find(name);
+  if (at != topics_.end())
+    return &at->second;
+  if (topics_.size() >= plenty)
+    std::erase_if(topics_, [](const auto &each) { return each.second.in_use == 0; });
+  Topic made{decltype(Topic::handle)(rd_kafka_topic_new(producer_, name.c_str(), nullptr))};
+  return made.handle ? &topics_.emplace(name, std::move(made)).first->second : nullptr;
+}
+
+static rd_kafka_vu_t field(rd_kafka_vtype_t type) {
+  rd_kafka_vu_t field{};
+  field.vtype = type;
+  return field;
+}
+
+static rd_kafka_vu_t bytes(rd_kafka_vtype_t type, const ob_text &text) {
+  rd_kafka_vu_t vu = field(type);
+  vu.u.mem.ptr = const_cast<char *>(text.data);
+  vu.u.mem.size = text.data ? text.len : 0;
+  return vu;
+}
+
+rd_kafka_resp_err_t KafkaProducer::produce(Topic &topic, const Record &record, uint64_t opaque) {
+  std::unique_ptr<rd_kafka_headers_t, decltype(&rd_kafka_headers_destroy)> headers(
+      rd_kafka_headers_new(record.headers.size()), rd_kafka_headers_destroy);
+  for (const ob_header &header : record.headers)
+    rd_kafka_header_add(headers.get(), header.name.data, static_cast<ssize_t>(header.name.len), header.value.data,
+                        header.value.data ? static_cast<ssize_t>(header.value.len) : 0);
+
+  rd_kafka_vu_t fields[] = {field(RD_KAFKA_VTYPE_RKT),
+                            field(RD_KAFKA_VTYPE_MSGFLAGS),
+                            bytes(RD_KAFKA_VTYPE_VALUE, record.value),
+                            bytes(RD_KAFKA_VTYPE_KEY, record.key),
+                            field(RD_KAFKA_VTYPE_OPAQUE),
+                            field(RD_KAFKA_VTYPE_HEADERS),
+                            field(RD_KAFKA_VTYPE_TIMESTAMP),
+                            field(RD_KAFKA_VTYPE_PARTITION)};
+  fields[0].u.rkt = topic.handle.get();
+  fields[1].u.i = RD_KAFKA_MSG_F_COPY;
+  fields[4].u.ptr = reinterpret_cast<void *>(opaque);
+  fields[5].u.headers = headers.get();
+  fields[6].u.i64 = record.timestamp_ms;
+  fields[7].u.i32 = record.partition < 0 ? RD_KAFKA_PARTITION_UA : record.partition;
+
+  std::lock_guard lock(mutex_);
+  if (stopped_ || topic_failed_)
+    return RD_KAFKA_RESP_ERR__QUEUE_FULL;
+  producing = true;
+  rd_kafka_error_t *error = rd_kafka_produceva(producer_, fields, std::size(fields));
+  producing = false;
+  if (!error) {
+    headers.release(); /* the message owns them now */
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  }
+  rd_kafka_resp_err_t code = rd_kafka_error_code(error);
+  rd_kafka_error_destroy(error);
+  return code;
+}
+
+}  // namespace outbox

@@ -1,0 +1,336 @@
+#include "delivery/sinks/kafka/kafka_record.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "delivery/base/base64.h"
+#include "delivery/base/clean_text.h"
+#include "delivery/base/time_text.h"
+#include "delivery/formats/cloudevents.h"
+#include "delivery/formats/debezium.h"
+
+namespace outbox {
+namespace {
+
+constexpr const char *default_topic = "outbox.event.${aggregate_type}";
+
+/* ---- options ---- */
+
+bool legal_in_topic(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+         c == '-';
+}
+bool legal_in_topic(std::string_view text) {
+  return text.size() <= 249 && std::all_of(text.begin(), text.end(), [](char c) { return legal_in_topic(c); });
+}
+bool legal_topic(std::string_view topic) {
+  return !topic.empty() && topic != "." && topic != ".." && legal_in_topic(topic);
+}
+constexpr const char *topic_rule =
+    "A Kafka topic's name has 1 to 249 characters: letters, digits, \".\", \"_\" and \"-\".";
+
+/* Those that a broker lets nobody else write. */
+bool is_kafkas_own(std::string_view topic) {
+  return topic.starts_with("__") && (topic == "__consumer_offsets" || topic == "__transaction_state" ||
+                                     topic == "__share_group_state" || topic == "__cluster_metadata");
+}
+constexpr const char *own_rule = "Kafka itself writes this topic, and a broker takes no records for it.";
+
+void check_topic(const std::string &name, const std::string &value) {
+  if (is_kafkas_own(value))
+    throw_bad_value(name, value, own_rule);
+  Template topic = Template::parse(name, value);
+  std::string literals = topic.literals();
+  bool looks_like_variable = literals.find_first_of("${}") != literals.npos;
+  /* A variable adds at least one character. */
+  if (topic.has_variables() ? !legal_in_topic(literals + "v") : !legal_topic(value))
+    throw_bad_value(name, value, topic_rule,
+                    looks_like_variable ? "Variables are written like ${aggregate_type}." : std::string());
+}
+
+/* False when it is no partition. */
+bool to_partition(std::string_view text, int32_t &partition) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), partition);
+  return error == std::errc() && end == text.data() + text.size() && partition >= 0;
+}
+constexpr const char *partition_rule = "A partition is a whole number from 0 to 2147483647.";
+
+void check_partition(const std::string &name, const std::string &value) {
+  Template partition = Template::parse(name, value);
+  int32_t number;
+  std::string digits = partition.literals();
+  bool good = digits.find_first_not_of("0123456789") == digits.npos &&
+              (partition.has_variables() || to_partition(value, number));
+  if (!good)
+    throw_bad_value(name, value, partition_rule);
+}
+
+/* A key may be the same for all, but hardly a column's name. */
+void check_key(const std::string &name, const std::string &value) {
+  Template::parse(name, value);
+  if (Field field; Field::find(value, field))
+    throw_bad_value(name, value, "Every record would have this very text as its key.",
+                    "For what the event has there, write ${" + value + "}.");
+}
+
+void check_bool(const std::string &name, const std::string &value) {
+  parse_bool(name, value);
+}
+
+void check_placements(const std::string &name, const std::string &value) {
+  parse_placements(name, value);
+}
+
+enum class Format { Debezium, CloudEvents, Structured, Raw };
+
+Format format_of(const Options &server) {
+  return parse_choice<Format>(server, "format",
+                              {{"debezium", Format::Debezium},
+                               {"cloudevents", Format::CloudEvents},
+                               {"cloudevents-structured", Format::Structured},
+                               {"raw", Format::Raw}});
+}
+
+/* Where the format, or its value, has no place for what an option says. */
+void check_together(const Options &server, Format format, ValueFormat value,
+                    const std::vector<Placement> &placements) {
+  if (format != Format::Debezium)
+    for (const char *name : {"value_format", "null_behavior"})
+      refuse_without_meaning(server, name,
+                             "It says how format \"debezium\" writes a payload, and the format is another.");
+  if (format != Format::Debezium && format != Format::Raw)
+    refuse_without_meaning(server, "tombstone_on_empty_payload",
+                           "A CloudEvent may have no data, whatever its sink says.");
+  if (format != Format::CloudEvents && format != Format::Structured)
+    refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
+  if (value != ValueFormat::JsonCompact)
+    refuse_without_meaning(server, "null_behavior", "It is about value_format \"json_compact\".");
+
+  auto is_at = [](Place place) { return [place](const Placement &placement) { return placement.place == place; }; };
+  bool envelope = std::any_of(placements.begin(), placements.end(), is_at(Place::Envelope));
+  if (envelope && format != Format::Debezium)
+    throw BadInput(OB_BAD_VALUE, "headers", "only format \"debezium\" has an envelope",
+                   "Option \"headers\" places a column in the envelope.", "Place it in a header.");
+  if (envelope && value != ValueFormat::JsonString && value != ValueFormat::JsonCompact)
+    throw BadInput(OB_BAD_VALUE, "headers", "an envelope needs value_format \"json_string\" or \"json_compact\"",
+                   "Option \"headers\" places a column in the envelope, which is a JSON object without a schema.",
+                   "Set value_format, or place the column in a header.");
+  if (std::any_of(placements.begin(), placements.end(), is_at(Place::Partition)))
+    refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
+}
+
+std::optional<bool> tombstone_option(const Options &server) {
+  const std::string *tombstone = find_option(server, "tombstone_on_empty_payload");
+  return tombstone ? std::optional(parse_bool("tombstone_on_empty_payload", *tombstone)) : std::nullopt;
+}
+
+Debezium::Options debezium_options(const Options &server, ValueFormat value, std::vector<Placement> placements) {
+  Debezium::Options options;
+  options.value = value;
+  options.nulls = parse_choice<NullBehavior>(server, "null_behavior",
+                                             {{"keep", NullBehavior::Keep},
+                                              {"ignore", NullBehavior::Ignore},
+                                              {"optional_bytes", NullBehavior::OptionalBytes}});
+  options.tombstone = tombstone_option(server);
+  options.placements = std::move(placements);
+  return options;
+}
+
+Debezium::Options raw_options(const Options &server, std::vector<Placement> placements) {
+  Debezium::Options options;
+  options.tombstone = tombstone_option(server);
+  options.content_type = true;
+  options.id_header = std::none_of(placements.begin(), placements.end(), [](const Placement &placement) {
+    return placement.place == Place::Header && !placement.field.is_header() && placement.field.name() == "id";
+  });
+  options.placements = std::move(placements);
+  return options;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec> &KafkaRecordMaker::options() {
+  static const auto &specs = *new std::vector<OptionSpec>{
+      {"topic", true, false, false, false, check_topic,
+       "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
+       "'outbox.event.${aggregate_type}'."},
+      {"key", true, false, false, false, check_key,
+       "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."},
+      {"partition", true, false, false, false, check_partition,
+       "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."},
+      {"timestamp", true, false, false, false, nullptr,
+       "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."},
+      {"format", true, false, false, false, nullptr,
+       "How an event is written: 'debezium' (what its Outbox Event Router sends; the default), 'cloudevents' "
+       "(binary), "
+       "'cloudevents-structured', or 'raw'."},
+      {"key_format", true, false, false, false, nullptr,
+       "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its schema), or 'base64' (the "
+       "bytes "
+       "behind it)."},
+      {"value_format", true, false, false, false, nullptr,
+       "How format 'debezium' writes a payload: 'raw' (the default), 'json_string', 'json_compact', 'connect_json' "
+       "(with "
+       "its schema), or 'bytes' (payload_bytes only)."},
+      {"null_behavior", true, false, false, false, nullptr,
+       "With value_format 'json_compact': 'keep' (the default), 'ignore' (members that are null or [] are left out) "
+       "or "
+       "'optional_bytes' (those that are [])."},
+      {"headers", true, false, false, false, check_placements,
+       "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of the "
+       "event."},
+      {"tombstone_on_empty_payload", true, false, false, false, check_bool,
+       "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, in JSON "
+       "formats. Default: such an event is refused when it is enqueued."},
+      {"source", true, false, false, false, CloudEvents::check_source,
+       "Of CloudEvents: a URI reference, with the variables of topic. Default "
+       "'/outbox/${database}/${aggregate_type}'."},
+  };
+  return specs;
+}
+
+KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
+  const std::string *topic = find_option(server, "topic"), *headers = find_option(server, "headers");
+  topic_ = Template::parse("topic", topic ? *topic : default_topic);
+  if (const std::string *key = find_option(server, "key"))
+    key_ = Template::parse("key", *key);
+  if (const std::string *partition = find_option(server, "partition"))
+    partition_ = Template::parse("partition", *partition);
+  key_format_ = parse_choice<KeyFormat>(server, "key_format",
+                                        {{"raw", KeyFormat::Raw},
+                                         {"json", KeyFormat::Json},
+                                         {"connect_json", KeyFormat::ConnectJson},
+                                         {"base64", KeyFormat::Base64}});
+  created_at_ = parse_choice<bool>(server, "timestamp", {{"created_at", true}, {"now", false}});
+
+  Format format = format_of(server);
+  auto value = parse_choice<ValueFormat>(server, "value_format",
+                                         {{"raw", ValueFormat::Raw},
+                                          {"json_string", ValueFormat::JsonString},
+                                          {"json_compact", ValueFormat::JsonCompact},
+                                          {"connect_json", ValueFormat::ConnectJson},
+                                          {"bytes", ValueFormat::Bytes}});
+  std::vector<Placement> placements;
+  if (headers)
+    placements = parse_placements("headers", *headers);
+  check_together(server, format, value, placements);
+  for (const Placement &placement : placements)
+    if (placement.place == Place::Partition) {
+      partition_ = Template::of(placement.field);
+      partition_is_column_ = true;
+    }
+
+  switch (format) {
+  case Format::Debezium:
+    format_ = std::make_unique<Debezium>(debezium_options(server, value, std::move(placements)));
+    break;
+  case Format::Raw:
+    format_ = std::make_unique<Debezium>(raw_options(server, std::move(placements)));
+    break;
+  case Format::CloudEvents:
+    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Binary,
+                                            CloudEvents::source(find_option(server, "source")), placements);
+    break;
+  case Format::Structured:
+    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Structured,
+                                            CloudEvents::source(find_option(server, "source")), placements);
+    break;
+  }
+}
+
+/* ---- events ---- */
+
+/* A header may be bytes, which no message can hold. */
+static std::string shown(const std::string &text) {
+  bool plain = std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  return plain ? text : clean_text(text);
+}
+
+/* A broker refuses what lies in the future, and has no time before 1970: those get the time of sending. */
+static int64_t sendable(int64_t created_at_us) {
+  using namespace std::chrono;
+  int64_t now = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+  return created_at_us > 0 && created_at_us <= now ? created_at_us / 1000 : 0;
+}
+
+void KafkaRecordMaker::make_key(const ob_event &event, Record &record) const {
+  if (!key_) {
+    record.key = event.key;
+  } else if (const Field *field = key_->single()) {
+    record.key = field_value(*field, event, record);
+  } else {
+    std::string &text = record.text();
+    record.key = key_->render(event, text) ? as_text(text) : ob_text{nullptr, 0};
+  }
+  if (key_format_ == KeyFormat::Raw || !record.key.data)
+    return;
+
+  std::string &written = record.text();
+  if (key_format_ == KeyFormat::Base64) {
+    if (!append_base64_decoded(view(record.key), written))
+      throw BadInput(OB_BAD_VALUE, "key", "key of the event is not base64",
+                     "Option \"key_format\" of the sink is \"base64\", and the key is \"" +
+                         std::string(view(record.key).substr(0, 100)) + "\".",
+                     "Give the event a partition_key in base64, or change the option.");
+  } else if (key_format_ == KeyFormat::Json) {
+    append_json_string(view(record.key), written);
+  } else {
+    written += R"({"schema":{"type":"string","optional":false},"payload":)";
+    append_json_string(view(record.key), written);
+    written += '}';
+  }
+  record.key = as_text(written);
+}
+
+void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) const {
+  std::string &text = record.text();
+  if (!partition_->render(event, text)) {
+    if (partition_is_column_)
+      return;
+    throw_no_value("partition", partition_->missing(event));
+  }
+  if (!to_partition(text, record.partition))
+    throw BadInput(OB_BAD_VALUE, "partition", "\"" + shown(text.substr(0, 100)) + "\" is not a partition",
+                   partition_rule, "Change what the event has for it, or the options of the sink.");
+}
+
+void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
+  record.begin();
+  if (!topic_.render(event, record.topic))
+    throw_no_value("topic", topic_.missing(event));
+  make_key(event, record);
+  record.partition = -1;
+  if (partition_)
+    make_partition(event, record);
+  record.timestamp_ms = created_at_ ? sendable(event.created_at_us) : 0;
+  format_->write(event, record);
+}
+
+size_t KafkaRecordMaker::check(const ob_event &event) const {
+  static thread_local Record &made = *new Record; /* never destroyed: nothing runs at exit */
+
+  format_->check(event);
+  if (!format_->reads_payload(event)) {
+    make(event, made);
+  } else {
+    ob_event without = event;
+    if (event.payload.data)
+      without.payload = {"", 0};
+    make(without, made);
+  }
+  if (!legal_topic(made.topic) || is_kafkas_own(made.topic))
+    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(made.topic) + "\" is not a legal topic name",
+                   is_kafkas_own(made.topic) ? own_rule : topic_rule,
+                   "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
+  if (!format_->reads_payload(event))
+    return made.size();
+  return made.size() + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
+}
+
+size_t KafkaRecordMaker::max_payload(size_t value) const {
+  size_t times = format_->shrinks();
+  return times == 0 || value > SIZE_MAX / times ? SIZE_MAX : value * times;
+}
+
+}  // namespace outbox

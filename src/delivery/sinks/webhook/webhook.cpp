@@ -1,0 +1,90 @@
+/* webhook.cpp: events as HTTP requests to one endpoint: one at a time for each key, many keys at once. */
+#include "delivery/engine/sink.h"
+#include "delivery/http/http_loop.h"
+#include "delivery/sinks/webhook/webhook_config.h"
+#include "delivery/sinks/webhook/webhook_endpoint.h"
+#include "delivery/sinks/webhook/webhook_options.h"
+#include "delivery/sinks/webhook/webhook_probe.h"
+#include "delivery/sinks/webhook/webhook_proxy.h"
+
+namespace outbox {
+namespace {
+
+class WebhookSink final : public Sink {
+public:
+  WebhookSink(const std::string &name, const std::shared_ptr<const WebhookConfig> &config,
+              std::shared_ptr<Reporter> reporter)
+      : config_(config), loop_(HttpLoop::shared()),
+        endpoint_(std::make_shared<Endpoint>(name, config, std::move(reporter))) {
+    loop_->post([n = static_cast<long>(config->concurrency)](HttpLoop &loop) { loop.keep_connections(n); });
+  }
+  ~WebhookSink() override {
+    try {
+      endpoint_->stop(*loop_);
+    } catch (...) {  // out of memory: what is left ends with the loop
+    }
+  }
+
+  uint32_t credit() const override { return endpoint_->credit(); }
+  Time credit_at() const override { return endpoint_->credit_at(); }
+  void share(size_t index, size_t of, int64_t *turns) override { endpoint_->share(index, of, turns); }
+  void begin_slowly() override { endpoint_->begin_slowly(); }
+  Submitted submit(const ob_event &event) override {
+    if (endpoint_->full())
+      return false;
+    endpoint_->push(config_->render(event));
+    return true;
+  }
+  void flush() override { endpoint_->wake(*loop_); }
+  void poll() override {
+    if (endpoint_->report_failures())
+      endpoint_->wake(*loop_);
+  }
+  void pause() override {
+    endpoint_->begin_outage();
+    endpoint_->release_queued("not sent: the endpoint is down");
+  }
+  void release_queued() override { endpoint_->release_queued("not sent yet"); }
+  void abandon() override {
+    endpoint_->report_failures();
+    endpoint_->abandon(*loop_);
+  }
+
+private:
+  std::shared_ptr<const WebhookConfig> config_;
+  std::shared_ptr<HttpLoop> loop_;  // before the endpoint, and only here: the loop must not own itself
+  std::shared_ptr<Endpoint> endpoint_;
+};
+
+class WebhookKind final : public SinkKind {
+public:
+  WebhookKind() : SinkKind("webhook") {}
+  const std::vector<OptionSpec> &options() const override { return webhook_options(); }
+  void check_mapping(const Options &mapping) const override {
+    WebhookAuth::parse(mapping);
+    check_proxy_mapping(mapping);
+  }
+  SecretMask secrets(const Options &mapping) const override { return webhook_secrets(mapping); }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return parse_webhook(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<WebhookSink>(name, std::dynamic_pointer_cast<const WebhookConfig>(config),
+                                         std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    probe_webhook(std::static_pointer_cast<const WebhookConfig>(std::move(config)), probe);
+    return nullptr;
+  }
+  bool sends_test_event() const override { return true; }
+  /* The specification's schedule: ten attempts within about three days. */
+  KindDefaults defaults(const Options &server) const override {
+    return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h", disable_after_of(server)};
+  }
+};
+
+[[maybe_unused]] const auto *const webhook_kind = new WebhookKind;
+
+}  // namespace
+}  // namespace outbox

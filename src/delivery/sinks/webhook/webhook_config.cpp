@@ -1,0 +1,159 @@
+#include "delivery/sinks/webhook/webhook_config.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "delivery/sinks/webhook/webhook_options.h"
+
+namespace outbox {
+namespace {
+
+using Mode = CloudEvents::Mode;
+enum class Format { StandardWebhooks, CloudEvents, Structured, Raw };
+
+void check_each(const Options &server, const Options *mapping) {
+  for (const OptionSpec &spec : webhook_options()) {
+    auto *of_server = spec.in_server ? find_option(server, spec.name) : nullptr;
+    auto *of_mapping = spec.in_mapping && mapping ? find_option(*mapping, spec.name) : nullptr;
+    for (const std::string *value : {of_server, of_mapping})
+      if (value && spec.check)
+        spec.check(spec.name, *value);
+  }
+}
+
+/* Where events go. A plain http URL must be meant. */
+void set_url(const Options &server, const Options *mapping, WebhookConfig &config) {
+  auto *secret = mapping ? find_option(*mapping, "url") : nullptr,
+       *url = secret ? secret : find_option(server, "url");
+  if (!url && mapping)
+    throw BadInput(
+        OB_MISSING_OPTION, "url", "option \"url\" is missing",
+        "Neither the server nor PUBLIC's user mapping says where events are sent to.",
+        "ALTER SERVER ... OPTIONS (ADD url 'https://...'), or give it to the user mapping when it carries a token.");
+  if (!url)
+    return;
+  config.url = *url;
+  config.url_is_secret = secret != nullptr;
+  config.target = WebhookUrl::parse("url", *url);
+  auto *allow_http = find_option(server, "allow_http");
+  if (!config.is_https() && !(allow_http && parse_bool("allow_http", *allow_http)))
+    refuse_value("url", "An http URL sends events unencrypted.",
+                 "Use https, or let a superuser set the option allow_http to 'true'.");
+}
+
+void set_networks(const Options &server, WebhookConfig &config) {
+  auto networks = networks_for_all();
+  if (auto *value = find_option(server, "allow_networks")) {
+    config.allow_networks = *value;
+    auto own = parse_networks("allow_networks", *value);
+    networks.insert(networks.end(), own.begin(), own.end());
+  }
+  config.guard = NetworkGuard(std::move(networks));
+}
+
+void set_format(const Options &server, WebhookConfig &config) {
+  auto format = parse_choice<Format>(server, "format",
+                                     {{"standard-webhooks", Format::StandardWebhooks},
+                                      {"cloudevents", Format::CloudEvents},
+                                      {"cloudevents-structured", Format::Structured},
+                                      {"raw", Format::Raw}});
+  config.raw = format == Format::Raw;
+  if (format == Format::CloudEvents || format == Format::Structured) {
+    refuse_without_meaning(server, "body",
+                           "It stands for the body that the format makes, and that of a CloudEvent is fixed.");
+    config.cloud_events = std::make_unique<CloudEvents>(
+        format == Format::Structured ? Mode::Structured : Mode::Binary,
+        CloudEvents::source(find_option(server, "source")), std::vector<Placement>(), CloudEvents::Binding::Http);
+  } else {
+    refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
+  }
+  if (auto *body = find_option(server, "body"))
+    config.body = BodyTemplate::parse("body", *body);
+}
+
+void set_header(const std::string &name, const std::string &value, WebhookConfig &config) {
+  if (same_name(name, "authorization"))
+    refuse_value("headers", "Header \"" + name + "\" carries a secret, and server options are readable by everybody.",
+                 "Use bearer_token, username and password, or headers in the user mapping.");
+  if (config.cloud_events && (same_name(name, "content-type") || config.cloud_events->is_attribute(name)))
+    refuse_value("headers", "Header \"" + name + "\" is written by the format.",
+                 "An attribute of a CloudEvent is a header ce_NAME of the event.");
+  if (config.idempotency_key && same_name(name, "idempotency-key"))
+    refuse_value("headers", "Header \"" + name + "\" is written by option \"idempotency_key\".",
+                 "Leave one of them out.");
+  if (value.find("${") != value.npos && same_name(name, "content-type"))
+    refuse_value("headers", "Header \"" + name + "\" cannot have variables.",
+                 "It is said once for all JSON that the sink sends.");
+  if (value.find("${") != value.npos)
+    config.event_headers.emplace_back(name, Template::parse("headers", value));
+  else if (same_name(name, "content-type"))
+    config.content_type = value;
+  else
+    config.headers.emplace_back(name, value);
+}
+
+void set_auth(const Options &server, const Options &mapping, WebhookConfig &config) {
+  config.auth = WebhookAuth::parse(mapping);
+  if (!config.auth.certificate_pem.empty() && !config.is_https())
+    throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem",
+                   "option \"ssl_certificate_pem\" has no effect with an http url",
+                   "The connection would go without it.", "Use an https url.");
+  auto *given = find_option(server, "headers");
+  for (auto &[name, value] : given ? parse_headers("headers", *given) : HttpHeaders())
+    if (find_header(config.auth.headers, name))
+      throw BadInput(OB_BAD_VALUE, "headers", "header \"" + name + "\" is given twice",
+                     "Option \"headers\" of the server and the user mapping both make it.", "Leave one of them out.");
+}
+
+}  // namespace
+
+std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const Options *mapping) {
+  check_each(server, mapping);
+
+  auto config = std::make_shared<WebhookConfig>();
+  set_url(server, mapping, *config);
+  if (auto *value = find_option(server, "method"))
+    config->method = parse_method("method", *value);
+  set_format(server, *config);
+  if (auto *value = find_option(server, "idempotency_key"))
+    config->idempotency_key = parse_bool("idempotency_key", *value);
+  if (auto *value = find_option(server, "headers"))
+    for (auto &[name, text] : parse_headers("headers", *value))
+      set_header(name, text, *config);
+  auto *forwarded = find_option(server, "forward_headers");
+  config->forwarded = ForwardedHeaders::parse("forward_headers", forwarded ? *forwarded : ForwardedHeaders::defaults);
+  std::string prefix =
+      parse_choice<const char *>(server, "header_prefix", {{"webhook", "webhook"}, {"svix", "svix"}});
+  config->id_header = prefix + "-id";
+  config->timestamp_header = prefix + "-timestamp";
+  config->signature_header = prefix + "-signature";
+
+  if (auto *value = find_option(server, "timeout"))
+    config->timeout = parse_timeout("timeout", *value);
+  if (auto *value = find_option(server, "connection_lifetime"))
+    config->connection_lifetime = parse_connection_lifetime("connection_lifetime", *value);
+  if (auto *value = find_option(server, "concurrency"))
+    config->concurrency = parse_concurrency("concurrency", *value);
+  if (auto *value = find_option(server, "rate_limit"))
+    config->rate = parse_rate("rate_limit", *value);
+  set_networks(server, *config);
+  config->proxy = parse_proxy(server, mapping, config->target.origin(), config->guard);
+  if (auto *value = find_option(server, "ca_pem"))
+    config->ca_pem = *value;
+  config->knows_mapping = mapping != nullptr;
+  if (mapping) {
+    set_auth(server, *mapping, *config);
+    config->secrets = webhook_secrets(*mapping);
+  }
+  return config;
+}
+
+std::string WebhookConfig::without_secrets(std::string_view text, const WebhookRequest &request, bool cut) const {
+  if (!url_is_secret || request.url.empty())
+    return secrets.masked(text, cut);
+  SecretMask of_this_url; /* before parts of it are gone */
+  of_this_url.add_url(request.url);
+  return secrets.masked(of_this_url.masked(text, cut), cut);
+}
+
+}  // namespace outbox

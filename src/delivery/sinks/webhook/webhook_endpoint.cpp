@@ -1,0 +1,346 @@
+#include "delivery/sinks/webhook/webhook_endpoint.h"
+
+#include <algorithm>
+#include <future>
+#include <set>
+
+namespace outbox {
+
+using Clock = std::chrono::steady_clock;
+
+/* A pause longer than this is not waited for with events in hand: others can use the room. */
+static constexpr std::chrono::seconds longest_wait{2};
+
+Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
+    : name_(std::move(name)), config_(std::move(config)), reporter_(std::move(reporter)),
+      pace_(config_->concurrency, config_->rate), queue_(config_->concurrency) {}
+
+// ---- the main thread ----
+
+/* Of a slow endpoint several at a time: each claim reads the rows from its own place. */
+uint32_t Endpoint::credit() const {
+  Time now = Clock::now();
+  std::lock_guard lock(mutex_);
+  size_t room = sheds_ ? 0 : pace_.room(now);
+  bool nearly_full = room >= 8 && room < 256 && taken() > room / 2;
+  return taken() < room && !nearly_full ? static_cast<uint32_t>(room - taken()) : 0;
+}
+
+Endpoint::Time Endpoint::credit_at() const {
+  Time now = Clock::now();
+  std::lock_guard lock(mutex_);
+  return pace_.open_at(now);
+}
+
+bool Endpoint::full() const {
+  Time now = Clock::now();
+  std::lock_guard lock(mutex_);
+  return sheds_ || taken() >= pace_.room(now);
+}
+
+void Endpoint::share(size_t index, size_t of, int64_t *turns) {
+  std::lock_guard lock(mutex_);
+  pace_.share(index, of, turns);
+}
+
+void Endpoint::begin_slowly() {
+  std::lock_guard lock(mutex_);
+  pace_.begin_slowly(Clock::now());
+}
+
+void Endpoint::push(WebhookRequest request) {
+  std::lock_guard lock(mutex_);
+  uint64_t key = request.key_hash;
+  queue_.push(key, std::move(request));
+}
+
+void Endpoint::wake(HttpLoop &loop) {
+  {
+    std::lock_guard lock(mutex_);
+    if (pump_posted_ || stalled_ || !queue_.can_start())
+      return;
+    pump_posted_ = true;
+  }
+  loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); });
+}
+
+bool Endpoint::report_failures() {
+  if (!has_news_.exchange(false))
+    return false;
+  std::vector<Completion> completions;
+  std::string gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (Failure &failure : failures_) {
+      if (failure.gone)
+        gone = "410 Gone";
+      uint64_t key = failure.completion.key_hash;
+      completions.push_back(std::move(failure.completion));
+      release(queue_.fail(key), "waits behind a failed event of the same key", completions);
+    }
+    if (halted_)  // nothing gets through: let the circuit decide when to go on
+      release(queue_.drain(), "not sent: the endpoint is down", completions);
+    else if (sheds_)
+      release(queue_.drain(), "not sent: the endpoint asked for a pause", completions);
+    failures_.clear();
+    halted_ = sheds_ = false;
+  }
+  if (!gone.empty())
+    reporter_->disabled(gone);
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+  return true;
+}
+
+void Endpoint::begin_outage() {
+  std::lock_guard lock(mutex_);
+  outage_++;
+  pace_.begin_slowly(Clock::now());
+}
+
+void Endpoint::release_queued(const char *why) {
+  std::vector<Completion> completions;
+  {
+    std::lock_guard lock(mutex_);
+    release(queue_.drain(), why, completions);
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+}
+
+void Endpoint::abandon(HttpLoop &loop) {
+  std::vector<Completion> completions;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto &[serial, in_flight] : in_flight_) {
+      completions.push_back({in_flight.ticket, in_flight.key, Result::Released, -1,
+                             "given up while the request was under way: it may have arrived"});
+      release(queue_.fail(in_flight.key), "not sent yet", completions);
+    }
+    in_flight_.clear();
+    release(queue_.drain(), "not sent yet", completions);
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+  loop.post([self = shared_from_this()](HttpLoop &on) { self->cancel_abandoned(on); });
+}
+
+void Endpoint::stop(HttpLoop &loop) {
+  {
+    std::lock_guard lock(mutex_);
+    in_flight_.clear();
+    failures_.clear();
+    halted_ = true;
+  }
+  auto stopped = std::make_shared<std::promise<void>>();
+  auto wait = stopped->get_future();
+  loop.post([self = shared_from_this(), stopped](HttpLoop &on) {
+    try {
+      self->cancel_abandoned(on);
+      self->idle_.clear();
+      on.keep_connections(-static_cast<long>(self->config_->concurrency));
+    } catch (...) {
+    }
+    stopped->set_value();
+  });
+  wait.wait();
+}
+
+void Endpoint::release(const std::vector<WebhookRequest> &requests, const char *why,
+                       std::vector<Completion> &completions) {
+  for (const WebhookRequest &request : requests)
+    completions.push_back({request.ticket, request.key_hash, Result::Released, -1, why});
+}
+
+// ---- the loop's thread ----
+
+void Endpoint::pump(HttpLoop &loop) {
+  for (;;) {
+    uint64_t serial;
+    WebhookRequest request;
+    {
+      Time now = Clock::now();
+      std::lock_guard lock(mutex_);
+      pump_posted_ = stalled_ = false;
+      if (halted_ || sheds_ || !queue_.can_start() || !may_start(loop, now))
+        return;
+      request = std::move(*queue_.start());
+      serial = ++last_serial_;
+      in_flight_[serial] = {request.ticket, request.key_hash, outage_, now};
+    }
+    try {
+      start(loop, serial, std::move(request));
+    } catch (const std::exception &error) {
+      fail(serial, {Result::Retry, error.what()});
+    }
+  }
+}
+
+/* If not, somebody will ask again. */
+bool Endpoint::may_start(HttpLoop &loop, Time now) {
+  if (!host_)
+    host_ = loop.host(config_->target.origin(), config_->concurrency);
+  if (HttpLoop::Sharers *full = loop.no_room(*host_, queue_.running())) {
+    if (!waits_for_room_)
+      full->waiting.push_back([weak = weak_from_this()](HttpLoop &on) {
+        if (auto self = weak.lock()) {
+          self->waits_for_room_ = false;
+          self->pump(on);
+        }
+      });
+    stalled_ = waits_for_room_ = true;
+    return false;
+  }
+  if (pace_.start(queue_.running(), now))
+    return true;
+  if (Time when = pace_.next(queue_.running(), now); when != Time::max()) {
+    stalled_ = true;
+    pump_at(loop, when);
+  }
+  return false;
+}
+
+void Endpoint::pump_at(HttpLoop &loop, Time when) {
+  if (when >= pump_at_)
+    return;
+  pump_at_ = when;
+  loop.post_at(when, [weak = weak_from_this(), when](HttpLoop &on) {
+    auto self = weak.lock();
+    if (!self)
+      return;
+    if (self->pump_at_ == when)
+      self->pump_at_ = Time::max();
+    self->pump(on);
+  });
+}
+
+void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
+  std::unique_ptr<WebhookTransfer> transfer;
+  if (idle_.empty()) {
+    transfer = std::make_unique<WebhookTransfer>(config_, name_);
+  } else {
+    transfer = std::move(idle_.back());
+    idle_.pop_back();
+  }
+  transfer->prepare(std::move(request));
+  run(loop, serial, std::move(transfer));
+}
+
+void Endpoint::run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer) {
+  CURL *easy = transfer->handle();
+  active_[serial] = std::move(transfer);
+  try {
+    loop.start(easy, host_,
+               [self = shared_from_this(), &loop, serial](CURLcode code) { self->done(loop, serial, code); });
+  } catch (...) {
+    active_.erase(serial);
+    throw;
+  }
+}
+
+void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
+  auto transfer = std::move(active_.extract(serial).mapped());
+  try {
+    if (transfer->retry_on_new_connection(code)) {
+      run(loop, serial, std::move(transfer));
+      return;
+    }
+    Verdict verdict = transfer->verdict(code);
+    log_refusal(transfer->refusal());
+    if (verdict.no_descriptor)
+      loop.descriptors_ran_out();
+    transfer->clear();
+    if (idle_.size() <= active_.size())  // what a burst has left behind is not kept
+      idle_.push_back(std::move(transfer));
+    if (verdict.result == Result::Sent)
+      succeed(serial, verdict.pause_ms);
+    else
+      fail(serial, std::move(verdict));
+  } catch (const std::exception &error) {  // out of memory: every ticket gets its answer all the same
+    fail(serial, {Result::Retry, error.what()});
+  }
+  pump(loop);
+}
+
+/* The error that everybody may see has no address. */
+void Endpoint::log_refusal(const Refusal *refusal) {
+  if (refusal && refusal->address != last_refused_)
+    reporter_->log(OB_LOG_INFO, "refused to connect to " + refusal->address + ", which " + refusal->reason);
+  last_refused_ = refusal ? refusal->address : std::string();
+}
+
+void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
+  Completion completion;
+  Time now = Clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    auto found = in_flight_.find(serial);
+    if (found == in_flight_.end())
+      return;  // abandoned: its ticket has been answered
+    completion = {found->second.ticket, found->second.key, Result::Sent, -1, {}};
+    queue_.finish(found->second.key);
+    pace_.succeeded(queue_.running(), now);
+    note_pause(pause_ms, now);
+    in_flight_.erase(found);
+  }
+  reporter_->complete(std::move(completion));
+}
+
+/* The lock is held. */
+void Endpoint::note_pause(int64_t pause_ms, Time now) {
+  if (pause_ms < 0)
+    return;
+  Time until = now + std::chrono::milliseconds(pause_ms);
+  pace_.pause_until(until);
+  if (until - now <= longest_wait)
+    return;
+  pace_.begin_slowly(now);
+  sheds_ = true;
+  tell_main();
+}
+
+/* Under the lock, so that stop() cannot return, and the descriptor be closed, in between. */
+void Endpoint::tell_main() {
+  has_news_ = true;
+  reporter_->wake();
+}
+
+void Endpoint::fail(uint64_t serial, Verdict verdict) {
+  Time now = Clock::now();
+  std::lock_guard lock(mutex_);
+  auto found = in_flight_.find(serial);
+  if (found == in_flight_.end())
+    return;
+  auto [ticket, key, outage, started] = found->second;
+  if (verdict.slow_down)
+    pace_.slow_down(started, now, verdict.too_many);
+  note_pause(verdict.pause_ms, now);
+  if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::Refused ||
+                            verdict.result == Result::SinkDown))
+    verdict.result = Result::Released;
+  halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
+  failures_.push_back({{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error), verdict.reason,
+                        verdict.slow_retry, verdict.max_attempts},
+                       verdict.gone});
+  in_flight_.erase(found);
+  tell_main();
+}
+
+void Endpoint::cancel_abandoned(HttpLoop &loop) {
+  std::set<uint64_t> wanted;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto &[serial, in_flight] : in_flight_)
+      wanted.insert(serial);
+  }
+  for (auto transfer = active_.begin(); transfer != active_.end();) {
+    if (wanted.count(transfer->first)) {
+      ++transfer;
+      continue;
+    }
+    loop.cancel(transfer->second->handle());
+    transfer = active_.erase(transfer);
+  }
+}
+
+}  // namespace outbox

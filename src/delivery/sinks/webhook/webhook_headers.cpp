@@ -1,0 +1,101 @@
+#include "delivery/sinks/webhook/webhook_headers.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/options/headers.h"
+
+namespace outbox {
+
+bool is_header_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+bool has_control(std::string_view value) {
+  return std::any_of(value.begin(), value.end(),
+                     [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
+}
+
+static char fold(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool same_name(std::string_view one, std::string_view other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](char a, char b) { return fold(a) == fold(b); });
+}
+
+bool same_variable(std::string_view one, std::string_view other) {
+  auto variable = [](char c) {
+    c = fold(c);
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '_';
+  };
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [&](char a, char b) { return variable(a) == variable(b); });
+}
+
+bool has_same_variable(const HttpHeaders &headers, std::string_view name) {
+  return std::any_of(headers.begin(), headers.end(), [&](auto &header) { return same_variable(header.first, name); });
+}
+
+const std::string *find_header(const HttpHeaders &headers, std::string_view name) {
+  auto found =
+      std::find_if(headers.begin(), headers.end(), [&](auto &header) { return same_name(header.first, name); });
+  return found == headers.end() ? nullptr : &found->second;
+}
+
+bool is_reserved(std::string_view name) {
+  static constexpr std::string_view names[] = {
+      "authorization", "connection",          "content-length",   "content-type", "expect",  "host",
+      "keep-alive",    "proxy-authorization", "proxy-connection", "te",           "trailer", "transfer-encoding",
+      "upgrade",       "user-agent"};
+  for (std::string_view prefix : {"webhook-", "svix-"})
+    if (same_variable(name.substr(0, prefix.size()), prefix))
+      return true;
+  return std::any_of(std::begin(names), std::end(names), [name](auto &own) { return same_variable(own, name); });
+}
+
+void check_http_header(std::string_view name, std::string_view value) {
+  if (!is_header_name(name))
+    throw BadInput(OB_BAD_VALUE, "headers",
+                   "header name \"" + clean_text(name.substr(0, 100)) + "\" is not legal in HTTP",
+                   "A header name consists of letters, digits and the characters !#$%&'*+-.^_`|~.");
+  check_header(name, value);
+  if (has_control(value))
+    throw BadInput(OB_BAD_VALUE, "headers",
+                   "value of header \"" + std::string(name.substr(0, 100)) + "\" contains a control character",
+                   "HTTP allows no control characters in a header's value.",
+                   "Encode such a value (percent-encoding, base64), or move it into the payload.");
+}
+
+HttpHeaders parse_headers(const std::string &name, const std::string &value) {
+  auto object = nlohmann::json::parse(value, nullptr, false);
+  if (!object.is_object())
+    refuse_value(name, "Expected a flat JSON object.", "Write it as {\"X-Tenant\": \"42\"}.");
+  HttpHeaders headers;
+  for (auto &[key, item] : object.items()) {
+    if (!item.is_string() && !item.is_number() && !item.is_boolean())
+      refuse_value(name,
+                   "The value of header \"" + clean_text(key) + "\" is neither text nor a number nor a boolean.",
+                   "Expected a flat JSON object, such as {\"X-Tenant\": \"42\"}.");
+    std::string text = item.is_string() ? item.get<std::string>() : item.dump();
+    check_http_header(key, text);
+    if (is_reserved(key) && !same_name(key, "authorization") && !same_name(key, "content-type"))
+      refuse_value(name, "Header \"" + key + "\" is written by the sink itself.", "Leave it out.");
+    if (find_header(headers, key))
+      refuse_value(name, "Header \"" + key + "\" is given twice: upper and lower case are the same.",
+                   "Leave one of them out.");
+    headers.emplace_back(key, text);
+  }
+  return headers;
+}
+std::string header_line(const std::string &name, const std::string &value) {
+  return value.empty() ? name + ';' : name + ": " + value;
+}
+
+}  // namespace outbox

@@ -1,0 +1,77 @@
+#include "delivery/sinks/webhook/webhook_proxy.h"
+
+#include <algorithm>
+
+#include "delivery/http/url_parts.h"
+
+namespace outbox {
+
+static const char *const example = "Example: 'http://proxy.example.com:3128'.";
+static const char *const in_mapping =
+    "Give them to the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (proxy_username '...', "
+    "proxy_password '...').";
+
+void check_proxy(const std::string &option, const std::string &value) {
+  switch (origin_fault(value)) {
+  case OriginFault::None:
+    break;
+  case OriginFault::Port:
+  case OriginFault::NoHost:
+    refuse_value(option, "Expected the URL of an http or https proxy.", example);
+  case OriginFault::User:
+    refuse_value(option, "Every role can read the options of a server, and this has a user name or a password.",
+                 in_mapping);
+  case OriginFault::NotAscii:
+    refuse_value(option, host_is_not_ascii, write_punycode);
+  }
+  UrlParts url(value);
+  std::string path = url.get(CURLUPART_PATH);
+  if ((!path.empty() && path != "/") || !url.get(CURLUPART_QUERY).empty() || !url.get(CURLUPART_FRAGMENT).empty())
+    refuse_value(option, "A proxy has no path.", example);
+  if (url.get(CURLUPART_PORT).empty())
+    refuse_value(option, "The proxy's port is missing.", example);
+}
+
+static bool is_plain(const std::string &value) {
+  return std::none_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+void check_proxy_username(const std::string &option, const std::string &value) {
+  if (value.empty() || !is_plain(value) || value.find(':') != value.npos)
+    refuse_value(option, "A proxy's user name is not empty, and has neither colons nor control characters.",
+                 "Give it as the proxy knows it; the password is proxy_password.");
+}
+
+void check_proxy_password(const std::string &option, const std::string &value) {
+  if (value.empty() || !is_plain(value))
+    refuse_value(option, "A proxy's password is not empty, and has no control characters.",
+                 "Leave it out when the proxy wants none.");
+}
+
+void check_proxy_mapping(const Options &mapping) {
+  if (mapping.count("proxy_password") && !mapping.count("proxy_username"))
+    throw BadInput(OB_MISSING_OPTION, "proxy_username", "option \"proxy_username\" is missing",
+                   "There is a proxy_password.", "Add option \"proxy_username\".");
+}
+
+WebhookProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
+                         const NetworkGuard &guard) {
+  WebhookProxy proxy;
+  auto get = [](const Options &options, const char *name) {
+    auto found = options.find(name);
+    return found == options.end() ? std::string() : found->second;
+  };
+  proxy.url = get(server, "proxy");
+  if (!proxy.is_used())
+    return proxy;
+  if (mapping) {
+    check_proxy_mapping(*mapping);
+    proxy.username = get(*mapping, "proxy_username");
+    proxy.password = get(*mapping, "proxy_password");
+  }
+  if (auto target = literal_address(UrlParts(url).host()))
+    proxy.refused_target = guard.check(*target);
+  return proxy;
+}
+
+}  // namespace outbox

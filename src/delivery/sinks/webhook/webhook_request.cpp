@@ -1,0 +1,148 @@
+/* webhook_request.cpp: the request that an event becomes, to be sent or to be shown. */
+#include <algorithm>
+
+#include "delivery/base/uuid.h"
+#include "delivery/formats/standard_webhooks.h"
+#include "delivery/sinks/webhook/webhook_config.h"
+
+namespace outbox {
+namespace {
+
+/* Used again and again; never destroyed: nothing runs at exit. */
+Record &scratch_record() {
+  static thread_local Record &record = *new Record;
+  record.begin();
+  return record;
+}
+
+void check_cloud_event(const CloudEvents &format, const ob_event &event) {
+  format.check(event);
+  ob_event without = event; /* a check has no payload, only its length */
+  if (event.payload.data)
+    without.payload = {"", 0};
+  format.write(without, scratch_record());
+}
+
+void check_event_header(const std::string &name, const Template &value, const ob_event &event) {
+  std::string text;
+  if (value.render(event, text) && has_control(text))
+    throw BadInput(OB_BAD_VALUE, "headers", "value of header \"" + name + "\" contains a control character",
+                   "Option \"headers\" of the sink makes it of the event's " + value.variables() + ".",
+                   "Change the event, or write the variable into the body.");
+}
+
+/* A structured field's string (RFC 8941): in quotes, and of printable ASCII only. */
+std::string idempotency_key_of(const ob_event &event) {
+  if (!event.dedup_key.data)
+    return '"' + uuid_text(event.id) + '"';
+  std::string quoted = "\"";
+  for (char c : view(event.dedup_key)) {
+    if (c < 0x20 || c >= 0x7f)
+      throw BadInput(OB_BAD_VALUE, "dedup_key", "dedup_key cannot be sent as Idempotency-Key",
+                     "Option \"idempotency_key\" of the sink sends it, and that header has printable ASCII only.",
+                     "Use another dedup_key, or send one of your own choice by option \"headers\".");
+    if (c == '"' || c == '\\')
+      quoted += '\\';
+    quoted += c;
+  }
+  return quoted += '"';
+}
+
+}  // namespace
+
+void WebhookConfig::check_event(const ob_event &event) const {
+  for (size_t i = 0; i < event.n_headers; ++i)
+    if (!event.headers[i].binary) /* those are left out */
+      check_http_header(view(event.headers[i].name), view(event.headers[i].value));
+  if (event.payload_is_bytes && has_control(view(event.content_type)))
+    throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
+                   "It is sent as the header Content-Type.");
+  if (cloud_events)
+    check_cloud_event(*cloud_events, event);
+  if (target.has_variables())
+    (void)target.render(event);
+  for (auto &[name, value] : event_headers)
+    check_event_header(name, value, event);
+  if (idempotency_key)
+    (void)idempotency_key_of(event);
+}
+
+/* The body and the headers that go with it. */
+void WebhookConfig::write_content(const ob_event &event, WebhookRequest &request) const {
+  if (cloud_events) {
+    Record &record = scratch_record();
+    cloud_events->write(event, record);
+    request.body = view(record.value);
+    request.has_content = record.value.data != nullptr;
+    for (const ob_header &header : record.headers)
+      request.headers.emplace_back(view(header.name), view(header.value));
+    return;
+  }
+  std::string_view type = content_type;
+  if (body) {
+    body->render(event, request.body);
+    request.has_content = !body->empty();
+  } else if (event.payload_is_bytes) {
+    request.body = view(event.payload);
+    type = event.content_type.len ? view(event.content_type) : "application/octet-stream";
+  } else if (raw) {
+    request.body = view(event.payload);
+    request.has_content = event.payload.data != nullptr;
+  } else {
+    request.body = standard_webhooks::body(event);
+  }
+  if (request.has_content)
+    request.headers.emplace_back("Content-Type", type);
+}
+
+/* The event's own that the sink's owner wants, but for those that the sink writes, also where one has no value. */
+void WebhookConfig::write_event_headers(const ob_event &event, WebhookRequest &request) const {
+  for (size_t i = 0; i < event.n_headers; ++i) {
+    std::string_view name = view(event.headers[i].name);
+    if (!forwarded.takes(name))
+      continue;
+    bool written = (cloud_events && cloud_events->is_attribute(name)) || has_same_variable(request.headers, name) ||
+                   has_same_variable(auth.headers, name) ||
+                   std::any_of(event_headers.begin(), event_headers.end(),
+                               [&](auto &header) { return same_variable(header.first, name); });
+    if (!event.headers[i].binary && !written)
+      request.headers.emplace_back(name, view(event.headers[i].value));
+  }
+}
+
+WebhookRequest WebhookConfig::render(const ob_event &event) const {
+  WebhookRequest request;
+  request.ticket = event.ticket;
+  request.key_hash = event.key_hash;
+  request.id = uuid_text(event.id);
+  if (target.has_variables())
+    request.url = target.render(event);
+  request.headers.emplace_back("User-Agent", "outbox");
+  write_content(event, request);
+  request.headers.emplace_back(id_header, request.id);
+  if (idempotency_key)
+    request.headers.emplace_back("Idempotency-Key", idempotency_key_of(event));
+  request.headers.insert(request.headers.end(), headers.begin(), headers.end());
+  for (auto &[name, value] : event_headers)
+    if (std::string text; value.render(event, text))
+      request.headers.emplace_back(name, std::move(text));
+  write_event_headers(event, request);
+  for (auto &[name, value] : request.headers)
+    if (value.find_first_not_of(" \t") == value.npos)
+      value.clear(); /* as HTTP reads it */
+  return request;
+}
+
+HttpHeaders WebhookConfig::attempt_headers(const WebhookRequest &request, int64_t now) const {
+  HttpHeaders added = auth.headers;
+  added.emplace_back(timestamp_header, std::to_string(now));
+  std::string signatures;
+  for (const std::string &key : auth.signing_keys)
+    signatures.append(signatures.empty() ? "" : " ")
+        .append(standard_webhooks::sign(key, request.id, now, request.body));
+  if (!signatures.empty())
+    added.emplace_back(signature_header, std::move(signatures));
+  return added;
+}
+
+}  // namespace outbox

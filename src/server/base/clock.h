@@ -1,0 +1,38 @@
+/*
+ * clock.h: reads the two clocks. Pauses, bounds and due times inside the server are moments of the monotonic clock,
+ * which all processes of one boot share and nobody sets. What stands in rows is wall time (TimestampTz).
+ */
+#pragma once
+
+#include "server/base/server.h"
+
+#include <time.h>
+
+#include "dispatch/time.h"
+
+extern "C" {
+#include "utils/timestamp.h"
+}
+
+using dispatch::milliseconds_until;
+using dispatch::Moment;
+using dispatch::moment_after;
+using dispatch::moment_is_past;
+using dispatch::MOMENT_NEVER;
+using dispatch::MOMENT_NONE;
+using dispatch::moment_of_wall;
+using dispatch::Now;
+using dispatch::wall_of_moment;
+
+static_assert(DT_NOEND == dispatch::WALL_TIME_NEVER);
+
+static inline Moment moment_now(void) {
+  struct timespec now;
+
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return {(int64)now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000};
+}
+
+static inline Now now_read(void) {
+  return {moment_now(), GetCurrentTimestamp()};
+}

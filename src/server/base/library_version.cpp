@@ -1,0 +1,89 @@
+#include "server/base/library_version.h"
+
+#include "server/base/sql_function.h"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "catalog/pg_extension.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+}
+
+const char *library_version(void) {
+  return OUTBOX_VERSION;
+}
+
+SQL_FUNCTION(outbox_library_version) {
+  PG_RETURN_TEXT_P(cstring_to_text(OUTBOX_VERSION));
+}
+
+bool extension_version(Oid extension, char *version, size_t size) {
+  ScanKeyData key;
+  bool is_null = true;
+
+  ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
+  Relation relation = table_open(ExtensionRelationId, AccessShareLock);
+  SysScanDesc scan = systable_beginscan(relation, ExtensionOidIndexId, true, NULL, 1, &key);
+  HeapTuple tuple = systable_getnext(scan);
+  if (HeapTupleIsValid(tuple)) {
+    Datum value = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(relation), &is_null);
+    if (!is_null)
+      strlcpy(version, TextDatumGetCString(value), size);
+  }
+  systable_endscan(scan);
+  table_close(relation, AccessShareLock);
+  return !is_null;
+}
+
+static void require_columns(FunctionCallInfo fcinfo, const TupleDescData *desc, int columns) {
+  if (desc && desc->natts <= columns)
+    return;
+  ereport(ERROR,
+          (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+           errmsg("the library of outbox is older than the extension in this database"),
+           errdetail("The library is version %s, and function %u is declared with a result that it does not know.",
+                     OUTBOX_VERSION, fcinfo->flinfo->fn_oid),
+           errhint("Install the package of the extension's version, and restart the server.")));
+}
+
+TupleDesc row_type_of(FunctionCallInfo fcinfo, int columns) {
+  TupleDesc desc = NULL;
+  bool is_row = get_call_result_type(fcinfo, NULL, &desc) == TYPEFUNC_COMPOSITE;
+
+  require_columns(fcinfo, is_row ? desc : NULL, columns);
+  return BlessTupleDesc(desc);
+}
+
+ReturnSetInfo *rows_of(FunctionCallInfo fcinfo, int columns) {
+  ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+
+  InitMaterializedSRF(fcinfo, 0);
+  require_columns(fcinfo, result->setDesc, columns);
+  return result;
+}
+
+/* Within a script a GRANT makes all rights on its object the extension's own (pg_init_privs), those that people gave
+ * included, and pg_dump leaves them out. Through this one it is a person's. */
+SQL_FUNCTION(outbox_grant_privilege) {
+  const char *statement = text_to_cstring(PG_GETARG_TEXT_PP(0));
+  const bool was_creating = creating_extension;
+
+  SPI_connect();
+  PG_TRY();
+  {
+    creating_extension = false;
+    if (SPI_execute(statement, false, 0) != SPI_OK_UTILITY)
+      elog(ERROR, "\"%s\" is no GRANT", statement);
+  }
+  PG_FINALLY();
+  { creating_extension = was_creating; }
+  PG_END_TRY();
+  SPI_finish();
+  PG_RETURN_VOID();
+}

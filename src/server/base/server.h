@@ -1,0 +1,15 @@
+/*
+ * server.h: first include of every file in the server room. No object with a destructor may be alive across a call
+ * that can ereport: longjmp skips destructors. Plain structs and palloc only.
+ */
+#pragma once
+
+extern "C" {
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+}
+
+#include "delivery/delivery.h"
+#include "server/base/compat.h"

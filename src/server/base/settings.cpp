@@ -1,0 +1,156 @@
+/* settings.cpp: every setting of postgresql.conf, in alphabetical order, with its unit, default and range. */
+#include "server/base/server.h"
+
+extern "C" {
+#include "common/hashfn.h"
+#include "utils/guc.h"
+}
+
+#include "server/base/settings.h"
+
+bool setting_enabled = true;
+int setting_workers = 1;
+char *setting_identity;
+char *setting_allow_networks;
+int setting_max_in_flight = 40000;
+int setting_max_in_flight_memory = 32 * 1024;
+int setting_poll_interval = 5000;
+int setting_processed_retention = 7 * 24 * 60 * 60;
+int setting_retention = 0;
+int setting_dedup_window = 24 * 60 * 60;
+int setting_max_attempts = 0;
+char *setting_retry;
+int setting_shutdown_timeout = 1000;
+bool setting_wait_for_standbys = true;
+int setting_worker_idle_timeout = 60 * 1000;
+
+static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
+
+/* The delivery room's checks; an empty text is no value. */
+static bool passes(const char *text, bool (*check)(const char *, ob_error *) noexcept) {
+  ob_error error;
+  if (text == NULL || *text == '\0' || check(text, &error))
+    return true;
+  GUC_check_errcode(ERRCODE_INVALID_PARAMETER_VALUE);
+  GUC_check_errdetail("%s", error.detail[0] ? error.detail : error.message);
+  if (error.hint[0])
+    GUC_check_errhint("%s", error.hint);
+  return false;
+}
+
+static bool check_retry(char **newval, void **, GucSource) {
+  return passes(*newval, ob_check_retry);
+}
+
+static bool check_networks(char **newval, void **, GucSource) {
+  return passes(*newval, ob_check_networks);
+}
+
+void settings_reread(void) {
+  ProcessConfigFile(PGC_SIGHUP);
+}
+
+uint32 settings_of_rest(void) {
+  uint32 hash = hash_bytes((const unsigned char *)setting_identity, (int)strlen(setting_identity));
+
+  return setting_worker_idle_timeout == 0 ? ~hash : hash;
+}
+
+void settings_define(void) {
+  DefineCustomStringVariable(
+      "outbox.allow_networks", "Networks that are not public and that every webhook may reach.",
+      "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: only public "
+      "addresses. The networks of a sink's own option allow_networks come on top.",
+      &setting_allow_networks, "", PGC_SIGHUP, 0, check_networks, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.dedup_window", "How long a dedup key is remembered.",
+      "Within this time a second event with the same dedup_key is not enqueued. Unit: seconds. Default: 1d. Range: 0 "
+      "(not remembered) to 3650d.",
+      &setting_dedup_window, 24 * 60 * 60, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+
+  DefineCustomBoolVariable("outbox.enabled", "Whether workers deliver events.",
+                           "Off stops every worker of the cluster; events are still enqueued and wait. Default: on.",
+                           &setting_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomStringVariable(
+      "outbox.identity", "The name of this cluster in its events.",
+      "Events carry where they were enqueued, and a worker delivers only those of its own cluster and database. The "
+      "default is empty: the system identifier, which pg_upgrade changes and a physical copy shares. Set a name of "
+      "your own to keep it through an upgrade, or to silence a copy.",
+      &setting_identity, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.max_attempts", "After how many failed deliveries an event becomes a dead letter.",
+      "A sink's own option max_attempts wins. Default: 0, which leaves it to the kind of sink. Range: 0 to 1000000.",
+      &setting_max_attempts, 0, 0, 1000000, PGC_SUSET, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.max_in_flight", "How many events a worker holds at once.",
+      "Claimed events that are not yet acknowledged and durably recorded: also the bound of what a crash can send "
+      "twice. Unit: events. Default: 40000. Range: 1 to 1000000.",
+      &setting_max_in_flight, 40000, 1, 1000000, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.max_in_flight_memory", "How much memory the events that a worker holds may take.",
+                          "Unit: kB. Default: 32MB. Range: 1MB to 1TB.", &setting_max_in_flight_memory, 32 * 1024,
+                          1024, 1024 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.poll_interval", "How long an idle worker sleeps before it looks for events by itself.",
+      "A commit wakes the worker at once; this is the safety net for what no commit can announce, such as prepared "
+      "transactions. Unit: milliseconds. Default: 5s. Range: 100ms to 1h.",
+      &setting_poll_interval, 5000, 100, 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.processed_retention", "How long outbox.mark_processed() remembers an event.",
+                          "Counted from the time in the event's id, for ids that carry none from when it was "
+                          "processed. An older event is "
+                          "refused: it would count as new again. Kept by the day, below 2d by the hour. Unit: "
+                          "seconds. Default: 7d. Range: "
+                          "1h to 3650d.",
+                          &setting_processed_retention, 7 * 24 * 60 * 60, 60 * 60, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S,
+                          NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.retention", "How long delivered events are kept.",
+      "They stand in outbox.events with status SENT and are dropped by the day. A sink's own "
+      "option retention wins. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
+      &setting_retention, 0, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+
+  DefineCustomStringVariable(
+      "outbox.retry", "When a failed delivery is tried again.",
+      "'exponential 100ms..5min' (the delay doubles, with jitter) or steps such as '15s*3, 5m*5' (the last one "
+      "repeats). A sink's own option retry wins. The default is empty, which leaves it to the kind of sink.",
+      &setting_retry, "", PGC_SUSET, 0, check_retry, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.shutdown_timeout", "How long a stopping worker waits for acknowledgements.",
+                          "What is not acknowledged by then is sent again by the next worker. Unit: milliseconds. "
+                          "Default: 1s. Range: 0 to 1min.",
+                          &setting_shutdown_timeout, 1000, 0, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+
+  DefineCustomBoolVariable(
+      "outbox.wait_for_standbys", "Whether an event is delivered only when the synchronous standbys have it.",
+      "With synchronous_standby_names set, events wait until the standbys have confirmed the WAL of their "
+      "transactions, "
+      "also of those that did not wait themselves (synchronous_commit = local or off, or a cancelled wait). Off: "
+      "after a "
+      "failover such an event may have been delivered although its transaction is gone. Default: on.",
+      &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  DefineCustomIntVariable("outbox.worker_idle_timeout", "How long a worker with nothing to deliver stays.",
+                          "Then it leaves its database, and comes back when an event is committed or due, in some "
+                          "tens of milliseconds. It "
+                          "leaves sooner when databases wait for a free background worker slot. Unit: milliseconds. "
+                          "Default: 1min. Range: "
+                          "0 (it stays) to 1d.",
+                          &setting_worker_idle_timeout, 60 * 1000, 0, 24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+                          NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.workers", "How many workers each database with the extension gets.",
+      "Events are spread over them by key; a change moves keys to their new workers without a "
+      "pause. Each takes one of max_worker_processes. Unit: workers. Default: 1. Range: 0 (none) to "
+      "32.",
+      &setting_workers, 1, 0, 32, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+  MarkGUCPrefixReserved("outbox");
+}

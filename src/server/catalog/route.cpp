@@ -1,0 +1,332 @@
+#include "server/catalog/route.h"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+}
+
+#include <ctype.h>
+
+#include "server/base/report.h"
+#include "server/catalog/route_index.h"
+#include "server/catalog/wrappers.h"
+
+static RouteSink *cache; /* by OID */
+static RouteSink **by_name;
+static int cache_size;
+static MemoryContext cache_context; /* NULL = nothing cached */
+static bool cache_stale = true;
+static uint64 routes_hash = 0; /* of what the cache was made of */
+static uint64 generation = 0;
+
+static void forget(Datum, OUTBOX_SYSCACHE, uint32) {
+  cache_stale = true;
+}
+
+char **route_globs(const char *globs) {
+  char *text = pstrdup(globs);
+  char **list = (char **)palloc0(sizeof(char *) * (strlen(globs) / 2 + 2));
+  int n = 0;
+  char *rest;
+
+  for (char *glob = strtok_r(text, ",", &rest); glob; glob = strtok_r(NULL, ",", &rest)) {
+    while (isspace((unsigned char)*glob))
+      glob++;
+    char *end = glob + strlen(glob);
+    while (end > glob && isspace((unsigned char)end[-1]))
+      *--end = '\0';
+    if (*glob)
+      list[n++] = glob;
+  }
+  return list;
+}
+
+/* Into one piece of memory: the pairs, and behind them their texts. */
+static void read_match(RouteSink *sink, const char *match) {
+  const char *utf8 = pg_server_to_any(match, (int)strlen(match), PG_UTF8);
+  size_t most = (strlen(utf8) + 1) / 4, n;
+  ob_error error;
+
+  sink->by_headers = true;
+  sink->headers = (ob_match *)palloc(sizeof(ob_match) * most + strlen(utf8) + 1);
+  if (ob_match_pairs(utf8, sink->headers, &n, (char *)(sink->headers + most), &error))
+    sink->n_headers = (int)n;
+}
+
+/* The options are read in `scratch`; most sinks leave these ones out. */
+static void read_options(Datum datum, bool isnull, RouteSink *sink, MemoryContext scratch) {
+  static char any[] = "*";
+  static char *every[] = {any, NULL};
+  size_t n;
+
+  MemoryContext kept = MemoryContextSwitchTo(scratch);
+  const ob_option *options = wrapper_options(datum, isnull, &n);
+  MemoryContextSwitchTo(kept);
+  sink->events = sink->aggregates = every;
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(options[i].name, "events") == 0)
+      sink->events = route_globs(options[i].value);
+    else if (strcmp(options[i].name, "aggregates") == 0)
+      sink->aggregates = route_globs(options[i].value);
+    else if (strcmp(options[i].name, "match") == 0)
+      read_match(sink, options[i].value);
+    else if (strcmp(options[i].name, "retention") == 0)
+      sink->retention = pstrdup(options[i].value);
+  }
+  MemoryContextReset(scratch);
+}
+
+static int oid_order(const void *a, const void *b) {
+  Oid left = ((const RouteSink *)a)->server_oid, right = ((const RouteSink *)b)->server_oid;
+  return left < right ? -1 : left > right;
+}
+
+static int name_order(const void *a, const void *b) {
+  return strcmp((*(RouteSink *const *)a)->name, (*(RouteSink *const *)b)->name);
+}
+
+/* Whose wrapper is it? Sinks share a few, and to find out takes longer than to read a sink. */
+typedef struct KnownWrapper {
+  Oid oid;
+  const char *kind; /* NULL = not ours */
+  struct KnownWrapper *next;
+} KnownWrapper;
+
+static const char *kind_of(KnownWrapper **known, Oid oid, MemoryContext scratch) {
+  char kind[NAMEDATALEN];
+
+  for (const KnownWrapper *wrapper = *known; wrapper; wrapper = wrapper->next)
+    if (wrapper->oid == oid)
+      return wrapper->kind;
+  KnownWrapper *wrapper = (KnownWrapper *)palloc(sizeof(KnownWrapper));
+  MemoryContext kept = MemoryContextSwitchTo(scratch);
+  bool ours = wrapper_kind(oid, kind);
+  MemoryContextSwitchTo(kept);
+  *wrapper = {oid, ours ? pstrdup(kind) : NULL, *known};
+  *known = wrapper;
+  return wrapper->kind;
+}
+
+static void read_servers(void) {
+  KnownWrapper *known = NULL;
+  int room = 8;
+  HeapTuple tuple;
+  MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox options", ALLOCSET_SMALL_SIZES);
+
+  Relation relation = table_open(ForeignServerRelationId, AccessShareLock);
+  SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+  cache = (RouteSink *)palloc(sizeof(RouteSink) * room);
+  while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
+    Form_pg_foreign_server form = (Form_pg_foreign_server)GETSTRUCT(tuple);
+    const char *kind = kind_of(&known, form->srvfdw, scratch);
+    bool isnull;
+    if (kind == NULL)
+      continue;
+    if (cache_size == room)
+      cache = (RouteSink *)repalloc(cache, sizeof(RouteSink) * (room *= 2));
+    RouteSink *sink = &cache[cache_size++];
+    memset(sink, 0, sizeof *sink);
+    sink->server_oid = form->oid;
+    strlcpy(sink->name, NameStr(form->srvname), NAMEDATALEN);
+    sink->kind = kind;
+    sink->is_manual = strcmp(kind, "manual") == 0;
+    Datum options = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions, RelationGetDescr(relation), &isnull);
+    read_options(options, isnull, sink, scratch);
+  }
+  systable_endscan(scan);
+  table_close(relation, AccessShareLock);
+  MemoryContextDelete(scratch);
+  qsort(cache, cache_size, sizeof(RouteSink), oid_order);
+}
+
+static uint64 add_text(uint64 hash, const char *text, size_t length) {
+  return hash_combine64(hash, hash_bytes_extended((const unsigned char *)text, (int)length, 0));
+}
+
+static uint64 add_globs(uint64 hash, char *const *globs) {
+  for (; *globs; globs++)
+    hash = add_text(hash, *globs, strlen(*globs));
+  return hash_combine64(hash, 1); /* the end of the list */
+}
+
+/* What decides who takes an event. A server that was dropped and made again is another: events came in between. */
+static uint64 hash_routes(void) {
+  uint64 hash = (uint64)cache_size;
+
+  for (int i = 0; i < cache_size; i++) {
+    const RouteSink *sink = &cache[i];
+    hash = hash_combine64(hash, sink->server_oid);
+    hash = add_text(hash, sink->name, strlen(sink->name));
+    hash = add_globs(add_globs(hash, sink->events), sink->aggregates);
+    hash = hash_combine64(hash, sink->by_headers ? 2 + (uint64)sink->n_headers : 1);
+    for (int j = 0; j < sink->n_headers; j++) {
+      hash = add_text(hash, sink->headers[j].name.data, sink->headers[j].name.len);
+      hash = add_text(hash, sink->headers[j].value.data, sink->headers[j].value.len);
+    }
+  }
+  return hash;
+}
+
+static void rebuild(void) {
+  static bool registered = false;
+
+  if (!registered) {
+    CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget, (Datum)0);
+    CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, forget, (Datum)0);
+    CacheRegisterSyscacheCallback(USERMAPPINGOID, forget, (Datum)0); /* for checkers */
+    registered = true;
+  }
+  for (int i = 0; i < cache_size; i++)
+    if (cache[i].checker)
+      ob_checker_close(cache[i].checker);
+  cache_size = 0;
+  if (cache_context)
+    MemoryContextDelete(cache_context);
+  cache_context = AllocSetContextCreate(CacheMemoryContext, "outbox routes", ALLOCSET_SMALL_SIZES);
+  MemoryContext caller = MemoryContextSwitchTo(cache_context);
+
+  wrappers_name_database(); /* for checkers here, and for the sinks that a worker opens */
+
+  /* What changes while we read makes the result stale again. */
+  cache_stale = false;
+  read_servers();
+  by_name = (RouteSink **)palloc(sizeof(RouteSink *) * (cache_size + 1));
+  for (int i = 0; i < cache_size; i++)
+    by_name[i] = &cache[i];
+  qsort(by_name, cache_size, sizeof(RouteSink *), name_order);
+  route_index(cache, cache_size);
+  MemoryContextSwitchTo(caller);
+  uint64 hash = hash_routes();
+  generation += generation == 0 || hash != routes_hash;
+  routes_hash = hash;
+}
+
+RouteSink *route_sinks(int *n) {
+  if (cache_stale) {
+    /* An error on the way leaves a partial list: it must not count as read. */
+    PG_TRY();
+    { rebuild(); }
+    PG_CATCH();
+    {
+      cache_stale = true;
+      PG_RE_THROW();
+    }
+    PG_END_TRY();
+  }
+  *n = cache_size;
+  return cache;
+}
+
+uint64 route_generation(void) {
+  int n;
+
+  (void)route_sinks(&n);
+  return generation;
+}
+
+/* The comparing function gets the name itself for a key. */
+static int name_search(const void *name, const void *sink) {
+  return strcmp((const char *)name, (*(RouteSink *const *)sink)->name);
+}
+
+RouteSink *route_find(const char *name) {
+  int n;
+
+  (void)route_sinks(&n);
+  RouteSink **found = n > 0 ? (RouteSink **)bsearch(name, by_name, n, sizeof(RouteSink *), name_search) : NULL;
+  return found ? *found : NULL;
+}
+
+/* Takes the url out of a server's options where PUBLIC's user mapping has one: that is used, and what the server's
+ * would say of an event, or show of it, means nothing. Values of the mapping are not looked at. */
+static size_t without_unused_url(Oid server_oid, ob_option *options, size_t n) {
+  HeapTuple tuple =
+      SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
+  bool isnull, has_url = false;
+  size_t n_mapping, kept = 0;
+
+  if (!HeapTupleIsValid(tuple))
+    return n;
+  Datum datum = SysCacheGetAttr(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &isnull);
+  const ob_option *mapping = wrapper_options(datum, isnull, &n_mapping);
+  for (size_t i = 0; i < n_mapping; i++)
+    has_url |= strcmp(mapping[i].name, "url") == 0;
+  ReleaseSysCache(tuple);
+  for (size_t i = 0; i < n; i++)
+    if (!has_url || strcmp(options[i].name, "url") != 0)
+      options[kept++] = options[i];
+  return kept;
+}
+
+const ob_checker *route_checker(RouteSink *sink) {
+  bool isnull;
+  size_t n;
+  ob_error error;
+
+  if (sink->checker_tried)
+    return sink->checker;
+  HeapTuple tuple = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(sink->server_oid));
+  if (!HeapTupleIsValid(tuple))
+    return NULL; /* just dropped */
+  Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, tuple, Anum_pg_foreign_server_srvoptions, &isnull);
+  ob_option *options = wrapper_options(datum, isnull, &n);
+  n = without_unused_url(sink->server_oid, options, n);
+  sink->checker = ob_checker_open(sink->kind, options, n, &error);
+  sink->checker_tried = true;
+  ReleaseSysCache(tuple);
+  return sink->checker;
+}
+
+static const char *hint_for_unknown(const char *name) {
+  int n;
+  RouteSink *sinks = route_sinks(&n);
+  const char **names = (const char **)palloc(sizeof(char *) * (n + 1));
+  StringInfoData list;
+
+  if (n == 0)
+    return "There is no sink yet: make one with CREATE SERVER ... FOREIGN DATA WRAPPER outbox_kafka or "
+           "outbox_webhook.";
+  initStringInfo(&list);
+  for (int i = 0; i < n; i++) {
+    names[i] = sinks[i].name;
+    if (i < 10)
+      appendStringInfo(&list, "%s\"%s\"", i > 0 ? ", " : "", names[i]);
+  }
+  const char *nearest = nearest_name(name, names, n);
+  return nearest ? psprintf("Perhaps you meant the sink \"%s\".", nearest)
+                 : psprintf("The sinks are %s%s.", list.data, n > 10 ? ", ..." : "");
+}
+
+RouteSink *route_must_find(const char *name) {
+  RouteSink *sink = route_find(name);
+
+  if (sink == NULL)
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("sink \"%s\" does not exist", name),
+             errdetail("A sink is a foreign server of a wrapper of outbox."), errhint("%s", hint_for_unknown(name))));
+  return sink;
+}
+
+RouteSink *route_require(const char *name, Oid role) {
+  RouteSink *sink = route_must_find(name);
+
+  if (outbox_server_aclcheck(sink->server_oid, role) != ACLCHECK_OK)
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for sink \"%s\"", name),
+                    errdetail("To name a sink, a role needs USAGE on the foreign server; sinks that take an event by "
+                              "their own options need no right."),
+                    errhint("GRANT USAGE ON FOREIGN SERVER %s TO %s; or leave the sink out.", quote_identifier(name),
+                            quote_identifier(GetUserNameFromId(role, false)))));
+  return sink;
+}

@@ -1,0 +1,172 @@
+#include "server/catalog/route_index.h"
+
+extern "C" {
+#include "common/hashfn.h"
+#include "utils/hsearch.h"
+}
+
+#include <fnmatch.h>
+
+typedef struct WantedHeader {
+  ob_match header; /* the key */
+  int n;           /* how many sinks name it */
+  RouteSink *first;
+} WantedHeader;
+
+static RouteSink **any_headers; /* sinks without "match": each is looked at */
+static int n_any_headers;
+static HTAB *by_header; /* NULL = no sink has "match" */
+
+static bool same_text(const ob_text *a, const ob_text *b) {
+  return a->len == b->len && memcmp(a->data, b->data, a->len) == 0;
+}
+
+static uint32 header_hash(const void *key, Size) {
+  const ob_match *header = (const ob_match *)key;
+
+  return hash_combine(hash_bytes((const unsigned char *)header->name.data, (int)header->name.len),
+                      hash_bytes((const unsigned char *)header->value.data, (int)header->value.len));
+}
+
+static int header_compare(const void *a, const void *b, Size) {
+  const ob_match *left = (const ob_match *)a, *right = (const ob_match *)b;
+
+  return same_text(&left->name, &right->name) && same_text(&left->value, &right->value) ? 0 : 1;
+}
+
+static HTAB *make_index(int n) {
+  HASHCTL control;
+
+  control.keysize = sizeof(ob_match);
+  control.entrysize = sizeof(WantedHeader);
+  control.hash = header_hash;
+  control.match = header_compare;
+  control.hcxt = CurrentMemoryContext;
+  return hash_create("outbox routes by header", n, &control, HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+}
+
+static void count_headers(const RouteSink *sink) {
+  for (int i = 0; i < sink->n_headers; i++) {
+    bool found;
+    WantedHeader *wanted = (WantedHeader *)hash_search(by_header, &sink->headers[i], HASH_ENTER, &found);
+    wanted->n = found ? wanted->n + 1 : 1;
+    wanted->first = found ? wanted->first : NULL;
+  }
+}
+
+/* Under the rarest of its headers: so 'region=eu, tenant=42' is found by the tenant. */
+static void put_sink(RouteSink *sink) {
+  WantedHeader *rarest = NULL;
+
+  for (int i = 0; i < sink->n_headers; i++) {
+    WantedHeader *wanted = (WantedHeader *)hash_search(by_header, &sink->headers[i], HASH_FIND, NULL);
+    if (rarest == NULL || wanted->n < rarest->n)
+      rarest = wanted;
+  }
+  if (rarest == NULL)
+    return;
+  sink->same_header = rarest->first;
+  rarest->first = sink;
+}
+
+void route_index(RouteSink *sinks, int n) {
+  n_any_headers = 0;
+  by_header = NULL;
+  any_headers = (RouteSink **)palloc(sizeof(RouteSink *) * (n + 1));
+  for (int i = 0; i < n; i++)
+    if (!sinks[i].by_headers)
+      any_headers[n_any_headers++] = &sinks[i];
+  if (n_any_headers == n)
+    return;
+  by_header = make_index(n - n_any_headers);
+  for (int i = 0; i < n; i++)
+    count_headers(&sinks[i]);
+  for (int i = 0; i < n; i++)
+    put_sink(&sinks[i]);
+}
+
+bool route_by_headers(void) {
+  int n;
+
+  (void)route_sinks(&n);
+  return by_header != NULL;
+}
+
+bool route_globs_match(char *const *globs, const char *text) {
+  for (; *globs; globs++)
+    if (strcmp(*globs, "*") == 0 || fnmatch(*globs, text, 0) == 0)
+      return true;
+  return false;
+}
+
+static bool takes_types(const RouteSink *sink, const RouteEvent *event) {
+  return route_globs_match(sink->events, event->event_type) &&
+         route_globs_match(sink->aggregates, event->aggregate_type);
+}
+
+static bool has_header(const RouteEvent *event, const ob_match *wanted) {
+  for (size_t i = 0; i < event->n_headers; i++)
+    if (same_text(&event->headers[i].name, &wanted->name))
+      return !event->headers[i].binary && same_text(&event->headers[i].value, &wanted->value);
+  return false;
+}
+
+static bool has_headers(const RouteEvent *event, const RouteSink *sink) {
+  for (int i = 0; i < sink->n_headers; i++)
+    if (!has_header(event, &sink->headers[i]))
+      return false;
+  return true;
+}
+
+bool route_takes(const RouteSink *sink, const RouteEvent *event) {
+  if (sink->by_headers && (sink->n_headers == 0 || !has_headers(event, sink)))
+    return false;
+  return takes_types(sink, event);
+}
+
+typedef struct Takers {
+  RouteSink **list;
+  int n, room;
+} Takers;
+
+static void take(Takers *takers, RouteSink *sink) {
+  if (takers->n == takers->room)
+    takers->list = (RouteSink **)repalloc(takers->list, sizeof(RouteSink *) * (takers->room *= 2));
+  takers->list[takers->n++] = sink;
+}
+
+/* They lie in one array, by OID. */
+static int place_order(const void *a, const void *b) {
+  const RouteSink *left = *(RouteSink *const *)a, *right = *(RouteSink *const *)b;
+
+  return left < right ? -1 : left > right;
+}
+
+static void take_by_headers(Takers *takers, const RouteEvent *event) {
+  int before = takers->n;
+
+  for (size_t i = 0; i < event->n_headers; i++) {
+    ob_match header = {event->headers[i].name, event->headers[i].value};
+    const WantedHeader *wanted = (const WantedHeader *)hash_search(by_header, &header, HASH_FIND, NULL);
+    for (RouteSink *sink = wanted ? wanted->first : NULL; sink; sink = sink->same_header)
+      if (has_headers(event, sink) && takes_types(sink, event))
+        take(takers, sink);
+  }
+  if (takers->n > before && takers->n > 1)
+    qsort(takers->list, takers->n, sizeof(RouteSink *), place_order);
+}
+
+RouteSink **route_takers(const RouteEvent *event, int *n) {
+  enum { MOSTLY = 8 };
+  int all;
+  Takers takers = {(RouteSink **)palloc(sizeof(RouteSink *) * MOSTLY), 0, MOSTLY};
+
+  (void)route_sinks(&all);
+  for (int i = 0; i < n_any_headers; i++)
+    if (takes_types(any_headers[i], event))
+      take(&takers, any_headers[i]);
+  if (by_header)
+    take_by_headers(&takers, event);
+  *n = takers.n;
+  return takers.list;
+}

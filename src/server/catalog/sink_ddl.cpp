@@ -1,0 +1,238 @@
+#include "server/catalog/sink_ddl.h"
+
+#include "server/base/catalog_row.h"
+#include "server/catalog/sink_rename.h"
+#include "server/catalog/stopped_sinks.h"
+#include "server/catalog/wrappers.h"
+#include "server/storage/owner_sql.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "catalog/pg_user_mapping.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+}
+
+typedef enum ChangeKind { SINK_CREATED, SINK_RENAMED, SINK_ALTERED, SINK_DROPPED } ChangeKind;
+
+typedef struct Change {
+  ChangeKind kind;
+  SubTransactionId made_in;
+  NameData sink;
+  NameData new_name; /* of SINK_RENAMED */
+} Change;
+
+static List *changes = NIL; /* of Change, in the order in which they were made, in TopTransactionContext */
+
+static void note(ChangeKind kind, const char *sink, const char *new_name) {
+  MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+  Change *change = (Change *)palloc0(sizeof(Change));
+
+  change->kind = kind;
+  change->made_in = GetCurrentSubTransactionId();
+  namestrcpy(&change->sink, sink);
+  namestrcpy(&change->new_name, new_name);
+  changes = lappend(changes, change);
+  MemoryContextSwitchTo(caller);
+}
+
+static bool is_sink(Form_pg_foreign_server server) {
+  char kind[NAMEDATALEN];
+
+  return wrapper_kind(server->srvfdw, kind);
+}
+
+static bool same_options(OUTBOX_SYSCACHE cache, AttrNumber column, HeapTuple before, HeapTuple now) {
+  bool none_before, none_now;
+  Datum a = SysCacheGetAttr(cache, before, column, &none_before), b = SysCacheGetAttr(cache, now, column, &none_now);
+
+  if (none_before || none_now)
+    return none_before == none_now;
+  return datumIsEqual(PointerGetDatum(PG_DETOAST_DATUM(a)), PointerGetDatum(PG_DETOAST_DATUM(b)), false, -1);
+}
+
+/* Such a name would break lines of the log, statements that are copied from a screen, and headers. */
+static void check_name(const char *name) {
+  for (const char *c = name; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f)
+      ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("name of a sink must not contain control characters"),
+                      errdetail("Byte %d is 0x%02x.", (int)(c - name) + 1, (unsigned char)*c),
+                      errhint("Use a name without line breaks and tabs, such as crm.")));
+}
+
+/* The caches still have the row as it was before this command. */
+static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
+  HeapTuple before = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(now->oid));
+
+  if (!HeapTupleIsValid(before))
+    return;
+  const char *former_name = NameStr(((Form_pg_foreign_server)GETSTRUCT(before))->srvname);
+  if (strcmp(former_name, NameStr(now->srvname)) != 0) {
+    check_name(NameStr(now->srvname));
+    note(SINK_RENAMED, former_name, NameStr(now->srvname));
+  }
+  if (!same_options(FOREIGNSERVEROID, Anum_pg_foreign_server_srvoptions, before, written))
+    note(SINK_ALTERED, NameStr(now->srvname), "");
+  ReleaseSysCache(before);
+}
+
+static void note_server(ObjectAccessType access, Oid oid) {
+  HeapTuple written =
+      catalog_row_as_written(ForeignServerRelationId, ForeignServerOidIndexId, Anum_pg_foreign_server_oid, oid);
+  Form_pg_foreign_server server = HeapTupleIsValid(written) ? (Form_pg_foreign_server)GETSTRUCT(written) : NULL;
+
+  if (server == NULL || !is_sink(server))
+    return;
+  if (access == OAT_POST_CREATE) {
+    check_name(NameStr(server->srvname));
+    note(SINK_CREATED, NameStr(server->srvname), "");
+  } else if (access == OAT_POST_ALTER)
+    note_altered_server(server, written);
+  else if (access == OAT_DROP)
+    note(SINK_DROPPED, NameStr(server->srvname), "");
+}
+
+static bool mapping_is_altered(Oid mapping, HeapTuple written) {
+  HeapTuple before = SearchSysCache1(USERMAPPINGOID, ObjectIdGetDatum(mapping));
+  bool altered =
+      HeapTupleIsValid(before) && !same_options(USERMAPPINGOID, Anum_pg_user_mapping_umoptions, before, written);
+
+  if (HeapTupleIsValid(before))
+    ReleaseSysCache(before);
+  return altered;
+}
+
+static void note_mapping(ObjectAccessType access, Oid oid) {
+  HeapTuple written =
+      catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, oid);
+  Form_pg_user_mapping mapping = HeapTupleIsValid(written) ? (Form_pg_user_mapping)GETSTRUCT(written) : NULL;
+
+  /* The worker reads no other than PUBLIC's. */
+  if (mapping == NULL || OidIsValid(mapping->umuser) ||
+      (access == OAT_POST_ALTER && !mapping_is_altered(oid, written)))
+    return;
+  HeapTuple tuple = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(mapping->umserver));
+  if (!HeapTupleIsValid(tuple))
+    return;
+  Form_pg_foreign_server server = (Form_pg_foreign_server)GETSTRUCT(tuple);
+  if (is_sink(server))
+    note(SINK_ALTERED, NameStr(server->srvname), "");
+  ReleaseSysCache(tuple);
+}
+
+void sink_ddl_note(ObjectAccessType access, Oid class_id, Oid object_id) {
+  if (access != OAT_POST_CREATE && access != OAT_POST_ALTER && access != OAT_DROP)
+    return;
+  if (class_id == ForeignServerRelationId)
+    note_server(access, object_id);
+  else if (class_id == UserMappingRelationId)
+    note_mapping(access, object_id);
+}
+
+/* Gone with the extension, or not yet restored by pg_upgrade. */
+static bool tables_are_there(void) {
+  Oid schema = get_namespace_oid("outbox", true);
+
+  return OidIsValid(schema) && OidIsValid(get_relname_relid("events", schema)) &&
+         OidIsValid(get_relname_relid("stopped_sinks", schema));
+}
+
+/* Also under the names that it bore before. Each part has its index. */
+static int64 count_pending(const char *sink) {
+  static const Oid types[] = {TEXTOID};
+  static OwnerSql count = {
+      "WITH names AS MATERIALIZED (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r "
+      "WHERE r.new_name OPERATOR(pg_catalog.=) $1) "
+      "SELECT (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
+      "ON e.available_at IS NULL AND e.sink COLLATE \"C\" OPERATOR(pg_catalog.=) n.name) "
+      "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
+      "ON e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink OPERATOR(pg_catalog.=) n.name) "
+      "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
+      "ON e.held_by IS NOT NULL AND e.available_at IS NOT NULL AND e.sink OPERATOR(pg_catalog.=) n.name)",
+      1, types, NULL};
+  Datum name = CStringGetTextDatum(sink);
+  bool is_null;
+
+  OwnerScope scope = owner_enter();
+  owner_execute(&count, &name, NULL);
+  int64 n = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
+  owner_leave(scope);
+  return n;
+}
+
+static void warn_of_pending(const char *sink) {
+  int64 n = count_pending(sink);
+
+  if (n > 0)
+    ereport(
+        WARNING,
+        (errmsg_plural("%lld event still waits for the dropped sink \"%s\"",
+                       "%lld events still wait for the dropped sink \"%s\"", (unsigned long)n, (long long)n, sink),
+         errdetail("Nobody delivers them. Until then outbox.sinks shows the sink in state \"dropped\"."),
+         errhint("CREATE SERVER with the same name delivers them, and so does another sink: UPDATE outbox.events "
+                 "SET sink = 'other' WHERE status = 'PENDING' AND sink = %s;",
+                 quote_literal_cstr(sink))));
+}
+
+void sink_ddl_apply(void) {
+  ListCell *cell;
+
+  if (changes == NIL)
+    return;
+  CommandCounterIncrement();
+  /* A trigger on these tables may run commands of its own, which come here again. */
+  List *mine = changes;
+  changes = NIL;
+  if (!tables_are_there())
+    return;
+  foreach (cell, mine) {
+    Change *change = (Change *)lfirst(cell);
+    const char *sink = NameStr(change->sink);
+    switch (change->kind) {
+    case SINK_CREATED:
+      sink_rename_claim(sink);
+      stopped_sinks_forget(sink);
+      break;
+    case SINK_RENAMED:
+      sink_rename_follow(sink, NameStr(change->new_name));
+      stopped_sinks_rename(sink, NameStr(change->new_name));
+      break;
+    case SINK_ALTERED:
+      stopped_sinks_enable(sink);
+      break;
+    case SINK_DROPPED:
+      stopped_sinks_forget(sink);
+      warn_of_pending(sink);
+      break;
+    }
+  }
+}
+
+static void at_end_of_transaction(XactEvent event, void *) {
+  if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+    changes = NIL;
+}
+
+/* Later subtransactions have higher numbers, and those of its own are undone with it. */
+static void at_end_of_subtransaction(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId, void *) {
+  ListCell *cell;
+
+  if (event != SUBXACT_EVENT_ABORT_SUB)
+    return;
+  foreach (cell, changes)
+    if (((Change *)lfirst(cell))->made_in >= subtransaction)
+      changes = foreach_delete_current(changes, cell);
+}
+
+void sink_ddl_init(void) {
+  RegisterXactCallback(at_end_of_transaction, NULL);
+  RegisterSubXactCallback(at_end_of_subtransaction, NULL);
+}

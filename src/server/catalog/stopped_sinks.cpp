@@ -1,0 +1,62 @@
+#include "server/catalog/stopped_sinks.h"
+
+#include "server/base/sql_function.h"
+#include "server/shmem/wake.h"
+#include "server/storage/owner_sql.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
+}
+
+/* An ordinary table tells nobody that it has changed: so its relation is said to have. */
+SQL_FUNCTION(outbox_stopped_sinks_changed) {
+  if (!CALLED_AS_TRIGGER(fcinfo))
+    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                    errmsg("function \"stopped_sinks_changed\" must be called as a trigger")));
+  CacheInvalidateRelcache(((TriggerData *)fcinfo->context)->tg_relation);
+  wake_when_sinks_changed();
+  return PointerGetDatum(NULL);
+}
+
+static const Oid TYPES[] = {TEXTOID, TEXTOID};
+
+static void run(OwnerSql *sql, size_t n, const char *sink, const char *new_name) {
+  Datum names[] = {CStringGetTextDatum(sink), CStringGetTextDatum(new_name)};
+  OwnerScope scope = owner_enter();
+
+  for (size_t i = 0; i < n; i++)
+    owner_execute(&sql[i], names, NULL);
+  owner_leave(scope);
+}
+
+/* With $1 the sink's name, with $2 its new one. */
+#define ON_BOTH(before, after)                                                                                       \
+  {before "outbox.stopped_sinks" after, 2, TYPES, NULL}, {                                                           \
+    before "outbox.failing_sinks" after, 2, TYPES, NULL                                                              \
+  }
+
+void stopped_sinks_forget(const char *sink) {
+  static OwnerSql sql[] = {ON_BOTH("DELETE FROM ", " WHERE sink OPERATOR(pg_catalog.=) $1")};
+
+  run(sql, lengthof(sql), sink, "");
+}
+
+void stopped_sinks_rename(const char *sink, const char *new_name) {
+  static OwnerSql sql[] = {ON_BOTH("UPDATE ", " SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1")};
+
+  stopped_sinks_forget(new_name); /* of a sink that is gone */
+  run(sql, lengthof(sql), sink, new_name);
+}
+
+/* Another endpoint may want what this one did not; a person's pause is a person's to end. */
+void stopped_sinks_enable(const char *sink) {
+  static OwnerSql sql = {"DELETE FROM outbox.stopped_sinks WHERE sink OPERATOR(pg_catalog.=) $1 AND state "
+                         "OPERATOR(pg_catalog.=) 'disabled'",
+                         2, TYPES, NULL};
+
+  run(&sql, 1, sink, "");
+}

@@ -1,0 +1,93 @@
+#include "server/catalog/table_guard.h"
+
+#include "server/base/catalog_row.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_sequence.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+static bool is_ours(Oid table) {
+  Oid schema = get_namespace_oid("outbox", true);
+
+  return OidIsValid(schema) && get_rel_namespace(table) == schema && OidIsValid(get_extension_oid("outbox", true));
+}
+
+static Oid owner_of(Oid table) {
+  HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+  Oid owner = InvalidOid;
+
+  if (HeapTupleIsValid(tuple)) {
+    owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
+    ReleaseSysCache(tuple);
+  }
+  return owner;
+}
+
+static void check_trigger(Oid trigger) {
+  HeapTuple row = catalog_row_as_written(TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, trigger);
+  Oid table = row ? ((Form_pg_trigger)GETSTRUCT(row))->tgrelid : InvalidOid;
+
+  if (!OidIsValid(table) || !is_ours(table) || has_privs_of_role(GetUserId(), owner_of(table)))
+    return;
+  ereport(ERROR,
+          (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+           errmsg("must be owner of table %s to give it a trigger or refer to it", get_rel_name(table)),
+           errdetail("What triggers do, outbox's worker would do with its owner's rights."),
+           errhint("Put the trigger on a table of your own. The right TRIGGER (or REFERENCES) on it is of no use: "
+                   "REVOKE it.")));
+}
+
+static void check_owner(Oid table) {
+  if (!is_ours(table))
+    return;
+  HeapTuple row = catalog_row_as_written(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid, table);
+  Oid owner = row ? ((Form_pg_class)GETSTRUCT(row))->relowner : InvalidOid;
+  if (!OidIsValid(owner) || owner == owner_of(table) || superuser_arg(owner) ||
+      owner == owner_of(get_relname_relid("events", get_namespace_oid("outbox", true))))
+    return;
+  ereport(ERROR,
+          (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+           errmsg("permission denied to change owner of table %s", get_rel_name(table)),
+           errdetail("All of outbox belongs to one role, and functions with superuser rights write to its tables: an "
+                     "owner could have them run what it likes."),
+           errhint("GRANT what the role needs instead.")));
+}
+
+/* Positions are drawn one by one and upwards, else they are not the order in which events were enqueued. */
+static void check_sequence(Oid sequence) {
+  if (get_rel_relkind(sequence) != RELKIND_SEQUENCE || !is_ours(sequence) ||
+      strcmp(get_rel_name(sequence), "events_position") != 0)
+    return;
+  HeapTuple row =
+      catalog_row_as_written(SequenceRelationId, SequenceRelidIndexId, Anum_pg_sequence_seqrelid, sequence);
+  if (!HeapTupleIsValid(row))
+    return;
+  Form_pg_sequence form = (Form_pg_sequence)GETSTRUCT(row);
+  if (form->seqcache != 1 || form->seqincrement != 1 || form->seqcycle || form->seqtypid != INT8OID ||
+      form->seqmin != 1 || form->seqmax != PG_INT64_MAX)
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("sequence %s must stay as the extension made it", get_rel_name(sequence)),
+                    errdetail("Its order is the order in which events are delivered: it counts up by 1, without a "
+                              "cache, a bound or a cycle."),
+                    errhint("ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY 1 MINVALUE 1 NO MAXVALUE "
+                            "CACHE 1 NO CYCLE;")));
+}
+
+void table_guard(ObjectAccessType access, Oid class_id, Oid object_id) {
+  if (access == OAT_POST_CREATE && class_id == TriggerRelationId)
+    check_trigger(object_id);
+  else if (access == OAT_POST_ALTER && class_id == RelationRelationId) {
+    check_owner(object_id);
+    check_sequence(object_id);
+  }
+}

@@ -1,0 +1,151 @@
+#include "server/catalog/wrappers.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "foreign/foreign.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "common/string.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+#include "server/base/catalog_row.h"
+#include "server/base/report.h"
+#include "server/base/sql_function.h"
+#include "server/catalog/sink_ddl.h"
+#include "server/catalog/table_guard.h"
+#include "server/shmem/wake.h"
+
+static const char WRAPPER_PREFIX[] = "outbox_";
+static const char VALIDATOR_SUFFIX[] = "_validator";
+
+static object_access_hook_type next_access_hook;
+
+void wrappers_name_database(void) {
+  static bool named = false; /* a database with sessions is not renamed */
+  char *name = named ? NULL : get_database_name(MyDatabaseId);
+
+  if (name == NULL)
+    return;
+  ob_set_database(pg_server_to_any(name, (int)strlen(name), PG_UTF8));
+  named = true;
+}
+
+/* The kind that a validator of ours checks; false when it is no validator of ours. Only superusers can make one. */
+static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
+  HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(validator));
+  bool ours = false;
+
+  if (!HeapTupleIsValid(tuple))
+    return false;
+  Form_pg_proc proc = (Form_pg_proc)GETSTRUCT(tuple);
+  if (proc->prolang == ClanguageId && pg_str_endswith(NameStr(proc->proname), VALIDATOR_SUFFIX)) {
+    bool isnull;
+    Datum symbol = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+    ours = !isnull && strcmp(TextDatumGetCString(symbol), "outbox_validator") == 0;
+    strlcpy(kind, NameStr(proc->proname), strlen(NameStr(proc->proname)) - strlen(VALIDATOR_SUFFIX) + 1);
+  }
+  ReleaseSysCache(tuple);
+  return ours;
+}
+
+bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]) {
+  ForeignDataWrapper *wrapper = GetForeignDataWrapper(wrapper_oid);
+  size_t prefix = strlen(WRAPPER_PREFIX);
+
+  return strncmp(wrapper->fdwname, WRAPPER_PREFIX, prefix) == 0 && validator_kind(wrapper->fdwvalidator, kind) &&
+         strcmp(wrapper->fdwname + prefix, kind) == 0;
+}
+
+ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
+  List *list = isnull ? NIL : untransformRelOptions(options);
+  ob_option *out = (ob_option *)palloc0(sizeof(ob_option) * (list_length(list) + 1));
+  ListCell *cell;
+
+  *n = 0;
+  foreach (cell, list) {
+    DefElem *option = (DefElem *)lfirst(cell);
+    out[*n].name = option->defname;
+    out[*n].value = option->arg ? defGetString(option) : "";
+    (*n)++;
+  }
+  return out;
+}
+
+/* One function for all kinds: outbox.kafka_validator checks options of the kind "kafka". */
+SQL_FUNCTION(outbox_validator) {
+  Oid catalog = PG_GETARG_OID(1);
+  size_t n;
+  ob_option *options = wrapper_options(PG_GETARG_DATUM(0), false, &n);
+  char kind[NAMEDATALEN];
+  ob_common common;
+  ob_error error;
+
+  if (!validator_kind(fcinfo->flinfo->fn_oid, kind))
+    ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+                    errmsg("a validator of outbox must be named after its kind of sink"),
+                    errhint("The function is <kind>_validator, the wrapper outbox_<kind>.")));
+
+  wrappers_name_database();
+  if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
+    ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
+    if (!ob_check_options(kind, scope, options, n, superuser(), &error))
+      report_option_error(&error, kind, scope);
+  } else if (n > 0) {
+    ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", options[0].name),
+                    errdetail("Only servers and user mappings of this wrapper have options."),
+                    errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
+  }
+  if (catalog == ForeignDataWrapperRelationId && !ob_common_options(kind, NULL, 0, &common, &error))
+    report_option_error(&error, kind, OB_SERVER);
+  PG_RETURN_VOID();
+}
+
+/* The worker acts for no role, so it reads PUBLIC's mapping alone: another one would be a secret without effect. */
+static void refuse_private_mapping(Oid mapping_oid) {
+  /* The row was written a moment ago by this very command. */
+  HeapTuple tuple =
+      catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, mapping_oid);
+  char kind[NAMEDATALEN];
+
+  if (HeapTupleIsValid(tuple)) {
+    Form_pg_user_mapping mapping = (Form_pg_user_mapping)GETSTRUCT(tuple);
+    ForeignServer *server = GetForeignServer(mapping->umserver);
+    if (OidIsValid(mapping->umuser) && wrapper_kind(server->fdwid, kind))
+      ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                      errmsg("user mapping for sink \"%s\" must be for PUBLIC", server->servername),
+                      errdetail("The worker delivers for all roles and reads no other mapping."),
+                      errhint("Use CREATE USER MAPPING FOR PUBLIC SERVER %s; only the owner of the server and "
+                              "superusers can read its options.",
+                              quote_identifier(server->servername))));
+  }
+}
+
+static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg) {
+  if (next_access_hook)
+    next_access_hook(access, class_id, object_id, sub_id, arg);
+  /* Whatever happens to a sink, the worker learns of it at commit, not at its next poll. */
+  if (class_id == ForeignServerRelationId || class_id == UserMappingRelationId)
+    wake_when_sinks_changed();
+  if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
+    refuse_private_mapping(object_id);
+  sink_ddl_note(access, class_id, object_id);
+  table_guard(access, class_id, object_id);
+}
+
+void wrappers_init(void) {
+  sink_ddl_init();
+  next_access_hook = object_access_hook;
+  object_access_hook = on_object_access;
+}

@@ -1,0 +1,307 @@
+#include "server/claim/claim.h"
+
+#include "server/claim/claim_round.h"
+#include "server/claim/late.h"
+#include "server/enqueue/enqueue.h"
+#include "server/enqueue/position.h"
+#include "server/inflight/dead_letters.h"
+#include "server/sinks/lanes.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+static Statement read_failing = {
+    PENDING_ROWS "available_at IS NOT NULL AND held_by IS NULL AND attempts > 0", 0, {}, NULL};
+static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMNS
+                                " FROM outbox.events_pending WHERE held_by IS NOT NULL ORDER BY held_by, position",
+                                0,
+                                {},
+                                NULL};
+
+/* ---- lanes that were just taken ----------------------------------------------------------------------------- */
+
+static bool is_fresh(const EventRow *row, WorkerSink **sink) {
+  return judge_is_ours(row, sink) && (*sink)->common.ordered &&
+         lane_set_has(&(*sink)->lanes.fresh, lane_of(row->key_hash, row->position));
+}
+
+static bool visit_failing(TupleTableSlot *slot, void *) {
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  if (is_fresh(&row, &sink))
+    held_key_hold(sink->oid, row.key_hash, row.position);
+  return true;
+}
+
+static bool visit_group(TupleTableSlot *slot, void *) {
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  if (is_fresh(&row, &sink))
+    held_key_drain(sink->oid, row.key_hash, row.held_by);
+  return true;
+}
+
+/* Learns from the rows which keys of theirs are held. */
+static void read_fresh_lanes(Snapshot snapshot) {
+  statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
+  statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
+  recalled_restart();
+  lanes_read();
+}
+
+/* ---- a round ------------------------------------------------------------------------------------------------ */
+
+/* The batches are filled anew, in memory of their own: it outlives the round when a standby is waited for. */
+static void begin_round(Now now) {
+  static MemoryContext batches = NULL;
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  if (batches == NULL)
+    batches = AllocSetContextCreate(TopMemoryContext, "outbox batches", ROUND_BYTES, ALLOCSET_DEFAULT_INITSIZE,
+                                    ALLOCSET_DEFAULT_MAXSIZE);
+  MemoryContextReset(batches); /* but for its first ROUND_BYTES */
+  event_rows_begin(batches);
+  memset((void *)&claim_round, 0, sizeof(claim_round));
+  claim_round.context = batches;
+  claim_round.now = now;
+  claim_round.free_flights = flights_free();
+  claim_round.free_bytes = Min(flights_free_bytes(), (int64)ROUND_BYTES);
+  for (int i = 0; i < n; i++) {
+    sinks[i]->batch = NULL;
+    sinks[i]->batch_flights = NULL;
+    sinks[i]->n_batch = sinks[i]->max_batch = 0;
+  }
+}
+
+/* Events that came back behind a key which is held since. They are marked in the next round: the cursor need not go
+ * back for them, past all that was claimed meanwhile. */
+static Mark *returned = NULL;
+static int n_returned = 0, max_returned = 0;
+static int n_taken_up = 0; /* of them, by this round */
+
+static void add_returned(const Flight *flight) {
+  if (n_returned == max_returned) {
+    max_returned = Max(64, max_returned * 2);
+    returned = returned ? (Mark *)repalloc(returned, sizeof(Mark) * max_returned)
+                        : (Mark *)MemoryContextAlloc(TopMemoryContext, sizeof(Mark) * max_returned);
+  }
+  returned[n_returned++] = {flight->position, flight->ctid, 0, flight->sink->oid, flight->key_hash};
+}
+
+void claim_returned_each(void (*visit)(Oid sink, int64 position)) {
+  for (int i = 0; i < n_returned; i++)
+    visit(returned[i].sink, returned[i].position);
+}
+
+static void rewind_returned(const Mark *mark) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->oid == mark->sink)
+      worker_sink_rewind(sinks[i], mark->position);
+}
+
+/* Before anything is read: a key that has been let go in between must not drain past them. */
+static void mark_returned(void) {
+  n_taken_up = n_returned;
+  for (int i = 0; i < n_returned; i++) {
+    const HeldKey *key = held_key_find(returned[i].sink, returned[i].key_hash);
+    returned[i].group = key ? key->group : 0;
+    if (key && key->head != 0 && key->head < returned[i].position)
+      round_mark(returned[i]);
+    else
+      rewind_returned(&returned[i]);
+  }
+}
+
+/* Everything that a round could find in the rows, when nothing waits in memory. */
+static Statement ask_for_news = {
+    "SELECT EXISTS (SELECT FROM outbox.recalled WHERE (xact, position) > ($1, $2)) "
+    "OR EXISTS (SELECT FROM outbox.events_pending WHERE position > $3) "
+    "OR EXISTS (SELECT FROM pg_catalog.unnest($4) AS x CROSS JOIN LATERAL (SELECT FROM outbox.events_pending AS e "
+    "WHERE (e.origin, e.xact, e.position) >= ($5, x, 0) AND (e.origin, e.xact, e.position) <= ($5, x, $3) LIMIT 1) "
+    "AS late)",
+    5,
+    {XID8OID, INT8OID, INT8OID, XID8ARRAYOID, INT8OID},
+    NULL};
+
+static bool visit_answer(TupleTableSlot *slot, void *news) {
+  *(bool *)news = DatumGetBool(slot->tts_values[0]);
+  return true;
+}
+
+/* One query instead of a round's several: an idle database is asked no more than that. */
+static bool is_news(Snapshot snapshot) {
+  int n, n_ended;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  int64 cursor = PG_INT64_MAX, position;
+  uint64 xact;
+  bool news = true;
+
+  for (int i = 0; i < n; i++) {
+    if (sinks[i]->stopped)
+      continue;
+    cursor = Min(cursor, sinks[i]->cursor);
+    if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
+      return true;
+  }
+  if (n == 0 || n_returned > 0 || lanes_any_fresh() || held_keys_any())
+    return true;
+  recalled_next_place(&xact, &position);
+  Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
+                    late_ended(snapshot, &n_ended), Int64GetDatum(origin_here())};
+  statement_read(&ask_for_news, values, snapshot, visit_answer, &news);
+  if (!news)
+    late_note_running(snapshot);
+  return news;
+}
+
+bool claim_has_news(void) {
+  SPI_connect();
+  Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+  bool news = is_news(snapshot);
+  UnregisterSnapshot(snapshot);
+  SPI_finish();
+  return news;
+}
+
+bool claim_events(Now now, bool *look_for_recalled) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  bool more = false;
+
+  begin_round(now);
+  mark_returned();
+  SPI_connect();
+  if (lanes_any_fresh())
+    dead_letters_stale();
+  dead_letters_refresh();
+  /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
+  Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+  if (lanes_any_fresh())
+    read_fresh_lanes(snapshot);
+  late_find(snapshot);
+  for (int i = 0; i < n; i++)
+    worker_sink_begin_round(sinks[i], claim_round.context);
+  claim_round.open = true;
+  for (int i = 0; i < n; i++) {
+    if (sinks[i]->room <= 0)
+      continue;
+    /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
+    more |= stream_draining(sinks[i], snapshot);
+    stream_late(sinks[i], snapshot);
+    more |= late_can_go_on(sinks[i]) && sinks[i]->room > 0; /* a long one: the cursor waits for it */
+    more |= stream_due(sinks[i], snapshot);
+    more |= stream_resumed(sinks[i], snapshot);
+  }
+  busy_rows_claim(snapshot);
+  if (*look_for_recalled) {
+    bool heads_left = recalled_check_heads(snapshot);
+    *look_for_recalled = recalled_claim(snapshot, &more) || heads_left;
+    more |= heads_left;
+  }
+  more |= stream_main(snapshot);
+  for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
+    more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && held_keys_any_draining(sinks[i]->oid);
+  more |= claim_round.free_bytes <= 0 && flights_free() > 0; /* a round is full sooner than the sinks */
+  if (claim_round.n_taken + claim_round.n_marks > 0)
+    claim_lock_and_mark();
+  more |= claim_round.dropped;
+  UnregisterSnapshot(snapshot);
+  SPI_finish();
+  return more;
+}
+
+void claim_return(Flight *flight) {
+  WorkerSink *sink = flight->sink, *given_to = worker_sink_of(flight->given_to);
+  HeldKey *key = held_key_find(sink->oid, flight->key_hash);
+  int64 position = flight->position;
+
+  if (key && key->head == 0)
+    key->drained = Min(key->drained, position - 1);
+  if (given_to)
+    worker_sink_rewind(given_to, position); /* it passed the row while this flight had it */
+  if (flight->resumed)
+    resumed_returned(sink);
+  worker_sink_event_returned(sink, flight->bytes);
+  if (key == NULL || key->head == 0 || key->head >= position)
+    worker_sink_rewind(sink, position);
+  else if (flight->held_by != key->group)
+    add_returned(flight);
+  flight_free(flight);
+}
+
+void claim_settle(void) {
+  claim_round.open = false;
+  n_returned -= n_taken_up;
+  if (n_returned > 0)
+    memmove(returned, returned + n_taken_up, sizeof(Mark) * n_returned);
+  n_taken_up = 0;
+}
+
+void claim_give_back(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  if (!claim_round.open)
+    return;
+  claim_round.open = false;
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < sinks[i]->n_batch; j++)
+      if (sinks[i]->batch_flights[j])
+        claim_return(sinks[i]->batch_flights[j]);
+    sinks[i]->n_batch = 0;
+    worker_sink_give_back(sinks[i]);
+  }
+  for (int i = 0; i < n_returned; i++)
+    rewind_returned(&returned[i]);
+  n_returned = 0;
+  busy_rows_give_back();
+  recalled_give_back();
+  held_keys_restart();
+}
+
+static Statement read_highest = {
+    "SELECT pg_catalog.max(position) FROM (SELECT (SELECT pg_catalog.max(position) FROM outbox.events_pending) AS "
+    "position UNION ALL SELECT (SELECT pg_catalog.max(position) FROM outbox.events_failed)) AS highest",
+    0,
+    {},
+    NULL};
+
+static bool visit_highest(TupleTableSlot *slot, void *) {
+  if (!slot->tts_isnull[0])
+    position_seen(DatumGetInt64(slot->tts_values[0]));
+  return false;
+}
+
+/* The sequence may have been set back while the server was down. */
+static void learn_positions(void) {
+  if (position_known())
+    return;
+  SPI_connect();
+  statement_read(&read_highest, NULL, InvalidSnapshot, visit_highest, NULL);
+  SPI_finish();
+}
+
+void claim_init(int64 origin) {
+  judge_init(origin);
+  learn_positions();
+}
+
+void claim_tell_error(const char *error) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->stats)
+      shared_sink_error(sinks[i]->stats, error, GetCurrentTimestamp());
+}

@@ -1,0 +1,114 @@
+/*
+ * claim_lock.cpp: the second step of a claim: leave out what somebody holds or has changed, without waiting. What is
+ * to be marked is locked; what is to be sent need not be: the lock would end with the transaction, before the event
+ * leaves, and would cost a WAL record and a written page each.
+ */
+#include "server/claim/claim_round.h"
+#include "server/storage/untouched.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+}
+
+/* A sink's former name gives way to the present one, unless the event stands there under that one already. */
+static Statement mark_held = {
+    "UPDATE outbox.events_pending AS e SET held_by = nullif(h.held_by, 0), sink = CASE WHEN e.sink = h.sink "
+    "OR EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = h.sink) THEN e.sink ELSE "
+    "h.sink END "
+    "FROM unnest($1, $2, $3) AS h (place, held_by, sink) WHERE e.ctid = h.place",
+    3,
+    {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
+    NULL};
+
+/* Takes a claimed event out of the round: its flight ends before it began. */
+static void drop_flight(Flight *flight) {
+  worker_sink_event_returned(flight->sink, flight->bytes);
+  flight->sink->room++;
+  flight_free(flight);
+}
+
+/* Keeps in a batch what may fly: rows that were locked, and whose key nobody else holds meanwhile. */
+static void prune_batch(WorkerSink *sink) {
+  int kept = 0;
+
+  for (int i = 0; i < sink->n_batch; i++) {
+    Flight *flight = sink->batch_flights[i];
+    if (flight == NULL)
+      continue;
+    HeldKey *key = held_key_find(sink->oid, flight->key_hash);
+    if (key && key->head != 0 && key->head < flight->position) {
+      /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
+      int64 position = flight->position;
+      drop_flight(flight);
+      worker_sink_rewind(sink, position);
+      continue;
+    }
+    sink->batch[kept] = sink->batch[i];
+    sink->batch_flights[kept++] = flight;
+  }
+  sink->n_batch = kept;
+}
+
+void claim_lock_and_mark(void) {
+  int n, n_locks = 0, n_marked = 0;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  RowLock *locks = (RowLock *)MemoryContextAllocHuge(
+      CurrentMemoryContext, sizeof(RowLock) * (claim_round.n_taken + claim_round.n_marks + 1));
+  bool pruned = claim_round.overruled;
+
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < sinks[i]->n_batch; j++) {
+      Flight *flight = sinks[i]->batch_flights[j];
+      locks[n_locks++] = {flight->position, flight->ctid, ROW_GONE, &sinks[i]->batch_flights[j],
+                          flight->xmin,     InvalidOid};
+    }
+  int n_free = untouched_find(locks, n_locks);
+  for (int i = 0; i < n_locks; i++)
+    (*(Flight **)locks[i].owner)->file = locks[i].file;
+  locks += n_free;
+  n_locks -= n_free;
+  for (int i = 0; i < claim_round.n_marks; i++)
+    locks[n_locks++] = {claim_round.marks[i].position, claim_round.marks[i].ctid, ROW_GONE, &claim_round.marks[i]};
+  row_lock(locks, n_locks, NULL);
+
+  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * (claim_round.n_marks + 1));
+  int64 *groups = (int64 *)palloc(sizeof(int64) * (claim_round.n_marks + 1));
+  Datum *names = (Datum *)palloc(sizeof(Datum) * (claim_round.n_marks + 1));
+  for (int i = 0; i < n_locks; i++) {
+    RowLock *lock = &locks[i];
+    Mark *mark = (Mark *)lock->owner;
+    if (claim_round.n_marks > 0 && mark >= claim_round.marks && mark < claim_round.marks + claim_round.n_marks) {
+      if (lock->result == ROW_BUSY)
+        busy_row_add(lock->position, mark->sink, mark->key_hash);
+      if (lock->result == ROW_LOCKED && worker_sink_of(mark->sink)) {
+        places[n_marked] = lock->ctid;
+        names[n_marked] = CStringGetTextDatum(worker_sink_of(mark->sink)->name);
+        groups[n_marked++] = mark->group;
+        if (mark->group != 0)
+          held_key_marked(mark->sink, mark->key_hash, mark->group, mark->position);
+      }
+      continue;
+    }
+    if (lock->result == ROW_LOCKED)
+      continue;
+    Flight **place = (Flight **)lock->owner;
+    Flight *flight = *place;
+    *place = NULL;
+    pruned = claim_round.dropped = true;
+    if (lock->result == ROW_BUSY) {
+      held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+      busy_row_add(flight->position, flight->sink->oid, flight->key_hash); /* an earlier one may take the lead */
+    } else {
+      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+    }
+    drop_flight(flight);
+  }
+  for (int i = 0; i < n && pruned; i++)
+    prune_batch(sinks[i]);
+
+  if (n_marked > 0) {
+    Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked), text_array(names, n_marked)};
+    statement_write(&mark_held, values, NULL, NULL);
+  }
+}

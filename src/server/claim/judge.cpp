@@ -1,0 +1,184 @@
+/* judge.cpp: decides about one row of a round. */
+#include "server/claim/claim_round.h"
+#include "server/claim/known_below.h"
+#include "server/event/unreadable.h"
+#include "server/sinks/lanes.h"
+#include "server/storage/durable.h"
+#include "server/worker/completions.h"
+#include "server/worker/maintenance.h"
+
+extern "C" {
+#include "utils/memutils.h"
+}
+
+Round claim_round;
+
+static int64 my_origin = 0;
+
+void judge_init(int64 origin) {
+  my_origin = origin;
+}
+
+void round_mark(Mark mark) {
+  if (claim_round.n_marks == claim_round.max_marks) {
+    claim_round.max_marks = Max(64, claim_round.max_marks * 2);
+    claim_round.marks = claim_round.marks
+                            ? (Mark *)repalloc(claim_round.marks, sizeof(Mark) * claim_round.max_marks)
+                            : (Mark *)MemoryContextAlloc(claim_round.context, sizeof(Mark) * claim_round.max_marks);
+  }
+  claim_round.marks[claim_round.n_marks++] = mark;
+}
+
+static void grow_batch(WorkerSink *sink) {
+  MemoryContext previous = MemoryContextSwitchTo(claim_round.context);
+
+  sink->max_batch = Max(64, sink->max_batch * 2);
+  sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
+                            : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
+  sink->batch_flights = sink->batch_flights
+                            ? (Flight **)repalloc_huge(sink->batch_flights, sizeof(Flight *) * sink->max_batch)
+                            : (Flight **)palloc(sizeof(Flight *) * sink->max_batch);
+  MemoryContextSwitchTo(previous);
+}
+
+static Flight *flight_of_row(WorkerSink *sink, const EventRow *row, uint32 bytes) {
+  Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
+
+  flight->key_hash = sink->common.ordered ? row->key_hash : 0;
+  flight->ctid = row->ctid;
+  flight->xmin = row->xmin;
+  flight->attempts = row->attempts;
+  flight->held_by = row->held_by;
+  worker_sink_event_claimed(sink, bytes);
+  return flight;
+}
+
+static void add_to_batch(WorkerSink *sink, const EventRow *row) {
+  if (sink->n_batch == sink->max_batch)
+    grow_batch(sink);
+  ob_event *event = &sink->batch[sink->n_batch];
+
+  unreadable_begin(row->position, row->xmin, PART_EVENT);
+  uint32 bytes = event_row_to_event(row, sink->common.ordered, event);
+  unreadable_done();
+  unreadable_forget(row->position);
+  Flight *flight = flight_of_row(sink, row, bytes);
+  flight->due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at;
+  flight->late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
+  event->ticket = flight_ticket(flight);
+  sink->batch_flights[sink->n_batch++] = flight;
+  redriven_saw_flight(flight);
+  claim_round.free_flights--;
+  claim_round.free_bytes -= bytes;
+  claim_round.n_taken++;
+  durable_note(row->xmin);
+}
+
+bool judge_is_ours(const EventRow *row, WorkerSink **sink) {
+  *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
+  return *sink != NULL && row->origin == my_origin && lane_is_mine(*sink, lane_of(row->key_hash, row->position));
+}
+
+/* Not due yet. A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not
+ * held are found when they are due. */
+static void put_off(WorkerSink *sink, const EventRow *row) {
+  sink->next_due = Min(sink->next_due, row->available_at);
+  if (row->available_at <= sink->due_after) /* the clock went back */
+    sink->due_after = row->available_at - 1;
+  if (sink->common.ordered && row->attempts > 0) {
+    HeldKey *key = held_key_hold(sink->oid, row->key_hash, row->position);
+    if (key && key->head < row->position) { /* it failed, and then an earlier one did */
+      if (row->held_by != key->group)
+        round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
+      return;
+    }
+  } else {
+    held_key_release(sink->oid, row->key_hash, row->position);
+  }
+  /* Due rows are found by their sink's name as it is now. */
+  bool former_name =
+      strlen(sink->name) != (size_t)row->sink_length || memcmp(sink->name, row->sink, row->sink_length) != 0;
+  if (row->held_by != 0 || former_name)
+    round_mark({row->position, row->ctid, 0, sink->oid, row->key_hash});
+}
+
+/* An event that the process has no memory for holds up its key alone, and is looked at again. */
+static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
+  char error[128];
+
+  if (sink->common.ordered)
+    held_key_hold(sink->oid, row->key_hash, row->position);
+  busy_row_add(row->position, InvalidOid, 0);
+  snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
+  if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
+    shared_sink_error(sink->stats, error, claim_round.now.wall);
+    ereport(WARNING,
+            (errmsg("outbox sink \"%s\": %s", sink->name, error), errdetail("The event waits, and others go on.")));
+  }
+}
+
+/* Its failure is recorded like a delivery's: the row says why it waits, and leads its key. No attempt is spent, since
+ * it cannot become a dead letter either: that would be a copy of it. */
+static void fail_unreadable(WorkerSink *sink, const EventRow *row, const UnreadableRow *unreadable) {
+  Flight *flight = flight_of_row(sink, row, 0);
+
+  claim_round.free_flights--;
+  completions_add_failed(flight, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
+}
+
+Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
+  bool ours = judge_is_ours(row, sink_out);
+  WorkerSink *sink = *sink_out;
+
+  /* Enqueued before, committed after a sink appeared, or locked when it was to be routed. Those that take it claim
+   * nothing that comes after it before it is routed. */
+  if (row->sink == NULL && row->origin == my_origin && unreadable_find(row->position, row->xmin) == NULL &&
+      maintenance_saw_unrouted(row) && (stream == MAIN || stream == LATE))
+    return STOP;
+  if (!ours) {
+    if (sink && row->origin != my_origin && (sink->first_foreign == 0 || row->position < sink->first_foreign))
+      known_below_lower(sink, sink->first_foreign = row->position);
+    return PASS;
+  }
+  if (row->position < sink->known_below)
+    known_below_lower(sink, row->position);
+  if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
+    return PASS;
+  if (stream != MAIN && row->position > sink->cursor)
+    return PASS; /* the cursor will find it, in its place */
+  Flight *flight = flight_find(row->position);
+  if (flight) {
+    if (flight->sink != sink || flight->gone)
+      flight->given_to = sink->oid;
+    return PASS;
+  }
+  if (row->available_at > claim_round.now.wall) {
+    put_off(sink, row);
+    return PASS;
+  }
+  if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0 ||
+      (stream == MAIN && busy_rows_full()))
+    return STOP;
+  HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
+  if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
+    if (row->held_by == key->group) {
+      if (key->head == 0) /* it came from another sink after the key had drained past its place */
+        key->drained = Min(key->drained, row->position - 1);
+      return PASS;
+    }
+    round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
+    return HOLD;
+  }
+  if (sink->common.ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
+    return PASS;
+  if (const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin)) {
+    fail_unreadable(sink, row, unreadable);
+    return PASS;
+  }
+  if (!event_row_fits(row)) {
+    wait_for_memory(sink, row);
+    return PASS;
+  }
+  add_to_batch(sink, row);
+  return TAKE;
+}

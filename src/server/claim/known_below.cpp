@@ -1,0 +1,93 @@
+#include "server/claim/known_below.h"
+
+#include "server/claim/claim.h"
+#include "server/claim/claim_round.h"
+#include "server/process/worker_slot.h"
+#include "server/sinks/lanes.h"
+
+static const int PUBLISH_EVERY_MS = 100;
+
+enum { FOUND_SIZE = 4096 };
+
+static Moment published_at = MOMENT_NONE;
+static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 100,000 held keys */
+
+static void tell(const WorkerSink *sink) {
+  if (sink->stats)
+    sink->stats->known_below[worker_slot()->index % OUTBOX_COUNTED_WORKERS] = sink->known_below;
+}
+
+static WorkerSink *sink_of(Oid oid) {
+  WorkerSink **place = &found[oid % FOUND_SIZE];
+
+  if (*place == NULL || (*place)->oid != oid)
+    *place = worker_sink_of(oid);
+  return *place;
+}
+
+static void lower(WorkerSink *sink, int64 position) {
+  if (sink)
+    sink->known_below = Min(sink->known_below, position);
+}
+
+static void lower_of(Oid sink, int64 position) {
+  lower(sink_of(sink), position);
+}
+
+static void lower_all(int64 position) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    lower(sinks[i], position);
+}
+
+static void visit_flight(const Flight *flight) {
+  lower(flight->sink, flight->position);
+  if (OidIsValid(flight->given_to))
+    lower_of(flight->given_to, flight->position);
+}
+
+/* Those behind a failing event wait after it; of a draining key the next one is unknown. */
+static void visit_held(const HeldKey *key) {
+  lower_of(key->id.sink, key->head != 0 ? key->head : key->drained + 1);
+}
+
+/* What the cursor has passed and not disposed of. */
+static void begin_at_cursor(WorkerSink *sink) {
+  sink->known_below = sink->cursor + 1;
+  for (int i = 0; i < sink->n_late; i++)
+    lower(sink, sink->late[i].after + 1);
+  if (sink->first_foreign != 0)
+    lower(sink, sink->first_foreign);
+}
+
+void known_below_publish(Moment now, bool unread) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  if (!moment_is_past(published_at, now, PUBLISH_EVERY_MS)) {
+    for (int i = 0; i < n && unread; i++)
+      known_below_lower(sinks[i], 0);
+    return; /* until the next time it is lower than it could be */
+  }
+  published_at = now;
+  memset(found, 0, sizeof(found));
+  for (int i = 0; i < n; i++)
+    begin_at_cursor(sinks[i]);
+  flights_each(visit_flight);
+  held_keys_each(visit_held);
+  claim_returned_each(lower_of);
+  lower_all(busy_rows_first());
+  if (unread || lanes_any_fresh())
+    lower_all(0);
+  for (int i = 0; i < n; i++)
+    tell(sinks[i]);
+}
+
+void known_below_lower(WorkerSink *sink, int64 position) {
+  if (position >= sink->known_below)
+    return;
+  sink->known_below = position;
+  tell(sink);
+}

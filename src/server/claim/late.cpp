@@ -1,0 +1,116 @@
+#include "server/claim/late.h"
+
+#include "server/claim/known_below.h"
+#include "server/enqueue/enqueue.h"
+#include "server/enqueue/waiting.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/sql.h"
+
+extern "C" {
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
+}
+
+/* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
+static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
+                              "(SELECT e.position FROM outbox.events_pending AS e "
+                              "WHERE (e.origin, e.xact, e.position) >= ($3, x, 0) "
+                              "AND (e.origin, e.xact, e.position) <= ($3, x, $2) "
+                              "ORDER BY e.origin, e.xact, e.position LIMIT 1) AS has_rows",
+                              3,
+                              {XID8ARRAYOID, INT8OID, INT8OID},
+                              NULL};
+
+static TransactionId *running = NULL; /* in progress at the last round */
+static int n_running = 0, max_running = 0;
+
+static void add_running(TransactionId xid) {
+  if (n_running == max_running) {
+    max_running = Max(64, max_running * 2);
+    running = running ? (TransactionId *)repalloc(running, sizeof(TransactionId) * max_running)
+                      : (TransactionId *)MemoryContextAlloc(TopMemoryContext, sizeof(TransactionId) * max_running);
+  }
+  running[n_running++] = xid;
+}
+
+/* A snapshot lists those in progress below its xmax only, and its xmax follows the last transaction that has ended:
+ * the youngest running ones lie above it. Reading the next xid after the snapshot was taken errs on the safe side. */
+void late_note_running(Snapshot snapshot) {
+  TransactionId next = ReadNextTransactionId();
+
+  n_running = 0;
+  for (uint32 i = 0; i < snapshot->xcnt; i++)
+    add_running(snapshot->xip[i]);
+  for (TransactionId xid = snapshot->xmax; TransactionIdPrecedes(xid, next);) {
+    add_running(xid);
+    TransactionIdAdvance(xid);
+  }
+}
+
+static bool still_running(Snapshot snapshot, TransactionId xid) {
+  if (TransactionIdFollowsOrEquals(xid, snapshot->xmax))
+    return true;
+  for (uint32 i = 0; i < snapshot->xcnt; i++)
+    if (snapshot->xip[i] == xid)
+      return true;
+  return false;
+}
+
+uint64 late_full_xid(TransactionId xid) {
+  FullTransactionId next = ReadNextFullTransactionId();
+  uint32 epoch = EpochFromFullTransactionId(next);
+
+  if (xid > XidFromFullTransactionId(next))
+    epoch--;
+  return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+}
+
+static void add_late(WorkerSink *sink, uint64 xid) {
+  if (sink->n_late == sink->max_late) {
+    sink->max_late = Max(16, sink->max_late * 2);
+    sink->late = sink->late ? (LateTransaction *)repalloc(sink->late, sizeof(LateTransaction) * sink->max_late)
+                            : (LateTransaction *)MemoryContextAlloc(TopMemoryContext,
+                                                                    sizeof(LateTransaction) * sink->max_late);
+  }
+  sink->late[sink->n_late++] = {xid, 0, sink->cursor};
+  known_below_lower(sink, 0);
+}
+
+static bool visit_late(TupleTableSlot *slot, void *) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (DatumGetInt64(slot->tts_values[1]) <= sinks[i]->cursor) /* else its cursor has it before it */
+      add_late(sinks[i], DatumGetUInt64(slot->tts_values[0]));
+  return true;
+}
+
+bool late_can_go_on(const WorkerSink *sink) {
+  return sink->n_late > 0 && !waiting_is_locked(sink->unrouted_at);
+}
+
+Datum late_ended(Snapshot snapshot, int *n) {
+  Datum *ended = (Datum *)palloc(sizeof(Datum) * Max(n_running, 1));
+
+  *n = 0;
+  for (int i = 0; i < n_running; i++)
+    if (!still_running(snapshot, running[i]))
+      ended[(*n)++] = UInt64GetDatum(late_full_xid(running[i]));
+  return PointerGetDatum(construct_array(ended, *n, XID8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+void late_find(Snapshot snapshot) {
+  int64 farthest = 0;
+  int n_ended, n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    farthest = Max(farthest, sinks[i]->cursor);
+  Datum values[] = {late_ended(snapshot, &n_ended), Int64GetDatum(farthest), Int64GetDatum(origin_here())};
+  if (n_ended > 0 && farthest > 0)
+    statement_read(&find_rows, values, snapshot, visit_late, NULL);
+  late_note_running(snapshot);
+}

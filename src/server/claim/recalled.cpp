@@ -1,0 +1,204 @@
+/* recalled.cpp: rows that came back behind the cursors, and heads that left. */
+#include "server/base/settings.h"
+#include "server/claim/claim_round.h"
+#include "server/claim/late.h"
+#include "server/inflight/dead_letters.h"
+#include "server/sinks/lanes.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+}
+
+static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
+static Statement read_recalled = {
+    "SELECT ctid, position, xact FROM outbox.recalled WHERE (xact, position) > ($1, $2) "
+    "ORDER BY xact, position LIMIT $3",
+    3,
+    {XID8OID, INT8OID, INT8OID},
+    NULL};
+static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+
+static int by_position(const void *a, const void *b) {
+  int64 left = (*(RecalledRow *const *)a)->position, right = (*(RecalledRow *const *)b)->position;
+
+  return left < right ? -1 : left > right;
+}
+
+static int first_of(const RecalledList *list, int64 position) {
+  int low = 0, high = list->n;
+
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (list->by_position[middle]->position < position)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
+  RecalledList *list = (RecalledList *)context;
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
+  held_key_row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
+  Verdict verdict = judge(&row, RECALLED, &sink);
+  if (verdict == STOP)
+    sink->starved = list->wanted_again = true;
+  bool mine = lane_is_mine(sink, lane_of(row.key_hash, row.position));
+  /* A position may stand there more than once. */
+  for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
+    list->by_position[i]->fate = !mine             ? RecalledRow::OTHERS
+                                 : verdict == STOP ? RecalledRow::KEEP
+                                                   : RecalledRow::DONE;
+  return true;
+}
+
+/* No pending row: a dead letter, which may hold its key, or deleted by a person, and its key goes on. */
+static void look_at_gone(RecalledList *list) {
+  int64 *gone = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
+  DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(list->n, 1));
+  int n = 0, released = 0;
+
+  for (int i = 0; i < list->n; i++)
+    if (list->rows[i].fate == RecalledRow::GONE)
+      gone[n++] = list->rows[i].position;
+  dead_letters_look(gone, states, n);
+  n = 0;
+  for (int i = 0; i < list->n; i++) {
+    if (list->rows[i].fate != RecalledRow::GONE)
+      continue;
+    DeadLetter state = states[n++];
+    if (state == DEAD_ELSEWHERE)
+      list->rows[i].fate = RecalledRow::OTHERS;
+    else if (state != DEAD_HOLDS)
+      gone[released++] = list->rows[i].position;
+  }
+  held_keys_release_positions(gone, released);
+}
+
+void recalled_look(RecalledList *list, Snapshot snapshot) {
+  int64 *positions = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
+
+  list->by_position = (RecalledRow **)palloc(sizeof(RecalledRow *) * Max(list->n, 1));
+  for (int i = 0; i < list->n; i++) {
+    positions[i] = list->rows[i].position;
+    list->by_position[i] = &list->rows[i];
+  }
+  qsort(list->by_position, list->n, sizeof(RecalledRow *), by_position);
+  Datum values[] = {int8_array(positions, list->n)};
+  statement_read(&read_positions, values, snapshot, visit_recalled_row, list);
+  look_at_gone(list);
+}
+
+static bool visit_recalled(TupleTableSlot *slot, void *context) {
+  RecalledList *list = (RecalledList *)context;
+  RecalledRow *item = &list->rows[list->n++];
+
+  item->ctid = *(ItemPointer)DatumGetPointer(slot->tts_values[0]);
+  item->position = DatumGetInt64(slot->tts_values[1]);
+  item->xact = DatumGetUInt64(slot->tts_values[2]);
+  item->fate = RecalledRow::GONE;
+  return true;
+}
+
+/* How far outbox.recalled is read. It is read in pages; when all are through, the next time begins with the oldest
+ * transaction that was running then, or that wrote a row which had no room. */
+typedef struct RecalledPlace {
+  uint64 xact; /* this page begins after here */
+  int64 position;
+  uint64 next; /* where the next time begins */
+} RecalledPlace;
+static RecalledPlace place = {0, 0, PG_UINT64_MAX}, place_before = {0, 0, PG_UINT64_MAX};
+
+void recalled_restart(void) {
+  place = place_before = {0, 0, PG_UINT64_MAX};
+}
+
+void recalled_next_place(uint64 *xact, int64 *position) {
+  *xact = place.xact;
+  *position = place.position;
+}
+
+void recalled_give_back(void) {
+  place = place_before;
+}
+
+static void next_page(const RecalledList *list, bool full) {
+  for (int i = 0; i < list->n; i++)
+    if (list->rows[i].fate == RecalledRow::KEEP)
+      place.next = Min(place.next, list->rows[i].xact);
+  if (full)
+    place = {list->rows[list->n - 1].xact, list->rows[list->n - 1].position, place.next};
+  else
+    place = {place.next - 1, PG_INT64_MAX, PG_UINT64_MAX};
+}
+
+bool recalled_claim(Snapshot snapshot, bool *more) {
+  const int limit = 1000;
+  RecalledList list = {(RecalledRow *)palloc(sizeof(RecalledRow) * limit), 0, NULL, false};
+  Datum values[] = {UInt64GetDatum(place.xact), Int64GetDatum(place.position), Int64GetDatum(limit)};
+
+  place_before = place;
+  place.next = Min(place.next, late_full_xid(snapshot->xmin));
+  statement_read(&read_recalled, values, snapshot, visit_recalled, &list);
+  recalled_look(&list, snapshot);
+  next_page(&list, list.n == limit);
+  if (list.n == 0)
+    return false;
+  ItemPointerData *done = (ItemPointerData *)palloc(sizeof(ItemPointerData) * list.n);
+  int n_done = 0;
+  for (int i = 0; i < list.n; i++)
+    if (list.rows[i].fate == RecalledRow::GONE || list.rows[i].fate == RecalledRow::DONE)
+      done[n_done++] = list.rows[i].ctid;
+  Datum places = tid_array(done, n_done);
+  statement_write(&forget_recalled, &places, NULL, NULL);
+  *more |= list.n == limit && n_done > 0; /* a million of them must not take a poll for each page */
+  return list.wanted_again || list.n == limit;
+}
+
+static bool check_dead_heads(void) {
+  int n;
+  int64 *unseen = held_keys_unseen(&n);
+  DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(n, 1));
+
+  dead_letters_look(unseen, states, n);
+  int released = 0;
+  for (int i = 0; i < n; i++)
+    if (states[i] != DEAD_HOLDS && flight_find(unseen[i]) == NULL)
+      unseen[released++] = unseen[i];
+  held_keys_release_positions(unseen, released);
+  return released > 0;
+}
+
+static bool visit_head(TupleTableSlot *slot, void *) {
+  EventRow row;
+
+  event_row_read(slot, &row);
+  WorkerSink *sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
+  HeldKey *key = sink ? held_key_find(sink->oid, row.key_hash) : NULL;
+  if (key && key->head == row.position)
+    key->seen = true;
+  return true;
+}
+
+bool recalled_check_heads(Snapshot snapshot) {
+  static Moment checked_at = MOMENT_NONE;
+  static bool had_left = false;
+  int n;
+
+  if (!held_keys_heads_are_few() && !had_left &&
+      !moment_is_past(checked_at, claim_round.now.moment, setting_poll_interval))
+    return false; /* what a person changes is named by outbox.recalled: that comes often */
+  checked_at = claim_round.now.moment;
+  int64 *heads = held_keys_heads(&n);
+  if (n == 0)
+    return had_left = false;
+  Datum values[] = {int8_array(heads, n)};
+  statement_read(&read_positions, values, snapshot, visit_head, NULL);
+  had_left = check_dead_heads();
+  return had_left && !held_keys_heads_are_few();
+}

@@ -1,0 +1,51 @@
+/*
+ * redriven.cpp: a redriven event goes before what is later in its key and not yet sent. Later ones that are in the
+ * air when it comes back have to end first: where one of them was delivered, the recording has marked or buried the
+ * redriven one (overtaken.h); where none was, it leads.
+ */
+#include "server/claim/claim_round.h"
+
+/* The last event of a key that is claimed or in the air, or not yet written down. */
+typedef struct InAir {
+  HeldKeyId id; /* the hash key: first */
+  int64 last;
+} InAir;
+
+static void add_flight(const Flight *flight) {
+  HeldKeyId id = {flight->sink->oid, 0, flight->key_hash};
+  bool found;
+
+  if (flight->key_hash == 0)
+    return;
+  InAir *entry = (InAir *)hash_search(claim_round.in_air, &id, HASH_ENTER, &found);
+  entry->last = found ? Max(entry->last, flight->position) : flight->position;
+}
+
+void redriven_saw_flight(const Flight *flight) {
+  if (claim_round.in_air)
+    add_flight(flight);
+}
+
+static int64 last_in_air(Oid sink, uint64 key_hash) {
+  HeldKeyId id = {sink, 0, key_hash};
+
+  if (claim_round.in_air == NULL) { /* the first one of this round */
+    HASHCTL control;
+    control.keysize = sizeof(HeldKeyId);
+    control.entrysize = sizeof(InAir);
+    control.hcxt = claim_round.context;
+    claim_round.in_air = hash_create("outbox keys in the air", 1024, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    flights_each(add_flight);
+  }
+  InAir *entry = (InAir *)hash_search(claim_round.in_air, &id, HASH_FIND, NULL);
+  return entry ? entry->last : 0;
+}
+
+bool redriven_must_wait(const WorkerSink *sink, const EventRow *row) {
+  if (row->key_hash == 0 || last_in_air(sink->oid, row->key_hash) <= row->position)
+    return false;
+  held_key_hold(sink->oid, row->key_hash, row->position);
+  busy_row_add(row->position, sink->oid, row->key_hash); /* an earlier one may take the lead */
+  claim_round.overruled = true;
+  return true;
+}

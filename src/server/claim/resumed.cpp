@@ -1,0 +1,133 @@
+/* resumed.cpp: events that wait for something of their sink (a topic that is missing, the end of an outage) and need
+ * not any longer. They are spread over a long time, so as not to be written over and over; when the sink says that
+ * the reason has ceased, they go before their time. */
+#include "server/claim/claim_round.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+}
+
+/* Between an event's failure and that of its sink there may be so much: they are timed apart. */
+static const int SLACK_MS = 1000;
+
+/* How a reason begins; what it is about follows. */
+static const char ANY_REASON[] = "topic \"";
+
+static Statement read_waiting = {
+    "SELECT " EVENT_ROW_COLUMNS ", last_attempt_at, last_error FROM outbox.events_pending WHERE sink = $1 AND "
+    "available_at IS NOT NULL AND held_by IS NULL AND (available_at, position) > ($2, $3) "
+    "ORDER BY available_at, position LIMIT $4",
+    4,
+    {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
+    NULL};
+
+typedef struct Visit {
+  WorkerSink *sink;
+  int n_rows;
+  bool stopped;
+} Visit;
+
+static void begin(WorkerSink *sink, const char *reason, TimestampTz now) {
+  strlcpy(sink->resumed.reason, reason, sizeof(sink->resumed.reason));
+  sink->resumed.going = true;
+  sink->resumed.tried_since = 0;
+  sink->resumed.since = sink->resumed.after = now;
+  sink->resumed.after_position = 0;
+}
+
+void resumed_all(WorkerSink *sink, TimestampTz now) {
+  begin(sink, ANY_REASON, now);
+}
+
+/* Events that have spent an attempt on an outage, before it was known to be one, wait for its end alone. */
+static void outage_look(WorkerSink *sink, TimestampTz now) {
+  if (sink->status.outage_ms >= 0) {
+    if (sink->outage_since == 0)
+      sink->outage_since = TimestampTzPlusMilliseconds(now, -sink->status.outage_ms - SLACK_MS);
+  } else if (sink->outage_since != 0 && !sink->resumed.going) {
+    begin(sink, "", now);
+    sink->resumed.tried_since = sink->outage_since;
+    sink->outage_since = 0;
+  }
+}
+
+void resumed_look(WorkerSink *sink, TimestampTz now) {
+  char reason[sizeof(sink->resumed.reason)];
+
+  outage_look(sink, now);
+  if (!sink->resumed.going && ob_sink_next_resumed(sink->handle, reason, sizeof(reason)))
+    begin(sink, reason, now);
+}
+
+void resumed_returned(WorkerSink *sink) {
+  sink->resumed.going = true;
+  sink->resumed.after = sink->resumed.since;
+  sink->resumed.after_position = 0;
+}
+
+/* Not those that began to wait after it. (A time to come is one of before the clock was set back.) */
+static bool is_freed(const WorkerSink *sink, const EventRow *row) {
+  bool never_tried, no_error;
+
+  if (row->attempts == 0 || row->available_at <= claim_round.now.wall)
+    return false; /* merely scheduled; due anyway */
+  TimestampTz tried_at = DatumGetTimestampTz(slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &never_tried));
+  Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
+  if (never_tried || (tried_at > sink->resumed.since && tried_at <= claim_round.now.wall) || no_error)
+    return false;
+  if (sink->resumed.tried_since != 0)
+    return tried_at >= sink->resumed.tried_since;
+  text *reason = DatumGetTextPP(error);
+  size_t length = strlen(sink->resumed.reason);
+  return VARSIZE_ANY_EXHDR(reason) >= length && memcmp(VARDATA_ANY(reason), sink->resumed.reason, length) == 0;
+}
+
+static bool visit(TupleTableSlot *slot, void *context) {
+  Visit *state = (Visit *)context;
+  WorkerSink *sink = state->sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  state->n_rows++;
+  TimestampTz place = row.available_at;
+  if (is_freed(sink, &row)) {
+    /* What lies beyond the cursor, that has to see first. */
+    state->stopped = row.position > sink->cursor;
+    row.available_at = DT_NOBEGIN;
+    Verdict verdict = state->stopped ? STOP : judge(&row, DUE, &sink);
+    if (verdict == TAKE)
+      flight_find(row.position)->resumed = true;
+    state->stopped = verdict == STOP;
+    if (state->stopped) {
+      state->sink->starved = true;
+      return false;
+    }
+  }
+  state->sink->resumed.after = place;
+  state->sink->resumed.after_position = row.position;
+  return true;
+}
+
+/* Their rows are not yet written: they would be overlooked. */
+static bool any_to_be_recorded(const WorkerSink *sink) {
+  for (const Flight *flight = flights_first_ended(); flight; flight = flight->next)
+    if (flight->sink == sink && flight->outcome == OB_WAIT && !flight->recorded)
+      return true;
+  return false;
+}
+
+bool stream_resumed(WorkerSink *sink, Snapshot snapshot) {
+  Visit state = {sink, 0, false};
+  int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);
+
+  if (!sink->resumed.going || sink->room <= 0)
+    return false;
+  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(sink->resumed.after),
+                    Int64GetDatum(sink->resumed.after_position), Int64GetDatum(limit)};
+  statement_read(&read_waiting, values, snapshot, visit, &state);
+  if (state.stopped)
+    return false;
+  sink->resumed.going = state.n_rows == limit || any_to_be_recorded(sink);
+  return sink->resumed.going;
+}

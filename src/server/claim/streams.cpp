@@ -1,0 +1,230 @@
+/* streams.cpp: the ways by which rows come before the judge, each in order of position. */
+#include "server/claim/claim_round.h"
+#include "server/enqueue/enqueue.h"
+#include "server/inflight/dead_letters.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+}
+
+static const int DRAINING_KEYS_MAX = 64;
+
+static Statement read_main = {PENDING_ROWS "position > $1 ORDER BY position LIMIT $2", 2, {INT8OID, INT8OID}, NULL};
+/* Row comparisons leave the planner one index, also when it plans on an empty table: it never walks the positions. */
+static Statement read_late = {PENDING_ROWS
+                              "(origin, xact, position) > ($5, $1, $2) AND (origin, xact, position) <= ($5, $1, $3) "
+                              "ORDER BY origin, xact, position LIMIT $4",
+                              5,
+                              {XID8OID, INT8OID, INT8OID, INT8OID, INT8OID},
+                              NULL};
+static Statement read_held = {PENDING_ROWS
+                              "held_by IS NOT NULL AND (held_by, position) > ($1, $2) "
+                              "AND (held_by, position) < ($1 + 1, 0) ORDER BY held_by, position LIMIT $3",
+                              3,
+                              {INT8OID, INT8OID, INT8OID},
+                              NULL};
+static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NULL AND held_by IS NULL "
+                                          "AND (available_at, position) > ($2, $3) "
+                                          "ORDER BY available_at, position LIMIT $4",
+                             4,
+                             {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
+                             NULL};
+
+typedef struct ReadState {
+  Stream stream;
+  WorkerSink *sink; /* of the stream, but for MAIN and RECALLED */
+  int n_reading;    /* MAIN: sinks that still take part */
+  int n_rows;
+  int64 last_position;
+  bool stopped;
+  int64 before; /* HELD: only rows below this one */
+  bool reached; /* HELD: there is one at or after it */
+} ReadState;
+
+/* Whoever takes an event that has no sink yet reads up to it. */
+static void stop_before(ReadState *state, int64 position) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->reading && sinks[i]->unrouted_at == position) {
+      sinks[i]->cursor = position - 1;
+      sinks[i]->reading = false;
+      state->n_reading--;
+    }
+}
+
+static bool visit_main(TupleTableSlot *slot, void *context) {
+  ReadState *state = (ReadState *)context;
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  state->n_rows++;
+  state->last_position = row.position;
+  Verdict verdict = judge(&row, MAIN, &sink);
+  if (verdict == TAKE)
+    sink->cursor = row.position;
+  else if (verdict == STOP && sink == NULL)
+    stop_before(state, row.position);
+  else if (verdict == STOP) {
+    sink->reading = false;
+    sink->starved = true;
+    state->n_reading--;
+  }
+  return state->n_reading > 0;
+}
+
+/* What a late transaction wrote comes before what was enqueued after its commit. */
+static bool may_read(const WorkerSink *sink) {
+  return sink->room > 0 && sink->n_late == 0;
+}
+
+/* One read serves all sinks that have come equally far, which is all of them but those that lag. */
+static bool read_from(int64 cursor, Snapshot snapshot) {
+  ReadState state = {MAIN, NULL, 0, 0, cursor, false, 0, false};
+  int n, room = 0;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++) {
+    sinks[i]->reading = may_read(sinks[i]) && sinks[i]->cursor == cursor;
+    if (!sinks[i]->reading)
+      continue;
+    sinks[i]->starved = false;
+    state.n_reading++;
+    room += sinks[i]->room;
+  }
+  int limit = Min(Max(Min(room, claim_round.free_flights) * 2, READ_MIN), READ_MAX);
+  Datum values[] = {Int64GetDatum(cursor), Int64GetDatum(limit)};
+  statement_read(&read_main, values, snapshot, visit_main, &state);
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->reading) {
+      sinks[i]->cursor = state.last_position;
+      sinks[i]->starved = state.n_rows == limit;
+      sinks[i]->reading = false;
+    }
+  return state.n_rows == limit;
+}
+
+bool stream_main(Snapshot snapshot) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  int64 done = -1;
+  bool more = false;
+
+  /* Smallest cursor first; each distinct one once. */
+  for (;;) {
+    int64 next = PG_INT64_MAX;
+    for (int i = 0; i < n; i++)
+      if (may_read(sinks[i]) && sinks[i]->cursor > done)
+        next = Min(next, sinks[i]->cursor);
+    if (next == PG_INT64_MAX || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0)
+      return more;
+    /* What a read leaves behind moves on, maybe to the next group's place: read on from there only next time. */
+    int64 cursors_above = PG_INT64_MAX;
+    for (int i = 0; i < n; i++)
+      if (may_read(sinks[i]) && sinks[i]->cursor > next)
+        cursors_above = Min(cursors_above, sinks[i]->cursor);
+    more |= read_from(next, snapshot);
+    if (cursors_above == PG_INT64_MAX)
+      return more;
+    done = cursors_above - 1;
+  }
+}
+
+/* For the streams of one sink: the sink's own place moves with each row that needs no second look. A late row without
+ * a sink may have been enqueued before this one was made: the sink waits until it is routed. */
+static bool visit_of_sink(TupleTableSlot *slot, void *context) {
+  ReadState *state = (ReadState *)context;
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  state->n_rows++;
+  if (state->stream == DUE && row.available_at > claim_round.now.wall) {
+    state->sink->next_due = row.available_at;
+    state->stopped = true;
+    return false;
+  }
+  if (state->stream == HELD && row.position >= state->before) {
+    state->stopped = state->reached = true;
+    return false;
+  }
+  sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
+  if ((sink == state->sink || row.sink == NULL) && judge(&row, state->stream, &sink) == STOP &&
+      (sink != NULL || state->sink->unrouted_at == row.position)) {
+    state->stopped = true;
+    state->sink->starved = sink != NULL;
+    if (state->stream == DUE)
+      state->sink->next_due = row.available_at;
+    return false;
+  }
+  state->last_position = row.position;
+  if (state->stream == DUE) {
+    state->sink->due_after = row.available_at;
+    state->sink->due_after_position = row.position;
+  }
+  return true;
+}
+
+void stream_late(WorkerSink *sink, Snapshot snapshot) {
+  int i = 0;
+
+  while (i < sink->n_late && sink->room > 0) {
+    LateTransaction *late = &sink->late[i];
+    ReadState state = {LATE, sink, 0, 0, late->after, false, 0, false};
+    Datum values[] = {UInt64GetDatum(late->xid), Int64GetDatum(late->after), Int64GetDatum(late->upto),
+                      Int64GetDatum(READ_MAX), Int64GetDatum(origin_here())};
+    statement_read(&read_late, values, snapshot, visit_of_sink, &state);
+    late->after = state.last_position;
+    if (state.stopped || state.n_rows == READ_MAX)
+      break; /* those after it may hold later events of its keys */
+    i++;
+  }
+  sink->n_late -= i;
+  memmove(sink->late, sink->late + i, sizeof(LateTransaction) * sink->n_late);
+}
+
+bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
+  HeldKeyId ids[DRAINING_KEYS_MAX];
+  int n = held_keys_draining(sink->oid, ids, DRAINING_KEYS_MAX);
+
+  for (int i = 0; i < n && sink->room > 0; i++) {
+    HeldKey *key = held_key_find(sink->oid, ids[i].key_hash);
+    int64 dead = sink->common.hold ? dead_letter_first(sink, key->id.key_hash) : PG_INT64_MAX;
+    /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
+    int64 before = Min(Min(busy_row_first(key), dead), sink->cursor + 1);
+    ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};
+    int limit = Min(sink->room + 1, READ_MAX);
+    Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
+    statement_read(&read_held, values, snapshot, visit_of_sink, &state);
+    key->drained = state.last_position;
+    bool all = state.reached || (!state.stopped && state.n_rows < limit); /* of those below `before` */
+    if (!all || key->head != 0)
+      continue;
+    if (dead != PG_INT64_MAX) {
+      if (before == dead || (!sink->starved && busy_row_first(key) > dead))
+        held_key_hold(sink->oid, key->id.key_hash, dead); /* a dead letter is next */
+    } else if (!state.stopped && busy_row_first(key) == PG_INT64_MAX) {
+      held_key_forget(key); /* nothing is left behind it: new rows may come straight */
+    }
+  }
+  return n == DRAINING_KEYS_MAX && sink->room > 0;
+}
+
+bool stream_due(WorkerSink *sink, Snapshot snapshot) {
+  ReadState state = {DUE, sink, 0, 0, 0, false, 0, false};
+
+  if (sink->next_due > claim_round.now.wall || sink->room <= 0)
+    return false;
+  sink->next_due = DT_NOEND;
+  int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);
+  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(sink->due_after),
+                    Int64GetDatum(sink->due_after_position), Int64GetDatum(limit)};
+  statement_read(&read_due, values, snapshot, visit_of_sink, &state);
+  if (state.stopped || state.n_rows < limit)
+    return false;
+  sink->next_due = sink->due_after;
+  return true;
+}

@@ -1,0 +1,8 @@
+/* change.h: people's UPDATEs and DELETEs of events. */
+#pragma once
+
+#include "server/base/server.h"
+
+/* For the INSERT trigger: is this row just being moved between partitions by an UPDATE? PostgreSQL does that as
+ * DELETE and INSERT, right after the BEFORE UPDATE trigger. Asking once is all. */
+bool change_moves(int64 position);

@@ -1,0 +1,64 @@
+#include "server/enqueue/dedup.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+}
+
+#include "server/base/settings.h"
+#include "server/storage/owner_sql.h"
+
+bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
+  static const Oid claim_types[] = {TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
+  static OwnerSql claim = {"INSERT INTO outbox.dedup AS known (dedup_key, event_id, created_at) VALUES ($1, $2, $3) "
+                           "ON CONFLICT (dedup_key) DO UPDATE SET event_id = EXCLUDED.event_id, "
+                           "created_at = EXCLUDED.created_at WHERE known.created_at OPERATOR(pg_catalog.<=) $4",
+                           4, claim_types, NULL};
+  static const Oid read_types[] = {TEXTOID};
+  static OwnerSql read = {"SELECT event_id FROM outbox.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1", 1,
+                          read_types, NULL};
+  TimestampTz now = GetCurrentTimestamp(); /* a transaction may be older than the window */
+  TimestampTz expired = now - (TimestampTz)setting_dedup_window * USECS_PER_SEC;
+  Datum values[] = {key, event_id, TimestampTzGetDatum(now), TimestampTzGetDatum(expired)};
+
+  if (owner_execute(&claim, values, NULL) > 0)
+    return true;
+  /* The failed claim has locked the row, so it is there and committed. */
+  if (owner_execute(&read, values, NULL) != 1)
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not read the event of a dedup key due to a concurrent change"),
+                    errhint("The transaction might succeed if retried.")));
+  bool isnull;
+  Datum id = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+  memcpy(first, DatumGetUUIDP(id), sizeof *first);
+  return false;
+}
+
+void dedup_release(Datum key, Datum event_id, int64 position) {
+  static const Oid types[] = {TEXTOID, UUIDOID, INT8OID};
+  /* A row that was moved to another status has its position still. */
+  static OwnerSql release = {
+      "DELETE FROM outbox.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1 AND event_id OPERATOR(pg_catalog.=) $2 "
+      "AND NOT EXISTS (SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $2) "
+      "AND NOT EXISTS (SELECT FROM outbox.events WHERE position OPERATOR(pg_catalog.=) $3)",
+      3, types, NULL};
+  Datum values[] = {key, event_id, Int64GetDatum(position)};
+
+  OwnerScope scope = owner_enter();
+  owner_execute(&release, values, NULL);
+  owner_leave(scope);
+}
+
+void dedup_report_duplicate(Datum key) {
+  ereport(ERROR, (errcode(ERRCODE_UNIQUE_VIOLATION),
+                  errmsg("duplicate key value violates unique constraint \"%s\"", "dedup_pkey"),
+                  errdetail("Key (dedup_key)=(%s) already exists.", TextDatumGetCString(key)),
+                  errhint("outbox.enqueue() returns the first event's id instead."),
+                  err_generic_string(PG_DIAG_SCHEMA_NAME, "outbox"), err_generic_string(PG_DIAG_TABLE_NAME, "dedup"),
+                  err_generic_string(PG_DIAG_CONSTRAINT_NAME, "dedup_pkey")));
+  pg_unreachable();
+}

@@ -1,0 +1,297 @@
+#include "server/enqueue/event_check.h"
+
+extern "C" {
+#include "access/detoast.h"
+#include "datatype/timestamp.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+}
+
+#include "server/base/report.h"
+#include "server/event/binary_header.h"
+#include "server/event/event_row.h"
+#include "server/event/header_text.h"
+
+/* Kafka's bound for a topic's name, of which the type is usually a part. */
+enum { MAX_TYPE_LENGTH = 249 };
+
+static ob_text to_utf8(const char *data, size_t len) {
+  char *converted = pg_server_to_any(data, (int)len, PG_UTF8);
+  return {converted, converted == data ? len : strlen(converted)};
+}
+
+static ob_text column_text(const TriggerRow *row, EventColumn column) {
+  if (row_isnull(row, column))
+    return {NULL, 0};
+  text *value = DatumGetTextPP(row_get(row, column));
+  return to_utf8(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+}
+
+static bool has_line_break(const char *data, size_t len) {
+  return memchr(data, '\r', len) != NULL || memchr(data, '\n', len) != NULL;
+}
+
+/* What becomes a header must stay on its line. */
+static void check_one_line(const TriggerRow *row, EventColumn column) {
+  if (row_isnull(row, column))
+    return;
+  text *value = DatumGetTextPP(row_get(row, column));
+  if (has_line_break(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)))
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("%s must not contain a line break", event_column_names[column]),
+                    errdetail("It travels as a header, and a carriage return or line feed would end that."),
+                    errhint("Remove the line break, or put the text into the payload.")));
+}
+
+static void check_type(const TriggerRow *row, EventColumn column, const char *example) {
+  text *value = DatumGetTextPP(row_get(row, column));
+  int length = pg_mbstrlen_with_len(VARDATA_ANY(value), (int)VARSIZE_ANY_EXHDR(value));
+
+  if (length == 0)
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be empty", event_column_names[column]),
+             errdetail("Sinks route and name events by it."), errhint("Use a name such as %s.", example)));
+  if (length > MAX_TYPE_LENGTH)
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s is too long", event_column_names[column]),
+                    errdetail("It has %d characters; at most %d are allowed.", length, MAX_TYPE_LENGTH),
+                    errhint("Use a short name such as %s and put the rest into the payload.", example)));
+  check_one_line(row, column);
+}
+
+[[noreturn]] static void refuse_header(const JsonbValue *name, const char *what) {
+  ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("headers must be a flat JSON object"),
+                  errdetail("Header \"%.*s\" is %s.", name->val.string.len, name->val.string.val, what),
+                  errhint("Give each header a string, a number or a boolean; bytes as {\"base64\": \"AQID\"}.")));
+  pg_unreachable();
+}
+
+static void check_header_name(const JsonbValue *name) {
+  if (name->val.string.len == 0)
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header has no name"),
+                    errdetail("The object has the key \"\"."), errhint("Name the header, such as traceparent.")));
+  if (has_line_break(name->val.string.val, name->val.string.len))
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header must not contain a line break"),
+                    errdetail("A header's name has a carriage return or line feed."),
+                    errhint("Remove the line break, or put the text into the payload.")));
+}
+
+static void check_header_value(const JsonbValue *name, const JsonbValue *value) {
+  if (has_line_break(value->val.string.val, value->val.string.len))
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("a header must not contain a line break"),
+         errdetail("The value of header \"%.*s\" has a carriage return or line feed.", name->val.string.len,
+                   name->val.string.val),
+         errhint("Remove the line break, put the text into the payload, or write bytes as {\"base64\": \"AQID\"}.")));
+}
+
+/* A header's value as text: in JSON a number or a boolean may stand there too. */
+static JsonbValue value_as_text(const JsonbValue *name, const JsonbValue *value) {
+  JsonbValue out = *value;
+
+  out.type = jbvString;
+  if (value->type == jbvString)
+    return out;
+  if (value->type == jbvNull)
+    refuse_header(name, "null");
+  if (value->type == jbvBinary)
+    refuse_header(name, JsonContainerIsArray(value->val.binary.data) ? "an array" : "an object");
+  ob_text text = header_text(value);
+  out.val.string.val = const_cast<char *>(text.data);
+  out.val.string.len = (int)text.len;
+  return out;
+}
+
+static ob_header binary_header(const JsonbValue *name, const JsonbValue *value) {
+  char *bytes = (char *)palloc(binary_header_room(value));
+  int length = binary_header_decode(value, bytes);
+
+  if (length < 0)
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("value of header \"%.*s\" is not base64", name->val.string.len, name->val.string.val),
+             errdetail("An object {\"base64\": \"...\"} stands for a header's bytes."),
+             errhint("Write them as encode(bytes, 'base64') does, without line breaks and with the padding.")));
+  return {to_utf8(name->val.string.val, name->val.string.len), {bytes, (size_t)length}, true};
+}
+
+/* What some ORMs make of a JSON column's None. */
+static bool is_json_null(Jsonb *json) {
+  JsonbValue scalar;
+
+  return JB_ROOT_IS_SCALAR(json) && JsonbExtractScalar(&json->root, &scalar) && scalar.type == jbvNull;
+}
+
+static void check_headers(TriggerRow *row, EventHeaders *headers) {
+  headers->list = NULL;
+  headers->n = 0;
+  if (row_isnull(row, EV_HEADERS))
+    return;
+
+  Jsonb *given = DatumGetJsonbP(row_get(row, EV_HEADERS));
+  if (is_json_null(given)) {
+    row_set_null(row, EV_HEADERS);
+    return;
+  }
+  if (!JB_ROOT_IS_OBJECT(given))
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("headers must be a flat JSON object"),
+                    errdetail("The value is %s.", JB_ROOT_IS_SCALAR(given) ? "a scalar" : "an array"),
+                    errhint("Write headers as '{\"name\": \"value\"}'.")));
+
+  headers->list = (ob_header *)palloc(sizeof(ob_header) * (JB_ROOT_COUNT(given) + 1));
+  JsonbIterator *iterator = JsonbIteratorInit(&given->root);
+  OUTBOX_JSONB_STATE state = {};
+  JsonbValue name, value;
+  bool all_text = true;
+
+  (void)JsonbIteratorNext(&iterator, &name, true);
+  (void)outbox_push_jsonb(&state, WJB_BEGIN_OBJECT, NULL);
+  while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY) {
+    (void)JsonbIteratorNext(&iterator, &value, true);
+    (void)outbox_push_jsonb(&state, WJB_KEY, &name);
+    if (is_binary_header(&value)) {
+      check_header_name(&name);
+      (void)outbox_push_jsonb(&state, WJB_VALUE, &value);
+      headers->list[headers->n++] = binary_header(&name, &value);
+      continue;
+    }
+    JsonbValue as_text = value_as_text(&name, &value);
+    check_header_name(&name);
+    check_header_value(&name, &as_text);
+    all_text = all_text && value.type == jbvString;
+    (void)outbox_push_jsonb(&state, WJB_VALUE, &as_text);
+    headers->list[headers->n++] = {to_utf8(name.val.string.val, name.val.string.len),
+                                   to_utf8(as_text.val.string.val, as_text.val.string.len), false};
+  }
+  JsonbValue *object = outbox_push_jsonb(&state, WJB_END_OBJECT, NULL);
+  if (!all_text)
+    row_set(row, EV_HEADERS, JsonbPGetDatum(JsonbValueToJsonb(object)));
+}
+
+/* A payload column that was left out has its default, {}: with payload_bytes given, that means none. */
+static void check_payload(TriggerRow *row) {
+  if (row_isnull(row, EV_PAYLOAD_BYTES) || row_isnull(row, EV_PAYLOAD))
+    return;
+  Jsonb *payload = DatumGetJsonbP(row_get(row, EV_PAYLOAD));
+  if (!JB_ROOT_IS_OBJECT(payload) || JB_ROOT_COUNT(payload) != 0)
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("an event has one payload"),
+                    errdetail("Both payload and payload_bytes are given."), errhint("Leave one of them out.")));
+  row_set_null(row, EV_PAYLOAD);
+}
+
+/* Formats write it as a date with four digits for the year. */
+static void check_created_at(const TriggerRow *row) {
+  static const TimestampTz FIRST = ((TimestampTz)1721426 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY; /* 0001-01-01 */
+  static const TimestampTz END = ((TimestampTz)5373485 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;   /* 10000-01-01 */
+
+  if (row_isnull(row, EV_CREATED_AT))
+    return;
+  TimestampTz time = DatumGetTimestampTz(row_get(row, EV_CREATED_AT));
+  if (time < FIRST || time >= END)
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("created_at is out of range"),
+         errdetail("Consumers get it as a date of the years 1 to 9999; this one is %s.", timestamptz_to_str(time)),
+         errhint("Leave it out to have the start of the transaction. To deliver later, set available_at.")));
+}
+
+static void say_column(void *column) {
+  errcontext("conversion of column %s of the event to UTF-8", *(const char *const *)column);
+}
+
+void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
+  static const EventColumn texts[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID, EV_EVENT_TYPE, EV_PARTITION_KEY,
+                                      EV_DEDUP_KEY,      EV_CONTENT_TYPE, EV_HEADERS,    EV_PAYLOAD};
+  const char *name;
+  ErrorContextCallback context = {error_context_stack, say_column, &name};
+
+  if (GetDatabaseEncoding() == PG_UTF8)
+    return;
+  error_context_stack = &context;
+  for (EventColumn column : texts) {
+    name = event_column_names[column];
+    if (before && row_same(before, row, column))
+      continue;
+    if (event_column_types[column] == TEXTOID) {
+      (void)column_text(row, column);
+    } else if (!row_isnull(row, column)) {
+      Jsonb *json = DatumGetJsonbP(row_get(row, column));
+      char *text = JsonbToCString(NULL, &json->root, (int)VARSIZE(json));
+      (void)to_utf8(text, strlen(text));
+    }
+  }
+  error_context_stack = context.previous;
+}
+
+void event_check(TriggerRow *row, EventHeaders *headers) {
+  check_created_at(row);
+  check_type(row, EV_AGGREGATE_TYPE, "Order");
+  check_type(row, EV_EVENT_TYPE, "order.created");
+  check_one_line(row, EV_CONTENT_TYPE);
+  check_one_line(row, EV_DEDUP_KEY);
+  check_headers(row, headers);
+  check_payload(row);
+}
+
+/* Sinks judge the payload's length alone. A jsonb is only rendered when it may come near their limit: its binary
+ * form is seldom less than a quarter of its text. */
+static ob_text payload_of(const TriggerRow *row, size_t limit) {
+  EventColumn column = row_isnull(row, EV_PAYLOAD) ? EV_PAYLOAD_BYTES : EV_PAYLOAD;
+
+  if (row_isnull(row, column))
+    return {NULL, 0};
+  Size raw = toast_raw_datum_size(row_get(row, column)) - VARHDRSZ;
+  if (column == EV_PAYLOAD && raw > limit / 4) {
+    Jsonb *payload = DatumGetJsonbP(row_get(row, column));
+    char *rendered = JsonbToCString(NULL, &payload->root, (int)VARSIZE(payload));
+    return to_utf8(rendered, strlen(rendered));
+  }
+  return {"", raw};
+}
+
+void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
+                       bool is_new) {
+  ob_event event;
+  ob_error error, first_too_large;
+  const RouteSink *too_large_for = NULL;
+  size_t limit = SIZE_MAX;
+  bool fits_somewhere = false;
+  auto check = is_new ? ob_checker_check_new : ob_checker_check;
+
+  memset(&event, 0, sizeof event);
+  event.created_at_us = event_unix_us(DatumGetTimestampTz(row_get(row, EV_CREATED_AT)));
+  memcpy(event.id, DatumGetUUIDP(row_get(row, EV_ID))->data, sizeof event.id);
+  event.aggregate_type = column_text(row, EV_AGGREGATE_TYPE);
+  event.aggregate_id = column_text(row, EV_AGGREGATE_ID);
+  event.event_type = column_text(row, EV_EVENT_TYPE);
+  event.key = column_text(row, EV_PARTITION_KEY);
+  event.dedup_key = column_text(row, EV_DEDUP_KEY);
+  event.content_type = column_text(row, EV_CONTENT_TYPE);
+  event.payload_is_bytes = !row_isnull(row, EV_PAYLOAD_BYTES);
+  event.has_seq = !row_isnull(row, EV_SEQ);
+  event.seq = event.has_seq ? DatumGetInt64(row_get(row, EV_SEQ)) : 0;
+  event.attempt = 1;
+  event.headers = headers->list;
+  event.n_headers = headers->n;
+  for (int i = 0; i < n; i++)
+    if (const ob_checker *checker = route_checker(sinks[i]))
+      limit = Min(limit, ob_checker_max_payload(checker));
+  event.payload = payload_of(row, limit);
+
+  for (int i = 0; i < n; i++) {
+    const ob_checker *checker = route_checker(sinks[i]);
+    if (checker == NULL || check(checker, &event, &error)) {
+      fits_somewhere = true;
+    } else if (error.kind != OB_TOO_LARGE) {
+      report_error_of_sink(&error, sinks[i]->name);
+    } else if (too_large_for == NULL) {
+      too_large_for = sinks[i];
+      first_too_large = error;
+    }
+  }
+  if (!fits_somewhere && too_large_for)
+    report_error_of_sink(&first_too_large, too_large_for->name);
+}

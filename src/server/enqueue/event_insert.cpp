@@ -1,0 +1,130 @@
+#include "server/enqueue/event_insert.h"
+
+extern "C" {
+#include "access/table.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "lib/stringinfo.h"
+#include "utils/memutils.h"
+}
+
+#include "server/storage/owner_sql.h"
+
+static EventWriter next_writer = WRITER_PERSON;
+static bool all_copies = false;
+
+EventWriter event_writer_take(void) {
+  EventWriter writer = next_writer == WRITER_PERSON && all_copies ? WRITER_COPY : next_writer;
+  next_writer = WRITER_PERSON;
+  return writer;
+}
+
+/* Whatever happens, the next row is a person's again. */
+static void as_writer(void (*insert)(void *), void *argument) {
+  PG_TRY();
+  { insert(argument); }
+  PG_FINALLY();
+  { next_writer = WRITER_PERSON; }
+  PG_END_TRY();
+}
+
+typedef struct Given {
+  const Datum *values; /* by EventColumn */
+  const bool *isnull;
+  const Datum *sinks; /* one row for each; NULL: one row as it is */
+  int n;
+} Given;
+
+static void fill_slot(TupleTableSlot *slot, const AttrNumber *number, const Given *given) {
+  ExecClearTuple(slot);
+  memset(slot->tts_isnull, true, sizeof(bool) * slot->tts_tupleDescriptor->natts);
+  memset(slot->tts_values, 0, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
+  for (int column = 0; column < EV_GIVEN; column++) {
+    slot->tts_values[number[column] - 1] = given->values[column];
+    slot->tts_isnull[number[column] - 1] = given->isnull[column];
+  }
+}
+
+/* Triggers, constraints and indexes as for any INSERT; no parser, planner or rights (as a logical replication worker
+ * inserts). */
+static void insert_rows(void *argument) {
+  const Given *given = (const Given *)argument;
+  Relation relation = table_open(outbox_pending_oid(), RowExclusiveLock);
+  EState *estate = CreateExecutorState();
+  ResultRelInfo *result = makeNode(ResultRelInfo);
+  TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), table_slot_callbacks(relation));
+  const AttrNumber *number = column_numbers(relation);
+
+  InitResultRelInfo(result, relation, 0, NULL, 0);
+  ExecOpenIndices(result, false);
+  for (int i = 0; i < given->n; i++) {
+    fill_slot(slot, number, given);
+    if (given->sinks) {
+      slot->tts_values[number[EV_SINK] - 1] = given->sinks[i];
+      slot->tts_isnull[number[EV_SINK] - 1] = false;
+    }
+    ExecStoreVirtualTuple(slot);
+    next_writer = given->sinks ? WRITER_COPY : WRITER_ENQUEUE;
+    AfterTriggerBeginQuery();
+    ExecSimpleRelationInsert(result, estate, slot);
+    AfterTriggerEndQuery(estate);
+    ResetPerTupleExprContext(estate);
+  }
+  ExecCloseIndices(result);
+  ExecDropSingleTupleTableSlot(slot);
+  FreeExecutorState(estate);
+  table_close(relation, NoLock);
+}
+
+void event_insert(const Datum *values, const bool *isnull) {
+  Given given = {values, isnull, NULL, 1};
+  as_writer(insert_rows, &given);
+  CommandCounterIncrement();
+}
+
+void event_insert_copies(const Datum *values, const bool *isnull, const Datum *sinks, int n) {
+  Given given = {values, isnull, sinks, n};
+  as_writer(insert_rows, &given);
+}
+
+static char *copy_statement(void) {
+  StringInfoData sql, parameters;
+
+  initStringInfo(&sql);
+  initStringInfo(&parameters);
+  appendStringInfoString(&sql, "INSERT INTO outbox.events_pending (");
+  for (int i = 0; i < EV_GIVEN; i++) {
+    appendStringInfo(&sql, "%s%s", i > 0 ? ", " : "", event_column_names[i]);
+    appendStringInfo(&parameters, "%s$%d", i > 0 ? ", " : "", i + 1);
+  }
+  appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT DO NOTHING", parameters.data);
+  return MemoryContextStrdup(TopMemoryContext, sql.data);
+}
+
+static void insert_copy(void *argument) {
+  static OwnerSql insert = {NULL, EV_GIVEN, event_column_types, NULL};
+  Given *given = (Given *)argument;
+  char nulls[EV_GIVEN];
+
+  if (insert.text == NULL)
+    insert.text = copy_statement();
+  next_writer = WRITER_COPY;
+  for (int i = 0; i < EV_GIVEN; i++)
+    nulls[i] = given->isnull[i] ? 'n' : ' ';
+  owner_execute(&insert, const_cast<Datum *>(given->values), nulls);
+}
+
+void event_insert_copy_unless_there(const Datum *values, const bool *isnull) {
+  Given given = {values, isnull, NULL, 1};
+  as_writer(insert_copy, &given);
+}
+
+void event_insert_copies_by(void (*insert)(void *), void *argument) {
+  all_copies = true;
+  PG_TRY();
+  { insert(argument); }
+  PG_FINALLY();
+  { all_copies = false; }
+  PG_END_TRY();
+}

@@ -1,0 +1,119 @@
+#include "server/event/unreadable.h"
+
+#include "server/process/worker_error.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+}
+
+/* Each further try costs a round that fails, for as long as nobody mends the row. */
+static const int64 FIRST_PAUSE_MS = 60 * 1000;
+static const int64 LAST_PAUSE_MS = 3600 * 1000;
+
+static HTAB *rows = NULL; /* NULL until there is one */
+
+static int64 position_read = 0; /* 0 = no row is being read */
+static TransactionId xmin_read;
+static UnreadablePart part_read;
+
+void unreadable_begin(int64 position, TransactionId xmin, UnreadablePart part) {
+  position_read = position;
+  xmin_read = xmin;
+  part_read = part;
+}
+
+void unreadable_done(void) {
+  position_read = 0;
+}
+
+/* The row at hand. */
+static void blame(const char *error, UnreadableRow *row) {
+  row->position = position_read;
+  row->xmin = xmin_read;
+  row->part = part_read;
+  row->failures = 0;
+  snprintf(row->error, sizeof(row->error), "the event cannot be read: %s", error);
+  unreadable_done();
+}
+
+void unreadable_remember(const UnreadableRow *failed) {
+  bool found;
+
+  if (rows == NULL) {
+    HASHCTL control;
+    control.keysize = sizeof(int64);
+    control.entrysize = sizeof(UnreadableRow);
+    rows = hash_create("outbox unreadable rows", 64, &control, HASH_ELEM | HASH_BLOBS);
+  }
+  UnreadableRow *row = (UnreadableRow *)hash_search(rows, &failed->position, HASH_ENTER, &found);
+  int failures = found ? row->failures + 1 : 1;
+  *row = *failed;
+  row->failures = failures;
+}
+
+bool unreadable_aborted(const char *error) {
+  UnreadableRow failed;
+
+  if (position_read == 0)
+    return false;
+  blame(error, &failed);
+  unreadable_remember(&failed);
+  return true;
+}
+
+bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed) {
+  MemoryContext context = CurrentMemoryContext;
+  ResourceOwner owner = CurrentResourceOwner;
+  ErrorData *volatile error = NULL;
+
+  unreadable_done();
+  BeginInternalSubTransaction(NULL);
+  MemoryContextSwitchTo(context);
+  PG_TRY();
+  {
+    read(argument);
+    ReleaseCurrentSubTransaction();
+  }
+  PG_CATCH();
+  {
+    MemoryContextSwitchTo(context);
+    error = CopyErrorData();
+    FlushErrorState();
+    RollbackAndReleaseCurrentSubTransaction();
+  }
+  PG_END_TRY();
+  MemoryContextSwitchTo(context);
+  CurrentResourceOwner = owner;
+  if (error == NULL)
+    return true;
+  if (position_read == 0 || !error_is_of_rows(error->sqlerrcode)) {
+    unreadable_done();
+    ReThrowError(error);
+  }
+  blame(error->message ? error->message : "", failed);
+  FreeErrorData(error);
+  return false;
+}
+
+bool unreadable_has_sink(void) {
+  return part_read == PART_EVENT;
+}
+
+const UnreadableRow *unreadable_find(int64 position, TransactionId xmin) {
+  if (likely(rows == NULL))
+    return NULL;
+  const UnreadableRow *row = (const UnreadableRow *)hash_search(rows, &position, HASH_FIND, NULL);
+  return row && row->xmin == xmin ? row : NULL;
+}
+
+int64 unreadable_pause_ms(const UnreadableRow *row) {
+  return Min(FIRST_PAUSE_MS << Min(row->failures - 1, 10), LAST_PAUSE_MS);
+}
+
+void unreadable_forget(int64 position) {
+  if (unlikely(rows != NULL))
+    (void)hash_search(rows, &position, HASH_REMOVE, NULL);
+}

@@ -1,0 +1,43 @@
+#include "server/hooks/prepared.h"
+
+#include "server/shmem/shared_state.h"
+#include "server/shmem/wake.h"
+
+extern "C" {
+#include "commands/extension.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+}
+
+static ProcessUtility_hook_type previous_hook = NULL;
+
+/* Nobody has told the launcher of an extension whose creation was prepared. */
+static void announce_extension(void) {
+  LWLockAcquire(shared_state()->lock, LW_SHARED);
+  DatabaseSlot *slot = shared_database(MyDatabaseId, false);
+  bool none_known = slot != NULL && slot->state == DATABASE_HAS_NONE;
+  LWLockRelease(shared_state()->lock);
+  if (none_known && OidIsValid(get_extension_oid("outbox", true)))
+    wake_launcher_at_commit();
+}
+
+/* What was prepared may have enqueued, brought rows back, or changed sinks: nobody knows any more. */
+static void process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
+                            ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
+                            DestReceiver *destination, QueryCompletion *completion) {
+  ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
+  Node *statement = planned->utilityStmt;
+  bool commits =
+      IsA(statement, TransactionStmt) && ((TransactionStmt *)statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+
+  next(planned, query, read_only_tree, context, params, environment, destination, completion);
+  if (commits) {
+    wake_at_commit_recalled(); /* this statement's own transaction ends after the prepared one */
+    announce_extension();
+  }
+}
+
+void prepared_init(void) {
+  previous_hook = ProcessUtility_hook;
+  ProcessUtility_hook = process_utility;
+}

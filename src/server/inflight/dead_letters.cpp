@@ -1,0 +1,138 @@
+#include "server/inflight/dead_letters.h"
+
+#include "server/claim/claim_round.h"
+#include "server/sinks/lanes.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+}
+
+#define FAILED_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_failed"
+
+static Statement read_all = {FAILED_ROWS, 0, {}, NULL};
+static Statement read_positions = {FAILED_ROWS " WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
+static Statement read_redriven = {
+    PENDING_ROWS "(attempts > 0 OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL", 0, {}, NULL};
+static Statement read_of_key = {FAILED_ROWS " WHERE sink = $1 AND pg_catalog.hashtextextended(partition_key, 0) = $2 "
+                                            "ORDER BY position",
+                                2,
+                                {TEXTOID, INT8OID},
+                                NULL};
+
+/* A bit for every key that has, or had, a dead letter. With half a million of them it says yes to half of all keys,
+ * which costs those one look at an index when they are recorded. */
+static const uint64 FILTER_BITS = 1 << 20;
+static uint64 filter[FILTER_BITS / 64];
+static bool stale = false;
+
+void dead_letters_note(uint64 key_hash) {
+  if (key_hash != 0)
+    filter[key_hash % FILTER_BITS / 64] |= UINT64CONST(1) << key_hash % 64;
+}
+
+bool dead_letters_possible(uint64 key_hash) {
+  return (filter[key_hash % FILTER_BITS / 64] >> key_hash % 64 & 1) != 0;
+}
+
+static DeadLetter take_note(const EventRow *row) {
+  WorkerSink *sink;
+
+  dead_letters_note(row->key_hash);
+  if (!judge_is_ours(row, &sink))
+    return lane_is_mine(sink, lane_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
+  if (!sink->common.hold || row->key_hash == 0)
+    return DEAD;
+  held_key_hold(sink->oid, row->key_hash, row->position);
+  return DEAD_HOLDS;
+}
+
+static bool visit_dead(TupleTableSlot *slot, void *) {
+  EventRow row;
+
+  event_row_read(slot, &row);
+  take_note(&row);
+  return true;
+}
+
+/* What a person put back leads its key from the first round on, whichever stream comes first. */
+static bool visit_redriven(TupleTableSlot *slot, void *) {
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  dead_letters_note(row.key_hash);
+  if (judge_is_ours(&row, &sink) && sink->common.ordered)
+    held_key_hold(sink->oid, row.key_hash, row.position);
+  return true;
+}
+
+void dead_letters_read(void) {
+  stale = false;
+  statement_read(&read_all, NULL, InvalidSnapshot, visit_dead, NULL);
+  statement_read(&read_redriven, NULL, InvalidSnapshot, visit_redriven, NULL);
+}
+
+void dead_letters_stale(void) {
+  stale = true;
+}
+
+void dead_letters_refresh(void) {
+  if (stale)
+    dead_letters_read();
+}
+
+static bool visit_first(TupleTableSlot *slot, void *context) {
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  if (!judge_is_ours(&row, &sink))
+    return true;
+  *(int64 *)context = row.position;
+  return false;
+}
+
+int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash) {
+  int64 first = PG_INT64_MAX;
+  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), Int64GetDatum((int64)key_hash)};
+
+  statement_read(&read_of_key, values, InvalidSnapshot, visit_first, &first);
+  /* Dead, and not yet written down: somebody holds the row. */
+  for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
+    if (flight->outcome == OB_REJECTED && flight->sink == sink && flight->key_hash == key_hash)
+      first = Min(first, flight->position);
+  return first;
+}
+
+typedef struct Look {
+  const int64 *positions;
+  DeadLetter *states;
+  int n;
+} Look;
+
+static bool visit_looked(TupleTableSlot *slot, void *context) {
+  Look *look = (Look *)context;
+  WorkerSink *sink;
+  EventRow row;
+
+  event_row_read(slot, &row);
+  sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
+  held_key_row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
+  DeadLetter state = take_note(&row);
+  for (int i = 0; i < look->n; i++)
+    if (look->positions[i] == row.position)
+      look->states[i] = state;
+  return true;
+}
+
+void dead_letters_look(const int64 *positions, DeadLetter *states, int n) {
+  Look look = {positions, states, n};
+
+  for (int i = 0; i < n; i++)
+    states[i] = NOT_DEAD;
+  if (n == 0)
+    return;
+  Datum values[] = {int8_array(positions, n)};
+  statement_read(&read_positions, values, InvalidSnapshot, visit_looked, &look);
+}

@@ -1,0 +1,72 @@
+/* metrics.cpp: the counters of shared memory that only metrics show: outbox.metrics() and queries.yaml. */
+#include "server/base/library_version.h"
+#include "server/base/sql_function.h"
+#include "server/shmem/shared_state.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
+}
+
+/* Hands a copy of each sink's counters of this database to `put`. */
+static Datum each_sink(FunctionCallInfo fcinfo, int columns,
+                       void (*put)(ReturnSetInfo *result, const SinkStats *stats)) {
+  SharedState *shared = shared_state();
+  ReturnSetInfo *result = rows_of(fcinfo, columns);
+
+  if (shared == NULL)
+    PG_RETURN_NULL();
+  SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
+    LWLockAcquire(shared->lock, LW_SHARED);
+    bool ours = shared->sinks[i].database == MyDatabaseId;
+    if (ours)
+      *copy = shared->sinks[i];
+    LWLockRelease(shared->lock);
+    if (ours)
+      put(result, copy);
+  }
+  PG_RETURN_NULL();
+}
+
+/* Only the reasons that there were: with all of them for each sink most series would stay at zero for ever. */
+static void put_failures(ReturnSetInfo *result, const SinkStats *stats) {
+  for (int reason = 0; reason < OB_REASONS; reason++) {
+    if (stats->failures[reason] == 0)
+      continue;
+    Datum values[] = {ObjectIdGetDatum(stats->server), CStringGetTextDatum(ob_reason_name((ob_reason)reason)),
+                      Int64GetDatum(stats->failures[reason])};
+    bool nulls[lengthof(values)] = {false};
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+  }
+}
+
+static void put_latency(ReturnSetInfo *result, const SinkStats *stats) {
+  uint64 cumulative[LATENCY_PUBLISHED];
+  Datum edges[LATENCY_PUBLISHED], counts[LATENCY_PUBLISHED];
+
+  latency_publish(&stats->latency, cumulative);
+  for (int i = 0; i < LATENCY_PUBLISHED; i++) {
+    edges[i] = Float8GetDatum(latency_published_edges[i]);
+    counts[i] = Int64GetDatum(cumulative[i]);
+  }
+  Datum values[] = {ObjectIdGetDatum(stats->server),
+                    PointerGetDatum(construct_array(edges, LATENCY_PUBLISHED, FLOAT8OID, sizeof(float8),
+                                                    FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)),
+                    PointerGetDatum(construct_array(counts, LATENCY_PUBLISHED, INT8OID, sizeof(int64),
+                                                    FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)),
+                    Float8GetDatum(stats->latency.sum_us / 1000000.0), Int64GetDatum(latency_count(&stats->latency))};
+  bool nulls[lengthof(values)] = {false};
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+SQL_FUNCTION(outbox_sink_failures) {
+  return each_sink(fcinfo, 3, put_failures);
+}
+
+SQL_FUNCTION(outbox_sink_latency) {
+  return each_sink(fcinfo, 5, put_latency);
+}

@@ -1,0 +1,183 @@
+/* probe.cpp: outbox.probe(): asks the worker to try a sink, and waits for what it found, holding no lock. */
+#include "server/operate/probe.h"
+
+#include "server/base/library_version.h"
+#include "server/base/settings.h"
+#include "server/base/sql_function.h"
+#include "server/catalog/route.h"
+#include "server/shmem/wake.h"
+
+extern "C" {
+#include "access/xlog.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
+#include "utils/wait_event.h"
+}
+
+static const int64 LEAST_MS = 100;
+static const int64 MOST_MS = 5 * 60 * 1000;
+/* The answer comes within its time, if a worker is there; so much later nobody waits for it. */
+static const int GRACE_MS = 900;
+/* A worker may have come or gone meanwhile. */
+static const int LOOK_AGAIN_MS = 100;
+
+static int64 timeout_ms(const Interval *timeout) {
+  int64 ms = timeout->time / 1000 + ((int64)timeout->month * DAYS_PER_MONTH + timeout->day) * (USECS_PER_DAY / 1000);
+
+  if (ms < LEAST_MS || ms > MOST_MS)
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("timeout of a probe is out of range"),
+                    errdetail("It is " INT64_FORMAT " ms, and must be between " INT64_FORMAT " ms and " INT64_FORMAT
+                              " minutes.",
+                              ms, LEAST_MS, MOST_MS / 60000),
+                    errhint("Leave it out for 10 seconds.")));
+  return ms;
+}
+
+/* What is known beforehand. */
+static void require_workers(void) {
+  const char *detail = NULL, *hint = NULL;
+
+  if (shared_state() == NULL) {
+    detail = "The library is not in shared_preload_libraries.";
+    hint = "Add outbox to shared_preload_libraries and restart the server.";
+  } else if (RecoveryInProgress()) {
+    detail = "This server is a standby: its workers start when it is promoted.";
+    hint = "Probe from the primary, or after the promotion.";
+  } else if (!setting_enabled) {
+    detail = "outbox.enabled is off.";
+    hint = "ALTER SYSTEM SET outbox.enabled = on; SELECT pg_reload_conf();";
+  } else if (setting_workers == 0) {
+    detail = "outbox.workers is 0.";
+    hint = "ALTER SYSTEM SET outbox.workers = 1; SELECT pg_reload_conf();";
+  }
+  if (detail)
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("no worker runs that could probe"),
+                    errdetail("%s", detail), errhint("%s", hint)));
+}
+
+static void report_no_worker(ProbeState state, int64 ms) {
+  bool scarce = shared_state()->out_of_slots;
+
+  ereport(ERROR,
+          (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+           state == PROBE_WANTED ? errmsg("no worker has begun the probe within " INT64_FORMAT " ms", ms)
+                                 : errmsg("the worker has not ended the probe within " INT64_FORMAT " ms", ms),
+           errdetail("%s", scarce ? "The server has no free background worker slot."
+                                  : "It starts, waits for a lock, or has as many other probes as it takes at once."),
+           errhint("%s", scarce ? "Increase max_worker_processes; it takes a restart of the server."
+                                : "SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers; tell more.")));
+}
+
+static ProbeSlot *take_slot(Oid server, int64 ms, bool send) {
+  SharedState *shared = shared_state();
+  ProbeSlot *slot = NULL;
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_PROBES && slot == NULL; i++)
+    if (shared->probes[i].state == PROBE_FREE)
+      slot = &shared->probes[i];
+  if (slot) {
+    slot->state = PROBE_WANTED;
+    slot->number = ++shared->last_probe;
+    slot->database = MyDatabaseId;
+    slot->server = server;
+    slot->send = send;
+    slot->until = moment_after(moment_now(), ms);
+    slot->latch = MyLatch;
+    slot->n_steps = 0;
+    pg_atomic_fetch_add_u32(&shared->n_probes, 1);
+  }
+  LWLockRelease(shared->lock);
+  if (slot == NULL)
+    ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg("too many probes at once"),
+                    errdetail("%d are under way on this server.", OUTBOX_MAX_PROBES), errhint("Try again later.")));
+  return slot;
+}
+
+/* Also when the session is cancelled or ends. */
+static void free_slot(int, Datum slot) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  ((ProbeSlot *)DatumGetPointer(slot))->state = PROBE_FREE;
+  pg_atomic_fetch_sub_u32(&shared->n_probes, 1);
+  LWLockRelease(shared->lock);
+}
+
+static ProbeState wait_for_answer(ProbeSlot *slot) {
+  static uint32 wait_event = 0;
+  Moment end = moment_after(slot->until, GRACE_MS);
+
+  if (wait_event == 0)
+    wait_event = outbox_wait_event("OutboxProbe");
+
+  for (;;) {
+    ResetLatch(MyLatch);
+    LWLockAcquire(shared_state()->lock, LW_SHARED);
+    ProbeState state = slot->state;
+    LWLockRelease(shared_state()->lock);
+    long left = milliseconds_until(moment_now(), end);
+    if ((state != PROBE_WANTED && state != PROBE_RUNNING) || left <= 0)
+      return state;
+    if (state == PROBE_WANTED)
+      wake_workers();
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(left, LOOK_AGAIN_MS), wait_event);
+    CHECK_FOR_INTERRUPTS();
+  }
+}
+
+static void put_step(ReturnSetInfo *result, const ob_probe_step *step) {
+  Datum values[5];
+  bool nulls[5] = {false};
+
+  values[0] = CStringGetTextDatum(step->name);
+  values[1] = BoolGetDatum(step->ok);
+  values[2] = Float8GetDatum(step->milliseconds);
+  values[3] = CStringGetTextDatum(step->message);
+  values[4] = CStringGetTextDatum(step->hint);
+  nulls[4] = step->hint[0] == '\0';
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+SQL_FUNCTION(outbox_probe) {
+  ReturnSetInfo *result = rows_of(fcinfo, 5);
+
+  if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("arguments of a probe must not be null"),
+                    errhint("SELECT * FROM outbox.probe('name');")));
+  char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+  int64 ms = timeout_ms(PG_GETARG_INTERVAL_P(1));
+  const RouteSink *sink = route_require(name, GetUserId());
+  Oid server = sink->server_oid;
+  if (sink->is_manual)
+    ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("sink \"%s\" has nothing to probe", name),
+                    errdetail("It is of kind outbox_manual: it sends nothing, outbox.claim() gives its events out."),
+                    errhint("SELECT name, state, in_flight, pending FROM outbox.sinks WHERE name = %s;",
+                            quote_literal_cstr(name))));
+  require_workers();
+
+  ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2));
+  ProbeSlot *found = (ProbeSlot *)palloc(sizeof(ProbeSlot));
+  PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
+  {
+    ProbeState state = wait_for_answer(slot);
+    LWLockAcquire(shared_state()->lock, LW_SHARED);
+    memcpy((void *)found, (const void *)slot, sizeof(ProbeSlot));
+    LWLockRelease(shared_state()->lock);
+    found->state = state;
+  }
+  PG_END_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
+  free_slot(0, PointerGetDatum(slot));
+
+  if (found->state == PROBE_NO_SINK)
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("the worker sees no sink \"%s\"", name),
+                    errdetail("It was made in this transaction, which is not committed, or has just been dropped."),
+                    errhint("Commit, then probe.")));
+  if (found->state != PROBE_DONE)
+    report_no_worker(found->state, ms);
+  for (int i = 0; i < found->n_steps; i++)
+    put_step(result, &found->steps[i]);
+  PG_RETURN_NULL();
+}

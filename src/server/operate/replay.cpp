@@ -1,0 +1,269 @@
+/* replay.cpp: delivered events that are still kept are enqueued again, for one sink. */
+#include "server/base/server.h"
+
+extern "C" {
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+}
+
+#include <ctype.h>
+
+#include "server/base/sql_function.h"
+#include "server/catalog/route.h"
+#include "server/enqueue/event_insert.h"
+#include "server/event/header_text.h"
+#include "server/shmem/wake.h"
+#include "server/storage/owner_sql.h"
+
+/* Each id once, as the sink itself had it, else as the first other one had. available_at says since when they are
+ * due: their age and latency count from there. The names of the sink are those that it ever had. */
+#define REPLAYED                                                                                                     \
+  "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, "    \
+  "e.partition_key, e.dedup_key, e.seq, e.created_at, e.position"
+#define NAMES                                                                                                        \
+  "names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = $1), "
+#define NOT_THERE_AGAIN                                                                                              \
+  "NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "        \
+  "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
+#define ENQUEUE_ONCE                                                                                                 \
+  "INSERT INTO outbox.events_pending (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, "        \
+  "content_type, headers, partition_key, dedup_key, seq, created_at, available_at, sink) "                           \
+  "SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, "        \
+  "e.headers, e.partition_key, e.dedup_key, e.seq, e.created_at, now(), $1 FROM once AS e ORDER BY e.position "      \
+  "ON CONFLICT DO NOTHING"
+static const char *const REPLAY =
+    "WITH " NAMES "kept AS (SELECT " REPLAYED ", true AS own FROM outbox.events_sent AS e "
+    "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink IN (SELECT n.name FROM names AS n) "
+    "AND outbox.matches_globs(e.event_type, $4) "
+    "UNION ALL SELECT " REPLAYED ", false FROM outbox.events_sent AS e "
+    "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND coalesce(e.sink, '') NOT IN (SELECT n.name FROM names AS n) "
+    "AND outbox.matches_globs(e.event_type, $4) "
+    "AND outbox.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
+    "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had JOIN names AS n ON n.name = had.sink WHERE had.id = "
+    "e.id)), "
+    "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_THERE_AGAIN
+    "ORDER BY k.id, k.own DESC, k.position) " ENQUEUE_ONCE;
+/* As the sink had it last, else as another one had it. */
+static const char *const RESEND =
+    "WITH " NAMES "kept AS (SELECT " REPLAYED ", e.sink IN (SELECT n.name FROM names AS n) AS own "
+    "FROM outbox.events_sent AS e WHERE e.id = $2), "
+    "once AS (SELECT k.* FROM kept AS k WHERE " NOT_THERE_AGAIN
+    "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
+
+/* ---- what may be chosen ------------------------------------------------------------------------------------ */
+
+static char **globs_of(const char *text) {
+  bool empty = true; /* the item at hand */
+  bool bad = false;
+
+  for (const char *at = text;; at++) {
+    if (*at == ',' || *at == '\0') {
+      bad = bad || empty;
+      empty = true;
+      if (*at == '\0')
+        break;
+    } else if (!isspace((unsigned char)*at)) {
+      empty = false;
+    }
+  }
+  if (bad)
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid list of event types: \"%s\"", text),
+                    errdetail("It has an empty item."),
+                    errhint("Give globs, separated by commas: 'order.*, customer.created'. All: '*'.")));
+  return route_globs(text);
+}
+
+typedef struct Globs {
+  text *source;
+  char **list;
+} Globs;
+
+SQL_FUNCTION(outbox_matches_globs) {
+  text *source = PG_GETARG_TEXT_PP(1);
+  Globs *globs = (Globs *)fcinfo->flinfo->fn_extra;
+
+  if (globs == NULL || VARSIZE_ANY_EXHDR(globs->source) != VARSIZE_ANY_EXHDR(source) ||
+      memcmp(VARDATA_ANY(globs->source), VARDATA_ANY(source), VARSIZE_ANY_EXHDR(source)) != 0) {
+    MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+    char *copy = text_to_cstring(source);
+    globs = (Globs *)palloc(sizeof *globs);
+    *globs = {cstring_to_text(copy), globs_of(copy)};
+    MemoryContextSwitchTo(caller);
+    fcinfo->flinfo->fn_extra = globs;
+  }
+  PG_RETURN_BOOL(route_globs_match(globs->list, text_to_cstring(PG_GETARG_TEXT_PP(0))));
+}
+
+SQL_FUNCTION(outbox_sink_takes) {
+  if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+    PG_RETURN_NULL();
+  const RouteSink *sink = route_must_find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+  RouteEvent event = {text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2)), NULL, 0};
+  if (sink->by_headers && !PG_ARGISNULL(3))
+    event.headers = header_list(PG_GETARG_JSONB_P(3), &event.n_headers);
+  PG_RETURN_BOOL(route_takes(sink, &event));
+}
+
+/* ---- outbox.replay() --------------------------------------------------------------------------------------- */
+
+static const char *time_text(TimestampTz time) {
+  return DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(time)));
+}
+
+static void check_arguments(FunctionCallInfo fcinfo) {
+  static const char *const names[] = {"sink", "since", "until", "events"};
+
+  for (int i = 0; i < 4; i++)
+    if (PG_ARGISNULL(i))
+      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
+                      errhint("SELECT outbox.replay('sink', now() - interval '1 hour');")));
+  TimestampTz since = PG_GETARG_TIMESTAMPTZ(1), until = PG_GETARG_TIMESTAMPTZ(2);
+  if (since > until)
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("\"since\" must not be later than \"until\""),
+             errdetail("since is %s, until is %s.", time_text(since), time_text(until)), errhint("Exchange them.")));
+  (void)globs_of(text_to_cstring(PG_GETARG_TEXT_PP(3)));
+}
+
+static void check_sink(const char *name) {
+  RouteSink *sink = route_must_find(name);
+
+  if (outbox_server_aclcheck(sink->server_oid, GetUserId()) != ACLCHECK_OK)
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for sink \"%s\"", name),
+                    errdetail("To send events again, a role needs USAGE on the foreign server."),
+                    errhint("GRANT USAGE ON FOREIGN SERVER %s TO %s;", quote_identifier(name),
+                            quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+}
+
+typedef struct Replay {
+  const char *statement;
+  int n_values;
+  Oid types[4];
+  Datum values[4];
+  uint64 n;
+} Replay;
+
+static void insert_rows(void *argument) {
+  Replay *replay = (Replay *)argument;
+
+  /* Not a kept plan: how many rows there are differs by orders of magnitude. */
+  if (SPI_execute_with_args(replay->statement, replay->n_values, replay->types, replay->values, NULL, false, 0) !=
+      SPI_OK_INSERT)
+    elog(ERROR, "could not replay: %s", SPI_result_code_string(SPI_result));
+  replay->n = SPI_processed;
+}
+
+/* The first day that is kept, at its beginning; DT_NOEND when there is none. */
+static TimestampTz kept_since(void) {
+  bool isnull = true;
+  Datum first = 0;
+
+  if (SPI_execute("SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC') "
+                  "FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid "
+                  "WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$'",
+                  true, 1) == SPI_OK_SELECT &&
+      SPI_processed == 1)
+    first = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+  return isnull ? DT_NOEND : DatumGetTimestampTz(first);
+}
+
+static bool any_is_kept(void) {
+  return SPI_execute("SELECT FROM outbox.events_sent LIMIT 1", true, 1) == SPI_OK_SELECT && SPI_processed == 1;
+}
+
+static void tell(const Replay *replay) {
+  TimestampTz since = DatumGetTimestampTz(replay->values[1]), first = kept_since();
+
+  if (replay->n == 0 && !any_is_kept())
+    ereport(NOTICE, (errmsg("no event is sent again: no delivered event is kept"),
+                     errdetail("Events are deleted on delivery, or when outbox.retention is over."),
+                     errhint("Keep those that are delivered from now on: ALTER SYSTEM SET outbox.retention = '7d'; "
+                             "SELECT pg_reload_conf();")));
+  else if (!TIMESTAMP_NOT_FINITE(since) && since < first)
+    ereport(NOTICE, (errmsg("what was delivered before %s is not kept any more", time_text(first)),
+                     errhint("outbox.retention, or the option retention of a sink, says how long.")));
+  else if (replay->n == 0)
+    ereport(NOTICE,
+            (errmsg("no event is sent again: none that is kept matches"),
+             errdetail("since and until are compared with sent_at. What is pending or a dead letter is left out."),
+             errhint("SELECT sink, event_type, count(*), min(sent_at), max(sent_at) FROM outbox.events WHERE status "
+                     "= 'SENT' GROUP BY 1, 2;")));
+}
+
+/* One statement: it holds no lock that anybody waits for, and what it adds is read by the worker like any backlog. */
+SQL_FUNCTION(outbox_replay) {
+  PreventCommandDuringRecovery("outbox.replay()");
+  PreventCommandIfReadOnly("outbox.replay()");
+  check_arguments(fcinfo);
+  check_sink(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+  Replay replay = {REPLAY,
+                   4,
+                   {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID},
+                   {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), PG_GETARG_DATUM(3)},
+                   0};
+
+  OwnerScope scope = owner_enter();
+  event_insert_copies_by(insert_rows, &replay);
+  tell(&replay);
+  owner_leave(scope);
+  PG_RETURN_INT64((int64)replay.n);
+}
+
+/* ---- outbox.resend() --------------------------------------------------------------------------------------- */
+
+static bool is_there(const char *statement, const Replay *resend) {
+  Oid types[] = {TEXTOID, UUIDOID};
+
+  /* Not read-only: it sees what this statement has added. */
+  return SPI_execute_with_args(statement, 2, types, const_cast<Datum *>(resend->values), NULL, false, 1) ==
+             SPI_OK_SELECT &&
+         SPI_processed == 1;
+}
+
+static void tell_not_resent(const Replay *resend, const char *sink) {
+  const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, resend->values[1]));
+
+  if (is_there("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
+    ereport(WARNING,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
+             errdetail("It is pending for the sink \"%s\".", sink),
+             errhint("To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = '%s' AND "
+                     "status = 'PENDING';",
+                     id)));
+  else if (is_there("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
+    ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
+                      errdetail("It is a dead letter of the sink \"%s\".", sink),
+                      errhint("SELECT outbox.redrive('%s', %s);", id, quote_literal_cstr(sink))));
+  else
+    ereport(WARNING, (errcode(ERRCODE_NO_DATA_FOUND), errmsg("event %s is not sent again", id),
+                      errdetail("No delivered event with this id is kept."),
+                      errhint("outbox.retention, or the option retention of a sink, says how long delivered events "
+                              "are kept.")));
+}
+
+/* Also from a SELECT over many: one that cannot be sent must not stop the others. */
+SQL_FUNCTION(outbox_resend) {
+  static const char *const names[] = {"id", "sink"};
+
+  PreventCommandDuringRecovery("outbox.resend()");
+  PreventCommandIfReadOnly("outbox.resend()");
+  for (int i = 0; i < 2; i++)
+    if (PG_ARGISNULL(i))
+      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
+                      errhint("SELECT outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink');")));
+  char *sink = text_to_cstring(PG_GETARG_TEXT_PP(1));
+  check_sink(sink);
+  Replay resend = {RESEND, 2, {TEXTOID, UUIDOID}, {PG_GETARG_DATUM(1), PG_GETARG_DATUM(0)}, 0};
+
+  OwnerScope scope = owner_enter();
+  event_insert_copies_by(insert_rows, &resend);
+  if (resend.n == 0)
+    tell_not_resent(&resend, sink);
+  owner_leave(scope);
+  PG_RETURN_BOOL(resend.n > 0);
+}

@@ -1,0 +1,254 @@
+/* views.cpp: what shared memory says to SQL. */
+#include "server/base/library_version.h"
+#include "server/base/settings.h"
+#include "server/base/sql_function.h"
+#include "server/catalog/route.h"
+#include "server/catalog/wrappers.h"
+#include "server/enqueue/enqueue.h"
+#include "server/shmem/shared_state.h"
+
+#include <math.h>
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/pg_foreign_server.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "utils/builtins.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+}
+
+/* What a worker that has not looked for longer than its poll interval and this knew may be outdated. */
+static const int FRESH_MS = 5000;
+
+static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_null) {
+  double ms = 0;
+
+  *is_null = !latency_quantile(&stats->latency, share, &ms);
+  return Float8GetDatum(ms);
+}
+
+/* A rate that was true ten seconds ago fades when nothing is delivered any more. */
+static double faded_rate(const SinkStats *stats) {
+  double seconds = (moment_now().us - stats->rate_at.us) / 1000000.0;
+
+  return stats->rate * exp(-Max(seconds - 1, 0) / 10);
+}
+
+enum { SINK_COLUMNS = 12, BOUND_COLUMNS = 3 };
+
+static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
+  Datum values[SINK_COLUMNS];
+  bool nulls[SINK_COLUMNS] = {false};
+  int in_flight = 0;
+
+  for (size_t i = 0; i < lengthof(stats->in_flight); i++)
+    in_flight += stats->in_flight[i];
+  values[0] = ObjectIdGetDatum(stats->server);
+  values[1] = CStringGetTextDatum(stats->state);
+  nulls[1] = stats->state[0] == '\0';
+  values[2] = Int32GetDatum(in_flight);
+  values[3] = Int64GetDatum(stats->delivered);
+  values[4] = Int64GetDatum(stats->retried);
+  values[5] = Int64GetDatum(stats->failed);
+  values[6] = Int64GetDatum(stats->redriven_late);
+  values[7] = Float8GetDatum(faded_rate(stats));
+  values[8] = quantile_or_null(stats, 0.5, &nulls[8]);
+  values[9] = quantile_or_null(stats, 0.99, &nulls[9]);
+  values[10] = CStringGetTextDatum(stats->last_error);
+  nulls[10] = stats->last_error[0] == '\0';
+  values[11] = TimestampTzGetDatum(stats->last_error_at);
+  nulls[11] = stats->last_error_at == 0;
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* The workers of this database. */
+typedef struct Workers {
+  bool alive;       /* there is one: the sinks' states are its word */
+  bool all_present; /* every lane has one, and each has just looked: what they say they know is true */
+  uint64 indexes;
+} Workers;
+
+static Workers our_workers(const SharedState *shared) {
+  Workers ours = {false, false, 0};
+  Moment now = moment_now();
+  int lanes = 0;
+  bool fresh = true;
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != MyDatabaseId)
+      continue;
+    ours.alive = true;
+    lanes += (int)pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes));
+    fresh = fresh && slot->index < OUTBOX_COUNTED_WORKERS &&
+            !moment_is_past(slot->last_loop, now, setting_poll_interval + FRESH_MS);
+    if (slot->index < OUTBOX_COUNTED_WORKERS)
+      ours.indexes |= UINT64CONST(1) << slot->index;
+  }
+  ours.all_present = fresh && lanes == OUTBOX_LANES;
+  return ours;
+}
+
+static int64 known_below(const SinkStats *stats, const Workers *ours) {
+  int64 below = PG_INT64_MAX;
+
+  for (int i = 0; i < OUTBOX_COUNTED_WORKERS; i++)
+    if (ours->indexes & (UINT64CONST(1) << i))
+      below = Min(below, stats->known_below[i]);
+  return ours->all_present ? below : 0;
+}
+
+static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 known_below) {
+  Datum values[BOUND_COLUMNS];
+  bool nulls[BOUND_COLUMNS] = {false};
+
+  values[0] = ObjectIdGetDatum(stats->server);
+  values[1] = TimestampTzGetDatum(stats->since ? stats->since : shared_state()->made_at);
+  values[2] = Int64GetDatum(known_below);
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* A row per sink of this database. */
+static void put_sinks(ReturnSetInfo *result, bool bounds) {
+  SharedState *shared = shared_state();
+
+  if (shared == NULL)
+    return;
+  SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
+  LWLockAcquire(shared->lock, LW_SHARED);
+  Workers ours = our_workers(shared);
+  bool at_rest = shared_at_rest(); /* nothing has changed since the last worker left */
+  LWLockRelease(shared->lock);
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
+    LWLockAcquire(shared->lock, LW_SHARED);
+    bool used = shared->sinks[i].database == MyDatabaseId;
+    if (used)
+      *copy = shared->sinks[i];
+    LWLockRelease(shared->lock);
+    if (!used)
+      continue;
+    if (!ours.alive && !at_rest)
+      copy->state[0] = '\0';
+    if (bounds)
+      put_bounds(result, copy, known_below(copy, &ours));
+    else
+      put_sink(result, copy);
+  }
+}
+
+SQL_FUNCTION(outbox_sink_statistics) {
+  put_sinks(rows_of(fcinfo, SINK_COLUMNS), false);
+  PG_RETURN_NULL();
+}
+
+SQL_FUNCTION(outbox_sink_bounds) {
+  put_sinks(rows_of(fcinfo, BOUND_COLUMNS), true);
+  PG_RETURN_NULL();
+}
+
+SQL_FUNCTION(outbox_forget_statistics) {
+  if (shared_state() == NULL)
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("there are no statistics to reset"),
+                    errdetail("They are kept in shared memory, and the library was not preloaded."),
+                    errhint("Add outbox to shared_preload_libraries in postgresql.conf and restart the server.")));
+  shared_sink_reset(MyDatabaseId, PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0));
+  PG_RETURN_VOID();
+}
+
+/* The same at each look, and true also when the clock was set since. */
+static TimestampTz last_loop_of(const WorkerSlot *slot) {
+  TimestampTz now_told = wall_of_moment(now_read(), slot->last_loop);
+  int64 set_by = now_told - slot->last_loop_at;
+
+  return set_by < -USECS_PER_SEC || set_by > USECS_PER_SEC ? now_told : slot->last_loop_at;
+}
+
+SQL_FUNCTION(outbox_worker_slots) {
+  ReturnSetInfo *result = rows_of(fcinfo, 9);
+  SharedState *shared = shared_state();
+
+  if (shared == NULL)
+    PG_RETURN_NULL();
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    Datum values[9];
+    bool nulls[9] = {false};
+    char activity[sizeof(shared->workers[i].activity)];
+
+    LWLockAcquire(shared->lock, LW_SHARED);
+    const WorkerSlot *slot = &shared->workers[i];
+    bool used = slot->pid != 0;
+    values[0] = ObjectIdGetDatum(slot->database);
+    values[1] = Int32GetDatum(slot->pid);
+    values[2] = Int32GetDatum(slot->index);
+    DatabaseSlot *database = used ? shared_database(slot->database, false) : NULL;
+    values[3] = Int32GetDatum(database ? database->workers : 0);
+    values[4] = Int64GetDatum(pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes)));
+    strlcpy(activity, slot->activity, sizeof(activity));
+    values[6] = TimestampTzGetDatum(slot->started_at);
+    values[7] = TimestampTzGetDatum(last_loop_of(slot));
+    values[8] = Int64GetDatum(slot->memory);
+    LWLockRelease(shared->lock);
+    if (!used)
+      continue;
+    values[5] = CStringGetTextDatum(activity[0] ? activity : "starting");
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+  }
+  PG_RETURN_NULL();
+}
+
+/* The days of SENT are kept until nobody wants them any more. */
+static int64 longest_retention_ms(void) {
+  int64 longest = (int64)setting_retention * 1000;
+  int n;
+  RouteSink *sinks = route_sinks(&n);
+
+  for (int i = 0; i < n; i++) {
+    const ob_option retention = {"retention", sinks[i].retention};
+    ob_common common;
+    ob_error error;
+    if (retention.value && ob_common_options(sinks[i].kind, &retention, 1, &common, &error))
+      longest = Max(longest, common.retention_ms);
+  }
+  return longest;
+}
+
+SQL_FUNCTION(outbox_library) {
+  SharedState *shared = shared_state();
+  TupleDesc desc = row_type_of(fcinfo, 8);
+  Datum values[8];
+  bool nulls[8] = {false};
+
+  Interval *retention = (Interval *)palloc0(sizeof(Interval));
+  retention->time = longest_retention_ms() * 1000;
+  values[0] = CStringGetTextDatum(library_version());
+  values[1] = BoolGetDatum(shared != NULL);
+  values[2] = Int32GetDatum(shared ? shared->launcher_pid : 0);
+  nulls[2] = shared == NULL || shared->launcher_pid == 0;
+  values[3] = BoolGetDatum(shared != NULL && shared->out_of_slots);
+  values[4] = Int64GetDatum(origin_here());
+  values[5] = IntervalPGetDatum(retention);
+  values[6] = CStringGetTextDatum(ob_library_versions());
+  values[7] = BoolGetDatum(shared != NULL && shared_at_rest());
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
+}
+
+SQL_FUNCTION(outbox_kafka_library) {
+  TupleDesc desc = row_type_of(fcinfo, 3);
+  ob_error advice;
+  Datum values[3];
+  bool nulls[3] = {false};
+
+  memset(&advice, 0, sizeof(advice));
+  ob_library_fitness fitness = ob_check_librdkafka(&advice);
+  values[0] = CStringGetTextDatum(fitness == OB_LIBRARY_FIT         ? "ok"
+                                  : fitness == OB_LIBRARY_DEFECTIVE ? "warning"
+                                                                    : "error");
+  values[1] = CStringGetTextDatum(psprintf(advice.detail[0] ? "%s. %s" : "%s.", advice.message, advice.detail));
+  values[2] = CStringGetTextDatum(advice.hint);
+  nulls[2] = advice.hint[0] == '\0';
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
+}

@@ -1,0 +1,58 @@
+#include "server/process/database_scan.h"
+
+#include "server/shmem/shared_state.h"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "utils/snapmgr.h"
+}
+
+void scan_databases(void) {
+  SharedState *shared = shared_state();
+  bool *present = (bool *)palloc0(sizeof(bool) * OUTBOX_MAX_DATABASES);
+  Oid *gone = (Oid *)palloc(sizeof(Oid) * OUTBOX_MAX_DATABASES);
+  int n_gone = 0;
+  bool full = false;
+  HeapTuple tuple;
+
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  Relation relation = table_open(DatabaseRelationId, AccessShareLock);
+  TableScanDesc scan = table_beginscan_catalog(relation, 0, NULL);
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  shared->rescan = false;
+  LWLockRelease(shared->lock);
+  while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL) {
+    Form_pg_database database = (Form_pg_database)GETSTRUCT(tuple);
+    if (database->datistemplate || !database->datallowconn || database->datconnlimit == OUTBOX_INVALID_DATABASE)
+      continue;
+    LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+    DatabaseSlot *slot = shared_database(database->oid, true);
+    if (slot)
+      present[slot - shared->databases] = true;
+    LWLockRelease(shared->lock);
+    if (slot == NULL && !full)
+      ereport(WARNING, (errmsg("outbox serves at most %d databases", OUTBOX_MAX_DATABASES)));
+    full = full || slot == NULL; /* those that come after it in pg_database may have theirs */
+  }
+  table_endscan(scan);
+  table_close(relation, AccessShareLock);
+  CommitTransactionCommand();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
+    if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].aside_for == 0) {
+      gone[n_gone++] = shared->databases[i].oid;
+      shared->databases[i].oid = InvalidOid;
+    }
+  LWLockRelease(shared->lock);
+  for (int i = 0; i < n_gone; i++)
+    shared_sink_forget(gone[i], InvalidOid);
+  pfree(gone);
+  pfree(present);
+}

@@ -1,0 +1,123 @@
+#include "server/process/worker_health.h"
+
+#include "server/base/library_version.h"
+#include "server/base/sql_function.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "storage/ipc.h"
+#include "utils/builtins.h"
+}
+
+static emit_log_hook_type previous_hook = NULL;
+static char said[sizeof(((WorkerHealth *)0)->failure)];
+
+/* The lock must be held. NULL when the database has no slot. */
+static WorkerHealth *health_of(Oid database) {
+  SharedState *shared = shared_state();
+  DatabaseSlot *slot = shared_database(database, false);
+
+  return slot ? &shared->health[slot - shared->databases] : NULL;
+}
+
+/* ---- the worker --------------------------------------------------------------------------------------------- */
+
+static void remember(ErrorData *error) {
+  if (error->elevel >= ERROR && error->message)
+    strlcpy(said, error->message, sizeof(said));
+  if (previous_hook)
+    previous_hook(error);
+}
+
+static void tell_at_exit(int code, Datum database) {
+  if (code == 0)
+    return;
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  WorkerHealth *health = health_of(DatumGetObjectId(database));
+  if (health) {
+    int length = pg_mbcliplen(said, strlen(said), sizeof(health->failure) - 1);
+    memcpy(health->failure, said, length);
+    health->failure[length] = '\0';
+  }
+  LWLockRelease(shared_state()->lock);
+}
+
+void worker_health_watch(Oid database) {
+  previous_hook = emit_log_hook;
+  emit_log_hook = remember;
+  before_shmem_exit(tell_at_exit, ObjectIdGetDatum(database));
+}
+
+void worker_health_calm(void) {
+  said[0] = '\0';
+}
+
+/* ---- the launcher ------------------------------------------------------------------------------------------- */
+
+void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now) {
+  SharedState *shared = shared_state();
+  WorkerHealth *health = &shared->health[slot - shared->databases];
+
+  if (wanted == (health->wanted_since != MOMENT_NONE))
+    return;
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  if (slot->oid == database)
+    health->wanted_since = wanted ? now : MOMENT_NONE;
+  LWLockRelease(shared->lock);
+}
+
+void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next_start) {
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  WorkerHealth *health = health_of(database);
+  if (health) {
+    health->failures = failures;
+    health->failed_at = at;
+    health->next_start = next_start;
+  }
+  LWLockRelease(shared_state()->lock);
+}
+
+/* ---- to SQL ------------------------------------------------------------------------------------------------- */
+
+static Datum moment_or_null(Now now, Moment moment, bool *is_null) {
+  *is_null = moment == MOMENT_NONE;
+  return TimestampTzGetDatum(*is_null ? 0 : wall_of_moment(now, moment));
+}
+
+SQL_FUNCTION(outbox_worker_health) {
+  SharedState *shared = shared_state();
+  WorkerHealth copy;
+  TupleDesc desc = row_type_of(fcinfo, 8);
+  Datum values[8];
+  bool nulls[8] = {false};
+  int waiting = 0, running = 0;
+
+  memset(&copy, 0, sizeof(copy));
+  Moment looked = MOMENT_NONE;
+  Now now = now_read();
+  if (shared) {
+    LWLockAcquire(shared->lock, LW_SHARED);
+    WorkerHealth *health = health_of(MyDatabaseId);
+    if (health)
+      copy = *health;
+    looked = shared->launcher_looked;
+    for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
+      waiting += shared->databases[i].oid != InvalidOid && shared->health[i].wanted_since != MOMENT_NONE;
+    for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
+      running += shared->workers[i].pid != 0;
+    LWLockRelease(shared->lock);
+  }
+  values[0] = moment_or_null(now, copy.wanted_since, &nulls[0]);
+  values[1] = Int32GetDatum(copy.failures);
+  values[2] = TimestampTzGetDatum(copy.failed_at);
+  nulls[2] = copy.failed_at == 0;
+  values[3] = moment_or_null(now, copy.next_start, &nulls[3]);
+  values[4] = CStringGetTextDatum(copy.failure);
+  nulls[4] = copy.failure[0] == '\0';
+  values[5] = moment_or_null(now, looked, &nulls[5]);
+  values[6] = Int32GetDatum(waiting);
+  values[7] = Int32GetDatum(running);
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
+}

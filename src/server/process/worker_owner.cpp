@@ -1,0 +1,29 @@
+#include "server/process/worker_owner.h"
+
+#include "server/storage/owner_sql.h"
+
+extern "C" {
+#include "utils/guc.h"
+}
+
+static Oid self;
+static int nest_level;
+
+void worker_owner_enter(void) {
+  Oid owner = outbox_owner_oid();
+
+  self = GetUserId();
+  nest_level = NewGUCNestLevel();
+  /* A superuser's code may do as it likes; other people's must leave nothing behind in this session either. */
+  SetUserIdAndSecContext(owner, superuser_arg(owner) ? 0
+                                                     : SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION |
+                                                           SECURITY_NOFORCE_RLS);
+}
+
+void worker_owner_leave_settings(void) {
+  AtEOXact_GUC(false, nest_level);
+}
+
+void worker_owner_leave(void) {
+  SetUserIdAndSecContext(self, 0);
+}

@@ -1,0 +1,204 @@
+#include "server/process/worker_slot.h"
+
+#include "server/base/settings.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+extern "C" {
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/backend_status.h"
+}
+
+static WorkerSlot *mine = NULL;
+
+/* The lock must be held. */
+static void give_up_slot(void) {
+  SharedState *shared = shared_state();
+
+  if (mine && mine->pid == MyProcPid) {
+    for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
+      if (shared->sinks[i].database == mine->database) {
+        shared->sinks[i].in_flight[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
+        shared->sinks[i].known_below[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
+      }
+    Oid database = mine->database;
+    mine->pid = 0;
+    mine->database = InvalidOid;
+    shared_lanes_changed(database); /* its lanes are free */
+  }
+}
+
+static void give_up_slot_at_exit(int, Datum) {
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  give_up_slot();
+  LWLockRelease(shared_state()->lock);
+}
+
+bool worker_slot_take(const WorkerArguments *arguments) {
+  SharedState *shared = shared_state();
+  WorkerSlot *free_slot = NULL;
+  bool taken = false;
+
+  before_shmem_exit(give_up_slot_at_exit, 0);
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0) {
+      free_slot = free_slot ? free_slot : slot;
+      continue;
+    }
+    if (slot->database == arguments->database && slot->index == arguments->index)
+      taken = true;
+  }
+  if (!taken && free_slot) {
+    free_slot->pid = MyProcPid;
+    free_slot->database = arguments->database;
+    free_slot->index = arguments->index;
+    free_slot->lanes = free_slot->landing_others = {};
+    free_slot->n_landing = 0;
+    free_slot->latch = MyLatch;
+    free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
+    free_slot->turn_began = free_slot->last_loop = moment_now();
+    free_slot->idle_until = free_slot->turn_over = MOMENT_NONE;
+    free_slot->memory = 0;
+    free_slot->activity[0] = '\0';
+    pg_atomic_write_u32(&free_slot->armed, 0);
+    pg_atomic_write_u32(&free_slot->recalled, 1);
+    pg_atomic_write_u32(&free_slot->turn_is_over, 0);
+    mine = free_slot;
+    DatabaseSlot *database = shared_database(arguments->database, false);
+    if (database) { /* it looks at everything */
+      pg_atomic_write_u32(&database->called, 0);
+      shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
+    }
+    shared_lanes_changed(arguments->database); /* whoever has lanes for us gives them now */
+  }
+  LWLockRelease(shared->lock);
+  return mine != NULL;
+}
+
+bool worker_slot_resign(void) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *database = shared_database(mine->database, false);
+  bool needed = database == NULL || mine->index < database->workers;
+  if (!needed)
+    give_up_slot();
+  LWLockRelease(shared->lock);
+  return !needed;
+}
+
+/* Do all the database's workers have nothing to do? None is missing: its lanes may have something. The lock must be
+ * held. */
+static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *due) {
+  const SharedState *shared = shared_state();
+  int n = 0;
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != database->oid)
+      continue;
+    if (slot->idle_until == MOMENT_NONE)
+      return false;
+    *until = Min(*until, slot->idle_until);
+    *due = Min(*due, slot->idle_due);
+    n++;
+  }
+  return n == database->workers;
+}
+
+bool worker_slot_rest(Moment until, TimestampTz due) {
+  SharedState *shared = shared_state();
+  uint32 armed = 1;
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *database = shared_database(mine->database, false);
+  mine->idle_until = until;
+  mine->idle_due = due;
+  bool rest = database != NULL && (database->at_rest || all_idle(database, &until, &due));
+  /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
+  if (rest && pg_atomic_compare_exchange_u32(&mine->armed, &armed, 2)) {
+    if (!database->at_rest) {
+      database->rest_until = until;
+      database->rest_due = due;
+      database->rest_settings = settings_of_rest();
+    }
+    database->at_rest = true;
+    database->resting |= UINT64CONST(1) << mine->index;
+  } else {
+    rest = false;
+  }
+  LWLockRelease(shared->lock);
+  if (rest)
+    shared_wake_launcher();
+  return rest;
+}
+
+void worker_slot_yield(void) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *database = shared_database(mine->database, false);
+  if (database)
+    database->resting |= UINT64CONST(1) << mine->index;
+  LWLockRelease(shared->lock);
+}
+
+bool worker_slot_scarce(void) {
+  return shared_state()->out_of_slots;
+}
+
+WorkerSlot *worker_slot(void) {
+  return mine;
+}
+
+bool worker_slot_tell_launcher(DatabaseState state) {
+  SharedState *shared = shared_state();
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  DatabaseSlot *slot = shared_database(MyDatabaseId, true);
+  bool changed = slot && slot->state != state;
+  if (slot)
+    slot->state = state;
+  if (changed && state == DATABASE_HAS_OUTBOX)
+    slot->fresh = true;
+  LWLockRelease(shared->lock);
+  if (changed)
+    shared_wake_launcher();
+  return changed;
+}
+
+static bool working = false;
+
+void worker_slot_work(const char *activity) {
+  working = true;
+  pgstat_report_activity(STATE_RUNNING, activity);
+}
+
+void worker_slot_say(const char *activity) {
+  if (!working && strcmp(mine->activity, activity) == 0)
+    return;
+  working = false;
+  strlcpy(mine->activity, activity, sizeof(mine->activity));
+  pgstat_report_activity(STATE_IDLE, activity);
+}
+
+void worker_slot_refresh(Now now) {
+  static Moment refreshed_at = MOMENT_NONE;
+
+  mine->last_loop = now.moment;
+  mine->last_loop_at = now.wall;
+  if (!moment_is_past(refreshed_at, now.moment, 1000))
+    return;
+  refreshed_at = now.moment;
+  long resident = 0, shared = 0; /* shared_buffers is not the worker's */
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (file == NULL)
+    return;
+  if (fscanf(file, "%*s %ld %ld", &resident, &shared) == 2)
+    mine->memory = (uint64)(resident - shared) * (uint64)sysconf(_SC_PAGESIZE);
+  fclose(file);
+}

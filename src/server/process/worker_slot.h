@@ -1,0 +1,32 @@
+/* worker_slot.h: the worker's place in shared memory, by which commits wake it and people see it. */
+#pragma once
+
+#include "server/shmem/shared_state.h"
+#include "server/worker/worker.h"
+
+/* Takes a free slot; false when another process has this index (it is about to leave: come back later). */
+bool worker_slot_take(const WorkerArguments *arguments);
+WorkerSlot *worker_slot(void);
+
+/* For one worker too many that has nothing left to do: gives the slot up, unless it is needed again. */
+bool worker_slot_resign(void);
+
+/* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
+ * since this one looked: then it must end, and the launcher starts workers again when they are called. */
+bool worker_slot_rest(Moment until, TimestampTz due);
+/* Before it ends with work left to do: that is no failure, and the launcher starts another one as soon as it may. */
+void worker_slot_yield(void);
+/* Other databases wait for a worker. */
+bool worker_slot_scarce(void);
+
+/* What the launcher should know of this database. True when it is new to it. */
+bool worker_slot_tell_launcher(DatabaseState state);
+
+/* For pg_stat_activity: what the transaction that begins is about. */
+void worker_slot_work(const char *activity);
+
+/* For pg_stat_activity and outbox.workers, between transactions; no-op when nothing changed. */
+void worker_slot_say(const char *activity);
+
+/* Once a second at most: memory and the like. */
+void worker_slot_refresh(Now now);

@@ -1,0 +1,44 @@
+#include "server/process/worker_transaction.h"
+
+#include "server/process/worker_error.h"
+#include "server/process/worker_owner.h"
+#include "server/worker/worker.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "postmaster/interrupt.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+bool worker_transaction(const char *first, void (*body)(void *), void *argument) {
+  volatile bool done = false;
+  MemoryContext context = CurrentMemoryContext;
+
+  worker_end_cancels(!ShutdownRequestPending);
+  PG_TRY();
+  {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    worker_stay_with_extension();
+    worker_owner_enter();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    SPI_connect();
+    if (first && SPI_execute(first, false, 0) != SPI_OK_UTILITY)
+      elog(ERROR, "could not run \"%s\"", first);
+    body(argument);
+    SPI_finish();
+    PopActiveSnapshot();
+    worker_owner_leave_settings();
+    CommitTransactionCommand();
+    worker_owner_leave();
+    done = true;
+  }
+  PG_CATCH();
+  { (void)worker_failed(TASK_MAINTAIN, moment_now()); }
+  PG_END_TRY();
+  worker_end_cancels(false);
+  MemoryContextSwitchTo(context);
+  return done;
+}

@@ -1,0 +1,71 @@
+/* sink_place.cpp: how far a sink has come: remembered at the start of a round, gone back to, begun anew. */
+#include "server/claim/known_below.h"
+#include "server/sinks/worker_sinks.h"
+
+typedef struct SinkPlace {
+  int64 cursor;
+  TimestampTz due_after;
+  int64 due_after_position;
+  TimestampTz next_due;
+  bool resumed_going;
+  TimestampTz resumed_after;
+  int64 resumed_after_position;
+  int n_late;
+  LateTransaction late[FLEXIBLE_ARRAY_MEMBER];
+} SinkPlace;
+
+void worker_sink_begin_round(WorkerSink *sink, MemoryContext context) {
+  SinkPlace *place =
+      (SinkPlace *)MemoryContextAlloc(context, offsetof(SinkPlace, late) + sizeof(LateTransaction) * sink->n_late);
+
+  place->cursor = sink->cursor;
+  place->due_after = sink->due_after;
+  place->due_after_position = sink->due_after_position;
+  place->next_due = sink->next_due;
+  place->resumed_going = sink->resumed.going;
+  place->resumed_after = sink->resumed.after;
+  place->resumed_after_position = sink->resumed.after_position;
+  place->n_late = sink->n_late;
+  if (sink->n_late > 0)
+    memcpy(place->late, sink->late, sizeof(LateTransaction) * sink->n_late);
+  sink->before = place;
+}
+
+bool worker_sink_advanced(const WorkerSink *sink) {
+  return sink->cursor > sink->before->cursor;
+}
+
+void worker_sink_give_back(WorkerSink *sink) {
+  const SinkPlace *place = sink->before;
+
+  sink->cursor = Min(sink->cursor, place->cursor);
+  known_below_lower(sink, sink->cursor + 1);
+  sink->due_after = place->due_after;
+  sink->due_after_position = place->due_after_position;
+  sink->next_due = Min(sink->next_due, place->next_due);
+  sink->resumed.going |= place->resumed_going;
+  sink->resumed.after = place->resumed_after;
+  sink->resumed.after_position = place->resumed_after_position;
+  sink->n_late = place->n_late;
+  if (place->n_late > 0)
+    memcpy(sink->late, place->late, sizeof(LateTransaction) * place->n_late);
+  sink->starved = true;
+}
+
+void worker_sink_restart(WorkerSink *sink) {
+  sink->cursor = sink->rewound_to = 0;
+  sink->first_foreign = 0;
+  known_below_lower(sink, 0);
+  sink->n_late = 0;
+  sink->due_after = sink->next_due = DT_NOBEGIN;
+  sink->due_after_position = 0;
+  resumed_all(sink, GetCurrentTimestamp());
+  sink->starved = true;
+}
+
+void worker_sink_rewind(WorkerSink *sink, int64 position) {
+  sink->cursor = Min(sink->cursor, position - 1);
+  sink->rewound_to = Min(sink->rewound_to, position - 1);
+  known_below_lower(sink, position);
+  sink->starved = true;
+}

@@ -1,0 +1,506 @@
+#include "server/sinks/worker_sinks.h"
+
+#include "server/base/settings.h"
+#include "server/catalog/route.h"
+#include "server/catalog/wrappers.h"
+#include "server/inflight/dead_letters.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
+#include "server/sinks/worker_stops.h"
+#include "server/storage/sql.h"
+#include "server/worker/maintenance.h"
+#include "server/worker/submit.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+}
+
+static const int REOPEN_PAUSE_MS = 10000;
+static const int CLOSE_GRACE_MS = 1000;
+/* At the end of a turn: a request is not begun anew that its endpoint is still busy with; a broker that has not
+ * answered for so long stalls. */
+static const int TURN_GRACE_MS = 6 * 60 * 1000, KAFKA_TURN_GRACE_MS = 35 * 1000;
+
+/* What the catalog says of a sink, copied out of the transaction so that it can be opened after it. */
+typedef struct SinkOptions {
+  ob_option *options;
+  size_t n_options;
+  ob_option *mapping;
+  size_t n_mapping;
+  bool owner_is_superuser;
+  MemoryContext context;
+} SinkOptions;
+
+typedef struct SinkEntry {
+  WorkerSink sink; /* first: its name is the hash key */
+  SinkOptions given;
+} SinkEntry;
+
+static ob_engine *engine = NULL;
+static int worker_index = 0;
+static HTAB *sinks = NULL;
+static WorkerSink **list = NULL; /* all entries, for walking */
+static int n_list = 0, max_list = 0;
+static WorkerSink *last_found = NULL; /* most rows have the sink of the row before */
+static bool stale = true;
+
+/* What a sink was called before. */
+typedef struct FormerName {
+  char name[NAMEDATALEN];
+  Oid sink;
+} FormerName;
+static FormerName *former = NULL;
+static int n_former = 0, max_former = 0;
+
+static void catalog_changed(Datum, OUTBOX_SYSCACHE, uint32) {
+  stale = true;
+}
+
+static void stops_changed(void) {
+  stale = true;
+}
+
+void worker_sinks_init(ob_engine *engine_, int worker_index_) {
+  HASHCTL control;
+
+  engine = engine_;
+  worker_index = worker_index_;
+  control.keysize = NAMEDATALEN;
+  control.entrysize = sizeof(SinkEntry);
+  control.hcxt = TopMemoryContext;
+  sinks = hash_create("outbox sinks", 64, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+  CacheRegisterSyscacheCallback(FOREIGNSERVEROID, catalog_changed, (Datum)0);
+  CacheRegisterSyscacheCallback(USERMAPPINGOID, catalog_changed, (Datum)0);
+  CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, catalog_changed, (Datum)0);
+  worker_stops_init(stops_changed);
+  CacheRegisterSyscacheCallback(AUTHOID, catalog_changed, (Datum)0); /* whether an owner is a superuser */
+}
+
+void worker_sinks_settings_changed(void) {
+  stale = true;
+}
+
+/* Options as they lie in the catalog, and a fingerprint that changes with them. */
+static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber column, size_t *n,
+                               uint64 *fingerprint) {
+  bool is_null;
+  Datum datum = SysCacheGetAttr(cache, tuple, column, &is_null);
+  ob_option *options = wrapper_options(datum, is_null, n);
+
+  for (size_t i = 0; i < *n; i++) {
+    *fingerprint = hash_combine64(
+        *fingerprint, hash_bytes_extended((const unsigned char *)options[i].name, strlen(options[i].name), 0));
+    *fingerprint = hash_combine64(
+        *fingerprint, hash_bytes_extended((const unsigned char *)options[i].value, strlen(options[i].value), 1));
+  }
+  return options;
+}
+
+static void add_to_list(WorkerSink *sink) {
+  if (n_list == max_list) {
+    max_list = Max(16, max_list * 2);
+    list = list ? (WorkerSink **)repalloc(list, sizeof(WorkerSink *) * max_list)
+                : (WorkerSink **)MemoryContextAlloc(TopMemoryContext, sizeof(WorkerSink *) * max_list);
+  }
+  list[n_list++] = sink;
+}
+
+/* A renamed server stays what it was: its flights, held keys and counters. (Two that swap their names do not: each
+ * begins anew.) */
+static void follow_rename(const RouteSink *route) {
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->oid == route->server_oid && strcmp(list[i]->name, route->name) != 0 &&
+        hash_search(sinks, route->name, HASH_FIND, NULL) == NULL) {
+      char name[NAMEDATALEN] = {0};
+      strlcpy(name, route->name, sizeof(name));
+      hash_update_hash_key(sinks, list[i], name);
+      return;
+    }
+}
+
+static bool visit_former_name(TupleTableSlot *row, void *) {
+  text *old_name = DatumGetTextPP(row->tts_values[0]);
+  char *new_name = TextDatumGetCString(row->tts_values[1]);
+  WorkerSink *sink = (WorkerSink *)hash_search(sinks, new_name, HASH_FIND, NULL);
+
+  if (sink == NULL || !sink->present || VARSIZE_ANY_EXHDR(old_name) >= NAMEDATALEN)
+    return true;
+  if (n_former == max_former) {
+    max_former = Max(8, max_former * 2);
+    former = former ? (FormerName *)repalloc(former, sizeof(FormerName) * max_former)
+                    : (FormerName *)MemoryContextAlloc(TopMemoryContext, sizeof(FormerName) * max_former);
+  }
+  text_to_cstring_buffer(old_name, former[n_former].name, NAMEDATALEN);
+  former[n_former++].sink = sink->oid;
+  return true;
+}
+
+static void reload_former_names(void) {
+  static Statement read = {"SELECT old_name, new_name FROM outbox.renamed_sinks", 0, {}, NULL};
+
+  n_former = 0;
+  SPI_connect();
+  statement_read(&read, NULL, InvalidSnapshot, visit_former_name, NULL);
+  SPI_finish();
+}
+
+static void say_not_counted(const WorkerSink *sink) {
+  static bool said = false;
+
+  if (!said)
+    ereport(WARNING, (errmsg("outbox sink \"%s\" is not counted", sink->name),
+                      errdetail("There is room for the counters of %d sinks in all databases.", OUTBOX_MAX_SINKS),
+                      errhint("It delivers all the same. Counters of dropped sinks become free at once.")));
+  said = true;
+}
+
+void worker_sink_close(WorkerSink *sink, int grace_ms) {
+  if (sink->handle == NULL || sink->closing)
+    return;
+  ob_sink_close(sink->handle, grace_ms);
+  sink->closing = true;
+}
+
+static void reload_one(const RouteSink *route) {
+  MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
+  MemoryContext previous = MemoryContextSwitchTo(context);
+  SinkOptions given = {NULL, 0, NULL, 0, false, context};
+  /* With the name, which stands in what the delivery room says. */
+  uint64 fingerprint = hash_combine64(
+      route->server_oid, hash_bytes_extended((const unsigned char *)route->name, strlen(route->name), 3));
+  bool found;
+
+  HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(route->server_oid));
+  if (HeapTupleIsValid(server)) {
+    given.options =
+        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options, &fingerprint);
+    given.owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
+    fingerprint = hash_combine64(fingerprint, given.owner_is_superuser);
+    ReleaseSysCache(server);
+  }
+  /* PUBLIC's mapping only: the worker acts for nobody in particular. */
+  HeapTuple mapping =
+      SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(route->server_oid));
+  if (HeapTupleIsValid(mapping)) {
+    fingerprint = hash_combine64(fingerprint, 1);
+    given.mapping =
+        read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping, &fingerprint);
+    ReleaseSysCache(mapping);
+  }
+  if (setting_allow_networks)
+    fingerprint = hash_combine64(fingerprint, hash_bytes_extended((const unsigned char *)setting_allow_networks,
+                                                                  strlen(setting_allow_networks), 2));
+  MemoryContextSwitchTo(previous);
+
+  follow_rename(route);
+  SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_ENTER, &found);
+  WorkerSink *sink = &entry->sink;
+  if (!found) {
+    memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
+    add_to_list(sink);
+  }
+  if (sink->oid != route->server_oid) {
+    if (OidIsValid(sink->oid))
+      held_keys_forget_sink(sink->oid); /* another server of the same name */
+    sink->oid = route->server_oid;
+    sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
+    if (sink->stats == NULL)
+      say_not_counted(sink);
+    lanes_add_sink(sink);
+  }
+  sink->present = true;
+  if (entry->given.context)
+    MemoryContextDelete(entry->given.context);
+  entry->given = given;
+  strlcpy(sink->kind, route->kind, sizeof(sink->kind));
+  (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* else ob_sink_open() says why */
+  if (sink->fingerprint != fingerprint) {
+    /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
+    worker_sink_restart(sink);
+    if (!sink->common.ordered)
+      held_keys_forget_sink(sink->oid);
+    if (sink->common.hold)
+      dead_letters_stale();
+    if (sink->fingerprint != 0)
+      worker_stops_altered(sink);
+    sink->fingerprint = fingerprint;
+    sink->reopen_at = MOMENT_NONE;
+    sink->open_error[0] = '\0';
+    worker_sink_close(sink, CLOSE_GRACE_MS);
+  }
+}
+
+bool worker_sinks_reload(void) {
+  int n;
+
+  if (!stale)
+    return false;
+  stale = false;
+  ob_set_networks(setting_allow_networks);
+  RouteSink *routes = route_sinks(&n);
+  for (int i = 0; i < n_list; i++)
+    list[i]->present = false;
+  for (int i = 0; i < n; i++)
+    if (!routes[i].is_manual) /* whoever claims its events has them */
+      reload_one(&routes[i]);
+  reload_former_names();
+  for (int i = 0; i < n_list; i++)
+    if (!list[i]->present)
+      worker_sink_close(list[i], CLOSE_GRACE_MS);
+  worker_stops_reload();
+  return true;
+}
+
+static bool owner_may(const WorkerSink *sink, ob_error *error) {
+  const SinkOptions *given = &((const SinkEntry *)sink)->given;
+
+  return given->owner_is_superuser ||
+         ob_check_owner(sink->kind, given->options, given->n_options, given->mapping, given->n_mapping, error);
+}
+
+/* The other workers of the database send to the same endpoint. */
+static void share_sink(WorkerSink *sink) {
+  ob_sink_share(sink->handle, worker_index, Max(lanes_workers(), 1), sink->stats ? &sink->stats->turns : NULL);
+}
+
+/* Their number has changed. */
+static void share_sinks(void) {
+  static int told = 0;
+
+  if (told == lanes_workers())
+    return;
+  told = lanes_workers();
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->handle && !list[i]->closing)
+      share_sink(list[i]);
+}
+
+static void open_sink(SinkEntry *entry, Moment now) {
+  WorkerSink *sink = &entry->sink;
+  ob_error error;
+
+  memset(&error, 0, sizeof(error));
+  sink->failed_tries = sink->n_failures = 0;
+  memset(sink->failures, 0, sizeof(sink->failures));
+  if (owner_may(sink, &error))
+    sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
+                                entry->given.mapping, entry->given.n_mapping, &error);
+  if (sink->handle) {
+    sink->open_error[0] = '\0';
+    share_sink(sink);
+    if (sink->was_closed)
+      ob_sink_begin_slowly(sink->handle);
+    sink->was_closed = true;
+    return;
+  }
+  sink->reopen_at = moment_after(now, REOPEN_PAUSE_MS);
+  char whole[sizeof(sink->open_error)];
+  strlcpy(whole, error.message, sizeof(whole));
+  if (error.detail[0]) {
+    strlcat(whole, ": ", sizeof(whole));
+    strlcat(whole, error.detail, sizeof(whole));
+  }
+  if (strcmp(sink->open_error, whole) != 0) {
+    strlcpy(sink->open_error, whole, sizeof(sink->open_error));
+    ereport(WARNING,
+            (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error.message),
+             error.detail[0] ? errdetail("%s", error.detail) : 0, error.hint[0] ? errhint("%s", error.hint) : 0));
+  }
+}
+
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error) {
+  const SinkOptions *given = &((const SinkEntry *)sink)->given;
+
+  memset(error, 0, sizeof(*error));
+  if (!owner_may(sink, error))
+    return NULL;
+  return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
+                        given->n_mapping, timeout_ms, send, error);
+}
+
+static void publish_state(WorkerSink *sink, TimestampTz now) {
+  SinkStats *stats = sink->stats;
+  const char *state = sink->stopped                                ? "stopped" /* outbox.stopped_sinks says why */
+                      : sink->open_error[0] != '\0'                ? "misconfigured"
+                      : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
+                      : sink->status.state == OB_SINK_DISABLED     ? "disabled"
+                      : submit_stands_still()                      ? "waiting for a synchronous standby"
+                      : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
+                      : sink->in_flight > 0                        ? "delivering"
+                      : sink->last_failed                          ? "failing"
+                                                                   : "idle";
+  const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
+
+  if (stats == NULL || (sink->closing && !sink->stopped))
+    return;
+  stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
+  strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
+  if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
+    shared_sink_error(stats, error, now);
+}
+
+/* What has failed since the last look, by reason. */
+static void count_failures(WorkerSink *sink) {
+  if (sink->status.n_failures == sink->n_failures)
+    return;
+  sink->n_failures = sink->status.n_failures;
+  if (sink->stats) {
+    LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+    for (int reason = 0; reason < OB_REASONS; reason++)
+      sink->stats->failures[reason] += sink->status.failures[reason] - sink->failures[reason];
+    LWLockRelease(shared_state()->lock);
+  }
+  memcpy(sink->failures, sink->status.failures, sizeof(sink->failures));
+}
+
+static void drop_entry(int i) {
+  SinkEntry *entry = (SinkEntry *)list[i];
+
+  /* A renamed server lives on under its new name, with the same OID: keys and counters are that one's. */
+  bool renamed = false;
+  for (int j = 0; j < n_list; j++)
+    renamed |= j != i && list[j]->oid == entry->sink.oid;
+  if (!renamed) {
+    held_keys_forget_sink(entry->sink.oid);
+    if (entry->sink.stats)
+      entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
+    if (worker_index == 0)
+      shared_sink_forget(MyDatabaseId, entry->sink.oid);
+  }
+  if (entry->given.context)
+    MemoryContextDelete(entry->given.context);
+  if (entry->sink.late)
+    pfree(entry->sink.late);
+  last_found = NULL;
+  hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
+  list[i] = list[--n_list];
+}
+
+void worker_sinks_close(void) {
+  for (int i = 0; i < n_list; i++)
+    worker_sink_close(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
+}
+
+void worker_sinks_refresh(Now now) {
+  int share = Max(1, setting_max_in_flight / Max(1, n_list));
+  int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
+
+  share_sinks();
+  for (int i = n_list - 1; i >= 0; i--) {
+    WorkerSink *sink = list[i];
+    if (sink->closing && ob_sink_closed(sink->handle)) {
+      sink->handle = NULL;
+      sink->closing = false;
+    }
+    if (sink->handle == NULL && !sink->present) {
+      if (sink->in_flight == 0 && sink->unrecorded == 0)
+        drop_entry(i);
+      continue;
+    }
+    sink->was_closed |= sink->stopped;
+    /* A sink is opened anew only when nothing of its former self is in flight: order. */
+    if (sink->handle == NULL && sink->in_flight == 0 && now.moment >= sink->reopen_at && !sink->stopped &&
+        !maintenance_routing())
+      open_sink((SinkEntry *)sink, now.moment);
+    sink->room = 0;
+    if (sink->handle && !sink->closing) {
+      ob_sink_get_status(sink->handle, &sink->status);
+      count_failures(sink);
+      resumed_look(sink, now.wall);
+      worker_stops_look(sink, now);
+      /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
+      sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;
+      if (sink->room_bytes > 0)
+        sink->room = Max(0, Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight));
+    }
+    publish_state(sink, now.wall);
+  }
+}
+
+WorkerSink *worker_sink_find(const char *name, int length) {
+  char key[NAMEDATALEN];
+
+  if (length >= NAMEDATALEN)
+    return NULL;
+  if (last_found && last_found->name[length] == '\0' && memcmp(last_found->name, name, length) == 0)
+    return last_found;
+  memcpy(key, name, length);
+  key[length] = '\0';
+  WorkerSink *sink = (WorkerSink *)hash_search(sinks, key, HASH_FIND, NULL);
+  if (sink)
+    last_found = sink;
+  for (int i = 0; i < n_former && sink == NULL; i++)
+    if (strcmp(former[i].name, key) == 0)
+      sink = worker_sink_of(former[i].sink);
+  return sink;
+}
+
+WorkerSink *worker_sink_of(Oid oid) {
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->oid == oid)
+      return list[i];
+  return NULL;
+}
+
+WorkerSink **worker_sinks_all(int *n) {
+  *n = n_list;
+  return list;
+}
+
+static bool waits_for_credit(const WorkerSink *sink) {
+  return sink->handle && !sink->closing && sink->status.credit == 0 && sink->status.retry_in_ms >= 0;
+}
+
+Moment worker_sinks_next_moment(Moment now) {
+  Moment moment = MOMENT_NEVER;
+
+  for (int i = 0; i < n_list; i++) {
+    WorkerSink *sink = list[i];
+    if (sink->handle == NULL && sink->present && !sink->stopped)
+      moment = Min(moment, sink->reopen_at);
+    if (waits_for_credit(sink))
+      moment = Min(moment, moment_after(now, sink->status.retry_in_ms + 1));
+  }
+  return moment;
+}
+
+TimestampTz worker_sinks_next_due(void) {
+  TimestampTz due = DT_NOEND;
+
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->handle && !list[i]->closing && !waits_for_credit(list[i]) && list[i]->room > 0)
+      due = Min(due, list[i]->next_due);
+  return due;
+}
+
+void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {
+  sink->in_flight++;
+  sink->bytes_in_flight += bytes;
+  sink->room_bytes -= bytes;
+  sink->room = sink->room_bytes > 0 ? sink->room - 1 : 0;
+}
+
+void worker_sink_event_returned(WorkerSink *sink, uint32 bytes) {
+  sink->in_flight--;
+  sink->bytes_in_flight -= bytes;
+}
+
+void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
+  worker_sink_event_returned(sink, bytes);
+  sink->unrecorded++;
+}
+
+void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes) {
+  sink->in_flight++;
+  sink->bytes_in_flight += bytes;
+  sink->unrecorded--;
+}

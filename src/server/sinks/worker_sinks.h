@@ -1,0 +1,137 @@
+/*
+ * worker_sinks.h: the sinks of the worker's database: opened, reopened when the catalog changes, closed when gone;
+ * and for each the place up to which it has claimed.
+ */
+#pragma once
+
+#include "server/catalog/sink_common.h"
+#include "server/inflight/sink_log.h"
+#include "server/shmem/shared_state.h"
+#include "server/sinks/lanes.h"
+
+/* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
+typedef struct LateTransaction {
+  uint64 xid;
+  int64 after; /* claimed up to here */
+  int64 upto;  /* the cursor when it was found: what lies above comes by itself */
+} LateTransaction;
+
+typedef struct WorkerSink {
+  char name[NAMEDATALEN]; /* hash key: first */
+  Oid oid;
+  char kind[NAMEDATALEN];
+  uint64 fingerprint; /* of options and user mapping */
+  bool present;       /* in the catalog */
+  bool closing;
+  bool stopped, found_stopped; /* by outbox.stopped_sinks: worker_stops.h */
+  bool disabling;              /* it was just written there */
+  ob_sink *handle;             /* NULL while it cannot be opened, is being reopened, or is stopped */
+  bool was_closed;             /* much may have gathered: it begins slowly */
+  Moment reopen_at;
+  char open_error[512];
+
+  SinkCommon common;
+  SinkLanes lanes;
+
+  /* how far it has come */
+  int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
+  int64 rewound_to;         /* the smallest cursor since the claimed batch is held in hand: submit.h */
+  int64 first_foreign;      /* the first row of another origin that was passed; 0 = none */
+  int64 known_below;        /* known_below.cpp */
+  int64 unrouted_at;        /* it would take the event here, which has no sink yet: it reads no farther */
+  TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
+  int64 due_after_position; /* … of that instant up to this position */
+  TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
+  struct {
+    bool going;
+    char reason[288];        /* how their errors begin */
+    TimestampTz tried_since; /* instead of the reason: since when they have been tried in vain; 0 = by the reason */
+    TimestampTz since;       /* who began to wait later waits for something new */
+    TimestampTz after;       /* looked through up to here, … */
+    int64 after_position;
+  } resumed; /* events that wait no longer: resumed.cpp */
+  LateTransaction *late;
+  int n_late, max_late;
+  struct SinkPlace *before; /* all this at the start of the round; memory of the round */
+
+  int in_flight;
+  int unrecorded; /* ended, not yet written down */
+  int64 bytes_in_flight;
+  int room;                 /* how many more it takes in this round */
+  int64 room_bytes;         /* after so much it has no more room */
+  bool last_failed;         /* the event that ended last, and it waits */
+  TimestampTz outage_since; /* of an outage that is not known to be over; 0 = there is none */
+  bool starved;             /* it had more to claim than room */
+  ob_sink_status status;
+  uint64 failed_tries;                                      /* of the status, when it was last looked at */
+  uint64 n_failures;                                        /* likewise, and counted … */
+  uint64 failures[OB_REASONS];                              /* … so many of them */
+  SinkStats *stats;                                         /* may be NULL */
+  FailureTally dead[FAILURE_KINDS], failing[FAILURE_KINDS]; /* sink_log.h */
+
+  /* claimed in the last round, in order, and not yet submitted */
+  ob_event *batch;
+  struct Flight **batch_flights;
+  int n_batch, max_batch;
+  bool reading; /* takes part in the running read */
+} WorkerSink;
+
+/* Begins to try its options, open or not. NULL with *error filled when that cannot start. */
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error);
+
+void worker_sinks_init(ob_engine *engine, int worker_index);
+
+/* Defaults have changed: read everything again. */
+void worker_sinks_settings_changed(void);
+
+/* Reads the catalog when it has changed. In a transaction. True when the set or its routes changed. */
+bool worker_sinks_reload(void);
+
+/* No more events for this one: what still runs after so many milliseconds is given up. */
+void worker_sink_close(WorkerSink *sink, int grace_ms);
+
+/* No more events for any: what is not on the wire comes back, what is ends normally, within the endpoints' timeouts.
+ */
+void worker_sinks_close(void);
+
+/* Outside a transaction: finishes closing ones, opens what can be opened, asks each how much it takes now. */
+void worker_sinks_refresh(Now now);
+
+/* By the name that a row gives, which may be a former one. NULL when there is none. */
+WorkerSink *worker_sink_find(const char *name, int length);
+WorkerSink *worker_sink_of(Oid oid);
+
+/* All of them, in no order; valid until the next reload or refresh. */
+WorkerSink **worker_sinks_all(int *n);
+
+/* The earliest moment at which a sink wants to be looked at again. */
+Moment worker_sinks_next_moment(Moment now);
+/* When the first scheduled or retried event is due, of a sink that takes one; DT_NOEND = none. */
+TimestampTz worker_sinks_next_due(void);
+
+void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
+void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes that back */
+
+/* ---- sink_place.cpp ---- */
+
+/* Remembers, in a context that outlives an abort, how far the sink has come; and goes back to there. */
+void worker_sink_begin_round(WorkerSink *sink, MemoryContext context);
+bool worker_sink_advanced(const WorkerSink *sink); /* its cursor */
+void worker_sink_give_back(WorkerSink *sink);
+
+/* All rows must be seen again. */
+void worker_sink_restart(WorkerSink *sink);
+
+/* A row of this sink that was passed must be seen again. */
+void worker_sink_rewind(WorkerSink *sink, int64 position);
+
+/* ---- resumed.cpp ---- */
+
+/* Whatever its events wait for, they try anew. */
+void resumed_all(WorkerSink *sink, TimestampTz now);
+/* Asks the open sink whether something is over for which events wait. */
+void resumed_look(WorkerSink *sink, TimestampTz now);
+/* One of them came back unsent. */
+void resumed_returned(WorkerSink *sink);

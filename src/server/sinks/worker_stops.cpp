@@ -1,0 +1,276 @@
+#include "server/sinks/worker_stops.h"
+
+#include "server/process/worker_error.h"
+#include "server/process/worker_slot.h"
+#include "server/process/worker_transaction.h"
+#include "server/storage/sql.h"
+
+extern "C" {
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+}
+
+/* What is on the wire ends normally, however long it takes: the endpoint's timeout is shorter. */
+static const int STOP_GRACE_MS = 10 * 60 * 1000;
+/* The longest step of the default schedule: between two tries that lie farther apart nothing was tried. */
+static const int64 LONGEST_GAP_MS = 24 * 60 * 60 * 1000;
+/* Failures in between add nothing. */
+static const int TICK_MS = 50;
+static const int64 FIRST_WRITE_MS = 60 * 1000;
+static const int64 WRITE_EVERY_MS = 10 * 60 * 1000;
+static const int WRITE_PAUSE_MS = 5000; /* after a failure */
+
+static Oid stopped_oid = InvalidOid;
+static void (*tell_changed)(void) = NULL;
+static bool anything_to_write = false;
+static Moment write_at = MOMENT_NONE;
+
+static void relation_changed(Datum, Oid relation) {
+  if (relation == InvalidOid || relation == stopped_oid)
+    tell_changed();
+}
+
+void worker_stops_init(void (*changed)(void)) {
+  tell_changed = changed;
+  CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
+}
+
+static void lock(void) {
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+}
+
+static void unlock(void) {
+  LWLockRelease(shared_state()->lock);
+}
+
+/* ---- which are stopped ------------------------------------------------------------------------------------- */
+
+static WorkerSink *named(Datum name) {
+  text *value = DatumGetTextPP(name);
+
+  return worker_sink_find(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+}
+
+static bool visit_stopped(TupleTableSlot *row, void *) {
+  if (WorkerSink *sink = named(row->tts_values[0]))
+    sink->found_stopped = true;
+  return true;
+}
+
+static bool visit_failing(TupleTableSlot *row, void *) {
+  WorkerSink *sink = named(row->tts_values[0]);
+  FailingClock *clock = sink && sink->stats ? &sink->stats->failing : NULL;
+
+  if (clock == NULL)
+    return true;
+  lock();
+  if (!clock->known) {
+    clock->failed_ms = clock->written_ms = DatumGetInt64(row->tts_values[1]);
+    clock->last_failed_at = DatumGetTimestampTz(row->tts_values[2]);
+    clock->has_row = true;
+  }
+  unlock();
+  return true;
+}
+
+static void forget_failures(FailingClock *clock) {
+  clock->failed_ms = clock->last_failed_at = 0;
+  clock->last_failed = MOMENT_NONE;
+}
+
+static void reset(WorkerSink *sink) {
+  if (sink->stats == NULL)
+    return;
+  lock();
+  forget_failures(&sink->stats->failing);
+  unlock();
+}
+
+static void stop(WorkerSink *sink) {
+  if (sink->handle && worker_slot()->index == 0 && sink->status.state != OB_SINK_DISABLED)
+    ereport(LOG, (errmsg("outbox sink \"%s\" is stopped until outbox.resume()", sink->name)));
+  sink->stopped = true;
+  sink->starved = false;
+  reset(sink); /* once it goes on it has all its time again */
+  worker_sink_close(sink, STOP_GRACE_MS);
+}
+
+static void go_on(WorkerSink *sink) {
+  if (worker_slot()->index == 0)
+    ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
+  sink->stopped = false;
+  sink->reopen_at = MOMENT_NONE;
+  worker_sink_restart(sink);
+}
+
+void worker_stops_reload(void) {
+  static Statement read_stopped = {"SELECT sink FROM outbox.stopped_sinks", 0, {}, NULL};
+  static Statement read_failing = {
+      "SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at FROM outbox.failing_sinks",
+      0,
+      {},
+      NULL};
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+  bool all_known = true;
+
+  stopped_oid = get_relname_relid("stopped_sinks", get_namespace_oid("outbox", false));
+  for (int i = 0; i < n; i++) {
+    sinks[i]->found_stopped = false;
+    all_known &= sinks[i]->stats == NULL || sinks[i]->stats->failing.known;
+  }
+  SPI_connect();
+  statement_read(&read_stopped, NULL, InvalidSnapshot, visit_stopped, NULL);
+  if (!all_known)
+    statement_read(&read_failing, NULL, InvalidSnapshot, visit_failing, NULL);
+  SPI_finish();
+  for (int i = 0; i < n; i++) {
+    if (sinks[i]->stats)
+      sinks[i]->stats->failing.known = true;
+    if (sinks[i]->found_stopped && !sinks[i]->stopped)
+      stop(sinks[i]);
+    else if (!sinks[i]->found_stopped && sinks[i]->stopped)
+      go_on(sinks[i]);
+  }
+}
+
+void worker_stops_altered(WorkerSink *sink) {
+  reset(sink);
+}
+
+/* ---- how long it has been failing -------------------------------------------------------------------------- */
+
+static void note_failure(WorkerSink *sink, Now now) {
+  FailingClock *clock = &sink->stats->failing;
+
+  if (!moment_is_past(clock->last_failed, now.moment, TICK_MS))
+    return;
+  lock();
+  int64 gap_ms = (now.moment.us - clock->last_failed.us) / 1000;
+  if (clock->last_failed != MOMENT_NONE && gap_ms > 0 && gap_ms <= LONGEST_GAP_MS)
+    clock->failed_ms += gap_ms;
+  clock->last_failed = now.moment;
+  clock->last_failed_at = now.wall;
+  unlock();
+}
+
+void worker_stops_succeeded(SinkStats *stats) {
+  forget_failures(&stats->failing);
+}
+
+static bool has_failed_too_long(const WorkerSink *sink) {
+  return sink->stats && sink->common.disable_after_ms > 0 &&
+         sink->stats->failing.failed_ms >= sink->common.disable_after_ms;
+}
+
+static bool has_to_stop(const WorkerSink *sink) {
+  bool has_said_so = sink->handle && !sink->closing && sink->status.state == OB_SINK_DISABLED;
+
+  return !sink->stopped && sink->present && (has_said_so || has_failed_too_long(sink));
+}
+
+/* Rarely, and the more rarely the longer it may fail. */
+static bool clock_to_write(const WorkerSink *sink) {
+  const FailingClock *clock = sink->stats ? &sink->stats->failing : NULL;
+
+  if (clock == NULL || sink->common.disable_after_ms == 0)
+    return clock && clock->has_row;
+  if (clock->last_failed_at == 0 || has_to_stop(sink))
+    return clock->has_row;
+  int64 step = clock->has_row ? Min(WRITE_EVERY_MS, sink->common.disable_after_ms / 20)
+                              : Min(FIRST_WRITE_MS, sink->common.disable_after_ms / 10);
+  return clock->failed_ms > 0 && clock->failed_ms - (clock->has_row ? clock->written_ms : 0) >= step;
+}
+
+void worker_stops_look(WorkerSink *sink, Now now) {
+  if (sink->status.failed_tries != sink->failed_tries) {
+    sink->failed_tries = sink->status.failed_tries;
+    if (sink->stats && sink->common.disable_after_ms > 0 && !sink->stopped)
+      note_failure(sink, now);
+  }
+  anything_to_write = anything_to_write || has_to_stop(sink) || clock_to_write(sink);
+}
+
+/* ---- writing it down --------------------------------------------------------------------------------------- */
+
+static bool disable(WorkerSink *sink) {
+  static Statement write = {"INSERT INTO outbox.stopped_sinks (sink, state, reason, error) "
+                            "VALUES ($1, 'disabled', $2, nullif($3, '')) ON CONFLICT DO NOTHING",
+                            3,
+                            {TEXTOID, TEXTOID, TEXTOID},
+                            NULL};
+  bool gone = !has_failed_too_long(sink);
+  const char *error = gone || sink->stats == NULL || sink->status.last_error[0] != '\0' ? sink->status.last_error
+                                                                                        : sink->stats->last_error;
+  Datum values[] = {CStringGetTextDatum(sink->name), CStringGetTextDatum(gone ? "410" : "disable_after"),
+                    CStringGetTextDatum(error)};
+
+  return statement_write(&write, values, NULL, NULL) > 0;
+}
+
+static void write_clock(const WorkerSink *sink) {
+  static Statement write = {"INSERT INTO outbox.failing_sinks (sink, failed_for, last_failed_at) "
+                            "VALUES ($1, $2 * interval '1 millisecond', $3) ON CONFLICT (sink) DO UPDATE "
+                            "SET failed_for = excluded.failed_for, last_failed_at = excluded.last_failed_at",
+                            3,
+                            {TEXTOID, INT8OID, TIMESTAMPTZOID},
+                            NULL};
+  static Statement forget = {"DELETE FROM outbox.failing_sinks WHERE sink = $1", 1, {TEXTOID}, NULL};
+  const FailingClock *clock = &sink->stats->failing;
+  Datum values[] = {CStringGetTextDatum(sink->name), Int64GetDatum(clock->failed_ms),
+                    TimestampTzGetDatum(clock->last_failed_at)};
+
+  (void)statement_write(clock->last_failed_at != 0 && !has_to_stop(sink) ? &write : &forget, values, NULL, NULL);
+}
+
+static void say_disabled(const WorkerSink *sink) {
+  ereport(WARNING, (errmsg("outbox sink \"%s\" is disabled: %s", sink->name,
+                           has_failed_too_long(sink) ? "it has been failing for disable_after without a success"
+                                                     : sink->status.last_error),
+                    errhint("Its events are kept. When the cause is gone: SELECT outbox.resume(%s);",
+                            quote_literal_cstr(sink->name))));
+}
+
+static void write_all(void *) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++) {
+    WorkerSink *sink = sinks[i];
+    if (clock_to_write(sink)) {
+      FailingClock before = sink->stats->failing;
+      write_clock(sink);
+      lock(); /* should the commit fail, it is only written later than it could be */
+      sink->stats->failing.has_row = before.last_failed_at != 0 && !has_to_stop(sink);
+      sink->stats->failing.written_ms = before.failed_ms;
+      unlock();
+    }
+    sink->disabling = has_to_stop(sink);
+    if (sink->disabling && disable(sink))
+      say_disabled(sink);
+  }
+}
+
+/* Not only when their rows are read: who deletes one before that has resumed what is known to be stopped. */
+static void stop_disabled(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->disabling)
+      stop(sinks[i]);
+}
+
+void worker_stops_write(Moment now) {
+  if (!anything_to_write || now < write_at)
+    return;
+  anything_to_write = false;
+  /* A person who has paused or resumed a sink and not yet committed must not hold up the others. */
+  bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, NULL);
+  if (done)
+    stop_disabled();
+  write_at = done ? now : moment_after(now, WRITE_PAUSE_MS);
+}

@@ -1,0 +1,112 @@
+#include "server/storage/owner_sql.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "utils/acl.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+}
+
+#include "server/shmem/wake.h"
+
+static Oid events_oid, pending_oid, owner_oid, sequence_oid;
+static bool known = false;
+
+static void forget(Datum, Oid relation) {
+  if (relation == InvalidOid || relation == events_oid || relation == pending_oid || relation == sequence_oid)
+    known = false;
+}
+
+static void look_up(void) {
+  static bool registered = false;
+
+  if (known)
+    return;
+  if (!registered) {
+    CacheRegisterRelcacheCallback(forget, (Datum)0);
+    registered = true;
+  }
+  Oid schema = get_namespace_oid("outbox", false);
+  events_oid = get_relname_relid("events", schema);
+  pending_oid = get_relname_relid("events_pending", schema);
+  sequence_oid = get_relname_relid("events_position", schema);
+  HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(events_oid));
+  if (!HeapTupleIsValid(tuple) || !OidIsValid(pending_oid) || !OidIsValid(sequence_oid))
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("the tables of extension \"outbox\" are missing"),
+                    errhint("CREATE EXTENSION outbox.")));
+  owner_oid = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
+  ReleaseSysCache(tuple);
+  known = true;
+}
+
+Oid outbox_pending_oid(void) {
+  look_up();
+  return pending_oid;
+}
+
+Oid outbox_sequence_oid(void) {
+  look_up();
+  return sequence_oid;
+}
+
+Oid outbox_owner_oid(void) {
+  look_up();
+  return owner_oid;
+}
+
+bool is_owner(Oid role) {
+  look_up();
+  return has_privs_of_role(role, owner_oid);
+}
+
+OwnerScope owner_enter(void) {
+  OwnerScope scope;
+
+  look_up();
+  if (SPI_connect() != SPI_OK_CONNECT)
+    elog(ERROR, "SPI_connect failed");
+  GetUserIdAndSecContext(&scope.user, &scope.context);
+  /* Row security is for those who look at the table: what the extension does in it is not subject to it. */
+  SetUserIdAndSecContext(owner_oid, scope.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
+  return scope;
+}
+
+void owner_leave(OwnerScope scope) {
+  SetUserIdAndSecContext(scope.user, scope.context);
+  SPI_finish();
+}
+
+SPIPlanPtr owner_plan(OwnerSql *sql) {
+  if (sql->plan == NULL) {
+    /* The values never matter to these plans: no custom ones. */
+    SPIPlanPtr plan =
+        SPI_prepare_cursor(sql->text, sql->nargs, const_cast<Oid *>(sql->types), CURSOR_OPT_GENERIC_PLAN);
+    if (plan == NULL)
+      elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+    SPI_keepplan(plan);
+    sql->plan = plan;
+  }
+  return sql->plan;
+}
+
+uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
+  int result = SPI_execute_plan(owner_plan(sql), values, nulls, false, 0);
+  if (result < 0)
+    elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
+  return SPI_processed;
+}
+
+void recall(int64 position) {
+  static const Oid types[] = {INT8OID};
+  static OwnerSql insert = {"INSERT INTO outbox.recalled (position) VALUES ($1)", 1, types, NULL};
+  Datum values[] = {Int64GetDatum(position)};
+
+  OwnerScope scope = owner_enter();
+  owner_execute(&insert, values, NULL);
+  owner_leave(scope);
+  wake_at_commit_recalled();
+}

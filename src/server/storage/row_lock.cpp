@@ -1,0 +1,122 @@
+#include "server/storage/row_lock.h"
+
+#include "server/storage/sql.h"
+
+extern "C" {
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+}
+
+#include "server/storage/owner_sql.h"
+
+static Statement look_by_position = {
+    "SELECT position, ctid FROM outbox.events_pending WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
+
+typedef struct LockRun {
+  Relation table;
+  TupleTableSlot *slot;
+  AttrNumber position;
+  BlockNumber n_blocks;
+  RowCheck follow;   /* may be NULL */
+  RowLock **missing; /* by position */
+  int n_missing;
+} LockRun;
+
+static int by_ctid(const void *a, const void *b) {
+  return ItemPointerCompare((ItemPointer) & ((const RowLock *)a)->ctid, (ItemPointer) & ((const RowLock *)b)->ctid);
+}
+
+static bool is_row(LockRun *run, const RowLock *lock) {
+  bool is_null;
+
+  return DatumGetInt64(slot_getattr(run->slot, run->position, &is_null)) == lock->position && !is_null;
+}
+
+/* Below the executor, whose FOR UPDATE SKIP LOCKED fails as a whole (40001) when one of its rows has just moved to
+ * another partition. A place can have been vacuumed and given to another row: only the position says whose it is. */
+static RowLockResult lock_at_place(LockRun *run, RowLock *lock, Snapshot snapshot) {
+  TM_FailureData failure;
+
+  if (ItemPointerGetBlockNumber(&lock->ctid) >= run->n_blocks ||
+      !table_tuple_fetch_row_version(run->table, &lock->ctid, snapshot, run->slot) || !is_row(run, lock) ||
+      table_tuple_lock(run->table, &lock->ctid, snapshot, run->slot, GetCurrentCommandId(true), LockTupleExclusive,
+                       LockWaitSkip, 0, &failure) != TM_Ok)
+    return ROW_BUSY;
+  return run->follow == NULL || run->follow(run->slot, RelationGetDescr(run->table), lock) ? ROW_LOCKED : ROW_GONE;
+}
+
+static int by_position(const void *a, const void *b) {
+  int64 left = (*(RowLock *const *)a)->position, right = (*(RowLock *const *)b)->position;
+
+  return left < right ? -1 : left > right;
+}
+
+static RowLock *find_position(LockRun *run, int64 position) {
+  RowLock key;
+  RowLock *wanted = &key;
+
+  key.position = position;
+  RowLock **found = (RowLock **)bsearch(&wanted, run->missing, run->n_missing, sizeof(RowLock *), by_position);
+  return found ? *found : NULL;
+}
+
+static bool seen_by_position(TupleTableSlot *row, void *context) {
+  RowLock *lock = find_position((LockRun *)context, DatumGetInt64(row->tts_values[0]));
+
+  if (lock) {
+    lock->result = ROW_BUSY;
+    lock->ctid = *(ItemPointer)DatumGetPointer(row->tts_values[1]);
+  }
+  return true;
+}
+
+void row_lock(RowLock *locks, int n, RowCheck follow) {
+  LockRun run;
+
+  if (n == 0)
+    return;
+  run.table = table_open(outbox_pending_oid(), RowShareLock);
+  run.slot = table_slot_create(run.table, NULL);
+  run.position = get_attnum(RelationGetRelid(run.table), "position");
+  run.n_blocks = RelationGetNumberOfBlocks(run.table);
+  run.follow = follow;
+  run.missing = (RowLock **)palloc(sizeof(RowLock *) * n);
+  run.n_missing = 0;
+  qsort(locks, n, sizeof(RowLock), by_ctid); /* page by page */
+
+  Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+  for (int i = 0; i < n; i++) {
+    locks[i].result = lock_at_place(&run, &locks[i], snapshot);
+    if (locks[i].result == ROW_BUSY) {
+      run.missing[run.n_missing++] = &locks[i];
+      locks[i].result = ROW_GONE; /* until it is seen elsewhere */
+    }
+  }
+  UnregisterSnapshot(snapshot);
+
+  /* The few that are not where they were: moved, held by somebody, or gone. */
+  if (run.n_missing > 0) {
+    qsort(run.missing, run.n_missing, sizeof(RowLock *), by_position);
+    int64 *positions = (int64 *)palloc(sizeof(int64) * run.n_missing);
+    for (int i = 0; i < run.n_missing; i++)
+      positions[i] = run.missing[i]->position;
+    Datum by_key = int8_array(positions, run.n_missing);
+    snapshot = RegisterSnapshot(GetLatestSnapshot());
+    statement_read(&look_by_position, &by_key, snapshot, seen_by_position, &run);
+    run.n_blocks = RelationGetNumberOfBlocks(run.table);
+    for (int i = 0; i < run.n_missing && follow; i++)
+      if (run.missing[i]->result == ROW_BUSY)
+        run.missing[i]->result = lock_at_place(&run, run.missing[i], snapshot);
+    UnregisterSnapshot(snapshot);
+    pfree(positions);
+  }
+  pfree(run.missing);
+  ExecDropSingleTupleTableSlot(run.slot);
+  table_close(run.table, NoLock);
+}

@@ -1,0 +1,148 @@
+#include "server/worker/submit.h"
+
+#include "server/claim/claim.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/standby.h"
+
+extern "C" {
+#include "replication/syncrep.h"
+}
+
+/* How long events are held in hand; doubled when it was too short, so that a slow standby stops nothing for ever. */
+static const int PATIENCE_MS = 1000;
+static const int PATIENCE_MAX_MS = 60000;
+/* The longer it takes, the rarer the looks: a standby nearby answers within a millisecond or two, one that is away
+ * may be so for hours. */
+static const int64 LONGEST_PAUSE_MS = 50;
+
+static XLogRecPtr awaited = InvalidXLogRecPtr;
+static Moment since = MOMENT_NONE;
+static bool in_hand = false;
+static bool said = false;
+static int patience_ms = PATIENCE_MS;
+
+/* Completions that came while it was held may have put earlier events back, or have closed its sink. */
+static bool must_go_back(const Flight *flight) {
+  const WorkerSink *sink = flight->sink;
+  const HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
+
+  return flight->position > sink->rewound_to || (key && key->head != 0 && key->head < flight->position);
+}
+
+/* The failing event of its key, behind which the others wait in the table. That it has failed before does not say so:
+ * it may have done so while its sink was not ordered, or drain with others behind a head that is through. */
+static bool goes_alone(const Flight *flight) {
+  const WorkerSink *sink = flight->sink;
+  const HeldKey *key =
+      flight->attempts > 0 && sink->common.ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
+
+  return key && key->head == flight->position;
+}
+
+static void hand_over(WorkerSink *sink, bool was_held) {
+  int n = 0;
+
+  for (int i = 0; i < sink->n_batch; i++) {
+    if (was_held && must_go_back(sink->batch_flights[i])) {
+      claim_return(sink->batch_flights[i]);
+      continue;
+    }
+    sink->batch[n] = sink->batch[i];
+    sink->batch[n].alone = goes_alone(sink->batch_flights[i]);
+    sink->batch_flights[n++] = sink->batch_flights[i];
+  }
+  int taken = n > 0 && sink->handle && !sink->closing ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
+  for (int i = 0; i < n; i++) {
+    if (i < taken)
+      sink->batch_flights[i]->state = FLIGHT_IN_AIR;
+    else
+      claim_return(sink->batch_flights[i]);
+  }
+  sink->n_batch = 0;
+}
+
+int submit_claimed(void) {
+  int n, claimed = 0;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    claimed += sinks[i]->n_batch;
+  if (claimed == 0)
+    return 0;
+  XLogRecPtr target = standby_target();
+  if (standby_required() && !standby_has(target)) {
+    awaited = target;
+    since = moment_now();
+    in_hand = true;
+    for (int i = 0; i < n; i++)
+      sinks[i]->rewound_to = PG_INT64_MAX;
+    return claimed;
+  }
+  for (int i = 0; i < n; i++)
+    hand_over(sinks[i], false);
+  return claimed;
+}
+
+void submit_give_back(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n && in_hand; i++) {
+    for (int j = 0; j < sinks[i]->n_batch; j++)
+      claim_return(sinks[i]->batch_flights[j]);
+    sinks[i]->n_batch = 0;
+  }
+  in_hand = false;
+}
+
+/* The wait is over. */
+static void go_on(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n && in_hand; i++)
+    hand_over(sinks[i], true);
+  if (in_hand)
+    patience_ms = PATIENCE_MS;
+  if (said)
+    ereport(LOG, (errmsg("outbox goes on: no synchronous standby is waited for any more")));
+  awaited = InvalidXLogRecPtr;
+  in_hand = said = false;
+}
+
+bool submit_look(Moment now) {
+  if (!submit_waits())
+    return false;
+  if (!standby_required() || standby_has(awaited)) {
+    go_on();
+    return true;
+  }
+  if (in_hand && moment_is_past(since, now, patience_ms)) {
+    submit_give_back();
+    patience_ms = Min(patience_ms * 2, PATIENCE_MAX_MS);
+  }
+  if (!in_hand && !said) {
+    said = true;
+    ereport(
+        WARNING,
+        (errmsg("outbox waits for a synchronous standby"),
+         errdetail("Events wait until the standbys of synchronous_standby_names (%s) have confirmed WAL up to %X/%X.",
+                   SyncRepStandbyNames, (uint32)(awaited >> 32), (uint32)awaited),
+         errhint("Start a standby, change synchronous_standby_names, or turn outbox.wait_for_standbys off.")));
+  }
+  return false;
+}
+
+bool submit_waits(void) {
+  return awaited != InvalidXLogRecPtr;
+}
+
+bool submit_stands_still(void) {
+  return submit_waits() && !in_hand;
+}
+
+long submit_pause_ms(Moment now) {
+  return (long)Min(Max((now.us - since.us) / 1000 / 10, 1), LONGEST_PAUSE_MS);
+}

@@ -1,0 +1,436 @@
+/*
+ * worker.cpp: one event loop that serves all sinks of one database:
+ *
+ *   wait (latch | engine's descriptor | timer) -> collect completions -> one short transaction: record + claim ->
+ *   commit -> submit -> wait
+ *
+ * No transaction is open and no row locked while the network works: the network works on the engine's threads, and
+ * this thread only waits on the latch and runs SQL, so it answers signals at once.
+ */
+#include "server/worker/worker.h"
+
+#include "server/base/settings.h"
+#include "server/claim/claim.h"
+#include "server/claim/gather.h"
+#include "server/claim/known_below.h"
+#include "server/claim/late.h"
+#include "server/enqueue/enqueue.h"
+#include "server/event/unreadable.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
+#include "server/inflight/sink_log.h"
+#include "server/operate/probe.h"
+#include "server/process/turns.h"
+#include "server/process/worker_error.h"
+#include "server/process/worker_health.h"
+#include "server/process/worker_owner.h"
+#include "server/process/worker_slot.h"
+#include "server/record/record.h"
+#include "server/sinks/lanes.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/sinks/worker_stops.h"
+#include "server/storage/durable.h"
+#include "server/storage/standby.h"
+#include "server/worker/completions.h"
+#include "server/worker/maintenance.h"
+#include "server/worker/rest.h"
+#include "server/worker/submit.h"
+#include "server/worker/worker_start.h"
+#include "server/worker/worker_wait.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+}
+
+/* A sink that has more to claim than room waits for completions: they are collected this often. */
+static const int COLLECT_MS = 3;
+static const int START_PAUSE_MS = 200;
+/* While something waits for a time of the wall clock, that is looked at again so soon, at the latest. */
+static const long CLOCK_LOOK_MS = 5000;
+
+static MemoryContext claim_context = NULL; /* of a round that claims: the batches, until they are submitted */
+static MemoryContext record_context = NULL;
+static MemoryContext round_context = NULL; /* one of them */
+
+/* The loop's state. */
+static bool claims_wanted = true;
+static bool recalled_wanted = true;
+static Moment polled_at = MOMENT_NONE;
+static bool polls_only = false; /* this round has no other reason */
+
+/* ---- one round --------------------------------------------------------------------------------------------- */
+
+static volatile WorkerTask task; /* what the running transaction is about */
+
+static void begin_transaction(void) {
+  SetCurrentStatementStartTimestamp();
+  StartTransactionCommand();
+  worker_stay_with_extension();
+  worker_owner_enter();
+  MemoryContextSwitchTo(round_context);
+  PushActiveSnapshot(GetTransactionSnapshot());
+  if (worker_sinks_reload()) {
+    maintenance_look_at_routes();
+    recalled_wanted = true; /* dead letters of a sink that holds no more let their keys go */
+  }
+}
+
+static void commit_transaction(void) {
+  PopActiveSnapshot();
+  worker_owner_leave_settings();
+  CommitTransactionCommand();
+  worker_owner_leave();
+  MemoryContextSwitchTo(round_context);
+  pgstat_report_stat(false); /* autovacuum goes by it */
+}
+
+static bool any_sink_starved(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->starved && !sinks[i]->stopped)
+      return true;
+  return false;
+}
+
+/* The transaction. True when more could be claimed at once. */
+static bool transact(Now now, bool record, bool claim) {
+  bool more = false;
+
+  task = TASK_CLAIM;
+  worker_slot_work(record ? "recording deliveries" : "claiming events");
+  begin_transaction();
+  if (record) {
+    task = TASK_RECORD;
+    record_ended(now);
+    if (claim)
+      worker_slot_work("claiming events");
+    task = claim ? TASK_CLAIM : TASK_RECORD;
+  }
+  if (claim && !(polls_only && !claim_has_news())) {
+    worker_sinks_refresh(now);
+    recalled_wanted = recalled_wanted || polls_only;
+    more = claim_events(now, &recalled_wanted);
+  }
+  commit_transaction();
+  if (record) {
+    record_committed(now);
+    int freed = flights_settle_ended(true);
+    if (freed > 0)
+      flights_recorded(freed, XactLastCommitEnd);
+    completions_recorded(true);
+    worker_succeeded(TASK_RECORD);
+  }
+  if (claim) {
+    durable_flush();
+    int claimed = submit_claimed();
+    claim_settle();
+    gather_claimed(now.moment, claimed, more || any_sink_starved());
+    worker_succeeded(TASK_CLAIM);
+  }
+  return more;
+}
+
+/* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
+static bool round_trip(Now now, bool wants_record, bool claim) {
+  volatile bool more = false;
+  const volatile bool record = wants_record && flights_ended() > 0;
+
+  round_context = claim ? claim_context : record_context;
+  MemoryContextReset(round_context);
+  worker_end_cancels(!ShutdownRequestPending);
+  PG_TRY();
+  { more = transact(now, record, claim); }
+  PG_CATCH();
+  {
+    WorkerFault fault = worker_failed(task, now.moment);
+    MemoryContextSwitchTo(round_context);
+    if (record) {
+      if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
+        worker_succeeded(TASK_RECORD); /* a smaller part of them may do, at once */
+      flights_settle_ended(false);
+      completions_recorded(false);
+    }
+    if (claim) {
+      claim_give_back();
+      recalled_wanted = true;
+    }
+    more = fault == FAULT_OF_ONE_ROW; /* the others at once */
+    if (more)
+      worker_succeeded(TASK_CLAIM);
+    if (task == TASK_CLAIM && (fault == FAULT_OF_ROWS || (more && !unreadable_has_sink())))
+      claim_tell_error(worker_last_error());
+    worker_sinks_settings_changed(); /* the catalog may have been read in vain */
+  }
+  PG_END_TRY();
+  worker_end_cancels(false);
+  return more;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+static bool any_sink_can_go_on(TimestampTz now) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining(sinks[i]->oid) ||
+                               late_can_go_on(sinks[i]) || sinks[i]->resumed.going || sinks[i]->next_due <= now))
+      return true;
+  return false;
+}
+
+static bool may_claim(Moment now) {
+  return now >= gather_end() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
+}
+
+/* How long the worker may sleep if nobody wakes it. */
+static long sleep_time(Now clock) {
+  const Moment now = clock.moment;
+  long ms =
+      submit_waits() ? submit_pause_ms(now) : milliseconds_until(now, moment_after(polled_at, setting_poll_interval));
+
+  if (!submit_waits()) {
+    TimestampTz due = worker_sinks_next_due();
+    if (due != DT_NOEND) /* the clock may be set */
+      ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_LOOK_MS));
+    ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
+    ms = Min(ms, milliseconds_until(now, claim_next_moment()));
+  }
+  ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
+  ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
+  if (now < gather_end()) /* no commit wakes us before */
+    ms = milliseconds_until(now, gather_end());
+  /* After an error nothing goes faster than its pause. */
+  ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
+  return Min(ms, milliseconds_until(now, Max(completions_record_at(), worker_pause_end(TASK_RECORD))));
+}
+
+static void reload_settings(void) {
+  if (!ConfigReloadPending)
+    return;
+  ConfigReloadPending = false;
+  const int64 origin = origin_here();
+  ProcessConfigFile(PGC_SIGHUP);
+  standby_reread();
+  if (origin_here() != origin)
+    ShutdownRequestPending = true; /* outbox.identity: which rows are ours is found out by a worker that begins */
+  worker_sinks_settings_changed();
+  claims_wanted = true;
+}
+
+static void say_what_goes_on(void) {
+  int n;
+
+  (void)worker_sinks_all(&n);
+  worker_slot_say(worker_waits_for_lock() ? "waiting for a lock"
+                  : submit_stands_still() ? "waiting for a synchronous standby"
+                  : lanes_landing()       ? "handing lanes over"
+                  : flights_in_use() > 0  ? "delivering"
+                  : n == 0                ? "no sink"
+                                          : "waiting for events");
+}
+
+/* Between transactions: what we have claimed of a lane is known when it changes hands. */
+static void follow_lanes(Moment now) {
+  if (lanes_follow(now))
+    claims_wanted = recalled_wanted = true;
+}
+
+/* A look at the catalog, and at the first one also at the rows; false when somebody's lock is in the way. */
+static bool look_around(bool first) {
+  volatile bool done = false;
+
+  worker_end_cancels(!ShutdownRequestPending);
+  PG_TRY();
+  {
+    begin_transaction();
+    if (first)
+      claim_init(origin_here());
+    commit_transaction();
+    done = true;
+  }
+  PG_CATCH();
+  {
+    (void)worker_failed(TASK_CLAIM, moment_now());
+    worker_sinks_settings_changed();
+  }
+  PG_END_TRY();
+  worker_end_cancels(false);
+  return done;
+}
+
+/* A probe takes a sink's options as they are committed now. */
+static void serve_probes(void) {
+  probe_follow();
+  if (!probe_wanted())
+    return;
+  round_context = record_context;
+  MemoryContextReset(round_context);
+  if (look_around(false))
+    probe_begin();
+}
+
+static void one_loop(void) {
+  WorkerSlot *slot = worker_slot();
+  const Now clock = now_read();
+  const Moment now = clock.moment;
+  bool gathers = now < gather_end();
+
+  worker_health_calm();
+  worker_slot_refresh(clock);
+  /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
+  if (!gathers && pg_atomic_exchange_u32(&slot->armed, 1) == 0)
+    claims_wanted = true;
+  pg_memory_barrier();
+  if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
+    recalled_wanted = claims_wanted = true;
+
+  completions_collect(clock);
+  if (submit_look(now))
+    claims_wanted = true;
+  worker_sinks_refresh(clock);
+  completions_acquit();
+  bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
+  if (poll) /* what no commit has announced: crashes in between, sessions without our library */
+    polled_at = now;
+  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || claim_next_moment() <= now;
+  polls_only = poll && !wanted && !recalled_wanted;
+  recalled_wanted = recalled_wanted || (poll && !polls_only);
+  bool claim = may_claim(now) && (wanted || poll);
+  bool record = (claim || completions_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
+  if (record && (worker_in_trouble() || record_in_trouble())) {
+    (void)round_trip(clock, true, false);
+    record = false;
+  }
+  if (claim)
+    claims_wanted = round_trip(clock, record, true);
+  else if (record)
+    (void)round_trip(clock, true, false);
+  if (now < gather_end())
+    pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
+  if (now >= worker_pause_end(TASK_CLAIM))
+    maintenance_run(now, slot->index == 0);
+  worker_stops_write(now);
+  if (slot->index == 0)
+    serve_probes();
+  follow_lanes(now);
+  known_below_publish(now, recalled_wanted);
+  sink_log_flush(now, false);
+  say_what_goes_on();
+}
+
+/* Nothing is to be done but what has its own time (rest.h). */
+static bool is_quiet(void) {
+  return !claims_wanted && !recalled_wanted && flights_in_use() == 0 && !submit_waits() && !lanes_landing() &&
+         !worker_in_trouble() && !record_in_trouble() && !probe_running();
+}
+
+static void wait_for_something(void) {
+  const Now clock = now_read();
+  const Moment now = clock.moment;
+  long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(clock);
+
+  /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
+  if (completions_gathering() && any_sink_starved())
+    ms = Min(ms, COLLECT_MS);
+  ms = Min(ms, milliseconds_until(now, rest_next_moment(now)));
+  ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
+  worker_wait(ms, !completions_gathering(), flights_in_use() > 0);
+  reload_settings();
+}
+
+/* A planned end should cost no duplicate: what is in the air may land, within outbox.shutdown_timeout. */
+static void land(void) {
+  Moment until = moment_after(moment_now(), setting_shutdown_timeout);
+
+  worker_slot_say("shutting down");
+  submit_give_back();
+  /* Whoever waits for us to go waits for no lock of somebody else's besides. */
+  SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
+  for (;;) {
+    Now now = now_read();
+    completions_collect(now);
+    if (flights_in_use() == flights_ended() || now.moment >= until)
+      break;
+    worker_wait(milliseconds_until(now.moment, until), true, true);
+  }
+  int before;
+  do {
+    before = flights_ended();
+    if (before > 0)
+      (void)round_trip(now_read(), true, false);
+  } while (flights_ended() < before);
+  sink_log_flush(moment_now(), true);
+  /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
+  worker_stop();
+}
+
+/* Another database waits for this worker's slot. What is on the wire ends normally, else an endpoint slower than a
+ * turn would get the same events in each; nothing new is begun. */
+static void end_turn(void) {
+  worker_slot_say("ending its turn");
+  submit_give_back();
+  worker_sinks_close();
+  while (!ShutdownRequestPending && flights_in_use() > flights_ended()) {
+    worker_wait(1000, true, true);
+    Now now = now_read();
+    completions_collect(now);
+    if (completions_ripe(now.moment))
+      (void)round_trip(now, true, false);
+  }
+  land();
+  worker_slot_yield();
+}
+
+static void begin(const WorkerArguments *arguments) {
+  ob_engine *engine = worker_start(arguments);
+  round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
+  record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
+  lanes_init(arguments->index);
+  flights_init();
+  held_keys_init();
+  completions_init(engine);
+  worker_wait_init(ob_engine_fd(engine));
+  worker_sinks_init(engine, arguments->index);
+  probe_worker_init(engine);
+  durable_init();
+}
+
+void outbox_worker_main(Datum) {
+  WorkerArguments arguments;
+
+  memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
+  worker_health_watch(arguments.database);
+  begin(&arguments);
+
+  while (!ShutdownRequestPending && !look_around(true))
+    worker_wait(START_PAUSE_MS, false, false);
+  follow_lanes(moment_now());
+  while (!ShutdownRequestPending) {
+    one_loop();
+    if (lanes_superfluous() && flights_in_use() == 0 && worker_slot_resign())
+      proc_exit(0);
+    if (rest_taken(now_read(), is_quiet())) {
+      worker_stop();
+      proc_exit(0);
+    }
+    if (turn_is_over()) {
+      end_turn();
+      proc_exit(0);
+    }
+    if (!ShutdownRequestPending)
+      wait_for_something();
+  }
+  land();
+  proc_exit(1); /* the launcher decides whether anybody comes after us */
+}

@@ -1,0 +1,11 @@
+/* worker_start.h: how a worker's process begins and ends. */
+#pragma once
+
+#include "server/worker/worker.h"
+
+/* Connects to the database, takes the slot and starts the delivery room; does not return when there is nothing to do
+ * here. */
+ob_engine *worker_start(const WorkerArguments *arguments);
+
+/* Ends the delivery room's threads, within outbox.shutdown_timeout. */
+void worker_stop(void);
