@@ -1,8 +1,8 @@
 #include "server/claim/claim.h"
 
+#include "server/base/origin.h"
 #include "server/claim/claim_round.h"
 #include "server/claim/late.h"
-#include "server/enqueue/enqueue.h"
 #include "server/enqueue/position.h"
 #include "server/inflight/dead_letters.h"
 #include "server/sinks/lanes.h"

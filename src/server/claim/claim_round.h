@@ -15,8 +15,6 @@ extern "C" {
 #include "utils/hsearch.h"
 }
 
-#define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
-
 /* A read sees at most so many rows: the worker stays responsive, and one transaction short. */
 #define READ_MAX 10000
 #define READ_MIN 256

@@ -1,6 +1,6 @@
 /* streams.cpp: the ways by which rows come before the judge, each in order of position. */
+#include "server/base/origin.h"
 #include "server/claim/claim_round.h"
-#include "server/enqueue/enqueue.h"
 #include "server/inflight/dead_letters.h"
 
 extern "C" {

@@ -14,9 +14,11 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
+#include "server/base/is_worker.h"
+#include "server/base/origin.h"
 #include "server/base/sql_function.h"
+#include "server/catalog/route.h"
 #include "server/enqueue/dedup.h"
-#include "server/enqueue/enqueue.h"
 #include "server/enqueue/event_check.h"
 #include "server/storage/owner_sql.h"
 
@@ -37,6 +39,12 @@ bool change_moves(int64 position) {
                moving_subtransaction == GetCurrentSubTransactionId();
   moving_position = 0;
   return moves;
+}
+
+bool event_is_manual(const TriggerRow *row) {
+  const RouteSink *sink = row_isnull(row, EV_SINK) ? NULL : route_find(TextDatumGetCString(row_get(row, EV_SINK)));
+
+  return sink && sink->is_manual;
 }
 
 static TriggerData *check_call(FunctionCallInfo fcinfo, bool good, const char *name, const char *kind) {

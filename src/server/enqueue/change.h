@@ -6,3 +6,8 @@
 /* For the INSERT trigger: is this row just being moved between partitions by an UPDATE? PostgreSQL does that as
  * DELETE and INSERT, right after the BEFORE UPDATE trigger. Asking once is all. */
 bool change_moves(int64 position);
+
+struct TriggerRow;
+
+/* Is its sink one that no worker delivers to? Then the worker need not hear of it. */
+bool event_is_manual(const struct TriggerRow *row);

@@ -2,7 +2,20 @@
  * enqueue.cpp: an event comes in. Every way in (outbox.enqueue, INSERT, COPY, an ORM, a restore) ends in the BEFORE
  * INSERT trigger; outbox.enqueue() only spares its caller the rights on the table.
  */
-#include "server/enqueue/enqueue.h"
+#include "server/base/is_worker.h"
+#include "server/base/origin.h"
+#include "server/base/sql_function.h"
+#include "server/base/uuid7.h"
+#include "server/catalog/route.h"
+#include "server/enqueue/change.h"
+#include "server/enqueue/dedup.h"
+#include "server/enqueue/event_check.h"
+#include "server/enqueue/event_insert.h"
+#include "server/enqueue/position.h"
+#include "server/shmem/wake.h"
+#include "server/storage/owner_sql.h"
+
+#include <time.h>
 
 extern "C" {
 #include "access/htup_details.h"
@@ -16,26 +29,6 @@ extern "C" {
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 #include "utils/xid8.h"
-}
-
-#include <time.h>
-
-#include "server/base/sql_function.h"
-#include "server/base/uuid7.h"
-#include "server/enqueue/change.h"
-#include "server/enqueue/dedup.h"
-#include "server/enqueue/event_check.h"
-#include "server/enqueue/event_insert.h"
-#include "server/enqueue/position.h"
-#include "server/shmem/wake.h"
-#include "server/storage/owner_sql.h"
-
-bool server_is_worker = false;
-
-bool event_is_manual(const TriggerRow *row) {
-  const RouteSink *sink = row_isnull(row, EV_SINK) ? NULL : route_find(TextDatumGetCString(row_get(row, EV_SINK)));
-
-  return sink && sink->is_manual;
 }
 
 /* The last id that we made, until a row is written with it: nobody else can have that. */

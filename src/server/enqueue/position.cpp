@@ -2,16 +2,12 @@
 
 extern "C" {
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "commands/sequence.h"
-#include "common/hashfn.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 }
 
-#include "server/base/settings.h"
-#include "server/enqueue/enqueue.h"
 #include "server/shmem/shared_state.h"
 #include "server/storage/owner_sql.h"
 
@@ -105,23 +101,4 @@ void position_keep(int64 given) {
              errdetail("Positions go from 1 to " INT64_FORMAT ".", PG_INT64_MAX / 2),
              errhint("Leave the position out: the server draws it.")));
   move_ahead(sequence, given);
-}
-
-int64 origin_here(void) {
-  static char *hashed_identity = NULL; /* what `origin` was made from */
-  static int64 origin;
-
-  if (hashed_identity == NULL || strcmp(hashed_identity, setting_identity) != 0) {
-    char text[1024];
-    if (setting_identity[0])
-      snprintf(text, sizeof text, "%s/%u", setting_identity, MyDatabaseId);
-    else
-      snprintf(text, sizeof text, UINT64_FORMAT "/%u", GetSystemIdentifier(), MyDatabaseId);
-    char *copy = strdup(setting_identity);
-    if (hashed_identity)
-      free(hashed_identity);
-    hashed_identity = copy;
-    origin = (int64)hash_bytes_extended((const unsigned char *)text, (int)strlen(text), 0);
-  }
-  return origin;
 }

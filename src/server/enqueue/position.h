@@ -1,4 +1,4 @@
-/* position.h: the dispatch order, and whose event it is. */
+/* position.h: the dispatch order. */
 #pragma once
 
 #include "server/base/server.h"

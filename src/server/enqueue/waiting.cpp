@@ -12,9 +12,10 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
+#include "server/base/is_worker.h"
+#include "server/base/origin.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
-#include "server/enqueue/enqueue.h"
 #include "server/enqueue/event_insert.h"
 #include "server/event/header_text.h"
 #include "server/event/unreadable.h"

@@ -3,8 +3,8 @@
 #include "server/event/binary_header.h"
 #include "server/event/header_text.h"
 #include "server/event/jsonb_text.h"
+#include "server/event/key_hash.h"
 #include "server/event/unreadable.h"
-#include "server/sinks/lanes.h"
 
 extern "C" {
 #include "access/detoast.h"

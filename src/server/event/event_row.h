@@ -14,6 +14,8 @@ extern "C" {
   "overtaken_by, seq"
 #define EVENT_ROW_N_COLUMNS 22
 
+#define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
+
 /* Was it a dead letter that a person put back? */
 typedef enum Redrive { NOT_REDRIVEN, REDRIVEN_IN_ORDER, REDRIVEN_LATE } Redrive;
 

@@ -1,6 +1,6 @@
 #include "server/event/unreadable.h"
 
-#include "server/process/worker_error.h"
+#include "server/base/error_class.h"
 
 extern "C" {
 #include "access/xact.h"

@@ -15,24 +15,6 @@ struct Flight;
 /* A line of the delivery room's. */
 void sink_log_line(const ob_log_line *line, Moment now);
 
-/* Events of a sink that failed, or (dead) will not be tried again, with errors of one kind: the first is told when it
- * happens, later ones are counted and told together. */
-typedef struct FailureTally {
-  bool used;
-  uint32 hash; /* of the kind of error */
-  int n;       /* not yet told */
-  char id[40]; /* of one of them */
-  int attempts;
-  char error[256];
-  TimestampTz since; /* the first of those */
-  Moment began_at;   /* likewise */
-  Moment seen_at, told_at;
-  int pause_ms; /* until the next line, since the last one */
-} FailureTally;
-
-/* So many kinds of error of a sink are told apart; what comes beyond them counts with the last. */
-enum { FAILURE_KINDS = 4 };
-
 /* While a failure is recorded: the row tells the event's id. */
 void sink_log_see_failing(const struct Flight *flight, TupleTableSlot *row, TupleDesc desc);
 /* Once that is committed. */

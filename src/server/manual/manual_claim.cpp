@@ -2,10 +2,10 @@
 #include "server/manual/manual_claim.h"
 
 #include "server/base/library_version.h"
+#include "server/base/origin.h"
 #include "server/base/sql_function.h"
-#include "server/enqueue/enqueue.h"
 #include "server/event/event_row.h"
-#include "server/sinks/lanes.h"
+#include "server/event/key_hash.h"
 #include "server/storage/row_lock.h"
 
 extern "C" {

@@ -1,10 +1,10 @@
 /* manual_end.cpp: outbox.ack() and outbox.nack(): how what was claimed has ended, written down as a worker would. */
+#include "server/base/is_worker.h"
+#include "server/event/status_sql.h"
 #include "server/manual/manual.h"
 #include "server/manual/manual_leases.h"
 
 #include "server/base/sql_function.h"
-#include "server/enqueue/enqueue.h"
-#include "server/record/record.h"
 
 extern "C" {
 #include "access/xlog.h"

@@ -1,7 +1,6 @@
 /* manual_keys.cpp: what holds the keys of the rows that a claim has read: leases, failing events, dead letters. */
+#include "server/base/origin.h"
 #include "server/manual/manual_claim.h"
-
-#include "server/enqueue/enqueue.h"
 
 extern "C" {
 #include "catalog/pg_type.h"

@@ -1,10 +1,10 @@
 /* views.cpp: what shared memory says to SQL. */
 #include "server/base/library_version.h"
+#include "server/base/origin.h"
 #include "server/base/settings.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"
-#include "server/enqueue/enqueue.h"
 #include "server/shmem/shared_state.h"
 
 #include <math.h>

@@ -11,8 +11,8 @@
 #include "server/process/database_scan.h"
 #include "server/process/turns.h"
 #include "server/process/worker_health.h"
+#include "server/process/worker_slot.h"
 #include "server/shmem/shared_state.h"
-#include "server/worker/worker.h"
 
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 #include "server/process/turns.h"
 
-#include "server/process/worker_slot.h"
+#include "server/shmem/shared_state.h"
 
 /* Long against the start of a worker (some 30 ms), short for whoever waits: with 50 busy databases and 6 slots each
  * is served every 18 seconds. */
@@ -44,8 +44,4 @@ void turns_end(int waiting, Moment now, long *sleep_ms) {
     SetLatch(oldest->latch);
   }
   LWLockRelease(shared->lock);
-}
-
-bool turn_is_over(void) {
-  return pg_atomic_read_u32(&worker_slot()->turn_is_over) == 1;
 }

@@ -9,6 +9,3 @@
 
 /* The launcher's: so many databases wait. `*sleep_ms` becomes how long it may sleep at most. */
 void turns_end(int waiting, Moment now, long *sleep_ms);
-
-/* The worker's: it must leave. */
-bool turn_is_over(void);

@@ -1,6 +1,6 @@
 #include "server/process/worker_error.h"
 
-#include "server/event/unreadable.h"
+#include "server/base/error_class.h"
 
 #include <errno.h>
 
@@ -42,16 +42,7 @@ static bool told_lately(Trouble *trouble, const char *message, Moment now) {
   return false;
 }
 
-bool error_is_of_rows(int code) {
-  int category = ERRCODE_TO_CATEGORY(code);
-
-  return code != ERRCODE_LOCK_NOT_AVAILABLE && code != ERRCODE_DISK_FULL &&
-         category != ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE) &&
-         category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) &&
-         category != ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR);
-}
-
-WorkerFault worker_failed(WorkerTask task, Moment now) {
+WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error)) {
   Trouble *trouble = &troubles[task];
 
   MemoryContextSwitchTo(TopMemoryContext);
@@ -63,10 +54,9 @@ WorkerFault worker_failed(WorkerTask task, Moment now) {
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
   strlcpy(last_error, error->message ? error->message : "", sizeof(last_error));
-  WorkerFault fault = !error_is_of_rows(code)                                ? FAULT_OF_SERVER
-                      : task == TASK_CLAIM && unreadable_aborted(last_error) ? FAULT_OF_ONE_ROW
-                                                                             : FAULT_OF_ROWS;
-  unreadable_done();
+  WorkerFault fault = !error_is_of_rows(code)                      ? FAULT_OF_SERVER
+                      : is_of_one_row && is_of_one_row(last_error) ? FAULT_OF_ONE_ROW
+                                                                   : FAULT_OF_ROWS;
   trouble->locked = locked;
   if (locked) {
     if (!told_lately(&locks, last_error, now))

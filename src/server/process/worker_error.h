@@ -12,12 +12,10 @@ typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
  * of them (a trigger, a constraint); or one row that cannot be read, which claims leave out from now on. */
 typedef enum WorkerFault { FAULT_OF_SERVER, FAULT_OF_ROWS, FAULT_OF_ONE_ROW } WorkerFault;
 
-/* May a row be to blame for an error with this SQLSTATE? Not for a lock, a full disk or the end. */
-bool error_is_of_rows(int sqlerrcode);
-
-/* In PG_CATCH: tells the error, unless it was told lately, ends the transaction and sets the task's pause. Returns in
- * TopMemoryContext. */
-WorkerFault worker_failed(WorkerTask task, Moment now);
+/* In PG_CATCH: tells the error, unless it was told lately, ends the transaction and sets the task's pause. Of an
+ * error that rows may be to blame for, `is_of_one_row` (may be NULL) says whether it was that of the row at hand.
+ * Returns in TopMemoryContext. */
+WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error));
 void worker_succeeded(WorkerTask task);
 
 /* The task may not be tried before this moment. */

@@ -151,6 +151,10 @@ bool worker_slot_scarce(void) {
   return shared_state()->out_of_slots;
 }
 
+bool worker_slot_turn_is_over(void) {
+  return pg_atomic_read_u32(&mine->turn_is_over) == 1;
+}
+
 WorkerSlot *worker_slot(void) {
   return mine;
 }

@@ -2,7 +2,12 @@
 #pragma once
 
 #include "server/shmem/shared_state.h"
-#include "server/worker/worker.h"
+
+/* What the launcher tells a worker, in bgw_extra. */
+typedef struct WorkerArguments {
+  Oid database;
+  int index; /* of the database's workers, from 0 */
+} WorkerArguments;
 
 /* Takes a free slot; false when another process has this index (it is about to leave: come back later). */
 bool worker_slot_take(const WorkerArguments *arguments);
@@ -18,6 +23,8 @@ bool worker_slot_rest(Moment until, TimestampTz due);
 void worker_slot_yield(void);
 /* Other databases wait for a worker. */
 bool worker_slot_scarce(void);
+/* This worker must leave: another database is to have its slot (turns.h). */
+bool worker_slot_turn_is_over(void);
 
 /* What the launcher should know of this database. True when it is new to it. */
 bool worker_slot_tell_launcher(DatabaseState state);

@@ -1,8 +1,8 @@
 #include "server/process/worker_transaction.h"
 
 #include "server/process/worker_error.h"
+#include "server/process/worker_extension.h"
 #include "server/process/worker_owner.h"
-#include "server/worker/worker.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -36,7 +36,7 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
     done = true;
   }
   PG_CATCH();
-  { (void)worker_failed(TASK_MAINTAIN, moment_now()); }
+  { (void)worker_failed(TASK_MAINTAIN, moment_now(), NULL); }
   PG_END_TRY();
   worker_end_cancels(false);
   MemoryContextSwitchTo(context);

@@ -1,5 +1,6 @@
 #include "server/record/overtaken.h"
 
+#include "server/event/status_sql.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/held_keys.h"
 #include "server/record/record.h"

@@ -6,6 +6,11 @@
 #define OUTBOX_LANES 256
 #define LANE_WORDS (OUTBOX_LANES / 64)
 
+/* The lane of an event. Events without a key (hash 0) are spread by position. */
+static inline int lane_of(uint64 key_hash, int64 position) {
+  return (int)((key_hash != 0 ? key_hash : (uint64)position) % OUTBOX_LANES);
+}
+
 typedef struct LaneSet {
   uint64 words[LANE_WORDS];
 } LaneSet;

@@ -5,7 +5,6 @@
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
-#include "common/hashfn.h"
 #include "miscadmin.h"
 }
 
@@ -17,16 +16,6 @@ static int workers = 0;
 static LaneSet mine;
 static Moment follow_at = MOMENT_NONE;
 static bool superfluous = false;
-
-uint64 key_hash_of(const char *key, int length) {
-  uint64 hash = hash_bytes_extended((const unsigned char *)key, length, 0);
-
-  return hash != 0 ? hash : 1;
-}
-
-int lane_of(uint64 key_hash, int64 position) {
-  return (int)((key_hash != 0 ? key_hash : (uint64)position) % OUTBOX_LANES);
-}
 
 void lanes_init(int index) {
   my_index = index;

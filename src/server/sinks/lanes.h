@@ -21,12 +21,6 @@ typedef struct SinkLanes {
   uint32 flights[OUTBOX_LANES]; /* claimed and not yet recorded */
 } SinkLanes;
 
-/* A key's hash, never 0; 0 stands for "no key, no order". */
-uint64 key_hash_of(const char *key, int length);
-
-/* Events without a key are spread by position. */
-int lane_of(uint64 key_hash, int64 position);
-
 /* Once, at the worker's start. */
 void lanes_init(int index);
 

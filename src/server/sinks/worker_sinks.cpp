@@ -4,7 +4,6 @@
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"
 #include "server/inflight/dead_letters.h"
-#include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"

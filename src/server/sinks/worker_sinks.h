@@ -5,7 +5,6 @@
 #pragma once
 
 #include "server/catalog/sink_common.h"
-#include "server/inflight/sink_log.h"
 #include "server/shmem/shared_state.h"
 #include "server/sinks/lanes.h"
 
@@ -15,6 +14,24 @@ typedef struct LateTransaction {
   int64 after; /* claimed up to here */
   int64 upto;  /* the cursor when it was found: what lies above comes by itself */
 } LateTransaction;
+
+/* Events of a sink that failed, or (dead) will not be tried again, with errors of one kind: the first is told when it
+ * happens, later ones are counted and told together. */
+typedef struct FailureTally {
+  bool used;
+  uint32 hash; /* of the kind of error */
+  int n;       /* not yet told */
+  char id[40]; /* of one of them */
+  int attempts;
+  char error[256];
+  TimestampTz since; /* the first of those */
+  Moment began_at;   /* likewise */
+  Moment seen_at, told_at;
+  int pause_ms; /* until the next line, since the last one */
+} FailureTally;
+
+/* So many kinds of error of a sink are told apart; what comes beyond them counts with the last. */
+enum { FAILURE_KINDS = 4 };
 
 typedef struct WorkerSink {
   char name[NAMEDATALEN]; /* hash key: first */

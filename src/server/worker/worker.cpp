@@ -7,21 +7,19 @@
  * No transaction is open and no row locked while the network works: the network works on the engine's threads, and
  * this thread only waits on the latch and runs SQL, so it answers signals at once.
  */
-#include "server/worker/worker.h"
-
+#include "server/base/origin.h"
 #include "server/base/settings.h"
 #include "server/claim/claim.h"
 #include "server/claim/gather.h"
 #include "server/claim/known_below.h"
 #include "server/claim/late.h"
-#include "server/enqueue/enqueue.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
 #include "server/operate/probe.h"
-#include "server/process/turns.h"
 #include "server/process/worker_error.h"
+#include "server/process/worker_extension.h"
 #include "server/process/worker_health.h"
 #include "server/process/worker_owner.h"
 #include "server/process/worker_slot.h"
@@ -55,6 +53,8 @@ static const int COLLECT_MS = 3;
 static const int START_PAUSE_MS = 200;
 /* While something waits for a time of the wall clock, that is looked at again so soon, at the latest. */
 static const long CLOCK_LOOK_MS = 5000;
+
+extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);
 
 static MemoryContext claim_context = NULL; /* of a round that claims: the batches, until they are submitted */
 static MemoryContext record_context = NULL;
@@ -152,7 +152,8 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
   { more = transact(now, record, claim); }
   PG_CATCH();
   {
-    WorkerFault fault = worker_failed(task, now.moment);
+    WorkerFault fault = worker_failed(task, now.moment, task == TASK_CLAIM ? unreadable_aborted : NULL);
+    unreadable_done();
     MemoryContextSwitchTo(round_context);
     if (record) {
       if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
@@ -261,7 +262,7 @@ static bool look_around(bool first) {
   }
   PG_CATCH();
   {
-    (void)worker_failed(TASK_CLAIM, moment_now());
+    (void)worker_failed(TASK_CLAIM, moment_now(), NULL);
     worker_sinks_settings_changed();
   }
   PG_END_TRY();
@@ -424,7 +425,7 @@ void outbox_worker_main(Datum) {
       worker_stop();
       proc_exit(0);
     }
-    if (turn_is_over()) {
+    if (worker_slot_turn_is_over()) {
       end_turn();
       proc_exit(0);
     }

@@ -1,7 +1,7 @@
 /* worker_start.h: how a worker's process begins and ends. */
 #pragma once
 
-#include "server/worker/worker.h"
+#include "server/process/worker_slot.h"
 
 /* Connects to the database, takes the slot and starts the delivery room; does not return when there is nothing to do
  * here. */

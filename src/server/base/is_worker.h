@@ -1,0 +1,4 @@
+/* is_worker.h: is this process a worker? Its own UPDATEs and DELETEs of events are no user's: they recall nothing. */
+#pragma once
+
+inline bool server_is_worker = false;

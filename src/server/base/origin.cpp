@@ -1,0 +1,27 @@
+#include "server/base/origin.h"
+
+#include "server/base/settings.h"
+
+extern "C" {
+#include "access/xlog.h"
+#include "common/hashfn.h"
+}
+
+int64 origin_here(void) {
+  static char *hashed_identity = NULL; /* what `origin` was made from */
+  static int64 origin;
+
+  if (hashed_identity == NULL || strcmp(hashed_identity, setting_identity) != 0) {
+    char text[1024];
+    if (setting_identity[0])
+      snprintf(text, sizeof text, "%s/%u", setting_identity, MyDatabaseId);
+    else
+      snprintf(text, sizeof text, UINT64_FORMAT "/%u", GetSystemIdentifier(), MyDatabaseId);
+    char *copy = strdup(setting_identity);
+    if (hashed_identity)
+      free(hashed_identity);
+    hashed_identity = copy;
+    origin = (int64)hash_bytes_extended((const unsigned char *)text, (int)strlen(text), 0);
+  }
+  return origin;
+}
