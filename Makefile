@@ -75,11 +75,14 @@ INBOX_PARTS = src/extension/inbox/before.sql src/extension/41_days.sql src/exten
 outbox_inbox.sql: $(INBOX_PARTS)
 	@cat $^ > $@.part && mv $@.part $@
 
-# What test/rig/build compares with what is installed.
+# What test/rig/build compares with what is installed, and its version.
 scripts:
 	@echo $(DATA) $(DATA_built)
 
-.PHONY: scripts demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
+version:
+	@echo $(OUTBOX_VERSION)
+
+.PHONY: scripts version demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
 demo:
 	test/demo/run
 test:

@@ -142,17 +142,19 @@ def test_a_schema_that_lay_in_wait_is_refused(pg, db, mallory):
     db.sql("DROP EXTENSION outbox CASCADE")
     mallory.execute("CREATE SCHEMA outbox")
     mallory.execute("CREATE FUNCTION outbox.enqueue(text, text, text, json) RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid'")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match='schema "outbox" belongs to "mallory"'):
-        db.sql("CREATE EXTENSION outbox")
+
+    def refuse() -> None:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='schema outbox is not a member of extension "outbox"'):
+            db.sql("CREATE EXTENSION outbox")
+
+    refuse()
     db.sql("ALTER SCHEMA outbox OWNER TO CURRENT_USER")
-    with pytest.raises(psycopg.errors.DuplicateFunction) as planted:
-        db.sql("CREATE EXTENSION outbox")
-    db.sql(planted.value.diag.message_hint)
+    refuse()
     db.sql("ALTER EXTENSION plpgsql ADD SCHEMA outbox")
-    with pytest.raises(psycopg.errors.DuplicateSchema, match='schema "outbox" belongs to extension "plpgsql"'):
-        db.sql("CREATE EXTENSION outbox")
+    refuse()
     db.sql("ALTER EXTENSION plpgsql DROP SCHEMA outbox")
+    db.sql("DROP SCHEMA outbox CASCADE")
     db.sql("CREATE EXTENSION outbox")
     assert db.value("SELECT outbox.enqueue('Order', 1, 'x', '{}') IS NOT NULL")
     db.sql("DROP EXTENSION outbox")
-    assert db.value("SELECT to_regnamespace('outbox')") is None, "the schema has become the extension's"
+    assert db.value("SELECT to_regnamespace('outbox')") is None, "the schema is the extension's"

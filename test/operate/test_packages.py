@@ -18,8 +18,8 @@ def test_all_name_one_version():
     assert found("debian/changelog", r"^outbox \((.+)-\d+\)")[0] == VERSION
     assert found("packaging/outbox.spec", r"^Version: +(\S+)") == [VERSION]
     assert found("packaging/outbox.spec", r"^\* .* - (.+)-\d+$")[0] == VERSION
-    assert found("CHANGELOG.md", r"^## (\S+)")[0] == VERSION
-    versions = found("CHANGELOG.md", r"^## (\S+)")[1:]
+    assert found("CHANGELOG.md", r"^## \[(\S+)\]")[0] == VERSION
+    versions = found("CHANGELOG.md", r"^## \[(\S+)\]")[1:]
     assert [version for version in versions if not (ROOT / f"src/extension/versions/outbox--{version}.sql").exists()] == []
 
 

@@ -1,7 +1,6 @@
 #include "server/hooks/database_ddl.h"
 
 #include "server/catalog/sink_ddl.h"
-#include "server/hooks/former_schema.h"
 #include "server/hooks/restored_day.h"
 #include "server/shmem/shared_state.h"
 
@@ -96,7 +95,7 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   }
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);
-  next(former_schema_left_out(planned), query, read_only_tree, context, params, environment, destination, completion);
+  next(planned, query, read_only_tree, context, params, environment, destination, completion);
   sink_ddl_apply();
 }
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from .paths import BUILD, LOGS, ROOT, pg_config
@@ -53,8 +54,44 @@ def with_outbox(major: int) -> Path:
                     ignore=lambda folder, names: [name for name in names if "/src/server" in folder and name.endswith(".o")])
     for name in ("Makefile", "outbox.control"):
         shutil.copy2(ROOT / name, source)
-    make = ["make", "-C", str(source), f"-j{os.cpu_count()}", f"PG_CONFIG={bindir}/pg_config"]
-    with open(LOGS / f"installation-{version}.log", "wb") as log:
+    make(source, bindir, f"installation-{version}")
+    return bindir
+
+
+def make(source: Path, bindir: Path, log: str) -> None:
+    """Builds outbox in `source` and installs it into that PostgreSQL."""
+    with open(LOGS / f"{log}.log", "wb") as out:
         for goal in ("all", "install"):
-            subprocess.run([*make, goal], check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            subprocess.run(["make", "-C", source, f"-j{os.cpu_count()}", f"PG_CONFIG={bindir}/pg_config", goal],
+                           check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+
+def version_of(source: Path) -> str:
+    return subprocess.run(["make", "-s", "-C", source, "version"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def with_next_version(version: str, change: Callable[[Path, str], None]) -> Path:
+    """The bindir of a copy of the PostgreSQL under test, with a later version of outbox: what `change(source, released)` makes of this
+    checkout. It is made as src/extension/README.md has it: the script of the released version is kept, an upgrade leads from it to `version`."""
+    root, source, bindir = BUILD / "installation/next", BUILD / "installation/next-source", pg_config("bindir")
+    for folder in (root, source):
+        shutil.rmtree(folder, ignore_errors=True)
+    if bindir.is_relative_to(SYSTEM):
+        bindir = copy(root, int(bindir.parent.name))
+        see_headers(root)
+    else:
+        shutil.copytree(bindir.parent, root, symlinks=True, ignore=OUTBOX)
+        bindir = root / "bin"
+
+    shutil.copytree(ROOT / "src", source / "src")  # with what is compiled
+    for name in ("Makefile", "outbox.control"):
+        shutil.copy2(ROOT / name, source)
+    released = version_of(ROOT)
+    versions = source / "src/extension/versions"
+    versions.mkdir(exist_ok=True)
+    shutil.copy2(ROOT / f"outbox--{released}.sql", versions)
+    control = source / "outbox.control"
+    control.write_text(control.read_text().replace(f"'{released}'", f"'{version}'"))
+    change(source / "src/extension", f"{released}--{version}")
+    make(source, bindir, "installation-next")
     return bindir

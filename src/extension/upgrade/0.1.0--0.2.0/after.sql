@@ -1,1 +1,0 @@
--- From 0.1.0: what nothing uses any more.
