@@ -1,11 +1,25 @@
 #include "server/claim/claim.h"
 
 #include "server/base/origin.h"
+#include "server/claim/busy_rows.h"
+#include "server/claim/claim_lock.h"
 #include "server/claim/claim_round.h"
 #include "server/claim/late.h"
+#include "server/claim/recalled.h"
+#include "server/claim/resumed.h"
+#include "server/claim/streams.h"
 #include "server/enqueue/position.h"
+#include "server/event/event_row.h"
+#include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/own_rows.h"
+#include "server/sinks/sink_place.h"
+#include "server/sinks/sink_resumed.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/sql.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -24,7 +38,7 @@ static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMN
 /* ---- lanes that were just taken ----------------------------------------------------------------------------- */
 
 static bool is_fresh(const EventRow *row, WorkerSink **sink) {
-  return judge_is_ours(row, sink) && (*sink)->common.ordered &&
+  return row_is_ours(row, sink) && (*sink)->common.ordered &&
          lane_set_has(&(*sink)->lanes.fresh, lane_of(row->key_hash, row->position));
 }
 
@@ -72,6 +86,7 @@ static void begin_round(Now now) {
   memset((void *)&claim_round, 0, sizeof(claim_round));
   claim_round.context = batches;
   claim_round.now = now;
+  busy_list_begin_round(now.moment);
   claim_round.free_flights = flights_free();
   claim_round.free_bytes = Min(flights_free_bytes(), (int64)ROUND_BYTES);
   for (int i = 0; i < n; i++) {
@@ -293,7 +308,7 @@ static void learn_positions(void) {
 }
 
 void claim_init(int64 origin) {
-  judge_init(origin);
+  own_rows_init(origin);
   learn_positions();
 }
 

@@ -33,6 +33,3 @@ void claim_return(struct Flight *flight);
 
 /* Events that came back and wait to be marked. */
 void claim_returned_each(void (*visit)(Oid sink, int64 position));
-
-/* When rows that others had locked should be looked at again; MOMENT_NEVER = there are none. */
-Moment claim_next_moment(void);

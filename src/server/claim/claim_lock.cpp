@@ -3,7 +3,16 @@
  * to be marked is locked; what is to be sent need not be: the lock would end with the transaction, before the event
  * leaves, and would cost a WAL record and a written page each.
  */
+#include "server/claim/claim_lock.h"
+
 #include "server/claim/claim_round.h"
+#include "server/inflight/busy_list.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
+#include "server/sinks/sink_place.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/row_lock.h"
+#include "server/storage/sql.h"
 #include "server/storage/untouched.h"
 
 extern "C" {

@@ -1,32 +1,20 @@
 /* judge.cpp: decides about one row of a round. */
-#include "server/claim/claim_round.h"
-#include "server/claim/known_below.h"
+#include "server/claim/judge.h"
+
+#include "server/claim/redriven.h"
 #include "server/event/unreadable.h"
+#include "server/inflight/busy_list.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/own_rows.h"
+#include "server/sinks/sink_place.h"
 #include "server/storage/durable.h"
 #include "server/worker/completions.h"
 #include "server/worker/maintenance.h"
 
 extern "C" {
 #include "utils/memutils.h"
-}
-
-Round claim_round;
-
-static int64 my_origin = 0;
-
-void judge_init(int64 origin) {
-  my_origin = origin;
-}
-
-void round_mark(Mark mark) {
-  if (claim_round.n_marks == claim_round.max_marks) {
-    claim_round.max_marks = Max(64, claim_round.max_marks * 2);
-    claim_round.marks = claim_round.marks
-                            ? (Mark *)repalloc(claim_round.marks, sizeof(Mark) * claim_round.max_marks)
-                            : (Mark *)MemoryContextAlloc(claim_round.context, sizeof(Mark) * claim_round.max_marks);
-  }
-  claim_round.marks[claim_round.n_marks++] = mark;
 }
 
 static void grow_batch(WorkerSink *sink) {
@@ -72,11 +60,6 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   claim_round.free_bytes -= bytes;
   claim_round.n_taken++;
   durable_note(row->xmin);
-}
-
-bool judge_is_ours(const EventRow *row, WorkerSink **sink) {
-  *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
-  return *sink != NULL && row->origin == my_origin && lane_is_mine(*sink, lane_of(row->key_hash, row->position));
 }
 
 /* Not due yet. A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not
@@ -127,16 +110,16 @@ static void fail_unreadable(WorkerSink *sink, const EventRow *row, const Unreada
 }
 
 Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
-  bool ours = judge_is_ours(row, sink_out);
+  bool ours = row_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
 
   /* Enqueued before, committed after a sink appeared, or locked when it was to be routed. Those that take it claim
    * nothing that comes after it before it is routed. */
-  if (row->sink == NULL && row->origin == my_origin && unreadable_find(row->position, row->xmin) == NULL &&
+  if (row->sink == NULL && row_has_our_origin(row) && unreadable_find(row->position, row->xmin) == NULL &&
       maintenance_saw_unrouted(row) && (stream == MAIN || stream == LATE))
     return STOP;
   if (!ours) {
-    if (sink && row->origin != my_origin && (sink->first_foreign == 0 || row->position < sink->first_foreign))
+    if (sink && !row_has_our_origin(row) && (sink->first_foreign == 0 || row->position < sink->first_foreign))
       known_below_lower(sink, sink->first_foreign = row->position);
     return PASS;
   }

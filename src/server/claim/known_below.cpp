@@ -1,9 +1,11 @@
 #include "server/claim/known_below.h"
 
 #include "server/claim/claim.h"
-#include "server/claim/claim_round.h"
-#include "server/process/worker_slot.h"
+#include "server/inflight/busy_list.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/sink_place.h"
 
 static const int PUBLISH_EVERY_MS = 100;
 
@@ -11,11 +13,6 @@ enum { FOUND_SIZE = 4096 };
 
 static Moment published_at = MOMENT_NONE;
 static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 100,000 held keys */
-
-static void tell(const WorkerSink *sink) {
-  if (sink->stats)
-    sink->stats->known_below[worker_slot()->index % OUTBOX_COUNTED_WORKERS] = sink->known_below;
-}
 
 static WorkerSink *sink_of(Oid oid) {
   WorkerSink **place = &found[oid % FOUND_SIZE];
@@ -82,12 +79,5 @@ void known_below_publish(Moment now, bool unread) {
   if (unread || lanes_any_fresh())
     lower_all(0);
   for (int i = 0; i < n; i++)
-    tell(sinks[i]);
-}
-
-void known_below_lower(WorkerSink *sink, int64 position) {
-  if (position >= sink->known_below)
-    return;
-  sink->known_below = position;
-  tell(sink);
+    known_below_tell(sinks[i]);
 }

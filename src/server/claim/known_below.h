@@ -6,11 +6,6 @@
 
 #include "server/base/clock.h"
 
-struct WorkerSink;
-
 /* Between transactions, now and then: of the rows without available_at in this worker's lanes none stands before what
  * it publishes for their sink. `unread`: outbox.recalled may name rows that stand anywhere. */
 void known_below_publish(Moment now, bool unread);
-
-/* At once, when a row of the sink has come up at that position, or will: what was published is no longer so. */
-void known_below_lower(struct WorkerSink *sink, int64 position);

@@ -1,8 +1,8 @@
 #include "server/claim/late.h"
 
 #include "server/base/origin.h"
-#include "server/claim/known_below.h"
 #include "server/enqueue/waiting.h"
+#include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 

@@ -1,9 +1,17 @@
 /* recalled.cpp: rows that came back behind the cursors, and heads that left. */
+#include "server/claim/recalled.h"
+
 #include "server/base/settings.h"
 #include "server/claim/claim_round.h"
+#include "server/claim/judge.h"
 #include "server/claim/late.h"
+#include "server/event/event_row.h"
 #include "server/inflight/dead_letters.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/sql.h"
 
 extern "C" {
 #include "catalog/pg_type.h"

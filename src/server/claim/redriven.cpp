@@ -3,7 +3,12 @@
  * air when it comes back have to end first: where one of them was delivered, the recording has marked or buried the
  * redriven one (overtaken.h); where none was, it leads.
  */
+
+#include "server/claim/redriven.h"
+
 #include "server/claim/claim_round.h"
+#include "server/inflight/busy_list.h"
+#include "server/inflight/held_keys.h"
 
 /* The last event of a key that is claimed or in the air, or not yet written down. */
 typedef struct InAir {

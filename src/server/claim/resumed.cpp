@@ -1,18 +1,18 @@
 /* resumed.cpp: events that wait for something of their sink (a topic that is missing, the end of an outage) and need
  * not any longer. They are spread over a long time, so as not to be written over and over; when the sink says that
  * the reason has ceased, they go before their time. */
+#include "server/claim/resumed.h"
+
 #include "server/claim/claim_round.h"
+#include "server/claim/judge.h"
+#include "server/event/event_row.h"
+#include "server/inflight/flights.h"
+#include "server/storage/sql.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 }
-
-/* Between an event's failure and that of its sink there may be so much: they are timed apart. */
-static const int SLACK_MS = 1000;
-
-/* How a reason begins; what it is about follows. */
-static const char ANY_REASON[] = "topic \"";
 
 static Statement read_waiting = {
     "SELECT " EVENT_ROW_COLUMNS ", last_attempt_at, last_error FROM outbox.events_pending WHERE sink = $1 AND "
@@ -27,44 +27,6 @@ typedef struct Visit {
   int n_rows;
   bool stopped;
 } Visit;
-
-static void begin(WorkerSink *sink, const char *reason, TimestampTz now) {
-  strlcpy(sink->resumed.reason, reason, sizeof(sink->resumed.reason));
-  sink->resumed.going = true;
-  sink->resumed.tried_since = 0;
-  sink->resumed.since = sink->resumed.after = now;
-  sink->resumed.after_position = 0;
-}
-
-void resumed_all(WorkerSink *sink, TimestampTz now) {
-  begin(sink, ANY_REASON, now);
-}
-
-/* Events that have spent an attempt on an outage, before it was known to be one, wait for its end alone. */
-static void outage_look(WorkerSink *sink, TimestampTz now) {
-  if (sink->status.outage_ms >= 0) {
-    if (sink->outage_since == 0)
-      sink->outage_since = TimestampTzPlusMilliseconds(now, -sink->status.outage_ms - SLACK_MS);
-  } else if (sink->outage_since != 0 && !sink->resumed.going) {
-    begin(sink, "", now);
-    sink->resumed.tried_since = sink->outage_since;
-    sink->outage_since = 0;
-  }
-}
-
-void resumed_look(WorkerSink *sink, TimestampTz now) {
-  char reason[sizeof(sink->resumed.reason)];
-
-  outage_look(sink, now);
-  if (!sink->resumed.going && ob_sink_next_resumed(sink->handle, reason, sizeof(reason)))
-    begin(sink, reason, now);
-}
-
-void resumed_returned(WorkerSink *sink) {
-  sink->resumed.going = true;
-  sink->resumed.after = sink->resumed.since;
-  sink->resumed.after_position = 0;
-}
 
 /* Not those that began to wait after it. (A time to come is one of before the clock was set back.) */
 static bool is_freed(const WorkerSink *sink, const EventRow *row) {

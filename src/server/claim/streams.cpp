@@ -1,7 +1,12 @@
 /* streams.cpp: the ways by which rows come before the judge, each in order of position. */
+#include "server/claim/streams.h"
+
 #include "server/base/origin.h"
 #include "server/claim/claim_round.h"
+#include "server/claim/judge.h"
+#include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
+#include "server/inflight/held_keys.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -194,7 +199,7 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
     HeldKey *key = held_key_find(sink->oid, ids[i].key_hash);
     int64 dead = sink->common.hold ? dead_letter_first(sink, key->id.key_hash) : PG_INT64_MAX;
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
-    int64 before = Min(Min(busy_row_first(key), dead), sink->cursor + 1);
+    int64 before = Min(Min(busy_row_first(sink->oid, key->id.key_hash), dead), sink->cursor + 1);
     ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};
     int limit = Min(sink->room + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
@@ -204,9 +209,9 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
     if (!all || key->head != 0)
       continue;
     if (dead != PG_INT64_MAX) {
-      if (before == dead || (!sink->starved && busy_row_first(key) > dead))
+      if (before == dead || (!sink->starved && busy_row_first(sink->oid, key->id.key_hash) > dead))
         held_key_hold(sink->oid, key->id.key_hash, dead); /* a dead letter is next */
-    } else if (!state.stopped && busy_row_first(key) == PG_INT64_MAX) {
+    } else if (!state.stopped && busy_row_first(sink->oid, key->id.key_hash) == PG_INT64_MAX) {
       held_key_forget(key); /* nothing is left behind it: new rows may come straight */
     }
   }

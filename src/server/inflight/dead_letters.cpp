@@ -1,7 +1,11 @@
 #include "server/inflight/dead_letters.h"
 
-#include "server/claim/claim_round.h"
+#include "server/event/event_row.h"
+#include "server/inflight/flights.h"
+#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/own_rows.h"
+#include "server/sinks/worker_sinks.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -39,7 +43,7 @@ static DeadLetter take_note(const EventRow *row) {
   WorkerSink *sink;
 
   dead_letters_note(row->key_hash);
-  if (!judge_is_ours(row, &sink))
+  if (!row_is_ours(row, &sink))
     return lane_is_mine(sink, lane_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
   if (!sink->common.hold || row->key_hash == 0)
     return DEAD;
@@ -62,7 +66,7 @@ static bool visit_redriven(TupleTableSlot *slot, void *) {
 
   event_row_read(slot, &row);
   dead_letters_note(row.key_hash);
-  if (judge_is_ours(&row, &sink) && sink->common.ordered)
+  if (row_is_ours(&row, &sink) && sink->common.ordered)
     held_key_hold(sink->oid, row.key_hash, row.position);
   return true;
 }
@@ -87,7 +91,7 @@ static bool visit_first(TupleTableSlot *slot, void *context) {
   EventRow row;
 
   event_row_read(slot, &row);
-  if (!judge_is_ours(&row, &sink))
+  if (!row_is_ours(&row, &sink))
     return true;
   *(int64 *)context = row.position;
   return false;

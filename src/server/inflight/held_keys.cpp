@@ -1,7 +1,8 @@
 #include "server/inflight/held_keys.h"
 
-#include "server/claim/claim_round.h"
+#include "server/inflight/busy_list.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/worker_sinks.h"
 
 extern "C" {
 #include "utils/hsearch.h"

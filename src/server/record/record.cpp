@@ -6,6 +6,7 @@
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
 #include "server/record/overtaken.h"
+#include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/row_lock.h"

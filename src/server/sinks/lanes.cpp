@@ -2,6 +2,7 @@
 
 #include "server/inflight/held_keys.h"
 #include "server/process/worker_slot.h"
+#include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {

@@ -1,6 +1,8 @@
 /* sink_place.cpp: how far a sink has come: remembered at the start of a round, gone back to, begun anew. */
-#include "server/claim/known_below.h"
-#include "server/sinks/worker_sinks.h"
+#include "server/sinks/sink_place.h"
+
+#include "server/process/worker_slot.h"
+#include "server/sinks/sink_resumed.h"
 
 typedef struct SinkPlace {
   int64 cursor;
@@ -68,4 +70,16 @@ void worker_sink_rewind(WorkerSink *sink, int64 position) {
   sink->rewound_to = Min(sink->rewound_to, position - 1);
   known_below_lower(sink, position);
   sink->starved = true;
+}
+
+void known_below_tell(const WorkerSink *sink) {
+  if (sink->stats)
+    sink->stats->known_below[worker_slot()->index % OUTBOX_COUNTED_WORKERS] = sink->known_below;
+}
+
+void known_below_lower(WorkerSink *sink, int64 position) {
+  if (position >= sink->known_below)
+    return;
+  sink->known_below = position;
+  known_below_tell(sink);
 }

@@ -5,6 +5,8 @@
 #include "server/catalog/wrappers.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/held_keys.h"
+#include "server/sinks/sink_place.h"
+#include "server/sinks/sink_resumed.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 #include "server/worker/maintenance.h"

@@ -54,7 +54,7 @@ typedef struct WorkerSink {
   int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
   int64 rewound_to;         /* the smallest cursor since the claimed batch is held in hand: submit.h */
   int64 first_foreign;      /* the first row of another origin that was passed; 0 = none */
-  int64 known_below;        /* known_below.cpp */
+  int64 known_below;        /* its low watermark: sink_place.h */
   int64 unrouted_at;        /* it would take the event here, which has no sink yet: it reads no farther */
   TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
   int64 due_after_position; /* … of that instant up to this position */
@@ -66,7 +66,7 @@ typedef struct WorkerSink {
     TimestampTz since;       /* who began to wait later waits for something new */
     TimestampTz after;       /* looked through up to here, … */
     int64 after_position;
-  } resumed; /* events that wait no longer: resumed.cpp */
+  } resumed; /* events that wait no longer: sink_resumed.h */
   LateTransaction *late;
   int n_late, max_late;
   struct SinkPlace *before; /* all this at the start of the round; memory of the round */
@@ -130,25 +130,3 @@ void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes that back */
-
-/* ---- sink_place.cpp ---- */
-
-/* Remembers, in a context that outlives an abort, how far the sink has come; and goes back to there. */
-void worker_sink_begin_round(WorkerSink *sink, MemoryContext context);
-bool worker_sink_advanced(const WorkerSink *sink); /* its cursor */
-void worker_sink_give_back(WorkerSink *sink);
-
-/* All rows must be seen again. */
-void worker_sink_restart(WorkerSink *sink);
-
-/* A row of this sink that was passed must be seen again. */
-void worker_sink_rewind(WorkerSink *sink, int64 position);
-
-/* ---- resumed.cpp ---- */
-
-/* Whatever its events wait for, they try anew. */
-void resumed_all(WorkerSink *sink, TimestampTz now);
-/* Asks the open sink whether something is over for which events wait. */
-void resumed_look(WorkerSink *sink, TimestampTz now);
-/* One of them came back unsent. */
-void resumed_returned(WorkerSink *sink);

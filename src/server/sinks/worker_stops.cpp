@@ -3,6 +3,7 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
+#include "server/sinks/sink_place.h"
 #include "server/storage/sql.h"
 
 extern "C" {

@@ -14,6 +14,7 @@
 #include "server/claim/known_below.h"
 #include "server/claim/late.h"
 #include "server/event/unreadable.h"
+#include "server/inflight/busy_list.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
@@ -205,7 +206,7 @@ static long sleep_time(Now clock) {
     if (due != DT_NOEND) /* the clock may be set */
       ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_LOOK_MS));
     ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
-    ms = Min(ms, milliseconds_until(now, claim_next_moment()));
+    ms = Min(ms, milliseconds_until(now, busy_rows_next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
   ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
@@ -304,7 +305,7 @@ static void one_loop(void) {
   bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
   if (poll) /* what no commit has announced: crashes in between, sessions without our library */
     polled_at = now;
-  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || claim_next_moment() <= now;
+  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || busy_rows_next_moment() <= now;
   polls_only = poll && !wanted && !recalled_wanted;
   recalled_wanted = recalled_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);

@@ -1,0 +1,41 @@
+/* recalled.h: rows that came back behind the cursors (outbox.recalled), and heads that left. All in SPI. */
+#pragma once
+
+#include "server/base/server.h"
+
+extern "C" {
+#include "storage/itemptr.h"
+#include "utils/snapshot.h"
+}
+
+/* Looks at single positions: judges each row, releases the keys that a row has left, and tells which had no room
+ * (KEEP) or belong to another worker. */
+typedef struct RecalledRow {
+  int64 position;
+  ItemPointerData ctid; /* in outbox.recalled */
+  uint64 xact;          /* likewise */
+  enum { GONE, KEEP, OTHERS, DONE } fate;
+} RecalledRow;
+
+typedef struct RecalledList {
+  RecalledRow *rows;
+  int n;
+  RecalledRow **by_position; /* while they are looked at */
+  bool wanted_again;         /* some had no room */
+} RecalledList;
+
+void recalled_look(RecalledList *list, Snapshot snapshot);
+
+/* Reads a page of outbox.recalled; true when some rows were left for the next round. `more` when that may begin at
+ * once. */
+bool recalled_claim(Snapshot snapshot, bool *more);
+/* The next read of it begins after here. */
+void recalled_next_place(uint64 *xact, int64 *position);
+/* Lanes were taken: what belonged to others is read again. */
+void recalled_restart(void);
+/* After an abort: what the round read of it comes again. */
+void recalled_give_back(void);
+
+/* A head can leave unseen: deleted in flight, recalled to another worker, truncated. Its key goes on. Many heads are
+ * looked up in slices; true when one had left, so that more may have. */
+bool recalled_check_heads(Snapshot snapshot);

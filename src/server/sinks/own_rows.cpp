@@ -1,0 +1,19 @@
+/* own_rows.cpp: which rows this worker delivers: of this origin, of a sink that is there, in a lane of its own. */
+#include "server/sinks/own_rows.h"
+
+#include "server/sinks/lanes.h"
+
+static int64 my_origin = 0;
+
+void own_rows_init(int64 origin) {
+  my_origin = origin;
+}
+
+bool row_has_our_origin(const EventRow *row) {
+  return row->origin == my_origin;
+}
+
+bool row_is_ours(const EventRow *row, WorkerSink **sink) {
+  *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
+  return *sink != NULL && row_has_our_origin(row) && lane_is_mine(*sink, lane_of(row->key_hash, row->position));
+}
