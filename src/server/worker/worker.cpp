@@ -10,7 +10,6 @@
 #include "server/base/origin.h"
 #include "server/base/settings.h"
 #include "server/claim/claim.h"
-#include "server/claim/gather.h"
 #include "server/claim/known_below.h"
 #include "server/claim/late.h"
 #include "server/event/unreadable.h"
@@ -25,6 +24,7 @@
 #include "server/process/worker_owner.h"
 #include "server/process/worker_slot.h"
 #include "server/record/record.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/sinks/worker_stops.h"
@@ -135,7 +135,7 @@ static bool transact(Now now, bool record, bool claim) {
     durable_flush();
     int claimed = submit_claimed();
     claim_settle();
-    gather_claimed(now.moment, claimed, more || any_sink_starved());
+    dispatcher().linger.claimed(now.moment, claimed, more || any_sink_starved());
     worker_succeeded(TASK_CLAIM);
   }
   return more;
@@ -192,7 +192,7 @@ static bool any_sink_can_go_on(TimestampTz now) {
 }
 
 static bool may_claim(Moment now) {
-  return now >= gather_end() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
+  return now >= dispatcher().linger.until() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
 }
 
 /* How long the worker may sleep if nobody wakes it. */
@@ -210,8 +210,8 @@ static long sleep_time(Now clock) {
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
   ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
-  if (now < gather_end()) /* no commit wakes us before */
-    ms = milliseconds_until(now, gather_end());
+  if (now < dispatcher().linger.until()) /* no commit wakes us before */
+    ms = milliseconds_until(now, dispatcher().linger.until());
   /* After an error nothing goes faster than its pause. */
   ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
   return Min(ms, milliseconds_until(now, Max(completions_record_at(), worker_pause_end(TASK_RECORD))));
@@ -286,7 +286,7 @@ static void one_loop(void) {
   WorkerSlot *slot = worker_slot();
   const Now clock = now_read();
   const Moment now = clock.moment;
-  bool gathers = now < gather_end();
+  bool gathers = now < dispatcher().linger.until();
 
   worker_health_calm();
   worker_slot_refresh(clock);
@@ -318,7 +318,7 @@ static void one_loop(void) {
     claims_wanted = round_trip(clock, record, true);
   else if (record)
     (void)round_trip(clock, true, false);
-  if (now < gather_end())
+  if (now < dispatcher().linger.until())
     pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
@@ -396,6 +396,7 @@ static void end_turn(void) {
 
 static void begin(const WorkerArguments *arguments) {
   ob_engine *engine = worker_start(arguments);
+  dispatcher_init();
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
   record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
   lanes_init(arguments->index);

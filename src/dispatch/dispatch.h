@@ -1,0 +1,19 @@
+/*
+ * dispatch.h: all state of the decisions of one worker, in one object: each part is a class of its own, with a header
+ * and unit tests of its own. The server makes the object when a worker starts, keeps a pointer for the life of the
+ * process and calls its parts; it never constructs, copies or destroys one, since longjmp skips destructors.
+ */
+#pragma once
+
+#include "dispatch/linger.h"
+
+namespace dispatch {
+
+struct Dispatch {
+  Linger linger;
+};
+
+/* NULL: out of memory. */
+Dispatch *create() noexcept;
+
+}  // namespace dispatch

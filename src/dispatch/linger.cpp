@@ -1,0 +1,29 @@
+/*
+ * linger.cpp: a claim, and a request to each partition of the broker, cost about as much for one event as for twenty.
+ * So the pause after a claim grows with the rate of events, and is none at a low rate, where it would save little.
+ */
+#include "dispatch/linger.h"
+
+#include <algorithm>
+
+namespace dispatch {
+
+/* The rate is measured over at least this time: one transaction of many events is no load. */
+static constexpr int64_t WINDOW_US = 20 * 1000;
+static constexpr int64_t BUSY_RATE = 2000;
+static constexpr int64_t MS_PER_THOUSAND = 2, LONGEST_MS = 20;
+
+void Linger::claimed(Moment began, int events, bool more) noexcept {
+  const int64_t elapsed_us = began.us - window_began_.us;
+
+  in_window_ += events;
+  if (elapsed_us >= WINDOW_US) {
+    rate_ = in_window_ * 1000000 / elapsed_us;
+    window_began_ = began;
+    in_window_ = 0;
+  }
+  until_ = more || rate_ < BUSY_RATE ? MOMENT_NONE
+                                     : moment_after(began, std::min(rate_ * MS_PER_THOUSAND / 1000, LONGEST_MS));
+}
+
+}  // namespace dispatch

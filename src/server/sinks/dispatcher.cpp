@@ -1,0 +1,16 @@
+/* dispatcher.cpp: keeps the one object of src/dispatch that a worker has. */
+#include "server/sinks/dispatcher.h"
+
+static dispatch::Dispatch *instance = NULL;
+
+void dispatcher_init(void) {
+  Assert(instance == NULL);
+  instance = dispatch::create();
+  if (instance == NULL)
+    ereport(FATAL, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+}
+
+dispatch::Dispatch &dispatcher(void) {
+  Assert(instance != NULL);
+  return *instance;
+}
