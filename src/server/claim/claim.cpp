@@ -12,6 +12,7 @@
 #include "server/event/event_row.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
+#include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
@@ -131,10 +132,13 @@ static void mark_returned(void) {
   for (int i = 0; i < n_returned; i++) {
     const HeldKey *key = held_key_find(returned[i].sink, returned[i].key_hash);
     returned[i].group = key ? key->group : 0;
-    if (key && key->head != 0 && key->head < returned[i].position)
+    if (key && key->head != 0 && key->head < returned[i].position) {
+      const WorkerSink *sink = worker_sink_of(returned[i].sink);
+      decision_log(EVENT_BLOCKED, returned[i].position, sink ? sink->name : NULL, "its key is blocked", key->head);
       round_mark(returned[i]);
-    else
+    } else {
       rewind_returned(&returned[i]);
+    }
   }
 }
 
@@ -241,6 +245,7 @@ void claim_return(Flight *flight) {
   HeldKey *key = held_key_find(sink->oid, flight->key_hash);
   int64 position = flight->position;
 
+  decision_log(EVENT_RETURNED, position, sink->name, NULL, 0);
   if (key && key->head == 0)
     key->drained = Min(key->drained, position - 1);
   if (given_to)

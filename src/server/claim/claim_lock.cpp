@@ -7,6 +7,7 @@
 
 #include "server/claim/claim_round.h"
 #include "server/inflight/busy_list.h"
+#include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/sinks/sink_place.h"
@@ -31,7 +32,8 @@ static Statement mark_held = {
     NULL};
 
 /* Takes a claimed event out of the round: its flight ends before it began. */
-static void drop_flight(Flight *flight) {
+static void drop_flight(Flight *flight, const char *reason) {
+  decision_log(EVENT_RETURNED, flight->position, flight->sink->name, reason, 0);
   worker_sink_event_returned(flight->sink, flight->bytes);
   flight->sink->room++;
   flight_free(flight);
@@ -49,7 +51,7 @@ static void prune_batch(WorkerSink *sink) {
     if (key && key->head != 0 && key->head < flight->position) {
       /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
       int64 position = flight->position;
-      drop_flight(flight);
+      drop_flight(flight, "an earlier event of its key leads now");
       worker_sink_rewind(sink, position);
       continue;
     }
@@ -111,7 +113,7 @@ void claim_lock_and_mark(void) {
     } else {
       held_key_release(flight->sink->oid, flight->key_hash, flight->position);
     }
-    drop_flight(flight);
+    drop_flight(flight, lock->result == ROW_BUSY ? "another session has locked it" : "its row has changed");
   }
   for (int i = 0; i < n && pruned; i++)
     prune_batch(sinks[i]);

@@ -53,7 +53,9 @@ typedef struct Round {
   bool dropped;    /* rows that were taken and then not locked have left room */
   BusyRow *looked; /* taken off the list of busy rows */
   int n_looked;
-  bool open; /* nothing of it is committed yet */
+  bool open;          /* nothing of it is committed yet */
+  const char *reason; /* of the last verdict: a literal */
+  int64 blocker;      /* likewise: the event that is the reason, or 0 */
 } Round;
 
 extern Round claim_round;

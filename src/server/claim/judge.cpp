@@ -4,6 +4,7 @@
 #include "server/claim/redriven.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/busy_list.h"
+#include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
@@ -109,7 +110,13 @@ static void fail_unreadable(WorkerSink *sink, const EventRow *row, const Unreada
   completions_add_failed(flight, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
 }
 
-Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
+static Verdict because(Verdict verdict, const char *reason, int64 blocker = 0) {
+  claim_round.reason = reason;
+  claim_round.blocker = blocker;
+  return verdict;
+}
+
+static Verdict decide(const EventRow *row, Stream stream, WorkerSink **sink_out) {
   bool ours = row_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
 
@@ -117,51 +124,63 @@ Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink_out) {
    * nothing that comes after it before it is routed. */
   if (row->sink == NULL && row_has_our_origin(row) && unreadable_find(row->position, row->xmin) == NULL &&
       maintenance_saw_unrouted(row) && (stream == MAIN || stream == LATE))
-    return STOP;
+    return because(STOP, "it is to be routed first");
   if (!ours) {
     if (sink && !row_has_our_origin(row) && (sink->first_foreign == 0 || row->position < sink->first_foreign))
       known_below_lower(sink, sink->first_foreign = row->position);
-    return PASS;
+    return because(PASS, row->sink == NULL          ? "no sink takes it"
+                         : sink == NULL             ? "its sink is not open here"
+                         : !row_has_our_origin(row) ? "another cluster or database enqueued it"
+                                                    : "another worker has its key");
   }
   if (row->position < sink->known_below)
     known_below_lower(sink, row->position);
   if (stream == MAIN && (!sink->reading || row->position <= sink->cursor))
-    return PASS;
+    return because(PASS, sink->reading ? "it was looked at before" : "its sink reads no farther");
   if (stream != MAIN && row->position > sink->cursor)
-    return PASS; /* the cursor will find it, in its place */
+    return because(PASS, "its position comes later");
   Flight *flight = flight_find(row->position);
   if (flight) {
     if (flight->sink != sink || flight->gone)
       flight->given_to = sink->oid;
-    return PASS;
+    return because(PASS, "it is in flight");
   }
   if (row->available_at > claim_round.now.wall) {
     put_off(sink, row);
-    return PASS;
+    return because(PASS, "it is not due");
   }
   if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0 ||
       (stream == MAIN && busy_rows_full()))
-    return STOP;
+    return because(STOP, sink->room <= 0 ? "its sink takes no more" : "the worker takes no more");
   HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
   if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
     if (row->held_by == key->group) {
       if (key->head == 0) /* it came from another sink after the key had drained past its place */
         key->drained = Min(key->drained, row->position - 1);
-      return PASS;
+      return because(PASS, "its key is blocked", key->head);
     }
     round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
-    return HOLD;
+    return because(HOLD, "its key is blocked", key->head);
   }
   if (sink->common.ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
-    return PASS;
+    return because(PASS, "it was redriven, and later events of its key are in flight");
   if (const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin)) {
     fail_unreadable(sink, row, unreadable);
-    return PASS;
+    return because(PASS, "it cannot be read");
   }
   if (!event_row_fits(row)) {
     wait_for_memory(sink, row);
-    return PASS;
+    return because(PASS, "there is no memory for it");
   }
   add_to_batch(sink, row);
-  return TAKE;
+  return because(TAKE, NULL);
+}
+
+Verdict judge(const EventRow *row, Stream stream, WorkerSink **sink) {
+  static const Decision decision_of[] = {EVENT_CLAIMED, EVENT_PASSED, EVENT_BLOCKED, EVENT_STOPPED}; /* by Verdict */
+  const Verdict verdict = decide(row, stream, sink);
+
+  decision_log(decision_of[verdict], row->position, *sink ? (*sink)->name : NULL, claim_round.reason,
+               claim_round.blocker);
+  return verdict;
 }

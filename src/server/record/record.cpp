@@ -2,6 +2,7 @@
 
 #include "server/event/status_sql.h"
 #include "server/inflight/dead_letters.h"
+#include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
@@ -378,6 +379,14 @@ static void count_flight(const Flight *flight) {
     stats->failed++;
 }
 
+/* What the log calls it. */
+static Decision decision_of(const Flight *flight) {
+  return flight->gone                     ? EVENT_GONE
+         : flight->outcome == OB_SENT     ? EVENT_DELIVERED
+         : flight->outcome == OB_REJECTED ? EVENT_DEAD
+                                          : EVENT_FAILED;
+}
+
 void record_committed(Now now) {
   int n;
   record_limit = Min(record_limit * 2, RECORD_MAX);
@@ -403,11 +412,15 @@ void record_committed(Now now) {
     shared_sink_rate(sinks[i]->stats, sinks[i]->stats->delivered - before[i], now.moment);
   }
   LWLockRelease(shared_state()->lock);
-  for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
+  for (Flight *flight = flights_first_ended(); flight; flight = flight->next) {
+    if (flight->recorded)
+      decision_log(decision_of(flight), flight->position, flight->sink->name,
+                   flight->outcome == OB_WAIT ? "no attempt is spent" : NULL, 0);
     if (flight->recorded && flight->error) {
       if (flight->sink->stats)
         shared_sink_error(flight->sink->stats, flight->error, now.wall);
       if (!flight->gone)
         sink_log_count_failed(flight);
     }
+  }
 }

@@ -14,6 +14,7 @@
 #include "server/claim/late.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/busy_list.h"
+#include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
@@ -288,6 +289,7 @@ static void one_loop(void) {
   const Moment now = clock.moment;
   bool gathers = now < dispatcher().linger.until();
 
+  decision_log_begin();
   worker_health_calm();
   worker_slot_refresh(clock);
   /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
@@ -337,6 +339,17 @@ static bool is_quiet(void) {
          !worker_in_trouble() && !record_in_trouble() && !probe_running();
 }
 
+/* For the log. */
+static const char *waits_for(Moment now) {
+  return now < worker_pause_end(TASK_CLAIM)  ? "the end of the pause after an error"
+         : submit_waits()                    ? "a synchronous standby"
+         : now < dispatcher().linger.until() ? "more commits"
+         : claims_wanted                     ? "nothing"
+         : flights_in_use() == 0             ? "a commit"
+         : any_sink_starved()                ? "room in a sink"
+                                             : "outcomes";
+}
+
 static void wait_for_something(void) {
   const Now clock = now_read();
   const Moment now = clock.moment;
@@ -347,6 +360,7 @@ static void wait_for_something(void) {
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, rest_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
+  decision_log_round(flights_in_use(), ms, waits_for(now));
   worker_wait(ms, !completions_gathering(), flights_in_use() > 0);
   reload_settings();
 }

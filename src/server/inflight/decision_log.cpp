@@ -1,0 +1,50 @@
+/*
+ * decision_log.cpp: the lines of decision_log.h. Decisions are counted whatever the level is, since one addition
+ * costs less than to ask; the level is asked once a round.
+ */
+#include "server/inflight/decision_log.h"
+
+DecisionLog decisions;
+
+static const char *const names[DECISIONS] = {"claimed",   "passed", "blocked", "stopped", "returned",
+                                             "delivered", "failed", "dead",    "gone"};
+
+void decision_log_begin(void) {
+  decisions.each = message_level_is_interesting(DEBUG2);
+}
+
+void decision_log_tell(Decision decision, int64 position, const char *sink, const char *reason, int64 other) {
+  char by[48] = "";
+
+  if (other != 0)
+    snprintf(by, sizeof(by), " by event " INT64_FORMAT, other);
+  ereport(DEBUG2, (errmsg_internal("outbox event " INT64_FORMAT " of sink %s%s%s: %s%s%s%s", position,
+                                   sink ? "\"" : "", sink ? sink : "(none)", sink ? "\"" : "", names[decision], by,
+                                   reason ? ": " : "", reason ? reason : ""),
+                   errhidestmt(true), errhidecontext(true)));
+}
+
+static void tell_round(int in_flight, long ms, const char *waits_for) {
+  const int *n = decisions.n;
+  const int recorded = n[EVENT_DELIVERED] + n[EVENT_FAILED] + n[EVENT_DEAD] + n[EVENT_GONE];
+
+  ereport(DEBUG1, (errmsg_internal("outbox round: claimed %d, passed %d, blocked %d, stopped %d, returned %d; "
+                                   "recorded %d (delivered %d, failed %d, dead %d, gone %d); in flight %d; waits up "
+                                   "to %ld ms for %s",
+                                   n[EVENT_CLAIMED], n[EVENT_PASSED], n[EVENT_BLOCKED], n[EVENT_STOPPED],
+                                   n[EVENT_RETURNED], recorded, n[EVENT_DELIVERED], n[EVENT_FAILED], n[EVENT_DEAD],
+                                   n[EVENT_GONE], in_flight, ms, waits_for),
+                   errhidestmt(true), errhidecontext(true)));
+}
+
+void decision_log_round(int in_flight, long ms, const char *waits_for) {
+  static const char *told = NULL; /* a string literal */
+  bool any = false;
+
+  for (int i = 0; i < DECISIONS; i++)
+    any = any || decisions.n[i] > 0;
+  if ((any || waits_for != told) && message_level_is_interesting(DEBUG1))
+    tell_round(in_flight, ms, waits_for);
+  told = waits_for;
+  memset(decisions.n, 0, sizeof(decisions.n));
+}
