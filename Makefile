@@ -1,5 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
-# make demo, make test, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
+# make check: unit tests and pg_regress, in minutes; make test: before a change lands; make test-all: everything that this machine has the means for;
+# make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
 # make lint, make format, make docs for those who change it.
@@ -36,7 +37,12 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 endif
 endif
 
-ifdef PGXS
+# PGXS has a rule of that name as well, which says that it cannot.
+ifeq ($(MAKECMDGOALS),check)
+.PHONY: check
+check:
+	test/run check
+else ifdef PGXS
 include $(PGXS)
 else
 all install installcheck:
@@ -82,11 +88,13 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
+.PHONY: scripts version demo test test-all unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
 demo:
 	test/demo/run
 test:
-	test/run
+	test/run test
+test-all:
+	test/run all
 unit:
 	$(MAKE) -f test/unit/Makefile run
 bench:
@@ -98,7 +106,6 @@ chaos:
 test-upgrade: # pg_upgrade from 15, in a release that has a newer one as well; UPGRADE_TO=18 chooses it
 	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
 examples:
-	test/rig/install examples
 	test/run examples
 docs:
 	test/docs/generate
@@ -111,10 +118,8 @@ deb:
 rpm:
 	packaging/rpm
 test-packages:
-	test/rig/install packages
 	test/run packages packages-17 packages-18
 test-patroni test-compose: test-%:
-	test/rig/install $*
 	test/run $*
 dist:
 	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip

@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def rig():
-    with Rig("test-pytest") as rig:
+    with Rig(f"test-{os.environ.get('SUITE', 'pytest')}") as rig:
         yield rig
 
 

@@ -1,5 +1,6 @@
 """A child process with a log file, that never outlives this one."""
 
+import fcntl
 import os
 import random
 import signal
@@ -8,18 +9,26 @@ import subprocess
 from pathlib import Path
 
 
+_taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # its byte of a port's number is locked by the process that has that port
+_ours: set[int] = set()
+
+
 def free_port() -> int:
-    """Below the ports that outgoing connections take: else one of them may sit on it while its part is down, and a client
+    """It is ours until this process ends: other runs on this machine do not take it, also while its part is down.
+    Below the ports that outgoing connections take: else one of them may sit on it while its part is down, and a client
     that connects to the closed port may even meet itself."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for _ in range(100):
         port = random.randrange(min(10000, lowest // 2), lowest)
         with socket.socket() as s:
             try:
+                fcntl.lockf(_taken, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 s.bind(("127.0.0.1", port))
-                return port
             except OSError:
-                continue  # somebody listens there
+                continue  # somebody has it, or listens there
+        if port not in _ours:
+            _ours.add(port)
+            return port
     raise RuntimeError("no free port found")
 
 
