@@ -1,5 +1,6 @@
 #include "server/claim/claim.h"
 
+#include "server/base/is_worker.h"
 #include "server/base/origin.h"
 #include "server/claim/busy_rows.h"
 #include "server/claim/claim_lock.h"
@@ -23,6 +24,7 @@
 #include "server/storage/sql.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -185,6 +187,7 @@ static bool is_news(Snapshot snapshot) {
 }
 
 bool claim_has_news(void) {
+  Assert(server_is_worker && IsTransactionState());
   SPI_connect();
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   bool news = is_news(snapshot);
@@ -194,6 +197,7 @@ bool claim_has_news(void) {
 }
 
 bool claim_events(Now now, bool *look_for_recalled) {
+  Assert(server_is_worker && IsTransactionState());
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;
@@ -261,6 +265,7 @@ void claim_return(Flight *flight) {
 }
 
 void claim_settle(void) {
+  Assert(!IsTransactionState());
   claim_round.open = false;
   n_returned -= n_taken_up;
   if (n_returned > 0)
@@ -269,6 +274,7 @@ void claim_settle(void) {
 }
 
 void claim_give_back(void) {
+  Assert(!IsTransactionState());
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 

@@ -7,6 +7,10 @@
 #include "server/sinks/lanes.h"
 #include "server/sinks/sink_place.h"
 
+extern "C" {
+#include "access/xact.h"
+}
+
 static const int PUBLISH_EVERY_MS = 100;
 
 enum { FOUND_SIZE = 4096 };
@@ -60,6 +64,7 @@ static void begin_at_cursor(WorkerSink *sink) {
 }
 
 void known_below_publish(Moment now, bool unread) {
+  Assert(!IsTransactionState());
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 

@@ -103,6 +103,7 @@ Datum late_ended(Snapshot snapshot, int *n) {
 }
 
 void late_find(Snapshot snapshot) {
+  Assert(in_spi());
   int64 farthest = 0;
   int n_ended, n;
   WorkerSink **sinks = worker_sinks_all(&n);

@@ -10,6 +10,7 @@ extern "C" {
 }
 
 #include "server/storage/owner_sql.h"
+#include "server/storage/sql.h"
 
 static EventWriter next_writer = WRITER_PERSON;
 static bool all_copies = false;
@@ -116,6 +117,7 @@ static void insert_copy(void *argument) {
 }
 
 void event_insert_copy_unless_there(const Datum *values, const bool *isnull) {
+  Assert(in_spi() && GetUserId() == outbox_owner_oid());
   Given given = {values, isnull, NULL, 1};
   as_writer(insert_copy, &given);
 }

@@ -21,6 +21,7 @@ extern "C" {
 #include "server/event/unreadable.h"
 #include "server/shmem/wake.h"
 #include "server/storage/owner_sql.h"
+#include "server/storage/sql.h"
 
 enum { BATCH = 1000 };
 
@@ -315,6 +316,7 @@ SQL_FUNCTION(outbox_route_waiting) {
 }
 
 bool waiting_route_locked(void) {
+  Assert(in_spi());
   Batch *batch = (Batch *)palloc0(sizeof(Batch));
   Datum *positions = (Datum *)palloc(sizeof(Datum) * (n_locked + 1));
   bool full = n_locked == BATCH;

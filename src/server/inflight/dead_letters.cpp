@@ -6,6 +6,7 @@
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/worker_sinks.h"
+#include "server/storage/sql.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -72,6 +73,7 @@ static bool visit_redriven(TupleTableSlot *slot, void *) {
 }
 
 void dead_letters_read(void) {
+  Assert(in_spi());
   stale = false;
   statement_read(&read_all, NULL, InvalidSnapshot, visit_dead, NULL);
   statement_read(&read_redriven, NULL, InvalidSnapshot, visit_redriven, NULL);
@@ -98,6 +100,7 @@ static bool visit_first(TupleTableSlot *slot, void *context) {
 }
 
 int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash) {
+  Assert(in_spi());
   int64 first = PG_INT64_MAX;
   Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), Int64GetDatum((int64)key_hash)};
 
@@ -131,6 +134,7 @@ static bool visit_looked(TupleTableSlot *slot, void *context) {
 }
 
 void dead_letters_look(const int64 *positions, DeadLetter *states, int n) {
+  Assert(in_spi());
   Look look = {positions, states, n};
 
   for (int i = 0; i < n; i++)

@@ -5,6 +5,7 @@
 #include "server/storage/sql.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "utils/builtins.h"
 }
@@ -233,6 +234,7 @@ static void flush_tally(const WorkerSink *sink, FailureTally *tally, Moment now,
 }
 
 void sink_log_flush(Moment now, bool all) {
+  Assert(!IsTransactionState());
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 

@@ -5,6 +5,7 @@
  */
 #include "server/process/worker_extension.h"
 
+#include "server/base/is_worker.h"
 #include "server/base/library_version.h"
 #include "server/process/worker_slot.h"
 
@@ -62,6 +63,7 @@ static void leave(DatabaseState found) {
 }
 
 void worker_stay_with_extension(void) {
+  Assert(server_is_worker && IsTransactionState());
   char version[64];
   Oid oid;
 
@@ -77,6 +79,7 @@ void worker_stay_with_extension(void) {
 }
 
 void worker_find_extension(void) {
+  Assert(!IsTransactionState());
   char version[64];
 
   StartTransactionCommand();

@@ -16,6 +16,7 @@ static char said[sizeof(((WorkerHealth *)0)->failure)];
 
 /* The lock must be held. NULL when the database has no slot. */
 static WorkerHealth *health_of(Oid database) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
   SharedState *shared = shared_state();
   DatabaseSlot *slot = shared_database(database, false);
 
@@ -57,6 +58,7 @@ void worker_health_calm(void) {
 /* ---- the launcher ------------------------------------------------------------------------------------------- */
 
 void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now) {
+  Assert(slot >= shared_state()->databases && slot < shared_state()->databases + OUTBOX_MAX_DATABASES);
   SharedState *shared = shared_state();
   WorkerHealth *health = &shared->health[slot - shared->databases];
 

@@ -3,6 +3,7 @@
 #include "server/storage/owner_sql.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "utils/guc.h"
 }
 
@@ -10,6 +11,7 @@ static Oid self;
 static int nest_level;
 
 void worker_owner_enter(void) {
+  Assert(IsTransactionState());
   Oid owner = outbox_owner_oid();
 
   self = GetUserId();
@@ -21,9 +23,11 @@ void worker_owner_enter(void) {
 }
 
 void worker_owner_leave_settings(void) {
+  Assert(IsTransactionState());
   AtEOXact_GUC(false, nest_level);
 }
 
 void worker_owner_leave(void) {
+  Assert(!IsTransactionState());
   SetUserIdAndSecContext(self, 0);
 }

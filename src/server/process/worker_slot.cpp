@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 extern "C" {
+#include "access/xact.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "utils/backend_status.h"
@@ -13,8 +14,9 @@ extern "C" {
 
 static WorkerSlot *mine = NULL;
 
-/* The lock must be held. */
+/* The lock must be held exclusively. */
 static void give_up_slot(void) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   SharedState *shared = shared_state();
 
   if (mine && mine->pid == MyProcPid) {
@@ -37,6 +39,7 @@ static void give_up_slot_at_exit(int, Datum) {
 }
 
 bool worker_slot_take(const WorkerArguments *arguments) {
+  Assert(mine == NULL && shared_state() != NULL);
   SharedState *shared = shared_state();
   WorkerSlot *free_slot = NULL;
   bool taken = false;
@@ -94,6 +97,7 @@ bool worker_slot_resign(void) {
 /* Do all the database's workers have nothing to do? None is missing: its lanes may have something. The lock must be
  * held. */
 static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *due) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
   const SharedState *shared = shared_state();
   int n = 0;
 
@@ -183,6 +187,7 @@ void worker_slot_work(const char *activity) {
 }
 
 void worker_slot_say(const char *activity) {
+  Assert(!IsTransactionState());
   if (!working && strcmp(mine->activity, activity) == 0)
     return;
   working = false;

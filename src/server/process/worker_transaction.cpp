@@ -1,5 +1,6 @@
 #include "server/process/worker_transaction.h"
 
+#include "server/base/is_worker.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
 #include "server/process/worker_owner.h"
@@ -13,6 +14,7 @@ extern "C" {
 }
 
 bool worker_transaction(const char *first, void (*body)(void *), void *argument) {
+  Assert(server_is_worker && !IsTransactionState());
   volatile bool done = false;
   MemoryContext context = CurrentMemoryContext;
 

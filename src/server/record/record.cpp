@@ -1,5 +1,6 @@
 #include "server/record/record.h"
 
+#include "server/base/is_worker.h"
 #include "server/event/status_sql.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
@@ -18,6 +19,7 @@
 #include <algorithm>
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
@@ -244,6 +246,7 @@ bool record_in_trouble(void) {
 }
 
 bool record_aborted(Now now, const char *error) {
+  Assert(!IsTransactionState());
   if (n_tried > 1) {
     record_limit = Max(1, n_tried / 2);
     return true;
@@ -342,6 +345,7 @@ static void record_sent(RowLock *locks, int n, Now now) {
 }
 
 void record_ended(Now now) {
+  Assert(server_is_worker && IsTransactionState());
   int max = Min(flights_ended(), record_limit);
 
   n_tried = 0;
@@ -388,6 +392,7 @@ static Decision decision_of(const Flight *flight) {
 }
 
 void record_committed(Now now) {
+  Assert(!IsTransactionState());
   int n;
   record_limit = Min(record_limit * 2, RECORD_MAX);
   WorkerSink **sinks = worker_sinks_all(&n);

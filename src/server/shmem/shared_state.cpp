@@ -45,6 +45,7 @@ static void attach_memory(void) {
 }
 
 void shared_state_request(void) {
+  Assert(process_shared_preload_libraries_in_progress);
   previous_request_hook = shmem_request_hook;
   shmem_request_hook = request_memory;
   previous_startup_hook = shmem_startup_hook;
@@ -56,6 +57,7 @@ SharedState *shared_state(void) {
 }
 
 DatabaseSlot *shared_database(Oid database, bool create) {
+  Assert(!create || LWLockHeldByMeInMode(state->lock, LW_EXCLUSIVE));
   DatabaseSlot *free_slot = NULL;
 
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
@@ -84,6 +86,7 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create) {
 
   if (state == NULL)
     return NULL;
+  Assert(!LWLockHeldByMe(state->lock));
   LWLockAcquire(state->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_SINKS && found == NULL; i++) {
     SinkStats *stats = &state->sinks[i];
@@ -103,6 +106,7 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create) {
 }
 
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
+  Assert(!LWLockHeldByMe(state->lock));
   int length = pg_mbcliplen(error, strlen(error), sizeof(stats->last_error) - 1);
 
   LWLockAcquire(state->lock, LW_EXCLUSIVE);
@@ -113,6 +117,7 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
 }
 
 void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now) {
+  Assert(LWLockHeldByMeInMode(state->lock, LW_EXCLUSIVE));
   double seconds = (now.us - stats->rate_at.us) / 1000000.0;
 
   if (seconds <= 0)
@@ -124,6 +129,7 @@ void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now) {
 }
 
 void shared_sink_reset(Oid database, Oid server) {
+  Assert(!LWLockHeldByMe(state->lock));
   LWLockAcquire(state->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     SinkStats *stats = &state->sinks[i];
@@ -142,6 +148,7 @@ void shared_sink_reset(Oid database, Oid server) {
 }
 
 void shared_sink_forget(Oid database, Oid server) {
+  Assert(!LWLockHeldByMe(state->lock));
   LWLockAcquire(state->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
     if (state->sinks[i].database == database && (server == InvalidOid || state->sinks[i].server == server))
@@ -197,6 +204,7 @@ void shared_wake_launcher(void) {
 }
 
 void shared_lanes_changed(Oid database) {
+  Assert(LWLockHeldByMe(state->lock));
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &state->workers[i];
     if (slot->pid == 0 || slot->database != database)

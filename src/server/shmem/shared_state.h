@@ -171,7 +171,8 @@ void shared_state_request(void);
 /* NULL without the preload. */
 SharedState *shared_state(void);
 
-/* Finds or makes a database's slot; the lock must be held exclusively. NULL when the table is full. */
+/* Finds or makes (then the lock must be held exclusively) a database's slot. NULL when there is none, or the table is
+ * full. */
 DatabaseSlot *shared_database(Oid database, bool create);
 
 /* Finds or makes a sink's counters; takes the lock. NULL when the table is full or there is no preload. */
@@ -180,7 +181,9 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
 /* Puts an error text into a sink's statistics, cut at a whole character. Takes the lock. */
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 
-/* So many were delivered since the last look: the rate follows, smoothed over ten seconds. The lock must be held. */
+/* So many were delivered since the last look: the rate follows, smoothed over ten seconds. The lock must be held
+ * exclusively.
+ */
 void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now);
 
 /* Counters begin anew: of one sink, or (server invalid) of all of the database. Takes the lock. */

@@ -82,6 +82,7 @@ void wake_init(void) {
 }
 
 void wake_at_commit(void) {
+  Assert(IsTransactionState());
   marked = true;
 }
 
@@ -90,10 +91,12 @@ void wake_when_sinks_changed(void) {
 }
 
 void wake_at_commit_recalled(void) {
+  Assert(IsTransactionState());
   marked = marked_recalled = true;
 }
 
 void wake_launcher_at_commit(void) {
+  Assert(IsTransactionState());
   marked_created = true;
 }
 

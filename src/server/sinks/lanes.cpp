@@ -6,6 +6,7 @@
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "miscadmin.h"
 }
 
@@ -162,6 +163,7 @@ static bool update_sinks(void) {
 }
 
 bool lanes_follow(Moment now) {
+  Assert(!IsTransactionState());
   WorkerSlot *slot = worker_slot();
   SharedState *shared = shared_state();
   bool landed = note_landed();

@@ -1,5 +1,6 @@
 #include "server/sinks/worker_sinks.h"
 
+#include "server/base/is_worker.h"
 #include "server/base/settings.h"
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"
@@ -14,6 +15,7 @@
 
 extern "C" {
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "common/hashfn.h"
@@ -241,6 +243,7 @@ static void reload_one(const RouteSink *route) {
 }
 
 bool worker_sinks_reload(void) {
+  Assert(server_is_worker && IsTransactionState());
   int n;
 
   if (!stale)

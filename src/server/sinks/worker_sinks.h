@@ -111,7 +111,7 @@ void worker_sink_close(WorkerSink *sink, int grace_ms);
  */
 void worker_sinks_close(void);
 
-/* Outside a transaction: finishes closing ones, opens what can be opened, asks each how much it takes now. */
+/* Finishes closing ones, opens what can be opened, asks each how much it takes now. It runs no SQL. */
 void worker_sinks_refresh(Now now);
 
 /* By the name that a row gives, which may be a former one. NULL when there is none. */

@@ -7,6 +7,7 @@
 #include "server/storage/sql.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
@@ -108,6 +109,7 @@ static void go_on(WorkerSink *sink) {
 }
 
 void worker_stops_reload(void) {
+  Assert(IsTransactionState());
   static Statement read_stopped = {"SELECT sink FROM outbox.stopped_sinks", 0, {}, NULL};
   static Statement read_failing = {
       "SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at FROM outbox.failing_sinks",
@@ -159,6 +161,7 @@ static void note_failure(WorkerSink *sink, Now now) {
 }
 
 void worker_stops_succeeded(SinkStats *stats) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   forget_failures(&stats->failing);
 }
 
@@ -266,6 +269,7 @@ static void stop_disabled(void) {
 }
 
 void worker_stops_write(Moment now) {
+  Assert(!IsTransactionState());
   if (!anything_to_write || now < write_at)
     return;
   anything_to_write = false;

@@ -18,11 +18,11 @@ void worker_stops_reload(void);
 /* Its options have changed: what failed before was another endpoint. */
 void worker_stops_altered(WorkerSink *sink);
 
-/* Outside a transaction, in each loop: what the sink's status says. */
+/* In each loop: what the sink's status says. It runs no SQL. */
 void worker_stops_look(WorkerSink *sink, Now now);
 
-/* Writes down what is to be: a transaction of its own, and rare. */
+/* Writes down what is to be: a transaction of its own, and rare. Outside a transaction. */
 void worker_stops_write(Moment now);
 
-/* Some were delivered. The lock of shared memory is held. */
+/* Some were delivered. The lock of shared memory must be held exclusively. */
 void worker_stops_succeeded(SinkStats *stats);

@@ -18,6 +18,7 @@ static XLogRecPtr needed = InvalidXLogRecPtr;
 
 /* A synchronous commit of our own flushes every commit record before it. */
 void durable_init(void) {
+  Assert(!IsTransactionState());
   StartTransactionCommand();
   TransactionId oldest_running = GetTransactionSnapshot()->xmin;
   (void)GetCurrentTransactionId();
@@ -44,6 +45,7 @@ void durable_note(TransactionId xmin) {
 }
 
 void durable_flush(void) {
+  Assert(!IsTransactionState());
   if (needed != InvalidXLogRecPtr)
     XLogFlush(needed);
   needed = InvalidXLogRecPtr;

@@ -2,6 +2,7 @@
 
 extern "C" {
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -12,6 +13,7 @@ extern "C" {
 }
 
 #include "server/shmem/wake.h"
+#include "server/storage/sql.h"
 
 static Oid events_oid, pending_oid, owner_oid, sequence_oid;
 static bool known = false;
@@ -81,6 +83,7 @@ void owner_leave(OwnerScope scope) {
 }
 
 SPIPlanPtr owner_plan(OwnerSql *sql) {
+  Assert(in_spi());
   if (sql->plan == NULL) {
     /* The values never matter to these plans: no custom ones. */
     SPIPlanPtr plan =
@@ -94,6 +97,7 @@ SPIPlanPtr owner_plan(OwnerSql *sql) {
 }
 
 uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
+  Assert(in_spi());
   int result = SPI_execute_plan(owner_plan(sql), values, nulls, false, 0);
   if (result < 0)
     elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
@@ -101,6 +105,7 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
 }
 
 void recall(int64 position) {
+  Assert(IsTransactionState());
   static const Oid types[] = {INT8OID};
   static OwnerSql insert = {"INSERT INTO outbox.recalled (position) VALUES ($1)", 1, types, NULL};
   Datum values[] = {Int64GetDatum(position)};

@@ -77,6 +77,7 @@ static bool seen_by_position(TupleTableSlot *row, void *context) {
 }
 
 void row_lock(RowLock *locks, int n, RowCheck follow) {
+  Assert(in_spi());
   LockRun run;
 
   if (n == 0)

@@ -32,6 +32,7 @@ static uint64 run(Statement *statement, const Datum *values, bool read_only, Row
       {receive_row, receive_startup, receive_nothing, receive_nothing, DestNone}, visit, context};
   SPIExecuteOptions options;
 
+  Assert(in_spi());
   if (statement->plan == NULL) {
     SPIPlanPtr plan = SPI_prepare(statement->sql, statement->n_args, statement->args);
     if (plan == NULL || SPI_keepplan(plan) != 0)
@@ -64,6 +65,11 @@ void statement_read(Statement *statement, const Datum *values, Snapshot snapshot
 
 uint64 statement_write(Statement *statement, const Datum *values, RowVisitor visit, void *context) {
   return run(statement, values, false, visit, context);
+}
+
+/* SPI tells it of itself only by what it answers: here, to a name that nobody has registered. */
+bool in_spi(void) {
+  return SPI_unregister_relation("") != SPI_ERROR_UNCONNECTED;
 }
 
 AttrNumber column_number(TupleDesc desc, const char *name, AttrNumber *known) {

@@ -32,6 +32,9 @@ uint64 statement_write(Statement *statement, const Datum *values, RowVisitor vis
 /* A column's number. `known` is what it was in the row before: it holds until the table is another one. */
 AttrNumber column_number(TupleDesc desc, const char *name, AttrNumber *known);
 
+/* For Asserts: is SPI connected? */
+bool in_spi(void);
+
 /* Arrays for `= ANY($1)` and unnest(). */
 Datum tid_array(ItemPointerData *tids, int n);
 Datum int8_array(const int64 *values, int n);

@@ -83,6 +83,7 @@ static bool is_same_file(Relation table, const RowLock *row) {
 }
 
 int untouched_find(RowLock *rows, int n) {
+  Assert(IsTransactionState());
   if (n == 0)
     return 0;
   Relation table = table_open(outbox_pending_oid(), AccessShareLock);
@@ -109,6 +110,7 @@ static bool may_delete_plainly(Relation table) {
 }
 
 int untouched_delete(RowLock *rows, int n) {
+  Assert(IsTransactionState());
   if (n == 0)
     return 0;
   Relation table = table_open(outbox_pending_oid(), RowExclusiveLock);

@@ -6,6 +6,10 @@
 #include "server/inflight/sink_log.h"
 #include "server/sinks/worker_sinks.h"
 
+extern "C" {
+#include "access/xact.h"
+}
+
 /* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
 static const int RECORD_DELAY_MS = 20;
 static const int RECORD_BATCH = 2000;
@@ -99,6 +103,7 @@ void completions_acquit(void) {
 }
 
 void completions_collect(Now now) {
+  Assert(!IsTransactionState());
   static ob_completion completions[COLLECT_MAX];
   size_t n;
   ob_log_line line;

@@ -11,6 +11,7 @@
 #include "server/storage/row_lock.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "executor/spi.h"
 #include "utils/memutils.h"
 }
@@ -151,6 +152,7 @@ static void expire(Expiry *expiry, Moment now) {
 }
 
 void maintenance_run(Moment now, bool first_worker) {
+  Assert(!IsTransactionState());
   am_first = first_worker;
   if ((routing_wanted || waiting_locked() > 0) && now >= route_at)
     route(now);

@@ -3,6 +3,7 @@
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "storage/ipc.h"
 }
 
@@ -61,12 +62,14 @@ bool probe_wanted(void) {
 
 /* The lock must be held exclusively. */
 static void answer(ProbeSlot *slot, ProbeState state) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   slot->state = state;
   SetLatch(slot->latch);
 }
 
 /* The lock must be held exclusively: nothing here waits. */
 static void begin_one(ProbeSlot *slot, RunningProbe *place) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   const WorkerSink *sink = worker_sink_of(slot->server);
   ob_error error;
 
@@ -92,6 +95,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
 }
 
 void probe_begin(void) {
+  Assert(!IsTransactionState());
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);

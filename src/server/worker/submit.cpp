@@ -7,6 +7,7 @@
 #include "server/storage/standby.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "replication/syncrep.h"
 }
 
@@ -64,6 +65,7 @@ static void hand_over(WorkerSink *sink, bool was_held) {
 }
 
 int submit_claimed(void) {
+  Assert(!IsTransactionState());
   int n, claimed = 0;
   WorkerSink **sinks = worker_sinks_all(&n);
 
@@ -113,6 +115,7 @@ static void go_on(void) {
 }
 
 bool submit_look(Moment now) {
+  Assert(!IsTransactionState());
   if (!submit_waits())
     return false;
   if (!standby_required() || standby_has(awaited)) {
