@@ -210,11 +210,12 @@ int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) 
 }
 
 /* libcurl takes a connection that ends within the head for the end of an answer without a body. A blank line ends the
- * head, but for those of interim answers. */
+ * head, but for those of interim answers. libcurl 8.23 also passes on a last line that broke off after its CR. */
 size_t WebhookTransfer::on_header(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
   transfer->header_bytes_ += size * n;
-  if (size * n > 0 && (data[0] == '\r' || data[0] == '\n')) {
+  const std::string_view line(data, size * n);
+  if (line == "\r\n" || line == "\n") {
     long status = 0;
     curl_easy_getinfo(transfer->handle(), CURLINFO_RESPONSE_CODE, &status);
     transfer->head_complete_ |= status >= 200;
