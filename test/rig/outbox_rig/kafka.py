@@ -132,7 +132,7 @@ class Kafka:
 
     def wait_started(self) -> None:
         assert self._process
-        wait_until(self._answers, 60, lambda: f"Kafka to start; {self.log} ends:\n{self._process.tail()}")
+        wait_until(self._answers, 180, lambda: f"Kafka to start; {self.log} ends:\n{self._process.tail()}")
 
     def _answers(self) -> bool:
         self._process.must_run()
