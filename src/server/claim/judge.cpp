@@ -2,17 +2,17 @@
 #include "server/claim/judge.h"
 
 #include "server/claim/redriven.h"
+#include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
+#include "server/inflight/ended.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
 #include "server/storage/durable.h"
-#include "server/worker/completions.h"
-#include "server/worker/maintenance.h"
 
 extern "C" {
 #include "utils/memutils.h"
@@ -107,7 +107,7 @@ static void fail_unreadable(WorkerSink *sink, const EventRow *row, const Unreada
   Flight *flight = flight_of_row(sink, row, 0);
 
   claim_round.free_flights--;
-  completions_add_failed(flight, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
+  ended_fail(flight, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
 }
 
 static Verdict because(Verdict verdict, const char *reason, int64 blocker = 0) {
@@ -123,7 +123,7 @@ static Verdict decide(const EventRow *row, Stream stream, WorkerSink **sink_out)
   /* Enqueued before, committed after a sink appeared, or locked when it was to be routed. Those that take it claim
    * nothing that comes after it before it is routed. */
   if (row->sink == NULL && row_has_our_origin(row) && unreadable_find(row->position, row->xmin) == NULL &&
-      maintenance_saw_unrouted(row) && (stream == MAIN || stream == LATE))
+      unrouted_saw(row) && (stream == MAIN || stream == LATE))
     return because(STOP, "it is to be routed first");
   if (!ours) {
     if (sink && !row_has_our_origin(row) && (sink->first_foreign == 0 || row->position < sink->first_foreign))

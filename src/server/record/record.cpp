@@ -14,7 +14,6 @@
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"
 #include "server/storage/untouched.h"
-#include "server/worker/maintenance.h"
 
 #include <algorithm>
 
@@ -34,6 +33,7 @@ static const int RECORD_MAX = 20000;
 static const int DAY_GRACE_MS = 10 * 1000;
 static const int TROUBLE_PAUSE_MS = 1000; /* doubles with each failure, to a minute */
 
+static bool day_missing = false;
 static int record_limit = RECORD_MAX; /* less while a row that cannot be recorded is looked for */
 static int n_troubled = 0;            /* such rows that were found */
 static int n_tried = 0;
@@ -184,7 +184,7 @@ static Day day_of(Now now) {
   if (missing_day != day) {
     missing_day = day;
     missing_since = now.moment;
-    maintenance_day_missing();
+    day_missing = true;
   }
   if (!moment_is_past(missing_since, now.moment, DAY_GRACE_MS))
     return DAY_EXPECTED;
@@ -428,4 +428,11 @@ void record_committed(Now now) {
         sink_log_count_failed(flight);
     }
   }
+}
+
+bool record_take_day_missing(void) {
+  bool missing = day_missing;
+
+  day_missing = false;
+  return missing;
 }

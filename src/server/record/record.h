@@ -18,3 +18,6 @@ bool record_in_trouble(void);
 
 /* After the commit: counters, and the keys that may go on. */
 void record_committed(Now now);
+
+/* Has a delivered event found no partition to go to? Told once. */
+bool record_take_day_missing(void);

@@ -1,6 +1,5 @@
 #include "server/sinks/lanes.h"
 
-#include "server/inflight/held_keys.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
@@ -162,7 +161,7 @@ static bool update_sinks(void) {
   return gained;
 }
 
-bool lanes_follow(Moment now) {
+LanesChange lanes_follow(Moment now) {
   Assert(!IsTransactionState());
   WorkerSlot *slot = worker_slot();
   SharedState *shared = shared_state();
@@ -171,7 +170,7 @@ bool lanes_follow(Moment now) {
   bool given = false, gained = false;
 
   if (!landed && !look)
-    return false;
+    return {false, false};
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   if (look)
     given = exchange_lanes();
@@ -181,11 +180,9 @@ bool lanes_follow(Moment now) {
   if (landed || given)
     shared_lanes_changed(MyDatabaseId);
   LWLockRelease(shared->lock);
-  if (landed || given)
-    held_keys_forget_unknown();
   if (gained)
     follow_at = moment_after(now, GATHER_MS);
-  return gained;
+  return {landed || given, gained};
 }
 
 bool lanes_any_fresh(void) {

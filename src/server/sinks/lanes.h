@@ -33,9 +33,16 @@ bool lane_is_known(const struct WorkerSink *sink, int lane);
 /* A new sink takes part in the lanes that this worker has. */
 void lanes_add_sink(struct WorkerSink *sink);
 
-/* Outside a transaction: gives away what others should have, takes what is free and ours. True when there is more to
- * claim than before; then the rows must be asked for held keys before the next claim, until lanes_read(). */
-bool lanes_follow(Moment now);
+/* What lanes_follow() has done. */
+typedef struct LanesChange {
+  bool
+      left; /* lanes were given away, or what was in the air of such lanes has landed: forget what is known of them */
+  bool gained; /* there is more to claim than before: the rows must be asked for held keys before the next claim */
+} LanesChange;
+
+/* Outside a transaction: gives away what others should have, takes what is free and ours. Lanes that were taken are
+ * fresh until lanes_read(). */
+LanesChange lanes_follow(Moment now);
 bool lanes_any_fresh(void);
 void lanes_read(void);
 

@@ -4,14 +4,10 @@
 #include "server/base/settings.h"
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"
-#include "server/inflight/dead_letters.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/sink_resumed.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
-#include "server/worker/maintenance.h"
-#include "server/worker/submit.h"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -63,6 +59,28 @@ typedef struct FormerName {
 } FormerName;
 static FormerName *former = NULL;
 static int n_former = 0, max_former = 0;
+
+/* What the next reload or refresh returns. */
+static SinkChanges changes;
+static Oid *unblocked = NULL;
+static int max_unblocked = 0;
+
+static void add_unblocked(Oid sink) {
+  if (changes.n_unblocked == max_unblocked) {
+    max_unblocked = Max(16, max_unblocked * 2);
+    unblocked = unblocked ? (Oid *)repalloc(unblocked, sizeof(Oid) * max_unblocked)
+                          : (Oid *)MemoryContextAlloc(TopMemoryContext, sizeof(Oid) * max_unblocked);
+  }
+  unblocked[changes.n_unblocked++] = sink;
+}
+
+static SinkChanges take_changes(void) {
+  SinkChanges taken = changes;
+
+  taken.unblocked = unblocked;
+  changes = {};
+  return taken;
+}
 
 static void catalog_changed(Datum, OUTBOX_SYSCACHE, uint32) {
   stale = true;
@@ -213,7 +231,7 @@ static void reload_one(const RouteSink *route) {
   }
   if (sink->oid != route->server_oid) {
     if (OidIsValid(sink->oid))
-      held_keys_forget_sink(sink->oid); /* another server of the same name */
+      add_unblocked(sink->oid); /* another server of the same name */
     sink->oid = route->server_oid;
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
     if (sink->stats == NULL)
@@ -230,9 +248,9 @@ static void reload_one(const RouteSink *route) {
     /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
     worker_sink_restart(sink);
     if (!sink->common.ordered)
-      held_keys_forget_sink(sink->oid);
+      add_unblocked(sink->oid);
     if (sink->common.hold)
-      dead_letters_stale();
+      changes.hold_begins = true;
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
@@ -242,12 +260,12 @@ static void reload_one(const RouteSink *route) {
   }
 }
 
-bool worker_sinks_reload(void) {
+SinkChanges worker_sinks_reload(void) {
   Assert(server_is_worker && IsTransactionState());
   int n;
 
   if (!stale)
-    return false;
+    return {};
   stale = false;
   ob_set_networks(setting_allow_networks);
   RouteSink *routes = route_sinks(&n);
@@ -261,7 +279,8 @@ bool worker_sinks_reload(void) {
     if (!list[i]->present)
       worker_sink_close(list[i], CLOSE_GRACE_MS);
   worker_stops_reload();
-  return true;
+  changes.reloaded = true;
+  return take_changes();
 }
 
 static bool owner_may(const WorkerSink *sink, ob_error *error) {
@@ -331,13 +350,13 @@ ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, o
                         given->n_mapping, timeout_ms, send, error);
 }
 
-static void publish_state(WorkerSink *sink, TimestampTz now) {
+static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_standby) {
   SinkStats *stats = sink->stats;
   const char *state = sink->stopped                                ? "stopped" /* outbox.stopped_sinks says why */
                       : sink->open_error[0] != '\0'                ? "misconfigured"
                       : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
                       : sink->status.state == OB_SINK_DISABLED     ? "disabled"
-                      : submit_stands_still()                      ? "waiting for a synchronous standby"
+                      : waits_for_standby                          ? "waiting for a synchronous standby"
                       : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
                       : sink->in_flight > 0                        ? "delivering"
                       : sink->last_failed                          ? "failing"
@@ -374,7 +393,7 @@ static void drop_entry(int i) {
   for (int j = 0; j < n_list; j++)
     renamed |= j != i && list[j]->oid == entry->sink.oid;
   if (!renamed) {
-    held_keys_forget_sink(entry->sink.oid);
+    add_unblocked(entry->sink.oid);
     if (entry->sink.stats)
       entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
     if (worker_index == 0)
@@ -394,7 +413,7 @@ void worker_sinks_close(void) {
     worker_sink_close(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
 }
 
-void worker_sinks_refresh(Now now) {
+SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
   int share = Max(1, setting_max_in_flight / Max(1, n_list));
   int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
 
@@ -412,8 +431,7 @@ void worker_sinks_refresh(Now now) {
     }
     sink->was_closed |= sink->stopped;
     /* A sink is opened anew only when nothing of its former self is in flight: order. */
-    if (sink->handle == NULL && sink->in_flight == 0 && now.moment >= sink->reopen_at && !sink->stopped &&
-        !maintenance_routing())
+    if (sink->handle == NULL && sink->in_flight == 0 && now.moment >= sink->reopen_at && !sink->stopped && may_open)
       open_sink((SinkEntry *)sink, now.moment);
     sink->room = 0;
     if (sink->handle && !sink->closing) {
@@ -426,8 +444,9 @@ void worker_sinks_refresh(Now now) {
       if (sink->room_bytes > 0)
         sink->room = Max(0, Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight));
     }
-    publish_state(sink, now.wall);
+    publish_state(sink, now.wall, waits_for_standby);
   }
+  return take_changes();
 }
 
 WorkerSink *worker_sink_find(const char *name, int length) {

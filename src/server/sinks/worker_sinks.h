@@ -101,8 +101,17 @@ void worker_sinks_init(ob_engine *engine, int worker_index);
 /* Defaults have changed: read everything again. */
 void worker_sinks_settings_changed(void);
 
-/* Reads the catalog when it has changed. In a transaction. True when the set or its routes changed. */
-bool worker_sinks_reload(void);
+/* What became of the sinks, for those who remember something of them. */
+typedef struct SinkChanges {
+  bool reloaded;    /* the catalog was read: the set or its routes may have changed */
+  bool hold_begins; /* dead letters hold their keys in one that is new or altered: they must be read */
+  const Oid
+      *unblocked;  /* gone, made anew, or not ordered any more: no key of theirs is held; valid until the next … */
+  int n_unblocked; /* … reload or refresh */
+} SinkChanges;
+
+/* Reads the catalog when it has changed. In a transaction. */
+SinkChanges worker_sinks_reload(void);
 
 /* No more events for this one: what still runs after so many milliseconds is given up. */
 void worker_sink_close(WorkerSink *sink, int grace_ms);
@@ -111,8 +120,9 @@ void worker_sink_close(WorkerSink *sink, int grace_ms);
  */
 void worker_sinks_close(void);
 
-/* Finishes closing ones, opens what can be opened, asks each how much it takes now. It runs no SQL. */
-void worker_sinks_refresh(Now now);
+/* Finishes closing ones, opens what can be opened (if any `may_open`), asks each how much it takes now. It runs no SQL.
+ * `waits_for_standby`: nothing is handed to them; outbox.sinks says so. */
+SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);
 
 /* By the name that a row gives, which may be a former one. NULL when there is none. */
 WorkerSink *worker_sink_find(const char *name, int length);

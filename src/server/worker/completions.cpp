@@ -1,6 +1,7 @@
 #include "server/worker/completions.h"
 
 #include "server/claim/claim.h"
+#include "server/inflight/ended.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
@@ -10,17 +11,12 @@ extern "C" {
 #include "access/xact.h"
 }
 
-/* Completions are gathered for so long, or so many, before they are recorded: nobody waits for the recording. */
-static const int RECORD_DELAY_MS = 20;
-static const int RECORD_BATCH = 2000;
 /* A failure that may be the sink's own is recorded so much later: when the circuit opens meanwhile, it never was. */
 static const int SUSPECT_DELAY_MS = 250;
 /* Taken at a time. */
 static const int COLLECT_MAX = 4096;
 
 static ob_engine *engine = NULL;
-static Moment record_at = MOMENT_NEVER;
-static int newly_ended = 0;
 
 void completions_init(ob_engine *engine_) {
   engine = engine_;
@@ -67,21 +63,10 @@ static void take_completion(const ob_completion *completion, Now now) {
   else
     held_key_release(sink->oid, flight->key_hash, flight->position);
   if (flight->suspect) {
-    record_at = Min(record_at, flight->record_after);
+    ended_suspect(flight->record_after);
     return;
   }
-  newly_ended++;
-  record_at = Min(record_at, moment_after(now.moment, RECORD_DELAY_MS));
-}
-
-void completions_add_failed(Flight *flight, int64 pause_ms, const char *error, Now now) {
-  worker_sink_event_ended(flight->sink, flight->bytes);
-  flight->ended_at = now.wall;
-  flight_end(flight, OB_WAIT, pause_ms, error);
-  if (flight->sink->common.ordered)
-    held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
-  newly_ended++;
-  record_at = Min(record_at, moment_after(now.moment, RECORD_DELAY_MS));
+  ended_note(now.moment);
 }
 
 static void give_back_suspect(Flight *flight) {
@@ -115,22 +100,4 @@ void completions_collect(Now now) {
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line))
     sink_log_line(&line, now.moment);
-}
-
-bool completions_gathering(void) {
-  return newly_ended > 0;
-}
-
-bool completions_ripe(Moment now) {
-  return newly_ended >= RECORD_BATCH || record_at <= now;
-}
-
-Moment completions_record_at(void) {
-  return record_at;
-}
-
-void completions_recorded(bool committed) {
-  if (committed)
-    newly_ended = 0;
-  record_at = flights_next_recording();
 }

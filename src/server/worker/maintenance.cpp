@@ -1,27 +1,20 @@
 #include "server/worker/maintenance.h"
 
 #include "server/base/settings.h"
-#include "server/catalog/route.h"
+#include "server/claim/unrouted.h"
 #include "server/enqueue/waiting.h"
-#include "server/event/event_row.h"
-#include "server/event/unreadable.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
-#include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
 
 extern "C" {
 #include "access/xact.h"
 #include "executor/spi.h"
-#include "utils/memutils.h"
 }
 
 static const int MAINTAIN_EVERY_MS = 10 * 60 * 1000;
 static const int RETRY_MS = 5000;
 
-static bool routing_wanted = false;
-static bool routing_failed = false;
-static uint64 routed_generation = 0; /* of the routes: it is known that they changed up to here */
 static Moment route_at = MOMENT_NONE;
 static Moment maintain_at = MOMENT_NONE;
 static bool am_first = true;
@@ -40,57 +33,6 @@ static Expiry expiries[] = {
     {"SELECT outbox.expire_processed(%lld, %d)", &setting_processed_retention, 0, MOMENT_NONE}};
 static const int EXPIRY_PAUSE_MIN_MS = 200;
 static const int EXPIRY_ROUND_MIN_MS = 2 * 1000;
-
-void maintenance_look_at_routes(void) {
-  uint64 generation = route_generation();
-
-  routing_wanted |= generation != routed_generation;
-  routed_generation = generation;
-}
-
-bool maintenance_routing(void) {
-  return routing_wanted && !routing_failed;
-}
-
-/* Routes may have changed since it was seen before. */
-static void forget_unrouted(int64 position) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->unrouted_at == position)
-      sinks[i]->unrouted_at = 0;
-}
-
-bool maintenance_saw_unrouted(const EventRow *row) {
-  static MemoryContext context = NULL; /* thousands may wait, and a round sees them all */
-  int n;
-
-  if (context == NULL)
-    context = AllocSetContextCreate(TopMemoryContext, "outbox unrouted event", ALLOCSET_SMALL_SIZES);
-  MemoryContext caller = MemoryContextSwitchTo(context);
-  unreadable_begin(row->position, row->xmin, PART_ROUTING);
-  RouteEvent event = {event_row_aggregate_type(row), event_row_event_type(row), NULL, 0};
-  if (route_by_headers())
-    event.headers = event_row_headers(row, &event.n_headers);
-  unreadable_done();
-  RouteSink **takers = route_takers(&event, &n);
-  if (n > 0)
-    forget_unrouted(row->position);
-  for (int i = 0; i < n; i++) {
-    WorkerSink *sink = worker_sink_find(takers[i]->name, (int)strlen(takers[i]->name));
-    if (sink)
-      sink->unrouted_at = row->position;
-  }
-  MemoryContextSwitchTo(caller);
-  MemoryContextReset(context);
-  routing_wanted |= n > 0 && !waiting_is_locked(row->position);
-  return n > 0 && !routing_failed; /* else nothing would go on */
-}
-
-bool maintenance_waits_for_locks(void) {
-  return waiting_locked() > 0;
-}
 
 typedef struct Call {
   const char *statement;
@@ -122,19 +64,20 @@ static void run_route_locked(void *more) {
 
 /* All that wait, or only those that somebody had locked. */
 static void route(Moment now) {
-  worker_slot_work("routing events that waited for a sink");
-  bool more = false;
+  bool done, more = false;
 
-  if (routing_wanted) {
+  worker_slot_work("routing events that waited for a sink");
+  if (unrouted_wanted()) {
     int64 routed = call(TAKE_TURNS, "SELECT outbox.route_waiting()");
-    routing_failed = routed < 0;
-    routing_wanted = routed != 0;
+    done = routed >= 0;
+    more = routed > 0;
   } else {
-    routing_failed = !worker_transaction(TAKE_TURNS, run_route_locked, &more);
-    routing_wanted = more || routing_failed; /* its list is gone then */
+    done = worker_transaction(TAKE_TURNS, run_route_locked, &more);
   }
-  bool locked_alone = !routing_failed && !routing_wanted && waiting_locked() > 0;
-  route_at = routing_failed ? moment_after(now, RETRY_MS) : locked_alone ? moment_after(now, ROW_BUSY_PAUSE_MS) : now;
+  unrouted_routed(done, more);
+  route_at = !done                           ? moment_after(now, RETRY_MS)
+             : !more && waiting_locked() > 0 ? moment_after(now, ROW_BUSY_PAUSE_MS)
+                                             : now;
 }
 
 /* So that a row stays an eighth longer than it must, at most; a small table is looked at as often as the days are. */
@@ -154,7 +97,7 @@ static void expire(Expiry *expiry, Moment now) {
 void maintenance_run(Moment now, bool first_worker) {
   Assert(!IsTransactionState());
   am_first = first_worker;
-  if ((routing_wanted || waiting_locked() > 0) && now >= route_at)
+  if ((unrouted_wanted() || waiting_locked() > 0) && now >= route_at)
     route(now);
   if (first_worker && now >= maintain_at) {
     worker_slot_work("making days of delivered events, and dropping those that are over");
@@ -178,5 +121,5 @@ Moment maintenance_next_moment(void) {
     for (const Expiry &expiry : expiries)
       moment = Min(moment, expiry.at);
   }
-  return routing_wanted || waiting_locked() > 0 ? Min(route_at, moment) : moment;
+  return unrouted_wanted() || waiting_locked() > 0 ? Min(route_at, moment) : moment;
 }

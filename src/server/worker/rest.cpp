@@ -1,12 +1,13 @@
 #include "server/worker/rest.h"
 
 #include "server/base/settings.h"
+#include "server/claim/unrouted.h"
+#include "server/enqueue/waiting.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/held_keys.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/worker_sinks.h"
-#include "server/worker/maintenance.h"
 
 static const int LONGEST_MS = 60 * 60 * 1000;
 /* To leave costs a start later: not for less than this. */
@@ -34,8 +35,8 @@ static int patience_ms(void) {
 }
 
 bool rest_taken(Now now, bool quiet) {
-  if (!quiet || setting_worker_idle_timeout == 0 || !sinks_are_quiet() || maintenance_routing() ||
-      maintenance_waits_for_locks()) {
+  if (!quiet || setting_worker_idle_timeout == 0 || !sinks_are_quiet() || unrouted_routing() ||
+      waiting_locked() > 0) {
     idle_since = worker_slot()->idle_until = MOMENT_NONE;
     return false;
   }

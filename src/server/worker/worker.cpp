@@ -12,9 +12,12 @@
 #include "server/claim/claim.h"
 #include "server/claim/known_below.h"
 #include "server/claim/late.h"
+#include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/busy_list.h"
+#include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
+#include "server/inflight/ended.h"
 #include "server/inflight/flights.h"
 #include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
@@ -72,6 +75,18 @@ static bool polls_only = false; /* this round has no other reason */
 
 static volatile WorkerTask task; /* what the running transaction is about */
 
+/* What was remembered of sinks that are gone, or altered, is of no use any more. */
+static void follow_sinks(SinkChanges changes) {
+  for (int i = 0; i < changes.n_unblocked; i++)
+    held_keys_forget_sink(changes.unblocked[i]);
+  if (changes.hold_begins)
+    dead_letters_stale();
+}
+
+static void refresh_sinks(Now now) {
+  follow_sinks(worker_sinks_refresh(now, !unrouted_routing(), submit_stands_still()));
+}
+
 static void begin_transaction(void) {
   SetCurrentStatementStartTimestamp();
   StartTransactionCommand();
@@ -79,8 +94,10 @@ static void begin_transaction(void) {
   worker_owner_enter();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
-  if (worker_sinks_reload()) {
-    maintenance_look_at_routes();
+  const SinkChanges changes = worker_sinks_reload();
+  follow_sinks(changes);
+  if (changes.reloaded) {
+    unrouted_look_at_routes();
     recalled_wanted = true; /* dead letters of a sink that holds no more let their keys go */
   }
 }
@@ -119,7 +136,7 @@ static bool transact(Now now, bool record, bool claim) {
     task = claim ? TASK_CLAIM : TASK_RECORD;
   }
   if (claim && !(polls_only && !claim_has_news())) {
-    worker_sinks_refresh(now);
+    refresh_sinks(now);
     recalled_wanted = recalled_wanted || polls_only;
     more = claim_events(now, &recalled_wanted);
   }
@@ -129,7 +146,7 @@ static bool transact(Now now, bool record, bool claim) {
     int freed = flights_settle_ended(true);
     if (freed > 0)
       flights_recorded(freed, XactLastCommitEnd);
-    completions_recorded(true);
+    ended_recorded(true);
     worker_succeeded(TASK_RECORD);
   }
   if (claim) {
@@ -161,7 +178,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
       if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
         worker_succeeded(TASK_RECORD); /* a smaller part of them may do, at once */
       flights_settle_ended(false);
-      completions_recorded(false);
+      ended_recorded(false);
     }
     if (claim) {
       claim_give_back();
@@ -215,7 +232,7 @@ static long sleep_time(Now clock) {
     ms = milliseconds_until(now, dispatcher().linger.until());
   /* After an error nothing goes faster than its pause. */
   ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
-  return Min(ms, milliseconds_until(now, Max(completions_record_at(), worker_pause_end(TASK_RECORD))));
+  return Min(ms, milliseconds_until(now, Max(ended_record_at(), worker_pause_end(TASK_RECORD))));
 }
 
 static void reload_settings(void) {
@@ -245,7 +262,11 @@ static void say_what_goes_on(void) {
 
 /* Between transactions: what we have claimed of a lane is known when it changes hands. */
 static void follow_lanes(Moment now) {
-  if (lanes_follow(now))
+  const LanesChange change = lanes_follow(now);
+
+  if (change.left)
+    held_keys_forget_unknown();
+  if (change.gained)
     claims_wanted = recalled_wanted = true;
 }
 
@@ -302,7 +323,7 @@ static void one_loop(void) {
   completions_collect(clock);
   if (submit_look(now))
     claims_wanted = true;
-  worker_sinks_refresh(clock);
+  refresh_sinks(clock);
   completions_acquit();
   bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
   if (poll) /* what no commit has announced: crashes in between, sessions without our library */
@@ -311,7 +332,7 @@ static void one_loop(void) {
   polls_only = poll && !wanted && !recalled_wanted;
   recalled_wanted = recalled_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
-  bool record = (claim || completions_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
+  bool record = (claim || ended_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
   if (record && (worker_in_trouble() || record_in_trouble())) {
     (void)round_trip(clock, true, false);
     record = false;
@@ -322,6 +343,8 @@ static void one_loop(void) {
     (void)round_trip(clock, true, false);
   if (now < dispatcher().linger.until())
     pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
+  if (record_take_day_missing())
+    maintenance_day_missing();
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
   worker_stops_write(now);
@@ -356,12 +379,12 @@ static void wait_for_something(void) {
   long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(clock);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
-  if (completions_gathering() && any_sink_starved())
+  if (ended_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, rest_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
   decision_log_round(flights_in_use(), ms, waits_for(now));
-  worker_wait(ms, !completions_gathering(), flights_in_use() > 0);
+  worker_wait(ms, !ended_gathering(), flights_in_use() > 0);
   reload_settings();
 }
 
@@ -401,7 +424,7 @@ static void end_turn(void) {
     worker_wait(1000, true, true);
     Now now = now_read();
     completions_collect(now);
-    if (completions_ripe(now.moment))
+    if (ended_ripe(now.moment))
       (void)round_trip(now, true, false);
   }
   land();

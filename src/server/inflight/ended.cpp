@@ -1,0 +1,48 @@
+/* ended.cpp: when events that have ended are to be recorded. They are gathered for a short time, or up to a number:
+ * nobody waits for the recording, and one transaction for many is cheap. */
+#include "server/inflight/ended.h"
+
+#include "server/inflight/held_keys.h"
+#include "server/sinks/worker_sinks.h"
+
+static const int RECORD_DELAY_MS = 20;
+static const int RECORD_BATCH = 2000;
+
+static Moment record_at = MOMENT_NEVER;
+static int newly_ended = 0;
+
+void ended_note(Moment now) {
+  newly_ended++;
+  record_at = Min(record_at, moment_after(now, RECORD_DELAY_MS));
+}
+
+void ended_suspect(Moment record_after) {
+  record_at = Min(record_at, record_after);
+}
+
+void ended_fail(Flight *flight, int64 pause_ms, const char *error, Now now) {
+  worker_sink_event_ended(flight->sink, flight->bytes);
+  flight->ended_at = now.wall;
+  flight_end(flight, OB_WAIT, pause_ms, error);
+  if (flight->sink->common.ordered)
+    held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+  ended_note(now.moment);
+}
+
+bool ended_gathering(void) {
+  return newly_ended > 0;
+}
+
+bool ended_ripe(Moment now) {
+  return newly_ended >= RECORD_BATCH || record_at <= now;
+}
+
+Moment ended_record_at(void) {
+  return record_at;
+}
+
+void ended_recorded(bool committed) {
+  if (committed)
+    newly_ended = 0;
+  record_at = flights_next_recording();
+}
