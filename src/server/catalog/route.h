@@ -39,18 +39,8 @@ RouteSink *route_sinks(int *n);
 /* Changes with whatever decides who takes an event, and with nothing else that the catalog is touched for. */
 uint64 route_generation(void);
 
-/* The sinks that take such an event, in that order; palloc'd. */
-RouteSink **route_takers(const RouteEvent *event, int *n);
-
-/* Does this one? */
-bool route_takes(const RouteSink *sink, const RouteEvent *event);
-
-/* "order.*, customer.*" as a NULL-terminated list, palloc'd, and whether one of it matches. */
+/* "order.*, customer.*" as a NULL-terminated list, palloc'd. */
 char **route_globs(const char *globs);
-bool route_globs_match(char *const *globs, const char *text);
-
-/* Does any sink look at headers? */
-bool route_by_headers(void);
 
 /* NULL when there is none of that name. */
 RouteSink *route_find(const char *name);

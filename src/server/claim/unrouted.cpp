@@ -6,6 +6,7 @@
 #include "server/claim/unrouted.h"
 
 #include "server/catalog/route.h"
+#include "server/catalog/route_index.h"
 #include "server/enqueue/waiting.h"
 #include "server/event/unreadable.h"
 #include "server/sinks/worker_sinks.h"

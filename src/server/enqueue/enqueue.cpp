@@ -7,6 +7,7 @@
 #include "server/base/sql_function.h"
 #include "server/base/uuid7.h"
 #include "server/catalog/route.h"
+#include "server/catalog/route_index.h"
 #include "server/enqueue/change.h"
 #include "server/enqueue/dedup.h"
 #include "server/enqueue/event_check.h"

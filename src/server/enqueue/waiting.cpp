@@ -16,6 +16,7 @@ extern "C" {
 #include "server/base/origin.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
+#include "server/catalog/route_index.h"
 #include "server/enqueue/event_insert.h"
 #include "server/event/header_text.h"
 #include "server/event/unreadable.h"

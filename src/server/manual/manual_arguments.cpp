@@ -1,4 +1,5 @@
-#include "server/manual/manual.h"
+
+#include "server/manual/manual_arguments.h"
 
 extern "C" {
 #include "access/xlog.h"

@@ -6,6 +6,9 @@
 #include "server/base/sql_function.h"
 #include "server/event/event_row.h"
 #include "server/event/key_hash.h"
+#include "server/manual/manual_arguments.h"
+#include "server/manual/manual_keys.h"
+#include "server/manual/manual_read.h"
 #include "server/storage/row_lock.h"
 
 extern "C" {

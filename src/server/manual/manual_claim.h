@@ -2,7 +2,7 @@
  * it takes. */
 #pragma once
 
-#include "server/manual/manual.h"
+#include "server/manual/manual_sink.h"
 
 extern "C" {
 #include "storage/itemptr.h"
@@ -58,17 +58,3 @@ typedef struct Claim {
   int n_leased;
   bool look_again; /* somebody else was quicker */
 } Claim;
-
-/* ---- manual_keys.cpp ---- */
-
-/* The entry of a key; made when it is not there. */
-ClaimKey *claim_key_of(Claim *claim, uint64 hash, bool *found);
-
-/* Asks for what the batch has and is not yet known; takes leased events without a key out of the batch. Leases that
- * are over are dropped, if nobody ends them this very moment. */
-void claim_ask(Claim *claim);
-
-/* ---- manual_read.cpp ---- */
-
-/* What is leased, but for what cannot be read: that is put back. */
-void claim_hand_out(Claim *claim, ReturnSetInfo *result);

@@ -1,10 +1,11 @@
 /* manual_end.cpp: outbox.ack() and outbox.nack(): how what was claimed has ended, written down as a worker would. */
-#include "server/base/is_worker.h"
-#include "server/event/status_sql.h"
-#include "server/manual/manual.h"
-#include "server/manual/manual_leases.h"
+#include "server/manual/manual_end.h"
 
+#include "server/base/is_worker.h"
 #include "server/base/sql_function.h"
+#include "server/event/status_sql.h"
+#include "server/manual/manual_arguments.h"
+#include "server/manual/manual_leases.h"
 
 extern "C" {
 #include "access/xlog.h"

@@ -1,6 +1,7 @@
 /* manual_keys.cpp: what holds the keys of the rows that a claim has read: leases, failing events, dead letters. */
+#include "server/manual/manual_keys.h"
+
 #include "server/base/origin.h"
-#include "server/manual/manual_claim.h"
 
 extern "C" {
 #include "catalog/pg_type.h"

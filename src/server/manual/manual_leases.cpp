@@ -1,7 +1,7 @@
 /* manual_leases.cpp: the leases of a claim, while some of its events end. */
 #include "server/manual/manual_leases.h"
 
-#include "server/manual/manual.h"
+#include "server/manual/manual_sink.h"
 
 extern "C" {
 #include "catalog/pg_type.h"

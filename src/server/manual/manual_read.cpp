@@ -1,8 +1,10 @@
 /* manual_read.cpp: hands out what a claim has leased. An event that cannot be read, or that has no equivalent in the
  * client's encoding, is put back with its error; nothing of its key goes before it, and the rest is handed out. */
-#include "server/manual/manual_claim.h"
+
+#include "server/manual/manual_read.h"
 
 #include "server/event/unreadable.h"
+#include "server/manual/manual_end.h"
 #include "server/manual/manual_leases.h"
 
 extern "C" {

@@ -1,4 +1,5 @@
-#include "server/manual/manual.h"
+
+#include "server/manual/manual_sink.h"
 
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"

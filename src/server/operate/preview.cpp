@@ -6,6 +6,7 @@
 #include "server/base/report.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
+#include "server/catalog/route_index.h"
 #include "server/catalog/sink_secrets.h"
 #include "server/event/event_row.h"
 #include "server/storage/owner_sql.h"

@@ -1,5 +1,5 @@
 /* probe.cpp: outbox.probe(): asks the worker to try a sink, and waits for what it found, holding no lock. */
-#include "server/operate/probe.h"
+#include "server/shmem/shared_state.h"
 
 #include "server/base/library_version.h"
 #include "server/base/settings.h"

@@ -15,6 +15,7 @@ extern "C" {
 
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
+#include "server/catalog/route_index.h"
 #include "server/enqueue/event_insert.h"
 #include "server/event/header_text.h"
 #include "server/shmem/wake.h"

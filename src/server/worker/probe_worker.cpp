@@ -1,4 +1,4 @@
-#include "server/operate/probe.h"
+#include "server/worker/probe_worker.h"
 
 #include "server/sinks/worker_sinks.h"
 

@@ -1,6 +1,7 @@
 /*
- * manual.h: sinks of kind outbox_manual, whose events a program of the team's own claims, acknowledges and refuses in
- * SQL. All that is known of what it has claimed stands in outbox.leases: no worker and no shared memory is needed.
+ * manual_sink.h: sinks of kind outbox_manual, whose events a program of the team's own claims, acknowledges and
+ * refuses in SQL. All that is known of what it has claimed stands in outbox.leases: no worker and no shared memory is
+ * needed.
  *
  * A lease is a key's, in an ordered sink, else an event's. Who takes one locks the rows of its events first, without
  * waiting, and gives the key up where it does not get one of them; that the lease is unique decides the rest. Whoever
@@ -29,28 +30,6 @@ void manual_sink_require(const char *name, Oid role, ManualSink *sink);
 bool manual_sink_of(Oid server, Oid role, ManualSink *sink);
 /* What it was called before. After owner_enter(). */
 void manual_sink_read_names(ManualSink *sink);
-
-/* ---- manual_arguments.cpp ---- */
-
-/* Errors where nothing may be written, or one of the first `n` arguments is NULL. */
-void manual_check_call(FunctionCallInfo fcinfo, const char *function, int n, const char *const *names,
-                       const char *example);
-
-typedef struct ManualInterval {
-  const char *name;
-  int64 min_us, max_us;
-  const char *range; /* in words */
-  const char *hint;
-} ManualInterval;
-
-/* In microseconds; an error when it is out of range. */
-int64 manual_interval(const Interval *given, const ManualInterval *argument);
-
-/* ---- manual_end.cpp ---- */
-
-/* Puts a leased event back with this error, as outbox.nack() would, but no attempt is spent: it is not delivery's. */
-void manual_put_back(const ManualSink *sink, const pg_uuid_t *token, int64 position, const char *error,
-                     int64 retry_in_ms);
 
 /* ---- counters: shown in outbox.sinks where the library is preloaded, and only of what is committed ---- */
 
