@@ -1,7 +1,13 @@
 #!/usr/bin/env python3
 """Checks src/folders.txt, the table of which folder may include which: that no include goes past it, and that it has no circle.
+Checks also that each function declared in a header x.h of src/server or src/dispatch is defined in x.h, or in x.cpp beside it: to need
+one function must not mean to include the header of another file.
 
-test/folders.py [--graph]: exit code 1 and a line for each include that goes past the table; --graph prints the folders level by level."""
+test/folders.py [--graph]: exit code 1 and a line for each fault; --graph prints the folders level by level.
+
+The second check reads declarations by regular expressions, formatted as clang-format leaves them. It does not see a variable (`extern`),
+what a macro declares, an operator, a constructor or destructor, a template, or a function that only a .cpp file declares; and it tells
+functions apart by name alone, so that one of several overloads is enough for it."""
 
 import re
 import sys
@@ -9,6 +15,12 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parent.parent / "src"
+DECLARED_BESIDE = ("server", "dispatch")
+NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.DOTALL | re.MULTILINE)
+NOT_A_FUNCTION = r"(?!typedef|using|return|template|friend|else)"
+# At the beginning of a line, or within a class by two: type, name, arguments, maybe `const noexcept`, and a semicolon.
+DECLARATION = re.compile(rf"^(?:  )?{NOT_A_FUNCTION}[A-Za-z_\[][^;{{}}()=]*[\s*&](\w+)\([^;{{}}]*?\)[\w\s]*;", re.MULTILINE)
+CLASS = re.compile(r"^(?:class|struct) (\w+)[^;{}()]* \{$(.*?)^\};", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r'^#include "((?:server|dispatch|delivery)/[^"]+)"', re.MULTILINE)
 
 
@@ -29,6 +41,26 @@ def includes() -> list[tuple[str, int, str]]:
             for text in [path.read_text()] for match in INCLUDE.finditer(text)]
 
 
+def code_of(path: Path) -> str:
+    """Without comments, strings and preprocessor lines; lines keep their numbers."""
+    return NOT_CODE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), path.read_text()) if path.exists() else ""
+
+
+def defined_elsewhere() -> list[str]:
+    faults = []
+    for header in sorted(path for folder in DECLARED_BESIDE for path in (SRC / folder).rglob("*.h")):
+        source = header.with_suffix(".cpp")
+        text, code = code_of(header), code_of(source)
+        classes = [(match.start(), match.end(), match[1]) for match in CLASS.finditer(text)]
+        for match in DECLARATION.finditer(text):
+            within = next((name for begin, end, name in classes if begin < match.start() < end), None)
+            name = re.escape(f"{within}::{match[1]}" if within else match[1])
+            if not re.search(rf"^[A-Za-z_\[][^;{{}}()=]*\b{name}\([^;{{}}]*\)[\w\s]*\{{", code, re.MULTILINE):
+                line = text.count("\n", 0, match.start(1)) + 1
+                faults.append(f"src/{header.relative_to(SRC)}:{line} declares {match[1]}(), which src/{source.relative_to(SRC)} does not define")
+    return faults
+
+
 def main() -> int:
     table = read_table()
     faults = []
@@ -46,6 +78,7 @@ def main() -> int:
             faults.append(f"src/{file}:{line} includes {included}: src/folders.txt does not let {here} include {there}")
         if not (SRC / included).exists():
             faults.append(f"src/{file}:{line} includes {included}, which is not there")
+    faults += defined_elsewhere()
     print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
     if "--graph" in sys.argv and not faults:
         levels: dict[str, int] = {}
