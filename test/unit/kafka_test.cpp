@@ -438,15 +438,16 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
 
 /* What is queued behind such an event goes after it: it is not sent as if nothing had happened. */
 TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
-  constexpr uint64_t n = 1000;
   broker.create_topic("outbox.event.Order", 1);
   ob_sink *sink = open({{"batch_num_messages", "1"}, {"max_in_flight_requests_per_connection", "5"}});
   ASSERT_TRUE(send(sink, 1, "7", "warm up"));
   ASSERT_TRUE(done(1));
   broker.slow_down(20);
   broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
-  for (uint64_t ticket = 2; ticket <= n; ticket++)
-    ASSERT_TRUE(send(sink, ticket, "7", std::to_string(ticket)));
+  uint64_t n = 1;
+  while (n < 1000 && send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure takes no more */
+    n++;
+  ASSERT_GT(n, 50);
   ASSERT_TRUE(done(n));
   auto unsure = std::find_if(engine.done.begin(), engine.done.end(), [](const auto &each) {
     return each.error.find("without an offset") != std::string::npos;

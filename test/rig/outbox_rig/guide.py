@@ -30,5 +30,5 @@ class Guide:
 
     def ask(self, step: str) -> None:
         """Until the answer is true."""
-        wait_until(lambda: self._db.value(self._steps[step]), 30, lambda: f'"{step}"; events: ' + str(self._db.sql(
+        wait_until(lambda: self._db.value(self._steps[step]), 120, lambda: f'"{step}"; events: ' + str(self._db.sql(
             "SELECT status, sink, held_by, attempts, last_error, count(*), min(partition_key) FROM outbox.events GROUP BY 1, 2, 3, 4, 5")))
