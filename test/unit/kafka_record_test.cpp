@@ -28,6 +28,8 @@ struct Made {
 
 class KafkaRecord : public testing::Test {
 protected:
+  KafkaRecord() { ob_set_database("shop"); }
+
   Made make(const Options &options) {
     KafkaRecordMaker maker(options);
     maker.make(event.raw(), record);
@@ -103,7 +105,6 @@ TEST_F(KafkaRecord, TemplatesOfTopicKeyAndPartition) {
   event.headers = {{"tenant", "42"}};
   event.has_seq = true;
   event.seq = -5;
-  ob_set_database("shop");
   Made made = make({{"topic", "${database}.${event_type}-${header.tenant}"},
                     {"key", "${aggregate_type}/${aggregate_id}/${id}/${seq}/${position}/${created_at}"},
                     {"partition", "1${header.tenant}"}});

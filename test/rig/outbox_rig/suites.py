@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,11 +76,11 @@ def lint(log: Path) -> Result:
 
 
 def unit(log: Path, *arguments: str, env: dict[str, str] = {}) -> Result:
-    report = BUILD / "unit" / "results.xml"
-    report.unlink(missing_ok=True)
+    reports = BUILD / "unit" / "results"
+    shutil.rmtree(reports, ignore_errors=True)
     make = ["make", "--no-print-directory", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile"]
     code = run([*COMPILING, *make, "all"]) or run([*make, "run", *arguments], env)
-    return judge(count_junit(report), code)
+    return judge(add(*map(count_junit, reports.glob("*.xml"))), code)
 
 
 # "ok 3 - name   12 ms" since 16, "test name ... ok   12 ms" before.
