@@ -35,6 +35,10 @@ static const int MAX_LOOKING = 2;
 static const int RESCAN_MS = 60000;
 /* Who waits for a time of the wall clock looks at it again so soon, at the latest. */
 static const long CLOCK_LOOK_MS = 10000;
+/* Workers that an earlier launcher left were asked to end, and a full server may have a free slot again: so soon the
+ * launcher looks again. */
+static const int LEFT_OVER_LOOK_MS = 100;
+static const int OUT_OF_SLOTS_LOOK_MS = 5000;
 /* That databases take turns is no news; that one has waited for so long is. */
 static const int LONG_WAIT_MS = 10000;
 
@@ -289,110 +293,156 @@ static void say_out_of_slots(int waiting, Moment since, Moment now) {
            errhint("Increase max_worker_processes.")));
 }
 
-/* Makes what runs what should run. Returns how long to sleep. */
-static long reconcile(Now clock) {
-  static int first = 0;         /* the database that waits for a free slot: it is the next to get one */
-  static bool starving = false; /* in the last round a database was left without any worker */
-  SharedState *shared = shared_state();
-  long sleep_ms = RESCAN_MS;
-  bool out_of_slots = false, full = false;
-  int looking = 0, waiting = 0;
-  const Moment now = clock.moment;
-  Moment waits_since = now;
+/* Which databases wait for a free slot of the server's. */
+static struct {
+  int first;     /* this one is the next to get one */
+  bool starving; /* in the last round a database was left without any worker */
+} line;
 
-  for (int step = 0, from = first; step < OUTBOX_MAX_DATABASES; step++) {
-    int i = (from + step) % OUTBOX_MAX_DATABASES;
-    LWLockAcquire(shared->lock, LW_SHARED);
-    DatabaseSlot slot = shared->databases[i];
-    LWLockRelease(shared->lock);
-    if (slot.oid == InvalidOid)
-      continue;
-    /* A session that died within the command that it had us stand aside for. */
-    if (slot.aside_for != 0 && kill(slot.aside_for, 0) != 0 && errno == ESRCH) {
-      LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-      if (shared->databases[i].aside_for == slot.aside_for)
-        shared->databases[i].aside_for = slot.aside_for = 0;
-      LWLockRelease(shared->lock);
-    }
+/* What a round has found out so far, over all databases. */
+typedef struct Round {
+  Now now;
+  long sleep_ms;      /* until the next round, at most */
+  int looking;        /* workers that look into a database */
+  bool full;          /* the server has no free slot */
+  bool out_of_slots;  /* a worker that is wanted was not started */
+  int waiting;        /* databases that have no worker for this reason … */
+  Moment waits_since; /* … and since when the first of them waits */
+} Round;
 
-    int wanted = slot.state == DATABASE_HAS_OUTBOX ? setting_workers : slot.state == DATABASE_UNKNOWN ? 1 : 0;
-    if (!setting_enabled || slot.aside_for != 0)
-      wanted = 0;
-    if (wanted == 0)
-      worker_health_wanted(&shared->databases[i], slot.oid, false, now);
-    if (wanted == 0 && slot.state >= DATABASE_HAS_OTHER_VERSION)
-      continue;
-    if (wanted == 0) {
-      stop_children(slot.oid);
-      continue;
-    }
-    if (slot.at_rest && rests(&shared->databases[i], clock)) {
-      worker_health_wanted(&shared->databases[i], slot.oid, false, now);
-      sleep_ms = Min(sleep_ms, milliseconds_until(now, slot.rest_until));
-      if (slot.rest_due != DT_NOEND) /* the clock may be set */
-        sleep_ms = Min(sleep_ms, Min(milliseconds_until(now, moment_of_wall(clock, slot.rest_due)), CLOCK_LOOK_MS));
-      continue;
-    }
-    Running running = running_workers(slot.oid);
-    worker_health_wanted(&shared->databases[i], slot.oid, !running.at_work, now);
-    if (slot.state == DATABASE_UNKNOWN && running.ours != 0) {
-      looking++;
-      continue;
-    }
-    if (running.others != 0)
-      sleep_ms = Min(sleep_ms, 100);
-    if (slot.workers > wanted)
-      spread_lanes(&shared->databases[i], slot.oid, wanted);
-    Pause *pause = pause_of(slot.oid);
-    if (slot.fresh) {
-      LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-      shared->databases[i].fresh = false;
-      LWLockRelease(shared->lock);
-      if (pause)
-        pause->database = InvalidOid;
-    } else if (pause && pause->until > now) {
-      sleep_ms = Min(sleep_ms, milliseconds_until(now, pause->until));
-      continue;
-    }
-    if (slot.state == DATABASE_UNKNOWN && ++looking > MAX_LOOKING)
-      continue;
-    int present = 0;
-    for (; present < wanted; present++) {
-      WorkerArguments arguments = {slot.oid, present};
-      if (((running.ours | running.others) >> present) & 1)
-        continue;
-      bool has_none = (running.ours | running.others) == 0 && present == 0;
-      bool last_in_line = starving && !has_none;
-      if (!full && !last_in_line && start_child(&arguments, now))
-        continue;
-      if (!full && !last_in_line) {
-        first = i;
-        full = true;
-      }
-      out_of_slots = true;
-      if (has_none) {
-        waiting++;
-        waits_since = Min(waits_since, shared->health[i].wanted_since);
-      }
-      break;
-    }
-    spread_lanes(&shared->databases[i], slot.oid, Max(present, 1)); /* no lane waits for a worker that cannot be */
+static void sleep_until(Round *round, Moment moment) {
+  round->sleep_ms = Min(round->sleep_ms, milliseconds_until(round->now.moment, moment));
+}
+
+static int wanted_workers(const DatabaseSlot *slot) {
+  if (!setting_enabled || slot->aside_for != 0)
+    return 0;
+  return slot->state == DATABASE_HAS_OUTBOX ? setting_workers : slot->state == DATABASE_UNKNOWN ? 1 : 0;
+}
+
+/* A session that died within the command for which its database's workers stand aside keeps them away no longer. */
+static void forget_dead_session(DatabaseSlot *shared_slot, DatabaseSlot *slot) {
+  if (slot->aside_for == 0 || kill(slot->aside_for, 0) == 0 || errno != ESRCH)
+    return;
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  if (shared_slot->aside_for == slot->aside_for)
+    shared_slot->aside_for = slot->aside_for = 0;
+  LWLockRelease(shared_state()->lock);
+}
+
+/* Its last workers died, and the next one may not start yet. CREATE EXTENSION ends the pause. */
+static bool is_paused(DatabaseSlot *shared_slot, const DatabaseSlot *slot, Round *round) {
+  Pause *pause = pause_of(slot->oid);
+
+  if (slot->fresh) {
+    LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+    shared_slot->fresh = false;
+    LWLockRelease(shared_state()->lock);
+    if (pause)
+      pause->database = InvalidOid;
+    return false;
   }
+  if (pause == NULL || pause->until <= round->now.moment)
+    return false;
+  sleep_until(round, pause->until);
+  return true;
+}
 
-  shared->out_of_slots = out_of_slots;
-  if (out_of_slots)
-    sleep_ms = Min(sleep_ms, 5000);
+/* Starts workers up to the first that cannot be started; a database gets its second one only when none waits for its
+ * first. Returns how many there are then. */
+static int start_missing(int i, Oid database, Running running, int wanted, Round *round) {
+  const uint64 there = running.ours | running.others;
+
+  for (int index = 0; index < wanted; index++) {
+    WorkerArguments arguments = {database, index};
+    if ((there >> index) & 1)
+      continue;
+    bool has_none = there == 0 && index == 0;
+    bool last_in_line = line.starving && !has_none;
+    if (!round->full && !last_in_line) {
+      if (start_child(&arguments, round->now.moment))
+        continue;
+      line.first = i;
+      round->full = true;
+    }
+    round->out_of_slots = true;
+    if (has_none) {
+      round->waiting++;
+      round->waits_since = Min(round->waits_since, shared_state()->health[i].wanted_since);
+    }
+    return index;
+  }
+  return wanted;
+}
+
+static void reconcile_database(int i, Round *round) {
+  DatabaseSlot *shared_slot = &shared_state()->databases[i];
+  const Moment now = round->now.moment;
+
+  LWLockAcquire(shared_state()->lock, LW_SHARED);
+  DatabaseSlot slot = *shared_slot;
+  LWLockRelease(shared_state()->lock);
+  if (slot.oid == InvalidOid)
+    return;
+  forget_dead_session(shared_slot, &slot);
+  const int wanted = wanted_workers(&slot);
+  if (wanted == 0) {
+    worker_health_wanted(shared_slot, slot.oid, false, now);
+    if (slot.state < DATABASE_HAS_OTHER_VERSION)
+      stop_children(slot.oid);
+    return;
+  }
+  if (slot.at_rest && rests(shared_slot, round->now)) {
+    worker_health_wanted(shared_slot, slot.oid, false, now);
+    sleep_until(round, slot.rest_until);
+    if (slot.rest_due != DT_NOEND) /* the clock may be set */
+      sleep_until(round, Min(moment_of_wall(round->now, slot.rest_due), moment_after(now, CLOCK_LOOK_MS)));
+    return;
+  }
+  const Running running = running_workers(slot.oid);
+  worker_health_wanted(shared_slot, slot.oid, !running.at_work, now);
+  if (slot.state == DATABASE_UNKNOWN && running.ours != 0) {
+    round->looking++;
+    return;
+  }
+  if (running.others != 0)
+    sleep_until(round, moment_after(now, LEFT_OVER_LOOK_MS));
+  if (slot.workers > wanted)
+    spread_lanes(shared_slot, slot.oid, wanted);
+  if (is_paused(shared_slot, &slot, round))
+    return;
+  if (slot.state == DATABASE_UNKNOWN && ++round->looking > MAX_LOOKING)
+    return;
+  const int present = start_missing(i, slot.oid, running, wanted, round);
+  spread_lanes(shared_slot, slot.oid, Max(present, 1)); /* no lane waits for a worker that cannot be */
+}
+
+/* Makes what runs what should run. Returns how long to sleep. */
+static long reconcile(Now now) {
+  SharedState *shared = shared_state();
+  Round round = {};
+  const int first = line.first;
+
+  round.now = now;
+  round.sleep_ms = RESCAN_MS;
+  round.waits_since = now.moment;
+  for (int step = 0; step < OUTBOX_MAX_DATABASES; step++)
+    reconcile_database((first + step) % OUTBOX_MAX_DATABASES, &round);
+
+  shared->out_of_slots = round.out_of_slots;
+  if (round.out_of_slots)
+    sleep_until(&round, moment_after(now.moment, OUT_OF_SLOTS_LOOK_MS));
   else
     said_out_of_slots = false;
-  if (waiting > 0) {
-    say_out_of_slots(waiting, waits_since, now);
-    turns_end(waiting, now, &sleep_ms);
-  } else if (starving) {
-    sleep_ms = 0; /* now those that have one may have more */
+  if (round.waiting > 0) {
+    say_out_of_slots(round.waiting, round.waits_since, now.moment);
+    turns_end(round.waiting, now.moment, &round.sleep_ms);
+  } else if (line.starving) {
+    round.sleep_ms = 0; /* now those that have one may have more */
   }
-  starving = waiting > 0;
-  shared->launcher_looked = now;
-  return sleep_ms;
+  line.starving = round.waiting > 0;
+  shared->launcher_looked = now.moment;
+  return round.sleep_ms;
 }
 
 void outbox_launcher_main(Datum) {

@@ -1,0 +1,76 @@
+/* database_slot.cpp: finds a database's slot, and what sessions ask of it at each commit. Slots do not move, so that
+ * a session looks for its own once. */
+#include "server/shmem/database_slot.h"
+
+#include "server/shmem/shared_state.h"
+
+extern "C" {
+#include "miscadmin.h"
+}
+
+DatabaseSlot *shared_database(Oid database, bool create) {
+  SharedState *shared = shared_state();
+  Assert(!create || LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
+  DatabaseSlot *free_slot = NULL;
+
+  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
+    DatabaseSlot *slot = &shared->databases[i];
+    if (slot->oid == database)
+      return slot;
+    if (slot->oid == InvalidOid && free_slot == NULL)
+      free_slot = slot;
+  }
+  if (!create || free_slot == NULL)
+    return NULL;
+  free_slot->oid = database;
+  free_slot->state = DATABASE_UNKNOWN;
+  free_slot->fresh = false;
+  free_slot->aside_for = 0;
+  free_slot->workers = 0;
+  free_slot->at_rest = false;
+  free_slot->resting = 0;
+  pg_atomic_write_u32(&free_slot->called, 0);
+  memset(&shared->health[free_slot - shared->databases], 0, sizeof(WorkerHealth));
+  return free_slot;
+}
+
+/* Slots do not move; this one may have become another database's only when ours is gone. */
+static DatabaseSlot *my_database(void) {
+  static DatabaseSlot *mine = NULL;
+
+  if (mine == NULL || mine->oid != MyDatabaseId)
+    mine = shared_database(MyDatabaseId, false);
+  return mine;
+}
+
+void shared_call_workers(void) {
+  DatabaseSlot *database = my_database();
+
+  if (database == NULL || pg_atomic_exchange_u32(&database->called, 1) == 0)
+    shared_wake_launcher();
+}
+
+bool shared_at_rest(void) {
+  const DatabaseSlot *database = my_database();
+
+  return database != NULL && database->at_rest;
+}
+
+pg_atomic_uint64 *shared_drawn(Oid sequence) {
+  SharedState *shared = shared_state();
+  const DatabaseSlot *database = shared ? my_database() : NULL;
+
+  if (database == NULL)
+    return NULL;
+  DrawnPosition *drawn = &shared->drawn[database - shared->databases];
+  if (drawn->sequence != sequence) { /* made anew by DROP and CREATE EXTENSION, or the slot was another database's */
+    LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+    if (drawn->sequence != sequence) {
+      pg_atomic_write_u64(&drawn->highest, 0);
+      pg_write_barrier();
+      drawn->sequence = sequence;
+    }
+    LWLockRelease(shared->lock);
+  }
+  return &drawn->highest;
+}

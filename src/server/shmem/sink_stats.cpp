@@ -1,0 +1,89 @@
+/* sink_stats.cpp: finds, fills and resets the counters of a sink. They outlive workers, and go with the server. */
+#include "server/shmem/sink_stats.h"
+
+#include "server/shmem/shared_state.h"
+
+#include <math.h>
+
+extern "C" {
+#include "mb/pg_wchar.h"
+}
+
+SinkStats *shared_sink_stats(Oid database, Oid server, bool create) {
+  SharedState *shared = shared_state();
+  SinkStats *found = NULL, *free_slot = NULL;
+
+  if (shared == NULL)
+    return NULL;
+  Assert(!LWLockHeldByMe(shared->lock));
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_SINKS && found == NULL; i++) {
+    SinkStats *stats = &shared->sinks[i];
+    if (stats->database == database && stats->server == server)
+      found = stats;
+    else if (stats->database == InvalidOid && free_slot == NULL)
+      free_slot = stats;
+  }
+  if (found == NULL && create && free_slot != NULL) {
+    memset((void *)free_slot, 0, sizeof(SinkStats));
+    free_slot->database = database;
+    free_slot->server = server;
+    found = free_slot;
+  }
+  LWLockRelease(shared->lock);
+  return found;
+}
+
+void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
+  SharedState *shared = shared_state();
+  Assert(!LWLockHeldByMe(shared->lock));
+  int length = pg_mbcliplen(error, strlen(error), sizeof(stats->last_error) - 1);
+
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  memcpy(stats->last_error, error, length);
+  stats->last_error[length] = '\0';
+  stats->last_error_at = at;
+  LWLockRelease(shared->lock);
+}
+
+void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
+  double seconds = (now.us - stats->rate_at.us) / 1000000.0;
+
+  if (seconds <= 0)
+    return;
+  double weight = stats->rate_at == MOMENT_NONE ? 1 : 1 - exp(-seconds / 10);
+  double rate = delivered / Max(seconds, 0.001);
+  stats->rate = stats->rate_at == MOMENT_NONE ? 0 : stats->rate + weight * (rate - stats->rate);
+  stats->rate_at = now;
+}
+
+void shared_sink_reset(Oid database, Oid server) {
+  SharedState *shared = shared_state();
+  Assert(!LWLockHeldByMe(shared->lock));
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
+    SinkStats *stats = &shared->sinks[i];
+    if (stats->database != database || (OidIsValid(server) && stats->server != server))
+      continue;
+    stats->delivered = stats->retried = stats->failed = stats->redriven_late = 0;
+    stats->last_error[0] = '\0';
+    stats->last_error_at = 0;
+    stats->rate = 0;
+    stats->rate_at = MOMENT_NONE;
+    memset(stats->failures, 0, sizeof(stats->failures));
+    memset(&stats->latency, 0, sizeof(stats->latency));
+    stats->since = GetCurrentTimestamp();
+  }
+  LWLockRelease(shared->lock);
+}
+
+void shared_sink_forget(Oid database, Oid server) {
+  SharedState *shared = shared_state();
+  Assert(!LWLockHeldByMe(shared->lock));
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
+    if (shared->sinks[i].database == database && (server == InvalidOid || shared->sinks[i].server == server))
+      shared->sinks[i].database = InvalidOid;
+  LWLockRelease(shared->lock);
+}

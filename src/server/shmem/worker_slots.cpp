@@ -1,0 +1,33 @@
+/* worker_slots.cpp: what others than the workers themselves do to all workers of a database. */
+#include "server/shmem/worker_slots.h"
+
+#include "server/shmem/shared_state.h"
+
+#include <signal.h>
+
+void shared_lanes_changed(Oid database) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &shared_state()->workers[i];
+    if (slot->pid == 0 || slot->database != database)
+      continue;
+    pg_atomic_write_u32(&slot->lanes_changed, 1);
+    SetLatch(slot->latch);
+  }
+}
+
+int shared_stop_workers(Oid database) {
+  SharedState *shared = shared_state();
+  int n = 0;
+
+  LWLockAcquire(shared->lock, LW_SHARED);
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid != 0 && slot->database == database) {
+      kill(slot->pid, SIGTERM);
+      n++;
+    }
+  }
+  LWLockRelease(shared->lock);
+  return n;
+}

@@ -1,0 +1,50 @@
+/* worker_slots.h: the workers of all databases. The worker's own part is process/worker_slot.h. */
+#pragma once
+
+#include "server/base/clock.h"
+#include "server/shmem/lane_set.h"
+
+extern "C" {
+#include "port/atomics.h"
+#include "storage/latch.h"
+}
+
+#define OUTBOX_MAX_WORKERS 128
+#define OUTBOX_MAX_LANDING 16
+
+/* Lanes that a worker gave away while it has events of this sink in the air: nobody claims more of them before. */
+typedef struct Landing {
+  Oid server; /* the sink, known by either: it may be renamed, or dropped and made anew */
+  char name[NAMEDATALEN];
+  LaneSet lanes;
+} Landing;
+
+typedef struct WorkerSlot {
+  pid_t pid; /* 0 = free; cleared on exit only by its owner */
+  Oid database;
+  int index;     /* of the database's workers */
+  LaneSet lanes; /* its own: no other slot of the database has them */
+  Landing landing[OUTBOX_MAX_LANDING];
+  int n_landing;
+  LaneSet landing_others; /* of any sink: more sinks than `landing` has room for */
+  Latch *latch;
+  pg_atomic_uint32 armed;         /* 1: the next commit must set the latch; 2: it must call the launcher */
+  pg_atomic_uint32 recalled;      /* 1: outbox.recalled may have rows */
+  pg_atomic_uint32 lanes_changed; /* 1: lanes may be free, or due to another worker */
+  pg_atomic_uint32 turn_is_over;  /* 1: another database waits for this slot, … */
+  TimestampTz started_at;
+  Moment turn_began;
+  Moment last_loop;
+  TimestampTz last_loop_at; /* the same */
+  Moment turn_over;         /* … since then: turns.h */
+  Moment idle_until;        /* nothing of its own is to be done before; MOMENT_NONE = it is busy */
+  TimestampTz idle_due;     /* and no event is due before the wall clock says so */
+  uint64 memory;            /* bytes, of the process */
+  char activity[64];
+} WorkerSlot;
+
+/* The workers of a database look at their lanes again. The lock must be held. */
+void shared_lanes_changed(Oid database);
+
+/* Ends a database's workers (SIGTERM). Returns how many there are. */
+int shared_stop_workers(Oid database);
