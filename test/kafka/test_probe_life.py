@@ -156,7 +156,7 @@ def test_the_drain_goes_on(hanging, aggregate):
     session = Session(hanging, "hole", "60 s")
     wait_until_probing(hanging, before)
     hanging.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) "
-                "SELECT %s, i % 1000, 'x', '{}' FROM generate_series(1, 100000) AS i".replace("% 1000", "%% 1000"), aggregate)
+                "SELECT %s, i % 1000, 'x', '{}' FROM generate_series(1, 20000) AS i".replace("% 1000", "%% 1000"), aggregate)
     wait_until(lambda: hanging.pending() == 0, 30, "the drain")
     assert session.running()
     assert all_ok(hanging, "k")
