@@ -56,8 +56,9 @@ OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Wer
 src/server/%.o: src/server/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -fno-exceptions -fno-rtti -Wno-register -Wno-unused-parameter \
 	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(OUTBOX_VERSION)\" -c -o $@ $<
+# Asserts of the decisions follow the server's own: a failed one ends all sessions of a cluster.
 src/dispatch/%.o: src/dispatch/%.cpp
-	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
+	$(CXX) $(OUTBOX_CXXFLAGS) $(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),,-DNDEBUG) -c -o $@ $<
 src/delivery/%.o: src/delivery/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
 -include $(OBJS:.o=.d)

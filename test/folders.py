@@ -17,7 +17,7 @@ from pathlib import Path
 SRC = Path(__file__).resolve().parent.parent / "src"
 DECLARED_BESIDE = ("server", "dispatch")
 NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.DOTALL | re.MULTILINE)
-NOT_A_FUNCTION = r"(?!typedef|using|return|template|friend|else)"
+NOT_A_FUNCTION = r"(?!typedef|using|return|template|friend|else|public:|protected:|private:)"
 # At the beginning of a line, or within a class by two: type, name, arguments, maybe `const noexcept`, and a semicolon.
 DECLARATION = re.compile(rf"^(?:  )?{NOT_A_FUNCTION}[A-Za-z_\[][^;{{}}()=]*[\s*&](\w+)\([^;{{}}]*?\)[\w\s]*;", re.MULTILINE)
 CLASS = re.compile(r"^(?:class|struct) (\w+)[^;{}()]* \{$(.*?)^\};", re.MULTILINE | re.DOTALL)

@@ -5,11 +5,13 @@
  */
 #pragma once
 
+#include "dispatch/blocked_keys.h"
 #include "dispatch/linger.h"
 
 namespace dispatch {
 
 struct Dispatch {
+  BlockedKeys blocked_keys;
   Linger linger;
 };
 

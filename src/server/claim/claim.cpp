@@ -11,11 +11,11 @@
 #include "server/claim/streams.h"
 #include "server/enqueue/position.h"
 #include "server/event/event_row.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
@@ -51,7 +51,7 @@ static bool visit_failing(TupleTableSlot *slot, void *) {
 
   event_row_read(slot, &row);
   if (is_fresh(&row, &sink))
-    held_key_hold(sink->oid, row.key_hash, row.position);
+    key_block(sink->oid, row.key_hash, row.position);
   return true;
 }
 
@@ -61,7 +61,7 @@ static bool visit_group(TupleTableSlot *slot, void *) {
 
   event_row_read(slot, &row);
   if (is_fresh(&row, &sink))
-    held_key_drain(sink->oid, row.key_hash, row.held_by);
+    key_drain(sink->oid, row.key_hash, row.held_by);
   return true;
 }
 
@@ -132,11 +132,11 @@ static void rewind_returned(const Mark *mark) {
 static void mark_returned(void) {
   n_taken_up = n_returned;
   for (int i = 0; i < n_returned; i++) {
-    const HeldKey *key = held_key_find(returned[i].sink, returned[i].key_hash);
+    const BlockedKey *key = blocked_keys().find_before(returned[i].sink, returned[i].key_hash, returned[i].position);
     returned[i].group = key ? key->group : 0;
-    if (key && key->head != 0 && key->head < returned[i].position) {
+    if (key) {
       const WorkerSink *sink = worker_sink_of(returned[i].sink);
-      decision_log(EVENT_BLOCKED, returned[i].position, sink ? sink->name : NULL, "its key is blocked", key->head);
+      decision_log(EVENT_BLOCKED, returned[i].position, sink ? sink->name : NULL, "its key is blocked", key->blocker);
       round_mark(returned[i]);
     } else {
       rewind_returned(&returned[i]);
@@ -175,7 +175,7 @@ static bool is_news(Snapshot snapshot) {
     if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
       return true;
   }
-  if (n == 0 || n_returned > 0 || lanes_any_fresh() || held_keys_any())
+  if (n == 0 || n_returned > 0 || lanes_any_fresh() || blocked_keys().any())
     return true;
   recalled_next_place(&xact, &position);
   Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
@@ -234,7 +234,7 @@ bool claim_events(Now now, bool *look_for_recalled) {
   }
   more |= stream_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
-    more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && held_keys_any_draining(sinks[i]->oid);
+    more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && blocked_keys().any_draining(sinks[i]->oid);
   more |= claim_round.free_bytes <= 0 && flights_free() > 0; /* a round is full sooner than the sinks */
   if (claim_round.n_taken + claim_round.n_marks > 0)
     claim_lock_and_mark();
@@ -246,18 +246,17 @@ bool claim_events(Now now, bool *look_for_recalled) {
 
 void claim_return(Flight *flight) {
   WorkerSink *sink = flight->sink, *given_to = worker_sink_of(flight->given_to);
-  HeldKey *key = held_key_find(sink->oid, flight->key_hash);
   int64 position = flight->position;
+  const BlockedKey *key = blocked_keys().find_before(sink->oid, flight->key_hash, position);
 
   decision_log(EVENT_RETURNED, position, sink->name, NULL, 0);
-  if (key && key->head == 0)
-    key->drained = Min(key->drained, position - 1);
+  blocked_keys().drain_again_from(sink->oid, flight->key_hash, position);
   if (given_to)
     worker_sink_rewind(given_to, position); /* it passed the row while this flight had it */
   if (flight->resumed)
     resumed_returned(sink);
   worker_sink_event_returned(sink, flight->bytes);
-  if (key == NULL || key->head == 0 || key->head >= position)
+  if (key == NULL)
     worker_sink_rewind(sink, position);
   else if (flight->held_by != key->group)
     add_returned(flight);
@@ -293,7 +292,7 @@ void claim_give_back(void) {
   n_returned = 0;
   busy_rows_give_back();
   recalled_give_back();
-  held_keys_restart();
+  blocked_keys().drain_all_again();
 }
 
 static Statement read_highest = {

@@ -6,10 +6,10 @@
 #include "server/claim/claim_lock.h"
 
 #include "server/claim/claim_round.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
@@ -47,8 +47,7 @@ static void prune_batch(WorkerSink *sink) {
     Flight *flight = sink->batch_flights[i];
     if (flight == NULL)
       continue;
-    HeldKey *key = held_key_find(sink->oid, flight->key_hash);
-    if (key && key->head != 0 && key->head < flight->position) {
+    if (blocked_keys().find_before(sink->oid, flight->key_hash, flight->position)) {
       /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
       int64 position = flight->position;
       drop_flight(flight, "an earlier event of its key leads now");
@@ -97,7 +96,7 @@ void claim_lock_and_mark(void) {
         names[n_marked] = CStringGetTextDatum(worker_sink_of(mark->sink)->name);
         groups[n_marked++] = mark->group;
         if (mark->group != 0)
-          held_key_marked(mark->sink, mark->key_hash, mark->group, mark->position);
+          key_marked(mark->sink, mark->key_hash, mark->group, mark->position);
       }
       continue;
     }
@@ -108,10 +107,10 @@ void claim_lock_and_mark(void) {
     *place = NULL;
     pruned = claim_round.dropped = true;
     if (lock->result == ROW_BUSY) {
-      held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+      key_block(flight->sink->oid, flight->key_hash, flight->position);
       busy_row_add(flight->position, flight->sink->oid, flight->key_hash); /* an earlier one may take the lead */
     } else {
-      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+      blocked_keys().release(flight->sink->oid, flight->key_hash, flight->position);
     }
     drop_flight(flight, lock->result == ROW_BUSY ? "another session has locked it" : "its row has changed");
   }

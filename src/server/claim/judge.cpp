@@ -4,11 +4,11 @@
 #include "server/claim/redriven.h"
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/ended.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
@@ -70,14 +70,15 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
   if (row->available_at <= sink->due_after) /* the clock went back */
     sink->due_after = row->available_at - 1;
   if (sink->common.ordered && row->attempts > 0) {
-    HeldKey *key = held_key_hold(sink->oid, row->key_hash, row->position);
-    if (key && key->head < row->position) { /* it failed, and then an earlier one did */
+    key_block(sink->oid, row->key_hash, row->position);
+    const BlockedKey *key = blocked_keys().find_before(sink->oid, row->key_hash, row->position);
+    if (key) { /* it failed, and then an earlier one did */
       if (row->held_by != key->group)
         round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
       return;
     }
   } else {
-    held_key_release(sink->oid, row->key_hash, row->position);
+    blocked_keys().release(sink->oid, row->key_hash, row->position);
   }
   /* Due rows are found by their sink's name as it is now. */
   bool former_name =
@@ -91,7 +92,7 @@ static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
   char error[128];
 
   if (sink->common.ordered)
-    held_key_hold(sink->oid, row->key_hash, row->position);
+    key_block(sink->oid, row->key_hash, row->position);
   busy_row_add(row->position, InvalidOid, 0);
   snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
   if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
@@ -152,15 +153,15 @@ static Verdict decide(const EventRow *row, Stream stream, WorkerSink **sink_out)
   if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0 ||
       (stream == MAIN && busy_rows_full()))
     return because(STOP, sink->room <= 0 ? "its sink takes no more" : "the worker takes no more");
-  HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, row->key_hash) : NULL;
-  if (key && row->position > key->head && !(key->head == 0 && stream == HELD)) {
+  const BlockedKey *key = sink->common.ordered ? blocked_keys().find(sink->oid, row->key_hash) : NULL;
+  if (key && (key->state == KeyState::BLOCKED ? row->position > key->blocker : stream != HELD)) {
     if (row->held_by == key->group) {
-      if (key->head == 0) /* it came from another sink after the key had drained past its place */
-        key->drained = Min(key->drained, row->position - 1);
-      return because(PASS, "its key is blocked", key->head);
+      /* It may have come from another sink after the key had drained past its place. */
+      blocked_keys().drain_again_from(sink->oid, row->key_hash, row->position);
+      return because(PASS, "its key is blocked", key->blocker);
     }
     round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
-    return because(HOLD, "its key is blocked", key->head);
+    return because(HOLD, "its key is blocked", key->blocker);
   }
   if (sink->common.ordered && row->redrive != NOT_REDRIVEN && redriven_must_wait(sink, row))
     return because(PASS, "it was redriven, and later events of its key are in flight");

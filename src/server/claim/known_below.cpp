@@ -1,9 +1,9 @@
 #include "server/claim/known_below.h"
 
 #include "server/claim/claim.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/sink_place.h"
 
@@ -16,7 +16,7 @@ static const int PUBLISH_EVERY_MS = 100;
 enum { FOUND_SIZE = 4096 };
 
 static Moment published_at = MOMENT_NONE;
-static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 100,000 held keys */
+static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 40,000 flights */
 
 static WorkerSink *sink_of(Oid oid) {
   WorkerSink **place = &found[oid % FOUND_SIZE];
@@ -49,14 +49,10 @@ static void visit_flight(const Flight *flight) {
     lower_of(flight->given_to, flight->position);
 }
 
-/* Those behind a failing event wait after it; of a draining key the next one is unknown. */
-static void visit_held(const HeldKey *key) {
-  lower_of(key->id.sink, key->head != 0 ? key->head : key->drained + 1);
-}
-
 /* What the cursor has passed and not disposed of. */
 static void begin_at_cursor(WorkerSink *sink) {
   sink->known_below = sink->cursor + 1;
+  lower(sink, blocked_keys().lowest(sink->oid));
   for (int i = 0; i < sink->n_late; i++)
     lower(sink, sink->late[i].after + 1);
   if (sink->first_foreign != 0)
@@ -78,7 +74,6 @@ void known_below_publish(Moment now, bool unread) {
   for (int i = 0; i < n; i++)
     begin_at_cursor(sinks[i]);
   flights_each(visit_flight);
-  held_keys_each(visit_held);
   claim_returned_each(lower_of);
   lower_all(busy_rows_first());
   if (unread || lanes_any_fresh())

@@ -6,9 +6,9 @@
 #include "server/claim/judge.h"
 #include "server/claim/late.h"
 #include "server/event/event_row.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -52,7 +52,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
 
   event_row_read(slot, &row);
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  held_key_row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
+  blocked_keys().row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
   Verdict verdict = judge(&row, RECALLED, &sink);
   if (verdict == STOP)
     sink->starved = list->wanted_again = true;
@@ -85,7 +85,8 @@ static void look_at_gone(RecalledList *list) {
     else if (state != DEAD_HOLDS)
       gone[released++] = list->rows[i].position;
   }
-  held_keys_release_positions(gone, released);
+  for (int i = 0; i < released; i++)
+    blocked_keys().release(gone[i]);
 }
 
 void recalled_look(RecalledList *list, Snapshot snapshot) {
@@ -169,44 +170,42 @@ bool recalled_claim(Snapshot snapshot, bool *more) {
 }
 
 static bool check_dead_heads(void) {
-  int n;
-  int64 *unseen = held_keys_unseen(&n);
-  DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(n, 1));
+  const std::span<const int64> unseen = blocked_keys().check_unseen();
+  DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(unseen.size(), 1));
+  bool released = false;
 
-  dead_letters_look(unseen, states, n);
-  int released = 0;
-  for (int i = 0; i < n; i++)
-    if (states[i] != DEAD_HOLDS && flight_find(unseen[i]) == NULL)
-      unseen[released++] = unseen[i];
-  held_keys_release_positions(unseen, released);
-  return released > 0;
+  dead_letters_look(unseen.data(), states, (int)unseen.size());
+  for (size_t i = 0; i < unseen.size(); i++)
+    if (states[i] != DEAD_HOLDS && flight_find(unseen[i]) == NULL) {
+      blocked_keys().release(unseen[i]);
+      released = true;
+    }
+  return released;
 }
 
-static bool visit_head(TupleTableSlot *slot, void *) {
+static bool visit_blocker(TupleTableSlot *slot, void *) {
   EventRow row;
 
   event_row_read(slot, &row);
   WorkerSink *sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  HeldKey *key = sink ? held_key_find(sink->oid, row.key_hash) : NULL;
-  if (key && key->head == row.position)
-    key->seen = true;
+  if (sink)
+    blocked_keys().check_seen(sink->oid, row.key_hash, row.position);
   return true;
 }
 
 bool recalled_check_heads(Snapshot snapshot) {
   static Moment checked_at = MOMENT_NONE;
   static bool had_left = false;
-  int n;
 
-  if (!held_keys_heads_are_few() && !had_left &&
+  if (!blocked_keys().checked_at_once() && !had_left &&
       !moment_is_past(checked_at, claim_round.now.moment, setting_poll_interval))
     return false; /* what a person changes is named by outbox.recalled: that comes often */
   checked_at = claim_round.now.moment;
-  int64 *heads = held_keys_heads(&n);
-  if (n == 0)
+  const std::span<const int64> blockers = blocked_keys().check_begin();
+  if (blockers.empty())
     return had_left = false;
-  Datum values[] = {int8_array(heads, n)};
-  statement_read(&read_positions, values, snapshot, visit_head, NULL);
+  Datum values[] = {int8_array(blockers.data(), (int)blockers.size())};
+  statement_read(&read_positions, values, snapshot, visit_blocker, NULL);
   had_left = check_dead_heads();
-  return had_left && !held_keys_heads_are_few();
+  return had_left && !blocked_keys().checked_at_once();
 }

@@ -7,17 +7,23 @@
 #include "server/claim/redriven.h"
 
 #include "server/claim/claim_round.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
-#include "server/inflight/held_keys.h"
+
+typedef struct KeyId {
+  Oid sink;
+  uint32 zero; /* no padding in a hash key */
+  uint64 key_hash;
+} KeyId;
 
 /* The last event of a key that is claimed or in the air, or not yet written down. */
 typedef struct InAir {
-  HeldKeyId id; /* the hash key: first */
+  KeyId id; /* the hash key: first */
   int64 last;
 } InAir;
 
 static void add_flight(const Flight *flight) {
-  HeldKeyId id = {flight->sink->oid, 0, flight->key_hash};
+  KeyId id = {flight->sink->oid, 0, flight->key_hash};
   bool found;
 
   if (flight->key_hash == 0)
@@ -32,11 +38,11 @@ void redriven_saw_flight(const Flight *flight) {
 }
 
 static int64 last_in_air(Oid sink, uint64 key_hash) {
-  HeldKeyId id = {sink, 0, key_hash};
+  KeyId id = {sink, 0, key_hash};
 
   if (claim_round.in_air == NULL) { /* the first one of this round */
     HASHCTL control;
-    control.keysize = sizeof(HeldKeyId);
+    control.keysize = sizeof(KeyId);
     control.entrysize = sizeof(InAir);
     control.hcxt = claim_round.context;
     claim_round.in_air = hash_create("outbox keys in the air", 1024, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -49,7 +55,7 @@ static int64 last_in_air(Oid sink, uint64 key_hash) {
 bool redriven_must_wait(const WorkerSink *sink, const EventRow *row) {
   if (row->key_hash == 0 || last_in_air(sink->oid, row->key_hash) <= row->position)
     return false;
-  held_key_hold(sink->oid, row->key_hash, row->position);
+  key_block(sink->oid, row->key_hash, row->position);
   busy_row_add(row->position, sink->oid, row->key_hash); /* an earlier one may take the lead */
   claim_round.overruled = true;
   return true;

@@ -4,9 +4,9 @@
 #include "server/base/origin.h"
 #include "server/claim/claim_round.h"
 #include "server/claim/judge.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
-#include "server/inflight/held_keys.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -192,27 +192,27 @@ void stream_late(WorkerSink *sink, Snapshot snapshot) {
 }
 
 bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
-  HeldKeyId ids[DRAINING_KEYS_MAX];
-  int n = held_keys_draining(sink->oid, ids, DRAINING_KEYS_MAX);
+  uint64 hashes[DRAINING_KEYS_MAX];
+  int n = (int)blocked_keys().next_draining(sink->oid, hashes);
 
   for (int i = 0; i < n && sink->room > 0; i++) {
-    HeldKey *key = held_key_find(sink->oid, ids[i].key_hash);
-    int64 dead = sink->common.hold ? dead_letter_first(sink, key->id.key_hash) : PG_INT64_MAX;
+    const BlockedKey *key = blocked_keys().find(sink->oid, hashes[i]);
+    int64 dead = sink->common.hold ? dead_letter_first(sink, hashes[i]) : PG_INT64_MAX;
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
-    int64 before = Min(Min(busy_row_first(sink->oid, key->id.key_hash), dead), sink->cursor + 1);
+    int64 before = Min(Min(busy_row_first(sink->oid, hashes[i]), dead), sink->cursor + 1);
     ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};
     int limit = Min(sink->room + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
     statement_read(&read_held, values, snapshot, visit_of_sink, &state);
-    key->drained = state.last_position;
+    blocked_keys().drained_to(sink->oid, hashes[i], state.last_position);
     bool all = state.reached || (!state.stopped && state.n_rows < limit); /* of those below `before` */
-    if (!all || key->head != 0)
+    if (!all || key->state == KeyState::BLOCKED)
       continue;
     if (dead != PG_INT64_MAX) {
-      if (before == dead || (!sink->starved && busy_row_first(sink->oid, key->id.key_hash) > dead))
-        held_key_hold(sink->oid, key->id.key_hash, dead); /* a dead letter is next */
-    } else if (!state.stopped && busy_row_first(sink->oid, key->id.key_hash) == PG_INT64_MAX) {
-      held_key_forget(key); /* nothing is left behind it: new rows may come straight */
+      if (before == dead || (!sink->starved && busy_row_first(sink->oid, hashes[i]) > dead))
+        key_block(sink->oid, hashes[i], dead); /* a dead letter is next */
+    } else if (!state.stopped && busy_row_first(sink->oid, hashes[i]) == PG_INT64_MAX) {
+      blocked_keys().forget(sink->oid, hashes[i]); /* nothing is left behind it: new rows may come straight */
     }
   }
   return n == DRAINING_KEYS_MAX && sink->room > 0;

@@ -1,8 +1,8 @@
 #include "server/inflight/dead_letters.h"
 
 #include "server/event/event_row.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/worker_sinks.h"
@@ -48,7 +48,7 @@ static DeadLetter take_note(const EventRow *row) {
     return lane_is_mine(sink, lane_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
   if (!sink->common.hold || row->key_hash == 0)
     return DEAD;
-  held_key_hold(sink->oid, row->key_hash, row->position);
+  key_block(sink->oid, row->key_hash, row->position);
   return DEAD_HOLDS;
 }
 
@@ -68,7 +68,7 @@ static bool visit_redriven(TupleTableSlot *slot, void *) {
   event_row_read(slot, &row);
   dead_letters_note(row.key_hash);
   if (row_is_ours(&row, &sink) && sink->common.ordered)
-    held_key_hold(sink->oid, row.key_hash, row.position);
+    key_block(sink->oid, row.key_hash, row.position);
   return true;
 }
 
@@ -125,7 +125,7 @@ static bool visit_looked(TupleTableSlot *slot, void *context) {
 
   event_row_read(slot, &row);
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  held_key_row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
+  blocked_keys().row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
   DeadLetter state = take_note(&row);
   for (int i = 0; i < look->n; i++)
     if (look->positions[i] == row.position)

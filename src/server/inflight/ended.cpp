@@ -2,7 +2,7 @@
  * nobody waits for the recording, and one transaction for many is cheap. */
 #include "server/inflight/ended.h"
 
-#include "server/inflight/held_keys.h"
+#include "server/inflight/blocking.h"
 #include "server/sinks/worker_sinks.h"
 
 static const int RECORD_DELAY_MS = 20;
@@ -25,7 +25,7 @@ void ended_fail(Flight *flight, int64 pause_ms, const char *error, Now now) {
   flight->ended_at = now.wall;
   flight_end(flight, OB_WAIT, pause_ms, error);
   if (flight->sink->common.ordered)
-    held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+    key_block(flight->sink->oid, flight->key_hash, flight->position);
   ended_note(now.moment);
 }
 

@@ -1,8 +1,8 @@
 #include "server/record/overtaken.h"
 
 #include "server/event/status_sql.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
-#include "server/inflight/held_keys.h"
 #include "server/record/record.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
@@ -229,9 +229,9 @@ static void write_marks(const Marking *marking, Fate fate) {
     if (fate == BURY_AGAIN) {
       const Flight *later = marking->flights[marking->keys[row->key].first];
       if (later->sink->common.hold)
-        held_key_hold(later->sink->oid, later->key_hash, row->position);
+        key_block(later->sink->oid, later->key_hash, row->position);
       else
-        held_key_release(later->sink->oid, later->key_hash, row->position);
+        blocked_keys().release(later->sink->oid, later->key_hash, row->position);
     }
   }
   if (n == 0)
@@ -246,7 +246,7 @@ static void write_marks(const Marking *marking, Fate fate) {
 
 bool overtaken_possible(const Flight *sent) {
   return sent->key_hash != 0 &&
-         (dead_letters_possible(sent->key_hash) || held_key_find(sent->sink->oid, sent->key_hash));
+         (dead_letters_possible(sent->key_hash) || blocked_keys().find(sent->sink->oid, sent->key_hash));
 }
 
 void overtaken_mark(Flight **sent, int n, Moment now) {

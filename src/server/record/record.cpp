@@ -2,10 +2,10 @@
 
 #include "server/base/is_worker.h"
 #include "server/event/status_sql.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
 #include "server/record/overtaken.h"
 #include "server/sinks/sink_place.h"
@@ -118,9 +118,9 @@ static void record_dead(const Batch *batch) {
     positions[i] = flight->position;
     dead_letters_note(flight->key_hash);
     if (flight->sink->common.hold) /* its sink may hold only since it ended */
-      held_key_hold(flight->sink->oid, flight->key_hash, flight->position);
+      key_block(flight->sink->oid, flight->key_hash, flight->position);
     else if (flight->suspect) /* its key waited for the verdict */
-      held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+      blocked_keys().release(flight->sink->oid, flight->key_hash, flight->position);
   }
   Datum values[] = {tid_array(batch->tids, batch->n), int8_array(positions, batch->n), errors_of(batch),
                     ends_of(batch)};
@@ -149,9 +149,9 @@ static void record_retries(const Batch *batch, Now now) {
     if (next <= sink->due_after) /* the clock went back */
       sink->due_after = next - 1;
     /* Behind an older failing event of its key it waits like any other. */
-    HeldKey *key = held_key_find(sink->oid, flight->key_hash);
+    const BlockedKey *key = blocked_keys().find(sink->oid, flight->key_hash);
     spent[i] = flight->outcome == OB_RETRY; /* a wait is no attempt, but makes the row the head of its key */
-    holders[i] = key && key->head != 0 && key->head != flight->position ? key->group : 0;
+    holders[i] = key && key->state == KeyState::BLOCKED && key->blocker != flight->position ? key->group : 0;
   }
   Datum values[] = {tid_array(batch->tids, batch->n),
                     errors_of(batch),
@@ -267,7 +267,7 @@ static void try_later(Flight *flight, Moment now) {
 /* A person has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
 static void let_go(Flight *flight) {
   flight->gone = true;
-  held_key_release(flight->sink->oid, flight->key_hash, flight->position);
+  blocked_keys().release(flight->sink->oid, flight->key_hash, flight->position);
 }
 
 /* What did not arrive. */

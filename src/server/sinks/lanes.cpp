@@ -1,6 +1,7 @@
 #include "server/sinks/lanes.h"
 
 #include "server/process/worker_slot.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 
@@ -26,11 +27,17 @@ bool lane_is_mine(const WorkerSink *sink, int lane) {
   return lane_set_has(sink ? &sink->lanes.claimable : &mine, lane);
 }
 
-bool lane_is_known(const WorkerSink *sink, int lane) {
-  const SinkLanes *lanes = &sink->lanes;
+/* Forgets what is blocked in lanes of which this worker knows nothing any more. */
+static void forget_unknown_keys(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
 
-  return lane_set_has(&lanes->landing, lane) ||
-         (lane_set_has(&lanes->claimable, lane) && !lane_set_has(&lanes->fresh, lane));
+  for (int i = 0; i < n; i++) {
+    const SinkLanes *lanes = &sinks[i]->lanes;
+    LaneSet known = lane_set_union(lanes->landing, lane_set_without(lanes->claimable, lanes->fresh));
+    if (worker_sink_of(sinks[i]->oid) == sinks[i]) /* else it was renamed, and stands there under two names */
+      dispatcher().blocked_keys.forget_unknown(sinks[i]->oid, known.words);
+  }
 }
 
 /* Lanes of which somebody, maybe we, still has events of this sink in the air although they were given away. */
@@ -161,7 +168,7 @@ static bool update_sinks(void) {
   return gained;
 }
 
-LanesChange lanes_follow(Moment now) {
+bool lanes_follow(Moment now) {
   Assert(!IsTransactionState());
   WorkerSlot *slot = worker_slot();
   SharedState *shared = shared_state();
@@ -170,7 +177,7 @@ LanesChange lanes_follow(Moment now) {
   bool given = false, gained = false;
 
   if (!landed && !look)
-    return {false, false};
+    return false;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   if (look)
     given = exchange_lanes();
@@ -180,9 +187,11 @@ LanesChange lanes_follow(Moment now) {
   if (landed || given)
     shared_lanes_changed(MyDatabaseId);
   LWLockRelease(shared->lock);
+  if (landed || given)
+    forget_unknown_keys();
   if (gained)
     follow_at = moment_after(now, GATHER_MS);
-  return {landed || given, gained};
+  return gained;
 }
 
 bool lanes_any_fresh(void) {

@@ -27,22 +27,13 @@ void lanes_init(int index);
 /* May this worker claim events of the lane for this sink? (NULL: is the lane its own?) */
 bool lane_is_mine(const struct WorkerSink *sink, int lane);
 
-/* Does this worker know which keys of the lane are held? */
-bool lane_is_known(const struct WorkerSink *sink, int lane);
-
 /* A new sink takes part in the lanes that this worker has. */
 void lanes_add_sink(struct WorkerSink *sink);
 
-/* What lanes_follow() has done. */
-typedef struct LanesChange {
-  bool
-      left; /* lanes were given away, or what was in the air of such lanes has landed: forget what is known of them */
-  bool gained; /* there is more to claim than before: the rows must be asked for held keys before the next claim */
-} LanesChange;
-
-/* Outside a transaction: gives away what others should have, takes what is free and ours. Lanes that were taken are
- * fresh until lanes_read(). */
-LanesChange lanes_follow(Moment now);
+/* Outside a transaction: gives away what others should have, takes what is free and ours. True when there is more to
+ * claim than before: the rows of lanes that were taken, which are fresh until lanes_read(), must be asked for blocked
+ * keys before the next claim. */
+bool lanes_follow(Moment now);
 bool lanes_any_fresh(void);
 void lanes_read(void);
 

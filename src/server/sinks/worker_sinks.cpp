@@ -4,6 +4,7 @@
 #include "server/base/settings.h"
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/sink_resumed.h"
 #include "server/sinks/worker_stops.h"
@@ -62,22 +63,10 @@ static int n_former = 0, max_former = 0;
 
 /* What the next reload or refresh returns. */
 static SinkChanges changes;
-static Oid *unblocked = NULL;
-static int max_unblocked = 0;
-
-static void add_unblocked(Oid sink) {
-  if (changes.n_unblocked == max_unblocked) {
-    max_unblocked = Max(16, max_unblocked * 2);
-    unblocked = unblocked ? (Oid *)repalloc(unblocked, sizeof(Oid) * max_unblocked)
-                          : (Oid *)MemoryContextAlloc(TopMemoryContext, sizeof(Oid) * max_unblocked);
-  }
-  unblocked[changes.n_unblocked++] = sink;
-}
 
 static SinkChanges take_changes(void) {
   SinkChanges taken = changes;
 
-  taken.unblocked = unblocked;
   changes = {};
   return taken;
 }
@@ -231,7 +220,7 @@ static void reload_one(const RouteSink *route) {
   }
   if (sink->oid != route->server_oid) {
     if (OidIsValid(sink->oid))
-      add_unblocked(sink->oid); /* another server of the same name */
+      dispatcher().blocked_keys.forget_sink(sink->oid); /* another server of the same name */
     sink->oid = route->server_oid;
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
     if (sink->stats == NULL)
@@ -248,7 +237,7 @@ static void reload_one(const RouteSink *route) {
     /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
     worker_sink_restart(sink);
     if (!sink->common.ordered)
-      add_unblocked(sink->oid);
+      dispatcher().blocked_keys.forget_sink(sink->oid);
     if (sink->common.hold)
       changes.hold_begins = true;
     if (sink->fingerprint != 0)
@@ -393,7 +382,7 @@ static void drop_entry(int i) {
   for (int j = 0; j < n_list; j++)
     renamed |= j != i && list[j]->oid == entry->sink.oid;
   if (!renamed) {
-    add_unblocked(entry->sink.oid);
+    dispatcher().blocked_keys.forget_sink(entry->sink.oid);
     if (entry->sink.stats)
       entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
     if (worker_index == 0)

@@ -105,9 +105,6 @@ void worker_sinks_settings_changed(void);
 typedef struct SinkChanges {
   bool reloaded;    /* the catalog was read: the set or its routes may have changed */
   bool hold_begins; /* dead letters hold their keys in one that is new or altered: they must be read */
-  const Oid
-      *unblocked;  /* gone, made anew, or not ordered any more: no key of theirs is held; valid until the next … */
-  int n_unblocked; /* … reload or refresh */
 } SinkChanges;
 
 /* Reads the catalog when it has changed. In a transaction. */
@@ -120,8 +117,8 @@ void worker_sink_close(WorkerSink *sink, int grace_ms);
  */
 void worker_sinks_close(void);
 
-/* Finishes closing ones, opens what can be opened (if any `may_open`), asks each how much it takes now. It runs no SQL.
- * `waits_for_standby`: nothing is handed to them; outbox.sinks says so. */
+/* Finishes closing ones, opens what can be opened (if any `may_open`), asks each how much it takes now. It runs no
+ * SQL. `waits_for_standby`: nothing is handed to them; outbox.sinks says so. */
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);
 
 /* By the name that a row gives, which may be a former one. NULL when there is none. */

@@ -1,9 +1,9 @@
 #include "server/worker/completions.h"
 
 #include "server/claim/claim.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/ended.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
 #include "server/sinks/worker_sinks.h"
 
@@ -24,10 +24,9 @@ void completions_init(ob_engine *engine_) {
 
 /* What waits for its topic behind an earlier event of its key waits for that one: only the first is to have a time of
  * its own, or the key would be through no sooner than the last of them. */
-static bool waits_for_its_head(const Flight *flight) {
-  const HeldKey *key = flight->sink->common.ordered ? held_key_find(flight->sink->oid, flight->key_hash) : NULL;
-
-  return key && key->head != 0 && key->head < flight->position;
+static bool waits_for_its_blocker(const Flight *flight) {
+  return flight->sink->common.ordered &&
+         blocked_keys().find_before(flight->sink->oid, flight->key_hash, flight->position);
 }
 
 static void take_completion(const ob_completion *completion, Now now) {
@@ -37,7 +36,7 @@ static void take_completion(const ob_completion *completion, Now now) {
     return;
   WorkerSink *sink = flight->sink;
   ob_outcome outcome = completion->outcome;
-  if (outcome == OB_RELEASED || (outcome == OB_WAIT && waits_for_its_head(flight))) {
+  if (outcome == OB_RELEASED || (outcome == OB_WAIT && waits_for_its_blocker(flight))) {
     claim_return(flight);
     return;
   }
@@ -59,9 +58,9 @@ static void take_completion(const ob_completion *completion, Now now) {
   }
   if (sink->common.ordered &&
       (outcome == OB_RETRY || outcome == OB_WAIT || flight->suspect || (outcome == OB_REJECTED && sink->common.hold)))
-    held_key_hold(sink->oid, flight->key_hash, flight->position);
+    key_block(sink->oid, flight->key_hash, flight->position);
   else
-    held_key_release(sink->oid, flight->key_hash, flight->position);
+    blocked_keys().release(sink->oid, flight->key_hash, flight->position);
   if (flight->suspect) {
     ended_suspect(flight->record_after);
     return;
@@ -72,8 +71,8 @@ static void take_completion(const ob_completion *completion, Now now) {
 static void give_back_suspect(Flight *flight) {
   WorkerSink *sink = flight->sink;
 
-  if (flight->attempts == 0) /* else it leads its key as before */
-    held_key_release(sink->oid, flight->key_hash, flight->position);
+  if (flight->attempts == 0) /* else it blocks its key as before */
+    blocked_keys().release(sink->oid, flight->key_hash, flight->position);
   worker_sink_event_not_ended(sink, flight->bytes);
   claim_return(flight);
 }

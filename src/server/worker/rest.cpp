@@ -3,8 +3,8 @@
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"
 #include "server/enqueue/waiting.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
-#include "server/inflight/held_keys.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/worker_sinks.h"
@@ -24,7 +24,7 @@ static bool sinks_are_quiet(void) {
     if (sinks[i]->stopped && sinks[i]->handle == NULL)
       continue; /* for as long as a person likes */
     if (sinks[i]->handle == NULL || sinks[i]->closing || sinks[i]->status.state != OB_SINK_OK || sinks[i]->starved ||
-        sinks[i]->n_late > 0 || sinks[i]->resumed.going || held_keys_any_draining(sinks[i]->oid))
+        sinks[i]->n_late > 0 || sinks[i]->resumed.going || blocked_keys().any_draining(sinks[i]->oid))
       return false;
   }
   return true;

@@ -1,8 +1,8 @@
 #include "server/worker/submit.h"
 
 #include "server/claim/claim.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/standby.h"
 
@@ -27,19 +27,19 @@ static int patience_ms = PATIENCE_MS;
 /* Completions that came while it was held may have put earlier events back, or have closed its sink. */
 static bool must_go_back(const Flight *flight) {
   const WorkerSink *sink = flight->sink;
-  const HeldKey *key = sink->common.ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
 
-  return flight->position > sink->rewound_to || (key && key->head != 0 && key->head < flight->position);
+  return flight->position > sink->rewound_to ||
+         (sink->common.ordered && blocked_keys().find_before(sink->oid, flight->key_hash, flight->position));
 }
 
 /* The failing event of its key, behind which the others wait in the table. That it has failed before does not say so:
  * it may have done so while its sink was not ordered, or drain with others behind a head that is through. */
 static bool goes_alone(const Flight *flight) {
   const WorkerSink *sink = flight->sink;
-  const HeldKey *key =
-      flight->attempts > 0 && sink->common.ordered ? held_key_find(sink->oid, flight->key_hash) : NULL;
+  const BlockedKey *key =
+      flight->attempts > 0 && sink->common.ordered ? blocked_keys().find(sink->oid, flight->key_hash) : NULL;
 
-  return key && key->head == flight->position;
+  return key && key->blocker == flight->position;
 }
 
 static void hand_over(WorkerSink *sink, bool was_held) {

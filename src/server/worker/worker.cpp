@@ -14,12 +14,12 @@
 #include "server/claim/late.h"
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
+#include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/ended.h"
 #include "server/inflight/flights.h"
-#include "server/inflight/held_keys.h"
 #include "server/inflight/sink_log.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
@@ -77,8 +77,6 @@ static volatile WorkerTask task; /* what the running transaction is about */
 
 /* What was remembered of sinks that are gone, or altered, is of no use any more. */
 static void follow_sinks(SinkChanges changes) {
-  for (int i = 0; i < changes.n_unblocked; i++)
-    held_keys_forget_sink(changes.unblocked[i]);
   if (changes.hold_begins)
     dead_letters_stale();
 }
@@ -203,7 +201,7 @@ static bool any_sink_can_go_on(TimestampTz now) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->room > 0 && (sinks[i]->starved || held_keys_any_draining(sinks[i]->oid) ||
+    if (sinks[i]->room > 0 && (sinks[i]->starved || blocked_keys().any_draining(sinks[i]->oid) ||
                                late_can_go_on(sinks[i]) || sinks[i]->resumed.going || sinks[i]->next_due <= now))
       return true;
   return false;
@@ -262,11 +260,7 @@ static void say_what_goes_on(void) {
 
 /* Between transactions: what we have claimed of a lane is known when it changes hands. */
 static void follow_lanes(Moment now) {
-  const LanesChange change = lanes_follow(now);
-
-  if (change.left)
-    held_keys_forget_unknown();
-  if (change.gained)
+  if (lanes_follow(now))
     claims_wanted = recalled_wanted = true;
 }
 
@@ -438,7 +432,6 @@ static void begin(const WorkerArguments *arguments) {
   record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
   lanes_init(arguments->index);
   flights_init();
-  held_keys_init();
   completions_init(engine);
   worker_wait_init(ob_engine_fd(engine));
   worker_sinks_init(engine, arguments->index);

@@ -1,0 +1,284 @@
+/*
+ * blocked_keys.cpp: each key is in two tables, by its name and by the position of its blocker, and in the list of its
+ * sink and state. What can fail for want of memory comes before the first change, so that a failure leaves no half.
+ */
+#include "dispatch/blocked_keys.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+#include <utility>
+
+namespace dispatch {
+
+/* So many blockers are looked up at once: a safety net must not cost more the more keys fail. */
+static constexpr size_t CHECKED_MAX = 2000;
+
+BlockedKeys::BlockedKeys() = default;
+BlockedKeys::~BlockedKeys() = default;
+
+const BlockedKey *BlockedKeys::look_up(SinkId sink, uint64_t key_hash) const noexcept {
+  const auto found = keys_.find({sink, key_hash});
+  return found == keys_.end() ? nullptr : &*found->second;
+}
+
+/* ---- states -------------------------------------------------------------------------------------------------- */
+
+[[maybe_unused]] static bool may_follow(KeyState state, KeyState next) {
+  switch (state) {
+  case KeyState::FREE:
+    return next == KeyState::DRAINING;
+  case KeyState::DRAINING:
+    return next == KeyState::BLOCKED || next == KeyState::FREE;
+  case KeyState::BLOCKED:
+    return next == KeyState::DRAINING || next == KeyState::FREE;
+  }
+  return false;
+}
+
+BlockedKeys::List &BlockedKeys::list_of(const BlockedKey &key) noexcept {
+  Lists &lists = lists_.find(key.sink)->second;
+  return key.state == KeyState::BLOCKED ? lists.blocked : lists.draining;
+}
+
+/* The key's place by its blocker, unless another key has taken it. */
+void BlockedKeys::forget_blocker(List::iterator key) noexcept {
+  const auto place = blockers_.find(key->blocker);
+  if (place != blockers_.end() && &*place->second == &*key)
+    blockers_.erase(place);
+  key->blocker = 0;
+}
+
+void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
+  assert(may_follow(key->state, next));
+  List &from = list_of(*key);
+  if (key->state == KeyState::BLOCKED)
+    forget_blocker(key);
+  key->state = next;
+  if (next == KeyState::FREE) {
+    keys_.erase({key->sink, key->key_hash});
+    from.erase(key);
+    return;
+  }
+  if (next == KeyState::DRAINING) {
+    key->drained = 0;
+    key->seen = true;
+  }
+  List &to = list_of(*key);
+  to.splice(to.end(), from, key);
+}
+
+/* The key's entry, draining when it is new. */
+BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) {
+  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
+    return found->second;
+  List &list = lists_[sink].draining;
+  list.push_back({sink, KeyState::FREE, true, key_hash, 0, group, 0});
+  const auto key = std::prev(list.end());
+  try {
+    keys_.emplace(Id{sink, key_hash}, key);
+  } catch (...) {
+    list.erase(key);
+    throw;
+  }
+  change_state(key, KeyState::DRAINING);
+  return key;
+}
+
+/* ---- blockers ------------------------------------------------------------------------------------------------ */
+
+void BlockedKeys::set_blocker(List::iterator key, int64_t position) {
+  const auto [place, added] = blockers_.try_emplace(position, key);
+  if (!added && &*place->second != &*key) { /* its row has another key now */
+    const auto former = std::exchange(place->second, key);
+    change_state(former, KeyState::DRAINING);
+  }
+  if (key->state == KeyState::BLOCKED)
+    forget_blocker(key);
+  else
+    change_state(key, KeyState::BLOCKED);
+  key->blocker = position;
+}
+
+bool BlockedKeys::block(SinkId sink, uint64_t key_hash, int64_t position, int64_t *replaced) noexcept {
+  *replaced = 0;
+  if (key_hash == 0)
+    return true;
+  try {
+    const auto key = enter(sink, key_hash, position);
+    if (key->state == KeyState::BLOCKED && key->blocker <= position)
+      return true;
+    const int64_t former = key->blocker;
+    set_blocker(key, position);
+    *replaced = former;
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+bool BlockedKeys::drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
+  if (key_hash == 0)
+    return true;
+  try {
+    enter(sink, key_hash, group)->group = group;
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+void BlockedKeys::release(int64_t position) noexcept {
+  if (blockers_.empty())
+    return;
+  const auto found = blockers_.find(position);
+  if (found != blockers_.end())
+    change_state(found->second, KeyState::DRAINING);
+}
+
+void BlockedKeys::release(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  const BlockedKey *key = find(sink, key_hash);
+  if (key && key->state == KeyState::BLOCKED && key->blocker == position)
+    release(position);
+}
+
+void BlockedKeys::row_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  const BlockedKey *key = find(sink, key_hash);
+  if (key == nullptr || key->state != KeyState::BLOCKED || key->blocker != position)
+    release(position);
+}
+
+/* ---- draining ------------------------------------------------------------------------------------------------ */
+
+bool BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
+  if (find(sink, key_hash) == nullptr && !drain(sink, key_hash, group))
+    return false;
+  drain_again_from(sink, key_hash, position);
+  return true;
+}
+
+void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
+    found->second->drained = position;
+}
+
+void BlockedKeys::drain_again_from(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  if (keys_.empty())
+    return;
+  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
+    found->second->drained = std::min(found->second->drained, position - 1);
+}
+
+void BlockedKeys::drain_all_again() noexcept {
+  for (auto &[sink, lists] : lists_)
+    for (BlockedKey &key : lists.draining)
+      key.drained = 0;
+}
+
+bool BlockedKeys::any_draining(SinkId sink) const noexcept {
+  if (keys_.empty())
+    return false;
+  const auto found = lists_.find(sink);
+  return found != lists_.end() && !found->second.draining.empty();
+}
+
+size_t BlockedKeys::next_draining(SinkId sink, std::span<uint64_t> key_hashes) noexcept {
+  const auto found = lists_.find(sink);
+  if (found == lists_.end())
+    return 0;
+  List &list = found->second.draining;
+  const size_t n = std::min(key_hashes.size(), list.size());
+  for (size_t i = 0; i < n; i++) {
+    key_hashes[i] = list.front().key_hash;
+    list.splice(list.end(), list, list.begin());
+  }
+  return n;
+}
+
+/* ---- forgetting ---------------------------------------------------------------------------------------------- */
+
+void BlockedKeys::forget(SinkId sink, uint64_t key_hash) noexcept {
+  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
+    change_state(found->second, KeyState::FREE);
+}
+
+static bool has_shard(std::span<const uint64_t> shards, uint64_t key_hash) {
+  const uint64_t shard = key_hash % (shards.size() * 64);
+  return (shards[shard / 64] >> shard % 64 & 1) != 0;
+}
+
+void BlockedKeys::forget_all(List &list, std::span<const uint64_t> but_shards) noexcept {
+  for (auto key = list.begin(); key != list.end();) {
+    const auto next = std::next(key);
+    if (but_shards.empty() || !has_shard(but_shards, key->key_hash))
+      change_state(key, KeyState::FREE);
+    key = next;
+  }
+}
+
+void BlockedKeys::forget_unknown(SinkId sink, std::span<const uint64_t> shards) noexcept {
+  const auto found = lists_.find(sink);
+  if (found == lists_.end())
+    return;
+  forget_all(found->second.draining, shards);
+  forget_all(found->second.blocked, shards);
+}
+
+void BlockedKeys::forget_sink(SinkId sink) noexcept {
+  forget_unknown(sink, {});
+  lists_.erase(sink);
+}
+
+/* ---- the check ----------------------------------------------------------------------------------------------- */
+
+uint32_t BlockedKeys::slices() const noexcept {
+  return 1 + static_cast<uint32_t>(keys_.size() / CHECKED_MAX);
+}
+
+bool BlockedKeys::checked_at_once() const noexcept {
+  return slices() == 1;
+}
+
+std::span<const int64_t> BlockedKeys::check_begin() noexcept {
+  const uint32_t n_slices = slices();
+  slice_ = (slice_ + 1) % n_slices;
+  for (auto &[sink, lists] : lists_)
+    for (BlockedKey &key : lists.blocked)
+      key.seen = (key.key_hash >> 32) % n_slices != slice_;
+  return check_unseen();
+}
+
+void BlockedKeys::check_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  if (keys_.empty())
+    return;
+  const auto found = keys_.find({sink, key_hash});
+  if (found != keys_.end() && found->second->blocker == position)
+    found->second->seen = true;
+}
+
+std::span<const int64_t> BlockedKeys::check_unseen() noexcept {
+  asked_.clear();
+  try {
+    for (const auto &[sink, lists] : lists_)
+      for (const BlockedKey &key : lists.blocked)
+        if (!key.seen)
+          asked_.push_back(key.blocker);
+  } catch (...) {
+    return {};
+  }
+  return asked_;
+}
+
+int64_t BlockedKeys::lowest(SinkId sink) const noexcept {
+  int64_t lowest = INT64_MAX;
+  const auto found = keys_.empty() ? lists_.end() : lists_.find(sink);
+  if (found == lists_.end())
+    return lowest;
+  for (const BlockedKey &key : found->second.blocked)
+    lowest = std::min(lowest, key.blocker);
+  for (const BlockedKey &key : found->second.draining) /* the next one is unknown */
+    lowest = std::min(lowest, key.drained + 1);
+  return lowest;
+}
+
+}  // namespace dispatch

@@ -1,0 +1,271 @@
+#include "dispatch/blocked_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+using dispatch::BlockedKey;
+using dispatch::BlockedKeys;
+using dispatch::KeyState;
+
+namespace {
+
+constexpr dispatch::SinkId SINK = 16400, OTHER_SINK = 16401;
+constexpr uint64_t KEY = 0x1234567800000001, OTHER_KEY = 0x1234567800000002;
+
+class DispatchBlockedKeys : public testing::Test {
+protected:
+  /* The blocker that was replaced. */
+  int64_t block(dispatch::SinkId sink, uint64_t key_hash, int64_t position) {
+    int64_t replaced = -1;
+    EXPECT_TRUE(keys.block(sink, key_hash, position, &replaced));
+    return replaced;
+  }
+
+  KeyState state(uint64_t key_hash = KEY) {
+    const BlockedKey *key = keys.find(SINK, key_hash);
+    return key ? key->state : KeyState::FREE;
+  }
+
+  std::vector<uint64_t> next_draining(size_t max) {
+    std::vector<uint64_t> hashes(max);
+    hashes.resize(keys.next_draining(SINK, hashes));
+    return hashes;
+  }
+
+  BlockedKeys keys;
+};
+
+}  // namespace
+
+TEST_F(DispatchBlockedKeys, AKeyIsBlockedThenDrainsThenIsFree) {
+  EXPECT_FALSE(keys.any());
+  EXPECT_EQ(state(), KeyState::FREE);
+  EXPECT_EQ(block(SINK, KEY, 10), 0);
+  EXPECT_TRUE(keys.any());
+  EXPECT_EQ(state(), KeyState::BLOCKED);
+  EXPECT_EQ(keys.find(SINK, KEY)->blocker, 10);
+  EXPECT_EQ(keys.find(SINK, KEY)->group, 10);
+  EXPECT_FALSE(keys.any_draining(SINK));
+  keys.release(SINK, KEY, 10);
+  EXPECT_EQ(state(), KeyState::DRAINING);
+  EXPECT_TRUE(keys.any_draining(SINK));
+  EXPECT_FALSE(keys.any_draining(OTHER_SINK));
+  keys.forget(SINK, KEY);
+  EXPECT_EQ(state(), KeyState::FREE);
+  EXPECT_FALSE(keys.any_draining(SINK));
+  EXPECT_FALSE(keys.any());
+}
+
+TEST_F(DispatchBlockedKeys, AKeyBelongsToItsSink) {
+  block(SINK, KEY, 10);
+  EXPECT_EQ(keys.find(OTHER_SINK, KEY), nullptr);
+  EXPECT_EQ(keys.find(SINK, OTHER_KEY), nullptr);
+  keys.release(OTHER_SINK, KEY, 10);
+  keys.release(SINK, OTHER_KEY, 10);
+  EXPECT_EQ(state(), KeyState::BLOCKED);
+}
+
+TEST_F(DispatchBlockedKeys, AnEventWithoutAKeyBlocksNothing) {
+  EXPECT_EQ(block(SINK, 0, 10), 0);
+  EXPECT_TRUE(keys.drain(SINK, 0, 10));
+  EXPECT_FALSE(keys.any());
+}
+
+TEST_F(DispatchBlockedKeys, TheEarliestEventBlocksAndTheOneItReplacesIsTold) {
+  EXPECT_EQ(block(SINK, KEY, 20), 0);
+  EXPECT_EQ(block(SINK, KEY, 30), 0);
+  EXPECT_EQ(keys.find(SINK, KEY)->blocker, 20);
+  EXPECT_EQ(block(SINK, KEY, 20), 0);
+  EXPECT_EQ(block(SINK, KEY, 10), 20);
+  EXPECT_EQ(keys.find(SINK, KEY)->blocker, 10);
+  EXPECT_EQ(keys.find(SINK, KEY)->group, 20) << "the rows behind it are marked so";
+  keys.release(20); /* it blocks no more */
+  EXPECT_EQ(state(), KeyState::BLOCKED);
+  keys.release(10);
+  EXPECT_EQ(state(), KeyState::DRAINING);
+}
+
+TEST_F(DispatchBlockedKeys, OnlyTheBlockerReleasesItsKey) {
+  block(SINK, KEY, 10);
+  keys.release(SINK, KEY, 11);
+  keys.release(11);
+  EXPECT_EQ(state(), KeyState::BLOCKED);
+  block(SINK, OTHER_KEY, 20);
+  keys.release(SINK, OTHER_KEY, 10);
+  EXPECT_EQ(state(), KeyState::BLOCKED) << "that is another key's blocker";
+  keys.release(SINK, KEY, 10);
+  EXPECT_EQ(state(), KeyState::DRAINING);
+}
+
+TEST_F(DispatchBlockedKeys, EventsBehindABlockerAreFound) {
+  block(SINK, KEY, 10);
+  EXPECT_EQ(keys.find_before(SINK, KEY, 9), nullptr);
+  EXPECT_EQ(keys.find_before(SINK, KEY, 10), nullptr);
+  ASSERT_NE(keys.find_before(SINK, KEY, 11), nullptr);
+  EXPECT_EQ(keys.find_before(SINK, KEY, 11)->blocker, 10);
+  keys.release(10);
+  EXPECT_EQ(keys.find_before(SINK, KEY, 11), nullptr) << "nothing blocks a draining key";
+}
+
+TEST_F(DispatchBlockedKeys, ADrainingKeyIsBlockedByItsNextFailingEvent) {
+  block(SINK, KEY, 10);
+  keys.release(10);
+  keys.drained_to(SINK, KEY, 15);
+  EXPECT_EQ(block(SINK, KEY, 20), 0);
+  EXPECT_EQ(state(), KeyState::BLOCKED);
+  EXPECT_FALSE(keys.any_draining(SINK));
+  EXPECT_EQ(keys.find(SINK, KEY)->group, 10) << "those behind are marked so still";
+  keys.release(20);
+  EXPECT_EQ(keys.find(SINK, KEY)->drained, 0) << "it drains from its first marked row";
+}
+
+TEST_F(DispatchBlockedKeys, ARowThatHasAnotherKeyNowReleasesItsFormerOne) {
+  block(SINK, KEY, 10);
+  block(SINK, OTHER_KEY, 10);
+  EXPECT_EQ(state(KEY), KeyState::DRAINING);
+  EXPECT_EQ(state(OTHER_KEY), KeyState::BLOCKED);
+  keys.release(10);
+  EXPECT_EQ(state(OTHER_KEY), KeyState::DRAINING);
+
+  block(SINK, KEY, 30);
+  keys.row_seen(SINK, KEY, 30);
+  EXPECT_EQ(state(KEY), KeyState::BLOCKED);
+  keys.row_seen(OTHER_SINK, KEY, 30);
+  EXPECT_EQ(state(KEY), KeyState::DRAINING);
+  block(SINK, KEY, 30);
+  keys.row_seen(0, KEY, 30);
+  EXPECT_EQ(state(KEY), KeyState::DRAINING);
+}
+
+TEST_F(DispatchBlockedKeys, MarkedRowsThatARestartFindsDrain) {
+  EXPECT_TRUE(keys.drain(SINK, KEY, 7));
+  EXPECT_EQ(state(), KeyState::DRAINING);
+  EXPECT_EQ(keys.find(SINK, KEY)->group, 7);
+
+  block(SINK, OTHER_KEY, 10);
+  EXPECT_TRUE(keys.drain(SINK, OTHER_KEY, 8));
+  EXPECT_EQ(state(OTHER_KEY), KeyState::BLOCKED);
+  EXPECT_EQ(keys.find(SINK, OTHER_KEY)->group, 8);
+}
+
+TEST_F(DispatchBlockedKeys, AKeyComesBackToARowThatIsMarkedBehindItsPlace) {
+  EXPECT_TRUE(keys.drain(SINK, KEY, 7));
+  keys.drained_to(SINK, KEY, 50);
+  EXPECT_TRUE(keys.marked(SINK, KEY, 7, 60));
+  EXPECT_EQ(keys.find(SINK, KEY)->drained, 50);
+  EXPECT_TRUE(keys.marked(SINK, KEY, 7, 40));
+  EXPECT_EQ(keys.find(SINK, KEY)->drained, 39);
+  keys.drain_again_from(SINK, KEY, 30);
+  EXPECT_EQ(keys.find(SINK, KEY)->drained, 29);
+  keys.drain_all_again();
+  EXPECT_EQ(keys.find(SINK, KEY)->drained, 0);
+
+  EXPECT_TRUE(keys.marked(SINK, OTHER_KEY, 9, 20)) << "it was freed meanwhile";
+  EXPECT_EQ(state(OTHER_KEY), KeyState::DRAINING);
+  EXPECT_EQ(keys.find(SINK, OTHER_KEY)->group, 9);
+}
+
+TEST_F(DispatchBlockedKeys, DrainingKeysTakeTheirTurns) {
+  for (uint64_t hash = 1; hash <= 5; hash++)
+    EXPECT_TRUE(keys.drain(SINK, hash, 1));
+  EXPECT_TRUE(keys.drain(OTHER_SINK, 6, 1));
+  block(SINK, 7, 100);
+  EXPECT_EQ(next_draining(3), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(next_draining(3), (std::vector<uint64_t>{4, 5, 1}));
+  EXPECT_EQ(next_draining(9), (std::vector<uint64_t>{2, 3, 4, 5, 1}));
+  keys.forget(SINK, 3);
+  block(SINK, 4, 101);
+  EXPECT_EQ(next_draining(9), (std::vector<uint64_t>{2, 5, 1}));
+}
+
+TEST_F(DispatchBlockedKeys, ASinkThatIsGoneTakesItsKeysAlong) {
+  block(SINK, KEY, 10);
+  EXPECT_TRUE(keys.drain(SINK, OTHER_KEY, 7));
+  block(OTHER_SINK, KEY, 11);
+  keys.forget_sink(SINK);
+  EXPECT_EQ(state(KEY), KeyState::FREE);
+  EXPECT_EQ(state(OTHER_KEY), KeyState::FREE);
+  EXPECT_NE(keys.find(OTHER_SINK, KEY), nullptr);
+  block(SINK, KEY, 10);
+  EXPECT_EQ(state(KEY), KeyState::BLOCKED);
+}
+
+TEST_F(DispatchBlockedKeys, AShardThatIsGivenAwayTakesItsKeysAlong) {
+  std::array<uint64_t, 4> shards = {0, uint64_t{1} << 6, 0, 0}; /* shard 70 alone */
+  block(SINK, 70, 10);
+  block(SINK, 256 + 70, 11);
+  block(SINK, 71, 12);
+  EXPECT_TRUE(keys.drain(SINK, 6, 7));
+  block(OTHER_SINK, 71, 13);
+  keys.forget_unknown(SINK, shards);
+  EXPECT_EQ(state(70), KeyState::BLOCKED);
+  EXPECT_EQ(state(256 + 70), KeyState::BLOCKED);
+  EXPECT_EQ(state(71), KeyState::FREE);
+  EXPECT_EQ(state(6), KeyState::FREE);
+  EXPECT_NE(keys.find(OTHER_SINK, 71), nullptr);
+  keys.forget_unknown(SINK + 9, shards);
+}
+
+TEST_F(DispatchBlockedKeys, BlockersThatAreNotSeenAreTold) {
+  block(SINK, KEY, 10);
+  block(SINK, OTHER_KEY, 20);
+  EXPECT_TRUE(keys.drain(SINK, 3, 7));
+  EXPECT_TRUE(keys.checked_at_once());
+  auto asked = keys.check_begin();
+  EXPECT_EQ(std::vector<int64_t>(asked.begin(), asked.end()), (std::vector<int64_t>{10, 20}));
+  keys.check_seen(SINK, KEY, 10);
+  keys.check_seen(SINK, OTHER_KEY, 10); /* another row of it */
+  auto unseen = keys.check_unseen();
+  EXPECT_EQ(std::vector<int64_t>(unseen.begin(), unseen.end()), std::vector<int64_t>{20});
+}
+
+TEST_F(DispatchBlockedKeys, AKeyThatIsBlockedDuringTheCheckWasNotAskedFor) {
+  block(SINK, KEY, 10);
+  keys.check_begin();
+  keys.release(10);
+  block(SINK, KEY, 30);
+  block(SINK, OTHER_KEY, 40);
+  EXPECT_TRUE(keys.check_unseen().empty());
+}
+
+TEST_F(DispatchBlockedKeys, ManyBlockersAreCheckedInSlices) {
+  const size_t n = 10'000;
+  for (uint64_t i = 1; i <= n; i++)
+    block(SINK, i * 0x9E3779B97F4A7C15U, static_cast<int64_t>(i));
+  EXPECT_FALSE(keys.checked_at_once());
+  std::vector<int64_t> all;
+  for (int slice = 0; slice < 6; slice++) {
+    auto asked = keys.check_begin();
+    EXPECT_LT(asked.size(), 2500U);
+    all.insert(all.end(), asked.begin(), asked.end());
+  }
+  std::sort(all.begin(), all.end());
+  ASSERT_EQ(all.size(), n);
+  for (size_t i = 0; i < n; i++)
+    ASSERT_EQ(all[i], static_cast<int64_t>(i + 1));
+}
+
+TEST_F(DispatchBlockedKeys, NothingToBeClaimedLiesBelowTheLowest) {
+  EXPECT_EQ(keys.lowest(SINK), INT64_MAX);
+  block(SINK, KEY, 30);
+  EXPECT_EQ(keys.lowest(SINK), 30);
+  EXPECT_TRUE(keys.drain(SINK, OTHER_KEY, 7));
+  keys.drained_to(SINK, OTHER_KEY, 20);
+  EXPECT_EQ(keys.lowest(SINK), 21);
+  keys.release(30);
+  EXPECT_EQ(keys.lowest(SINK), 1);
+  EXPECT_EQ(keys.lowest(OTHER_SINK), INT64_MAX);
+}
+
+TEST_F(DispatchBlockedKeys, OneOfManyBlockedKeysIsFound) {
+  for (uint64_t hash = 1; hash <= 100'000; hash++)
+    block(SINK, hash, static_cast<int64_t>(hash));
+  for (uint64_t hash = 1; hash <= 100'000; hash++)
+    ASSERT_EQ(keys.find(SINK, hash)->blocker, static_cast<int64_t>(hash));
+  EXPECT_FALSE(keys.any_draining(SINK));
+  keys.release(500);
+  EXPECT_EQ(next_draining(9), std::vector<uint64_t>{500});
+}
