@@ -1,5 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make check: unit tests and pg_regress, in minutes; make test: before a change lands; make test-all: everything that this machine has the means for;
+# make test-assert: on a PostgreSQL that checks itself;
 # make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
@@ -89,13 +90,15 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test test-all unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
+.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
 demo:
 	test/demo/run
 test:
 	test/run test
 test-all:
 	test/run all
+test-assert: # on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos
+	test/run assert
 unit:
 	$(MAKE) -f test/unit/Makefile run
 bench:

@@ -22,6 +22,13 @@ release_with_pg() {
 stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" | sha256sum | cut -c1-16)"; }
 
 PG=${PG:-$(newest_pg)}
+# PostgreSQL with --enable-cassert, for each version that the machine has had; shared by all checkouts where that is allowed.
+cassert_folder() {
+  local cache=${OUTBOX_RIG_CACHE:-/var/cache/outbox-rig} version
+  version=$(dpkg-query -W -f '${Version}' "postgresql-$PG")
+  mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] || cache=$BUILD
+  echo "$cache/postgresql-$version-cassert"
+}
 # shellcheck disable=SC2034
 PYTHON=$BUILD/venv/bin/python
 export ROOT BUILD PG

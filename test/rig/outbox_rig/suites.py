@@ -95,7 +95,9 @@ def regress_suite(name: str, program: str, inputdir: Path, tests: list[str], log
     output = BUILD / name
     output.mkdir(parents=True, exist_ok=True)
     with Rig(f"test-{name}") as rig:
-        pg = rig.postgres(settings={"shared_preload_libraries": ""})
+        # DISCARD_CACHES: each catalog lookup reads anew, as after an invalidation at the worst moment.
+        discard = {"debug_discard_caches": "1"} if os.environ.get("DISCARD_CACHES") else {}
+        pg = rig.postgres(settings={"shared_preload_libraries": ""} | discard)
         code = run([str(pg_config("pgxs").parent.parent / "test" / program), f"--inputdir={inputdir}",
                     f"--outputdir={output}", f"--bindir={pg_config('bindir')}", f"--host={pg.host}",
                     f"--port={pg.port}", "--user=postgres", "--dbname=contrib_regression", *tests])
@@ -161,11 +163,25 @@ def elsewhere(version: str, log: Path, suites: list[str], only: str, part: str |
     if code == NOT_TO_BE_HAD:
         print(f"PostgreSQL {version} cannot be had from the mirror now: nothing was tested with it")
         return Result(skipped=1)
+    return judge(counted(log, suites), code)
+
+
+def counted(log: Path, suites: list[str]) -> Result:
+    """What a test/run within this suite has said at its end."""
     said, names = log.read_text(errors="replace"), "|".join(suites)
     result = add(*(Result(int(passed), int(skipped)) for passed, skipped in
                    re.findall(rf"^(?:{names}) +(\d+) +\d+ +(\d+) +[\d.]+ +[\d.]+$", said, re.MULTILINE)))
     result.failed = re.findall(rf"^FAILED (?:{names}): (.*?)  \(log:", said, re.MULTILINE)
-    return judge(result, code)
+    return result
+
+
+def on_asserting_postgresql(log: Path) -> Result:
+    """CYCLES: of chaos. The second run of regress shows pointers into caches that are kept too long."""
+    suites = ["regress", "isolation", "e2e", "fault", "chaos"]
+    cycles = os.environ.get("CYCLES", "100")
+    code = run(["test/rig/cassert/run", "test/run", *suites], {"JOBS": "1", "CYCLES": cycles})
+    code = run(["test/rig/cassert/run", "test/run", "regress"], {"DISCARD_CACHES": "1"}) or code
+    return judge(counted(log, suites), code)
 
 
 def on_other_postgresql(version: str, log: Path) -> Result:
@@ -223,6 +239,7 @@ SUITES = {
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
     "pg18": Suite("the main job on PostgreSQL 18, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("18", log), 9),
     "pg19": Suite("the main job on PostgreSQL 19, and pg_upgrade to it, in Debian's experimental suite", lambda log: on_other_postgresql("19", log), 9),
+    "assert": Suite("regress, isolation, e2e, fault and chaos on a PostgreSQL with --enable-cassert", on_asserting_postgresql, 65, needs="assert"),
     "packages": Suite("pytest: packages are built, installed, used and purged", tests_in("packages"), 10, compiles=True, needs="packages"),
     "packages-17": Suite("pytest: the Debian packages for PostgreSQL 17, in the release that has it", lambda log: packages_elsewhere("17", log), 9),
     "packages-18": Suite("pytest: the Debian packages for PostgreSQL 18, in the release that has it", lambda log: packages_elsewhere("18", log), 9),
@@ -240,7 +257,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # What a name stands for besides a suite's own. Of the rest of `all`, what comes first is worth most.
 CHECK = ["unit", "regress"]
 TEST = ["lint", *CHECK, "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "packages", "examples", "patroni", "compose", "e2e-current",
+REST = ["chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "packages", "examples", "patroni", "compose", "e2e-current", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
