@@ -1,6 +1,6 @@
 """Runs suites side by side and adds up: python -m outbox_rig.side_by_side [--within MINUTES] NAME..., each a suite or a layer (suites.py).
 
-Most of a suite's time is waiting, so four run at a time on two processors, the longest first, and beside them one of those that compile.
+Most of a suite's time is waiting, so three run at a time on two processors, the longest first, and beside them one of those that compile.
 JOBS says how many; with 1, or one suite, its whole output is shown, otherwise how far they are. All output goes to build/logs/NAME.log.
 With --within, a suite that is not of `make test` begins only if it probably ends before that many minutes have passed; the others are named
 at the end. The last line is `N passed, N failed`."""
@@ -93,7 +93,7 @@ class Runner:
         must = sorted((name for name in names if name in TEST or not within), key=lambda name: -SUITES[name].minutes)
         self._waiting = must + [name for name in names if name not in must]
         self._must, self._within = set(must), within
-        self._jobs = min(len(names), int(os.environ.get("JOBS") or (os.cpu_count() or 1) * 2))
+        self._jobs = min(len(names), int(os.environ.get("JOBS") or (os.cpu_count() or 1) + 1))
         self._running: list[Running] = []
         self.done: list[Running] = []
         self.not_begun: list[str] = []

@@ -224,8 +224,8 @@ def tests_in(folder: str, **options) -> Callable[[Path], Result]:
 
 
 SUITES = {
-    "lint": Suite("clang-format, clang-tidy, and which folder includes which", lint, 4, compiles=True, needs="lint"),
-    "unit": Suite("GoogleTest: src/delivery and src/dispatch without a server, under ASan and UBSan", unit, 6, compiles=True),
+    "lint": Suite("clang-format, clang-tidy, and which folder includes which", lint, 7, compiles=True),
+    "unit": Suite("GoogleTest: src/delivery and src/dispatch without a server, under ASan and UBSan", unit, 4, compiles=True),
     "regress": Suite("pg_regress: the SQL surface", regress, 1),
     "isolation": Suite("pg_isolation_regress: interleavings of sessions", isolation, 1),
     "e2e": Suite("pytest: the whole way, with a real broker and a real endpoint", tests_in("e2e"), 7),
@@ -257,7 +257,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # What a name stands for besides a suite's own. Of the rest of `all`, what comes first is worth most.
 CHECK = ["unit", "regress"]
 TEST = ["lint", *CHECK, "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "packages", "examples", "patroni", "compose", "e2e-current", "assert",
+REST = ["chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
