@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "events.h"
-#include "delivery/sinks/webhook/pace.h"
+#include "pace.h"
 
 namespace {
 
