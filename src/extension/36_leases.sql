@@ -1,4 +1,4 @@
--- Sinks of kind outbox_manual: a program of the team's own claims their events and says how they ended.
+-- Sinks of kind outbox_manual: a program of the user's own claims their events and says how they ended. What ack() and nack() do is in 37_manual.sql.
 
 CREATE TABLE IF NOT EXISTS outbox.leases (
   server oid NOT NULL,
@@ -37,12 +37,12 @@ COMMENT ON FUNCTION outbox.claim(text, integer, interval) IS
 
 CREATE OR REPLACE FUNCTION outbox.ack(token uuid, ids uuid[] DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_ack';
+AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.ack(uuid, uuid[]) IS
   'Says that claimed events have been delivered: they leave, or are kept for the retention. Without ids, all that the claim still has. Returns how many it took: fewer than given where the lease was over and another claim has taken them, or where an outbox.nack() gave them back. Needs USAGE on the foreign server.';
 
 CREATE OR REPLACE FUNCTION outbox.nack(token uuid, id uuid, error text, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_nack';
+AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.nack(uuid, uuid, text, interval, boolean) IS
   'Says that a claimed event has failed: an attempt is counted, and it comes again after retry_in, or by the option retry of its sink; later events of its key that the claim has are given back. After max_attempts, or with give_up at once, it becomes a dead letter. Returns its status, PENDING or FAILED; NULL when the claim does not have it any more. Needs USAGE on the foreign server.';

@@ -163,6 +163,22 @@ def test_what_is_known_of_it_and_comes_back(db):
     assert db.sql("SELECT count(*), count(DISTINCT id) FROM outbox.events WHERE status = 'SENT'") == [(5, 3)]
 
 
+def test_an_ack_names_some_of_the_events(db):
+    """What it does not name the claim still has, whatever else stands in the list."""
+    manual_sink(db, max_attempts="3")
+    for n in range(3):
+        db.enqueue("Order", "1", f"placed.{n}")
+    db.enqueue("Order", "2", "other")
+    [(_, token, first), (_, _, second), (_, _, third), (_, _, other)] = claim(db)
+    stranger = "018f0000-0000-7000-8000-000000000001"
+    assert db.value("SELECT outbox.ack(%s, ARRAY[NULL, %s, %s, %s]::uuid[])", token, second, stranger, second) == 1
+    assert db.value("SELECT outbox.ack(%s, ARRAY[NULL, %s]::uuid[])", token, stranger) == 0
+    assert db.value("SELECT outbox.ack(%s, '{}')", token) == 0
+    assert {id for (id,) in db.sql("SELECT unnest(ids) FROM outbox.leases")} == {first, third, other}
+    assert db.value("SELECT outbox.ack(%s)", token) == 3
+    assert db.value("SELECT count(*) FROM outbox.leases") == 0 and db.pending() == 0
+
+
 def again_ids(db, events: list[str], first) -> list:
     """The delivered ones, in their old order."""
     return [id for (id,) in db.sql("SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS e (id, n) WHERE id <> %s ORDER BY n", events, first)]

@@ -46,7 +46,7 @@ RELATIONS = ["events", "events_pending", "events_failed", "dedup", "recalled", "
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
 VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
-          "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
+          "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'", "bigint[]": "'{1}'"}
 UUID = "'018f0000-0000-7000-8000-00000000000{}'"
 
 

@@ -1,4 +1,4 @@
-/* manual_arguments.h: checks what a program passes to outbox.claim(), ack() and nack(). */
+/* manual_arguments.h: checks what a program passes to outbox.claim(). */
 #pragma once
 
 #include "server/base/server.h"

@@ -323,7 +323,8 @@ SQL_FUNCTION(outbox_claim) {
   memset((void *)&claim, 0, sizeof(claim));
   claim.limit = PG_GETARG_INT32(1);
   claim.lease_us = manual_interval(PG_GETARG_INTERVAL_P(2), &LEASE);
-  manual_sink_require(text_to_cstring(PG_GETARG_TEXT_PP(0)), GetUserId(), &sink);
+  claim.caller = GetUserId();
+  manual_sink_require(text_to_cstring(PG_GETARG_TEXT_PP(0)), claim.caller, &sink);
   claim.sink = &sink;
   claim.token = *DatumGetUUIDP(DirectFunctionCall1(gen_random_uuid, (Datum)0));
 

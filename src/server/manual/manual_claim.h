@@ -41,6 +41,7 @@ typedef struct Reading {
 } Reading;
 
 typedef struct Claim {
+  Oid caller;
   const ManualSink *sink;
   int limit;
   int64 lease_us;

@@ -1,11 +1,9 @@
 /* manual_read.cpp: hands out what a claim has leased. An event that cannot be read, or that has no equivalent in the
- * client's encoding, is put back with its error; nothing of its key goes before it, and the rest is handed out. */
-
+ * client's encoding, is given back with its error; nothing of its key goes before it, and the rest is handed out. */
 #include "server/manual/manual_read.h"
 
+#include "server/base/is_worker.h"
 #include "server/event/unreadable.h"
-#include "server/manual/manual_end.h"
-#include "server/manual/manual_leases.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -18,9 +16,6 @@ extern "C" {
 }
 
 static const int POSITION_COLUMN = 13;
-/* It is given out again so much later. */
-static const int64 PAUSE_MS = 60 * 1000;
-
 static Statement read_leased = {
     "SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, "
     "e.headers, "
@@ -80,15 +75,37 @@ static void read_rows(void *context) {
   UnregisterSnapshot(snapshot);
 }
 
-/* What comes after an event that was put back: the tuplestore has the others. */
-static void lease_rest(Claim *claim, int64 after) {
-  Leases leases = leases_of(&claim->token);
+/* As outbox.nack() would; but no attempt is spent: it was not delivery's. */
+static Statement give_back = {"SELECT outbox.record_failure($1, $2, NULL, $3, '1 minute', false, $4)",
+                              4,
+                              {OIDOID, UUIDOID, TEXTOID, INT8OID},
+                              NULL};
+static Statement read_rest = {
+    "SELECT p.position FROM outbox.leases AS l CROSS JOIN unnest(l.positions) AS p (position) "
+    "WHERE l.token = $1 AND p.position > $2",
+    2,
+    {UUIDOID, INT8OID},
+    NULL};
 
-  claim->n_leased = 0;
-  for (int i = 0; i < leases.n; i++)
-    for (int j = 0; j < leases.list[i].n; j++)
-      if (leases.list[i].positions[j] > after)
-        claim->positions[claim->n_leased++] = leases.list[i].positions[j];
+static bool visit_rest(TupleTableSlot *slot, void *context) {
+  Claim *claim = (Claim *)context;
+
+  claim->positions[claim->n_leased++] = DatumGetInt64(slot->tts_values[0]);
+  return true;
+}
+
+/* The server gives the event back, not a user: nobody has to look at its row again. */
+static void give_back_unreadable(Claim *claim, const UnreadableRow *failed) {
+  Datum values[] = {ObjectIdGetDatum(claim->caller), UUIDPGetDatum(&claim->token), CStringGetTextDatum(failed->error),
+                    Int64GetDatum(failed->position)};
+  const bool was_worker = server_is_worker;
+
+  server_is_worker = true;
+  PG_TRY();
+  { statement_write(&give_back, values, NULL, NULL); }
+  PG_FINALLY();
+  { server_is_worker = was_worker; }
+  PG_END_TRY();
 }
 
 void claim_hand_out(Claim *claim, ReturnSetInfo *result) {
@@ -97,8 +114,10 @@ void claim_hand_out(Claim *claim, ReturnSetInfo *result) {
   UnreadableRow failed;
 
   while (claim->n_leased > 0 && !unreadable_try(read_rows, &handout, &failed)) {
-    manual_put_back(claim->sink, &claim->token, failed.position, failed.error, PAUSE_MS);
-    lease_rest(claim, failed.position);
+    give_back_unreadable(claim, &failed);
+    Datum values[] = {UUIDPGetDatum(&claim->token), Int64GetDatum(failed.position)};
+    claim->n_leased = 0; /* the tuplestore has the events before it */
+    statement_write(&read_rest, values, visit_rest, claim);
     MemoryContextReset(handout.scratch);
     CHECK_FOR_INTERRUPTS();
   }

@@ -3,5 +3,5 @@
 
 #include "server/manual/manual_claim.h"
 
-/* What is leased, but for what cannot be read: that is put back. */
+/* What is leased, but for what cannot be read: that is given back. */
 void claim_hand_out(Claim *claim, ReturnSetInfo *result);

@@ -1,0 +1,236 @@
+-- What outbox.ack() and nack() do, in SQL over the tables alone. They call ack_for() and nack_for() as the owner of the tables, and say
+-- who called (src/server/manual/as_owner.cpp). Four functions here are C: what they need is in the delivery library, or in shared memory.
+--
+-- There is no deadlock: a claim locks rows and ended leases without waiting, and makes leases in the order of their keys. ack() and nack() lock
+-- the leases of their claim first, in the same order, and write events then.
+
+CREATE OR REPLACE FUNCTION outbox.manual_sink(
+  caller oid, sink text, OUT server oid, OUT ordered boolean, OUT hold boolean, OUT max_attempts integer, OUT retry text, OUT keep boolean)
+RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_manual_sink';
+COMMENT ON FUNCTION outbox.manual_sink(oid, text) IS
+  'Part of outbox.ack() and nack(): the options of a sink of kind outbox_manual, with what the settings say where they are silent; keep: delivered events are kept. An error where the caller may not claim from it.';
+
+CREATE OR REPLACE FUNCTION outbox.retry_delay(retry text, attempt integer) RETURNS interval
+LANGUAGE c VOLATILE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_retry_delay';
+COMMENT ON FUNCTION outbox.retry_delay(text, integer) IS 'Part of outbox.nack(): the time until the next attempt by the option retry, with jitter.';
+
+CREATE OR REPLACE FUNCTION outbox.count_delivered(server oid, latencies bigint[], late bigint) RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_count_delivered';
+COMMENT ON FUNCTION outbox.count_delivered(oid, bigint[], bigint) IS
+  'Part of outbox.ack(): counts delivered events for outbox.sinks when the transaction commits: how long each took, in microseconds, and how many came late, as by outbox.redrive() with force.';
+
+CREATE OR REPLACE FUNCTION outbox.count_failed(server oid, dead boolean, error text) RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_count_failed';
+COMMENT ON FUNCTION outbox.count_failed(oid, boolean, text) IS 'Part of outbox.nack(): counts one failure for outbox.sinks when the transaction commits, and shows its error at once.';
+
+CREATE OR REPLACE FUNCTION outbox.names_of_sink(sink text) RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  RETURN names_of_sink.sink || ARRAY(SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = names_of_sink.sink
+                                     AND NOT EXISTS (SELECT FROM pg_foreign_server AS s WHERE s.srvname = r.old_name));
+END
+$$;
+COMMENT ON FUNCTION outbox.names_of_sink(text) IS 'Part of outbox.ack() and nack(): the names by which rows name a sink: its own first, then its former ones.';
+
+-- Not an UPDATE of status: one concurrent move to another partition makes everybody's SKIP LOCKED fail.
+CREATE OR REPLACE FUNCTION outbox.move_to_failed(event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint) RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  WITH gone AS (DELETE FROM outbox.events_pending AS e WHERE e.position = event RETURNING e.*)
+  INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
+    created_at, available_at, position, sink, xact, origin, overtaken_by, attempts, last_error, last_attempt_at, status)
+  SELECT g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers, g.partition_key, g.dedup_key, g.seq,
+    g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin, move_to_failed.overtaken_by, move_to_failed.attempts, error, failed_at, 'FAILED'
+  FROM gone AS g
+$$;
+COMMENT ON FUNCTION outbox.move_to_failed(bigint, integer, text, timestamptz, bigint) IS 'Part of outbox.ack() and nack(): makes a pending event a dead letter.';
+
+CREATE OR REPLACE FUNCTION outbox.record_failure(
+  caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean, unreadable bigint DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  sink_name text;
+  sink record;
+  lease record;
+  event record;
+  failed_at timestamptz := clock_timestamp();
+  dead boolean;
+  later_too boolean := false;
+BEGIN
+  SELECT s.srvname INTO sink_name FROM pg_foreign_server AS s WHERE s.oid = (
+    SELECT min(l.server) FROM (SELECT l.server FROM outbox.leases AS l WHERE l.token = record_failure.token ORDER BY l.key_hash, l.single FOR UPDATE) AS l);
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  sink := outbox.manual_sink(record_failure.caller, sink_name);
+  SELECT l.server, l.ordered, l.key_hash, l.single, nullif(greatest(l.overtaken_by, p.position), p.position) AS overtaken_by, p.position, p.n::integer AS n
+  INTO lease
+  FROM outbox.leases AS l CROSS JOIN unnest(l.ids, l.positions) WITH ORDINALITY AS p (id, position, n)
+  WHERE l.token = record_failure.token AND (p.position = record_failure.unreadable OR (record_failure.unreadable IS NULL AND p.id = record_failure.id))
+  LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  SELECT least(greatest(e.attempts, 0), 2147483646) + 1 AS attempt, e.overtaken_by INTO event
+  FROM outbox.events_pending AS e WHERE e.position = lease.position AND e.sink = ANY (outbox.names_of_sink(sink_name)) FOR UPDATE;
+  IF FOUND THEN -- else somebody has deleted or moved it: its key waits for nobody
+    dead := record_failure.unreadable IS NULL AND (coalesce(record_failure.give_up, false) OR event.attempt >= sink.max_attempts);
+    IF dead THEN
+      PERFORM outbox.move_to_failed(lease.position, event.attempt, record_failure.error, failed_at, coalesce(event.overtaken_by, lease.overtaken_by));
+    ELSE
+      UPDATE outbox.events_pending AS e SET
+        attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE greatest(e.attempts, 1) END,
+        last_error = record_failure.error, last_attempt_at = failed_at,
+        available_at = failed_at + coalesce(record_failure.retry_in, outbox.retry_delay(sink.retry, event.attempt)),
+        held_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by),
+        sink = CASE WHEN EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = sink_name) THEN e.sink ELSE sink_name END
+      WHERE e.position = lease.position;
+    END IF;
+    PERFORM outbox.count_failed(sink.server, dead, record_failure.error);
+    later_too := lease.single = 0 AND (NOT dead OR sink.hold); -- given back: the retry, or a redrive, comes first
+  END IF;
+  UPDATE outbox.leases AS l SET
+    ids = l.ids[:lease.n - 1] || CASE WHEN later_too THEN '{}' ELSE l.ids[lease.n + 1:] END,
+    positions = l.positions[:lease.n - 1] || CASE WHEN later_too THEN '{}' ELSE l.positions[lease.n + 1:] END
+  WHERE l.server = lease.server AND l.ordered = lease.ordered AND l.key_hash = lease.key_hash AND l.single = lease.single;
+  DELETE FROM outbox.leases AS l WHERE l.token = record_failure.token AND l.ids = '{}';
+  RETURN CASE WHEN dead THEN 'FAILED' WHEN NOT dead THEN 'PENDING' END;
+END
+$$;
+COMMENT ON FUNCTION outbox.record_failure(oid, uuid, uuid, text, interval, boolean, bigint) IS
+  'Part of outbox.nack() and claim(): the failure of a claimed event, or that it cannot be read at this position: then no attempt is spent, as it was not given out.';
+
+CREATE OR REPLACE FUNCTION outbox.nack_for(caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF num_nulls(token, id, error) > 0 THEN
+    RAISE EXCEPTION '"%" must not be null', CASE WHEN token IS NULL THEN 'token' WHEN id IS NULL THEN 'id' ELSE 'error' END
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT outbox.nack(token, id, ''what went wrong'');';
+  ELSIF retry_in NOT BETWEEN '0' AND '3660 days' THEN
+    RAISE EXCEPTION 'retry_in is out of range' USING ERRCODE = 'invalid_parameter_value',
+      DETAIL = format('It is %s, and must be between 0 and ten years.', retry_in), HINT = 'Leave it out for the sink''s own schedule.';
+  END IF;
+  RETURN outbox.record_failure(caller, token, id, error, retry_in, give_up);
+END
+$$;
+COMMENT ON FUNCTION outbox.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'What outbox.nack() does for its caller.';
+
+CREATE OR REPLACE FUNCTION outbox.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  claim record;
+  sink_name text;
+  sink record;
+  names text[];
+  acked_at timestamptz := clock_timestamp();
+  day text;
+  deleted record;
+BEGIN
+  IF ack_for.token IS NULL THEN
+    RAISE EXCEPTION '"token" must not be null' USING ERRCODE = 'null_value_not_allowed',
+      HINT = 'SELECT outbox.ack(token, ARRAY[id]); with the token that outbox.claim() returned.';
+  END IF;
+  -- keys: of the acknowledged events that have one, and acked: their positions. rest: positions of what the claim still has.
+  SELECT min(p.server) AS server, array_agg(p.position) FILTER (WHERE p.ended) AS events,
+         array_agg(p.key_hash) FILTER (WHERE p.ended AND p.single = 0) AS keys, array_agg(p.position) FILTER (WHERE p.ended AND p.single = 0) AS acked,
+         coalesce(array_agg(p.position) FILTER (WHERE NOT p.ended), '{}') AS rest
+  INTO claim
+  FROM (SELECT p.*, ack_for.ids IS NULL OR coalesce(p.id IN (SELECT unnest(ack_for.ids)), false) AS ended
+        FROM (SELECT l.server, l.key_hash, l.single, unnest(l.ids) AS id, unnest(l.positions) AS position
+              FROM (SELECT l.* FROM outbox.leases AS l WHERE l.token = ack_for.token ORDER BY l.key_hash, l.single FOR UPDATE) AS l) AS p) AS p;
+  SELECT s.srvname INTO sink_name FROM pg_foreign_server AS s WHERE s.oid = claim.server;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  sink := outbox.manual_sink(ack_for.caller, sink_name);
+  IF claim.events IS NULL THEN
+    RETURN 0;
+  END IF;
+  names := outbox.names_of_sink(sink_name);
+
+  IF sink.keep THEN
+    day := 'outbox.events_sent_' || to_char(acked_at AT TIME ZONE 'UTC', 'YYYYMMDD');
+    IF to_regclass(day) IS NULL THEN -- where no worker runs, nobody else makes it
+      PERFORM outbox.maintain_days(false);
+    END IF;
+    IF to_regclass(day) IS NULL THEN
+      sink.keep := false; -- better no audit trail than no acknowledgement
+      RAISE WARNING 'outbox deletes acknowledged events although they should be kept'
+        USING DETAIL = format('There is no partition %s.', day), HINT = 'SELECT outbox.maintain();';
+    END IF;
+  END IF;
+  IF sink.keep THEN
+    WITH gone AS (
+      DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = ANY (names) RETURNING e.*),
+    kept AS (
+      INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
+        created_at, available_at, position, sink, xact, origin, overtaken_by, attempts, last_error, last_attempt_at, status, sent_at)
+      SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, e.partition_key, e.dedup_key, e.seq,
+        e.created_at, e.available_at, e.position, e.sink, e.xact, e.origin, e.overtaken_by, e.attempts, e.last_error, e.last_attempt_at, 'SENT', acked_at
+      FROM gone AS e)
+    SELECT array_agg(greatest(g.created_at, CASE WHEN g.attempts = 0 THEN g.available_at END)) AS since,
+           count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
+    INTO deleted FROM gone AS g;
+  ELSE
+    WITH gone AS (
+      DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = ANY (names)
+      RETURNING e.created_at, e.available_at, e.attempts, e.redrive_late, e.overtaken_by)
+    SELECT array_agg(greatest(g.created_at, CASE WHEN g.attempts = 0 THEN g.available_at END)) AS since,
+           count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
+    INTO deleted FROM gone AS g;
+  END IF;
+  PERFORM outbox.count_delivered(sink.server, ARRAY(SELECT (date_part('epoch', acked_at - t.since) * 1000000)::bigint FROM unnest(deleted.since) AS t (since)), deleted.late);
+  IF cardinality(claim.rest) = 0 THEN
+    DELETE FROM outbox.leases AS l WHERE l.token = ack_for.token;
+  ELSE
+    UPDATE outbox.leases AS l SET ids = r.ids, positions = r.positions, overtaken_by = greatest(l.overtaken_by, CASE WHEN sink.ordered THEN r.last END)
+    FROM (SELECT l.ctid AS place, array_agg(p.id ORDER BY p.position) FILTER (WHERE NOT e.ended) AS ids,
+                 coalesce(array_agg(p.position ORDER BY p.position) FILTER (WHERE NOT e.ended), '{}') AS positions, max(p.position) FILTER (WHERE e.ended) AS last
+          FROM outbox.leases AS l CROSS JOIN LATERAL unnest(l.ids, l.positions) AS p (id, position)
+          CROSS JOIN LATERAL (SELECT p.position IN (SELECT unnest(claim.events)) AS ended) AS e
+          WHERE l.token = ack_for.token GROUP BY l.ctid HAVING bool_or(e.ended)) AS r
+    WHERE l.ctid = r.place AND cardinality(r.positions) > 0;
+    DELETE FROM outbox.leases AS l WHERE l.token = ack_for.token AND NOT EXISTS (SELECT FROM unnest(l.positions) AS p (position) WHERE p.position NOT IN (SELECT unnest(claim.events)));
+  END IF;
+
+  -- What the acknowledged events have overtaken: almost always nothing. Dead letters first: a redrive of one that is not yet
+  -- committed is waited for, and then it stands among the pending ones.
+  IF sink.ordered AND EXISTS (SELECT FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k CROSS JOIN LATERAL (
+    SELECT FROM outbox.events_failed AS f
+    WHERE f.sink = ANY (names) AND hashtextextended(f.partition_key, 0) = k.key AND f.position + 0 < k.bound AND f.overtaken_by IS NULL
+    UNION ALL
+    SELECT FROM outbox.events_pending AS p
+    WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
+      AND (p.attempts > 0 OR p.redrive_late IS NOT NULL)
+    LIMIT 1) AS e)
+  THEN
+    UPDATE outbox.events_failed AS f SET overtaken_by = (SELECT min(a.position) FROM unnest(claim.keys, claim.acked) AS a (key, position)
+                                                         WHERE a.key = hashtextextended(f.partition_key, 0) AND a.position > f.position)
+    FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k
+    WHERE f.sink = ANY (names) AND hashtextextended(f.partition_key, 0) = k.key AND f.position + 0 < k.bound AND f.overtaken_by IS NULL;
+    UPDATE outbox.events_pending AS p SET overtaken_by = (SELECT min(a.position) FROM unnest(claim.keys, claim.acked) AS a (key, position)
+                                                          WHERE a.key = hashtextextended(p.partition_key, 0) AND a.position > p.position)
+    FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k
+    WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
+      AND (p.attempts > 0 OR p.redrive_late IS NOT NULL);
+    -- Redriven without force, and overtaken just now
+    PERFORM outbox.move_to_failed(p.position, p.attempts, format('redriven too late: the later event of its key at position %s was delivered meanwhile; '
+        'outbox.redrive() with force sends it late', p.overtaken_by) || coalesce('; before that: ' || p.last_error, ''), p.last_attempt_at, p.overtaken_by)
+    FROM outbox.events_pending AS p
+    WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = ANY (claim.keys) AND p.redrive_late = false AND p.overtaken_by = ANY (claim.acked)
+      AND p.position <> ALL (claim.rest);
+  END IF;
+  RETURN coalesce(cardinality(deleted.since), 0);
+END
+$$;
+COMMENT ON FUNCTION outbox.ack_for(oid, uuid, uuid[]) IS 'What outbox.ack() does for its caller.';

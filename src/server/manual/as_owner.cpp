@@ -1,0 +1,58 @@
+/*
+ * as_owner.cpp: outbox.ack() and nack() as their callers see them. Each calls the SQL function of the same
+ * name with "_for" behind it, as the owner of the tables, and tells it who the caller is: in a SECURITY DEFINER
+ * function no SQL expression could. What is done to events there is the server's doing: no row is looked at again by
+ * a worker, and no dedup key is free, because an event was delivered.
+ */
+#include "server/base/sql_function.h"
+#include "server/base/is_worker.h"
+#include "server/storage/owner_sql.h"
+
+extern "C" {
+#include "miscadmin.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "tcop/utility.h"
+#include "utils/lsyscache.h"
+}
+
+/* As the owner: it needs USAGE on the schema. */
+static Oid find_function(const char *name, const Oid *types, int n) {
+  char *schema = pstrdup("outbox"), *whole = psprintf("%s_for", name);
+  Oid with_caller[FUNC_MAX_ARGS] = {OIDOID};
+
+  memcpy(with_caller + 1, types, sizeof(Oid) * n);
+  return LookupFuncName(list_make2(makeString(schema), makeString(whole)), n + 1, with_caller, false);
+}
+
+SQL_FUNCTION(outbox_as_owner) {
+  LOCAL_FCINFO(call, FUNC_MAX_ARGS);
+  const bool was_worker = server_is_worker;
+  FmgrInfo function;
+  Oid caller, *types;
+  int context, n;
+  Datum result;
+
+  const char *name = get_func_name(fcinfo->flinfo->fn_oid);
+  const char *command = psprintf("outbox.%s()", name);
+  PreventCommandDuringRecovery(command);
+  PreventCommandIfReadOnly(command);
+  PreventCommandIfParallelMode(command);
+  (void)get_func_signature(fcinfo->flinfo->fn_oid, &types, &n);
+  GetUserIdAndSecContext(&caller, &context);
+  /* Row security is for those who look at the table. An error restores the role with its transaction. */
+  SetUserIdAndSecContext(outbox_owner_oid(), context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
+  fmgr_info(find_function(name, types, n), &function);
+  InitFunctionCallInfoData(*call, &function, (short)(n + 1), fcinfo->fncollation, NULL, fcinfo->resultinfo);
+  call->args[0] = {ObjectIdGetDatum(caller), false};
+  memcpy(call->args + 1, fcinfo->args, sizeof(NullableDatum) * n);
+  server_is_worker = true;
+  PG_TRY();
+  { result = FunctionCallInvoke(call); }
+  PG_FINALLY();
+  { server_is_worker = was_worker; }
+  PG_END_TRY();
+  SetUserIdAndSecContext(caller, context);
+  fcinfo->isnull = call->isnull;
+  return result;
+}
