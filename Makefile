@@ -51,17 +51,19 @@ all install installcheck:
 	@exit 1
 endif
 
+# assert() in the two libraries goes with the server's own: a failed one ends all sessions of a cluster.
+NO_ASSERTS := $(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure 2>/dev/null)),,-DNDEBUG)
+
 OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -Isrc -MMD -MP $(EXTRA_CXXFLAGS)
 
 # Three libraries: only the server side sees PostgreSQL's headers, and it neither throws nor catches.
 src/server/%.o: src/server/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) -fno-exceptions -fno-rtti -Wno-register -Wno-unused-parameter \
 	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(OUTBOX_VERSION)\" -c -o $@ $<
-# Asserts of the decisions follow the server's own: a failed one ends all sessions of a cluster.
 src/dispatch/%.o: src/dispatch/%.cpp
-	$(CXX) $(OUTBOX_CXXFLAGS) $(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),,-DNDEBUG) -c -o $@ $<
+	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
 src/delivery/%.o: src/delivery/%.cpp
-	$(CXX) $(OUTBOX_CXXFLAGS) -c -o $@ $<
+	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
 -include $(OBJS:.o=.d)
 src/server/base/library_version.o: outbox.control
 

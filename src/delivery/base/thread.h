@@ -1,6 +1,7 @@
 /*
  * thread.h: how the delivery room starts a thread. Signals belong to the server's main thread, so every other thread
- * has all of them blocked; and an exception must not leave a thread, so it ends there.
+ * has all of them blocked; and an exception must not leave a thread, so it ends there. And who may call what: an
+ * object that belongs to one thread asserts it, where asserts are compiled in (tests, and a server that has its own).
  */
 #pragma once
 
@@ -24,6 +25,15 @@ public:
 
 private:
   sigset_t before_;
+};
+
+/* The one thread that an object, or a part of it, belongs to: the one that made this. */
+class OwnThread {
+public:
+  bool is_current() const noexcept { return std::this_thread::get_id() == id_; }
+
+private:
+  std::thread::id id_ = std::this_thread::get_id();
 };
 
 template <class Body> std::thread start_thread(Body body) {

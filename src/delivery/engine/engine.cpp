@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <system_error>
 
 #include "delivery/base/text.h"
@@ -55,6 +56,7 @@ bool Runner::submit(const ob_event &event) {
 }
 
 size_t Runner::submit(const ob_event *events, size_t n) {
+  assert(engine_.is_callers_thread());
   if (closing_ || disabled_)
     return 0;
   n = std::min<size_t>(n, credit(Clock::now()));
@@ -80,6 +82,7 @@ uint32_t Runner::credit(Time now) {
 }
 
 void Runner::status(ob_sink_status &out) {
+  assert(engine_.is_callers_thread());
   Circuit::Time now = Clock::now();
   out.credit = std::min(credit(now), sink_->credit());
   out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
@@ -100,7 +103,18 @@ void Runner::status(ob_sink_status &out) {
   copy_text(out.last_error, out.state == OB_SINK_DEGRADED ? degraded_ : last_error_);
 }
 
+void Runner::share(size_t index, size_t of, int64_t *turns) {
+  assert(engine_.is_callers_thread());
+  sink_->share(index, of, turns);
+}
+
+void Runner::begin_slowly() {
+  assert(engine_.is_callers_thread());
+  sink_->begin_slowly();
+}
+
 bool Runner::next_resumed(std::string &error) {
+  assert(engine_.is_callers_thread());
   if (resumed_.empty())
     return false;
   error = std::move(resumed_.front());
@@ -109,6 +123,7 @@ bool Runner::next_resumed(std::string &error) {
 }
 
 void Runner::close(milliseconds grace) {
+  assert(engine_.is_callers_thread());
   Time end = Clock::now() + std::max(grace, milliseconds(0));
   grace_end_ = closing_ ? std::min(grace_end_, end) : end;
   if (!closing_) {
@@ -319,6 +334,7 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
 }
 
 void Engine::collect(ob_completion *out, size_t max, size_t &n) {
+  assert(is_callers_thread());
   errors_.clear();
   Clock::time_point now = Clock::now();
   mailbox_->begin();
@@ -339,7 +355,13 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
     runner->stopped_keys_.clear();
 }
 
+bool Engine::next_log(ob_log_line &line) {
+  assert(is_callers_thread());
+  return mailbox_->take_log(line);
+}
+
 void Engine::forget(Runner *runner) {
+  assert(is_callers_thread());
   auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
   reaper_.destroy(std::move((*at)->sink_));
   runners_.erase(at);
@@ -358,6 +380,7 @@ std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Opt
 }
 
 bool Engine::close(milliseconds timeout) {
+  assert(is_callers_thread());
   Clock::time_point deadline = Clock::now() + std::max(timeout, milliseconds(0));
   for (auto &weak : probes_)
     if (auto probe = weak.lock())

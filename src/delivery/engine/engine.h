@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "delivery/base/thread.h"
 #include "delivery/engine/circuit.h"
 #include "delivery/engine/mailbox.h"
 #include "delivery/engine/probe.h"
@@ -31,8 +32,8 @@ public:
   size_t submit(const ob_event *events, size_t n);
   void status(ob_sink_status &out);
   void close(std::chrono::milliseconds grace);
-  void share(size_t index, size_t of, int64_t *turns) { sink_->share(index, of, turns); }
-  void begin_slowly() { sink_->begin_slowly(); }
+  void share(size_t index, size_t of, int64_t *turns);
+  void begin_slowly();
   bool next_resumed(std::string &error);
   bool finished() const { return closing_ && outstanding_ == 0; }
   Engine &engine() const { return engine_; }
@@ -81,12 +82,13 @@ public:
   Engine(const Engine &) = delete;
   Engine &operator=(const Engine &) = delete;
 
+  bool is_callers_thread() const noexcept { return caller_.is_current(); }
   int fd() const { return epoll_fd_; }
   Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, bool hold,
                SecretMask secrets);
   /* Writes to `n` as it goes, so that nothing is lost when it throws. */
   void collect(ob_completion *out, size_t max, size_t &n);
-  bool next_log(ob_log_line &line) { return mailbox_->take_log(line); }
+  bool next_log(ob_log_line &line);
   void forget(Runner *runner);
   /* Begins a probe; it ends by itself. Throws std::system_error when there are no more threads. */
   std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping,
@@ -101,6 +103,7 @@ private:
                size_t &n);
   void arm_timer();
 
+  const OwnThread caller_;
   std::shared_ptr<Mailbox> mailbox_;
   Reaper reaper_;
   std::vector<std::unique_ptr<Runner>> runners_;

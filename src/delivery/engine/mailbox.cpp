@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <system_error>
 
 #include "delivery/base/text.h"
@@ -60,6 +61,7 @@ void Mailbox::log(ob_log_level level, const std::string &sink, std::string_view 
 }
 
 void Mailbox::begin() {
+  assert(main_.is_current());
   std::lock_guard lock(mutex_);
   uint64_t count;
   while (read(fd_, &count, sizeof count) < 0 && errno == EINTR)
@@ -68,6 +70,7 @@ void Mailbox::begin() {
 }
 
 void Mailbox::finish(std::deque<Report> &into) {
+  assert(main_.is_current());
   std::lock_guard lock(mutex_);
   signalled_ = false;
   if (!log_.empty())
@@ -79,6 +82,7 @@ void Mailbox::finish(std::deque<Report> &into) {
 }
 
 bool Mailbox::take_log(ob_log_line &line) {
+  assert(main_.is_current());
   std::lock_guard lock(mutex_);
   if (log_.empty())
     return false;

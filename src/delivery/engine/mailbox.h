@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "delivery/base/thread.h"
 #include "delivery/engine/sink.h"
 
 namespace outbox {
@@ -49,6 +50,7 @@ public:
 private:
   void wake_locked();
 
+  const OwnThread main_;
   std::mutex mutex_;
   std::deque<Report> reports_;
   std::deque<ob_log_line> log_;

@@ -1,6 +1,7 @@
 #include "delivery/engine/probe.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "delivery/base/clean_text.h"
 #include "delivery/engine/sink_options.h"
@@ -62,6 +63,7 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
 }
 
 void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping) {
+  assert(!main_.is_current());
   std::shared_ptr<void> remains; /* goes last */
   try {
     remains = try_out(kind, server, mapping);
@@ -73,6 +75,7 @@ void Probe::run(const SinkKind &kind, const Options &server, const Options &mapp
 }
 
 bool Probe::poll(std::vector<ProbeStep> &steps) const {
+  assert(main_.is_current());
   std::lock_guard lock(mutex_);
   steps = steps_;
   return done_;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "delivery/base/thread.h"
 #include "delivery/engine/mailbox.h"
 #include "delivery/engine/sink.h"
 #include "delivery/options/options.h"
@@ -62,6 +63,7 @@ private:
   std::shared_ptr<void> try_out(const SinkKind &kind, const Options &server, const Options &mapping);
   void add(ProbeStep step);
 
+  const OwnThread main_;
   const std::shared_ptr<Mailbox> mailbox_;
   const std::string sink_;
   const std::chrono::milliseconds timeout_;

@@ -1,6 +1,7 @@
 #include "delivery/http/http_loop.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -109,10 +110,12 @@ void HttpLoop::post(Task task) {
 }
 
 void HttpLoop::post_at(Time when, Task task) {
+  assert(is_loop_thread());
   timers_.emplace(when, std::move(task));
 }
 
 std::shared_ptr<HttpLoop::Sharers> HttpLoop::host(const std::string &name, size_t at_least) {
+  assert(is_loop_thread());
   std::erase_if(hosts_, [](auto &each) { return each.second.expired(); });
   auto &known = hosts_[name];
   auto host = known.lock();
@@ -123,10 +126,12 @@ std::shared_ptr<HttpLoop::Sharers> HttpLoop::host(const std::string &name, size_
 }
 
 HttpLoop::Sharers *HttpLoop::no_room(Sharers &host, size_t running) {
+  assert(is_loop_thread());
   return !all_.share.may_open(running) ? &all_ : !host.share.may_open(running) ? &host : nullptr;
 }
 
 void HttpLoop::start(CURL *easy, std::shared_ptr<Sharers> host, Done done) {
+  assert(is_loop_thread());
   Running &running = running_[easy] = {std::move(done), std::move(host)};
   if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
     running_.erase(easy);
@@ -137,6 +142,7 @@ void HttpLoop::start(CURL *easy, std::shared_ptr<Sharers> host, Done done) {
 }
 
 void HttpLoop::cancel(CURL *easy) {
+  assert(is_loop_thread());
   auto running = running_.extract(easy);
   if (running.empty())
     return;
@@ -153,6 +159,7 @@ void HttpLoop::closed(const std::shared_ptr<Sharers> &host) {
 }
 
 void HttpLoop::descriptors_ran_out() {
+  assert(is_loop_thread());
   if (all_.share.total() < allowed_)
     return;
   limit_connections(std::max(all_.share.open(), size_t(1)));
@@ -163,11 +170,16 @@ void HttpLoop::descriptors_ran_out() {
 void HttpLoop::limit_connections(size_t total) {
   all_.share.set_total(total);
   curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, static_cast<long>(total));
-  keep_connections(0);
+  limit_idle();
 }
 
 void HttpLoop::keep_connections(long more) {
+  assert(is_loop_thread());
   connections_ += more;
+  limit_idle();
+}
+
+void HttpLoop::limit_idle() {
   long kept = std::clamp(connections_, 1L, static_cast<long>(all_.share.total()));
   curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kept);
 }
@@ -175,6 +187,7 @@ void HttpLoop::keep_connections(long more) {
 /* ---- the loop ---- */
 
 void HttpLoop::run() {
+  loop_thread_ = std::this_thread::get_id();
   for (;;) {
     run_tasks();
     {

@@ -56,6 +56,8 @@ public:
   /* Any thread: runs the task on the loop's thread, soon and in order. */
   void post(Task task);
 
+  bool is_loop_thread() const noexcept { return std::this_thread::get_id() == loop_thread_; }
+
   /* The loop's thread only, all that follows. */
   void post_at(Time when, Task task);
 
@@ -84,6 +86,7 @@ private:
   void offer_room();
   void offer_room(Sharers &sharers);
   void limit_connections(size_t total);
+  void limit_idle();
   void watch_sockets();
   void wait();
   bool end_idle(int fd);
@@ -92,7 +95,8 @@ private:
 
   CURLM *multi_;
   int epoll_fd_ = -1, wake_fd_ = -1;
-  std::mutex mutex_;  // guards tasks_ and stopping_
+  std::thread::id loop_thread_;  // known as soon as it runs
+  std::mutex mutex_;             // guards tasks_ and stopping_
   std::vector<Task> tasks_;
   bool stopping_ = false;
   std::multimap<Time, Task> timers_;

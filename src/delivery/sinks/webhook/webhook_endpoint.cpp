@@ -1,6 +1,7 @@
 #include "delivery/sinks/webhook/webhook_endpoint.h"
 
 #include <algorithm>
+#include <cassert>
 #include <future>
 #include <set>
 
@@ -155,6 +156,7 @@ void Endpoint::release(const std::vector<WebhookRequest> &requests, const char *
 // ---- the loop's thread ----
 
 void Endpoint::pump(HttpLoop &loop) {
+  assert(loop.is_loop_thread());
   for (;;) {
     uint64_t serial;
     WebhookRequest request;
@@ -201,6 +203,7 @@ bool Endpoint::may_start(HttpLoop &loop, Time now) {
 }
 
 void Endpoint::pump_at(HttpLoop &loop, Time when) {
+  assert(loop.is_loop_thread());
   if (when >= pump_at_)
     return;
   pump_at_ = when;
@@ -215,6 +218,7 @@ void Endpoint::pump_at(HttpLoop &loop, Time when) {
 }
 
 void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
+  assert(loop.is_loop_thread());
   std::unique_ptr<WebhookTransfer> transfer;
   if (idle_.empty()) {
     transfer = std::make_unique<WebhookTransfer>(config_, name_);
@@ -239,6 +243,7 @@ void Endpoint::run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTrans
 }
 
 void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
+  assert(loop.is_loop_thread());
   auto transfer = std::move(active_.extract(serial).mapped());
   try {
     if (transfer->retry_on_new_connection(code)) {
@@ -280,14 +285,13 @@ void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
     completion = {found->second.ticket, found->second.key, Result::Sent, -1, {}};
     queue_.finish(found->second.key);
     pace_.succeeded(queue_.running(), now);
-    note_pause(pause_ms, now);
+    note_pause(lock, pause_ms, now);
     in_flight_.erase(found);
   }
   reporter_->complete(std::move(completion));
 }
 
-/* The lock is held. */
-void Endpoint::note_pause(int64_t pause_ms, Time now) {
+void Endpoint::note_pause(const Locked &locked, int64_t pause_ms, Time now) {
   if (pause_ms < 0)
     return;
   Time until = now + std::chrono::milliseconds(pause_ms);
@@ -296,11 +300,11 @@ void Endpoint::note_pause(int64_t pause_ms, Time now) {
     return;
   pace_.begin_slowly(now);
   sheds_ = true;
-  tell_main();
+  tell_main(locked);
 }
 
 /* Under the lock, so that stop() cannot return, and the descriptor be closed, in between. */
-void Endpoint::tell_main() {
+void Endpoint::tell_main(const Locked & /*locked*/) {
   has_news_ = true;
   reporter_->wake();
 }
@@ -314,7 +318,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
   auto [ticket, key, outage, started] = found->second;
   if (verdict.slow_down)
     pace_.slow_down(started, now, verdict.too_many);
-  note_pause(verdict.pause_ms, now);
+  note_pause(lock, verdict.pause_ms, now);
   if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::Refused ||
                             verdict.result == Result::SinkDown))
     verdict.result = Result::Released;
@@ -323,10 +327,11 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
                         verdict.slow_retry, verdict.max_attempts},
                        verdict.gone});
   in_flight_.erase(found);
-  tell_main();
+  tell_main(lock);
 }
 
 void Endpoint::cancel_abandoned(HttpLoop &loop) {
+  assert(loop.is_loop_thread());
   std::set<uint64_t> wanted;
   {
     std::lock_guard lock(mutex_);

@@ -73,8 +73,9 @@ private:
   void log_refusal(const Refusal *refusal);
   void succeed(uint64_t serial, int64_t pause_ms);
   void fail(uint64_t serial, Verdict verdict);
-  void note_pause(int64_t pause_ms, Time now);
-  void tell_main();
+  using Locked = std::lock_guard<std::mutex>;  // who has one holds mutex_
+  void note_pause(const Locked &locked, int64_t pause_ms, Time now);
+  void tell_main(const Locked &locked);
   size_t taken() const { return queue_.queued() + queue_.running(); }
   void cancel_abandoned(HttpLoop &loop);
 
