@@ -6,12 +6,14 @@
 #pragma once
 
 #include "dispatch/blocked_keys.h"
+#include "dispatch/in_flight.h"
 #include "dispatch/linger.h"
 
 namespace dispatch {
 
 struct Dispatch {
   BlockedKeys blocked_keys;
+  InFlight in_flight;
   Linger linger;
 };
 

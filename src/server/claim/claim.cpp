@@ -15,7 +15,7 @@
 #include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
@@ -90,11 +90,11 @@ static void begin_round(Now now) {
   claim_round.context = batches;
   claim_round.now = now;
   busy_list_begin_round(now.moment);
-  claim_round.free_flights = flights_free();
-  claim_round.free_bytes = Min(flights_free_bytes(), (int64)ROUND_BYTES);
+  claim_round.free_events = in_flight_free();
+  claim_round.free_bytes = Min(in_flight_free_bytes(), (int64)ROUND_BYTES);
   for (int i = 0; i < n; i++) {
     sinks[i]->batch = NULL;
-    sinks[i]->batch_flights = NULL;
+    sinks[i]->batch_events = NULL;
     sinks[i]->n_batch = sinks[i]->max_batch = 0;
   }
 }
@@ -105,13 +105,13 @@ static Mark *returned = NULL;
 static int n_returned = 0, max_returned = 0;
 static int n_taken_up = 0; /* of them, by this round */
 
-static void add_returned(const Flight *flight) {
+static void add_returned(const InFlightEvent *event) {
   if (n_returned == max_returned) {
     max_returned = Max(64, max_returned * 2);
     returned = returned ? (Mark *)repalloc(returned, sizeof(Mark) * max_returned)
                         : (Mark *)MemoryContextAlloc(TopMemoryContext, sizeof(Mark) * max_returned);
   }
-  returned[n_returned++] = {flight->position, flight->ctid, 0, flight->sink->oid, flight->key_hash};
+  returned[n_returned++] = {event->position, place_of(event), 0, sink_of(event)->oid, event->key_hash};
 }
 
 void claim_returned_each(void (*visit)(Oid sink, int64 position)) {
@@ -235,7 +235,7 @@ bool claim_events(Now now, bool *look_for_recalled) {
   more |= stream_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
     more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && blocked_keys().any_draining(sinks[i]->oid);
-  more |= claim_round.free_bytes <= 0 && flights_free() > 0; /* a round is full sooner than the sinks */
+  more |= claim_round.free_bytes <= 0 && in_flight_free() > 0; /* a round is full sooner than the sinks */
   if (claim_round.n_taken + claim_round.n_marks > 0)
     claim_lock_and_mark();
   more |= claim_round.dropped;
@@ -244,23 +244,23 @@ bool claim_events(Now now, bool *look_for_recalled) {
   return more;
 }
 
-void claim_return(Flight *flight) {
-  WorkerSink *sink = flight->sink, *given_to = worker_sink_of(flight->given_to);
-  int64 position = flight->position;
-  const BlockedKey *key = blocked_keys().find_before(sink->oid, flight->key_hash, position);
+void claim_return(InFlightEvent *event) {
+  WorkerSink *sink = sink_of(event), *given_to = worker_sink_of(event->given_to);
+  int64 position = event->position;
+  const BlockedKey *key = blocked_keys().find_before(sink->oid, event->key_hash, position);
 
   decision_log(EVENT_RETURNED, position, sink->name, NULL, 0);
-  blocked_keys().drain_again_from(sink->oid, flight->key_hash, position);
+  blocked_keys().drain_again_from(sink->oid, event->key_hash, position);
   if (given_to)
-    worker_sink_rewind(given_to, position); /* it passed the row while this flight had it */
-  if (flight->resumed)
+    worker_sink_rewind(given_to, position); /* it passed the row while this event had it */
+  if (event->early)
     resumed_returned(sink);
-  worker_sink_event_returned(sink, flight->bytes);
+  worker_sink_event_returned(sink, event->bytes);
   if (key == NULL)
     worker_sink_rewind(sink, position);
-  else if (flight->held_by != key->group)
-    add_returned(flight);
-  flight_free(flight);
+  else if (event->blocked_by != key->group)
+    add_returned(event);
+  in_flight().give_back(event);
 }
 
 void claim_settle(void) {
@@ -282,8 +282,8 @@ void claim_give_back(void) {
   claim_round.open = false;
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < sinks[i]->n_batch; j++)
-      if (sinks[i]->batch_flights[j])
-        claim_return(sinks[i]->batch_flights[j]);
+      if (sinks[i]->batch_events[j])
+        claim_return(sinks[i]->batch_events[j]);
     sinks[i]->n_batch = 0;
     worker_sink_give_back(sinks[i]);
   }

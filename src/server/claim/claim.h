@@ -6,6 +6,7 @@
 #pragma once
 
 #include "server/base/clock.h"
+#include "server/inflight/in_flight.h"
 
 /* Once: the rows of which origin are ours. */
 void claim_init(int64 origin);
@@ -13,7 +14,7 @@ void claim_init(int64 origin);
 /* Nothing can be claimed for this reason: outbox.sinks has it with every sink. */
 void claim_tell_error(const char *error);
 
-/* In a transaction. Fills the sinks' batches with claimed flights; their memory lives until the next claim.
+/* In a transaction. Fills the sinks' batches with claimed events; their memory lives until the next claim.
  * `*look_for_recalled` comes back true when recalled rows were left for the next round. True when there may be more
  * at once. */
 bool claim_events(Now now, bool *look_for_recalled);
@@ -28,8 +29,7 @@ void claim_settle(void);
 void claim_give_back(void);
 
 /* A claimed or returned event whose turn has to come again. */
-struct Flight;
-void claim_return(struct Flight *flight);
+void claim_return(InFlightEvent *event);
 
 /* Events that came back and wait to be marked. */
 void claim_returned_each(void (*visit)(Oid sink, int64 position));

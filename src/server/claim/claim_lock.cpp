@@ -9,7 +9,7 @@
 #include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
@@ -31,12 +31,14 @@ static Statement mark_held = {
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
     NULL};
 
-/* Takes a claimed event out of the round: its flight ends before it began. */
-static void drop_flight(Flight *flight, const char *reason) {
-  decision_log(EVENT_RETURNED, flight->position, flight->sink->name, reason, 0);
-  worker_sink_event_returned(flight->sink, flight->bytes);
-  flight->sink->room++;
-  flight_free(flight);
+/* Takes a claimed event out of the round. */
+static void drop_event(InFlightEvent *event, const char *reason) {
+  WorkerSink *sink = sink_of(event);
+
+  decision_log(EVENT_RETURNED, event->position, sink->name, reason, 0);
+  worker_sink_event_returned(sink, event->bytes);
+  sink->room++;
+  in_flight().give_back(event);
 }
 
 /* Keeps in a batch what may fly: rows that were locked, and whose key nobody else holds meanwhile. */
@@ -44,18 +46,18 @@ static void prune_batch(WorkerSink *sink) {
   int kept = 0;
 
   for (int i = 0; i < sink->n_batch; i++) {
-    Flight *flight = sink->batch_flights[i];
-    if (flight == NULL)
+    InFlightEvent *event = sink->batch_events[i];
+    if (event == NULL)
       continue;
-    if (blocked_keys().find_before(sink->oid, flight->key_hash, flight->position)) {
+    if (blocked_keys().find_before(sink->oid, event->key_hash, event->position)) {
       /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
-      int64 position = flight->position;
-      drop_flight(flight, "an earlier event of its key leads now");
+      int64 position = event->position;
+      drop_event(event, "an earlier event of its key leads now");
       worker_sink_rewind(sink, position);
       continue;
     }
     sink->batch[kept] = sink->batch[i];
-    sink->batch_flights[kept++] = flight;
+    sink->batch_events[kept++] = event;
   }
   sink->n_batch = kept;
 }
@@ -69,13 +71,13 @@ void claim_lock_and_mark(void) {
 
   for (int i = 0; i < n; i++)
     for (int j = 0; j < sinks[i]->n_batch; j++) {
-      Flight *flight = sinks[i]->batch_flights[j];
-      locks[n_locks++] = {flight->position, flight->ctid, ROW_GONE, &sinks[i]->batch_flights[j],
-                          flight->xmin,     InvalidOid};
+      InFlightEvent *event = sinks[i]->batch_events[j];
+      locks[n_locks++] = {event->position,   place_of(event), ROW_GONE, &sinks[i]->batch_events[j],
+                          event->row.writer, InvalidOid};
     }
   int n_free = untouched_find(locks, n_locks);
   for (int i = 0; i < n_locks; i++)
-    (*(Flight **)locks[i].owner)->file = locks[i].file;
+    (*(InFlightEvent **)locks[i].owner)->row.table = locks[i].file;
   locks += n_free;
   n_locks -= n_free;
   for (int i = 0; i < claim_round.n_marks; i++)
@@ -102,17 +104,17 @@ void claim_lock_and_mark(void) {
     }
     if (lock->result == ROW_LOCKED)
       continue;
-    Flight **place = (Flight **)lock->owner;
-    Flight *flight = *place;
+    InFlightEvent **place = (InFlightEvent **)lock->owner;
+    InFlightEvent *event = *place;
     *place = NULL;
     pruned = claim_round.dropped = true;
     if (lock->result == ROW_BUSY) {
-      key_block(flight->sink->oid, flight->key_hash, flight->position);
-      busy_row_add(flight->position, flight->sink->oid, flight->key_hash); /* an earlier one may take the lead */
+      key_block(sink_of(event)->oid, event->key_hash, event->position);
+      busy_row_add(event->position, sink_of(event)->oid, event->key_hash); /* an earlier one may take the lead */
     } else {
-      blocked_keys().release(flight->sink->oid, flight->key_hash, flight->position);
+      blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);
     }
-    drop_flight(flight, lock->result == ROW_BUSY ? "another session has locked it" : "its row has changed");
+    drop_event(event, lock->result == ROW_BUSY ? "another session has locked it" : "its row has changed");
   }
   for (int i = 0; i < n && pruned; i++)
     prune_batch(sinks[i]);

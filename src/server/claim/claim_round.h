@@ -43,12 +43,12 @@ typedef struct Mark {
 typedef struct Round {
   MemoryContext context;
   Now now;
-  int free_flights;
+  int free_events;
   int64 free_bytes;
   Mark *marks;
   int n_marks, max_marks;
   int n_taken;
-  HTAB *in_air;    /* keys that have flights; NULL until a redriven row asks */
+  HTAB *in_air;    /* keys that have events in flight; NULL until a redriven row asks */
   bool overruled;  /* a redriven row takes the lead of a key of which later rows may be in the batches */
   bool dropped;    /* rows that were taken and then not locked have left room */
   BusyRow *looked; /* taken off the list of busy rows */

@@ -8,7 +8,7 @@
 #include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/ended.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
@@ -24,22 +24,30 @@ static void grow_batch(WorkerSink *sink) {
   sink->max_batch = Max(64, sink->max_batch * 2);
   sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
                             : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
-  sink->batch_flights = sink->batch_flights
-                            ? (Flight **)repalloc_huge(sink->batch_flights, sizeof(Flight *) * sink->max_batch)
-                            : (Flight **)palloc(sizeof(Flight *) * sink->max_batch);
+  sink->batch_events = sink->batch_events ? (InFlightEvent **)repalloc_huge(sink->batch_events,
+                                                                            sizeof(InFlightEvent *) * sink->max_batch)
+                                          : (InFlightEvent **)palloc(sizeof(InFlightEvent *) * sink->max_batch);
   MemoryContextSwitchTo(previous);
 }
 
-static Flight *flight_of_row(WorkerSink *sink, const EventRow *row, uint32 bytes) {
-  Flight *flight = flight_new(sink, lane_of(row->key_hash, row->position), row->position, bytes);
+static InFlightEvent *claim_row(WorkerSink *sink, const EventRow *row, uint32 bytes) {
+  const dispatch::InFlight::Claimed claimed = {
+      .position = row->position,
+      .key_hash = sink->common.ordered ? row->key_hash : 0,
+      .sink = &sink->events,
+      .row = {ItemPointerGetBlockNumberNoCheck(&row->ctid), ItemPointerGetOffsetNumberNoCheck(&row->ctid), row->xmin,
+              InvalidOid},
+      .attempts = row->attempts,
+      .bytes = bytes,
+      .shard = (uint8)lane_of(row->key_hash, row->position),
+      .blocked_by = row->held_by,
+      .due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at,
+      .late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
+  };
+  InFlightEvent *event = in_flight_claim(&claimed);
 
-  flight->key_hash = sink->common.ordered ? row->key_hash : 0;
-  flight->ctid = row->ctid;
-  flight->xmin = row->xmin;
-  flight->attempts = row->attempts;
-  flight->held_by = row->held_by;
   worker_sink_event_claimed(sink, bytes);
-  return flight;
+  return event;
 }
 
 static void add_to_batch(WorkerSink *sink, const EventRow *row) {
@@ -51,13 +59,11 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   uint32 bytes = event_row_to_event(row, sink->common.ordered, event);
   unreadable_done();
   unreadable_forget(row->position);
-  Flight *flight = flight_of_row(sink, row, bytes);
-  flight->due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at;
-  flight->late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0;
-  event->ticket = flight_ticket(flight);
-  sink->batch_flights[sink->n_batch++] = flight;
-  redriven_saw_flight(flight);
-  claim_round.free_flights--;
+  InFlightEvent *claimed = claim_row(sink, row, bytes);
+  event->ticket = in_flight().ticket(claimed);
+  sink->batch_events[sink->n_batch++] = claimed;
+  redriven_saw(claimed);
+  claim_round.free_events--;
   claim_round.free_bytes -= bytes;
   claim_round.n_taken++;
   durable_note(row->xmin);
@@ -105,10 +111,10 @@ static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
 /* Its failure is recorded like a delivery's: the row says why it waits, and leads its key. No attempt is spent, since
  * it cannot become a dead letter either: that would be a copy of it. */
 static void fail_unreadable(WorkerSink *sink, const EventRow *row, const UnreadableRow *unreadable) {
-  Flight *flight = flight_of_row(sink, row, 0);
+  InFlightEvent *event = claim_row(sink, row, 0);
 
-  claim_round.free_flights--;
-  ended_fail(flight, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
+  claim_round.free_events--;
+  ended_fail(event, unreadable_pause_ms(unreadable), unreadable->error, claim_round.now);
 }
 
 static Verdict because(Verdict verdict, const char *reason, int64 blocker = 0) {
@@ -140,17 +146,17 @@ static Verdict decide(const EventRow *row, Stream stream, WorkerSink **sink_out)
     return because(PASS, sink->reading ? "it was looked at before" : "its sink reads no farther");
   if (stream != MAIN && row->position > sink->cursor)
     return because(PASS, "its position comes later");
-  Flight *flight = flight_find(row->position);
-  if (flight) {
-    if (flight->sink != sink || flight->gone)
-      flight->given_to = sink->oid;
+  InFlightEvent *event = in_flight().find(row->position);
+  if (event) {
+    if (event->sink != &sink->events || event->state == EventState::GONE)
+      event->given_to = sink->oid;
     return because(PASS, "it is in flight");
   }
   if (row->available_at > claim_round.now.wall) {
     put_off(sink, row);
     return because(PASS, "it is not due");
   }
-  if (sink->room <= 0 || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0 ||
+  if (sink->room <= 0 || claim_round.free_events <= 0 || claim_round.free_bytes <= 0 ||
       (stream == MAIN && busy_rows_full()))
     return because(STOP, sink->room <= 0 ? "its sink takes no more" : "the worker takes no more");
   const BlockedKey *key = sink->common.ordered ? blocked_keys().find(sink->oid, row->key_hash) : NULL;

@@ -3,7 +3,7 @@
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/busy_list.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/sink_place.h"
 
@@ -16,7 +16,7 @@ static const int PUBLISH_EVERY_MS = 100;
 enum { FOUND_SIZE = 4096 };
 
 static Moment published_at = MOMENT_NONE;
-static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 40,000 flights */
+static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 40,000 events in flight */
 
 static WorkerSink *sink_of(Oid oid) {
   WorkerSink **place = &found[oid % FOUND_SIZE];
@@ -43,10 +43,12 @@ static void lower_all(int64 position) {
     lower(sinks[i], position);
 }
 
-static void visit_flight(const Flight *flight) {
-  lower(flight->sink, flight->position);
-  if (OidIsValid(flight->given_to))
-    lower_of(flight->given_to, flight->position);
+static void lower_by_events_in_flight(void) {
+  for (const InFlightEvent *event = in_flight().next(NULL); event; event = in_flight().next(event)) {
+    lower(sink_of(event), event->position);
+    if (OidIsValid(event->given_to))
+      lower_of(event->given_to, event->position);
+  }
 }
 
 /* What the cursor has passed and not disposed of. */
@@ -73,7 +75,7 @@ void known_below_publish(Moment now, bool unread) {
   memset(found, 0, sizeof(found));
   for (int i = 0; i < n; i++)
     begin_at_cursor(sinks[i]);
-  flights_each(visit_flight);
+  lower_by_events_in_flight();
   claim_returned_each(lower_of);
   lower_all(busy_rows_first());
   if (unread || lanes_any_fresh())

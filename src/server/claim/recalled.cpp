@@ -8,7 +8,7 @@
 #include "server/event/event_row.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -176,7 +176,7 @@ static bool check_dead_heads(void) {
 
   dead_letters_look(unseen.data(), states, (int)unseen.size());
   for (size_t i = 0; i < unseen.size(); i++)
-    if (states[i] != DEAD_HOLDS && flight_find(unseen[i]) == NULL) {
+    if (states[i] != DEAD_HOLDS && in_flight().find(unseen[i]) == NULL) {
       blocked_keys().release(unseen[i]);
       released = true;
     }

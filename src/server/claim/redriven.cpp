@@ -22,19 +22,19 @@ typedef struct InAir {
   int64 last;
 } InAir;
 
-static void add_flight(const Flight *flight) {
-  KeyId id = {flight->sink->oid, 0, flight->key_hash};
+static void add_event(const InFlightEvent *event) {
+  KeyId id = {sink_of(event)->oid, 0, event->key_hash};
   bool found;
 
-  if (flight->key_hash == 0)
+  if (event->key_hash == 0)
     return;
   InAir *entry = (InAir *)hash_search(claim_round.in_air, &id, HASH_ENTER, &found);
-  entry->last = found ? Max(entry->last, flight->position) : flight->position;
+  entry->last = found ? Max(entry->last, event->position) : event->position;
 }
 
-void redriven_saw_flight(const Flight *flight) {
+void redriven_saw(const InFlightEvent *event) {
   if (claim_round.in_air)
-    add_flight(flight);
+    add_event(event);
 }
 
 static int64 last_in_air(Oid sink, uint64 key_hash) {
@@ -46,7 +46,8 @@ static int64 last_in_air(Oid sink, uint64 key_hash) {
     control.entrysize = sizeof(InAir);
     control.hcxt = claim_round.context;
     claim_round.in_air = hash_create("outbox keys in the air", 1024, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-    flights_each(add_flight);
+    for (const InFlightEvent *event = in_flight().next(NULL); event; event = in_flight().next(event))
+      add_event(event);
   }
   InAir *entry = (InAir *)hash_search(claim_round.in_air, &id, HASH_FIND, NULL);
   return entry ? entry->last : 0;

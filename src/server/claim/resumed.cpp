@@ -6,7 +6,7 @@
 #include "server/claim/claim_round.h"
 #include "server/claim/judge.h"
 #include "server/event/event_row.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/storage/sql.h"
 
 extern "C" {
@@ -59,7 +59,7 @@ static bool visit(TupleTableSlot *slot, void *context) {
     row.available_at = DT_NOBEGIN;
     Verdict verdict = state->stopped ? STOP : judge(&row, DUE, &sink);
     if (verdict == TAKE)
-      flight_find(row.position)->resumed = true;
+      in_flight().find(row.position)->early = true;
     state->stopped = verdict == STOP;
     if (state->stopped) {
       state->sink->starved = true;
@@ -73,8 +73,8 @@ static bool visit(TupleTableSlot *slot, void *context) {
 
 /* Their rows are not yet written: they would be overlooked. */
 static bool any_to_be_recorded(const WorkerSink *sink) {
-  for (const Flight *flight = flights_first_ended(); flight; flight = flight->next)
-    if (flight->sink == sink && flight->outcome == OB_WAIT && !flight->recorded)
+  for (const InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
+    if (event->sink == &sink->events && event->outcome == Outcome::DEFERRED && !is_recorded(event))
       return true;
   return false;
 }

@@ -100,7 +100,7 @@ static bool read_from(int64 cursor, Snapshot snapshot) {
     state.n_reading++;
     room += sinks[i]->room;
   }
-  int limit = Min(Max(Min(room, claim_round.free_flights) * 2, READ_MIN), READ_MAX);
+  int limit = Min(Max(Min(room, claim_round.free_events) * 2, READ_MIN), READ_MAX);
   Datum values[] = {Int64GetDatum(cursor), Int64GetDatum(limit)};
   statement_read(&read_main, values, snapshot, visit_main, &state);
   for (int i = 0; i < n; i++)
@@ -124,7 +124,7 @@ bool stream_main(Snapshot snapshot) {
     for (int i = 0; i < n; i++)
       if (may_read(sinks[i]) && sinks[i]->cursor > done)
         next = Min(next, sinks[i]->cursor);
-    if (next == PG_INT64_MAX || claim_round.free_flights <= 0 || claim_round.free_bytes <= 0)
+    if (next == PG_INT64_MAX || claim_round.free_events <= 0 || claim_round.free_bytes <= 0)
       return more;
     /* What a read leaves behind moves on, maybe to the next group's place: read on from there only next time. */
     int64 cursors_above = PG_INT64_MAX;

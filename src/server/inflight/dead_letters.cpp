@@ -2,7 +2,7 @@
 
 #include "server/event/event_row.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/worker_sinks.h"
@@ -106,9 +106,9 @@ int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash) {
 
   statement_read(&read_of_key, values, InvalidSnapshot, visit_first, &first);
   /* Dead, and not yet written down: somebody holds the row. */
-  for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
-    if (flight->outcome == OB_REJECTED && flight->sink == sink && flight->key_hash == key_hash)
-      first = Min(first, flight->position);
+  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
+    if (event->outcome == Outcome::REJECTED && event->sink == &sink->events && event->key_hash == key_hash)
+      first = Min(first, event->position);
   return first;
 }
 

@@ -20,12 +20,11 @@ void ended_suspect(Moment record_after) {
   record_at = Min(record_at, record_after);
 }
 
-void ended_fail(Flight *flight, int64 pause_ms, const char *error, Now now) {
-  worker_sink_event_ended(flight->sink, flight->bytes);
-  flight->ended_at = now.wall;
-  flight_end(flight, OB_WAIT, pause_ms, error);
-  if (flight->sink->common.ordered)
-    key_block(flight->sink->oid, flight->key_hash, flight->position);
+void ended_fail(InFlightEvent *event, int64 pause_ms, const char *error, Now now) {
+  worker_sink_event_ended(sink_of(event), event->bytes);
+  in_flight().end(event, Outcome::DEFERRED, pause_ms, error, now.wall);
+  if (sink_of(event)->common.ordered)
+    key_block(sink_of(event)->oid, event->key_hash, event->position);
   ended_note(now.moment);
 }
 
@@ -44,5 +43,5 @@ Moment ended_record_at(void) {
 void ended_recorded(bool committed) {
   if (committed)
     newly_ended = 0;
-  record_at = flights_next_recording();
+  record_at = in_flight().next_recording();
 }

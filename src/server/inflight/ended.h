@@ -1,7 +1,7 @@
 /* ended.h: when events that have ended are to be recorded. */
 #pragma once
 
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 
 /* One more has ended. */
 void ended_note(Moment now);
@@ -11,7 +11,7 @@ void ended_suspect(Moment record_after);
 
 /* An event that ended before it was sent: its key waits, and it comes again after the pause without an attempt spent.
  */
-void ended_fail(Flight *flight, int64 pause_ms, const char *error, Now now);
+void ended_fail(InFlightEvent *event, int64 pause_ms, const char *error, Now now);
 
 /* Some are gathered: more of them are no reason to wake up at once. */
 bool ended_gathering(void);

@@ -1,6 +1,6 @@
 #include "server/inflight/sink_log.h"
 
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
@@ -133,10 +133,10 @@ static bool is_free(const FailureTally *tally, Moment now) {
 
 /* The tally of this kind of error; else one that is free, or whose kind has not been seen for long; else the last
  * one. */
-static FailureTally *tally_of(const Flight *flight) {
-  FailureTally *tallies = flight->outcome == OB_REJECTED ? flight->sink->dead : flight->sink->failing;
+static FailureTally *tally_of(const InFlightEvent *event) {
+  FailureTally *tallies = event->outcome == Outcome::REJECTED ? sink_of(event)->dead : sink_of(event)->failing;
   FailureTally *free_one = NULL;
-  uint32 hash = kind_of_error(flight->error);
+  uint32 hash = kind_of_error(event->error);
   Moment now = moment_now();
   int i = 0;
 
@@ -155,28 +155,28 @@ static FailureTally *tally_of(const Flight *flight) {
   return tally;
 }
 
-void sink_log_see_failing(const Flight *flight, TupleTableSlot *row, TupleDesc desc) {
+void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, TupleDesc desc) {
   static AttrNumber column = InvalidAttrNumber;
   bool is_null;
 
-  if (flight->error == NULL)
+  if (event->error == NULL)
     return;
-  FailureTally *tally = tally_of(flight);
+  FailureTally *tally = tally_of(event);
   if (tally->n > 0)
     return;
   Datum id = slot_getattr(row, column_number(desc, "id", &column), &is_null);
   if (is_null)
     return;
   strlcpy(tally->id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(tally->id));
-  tally->attempts = flight->attempts + 1;
-  strlcpy(tally->error, flight->error, sizeof(tally->error));
+  tally->attempts = event->attempts + 1;
+  strlcpy(tally->error, event->error, sizeof(tally->error));
 }
 
-void sink_log_count_failed(const Flight *flight) {
-  FailureTally *tally = tally_of(flight);
+void sink_log_count_failed(const InFlightEvent *event) {
+  FailureTally *tally = tally_of(event);
 
   if (tally->n++ == 0) {
-    tally->since = flight->ended_at;
+    tally->since = event->ended_at;
     tally->began_at = tally->seen_at;
   }
   failures_to_tell = true;

@@ -5,20 +5,19 @@
 #pragma once
 
 #include "server/base/clock.h"
+#include "server/inflight/in_flight.h"
 
 extern "C" {
 #include "executor/tuptable.h"
 }
 
-struct Flight;
-
 /* A line of the delivery room's. */
 void sink_log_line(const ob_log_line *line, Moment now);
 
 /* While a failure is recorded: the row tells the event's id. */
-void sink_log_see_failing(const struct Flight *flight, TupleTableSlot *row, TupleDesc desc);
+void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, TupleDesc desc);
 /* Once that is committed. */
-void sink_log_count_failed(const struct Flight *flight);
+void sink_log_count_failed(const InFlightEvent *event);
 
 /* Between transactions: tells what is due; with `all`, before the end, everything. */
 void sink_log_flush(Moment now, bool all);

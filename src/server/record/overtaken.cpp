@@ -56,7 +56,7 @@ static Statement bury_again = {
     {TIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
     NULL};
 
-/* A key of which something was delivered: its flights are `first` to `first + n - 1` of the candidates. */
+/* A key of which something was delivered: its events are `first` to `first + n - 1` of the candidates. */
 typedef struct Key {
   int first, n;
 } Key;
@@ -71,8 +71,8 @@ typedef struct Earlier {
 } Earlier;
 
 typedef struct Marking {
-  Flight **flights; /* by key and position */
-  int n_flights;
+  InFlightEvent **events; /* by key and position */
+  int n_events;
   Key *keys;
   int n_keys;
   Earlier *rows;
@@ -81,7 +81,7 @@ typedef struct Marking {
 } Marking;
 
 static int by_key(const void *a, const void *b) {
-  const Flight *left = *(Flight *const *)a, *right = *(Flight *const *)b;
+  const InFlightEvent *left = *(InFlightEvent *const *)a, *right = *(InFlightEvent *const *)b;
 
   if (left->sink != right->sink)
     return left->sink < right->sink ? -1 : 1;
@@ -91,11 +91,11 @@ static int by_key(const void *a, const void *b) {
 }
 
 static void group_by_key(Marking *marking) {
-  Flight **flights = marking->flights;
+  InFlightEvent **events = marking->events;
 
-  qsort(flights, marking->n_flights, sizeof(Flight *), by_key);
-  for (int i = 0; i < marking->n_flights; i++) {
-    if (i == 0 || flights[i]->sink != flights[i - 1]->sink || flights[i]->key_hash != flights[i - 1]->key_hash)
+  qsort(events, marking->n_events, sizeof(InFlightEvent *), by_key);
+  for (int i = 0; i < marking->n_events; i++) {
+    if (i == 0 || events[i]->sink != events[i - 1]->sink || events[i]->key_hash != events[i - 1]->key_hash)
       marking->keys[marking->n_keys++] = {i, 0};
     marking->keys[marking->n_keys - 1].n++;
   }
@@ -104,21 +104,21 @@ static void group_by_key(Marking *marking) {
 /* Those after the position are recorded later, when it is known what becomes of it. */
 static void wait_for(const Marking *marking, int key, int64 position) {
   for (int i = 0; i < marking->keys[key].n; i++) {
-    Flight *flight = marking->flights[marking->keys[key].first + i];
-    if (flight->position > position)
-      flight->record_after = marking->wait_until;
+    InFlightEvent *event = marking->events[marking->keys[key].first + i];
+    if (event->position > position)
+      event->record_after = marking->wait_until;
   }
 }
 
 /* Earlier ones that have ended and whose own recording waits. */
 static void wait_for_unrecorded(const Marking *marking) {
-  for (Flight *flight = flights_first_ended(); flight; flight = flight->next) {
-    if (flight->outcome == OB_SENT || flight->recorded)
+  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next) {
+    if (event->outcome == Outcome::SENT || is_recorded(event))
       continue;
     for (int i = 0; i < marking->n_keys; i++) {
-      const Flight *first = marking->flights[marking->keys[i].first];
-      if (first->sink == flight->sink && first->key_hash == flight->key_hash)
-        wait_for(marking, i, flight->position);
+      const InFlightEvent *first = marking->events[marking->keys[i].first];
+      if (first->sink == event->sink && first->key_hash == event->key_hash)
+        wait_for(marking, i, event->position);
     }
   }
 }
@@ -129,11 +129,11 @@ static bool visit_earlier(TupleTableSlot *slot, void *context) {
   int64 position = DatumGetInt64(slot->tts_values[1]);
   bool failed = DatumGetBool(slot->tts_values[3]);
   bool in_order = !failed && !slot->tts_isnull[4] && !DatumGetBool(slot->tts_values[4]);
-  const Flight *flight = failed ? NULL : flight_find(position);
+  const InFlightEvent *event = failed ? NULL : in_flight().find(position);
 
-  if (flight && flight->state == FLIGHT_ENDED && flight->outcome == OB_SENT)
+  if (event && has_ended(event) && event->outcome == Outcome::SENT)
     return true; /* delivered itself */
-  if (flight && in_order) {
+  if (event && in_order) {
     wait_for(marking, key, position);
     return true;
   }
@@ -144,7 +144,7 @@ static bool visit_earlier(TupleTableSlot *slot, void *context) {
   Earlier *row = &marking->rows[marking->n_rows++];
   *row = {position, *(ItemPointer)DatumGetPointer(slot->tts_values[2]), 0, key, failed, in_order, false};
   for (int i = marking->keys[key].n - 1; i >= 0; i--) {
-    int64 delivered = marking->flights[marking->keys[key].first + i]->position;
+    int64 delivered = marking->events[marking->keys[key].first + i]->position;
     if (delivered > position)
       row->overtaken_by = delivered;
   }
@@ -157,8 +157,8 @@ static void find_rows(Marking *marking) {
   int64 *upto = (int64 *)palloc(sizeof(int64) * marking->n_keys);
 
   for (int i = 0; i < marking->n_keys; i++) {
-    const Flight *last = marking->flights[marking->keys[i].first + marking->keys[i].n - 1];
-    sinks[i] = CStringGetTextDatum(last->sink->name);
+    const InFlightEvent *last = marking->events[marking->keys[i].first + marking->keys[i].n - 1];
+    sinks[i] = CStringGetTextDatum(sink_of(last)->name);
     hashes[i] = (int64)last->key_hash;
     upto[i] = last->position;
   }
@@ -227,11 +227,11 @@ static void write_marks(const Marking *marking, Fate fate) {
     positions[n] = row->position;
     overtaken_by[n++] = row->overtaken_by;
     if (fate == BURY_AGAIN) {
-      const Flight *later = marking->flights[marking->keys[row->key].first];
-      if (later->sink->common.hold)
-        key_block(later->sink->oid, later->key_hash, row->position);
+      const InFlightEvent *later = marking->events[marking->keys[row->key].first];
+      if (sink_of(later)->common.hold)
+        key_block(sink_of(later)->oid, later->key_hash, row->position);
       else
-        blocked_keys().release(later->sink->oid, later->key_hash, row->position);
+        blocked_keys().release(sink_of(later)->oid, later->key_hash, row->position);
     }
   }
   if (n == 0)
@@ -244,22 +244,22 @@ static void write_marks(const Marking *marking, Fate fate) {
     statement_write(fate == MARK_FAILED ? &mark_failed : &mark_pending, marks, NULL, NULL);
 }
 
-bool overtaken_possible(const Flight *sent) {
+bool overtaken_possible(const InFlightEvent *sent) {
   return sent->key_hash != 0 &&
-         (dead_letters_possible(sent->key_hash) || blocked_keys().find(sent->sink->oid, sent->key_hash));
+         (dead_letters_possible(sent->key_hash) || blocked_keys().find(sink_of(sent)->oid, sent->key_hash));
 }
 
-void overtaken_mark(Flight **sent, int n, Moment now) {
+void overtaken_mark(InFlightEvent **sent, int n, Moment now) {
   Marking marking;
 
   memset((void *)&marking, 0, sizeof(marking));
-  marking.flights = (Flight **)palloc(sizeof(Flight *) * Max(n, 1));
+  marking.events = (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(n, 1));
   for (int i = 0; i < n; i++)
     if (overtaken_possible(sent[i]))
-      marking.flights[marking.n_flights++] = sent[i];
-  if (marking.n_flights == 0)
+      marking.events[marking.n_events++] = sent[i];
+  if (marking.n_events == 0)
     return;
-  marking.keys = (Key *)palloc(sizeof(Key) * marking.n_flights);
+  marking.keys = (Key *)palloc(sizeof(Key) * marking.n_events);
   marking.max_rows = 64;
   marking.rows = (Earlier *)palloc(sizeof(Earlier) * marking.max_rows);
   marking.wait_until = moment_after(now, ROW_BUSY_PAUSE_MS);

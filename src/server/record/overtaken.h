@@ -5,11 +5,11 @@
  */
 #pragma once
 
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 
 /* Can it have overtaken anything? False for almost all. */
-bool overtaken_possible(const Flight *sent);
+bool overtaken_possible(const InFlightEvent *sent);
 
-/* In the recording transaction, after dead and failed events were written. Flights whose recording must wait,
+/* In the recording transaction, after dead and failed events were written. Events whose recording must wait,
  * because somebody holds the row that is to be marked, get a `record_after` in the future. */
-void overtaken_mark(Flight **sent, int n, Moment now);
+void overtaken_mark(InFlightEvent **sent, int n, Moment now);

@@ -5,7 +5,7 @@
 #include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/record/overtaken.h"
 #include "server/sinks/sink_place.h"
@@ -38,7 +38,7 @@ static int record_limit = RECORD_MAX; /* less while a row that cannot be recorde
 static int n_troubled = 0;            /* such rows that were found */
 static int n_tried = 0;
 static int n_busy = 0;
-static Flight *tried = NULL; /* the first of them */
+static InFlightEvent *tried = NULL; /* the first of them */
 
 static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
@@ -74,27 +74,27 @@ static Statement put_back = {
 /* One kind of recording in the running transaction. */
 typedef struct Batch {
   ItemPointerData *tids;
-  Flight **flights;
+  InFlightEvent **events;
   int n;
 } Batch;
 
 static Batch batch_of(int max) {
-  Batch batch = {(ItemPointerData *)palloc(sizeof(ItemPointerData) * max), (Flight **)palloc(sizeof(Flight *) * max),
-                 0};
+  Batch batch = {(ItemPointerData *)palloc(sizeof(ItemPointerData) * max),
+                 (InFlightEvent **)palloc(sizeof(InFlightEvent *) * max), 0};
 
   return batch;
 }
 
-static void add(Batch *batch, Flight *flight, ItemPointerData ctid) {
+static void add(Batch *batch, InFlightEvent *event, ItemPointerData ctid) {
   batch->tids[batch->n] = ctid;
-  batch->flights[batch->n++] = flight;
+  batch->events[batch->n++] = event;
 }
 
 static Datum errors_of(const Batch *batch) {
   Datum *values = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++)
-    values[i] = CStringGetTextDatum(batch->flights[i]->error ? batch->flights[i]->error : "");
+    values[i] = CStringGetTextDatum(batch->events[i]->error ? batch->events[i]->error : "");
   return text_array(values, batch->n);
 }
 
@@ -106,7 +106,7 @@ static Datum ends_of(const Batch *batch) {
   Datum *values = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++)
-    values[i] = TimestampTzGetDatum(batch->flights[i]->ended_at);
+    values[i] = TimestampTzGetDatum(batch->events[i]->ended_at);
   return times_array(values, batch->n);
 }
 
@@ -114,13 +114,13 @@ static void record_dead(const Batch *batch) {
   int64 *positions = (int64 *)palloc(sizeof(int64) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++) {
-    const Flight *flight = batch->flights[i];
-    positions[i] = flight->position;
-    dead_letters_note(flight->key_hash);
-    if (flight->sink->common.hold) /* its sink may hold only since it ended */
-      key_block(flight->sink->oid, flight->key_hash, flight->position);
-    else if (flight->suspect) /* its key waited for the verdict */
-      blocked_keys().release(flight->sink->oid, flight->key_hash, flight->position);
+    const InFlightEvent *event = batch->events[i];
+    positions[i] = event->position;
+    dead_letters_note(event->key_hash);
+    if (sink_of(event)->common.hold) /* its sink may hold only since it ended */
+      key_block(sink_of(event)->oid, event->key_hash, event->position);
+    else if (event->suspect) /* its key waited for the verdict */
+      blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);
   }
   Datum values[] = {tid_array(batch->tids, batch->n), int8_array(positions, batch->n), errors_of(batch),
                     ends_of(batch)};
@@ -134,24 +134,24 @@ static void record_retries(const Batch *batch, Now now) {
   Datum *names = (Datum *)palloc(sizeof(Datum) * Max(batch->n, 1));
 
   for (int i = 0; i < batch->n; i++) {
-    Flight *flight = batch->flights[i];
-    WorkerSink *sink = flight->sink;
-    int64 delay = flight->retry_after_ms >= 0
-                      ? flight->retry_after_ms
-                      : ob_retry_delay_ms(sink->common.retry, flight->attempts + 1, flight->slow_retry,
+    InFlightEvent *event = batch->events[i];
+    WorkerSink *sink = sink_of(event);
+    int64 delay = event->retry_after_ms >= 0
+                      ? event->retry_after_ms
+                      : ob_retry_delay_ms(sink->common.retry, event->attempts + 1, event->slow_retry,
                                           pg_prng_uint64(&pg_global_prng_state));
-    /* Not in this very round, in which its flight still stands. */
+    /* Not in this very round, in which the event is still in flight. */
     TimestampTz next =
-        Max(TimestampTzPlusMilliseconds(flight->ended_at, delay), TimestampTzPlusMilliseconds(now.wall, 1));
+        Max(TimestampTzPlusMilliseconds(event->ended_at, delay), TimestampTzPlusMilliseconds(now.wall, 1));
     times[i] = TimestampTzGetDatum(next);
     names[i] = CStringGetTextDatum(sink->name);
     sink->next_due = Min(sink->next_due, next);
     if (next <= sink->due_after) /* the clock went back */
       sink->due_after = next - 1;
     /* Behind an older failing event of its key it waits like any other. */
-    const BlockedKey *key = blocked_keys().find(sink->oid, flight->key_hash);
-    spent[i] = flight->outcome == OB_RETRY; /* a wait is no attempt, but makes the row the head of its key */
-    holders[i] = key && key->state == KeyState::BLOCKED && key->blocker != flight->position ? key->group : 0;
+    const BlockedKey *key = blocked_keys().find(sink->oid, event->key_hash);
+    spent[i] = event->outcome == Outcome::RETRY; /* a wait is no attempt, but makes the row the head of its key */
+    holders[i] = key && key->state == KeyState::BLOCKED && key->blocker != event->position ? key->group : 0;
   }
   Datum values[] = {tid_array(batch->tids, batch->n),
                     errors_of(batch),
@@ -199,45 +199,49 @@ static Day day_of(Now now) {
 /* A person may have given the event to another sink while it was on its way: then that one has it still to come. */
 static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
   static AttrNumber column = InvalidAttrNumber;
-  Flight *flight = (Flight *)lock->owner;
+  InFlightEvent *event = (InFlightEvent *)lock->owner;
   bool is_null;
 
   Datum name = slot_getattr(row, column_number(desc, "sink", &column), &is_null);
   text *now = is_null ? NULL : DatumGetTextPP(name);
   WorkerSink *sink = now ? worker_sink_find(VARDATA_ANY(now), VARSIZE_ANY_EXHDR(now)) : NULL;
-  if (sink && sink != flight->sink)
-    flight->given_to = sink->oid;
-  return sink == flight->sink;
+  if (sink && sink != sink_of(event))
+    event->given_to = sink->oid;
+  return sink == sink_of(event);
 }
 
 static bool is_failing_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
-  sink_log_see_failing((const Flight *)lock->owner, row, desc);
+  sink_log_see_failing((const InFlightEvent *)lock->owner, row, desc);
   return is_for_its_sink(row, desc, lock);
+}
+
+static RowLock lock_of(InFlightEvent *event) {
+  return {event->position, place_of(event), ROW_GONE, event, event->row.writer, event->row.table};
 }
 
 /* Those whose time has come. One that failed before goes alone, in its turn. */
 static int choose_ended(RowLock *locks, int max, Moment now) {
   static bool alone = false;
-  Flight *troubled = NULL;
+  InFlightEvent *troubled = NULL;
   int n = 0;
 
   n_troubled = 0;
-  for (Flight *flight = flights_first_ended(); flight; flight = flight->next) {
-    bool due = flight->record_after <= now;
-    if (flight->record_failures > 0) {
+  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next) {
+    bool due = event->record_after <= now;
+    if (event->record_failures > 0) {
       n_troubled++;
-      troubled = due ? flight : troubled;
+      troubled = due ? event : troubled;
     } else if (due && n < max) {
-      locks[n++] = {flight->position, flight->ctid, ROW_GONE, flight, flight->xmin, flight->file};
+      locks[n++] = lock_of(event);
     }
   }
   alone = troubled && (n == 0 || !alone);
   if (alone) {
     n = 0;
-    locks[n++] = {troubled->position, troubled->ctid, ROW_GONE, troubled, troubled->xmin, troubled->file};
+    locks[n++] = lock_of(troubled);
   }
   n_tried = n;
-  tried = n > 0 ? (Flight *)locks[0].owner : NULL;
+  tried = n > 0 ? (InFlightEvent *)locks[0].owner : NULL;
   return n;
 }
 
@@ -253,21 +257,21 @@ bool record_aborted(Now now, const char *error) {
   }
   if (n_tried == 0)
     return false;
-  if (tried->sink->stats)
-    shared_sink_error(tried->sink->stats, error, now.wall);
+  if (sink_of(tried)->stats)
+    shared_sink_error(sink_of(tried)->stats, error, now.wall);
   tried->record_after = moment_after(now.moment, TROUBLE_PAUSE_MS << Min(tried->record_failures, 6));
-  return tried->record_failures++ == 0 && n_troubled++ == 0; /* if there are others, it may be all of them */
+  return in_flight().record_failed(tried) && n_troubled++ == 0; /* if there are others, it may be all of them */
 }
 
 /* Very many of them are tried less often. */
-static void try_later(Flight *flight, Moment now) {
-  flight->record_after = moment_after(now, ROW_BUSY_PAUSE_MS + n_busy++ / 10);
+static void try_later(InFlightEvent *event, Moment now) {
+  event->record_after = moment_after(now, ROW_BUSY_PAUSE_MS + n_busy++ / 10);
 }
 
 /* A person has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
-static void let_go(Flight *flight) {
-  flight->gone = true;
-  blocked_keys().release(flight->sink->oid, flight->key_hash, flight->position);
+static void let_go(InFlightEvent *event) {
+  in_flight().gone(event);
+  blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);
 }
 
 /* What did not arrive. */
@@ -276,16 +280,17 @@ static void record_failures(RowLock *locks, int n, Now now) {
 
   row_lock(locks, n, is_failing_for_its_sink);
   for (int i = 0; i < n; i++) {
-    Flight *flight = (Flight *)locks[i].owner;
+    InFlightEvent *event = (InFlightEvent *)locks[i].owner;
     if (locks[i].result == ROW_BUSY) {
-      try_later(flight, now.moment);
+      try_later(event, now.moment);
       continue;
     }
-    flight->recorded = true;
-    if (locks[i].result == ROW_GONE)
-      let_go(flight);
-    else
-      add(flight->outcome == OB_REJECTED ? &dead : &retried, flight, locks[i].ctid);
+    if (locks[i].result == ROW_GONE) {
+      let_go(event);
+      continue;
+    }
+    in_flight().recorded(event);
+    add(event->outcome == Outcome::REJECTED ? &dead : &retried, event, locks[i].ctid);
   }
   if (dead.n > 0)
     record_dead(&dead);
@@ -298,41 +303,42 @@ static void record_failures(RowLock *locks, int n, Now now) {
 static int record_untouched(RowLock *locks, int n) {
   int plain = (int)(std::partition(locks, locks + n,
                                    [](const RowLock &lock) {
-                                     const Flight *flight = (const Flight *)lock.owner;
-                                     return flight->sink->common.retention_ms == 0 && !overtaken_possible(flight);
+                                     const InFlightEvent *event = (const InFlightEvent *)lock.owner;
+                                     return sink_of(event)->common.retention_ms == 0 && !overtaken_possible(event);
                                    }) -
                     locks);
   int deleted = untouched_delete(locks, plain);
 
   for (int i = 0; i < deleted; i++)
-    ((Flight *)locks[i].owner)->recorded = true;
+    in_flight().recorded((InFlightEvent *)locks[i].owner);
   return deleted;
 }
 
 /* What was delivered; earlier ones of its key that were not must have been written down. */
 static void record_sent(RowLock *locks, int n, Now now) {
   Batch sent = batch_of(Max(n, 1)), kept = batch_of(Max(n, 1));
-  Flight **delivered = (Flight **)palloc(sizeof(Flight *) * Max(n, 1));
+  InFlightEvent **delivered = (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(n, 1));
   int n_delivered = 0;
 
   row_lock(locks, n, is_for_its_sink);
   for (int i = 0; i < n; i++) {
-    Flight *flight = (Flight *)locks[i].owner;
-    if (locks[i].result == ROW_BUSY || (flight->sink->common.retention_ms > 0 && day_of(now) == DAY_EXPECTED))
-      try_later(flight, now.moment);
+    InFlightEvent *event = (InFlightEvent *)locks[i].owner;
+    if (locks[i].result == ROW_BUSY || (sink_of(event)->common.retention_ms > 0 && day_of(now) == DAY_EXPECTED))
+      try_later(event, now.moment);
     else
-      delivered[n_delivered++] = flight;
+      delivered[n_delivered++] = event;
   }
   overtaken_mark(delivered, n_delivered, now.moment);
   for (int i = 0; i < n; i++) {
-    Flight *flight = (Flight *)locks[i].owner;
-    if (flight->record_after > now.moment)
+    InFlightEvent *event = (InFlightEvent *)locks[i].owner;
+    if (event->record_after > now.moment)
       continue;
-    flight->recorded = true;
-    if (locks[i].result == ROW_GONE)
-      let_go(flight);
-    else
-      add(flight->sink->common.retention_ms > 0 && day_of(now) == DAY_THERE ? &kept : &sent, flight, locks[i].ctid);
+    if (locks[i].result == ROW_GONE) {
+      let_go(event);
+      continue;
+    }
+    in_flight().recorded(event);
+    add(sink_of(event)->common.retention_ms > 0 && day_of(now) == DAY_THERE ? &kept : &sent, event, locks[i].ctid);
   }
   if (sent.n > 0) {
     Datum values[] = {tid_array(sent.tids, sent.n)};
@@ -346,17 +352,18 @@ static void record_sent(RowLock *locks, int n, Now now) {
 
 void record_ended(Now now) {
   Assert(server_is_worker && IsTransactionState());
-  int max = Min(flights_ended(), record_limit);
+  int max = Min(in_flight().ended(), record_limit);
 
   n_tried = 0;
   SPI_connect();
   RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(max, 1));
   int n = choose_ended(locks, max, now.moment);
   n_busy = 0;
-  int failed =
-      (int)(std::partition(locks, locks + n,
-                           [](const RowLock &lock) { return ((const Flight *)lock.owner)->outcome != OB_SENT; }) -
-            locks);
+  int failed = (int)(std::partition(locks, locks + n,
+                                    [](const RowLock &lock) {
+                                      return ((const InFlightEvent *)lock.owner)->outcome != Outcome::SENT;
+                                    }) -
+                     locks);
   record_failures(locks, failed, now);
   int done = failed + record_untouched(locks + failed, n - failed);
   record_sent(locks + done, n - done, now);
@@ -365,30 +372,30 @@ void record_ended(Now now) {
 
 /* ---- counters ---------------------------------------------------------------------------------------------- */
 
-static void count_flight(const Flight *flight) {
-  SinkStats *stats = flight->sink->stats;
+static void count_event(const InFlightEvent *event) {
+  SinkStats *stats = sink_of(event)->stats;
 
   if (stats == NULL)
     return;
-  if (flight->outcome == OB_SENT) {
+  if (event->outcome == Outcome::SENT) {
     stats->delivered++;
-    if (flight->late)
+    if (event->late)
       stats->redriven_late++;
-    latency_add(&stats->latency, flight->ended_at - flight->due_since);
+    latency_add(&stats->latency, event->ended_at - event->due_since);
     return;
   }
-  if (flight->outcome == OB_RETRY)
+  if (event->outcome == Outcome::RETRY)
     stats->retried++;
-  else if (flight->outcome == OB_REJECTED)
+  else if (event->outcome == Outcome::REJECTED)
     stats->failed++;
 }
 
 /* What the log calls it. */
-static Decision decision_of(const Flight *flight) {
-  return flight->gone                     ? EVENT_GONE
-         : flight->outcome == OB_SENT     ? EVENT_DELIVERED
-         : flight->outcome == OB_REJECTED ? EVENT_DEAD
-                                          : EVENT_FAILED;
+static Decision decision_of(const InFlightEvent *event) {
+  return event->state == EventState::GONE      ? EVENT_GONE
+         : event->outcome == Outcome::SENT     ? EVENT_DELIVERED
+         : event->outcome == Outcome::REJECTED ? EVENT_DEAD
+                                               : EVENT_FAILED;
 }
 
 void record_committed(Now now) {
@@ -401,13 +408,13 @@ void record_committed(Now now) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE); /* several workers count for one sink */
   for (int i = 0; i < n; i++)
     before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
-  for (Flight *flight = flights_first_ended(); flight; flight = flight->next)
-    if (flight->recorded) {
-      WorkerSink *given_to = worker_sink_of(flight->given_to);
-      if (given_to) /* not before: while the flight is known, claims pass its row */
-        worker_sink_rewind(given_to, flight->position);
-      count_flight(flight);
-      flight->sink->unrecorded--;
+  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
+    if (is_recorded(event)) {
+      WorkerSink *given_to = worker_sink_of(event->given_to);
+      if (given_to) /* not before: while the event is known, claims pass its row */
+        worker_sink_rewind(given_to, event->position);
+      count_event(event);
+      sink_of(event)->unrecorded--;
     }
   for (int i = 0; i < n; i++) {
     if (sinks[i]->stats == NULL)
@@ -417,15 +424,15 @@ void record_committed(Now now) {
     shared_sink_rate(sinks[i]->stats, sinks[i]->stats->delivered - before[i], now.moment);
   }
   LWLockRelease(shared_state()->lock);
-  for (Flight *flight = flights_first_ended(); flight; flight = flight->next) {
-    if (flight->recorded)
-      decision_log(decision_of(flight), flight->position, flight->sink->name,
-                   flight->outcome == OB_WAIT ? "no attempt is spent" : NULL, 0);
-    if (flight->recorded && flight->error) {
-      if (flight->sink->stats)
-        shared_sink_error(flight->sink->stats, flight->error, now.wall);
-      if (!flight->gone)
-        sink_log_count_failed(flight);
+  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next) {
+    if (is_recorded(event))
+      decision_log(decision_of(event), event->position, sink_of(event)->name,
+                   event->outcome == Outcome::DEFERRED ? "no attempt is spent" : NULL, 0);
+    if (is_recorded(event) && event->error) {
+      if (sink_of(event)->stats)
+        shared_sink_error(sink_of(event)->stats, event->error, now.wall);
+      if (event->state != EventState::GONE)
+        sink_log_count_failed(event);
     }
   }
 }

@@ -1,12 +1,12 @@
 /*
- * record.h: writes down how flights ended: delivered rows leave (or move to SENT), failed ones get their next time,
+ * record.h: writes down how events ended: delivered rows leave (or move to SENT), failed ones get their next time,
  * dead ones move to FAILED. A row that a person holds is skipped and recorded later; it is never sent again.
  */
 #pragma once
 
 #include "server/base/clock.h"
 
-/* In a transaction. Marks the flights it recorded; flights_settle_ended() after the commit frees them. */
+/* In a transaction. Marks the events it recorded: in_flight_committed() after the commit, or aborted(). */
 void record_ended(Now now);
 
 /* The transaction failed in it. True when a smaller part should be tried at once: one row that cannot be written down

@@ -74,7 +74,7 @@ static bool note_landed(void) {
     if (lane_set_empty(&lanes->landing))
       continue;
     for (int lane = 0; lane < OUTBOX_LANES; lane++)
-      if (lane_set_has(&lanes->landing, lane) && lanes->flights[lane] == 0) {
+      if (lane_set_has(&lanes->landing, lane) && sinks[i]->events.of_shard[lane] == 0) {
         lane_set_remove(&lanes->landing, lane);
         landed = true;
       }
@@ -88,7 +88,7 @@ static void give_away(int lane) {
 
   lane_set_remove(&mine, lane);
   for (int i = 0; i < n; i++)
-    if (sinks[i]->lanes.flights[lane] > 0)
+    if (sinks[i]->events.of_shard[lane] > 0)
       lane_set_add(&sinks[i]->lanes.landing, lane);
 }
 

@@ -16,9 +16,8 @@ struct WorkerSink;
 /* What a worker keeps for each of its sinks. */
 typedef struct SinkLanes {
   LaneSet claimable;
-  LaneSet fresh;                /* of those: just taken, their rows are still to be asked which keys are held */
-  LaneSet landing;              /* given away, with events of ours in the air */
-  uint32 flights[OUTBOX_LANES]; /* claimed and not yet recorded */
+  LaneSet fresh;   /* of those: just taken, their rows are still to be asked which keys are held */
+  LaneSet landing; /* given away, with events of ours in the air */
 } SinkLanes;
 
 /* Once, at the worker's start. */

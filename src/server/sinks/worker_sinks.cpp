@@ -124,8 +124,8 @@ static void add_to_list(WorkerSink *sink) {
   list[n_list++] = sink;
 }
 
-/* A renamed server stays what it was: its flights, held keys and counters. (Two that swap their names do not: each
- * begins anew.) */
+/* A renamed server stays what it was: what it has in flight, its blocked keys and counters. (Two that swap their
+ * names do not: each begins anew.) */
 static void follow_rename(const RouteSink *route) {
   for (int i = 0; i < n_list; i++)
     if (list[i]->oid == route->server_oid && strcmp(list[i]->name, route->name) != 0 &&

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "dispatch/in_flight.h"
 #include "server/catalog/sink_common.h"
 #include "server/shmem/shared_state.h"
 #include "server/sinks/lanes.h"
@@ -49,6 +50,7 @@ typedef struct WorkerSink {
 
   SinkCommon common;
   SinkLanes lanes;
+  dispatch::SinkInFlight events;
 
   /* how far it has come */
   int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
@@ -88,7 +90,7 @@ typedef struct WorkerSink {
 
   /* claimed in the last round, in order, and not yet submitted */
   ob_event *batch;
-  struct Flight **batch_flights;
+  dispatch::InFlightEvent **batch_events;
   int n_batch, max_batch;
   bool reading; /* takes part in the running read */
 } WorkerSink;

@@ -3,7 +3,7 @@
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/ended.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/sinks/worker_sinks.h"
 
@@ -16,6 +16,9 @@ static const int SUSPECT_DELAY_MS = 250;
 /* Taken at a time. */
 static const int COLLECT_MAX = 4096;
 
+static_assert((int)Outcome::SENT == OB_SENT && (int)Outcome::RETRY == OB_RETRY && (int)Outcome::DEFERRED == OB_WAIT &&
+              (int)Outcome::REJECTED == OB_REJECTED && (int)Outcome::RETURNED == OB_RELEASED);
+
 static ob_engine *engine = NULL;
 
 void completions_init(ob_engine *engine_) {
@@ -24,66 +27,68 @@ void completions_init(ob_engine *engine_) {
 
 /* What waits for its topic behind an earlier event of its key waits for that one: only the first is to have a time of
  * its own, or the key would be through no sooner than the last of them. */
-static bool waits_for_its_blocker(const Flight *flight) {
-  return flight->sink->common.ordered &&
-         blocked_keys().find_before(flight->sink->oid, flight->key_hash, flight->position);
+static bool waits_for_its_blocker(const InFlightEvent *event) {
+  return sink_of(event)->common.ordered &&
+         blocked_keys().find_before(sink_of(event)->oid, event->key_hash, event->position);
 }
 
 static void take_completion(const ob_completion *completion, Now now) {
-  Flight *flight = flight_of_ticket(completion->ticket);
+  InFlightEvent *event = in_flight().find_ticket(completion->ticket);
 
-  if (flight == NULL)
+  if (event == NULL)
     return;
-  WorkerSink *sink = flight->sink;
-  ob_outcome outcome = completion->outcome;
-  if (outcome == OB_RELEASED || (outcome == OB_WAIT && waits_for_its_blocker(flight))) {
-    claim_return(flight);
+  WorkerSink *sink = sink_of(event);
+  Outcome outcome = (Outcome)completion->outcome;
+  if (outcome == Outcome::RETURNED || (outcome == Outcome::DEFERRED && waits_for_its_blocker(event))) {
+    claim_return(event);
     return;
   }
-  if (outcome == OB_RETRY) {
+  if (outcome == Outcome::RETRY) {
     int allowed = completion->max_attempts > 0 ? Min(completion->max_attempts, sink->common.max_attempts)
                                                : sink->common.max_attempts;
-    flight->slow_retry = completion->slow_retry;
-    if (flight->attempts + 1 >= allowed)
-      outcome = OB_REJECTED;
+    event->slow_retry = completion->slow_retry;
+    if (event->attempts + 1 >= allowed)
+      outcome = Outcome::REJECTED;
   }
-  worker_sink_event_ended(sink, flight->bytes);
-  sink->last_failed = outcome == OB_RETRY || outcome == OB_WAIT;
-  flight->ended_at = now.wall;
-  flight_end(flight, outcome, completion->retry_after_ms, completion->error);
+  worker_sink_event_ended(sink, event->bytes);
+  sink->last_failed = outcome == Outcome::RETRY || outcome == Outcome::DEFERRED;
+  in_flight().end(event, outcome, completion->retry_after_ms, completion->error, now.wall);
   /* The key is held or goes on from here, before anything more of it is claimed. */
   if (completion->suspect) {
-    flight->suspect = true;
-    flight->record_after = moment_after(now.moment, SUSPECT_DELAY_MS);
+    event->suspect = true;
+    event->record_after = moment_after(now.moment, SUSPECT_DELAY_MS);
   }
-  if (sink->common.ordered &&
-      (outcome == OB_RETRY || outcome == OB_WAIT || flight->suspect || (outcome == OB_REJECTED && sink->common.hold)))
-    key_block(sink->oid, flight->key_hash, flight->position);
+  if (sink->common.ordered && (outcome == Outcome::RETRY || outcome == Outcome::DEFERRED || event->suspect ||
+                               (outcome == Outcome::REJECTED && sink->common.hold)))
+    key_block(sink->oid, event->key_hash, event->position);
   else
-    blocked_keys().release(sink->oid, flight->key_hash, flight->position);
-  if (flight->suspect) {
-    ended_suspect(flight->record_after);
+    blocked_keys().release(sink->oid, event->key_hash, event->position);
+  if (event->suspect) {
+    ended_suspect(event->record_after);
     return;
   }
   ended_note(now.moment);
 }
 
-static void give_back_suspect(Flight *flight) {
-  WorkerSink *sink = flight->sink;
+static void give_back_suspect(InFlightEvent *event) {
+  WorkerSink *sink = sink_of(event);
 
-  if (flight->attempts == 0) /* else it blocks its key as before */
-    blocked_keys().release(sink->oid, flight->key_hash, flight->position);
-  worker_sink_event_not_ended(sink, flight->bytes);
-  claim_return(flight);
+  if (event->attempts == 0) /* else it blocks its key as before */
+    blocked_keys().release(sink->oid, event->key_hash, event->position);
+  worker_sink_event_not_ended(sink, event->bytes);
+  claim_return(event);
 }
 
 void completions_acquit(void) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
-  for (int i = 0; i < n && flights_ended() > 0; i++)
+  for (int i = 0; i < n && in_flight().ended() > 0; i++)
     if (sinks[i]->status.state == OB_SINK_CIRCUIT_OPEN)
-      flights_acquit(sinks[i], give_back_suspect);
+      for (InFlightEvent *event = in_flight().take_suspects(&sinks[i]->events), *next = NULL; event; event = next) {
+        next = event->next;
+        give_back_suspect(event);
+      }
 }
 
 void completions_collect(Now now) {

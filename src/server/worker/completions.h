@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/base/clock.h"
+#include "server/inflight/in_flight.h"
 
 void completions_init(ob_engine *engine);
 

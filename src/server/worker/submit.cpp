@@ -2,7 +2,7 @@
 
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/standby.h"
 
@@ -25,41 +25,41 @@ static bool said = false;
 static int patience_ms = PATIENCE_MS;
 
 /* Completions that came while it was held may have put earlier events back, or have closed its sink. */
-static bool must_go_back(const Flight *flight) {
-  const WorkerSink *sink = flight->sink;
+static bool must_go_back(const InFlightEvent *event) {
+  const WorkerSink *sink = sink_of(event);
 
-  return flight->position > sink->rewound_to ||
-         (sink->common.ordered && blocked_keys().find_before(sink->oid, flight->key_hash, flight->position));
+  return event->position > sink->rewound_to ||
+         (sink->common.ordered && blocked_keys().find_before(sink->oid, event->key_hash, event->position));
 }
 
 /* The failing event of its key, behind which the others wait in the table. That it has failed before does not say so:
  * it may have done so while its sink was not ordered, or drain with others behind a head that is through. */
-static bool goes_alone(const Flight *flight) {
-  const WorkerSink *sink = flight->sink;
+static bool goes_alone(const InFlightEvent *event) {
+  const WorkerSink *sink = sink_of(event);
   const BlockedKey *key =
-      flight->attempts > 0 && sink->common.ordered ? blocked_keys().find(sink->oid, flight->key_hash) : NULL;
+      event->attempts > 0 && sink->common.ordered ? blocked_keys().find(sink->oid, event->key_hash) : NULL;
 
-  return key && key->blocker == flight->position;
+  return key && key->blocker == event->position;
 }
 
 static void hand_over(WorkerSink *sink, bool was_held) {
   int n = 0;
 
   for (int i = 0; i < sink->n_batch; i++) {
-    if (was_held && must_go_back(sink->batch_flights[i])) {
-      claim_return(sink->batch_flights[i]);
+    if (was_held && must_go_back(sink->batch_events[i])) {
+      claim_return(sink->batch_events[i]);
       continue;
     }
     sink->batch[n] = sink->batch[i];
-    sink->batch[n].alone = goes_alone(sink->batch_flights[i]);
-    sink->batch_flights[n++] = sink->batch_flights[i];
+    sink->batch[n].alone = goes_alone(sink->batch_events[i]);
+    sink->batch_events[n++] = sink->batch_events[i];
   }
   int taken = n > 0 && sink->handle && !sink->closing ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
   for (int i = 0; i < n; i++) {
     if (i < taken)
-      sink->batch_flights[i]->state = FLIGHT_IN_AIR;
+      in_flight().submitted(sink->batch_events[i]);
     else
-      claim_return(sink->batch_flights[i]);
+      claim_return(sink->batch_events[i]);
   }
   sink->n_batch = 0;
 }
@@ -93,7 +93,7 @@ void submit_give_back(void) {
 
   for (int i = 0; i < n && in_hand; i++) {
     for (int j = 0; j < sinks[i]->n_batch; j++)
-      claim_return(sinks[i]->batch_flights[j]);
+      claim_return(sinks[i]->batch_events[j]);
     sinks[i]->n_batch = 0;
   }
   in_hand = false;

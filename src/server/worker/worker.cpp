@@ -19,7 +19,7 @@
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/ended.h"
-#include "server/inflight/flights.h"
+#include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
@@ -141,9 +141,7 @@ static bool transact(Now now, bool record, bool claim) {
   commit_transaction();
   if (record) {
     record_committed(now);
-    int freed = flights_settle_ended(true);
-    if (freed > 0)
-      flights_recorded(freed, XactLastCommitEnd);
+    in_flight_committed(XactLastCommitEnd);
     ended_recorded(true);
     worker_succeeded(TASK_RECORD);
   }
@@ -160,7 +158,7 @@ static bool transact(Now now, bool record, bool claim) {
 /* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
 static bool round_trip(Now now, bool wants_record, bool claim) {
   volatile bool more = false;
-  const volatile bool record = wants_record && flights_ended() > 0;
+  const volatile bool record = wants_record && in_flight().ended() > 0;
 
   round_context = claim ? claim_context : record_context;
   MemoryContextReset(round_context);
@@ -175,7 +173,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
     if (record) {
       if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
         worker_succeeded(TASK_RECORD); /* a smaller part of them may do, at once */
-      flights_settle_ended(false);
+      in_flight().aborted();
       ended_recorded(false);
     }
     if (claim) {
@@ -250,12 +248,12 @@ static void say_what_goes_on(void) {
   int n;
 
   (void)worker_sinks_all(&n);
-  worker_slot_say(worker_waits_for_lock() ? "waiting for a lock"
-                  : submit_stands_still() ? "waiting for a synchronous standby"
-                  : lanes_landing()       ? "handing lanes over"
-                  : flights_in_use() > 0  ? "delivering"
-                  : n == 0                ? "no sink"
-                                          : "waiting for events");
+  worker_slot_say(worker_waits_for_lock()   ? "waiting for a lock"
+                  : submit_stands_still()   ? "waiting for a synchronous standby"
+                  : lanes_landing()         ? "handing lanes over"
+                  : in_flight().count() > 0 ? "delivering"
+                  : n == 0                  ? "no sink"
+                                            : "waiting for events");
 }
 
 /* Between transactions: what we have claimed of a lane is known when it changes hands. */
@@ -352,7 +350,7 @@ static void one_loop(void) {
 
 /* Nothing is to be done but what has its own time (rest.h). */
 static bool is_quiet(void) {
-  return !claims_wanted && !recalled_wanted && flights_in_use() == 0 && !submit_waits() && !lanes_landing() &&
+  return !claims_wanted && !recalled_wanted && in_flight().count() == 0 && !submit_waits() && !lanes_landing() &&
          !worker_in_trouble() && !record_in_trouble() && !probe_running();
 }
 
@@ -362,7 +360,7 @@ static const char *waits_for(Moment now) {
          : submit_waits()                    ? "a synchronous standby"
          : now < dispatcher().linger.until() ? "more commits"
          : claims_wanted                     ? "nothing"
-         : flights_in_use() == 0             ? "a commit"
+         : in_flight().count() == 0          ? "a commit"
          : any_sink_starved()                ? "room in a sink"
                                              : "outcomes";
 }
@@ -377,8 +375,8 @@ static void wait_for_something(void) {
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, rest_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
-  decision_log_round(flights_in_use(), ms, waits_for(now));
-  worker_wait(ms, !ended_gathering(), flights_in_use() > 0);
+  decision_log_round(in_flight().count(), ms, waits_for(now));
+  worker_wait(ms, !ended_gathering(), in_flight().count() > 0);
   reload_settings();
 }
 
@@ -393,16 +391,16 @@ static void land(void) {
   for (;;) {
     Now now = now_read();
     completions_collect(now);
-    if (flights_in_use() == flights_ended() || now.moment >= until)
+    if (in_flight().count() == in_flight().ended() || now.moment >= until)
       break;
     worker_wait(milliseconds_until(now.moment, until), true, true);
   }
   int before;
   do {
-    before = flights_ended();
+    before = in_flight().ended();
     if (before > 0)
       (void)round_trip(now_read(), true, false);
-  } while (flights_ended() < before);
+  } while (in_flight().ended() < before);
   sink_log_flush(moment_now(), true);
   /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
   worker_stop();
@@ -414,7 +412,7 @@ static void end_turn(void) {
   worker_slot_say("ending its turn");
   submit_give_back();
   worker_sinks_close();
-  while (!ShutdownRequestPending && flights_in_use() > flights_ended()) {
+  while (!ShutdownRequestPending && in_flight().count() > in_flight().ended()) {
     worker_wait(1000, true, true);
     Now now = now_read();
     completions_collect(now);
@@ -431,7 +429,6 @@ static void begin(const WorkerArguments *arguments) {
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
   record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
   lanes_init(arguments->index);
-  flights_init();
   completions_init(engine);
   worker_wait_init(ob_engine_fd(engine));
   worker_sinks_init(engine, arguments->index);
@@ -451,7 +448,7 @@ void outbox_worker_main(Datum) {
   follow_lanes(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
-    if (lanes_superfluous() && flights_in_use() == 0 && worker_slot_resign())
+    if (lanes_superfluous() && in_flight().count() == 0 && worker_slot_resign())
       proc_exit(0);
     if (rest_taken(now_read(), is_quiet())) {
       worker_stop();

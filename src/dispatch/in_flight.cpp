@@ -1,0 +1,296 @@
+/*
+ * in_flight.cpp: events are found by position and by ticket. They lie in blocks of 1,024 that stay, so that a pointer
+ * is good for an event's life and claiming one allocates nothing but now and then a block: a drain passes here five
+ * times for each event.
+ */
+#include "dispatch/in_flight.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <cstring>
+
+namespace dispatch {
+
+/* Instead of an error's own text. */
+static constexpr char NO_MEMORY[] = "out of memory for the text of the error";
+
+InFlight::InFlight() {
+  grow_table();
+}
+
+InFlight::~InFlight() {
+  for (const InFlightEvent *event = next(nullptr); event; event = next(event))
+    if (event->error != NO_MEMORY)
+      free(const_cast<char *>(event->error));
+}
+
+/* ---- states -------------------------------------------------------------------------------------------------- */
+
+[[maybe_unused]] static bool may_follow(EventState state, EventState next) {
+  switch (state) {
+  case EventState::FREE:
+    return next == EventState::CLAIMED;
+  case EventState::CLAIMED:
+    return next == EventState::IN_FLIGHT || next == EventState::ENDED || next == EventState::FREE;
+  case EventState::IN_FLIGHT:
+    return next == EventState::ENDED || next == EventState::FREE;
+  case EventState::ENDED:
+    return next == EventState::RECORDED || next == EventState::GONE || next == EventState::FREE;
+  case EventState::RECORDED:
+  case EventState::GONE:
+    return next == EventState::FREE || next == EventState::ENDED;
+  }
+  return false;
+}
+
+static void change_state(InFlightEvent *event, EventState next) noexcept {
+  assert(may_follow(event->state, next));
+  event->state = next;
+}
+
+void InFlight::submitted(InFlightEvent *event) noexcept {
+  change_state(event, EventState::IN_FLIGHT);
+}
+
+void InFlight::recorded(InFlightEvent *event) noexcept {
+  change_state(event, EventState::RECORDED);
+}
+
+void InFlight::gone(InFlightEvent *event) noexcept {
+  change_state(event, EventState::GONE);
+}
+
+/* ---- by position --------------------------------------------------------------------------------------------- */
+
+/* Positions come in sequence: neighbours share a cache line, and blocks of them are spread. */
+InFlightEvent **InFlight::slot_of(int64_t position) const noexcept {
+  const uint64_t block = (static_cast<uint64_t>(position) >> 4) * 0x9E3779B97F4A7C15U >> 32;
+  return &slots_[(block << 4 | (static_cast<uint64_t>(position) & 15)) & (n_slots_ - 1)];
+}
+
+void InFlight::enter_slot(InFlightEvent *event) noexcept {
+  InFlightEvent **slot = slot_of(event->position);
+  event->next_in_slot = *slot;
+  *slot = event;
+}
+
+void InFlight::leave_slot(const InFlightEvent *event) noexcept {
+  InFlightEvent **place = slot_of(event->position);
+  while (*place != event)
+    place = &(*place)->next_in_slot;
+  *place = event->next_in_slot;
+}
+
+void InFlight::grow_table() {
+  const uint32_t n = std::max(4 * CHUNK, n_slots_ * 2);
+  slots_ = std::make_unique<InFlightEvent *[]>(n);
+  n_slots_ = n;
+  for (uint32_t i = 0; i < chunks_.size() * CHUNK; i++)
+    if (at(i)->state != EventState::FREE)
+      enter_slot(at(i));
+}
+
+InFlightEvent *InFlight::find(int64_t position) const noexcept {
+  InFlightEvent *event = *slot_of(position);
+  while (event && event->position != position)
+    event = event->next_in_slot;
+  return event;
+}
+
+const InFlightEvent *InFlight::next(const InFlightEvent *event) const noexcept {
+  for (uint32_t i = event ? event->index + 1 : 0; i < chunks_.size() * CHUNK; i++)
+    if (at(i)->state != EventState::FREE)
+      return at(i);
+  return nullptr;
+}
+
+/* ---- claimed and given back ---------------------------------------------------------------------------------- */
+
+int InFlight::free_events(int max_events, int64_t max_bytes) const noexcept {
+  if (count_ > 0 && free_bytes(max_bytes) <= 0)
+    return 0;
+  return std::max(0, max_events - count_ - unflushed.events());
+}
+
+/* The table first: it may be larger than it must. */
+void InFlight::add_chunk() {
+  if ((chunks_.size() + 1) * CHUNK > n_slots_)
+    grow_table();
+  chunks_.push_back(std::make_unique<InFlightEvent[]>(CHUNK));
+  const auto first = static_cast<uint32_t>((chunks_.size() - 1) * CHUNK);
+  for (uint32_t i = CHUNK; i-- > 0;) {
+    InFlightEvent *event = at(first + i);
+    event->index = first + i;
+    event->next = first_free_;
+    first_free_ = event;
+  }
+}
+
+InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
+  if (first_free_ == nullptr) {
+    try {
+      add_chunk();
+    } catch (...) {
+      return nullptr;
+    }
+  }
+  InFlightEvent *event = first_free_;
+  first_free_ = event->next;
+  __builtin_prefetch(first_free_, 1); /* the next one: by then it is in the cache */
+  __builtin_prefetch(reinterpret_cast<char *>(first_free_) + 64, 1);
+  change_state(event, EventState::CLAIMED);
+  event->generation++;
+  event->position = claimed.position;
+  enter_slot(event);
+  event->key_hash = claimed.key_hash;
+  event->sink = claimed.sink;
+  event->row = claimed.row;
+  event->attempts = claimed.attempts;
+  event->bytes = claimed.bytes;
+  event->shard = claimed.shard;
+  event->record_failures = 0;
+  event->late = claimed.late;
+  event->early = event->slow_retry = event->suspect = false;
+  event->next = nullptr;
+  event->due_since = claimed.due_since;
+  event->record_after = MOMENT_NONE;
+  event->blocked_by = claimed.blocked_by;
+  event->error = nullptr;
+  event->given_to = 0;
+  event->sink->of_shard[event->shard]++;
+  count_++;
+  bytes_ += event->bytes;
+  return event;
+}
+
+void InFlight::give_back(InFlightEvent *event) noexcept {
+  change_state(event, EventState::FREE);
+  leave_slot(event);
+  count_--;
+  bytes_ -= event->bytes;
+  event->sink->of_shard[event->shard]--;
+  if (event->error && event->error != NO_MEMORY)
+    free(const_cast<char *>(event->error));
+  event->error = nullptr;
+  event->next = first_free_;
+  first_free_ = event;
+}
+
+/* ---- ended --------------------------------------------------------------------------------------------------- */
+
+InFlightEvent *InFlight::find_ticket(uint64_t ticket) const noexcept {
+  const auto index = static_cast<uint32_t>(ticket);
+  if (index >= chunks_.size() * CHUNK)
+    return nullptr;
+  InFlightEvent *event = at(index);
+  return event->generation == ticket >> 32 && event->state == EventState::IN_FLIGHT ? event : nullptr;
+}
+
+void InFlight::append_ended(InFlightEvent *event) noexcept {
+  event->next = nullptr;
+  if (last_ended_)
+    last_ended_->next = event;
+  else
+    first_ended_ = event;
+  last_ended_ = event;
+  n_ended_++;
+}
+
+/* The list as it was. */
+InFlightEvent *InFlight::clear_ended() noexcept {
+  InFlightEvent *first = first_ended_;
+  first_ended_ = last_ended_ = nullptr;
+  n_ended_ = 0;
+  return first;
+}
+
+void InFlight::end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error,
+                   WallTime at) noexcept {
+  change_state(event, EventState::ENDED);
+  event->outcome = outcome;
+  event->retry_after_ms = retry_after_ms;
+  event->ended_at = at;
+  event->error = error ? strdup(error) : nullptr;
+  if (error && event->error == nullptr)
+    event->error = NO_MEMORY;
+  append_ended(event);
+}
+
+Moment InFlight::next_recording() const noexcept {
+  Moment next = MOMENT_NEVER;
+  for (const InFlightEvent *event = first_ended_; event; event = event->next)
+    next = std::min(next, event->record_after);
+  return next;
+}
+
+bool InFlight::record_failed(InFlightEvent *event) noexcept {
+  if (event->record_failures < 7)
+    event->record_failures++;
+  return event->record_failures == 1;
+}
+
+void InFlight::aborted() noexcept {
+  for (InFlightEvent *event = first_ended_; event; event = event->next)
+    if (event->state != EventState::ENDED)
+      change_state(event, EventState::ENDED);
+}
+
+void InFlight::committed(uint64_t lsn) noexcept {
+  int n = 0;
+  for (InFlightEvent *event = clear_ended(), *next = nullptr; event; event = next) {
+    next = event->next;
+    if (event->state == EventState::ENDED) {
+      append_ended(event);
+    } else {
+      give_back(event);
+      n++;
+    }
+  }
+  if (n > 0)
+    unflushed.add(n, lsn);
+}
+
+InFlightEvent *InFlight::take_suspects(const SinkInFlight *sink) noexcept {
+  InFlightEvent *first = nullptr, **end = &first;
+  for (InFlightEvent *event = clear_ended(), *next = nullptr; event; event = next) {
+    next = event->next;
+    if (event->suspect && event->sink == sink) {
+      event->next = nullptr;
+      *end = event;
+      end = &event->next;
+    } else {
+      append_ended(event);
+    }
+  }
+  return first;
+}
+
+/* ---- recorded, and not yet safe ------------------------------------------------------------------------------ */
+
+void Unflushed::add(int n, uint64_t lsn) noexcept {
+  if (n_ == static_cast<int>(entries_.size())) { /* a standby lags: they become safe together */
+    entries_[n_ - 1].lsn = lsn;
+    entries_[n_ - 1].n += n;
+  } else {
+    entries_[n_++] = {lsn, n};
+  }
+  events_ += n;
+}
+
+uint64_t Unflushed::flush_wanted(int max_events) const noexcept {
+  const bool full = events_ > max_events / 2 || n_ == static_cast<int>(entries_.size());
+  return n_ > 0 && full ? entries_[n_ - 1].lsn : 0;
+}
+
+void Unflushed::safe(uint64_t lsn) noexcept {
+  int done = 0;
+  while (done < n_ && entries_[done].lsn <= lsn)
+    events_ -= entries_[done++].n;
+  if (done == 0)
+    return;
+  n_ -= done;
+  std::move(entries_.begin() + done, entries_.begin() + done + n_, entries_.begin());
+}
+
+}  // namespace dispatch

@@ -1,0 +1,49 @@
+/* in_flight.cpp: flushes the WAL of recordings before they fill half of the bound on what is in flight. */
+#include "server/inflight/in_flight.h"
+
+#include "server/base/settings.h"
+#include "server/storage/standby.h"
+
+#include <limits.h>
+
+extern "C" {
+#include "access/xlog.h"
+}
+
+static_assert(dispatch::SHARDS == OUTBOX_LANES);
+
+/* Lets go of recordings that have reached the disk, and the synchronous standbys. */
+static void settle_unflushed(int max_events) {
+  dispatch::Unflushed &unflushed = in_flight().unflushed;
+
+  if (unflushed.events() == 0)
+    return;
+  const XLogRecPtr lsn = unflushed.flush_wanted(max_events);
+  if (lsn != InvalidXLogRecPtr)
+    XLogFlush(lsn);
+  unflushed.safe(standby_safe());
+}
+
+int64 in_flight_free_bytes(void) {
+  return in_flight().free_bytes((int64)setting_max_in_flight_memory * 1024);
+}
+
+int in_flight_free(void) {
+  settle_unflushed(setting_max_in_flight);
+  return in_flight().free_events(setting_max_in_flight, (int64)setting_max_in_flight_memory * 1024);
+}
+
+InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed) {
+  InFlightEvent *event = in_flight().claim(*claimed);
+
+  if (event == NULL)
+    ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+                    errdetail("An outbox worker needed some for an event in flight.")));
+  return event;
+}
+
+void in_flight_committed(XLogRecPtr lsn) {
+  if (in_flight().unflushed.flush_wanted(INT_MAX) != InvalidXLogRecPtr) /* its list is full */
+    settle_unflushed(INT_MAX);
+  in_flight().committed(lsn);
+}
