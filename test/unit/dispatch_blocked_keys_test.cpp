@@ -10,13 +10,11 @@ using dispatch::BlockedKey;
 using dispatch::BlockedKeys;
 using dispatch::KeyState;
 
-namespace {
-
-constexpr dispatch::SinkId SINK = 16400, OTHER_SINK = 16401;
-constexpr uint64_t KEY = 0x1234567800000001, OTHER_KEY = 0x1234567800000002;
-
 class DispatchBlockedKeys : public testing::Test {
 protected:
+  static constexpr dispatch::SinkId SINK = 16400, OTHER_SINK = 16401;
+  static constexpr uint64_t KEY = 0x1234567800000001, OTHER_KEY = 0x1234567800000002;
+
   /* The blocker that was replaced. */
   int64_t block(dispatch::SinkId sink, uint64_t key_hash, int64_t position) {
     int64_t replaced = -1;
@@ -37,8 +35,6 @@ protected:
 
   BlockedKeys keys;
 };
-
-}  // namespace
 
 TEST_F(DispatchBlockedKeys, AKeyIsBlockedThenDrainsThenIsFree) {
   EXPECT_FALSE(keys.any());
