@@ -3,6 +3,8 @@
 
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 /* Raises it, with the SQLSTATE of its kind. */
 [[noreturn]] void report_error(const ob_error *error);
 

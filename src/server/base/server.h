@@ -11,5 +11,4 @@ extern "C" {
 #include "miscadmin.h"
 }
 
-#include "delivery/delivery.h"
 #include "server/base/compat.h"

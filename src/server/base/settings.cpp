@@ -1,6 +1,8 @@
 /* settings.cpp: every setting of postgresql.conf, in alphabetical order, with its unit, default and range. */
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 extern "C" {
 #include "common/hashfn.h"
 #include "utils/guc.h"

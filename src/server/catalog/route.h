@@ -9,6 +9,8 @@
 
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 typedef struct RouteSink {
   Oid server_oid;
   char name[NAMEDATALEN];

@@ -4,6 +4,8 @@
 
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 typedef struct SinkCommon {
   bool ordered;
   bool hold; /* a dead letter's key waits for a person */

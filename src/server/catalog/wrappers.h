@@ -3,6 +3,8 @@
 
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 /* Installs the hook that keeps user mappings to PUBLIC. Called from _PG_init. */
 void wrappers_init(void);
 

@@ -4,6 +4,8 @@
 #include "server/catalog/route.h"
 #include "server/event/trigger_row.h"
 
+#include "delivery/delivery.h"
+
 /* Names and headers; numbers and booleans in headers become text. `headers` gets the list, UTF-8, palloc'd. */
 typedef struct EventHeaders {
   ob_header *list;

@@ -3,6 +3,8 @@
 
 #include "server/storage/sql.h"
 
+#include "delivery/delivery.h"
+
 extern "C" {
 #include "storage/itemptr.h"
 #include "utils/timestamp.h"

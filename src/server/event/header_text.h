@@ -3,6 +3,8 @@
 
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 extern "C" {
 #include "utils/jsonb.h"
 }

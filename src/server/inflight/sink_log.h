@@ -7,6 +7,8 @@
 #include "server/base/clock.h"
 #include "server/inflight/in_flight.h"
 
+#include "delivery/delivery.h"
+
 extern "C" {
 #include "executor/tuptable.h"
 }

@@ -3,6 +3,8 @@
 
 #include "server/base/clock.h"
 
+#include "delivery/delivery.h"
+
 extern "C" {
 #include "storage/latch.h"
 }

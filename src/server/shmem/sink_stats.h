@@ -4,6 +4,8 @@
 #include "server/base/clock.h"
 #include "server/shmem/latency.h"
 
+#include "delivery/delivery.h"
+
 #define OUTBOX_MAX_SINKS 4096     /* 6 MB; further ones deliver, and are not counted */
 #define OUTBOX_COUNTED_WORKERS 32 /* of one database */
 

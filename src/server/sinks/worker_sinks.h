@@ -9,6 +9,8 @@
 #include "server/shmem/shared_state.h"
 #include "server/sinks/lanes.h"
 
+#include "delivery/delivery.h"
+
 /* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
 typedef struct LateTransaction {
   uint64 xid;

@@ -4,6 +4,8 @@
 #include "server/base/clock.h"
 #include "server/inflight/in_flight.h"
 
+#include "delivery/delivery.h"
+
 void completions_init(ob_engine *engine);
 
 /* Takes what has come, and logs what the delivery room has to say. Outside a transaction. */

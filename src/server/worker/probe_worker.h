@@ -7,6 +7,8 @@
 
 #include "server/shmem/shared_state.h"
 
+#include "delivery/delivery.h"
+
 void probe_worker_init(ob_engine *engine);
 
 /* Is a session of this database waiting for a probe to begin? Cheap when nobody is. */

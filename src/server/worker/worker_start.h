@@ -3,6 +3,8 @@
 
 #include "server/process/worker_slot.h"
 
+#include "delivery/delivery.h"
+
 /* Connects to the database, takes the slot and starts the delivery room; does not return when there is nothing to do
  * here. */
 ob_engine *worker_start(const WorkerArguments *arguments);
