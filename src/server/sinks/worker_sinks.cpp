@@ -3,19 +3,15 @@
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
 #include "server/catalog/route.h"
-#include "server/catalog/wrappers.h"
 #include "server/sinks/dispatcher.h"
+#include "server/sinks/sink_options.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/sink_resumed.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
 extern "C" {
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/pg_foreign_server.h"
-#include "catalog/pg_user_mapping.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -29,16 +25,6 @@ static const int CLOSE_GRACE_MS = 1000;
 /* At the end of a turn: a request is not begun anew that its endpoint is still busy with; a broker that has not
  * answered for so long stalls. */
 static const int TURN_GRACE_MS = 6 * 60 * 1000, KAFKA_TURN_GRACE_MS = 35 * 1000;
-
-/* What the catalog says of a sink, copied out of the transaction so that it can be opened after it. */
-typedef struct SinkOptions {
-  ob_option *options;
-  size_t n_options;
-  ob_option *mapping;
-  size_t n_mapping;
-  bool owner_is_superuser;
-  MemoryContext context;
-} SinkOptions;
 
 typedef struct SinkEntry {
   WorkerSink sink; /* first: its name is the hash key */
@@ -97,22 +83,6 @@ void worker_sinks_init(ob_engine *engine_, int worker_index_) {
 
 void worker_sinks_settings_changed(void) {
   stale = true;
-}
-
-/* Options as they lie in the catalog, and a fingerprint that changes with them. */
-static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber column, size_t *n,
-                               uint64 *fingerprint) {
-  bool is_null;
-  Datum datum = SysCacheGetAttr(cache, tuple, column, &is_null);
-  ob_option *options = wrapper_options(datum, is_null, n);
-
-  for (size_t i = 0; i < *n; i++) {
-    *fingerprint = hash_combine64(
-        *fingerprint, hash_bytes_extended((const unsigned char *)options[i].name, strlen(options[i].name), 0));
-    *fingerprint = hash_combine64(
-        *fingerprint, hash_bytes_extended((const unsigned char *)options[i].value, strlen(options[i].value), 1));
-  }
-  return options;
 }
 
 static void add_to_list(WorkerSink *sink) {
@@ -181,35 +151,9 @@ void worker_sink_close(WorkerSink *sink, int grace_ms) {
 }
 
 static void reload_one(const RouteSink *route) {
-  MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
-  MemoryContext previous = MemoryContextSwitchTo(context);
-  SinkOptions given = {NULL, 0, NULL, 0, false, context};
-  /* With the name, which stands in what the delivery room says. */
-  uint64 fingerprint = hash_combine64(
-      route->server_oid, hash_bytes_extended((const unsigned char *)route->name, strlen(route->name), 3));
+  uint64 fingerprint;
+  SinkOptions given = sink_options_read(route->server_oid, route->name, &fingerprint);
   bool found;
-
-  HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(route->server_oid));
-  if (HeapTupleIsValid(server)) {
-    given.options =
-        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options, &fingerprint);
-    given.owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
-    fingerprint = hash_combine64(fingerprint, given.owner_is_superuser);
-    ReleaseSysCache(server);
-  }
-  /* PUBLIC's mapping only: the worker acts for nobody in particular. */
-  HeapTuple mapping =
-      SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(route->server_oid));
-  if (HeapTupleIsValid(mapping)) {
-    fingerprint = hash_combine64(fingerprint, 1);
-    given.mapping =
-        read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping, &fingerprint);
-    ReleaseSysCache(mapping);
-  }
-  if (setting_allow_networks)
-    fingerprint = hash_combine64(fingerprint, hash_bytes_extended((const unsigned char *)setting_allow_networks,
-                                                                  strlen(setting_allow_networks), 2));
-  MemoryContextSwitchTo(previous);
 
   follow_rename(route);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_ENTER, &found);
