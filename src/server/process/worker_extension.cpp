@@ -18,6 +18,7 @@ extern "C" {
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 }
 
