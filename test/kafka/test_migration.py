@@ -158,6 +158,9 @@ TABLES = {
 }
 
 
+SENT = {"status": "status = 'SENT'", "published_at": "published_at IS NOT NULL"}
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
     topic = f"orders{aggregate}"
@@ -177,6 +180,7 @@ def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
     with Applications(db, KEYS + ["flaky"] * flaky, insert) as applications:
         with poller(db, kafka, topic, kind) as relay:
             applications.more(100)
+            wait_until(lambda: db.value(f"SELECT EXISTS (SELECT FROM events_to_send WHERE {SENT[kind]})"), 60, "the poller's first round")
             for n in range(1, 4) if flaky else ():
                 db.sql("INSERT INTO events_to_send (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'dead', 'order.changed', %s)",
                        aggregate, json.dumps({"n": n, "fails": 9}))

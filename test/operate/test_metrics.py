@@ -163,7 +163,7 @@ def test_what_waits_for_nobody(db, receiver):
 
 
 def test_a_worker_that_is_missing_shows(db, setting):
-    assert metric(db, "outbox_worker_up") == 1
+    wait_until(lambda: metric(db, "outbox_worker_up") == 1, 10, "the worker to come")
     setting("outbox.enabled", "off")
     wait_until(lambda: metric(db, "outbox_worker_up") == 0, 10, "the worker to go")
     assert metric(db, "outbox_worker_processes") == 0

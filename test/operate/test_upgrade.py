@@ -19,7 +19,7 @@ PARTS = sorted((ROOT / "src/extension").glob("*.sql"))
 UPDATE = "ALTER EXTENSION outbox UPDATE"
 VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
-          "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'"}
+          "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'", "bigint[]": "'{1}'"}
 
 
 def replace(path: Path, before: str, after: str) -> None:
