@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from moving import Arrived
+from outbox_rig import wait_until
 from outbox_rig.applications import Applications
 from outbox_rig.guide import Guide
 from outbox_rig.consumer import Record
