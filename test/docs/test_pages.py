@@ -3,7 +3,6 @@
 import itertools
 import re
 
-import psycopg
 import pytest
 from outbox_rig.certificates import Authority
 from outbox_rig.paths import ROOT

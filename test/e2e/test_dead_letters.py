@@ -2,7 +2,6 @@
 
 import time
 
-import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import OK, SECRET, Status, status

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 from outbox_rig.cloudevents import NO_VALUE, read_by_java
-from outbox_rig.odd_events import EVENTS, Event, as_written, attributes_of, enqueue, text_of
+from outbox_rig.odd_events import EVENTS, as_written, attributes_of, enqueue, text_of
 
 SCHEMA = jsonschema.Draft7Validator(json.loads(Path(__file__).with_name("cloudevents.schema.json").read_text()),
                                     format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER)

@@ -122,7 +122,7 @@ def test_every_query_of_the_dashboard_has_data(db, prometheus):
         wait_until(lambda: prometheus.query(bare), 20, f"data for {title}: {bare}")
     for state, sinks in {"circuit_open": {"down"}, "paused": {"paused"}, "disabled": {"gone"}}.items():
         wait_until(lambda: {s["metric"]["sink"] for s in prometheus.query(f"outbox_sink_{state} == 1")} >= sinks, 20, state)
-    assert prometheus.value(f'histogram_quantile(0.5, sum by (le) (rate(outbox_publish_latency_seconds_bucket{{sink="ok"}}[10s])))') < 300
+    assert prometheus.value('histogram_quantile(0.5, sum by (le) (rate(outbox_publish_latency_seconds_bucket{sink="ok"}[10s])))') < 300
 
 
 def unknown(given: Any, understood: Any) -> set[str]:
