@@ -1,6 +1,7 @@
 """Memory, connections and patience that a person took away: the server lives, and the worker goes on."""
 
 import os
+import re
 
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -48,6 +49,7 @@ HOSTILE = {"statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_time
 
 def test_settings_for_everybody_are_not_the_workers(db, receiver):
     """ALTER DATABASE ... SET, by a person who thought of applications."""
+    log = db.pg.log.stat().st_size
     hostile = HOSTILE | {name: "1ms" for (name,) in db.sql("SELECT name FROM pg_settings WHERE name = 'transaction_timeout'")}  # from 17 on
     for name, value in hostile.items():
         db.sql(f"ALTER DATABASE {db.name} SET {name} = '{value}'")
@@ -60,6 +62,8 @@ def test_settings_for_everybody_are_not_the_workers(db, receiver):
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 20, 20, "delivery, and the recording")
     for name in hostile:
         db.sql(f"ALTER DATABASE {db.name} RESET {name}")
+    said = db.pg.log.read_bytes()[log:].decode()
+    assert not re.findall(r".* outbox worker  ERROR: .*transaction timeout.*", said), "its parallel workers have the database's settings"
 
 
 def test_no_connection_is_left(rig, receiver):

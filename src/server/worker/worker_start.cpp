@@ -66,6 +66,10 @@ static void set_session(void) {
       {"enable_bitmapscan", "off"},
       {"enable_sort", "off"},
       {"jit", "off"},
+      /* No parallel workers: they start with the settings of the database, and a transaction_timeout among those ends
+       * them before ours reach them. Nothing here would gain from them. */
+      {"max_parallel_workers_per_gather", "0"},
+      {"max_parallel_maintenance_workers", "0"},
   };
 
   for (size_t i = 0; i < lengthof(session); i++)
