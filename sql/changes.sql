@@ -10,13 +10,13 @@ CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_ser
 CREATE VIEW pg_temp.recalled AS
   SELECT event_type, count(*) AS times FROM outbox.recalled JOIN outbox.events USING (position) GROUP BY position, event_type ORDER BY position;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type)
-  SELECT 'Order', '1', 'a.' || what FROM unnest(ARRAY['untouched', 'payload', 'sink', 'key', 'time', 'attempts', 'held', 'nothing']) WITH ORDINALITY AS w (what, n) ORDER BY n;
+  SELECT 'Order', '1', 'a.' || what FROM unnest(ARRAY['untouched', 'payload', 'sink', 'key', 'time', 'attempts', 'blocked', 'nothing']) WITH ORDINALITY AS w (what, n) ORDER BY n;
 UPDATE outbox.events SET payload = '{"corrected": true}' WHERE event_type = 'a.payload';
 UPDATE outbox.events SET sink = 'regress_b' WHERE event_type = 'a.sink';
 UPDATE outbox.events SET partition_key = 'other' WHERE event_type = 'a.key';
 UPDATE outbox.events SET available_at = now() + interval '1 day' WHERE event_type = 'a.time';
 UPDATE outbox.events SET attempts = 3 WHERE event_type = 'a.attempts';
-UPDATE outbox.events SET held_by = 1 WHERE event_type = 'a.held';
+UPDATE outbox.events SET blocked_by = 1 WHERE event_type = 'a.blocked';
 UPDATE outbox.events SET sink = sink, attempts = attempts WHERE event_type = 'a.nothing';
 SELECT * FROM pg_temp.recalled;
 

@@ -12,7 +12,7 @@ CREATE VIEW pg_temp.parts AS
     AND c.relname ~ '[0-9]$';
 
 -- The first time, again, for another handler; before that, nobody makes partitions.
-SELECT outbox.maintain_inbox(), days, hours FROM pg_temp.parts;
+SELECT outbox.run_inbox_maintenance(), days, hours FROM pg_temp.parts;
 SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'ledger');
 -- What rolls back was not processed.
 BEGIN;
@@ -41,16 +41,16 @@ SELECT outbox.mark_processed(pg_temp.v7('0', 1), '');
 SELECT outbox.mark_processed(pg_temp.v7('0', 1), repeat('x', 201));
 
 -- Ahead: today and two more days. Over: whole days, and row by row for ids that carry no time.
-SELECT outbox.maintain_inbox() >= 1 AS made;
+SELECT outbox.run_inbox_maintenance() >= 1 AS made;
 SELECT days >= 4 AS days, hours FROM pg_temp.parts;
-SELECT outbox.maintain_inbox();
+SELECT outbox.run_inbox_maintenance();
 INSERT INTO outbox.processed_events VALUES ('b5c7f8a1-0000-4000-8000-000000000002', 'mail', 'infinity', now() - interval '8 days');
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail');
 SET outbox.processed_retention = '4d';
 \set VERBOSITY sqlstate
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreachable;
 \set VERBOSITY terse
-SELECT outbox.maintain_inbox();
+SELECT outbox.run_inbox_maintenance();
 SELECT count(*) FILTER (WHERE event_id = pg_temp.v7('6 days', 1)) AS over, count(*) FILTER (WHERE id_time = 'infinity') AS other, count(*) > 5 AS kept FROM outbox.processed_events;
 -- Below two days by the hour; a day that is there stays in use, and so do hours when there are days again.
 SET outbox.processed_retention = '1d';
@@ -94,6 +94,6 @@ SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE na
 \set ECHO all
 SELECT count(*) > 8 AS functions, count(*) FILTER (WHERE made.name IS NULL OR made.same <> md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc'))) AS different
 FROM pg_proc AS p LEFT JOIN made ON made.name = p.oid::regprocedure::text WHERE p.pronamespace = 'outbox'::regnamespace;
-SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.maintain_inbox();
+SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.run_inbox_maintenance();
 DROP SCHEMA outbox CASCADE;
 CREATE EXTENSION outbox;

@@ -25,7 +25,7 @@ Order	21	copied	\N
 \.
 -- An ORM that names every column and sends NULL for what it does not know.
 INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
-                           created_at, available_at, attempts, status, last_error, sent_at, last_attempt_at, position, sink, held_by, xact, origin)
+                           created_at, available_at, attempts, status, last_error, sent_at, last_attempt_at, position, sink, blocked_by, xact, origin)
   VALUES (NULL, 'Order', '30', 'orm', '{"o": 1}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
   RETURNING id IS NOT NULL AS id, created_at = now() AS created, position > 0 AS position;
 -- Straight into the partition.

@@ -14,7 +14,7 @@ CREATE SERVER regress_bad FOREIGN DATA WRAPPER outbox_manual OPTIONS (max_attemp
 ROLLBACK TO s;
 CREATE SERVER regress_bad FOREIGN DATA WRAPPER outbox_manual OPTIONS (retry 'sometimes');
 ROLLBACK TO s;
-CREATE SERVER regress_bad FOREIGN DATA WRAPPER outbox_manual OPTIONS (ordered 'false', on_failure 'hold');
+CREATE SERVER regress_bad FOREIGN DATA WRAPPER outbox_manual OPTIONS (ordered 'false', on_dead_letter 'block');
 ROLLBACK TO s;
 CREATE SERVER regress_mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*', retry '0s', max_attempts '3');
 CREATE SERVER regress_kafka FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'other');
@@ -61,7 +61,7 @@ CREATE FUNCTION pg_temp.put(VARIADIC events text[]) RETURNS bigint LANGUAGE sql 
   SELECT count(outbox.enqueue('Order', nullif(split_part(e, '/', 2), ''), split_part(e, '/', 1), '{"n": 1}', partition_key => split_part(e, '/', 2))) FROM unnest(events) AS e $$;
 -- A lease that is over, without waiting for it
 CREATE FUNCTION pg_temp.lose(name text) RETURNS void LANGUAGE sql AS $$ UPDATE outbox.leases AS l SET lease_until = '-infinity' FROM kept AS k WHERE l.token = k.token AND k.name = lose.name $$;
-CREATE VIEW pg_temp.sink AS SELECT state, target, pending, held, in_flight, failed FROM outbox.sinks WHERE name = 'regress_mine';
+CREATE VIEW pg_temp.sink AS SELECT state, target, pending, blocked, in_flight, failed FROM outbox.sinks WHERE name = 'regress_mine';
 SELECT pg_temp.put('order.a/1', 'order.b/1', 'order.c/2', 'order.d/', 'other/1', 'order.e/');
 SELECT pg_temp.claim('first', 1), pg_temp.claim('second'), pg_temp.claim('third');
 SELECT * FROM pg_temp.sink;
@@ -103,13 +103,13 @@ SELECT pg_temp.claim('x'), pg_temp.nack('x', 1, 'hopeless', give_up => true);
 SELECT event_type, status, attempts, last_error FROM outbox.events;
 DELETE FROM outbox.events;
 
--- on_failure 'hold': the key waits for a person
-ALTER SERVER regress_mine OPTIONS (ADD on_failure 'hold');
+-- on_dead_letter 'block': the key waits for a person
+ALTER SERVER regress_mine OPTIONS (ADD on_dead_letter 'block');
 SELECT pg_temp.put('order.a/1', 'order.b/1', 'order.c/2');
 SELECT pg_temp.claim('x'), pg_temp.nack('x', 1, 'dead', give_up => true), pg_temp.ack('x'), pg_temp.claim('y');
 SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED';
 SELECT pg_temp.claim('x'), pg_temp.ack('x');
-ALTER SERVER regress_mine OPTIONS (DROP on_failure);
+ALTER SERVER regress_mine OPTIONS (DROP on_dead_letter);
 
 -- Acknowledged before an earlier one of its key that fails: that one has been overtaken
 SELECT pg_temp.put('order.a/1', 'order.b/1');
@@ -188,7 +188,7 @@ SELECT outbox.enqueue('Order', k, 'order.a', '1') FROM unnest(ARRAY['1', '2', '3
 SELECT count(*) FROM outbox.claim('regress_mine');
 DELETE FROM outbox.events WHERE aggregate_id = '1';
 UPDATE outbox.leases SET lease_until = now() - CASE (SELECT e.aggregate_id FROM outbox.events AS e WHERE e.id = ids[1]) WHEN '2' THEN interval '23 hours' WHEN '3' THEN interval '-1 hour' ELSE interval '25 hours' END;
-SELECT outbox.maintain() >= 0 AS maintained;
+SELECT outbox.run_maintenance() >= 0 AS maintained;
 SELECT e.aggregate_id FROM outbox.leases AS l LEFT JOIN outbox.events AS e ON e.id = l.ids[1] ORDER BY 1;
 ROLLBACK TO s;
 

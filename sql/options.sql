@@ -30,11 +30,11 @@ CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_ser
 \echo :LAST_ERROR_SQLSTATE
 CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092', retry 'sometimes');
 \echo :LAST_ERROR_SQLSTATE
-CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092', on_failure 'stop');
+CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092', on_dead_letter 'stop');
 \echo :LAST_ERROR_SQLSTATE
-CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', on_failure 'hold', ordered 'no');
+CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', on_dead_letter 'block', ordered 'no');
 \echo :LAST_ERROR_SQLSTATE
-CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', on_fail 'hold');
+CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', on_dead_leter 'block');
 \echo :LAST_ERROR_SQLSTATE
 CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092', events 'a.*,,b.*');
 \echo :LAST_ERROR_SQLSTATE
@@ -113,7 +113,7 @@ BEGIN;
 CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092', compression_type 'lz4', linger_ms '5',
   events 'order.*, customer.*', aggregates 'Order', ordered 'false', retry '15s*3, 5m*5', max_attempts '7', retention '30d', topic 'events.${aggregate_type}');
 ALTER SERVER regress_s OPTIONS (SET linger_ms '10', DROP retention, ADD acks 'all');
-ALTER SERVER regress_w OPTIONS (ADD url 'https://hooks.invalid/outbox', ADD timeout '20s', ADD on_failure 'hold');
+ALTER SERVER regress_w OPTIONS (ADD url 'https://hooks.invalid/outbox', ADD timeout '20s', ADD on_dead_letter 'block');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_w OPTIONS (secret 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
 SELECT srvname, srvoptions FROM pg_foreign_server WHERE srvname LIKE 'regress%' ORDER BY 1;
 ALTER SERVER regress_s OPTIONS (DROP bootstrap_servers);

@@ -25,7 +25,7 @@ SELECT string_agg(name || '=' || convert_from(bytes, 'UTF8'), ', ') FROM outbox.
 
 -- Whatever has become of it.
 UPDATE outbox.events SET status = 'FAILED' WHERE sink = 'regress_main';
-SELECT outbox.maintain() >= 0 AS has_days;
+SELECT outbox.run_maintenance() >= 0 AS has_days;
 UPDATE outbox.events SET status = 'SENT' WHERE sink = 'regress_crm';
 SELECT sink, count(*) AS parts FROM outbox.preview(pg_temp.uuid(1)) GROUP BY sink ORDER BY sink;
 -- Sent, and enqueued again: what is the next to be sent.

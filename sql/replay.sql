@@ -5,7 +5,7 @@ RESET client_min_messages;
 TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
-SELECT outbox.maintain() >= 0 AS has_days;
+SELECT outbox.run_maintenance() >= 0 AS has_days;
 CREATE FUNCTION pg_temp.uuid(n integer) RETURNS uuid LANGUAGE sql AS $$ SELECT lpad(n::text, 32, '0')::uuid $$;
 CREATE VIEW pg_temp.pending AS SELECT right(id::text, 2)::int AS event, sink, row_number() OVER (ORDER BY position) AS place
   FROM outbox.events WHERE status = 'PENDING' ORDER BY position;

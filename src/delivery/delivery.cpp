@@ -140,8 +140,8 @@ bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_
           spec.check(name, value);
       if (name == "ordered")
         out->ordered = parse_bool(name, value);
-      else if (name == "on_failure")
-        out->hold_on_failure = parse_on_failure(name, value);
+      else if (name == "on_dead_letter")
+        out->block_on_dead_letter = parse_on_dead_letter(name, value);
       else if (name == "retry")
         out->retry = value;
       else if (name == "max_attempts")
@@ -280,8 +280,8 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
     Options secrets = to_options(mapping, n_mapping);
     Options server = to_options(options, n);
     auto config = parse_options(sink, server, &secrets);
-    const std::string *on_failure = find_option(server, "on_failure");
-    bool hold = on_failure && parse_on_failure("on_failure", *on_failure);
+    const std::string *on_dead_letter = find_option(server, "on_dead_letter");
+    bool hold = on_dead_letter && parse_on_dead_letter("on_dead_letter", *on_dead_letter);
     return reinterpret_cast<ob_sink *>(
         inside(engine)->open(name, sink, std::move(config), hold, sink.secrets(secrets)));
   });

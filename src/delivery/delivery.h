@@ -104,7 +104,7 @@ size_t ob_option_names(const char *kind, ob_scope scope, const char **names, siz
 /* The options that every kind has, parsed. Unset ones carry the kind's defaults. */
 typedef struct ob_common {
   bool ordered;
-  bool hold_on_failure;      /* a dead letter's key waits for a person */
+  bool block_on_dead_letter; /* a dead letter's key waits for a person */
   int max_attempts;          /* 0 = not set: the caller's default applies */
   int64_t retention_ms;      /* -1 = not set; 0 = delete on delivery */
   const char *retry;         /* policy text; NULL = not set; points into `options` */
@@ -275,7 +275,7 @@ typedef enum ob_outcome {
 
 /* Order: an event with a key that comes back as OB_RETRY, OB_WAIT or OB_RELEASED was not overtaken by a later one of
  * its key: those come back as OB_RELEASED (or OB_WAIT behind OB_WAIT), and what is submitted before the caller has
- * collected all of them is not sent. With on_failure 'hold' the same goes for OB_REJECTED. */
+ * collected all of them is not sent. With on_dead_letter 'block' the same goes for OB_REJECTED. */
 
 typedef struct ob_completion {
   uint64_t ticket;

@@ -1,6 +1,6 @@
 /*
  * blocked_keys.h: the keys of ordered sinks that wait for one event, their blocker: a failing event, or a dead letter
- * where the sink says so. Rows behind the blocker are marked in the table (held_by = group) when the worker comes
+ * where the sink says so. Rows behind the blocker are marked in the table (blocked_by = group) when the worker comes
  * across them, so memory holds one entry per key, however many rows stand behind it, and a restart rebuilds the
  * entries from the rows. When the blocker is through, the key drains: its marked rows are claimed first, in order,
  * and then the key is free.

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS outbox.events (
   last_attempt_at timestamptz,
   position bigint NOT NULL,
   sink text,
-  held_by bigint,
+  blocked_by bigint,
   xact xid8 NOT NULL,
   origin bigint NOT NULL,
   overtaken_by bigint,
@@ -53,7 +53,7 @@ COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event
 COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed.';
 COMMENT ON COLUMN outbox.events.position IS 'Dispatch order, drawn from outbox.events_position by the server.';
 COMMENT ON COLUMN outbox.events.sink IS 'The foreign server that this row goes to. NULL = no sink takes it yet: it waits.';
-COMMENT ON COLUMN outbox.events.held_by IS 'Filled by the worker: position of the event of the same key that this row waits for: a failing one, or a dead letter where on_failure is hold.';
+COMMENT ON COLUMN outbox.events.blocked_by IS 'Filled by the worker: position of the event of the same key that this row waits for: a failing one, or a dead letter where on_dead_letter is block.';
 COMMENT ON COLUMN outbox.events.xact IS 'Filled by the server: the transaction that wrote the row.';
 COMMENT ON COLUMN outbox.events.origin IS 'Filled by the server: the cluster and database that enqueued the row. Rows of another origin wait for outbox.adopt().';
 COMMENT ON COLUMN outbox.events.overtaken_by IS 'Filled by the worker while the event is failing or a dead letter: position of the first later event of its key that was delivered to this sink.';
@@ -70,8 +70,8 @@ WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_thr
 -- By transaction the worker finds late commits; by origin the views find rows of another one, however few there are.
 CREATE INDEX IF NOT EXISTS events_pending_xact ON outbox.events_pending (origin, xact, position);
 CREATE INDEX IF NOT EXISTS events_pending_due ON outbox.events_pending (sink, available_at, position)
-  WHERE available_at IS NOT NULL AND held_by IS NULL;
-CREATE INDEX IF NOT EXISTS events_pending_held ON outbox.events_pending (held_by, position) WHERE held_by IS NOT NULL;
+  WHERE available_at IS NOT NULL AND blocked_by IS NULL;
+CREATE INDEX IF NOT EXISTS events_pending_blocked ON outbox.events_pending (blocked_by, position) WHERE blocked_by IS NOT NULL;
 -- For the views: a sink's first events, however many others wait.
 CREATE INDEX IF NOT EXISTS events_pending_sink ON outbox.events_pending (sink COLLATE "C", position) WHERE available_at IS NULL;
 CREATE INDEX IF NOT EXISTS events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;

@@ -84,12 +84,12 @@ CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
 -- By columns: a WHEN clause that compares them would have to read a TOAST value, which may be damaged.
 CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE
   OF status, sink, sent_at, aggregate_type, aggregate_id, event_type, payload, headers, content_type, dedup_key, partition_key,
-     position, xact, origin, held_by, overtaken_by, redrive_late ON outbox.events
+     position, xact, origin, blocked_by, overtaken_by, redrive_late ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
     OLD.sink IS DISTINCT FROM NEW.sink OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
-    OR OLD.attempts IS DISTINCT FROM NEW.attempts OR OLD.held_by IS DISTINCT FROM NEW.held_by
+    OR OLD.attempts IS DISTINCT FROM NEW.attempts OR OLD.blocked_by IS DISTINCT FROM NEW.blocked_by
     OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin
     OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
   EXECUTE FUNCTION outbox.events_after_update();

@@ -5,7 +5,7 @@
 -- the leases of their claim first, in the same order, and write events then.
 
 CREATE OR REPLACE FUNCTION outbox.manual_sink(
-  caller oid, sink text, OUT server oid, OUT ordered boolean, OUT hold boolean, OUT max_attempts integer, OUT retry text, OUT keep boolean)
+  caller oid, sink text, OUT server oid, OUT ordered boolean, OUT block boolean, OUT max_attempts integer, OUT retry text, OUT keep boolean)
 RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_manual_sink';
 COMMENT ON FUNCTION outbox.manual_sink(oid, text) IS
@@ -89,12 +89,12 @@ BEGIN
         attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE greatest(e.attempts, 1) END,
         last_error = record_failure.error, last_attempt_at = failed_at,
         available_at = failed_at + coalesce(record_failure.retry_in, outbox.retry_delay(sink.retry, event.attempt)),
-        held_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by),
+        blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by),
         sink = CASE WHEN EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = sink_name) THEN e.sink ELSE sink_name END
       WHERE e.position = lease.position;
     END IF;
     PERFORM outbox.count_failed(sink.server, dead, record_failure.error);
-    later_too := lease.single = 0 AND (NOT dead OR sink.hold); -- given back: the retry, or a redrive, comes first
+    later_too := lease.single = 0 AND (NOT dead OR sink.block); -- given back: the retry, or a redrive, comes first
   END IF;
   UPDATE outbox.leases AS l SET
     ids = l.ids[:lease.n - 1] || CASE WHEN later_too THEN '{}' ELSE l.ids[lease.n + 1:] END,
@@ -166,7 +166,7 @@ BEGIN
     IF to_regclass(day) IS NULL THEN
       sink.keep := false; -- better no audit trail than no acknowledgement
       RAISE WARNING 'outbox deletes acknowledged events although they should be kept'
-        USING DETAIL = format('There is no partition %s.', day), HINT = 'SELECT outbox.maintain();';
+        USING DETAIL = format('There is no partition %s.', day), HINT = 'SELECT outbox.run_maintenance();';
     END IF;
   END IF;
   IF sink.keep THEN

@@ -17,7 +17,7 @@ COMMENT ON FUNCTION outbox.sink_bounds() IS
   'Since when the counters of this database''s sinks count, and before which position no pending row of theirs without available_at stands, as the workers know (0 = they do not): the raw material of the view outbox.sinks.';
 
 CREATE OR REPLACE FUNCTION outbox.worker_slots(
-  OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT lanes integer, OUT state text,
+  OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT shards integer, OUT state text,
   OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_slots';
@@ -39,7 +39,7 @@ COMMENT ON FUNCTION outbox.kafka_library() IS
   'Whether the librdkafka that the server has loaded will do, as a row of outbox.doctor(): ok, warning for a version with a defect, error for one that is too old.';
 
 CREATE OR REPLACE VIEW outbox.workers AS
-  SELECT d.datname AS database, w.pid, w.worker, w.workers, w.lanes, w.state, w.started_at, w.last_loop_at, w.memory
+  SELECT d.datname AS database, w.pid, w.worker, w.workers, w.shards, w.state, w.started_at, w.last_loop_at, w.memory
   FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
 COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes. A database with nothing due has none: outbox.worker_idle_timeout.';
 
@@ -85,14 +85,14 @@ AS $$
        ORDER BY e.sink COLLATE "C", e.position LIMIT 1)) AS f),
   timed (low, high) AS (
     SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default" FROM names AS n
-    WHERE EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.held_by IS NULL)
+    WHERE EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL)
     UNION ALL
     SELECT f.sink, g.high FROM timed AS g CROSS JOIN LATERAL (
       (SELECT e.sink FROM outbox.events_pending AS e
-       WHERE g.high IS NOT NULL AND e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink > g.low AND e.sink < g.high
+       WHERE g.high IS NOT NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink > g.low AND e.sink < g.high
        ORDER BY e.sink, e.available_at, e.position LIMIT 1)
       UNION ALL
-      (SELECT e.sink FROM outbox.events_pending AS e WHERE g.high IS NULL AND e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink > g.low
+      (SELECT e.sink FROM outbox.events_pending AS e WHERE g.high IS NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink > g.low
        ORDER BY e.sink, e.available_at, e.position LIMIT 1)) AS f),
   dead (low, high) AS (
     SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default" FROM names AS n
@@ -140,7 +140,7 @@ COMMENT ON FUNCTION outbox.sink_dead_letters(text[]) IS
 -- are overlooked, and what goes beyond them is estimated from a sample of its pages. Ages come from rows that the indexes
 -- find, however many there are.
 CREATE OR REPLACE FUNCTION outbox.sink_backlog(
-  OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT held bigint, OUT failing bigint, OUT due bigint,
+  OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT blocked bigint, OUT failing bigint, OUT due bigint,
   OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz) RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on SET enable_nestloop = on
@@ -164,14 +164,14 @@ BEGIN
     dead AS (SELECT * FROM outbox.sink_dead_letters(all_names)),
     rows AS (
       SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled,
-             count(*) FILTER (WHERE e.held_by IS NOT NULL) AS held,
-             count(*) FILTER (WHERE e.held_by IS NULL AND e.available_at > at AND e.attempts > 0) AS failing,
-             count(*) FILTER (WHERE e.held_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due,
+             count(*) FILTER (WHERE e.blocked_by IS NOT NULL) AS blocked,
+             count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at AND e.attempts > 0) AS failing,
+             count(*) FILTER (WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due,
              min(CASE WHEN e.available_at IS NULL OR e.attempts > 0 THEN e.created_at
                       WHEN e.available_at <= at THEN greatest(e.created_at, e.available_at) END) AS since,
-             min(greatest(e.created_at, e.available_at)) FILTER (WHERE e.held_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due_since
+             min(greatest(e.created_at, e.available_at)) FILTER (WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due_since
       FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (100) GROUP BY e.sink)
-    SELECT n.server, n.dropped, coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint, coalesce(sum(r.held), 0)::bigint,
+    SELECT n.server, n.dropped, coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint, coalesce(sum(r.blocked), 0)::bigint,
            coalesce(sum(r.failing), 0)::bigint, coalesce(sum(r.due), 0)::bigint, coalesce(sum(d.n), 0)::bigint, coalesce(bool_or(d.estimated), false),
            min(r.since), min(r.due_since)
     FROM names AS n LEFT JOIN rows AS r ON r.sink = n.name LEFT JOIN dead AS d ON d.sink = n.name
@@ -189,15 +189,15 @@ BEGIN
   dead AS (SELECT * FROM outbox.sink_dead_letters(all_names)),
   sample AS (
     SELECT e.sink, count(*) * 100 / share AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) * 100 / share AS scheduled,
-           count(*) FILTER (WHERE e.held_by IS NOT NULL) * 100 / share AS held,
-           count(*) FILTER (WHERE e.held_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) * 100 / share AS due
+           count(*) FILTER (WHERE e.blocked_by IS NOT NULL) * 100 / share AS blocked,
+           count(*) FILTER (WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) * 100 / share AS due
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink),
   -- Row comparisons and the order leave one index each, whatever the table's statistics say.
   ready AS (
     SELECT n.name, n.known_below, f.*
     FROM names AS n CROSS JOIN LATERAL (
-      SELECT count(*) AS n, count(*) FILTER (WHERE r.held_by IS NULL) AS due, min(r.created_at) AS since, min(r.created_at) FILTER (WHERE r.held_by IS NULL) AS due_since
-      FROM (SELECT e.created_at, e.held_by FROM outbox.events_pending AS e
+      SELECT count(*) AS n, count(*) FILTER (WHERE r.blocked_by IS NULL) AS due, min(r.created_at) AS since, min(r.created_at) FILTER (WHERE r.blocked_by IS NULL) AS due_since
+      FROM (SELECT e.created_at, e.blocked_by FROM outbox.events_pending AS e
             WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
             ORDER BY e.sink COLLATE "C", e.position LIMIT counted) AS r) AS f),
@@ -205,10 +205,10 @@ BEGIN
     SELECT n.name, f.created_at AS since
     FROM ready AS n CROSS JOIN LATERAL (
       SELECT r.created_at
-      FROM (SELECT e.created_at, e.held_by FROM outbox.events_pending AS e
+      FROM (SELECT e.created_at, e.blocked_by FROM outbox.events_pending AS e
             WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
-            ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r WHERE r.held_by IS NULL LIMIT 1) AS f
+            ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r WHERE r.blocked_by IS NULL LIMIT 1) AS f
     WHERE n.due = 0 AND n.n = counted),
   timed AS (
     SELECT n.name, f.*
@@ -217,38 +217,38 @@ BEGIN
              min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at AND r.attempts = 0) AS since,
              min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at) AS due_since
       FROM (SELECT e.created_at, e.available_at, e.attempts FROM outbox.events_pending AS e
-            WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+            WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
               AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
             ORDER BY e.sink, e.available_at, e.position LIMIT counted) AS r) AS f),
   timed_behind AS ( -- where all of those have failed before
     SELECT n.name, f.since
     FROM timed AS n CROSS JOIN LATERAL (
       SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
-      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.attempts = 0
+      WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.attempts = 0
         AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f
     WHERE n.since IS NULL AND n.n = counted),
-  held AS MATERIALIZED (
+  blocked AS MATERIALIZED (
     SELECT e.sink, count(*) AS n, count(e.available_at) AS timed, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
-    FROM (SELECT sink, available_at, attempts FROM outbox.events_pending WHERE held_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
-  whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM held AS h) < counted_apart AS apart),
+    FROM (SELECT sink, available_at, attempts FROM outbox.events_pending WHERE blocked_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
+  whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM blocked AS h) < counted_apart AS apart),
   failing AS (
-    SELECT e.sink, count(*) FILTER (WHERE e.held_by IS NULL AND e.available_at > at) AS n, min(e.created_at) AS since
+    SELECT e.sink, count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at) AS n, min(e.created_at) AS since
     FROM outbox.events_pending AS e WHERE e.attempts > 0 GROUP BY e.sink),
   counts AS (
     SELECT n.server, n.dropped, r.n < counted AND t.n < counted AS counted_all, w.apart,
-           r.n + t.n + coalesce(h.timed, 0) AS n, t.scheduled + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS held,
+           r.n + t.n + coalesce(h.timed, 0) AS n, t.scheduled + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS blocked,
            greatest(r.due, (b.since IS NOT NULL)::integer) + t.due AS due,
-           coalesce(s.n, 0) AS sample_n, coalesce(s.scheduled, 0) AS sample_scheduled, coalesce(s.held, 0) AS sample_held, coalesce(s.due, 0) AS sample_due,
+           coalesce(s.n, 0) AS sample_n, coalesce(s.scheduled, 0) AS sample_scheduled, coalesce(s.blocked, 0) AS sample_blocked, coalesce(s.due, 0) AS sample_due,
            coalesce(f.n, 0) AS failing, coalesce(d.n, 0) AS failed, coalesce(d.estimated, false) AS failed_estimated,
            least(r.since, t.since, l.since, f.since) AS since, least(r.due_since, b.since, t.due_since) AS due_since
     FROM names AS n CROSS JOIN whole AS w JOIN ready AS r ON r.name = n.name JOIN timed AS t ON t.name = n.name
     LEFT JOIN ready_behind AS b ON b.name = n.name LEFT JOIN timed_behind AS l ON l.name = n.name
-    LEFT JOIN held AS h ON h.sink = n.name LEFT JOIN sample AS s ON s.sink = n.name
+    LEFT JOIN blocked AS h ON h.sink = n.name LEFT JOIN sample AS s ON s.sink = n.name
     LEFT JOIN dead AS d ON d.sink = n.name LEFT JOIN failing AS f ON f.sink = n.name)
   SELECT c.server, c.dropped, sum(CASE WHEN c.counted_all AND c.apart THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
          sum(CASE WHEN c.counted_all AND c.apart THEN c.scheduled ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
-         sum(CASE WHEN c.apart THEN c.held ELSE greatest(c.held, c.sample_held) END)::bigint,
+         sum(CASE WHEN c.apart THEN c.blocked ELSE greatest(c.blocked, c.sample_blocked) END)::bigint,
          sum(c.failing)::bigint, sum(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END)::bigint,
          sum(c.failed)::bigint, NOT bool_and(c.counted_all AND c.apart) OR bool_or(c.failed_estimated), min(c.since), min(c.due_since)
   FROM counts AS c GROUP BY c.server, c.dropped;
@@ -277,7 +277,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,
                   CASE WHEN st.state = 'failing' AND b.failing + b.due = 0 THEN 'idle' ELSE st.state END,
                   CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.at_rest THEN 'idle' ELSE 'no worker' END) AS state,
-         b.pending, b.scheduled, b.held, b.estimated,
+         b.pending, b.scheduled, b.blocked, b.estimated,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,
          b.failed,
          CASE WHEN b.waiting_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.waiting_since, '0') END AS oldest_pending_age,
@@ -319,10 +319,10 @@ COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
 COMMENT ON COLUMN outbox.sinks.target IS 'Where it delivers to, without credentials.';
 COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it; failing: the last delivery has failed, and events wait for their next attempt. Of a database at rest (outbox.worker_idle_timeout) what the worker did last.';
-COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and held ones included.';
+COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at lies ahead and that have not failed.';
-COMMENT ON COLUMN outbox.sinks.held IS 'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
-COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether one of pending, scheduled, held and failed is an estimate: the tables are large.';
+COMMENT ON COLUMN outbox.sinks.blocked IS 'Pending events that wait for a failing one of the same key, or for a dead letter where on_dead_letter is block.';
+COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether one of pending, scheduled, blocked and failed is an estimate: the tables are large.';
 COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed over and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table.';
 COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the event that is first in the order has been waiting: since its transaction began, or since it was due where it had a time. Never an estimate. Events that only wait for their time do not count; failing ones do.';
@@ -335,15 +335,15 @@ COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole, at last_error_at: it stays when all is well again.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
-COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor held.';
-COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt; what waits behind them is held.';
-COMMENT ON COLUMN outbox.sinks.oldest_due_age IS 'How long the oldest of the due ones has been due. Never an estimate. Failing and held events do not count.';
+COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor blocked.';
+COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt; what waits behind them is blocked.';
+COMMENT ON COLUMN outbox.sinks.oldest_due_age IS 'How long the oldest of the due ones has been due. Never an estimate. Failing and blocked events do not count.';
 COMMENT ON COLUMN outbox.sinks.stats_since IS 'Since when its counters count: the server''s start or the crash of one of its processes, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';
 COMMENT ON COLUMN outbox.workers.worker IS 'Which worker of its database it is, from 0.';
 COMMENT ON COLUMN outbox.workers.workers IS 'How many workers its database has.';
-COMMENT ON COLUMN outbox.workers.lanes IS 'How many of the 256 lanes it serves.';
+COMMENT ON COLUMN outbox.workers.shards IS 'How many of the 256 shards it serves.';
 COMMENT ON COLUMN outbox.workers.state IS 'What it is doing.';
 COMMENT ON COLUMN outbox.workers.started_at IS 'When it started.';
 COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When it last went round its loop.';

@@ -20,7 +20,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.add_partition(regclass, text, text, timestamptz, timestamptz) IS
-  'Makes and attaches a partition for a span of time, with its columns of the primary key; false when a table of that name is there. outbox.maintain() calls it.';
+  'Makes and attaches a partition for a span of time, with its columns of the primary key; false when a table of that name is there. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -34,7 +34,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 COMMENT ON FUNCTION outbox.drop_partition(text) IS
-  'Drops a partition, for which nobody must use its parent; false when somebody is in the way for longer than lock_timeout. outbox.maintain() calls it.';
+  'Drops a partition, for which nobody must use its parent; false when somebody is in the way for longer than lock_timeout. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox.empty_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -53,7 +53,7 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION outbox.empty_partition(text) IS
-  'Gives back the space of a partition that is to be dropped, also where its parent is always in use; false when somebody is reading it. outbox.maintain() calls it.';
+  'Gives back the space of a partition that is to be dropped, also where its parent is always in use; false when somebody is reading it. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox.expire_rows(rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -73,4 +73,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.expire_rows(regclass, text, timestamptz, bigint, bigint) IS
-  'Deletes rows of some blocks of a table (from first_block on; without blocks: all) that are older than a time, and returns how many blocks the table has. outbox.maintain() and the worker call it.';
+  'Deletes rows of some blocks of a table (from first_block on; without blocks: all) that are older than a time, and returns how many blocks the table has. outbox.run_maintenance() and the worker call it.';

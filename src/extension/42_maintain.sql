@@ -1,5 +1,5 @@
 -- What time brings: days to come, days that are over, keys that have expired. The worker does it in small pieces;
--- outbox.maintain() does all of it at once, where no worker runs.
+-- outbox.run_maintenance() does all of it at once, where no worker runs.
 
 CREATE OR REPLACE FUNCTION outbox.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -39,7 +39,7 @@ BEGIN
     done := outbox.add_processed_partitions();
   END IF;
   -- Also beside a restore: what is delivered meanwhile is to be kept, and an empty day gives way to one of the dump.
-  -- Nobody who enqueues or reads waits for this lock. Whoever calls outbox.maintain() waits for a worker that makes the same days.
+  -- Nobody who enqueues or reads waits for this lock. Whoever calls outbox.run_maintenance() waits for a worker that makes the same days.
   IF NOT by_worker THEN
     SET LOCAL lock_timeout = '5s';
   END IF;
@@ -74,7 +74,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.maintain_days(boolean) IS
-  'The part of outbox.maintain() that makes and drops partitions, and clears leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only makes days of outbox.events_sent.';
+  'The part of outbox.run_maintenance() that makes and drops partitions, and clears leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only makes days of outbox.events_sent.';
 
 CREATE OR REPLACE FUNCTION outbox.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -85,7 +85,7 @@ $$;
 COMMENT ON FUNCTION outbox.expire_dedup(bigint, bigint) IS
   'Forgets expired dedup keys in some blocks of their table (without arguments: in all) and returns how many blocks it has. The worker goes through the table little by little.';
 
-CREATE OR REPLACE FUNCTION outbox.maintain() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+CREATE OR REPLACE FUNCTION outbox.run_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -95,5 +95,5 @@ BEGIN
   RETURN done;
 END
 $$;
-COMMENT ON FUNCTION outbox.maintain() IS
+COMMENT ON FUNCTION outbox.run_maintenance() IS
   'Makes the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and forgets expired dedup keys. The worker does the same by itself, all the time; call it yourself, every few minutes, where no worker runs. A day that is in use is left for the next call. Returns how many partitions it made or dropped. The caller need not own the tables: GRANT EXECUTE is enough.';

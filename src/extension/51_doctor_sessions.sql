@@ -90,7 +90,7 @@ BEGIN
       UNION ALL
       SELECT f.place FROM outbox.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e
-        WHERE e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink = n.name COLLATE "default" AND e.available_at <= clock_timestamp()
+        WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink = n.name COLLATE "default" AND e.available_at <= clock_timestamp()
         ORDER BY e.sink, e.available_at, e.position LIMIT most) AS f
       UNION ALL
       (SELECT w.place FROM (SELECT e.ctid AS place, e.aggregate_type, e.event_type, e.headers FROM outbox.events_pending AS e

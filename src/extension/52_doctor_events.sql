@@ -25,7 +25,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 AS $$
   SELECT f.id, f.sink, f.available_at FROM outbox.sink_names AS n CROSS JOIN LATERAL (
     SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
-    WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+    WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
       AND (e.sink, e.available_at) > (n.name COLLATE "default", doctor_far_ahead.since) AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
     ORDER BY e.sink DESC, e.available_at DESC, e.position DESC LIMIT 1) AS f
 $$;
@@ -51,7 +51,7 @@ AS $$
     UNION ALL
     SELECT t.created_at FROM names AS n CROSS JOIN LATERAL (
       SELECT e.created_at FROM outbox.events_pending AS e
-      WHERE e.available_at IS NOT NULL AND e.held_by IS NULL
+      WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
         AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS t)
   SELECT ends.created_at FROM ends WHERE ends.created_at > doctor_ahead.since
@@ -101,7 +101,7 @@ BEGIN
   "check" := 'origin'; status := 'ok'; hint := NULL; detail := 'The waiting events were enqueued here.';
   IF n > 0 THEN
     status := 'warning';
-    detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END || ' enqueued in another cluster or database (a restore, a copy, or another outbox.identity).';
+    detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
     hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them';
   END IF;
   RETURN NEXT;
@@ -155,16 +155,16 @@ END
 $$;
 COMMENT ON FUNCTION outbox.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that nobody delivers, and dead letters.';
 
--- Failing events and held dead letters, the oldest of each sink. Both are found by partial indexes, also while the table has never been analysed.
+-- Failing events and dead letters that block their keys, the oldest of each sink. Both are found by partial indexes, also while the table has never been analysed.
 CREATE OR REPLACE FUNCTION outbox.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
   WITH RECURSIVE holding (position) AS (
-    (SELECT p.held_by FROM outbox.events_pending AS p WHERE p.held_by IS NOT NULL ORDER BY p.held_by, p.position LIMIT 1)
+    (SELECT p.blocked_by FROM outbox.events_pending AS p WHERE p.blocked_by IS NOT NULL ORDER BY p.blocked_by, p.position LIMIT 1)
     UNION ALL
-    SELECT n.held_by FROM holding AS h CROSS JOIN LATERAL (
-      SELECT p.held_by FROM outbox.events_pending AS p WHERE p.held_by IS NOT NULL AND p.held_by > h.position ORDER BY p.held_by, p.position LIMIT 1) AS n)
+    SELECT n.blocked_by FROM holding AS h CROSS JOIN LATERAL (
+      SELECT p.blocked_by FROM outbox.events_pending AS p WHERE p.blocked_by IS NOT NULL AND p.blocked_by > h.position ORDER BY p.blocked_by, p.position LIMIT 1) AS n)
   SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead
   FROM (SELECT coalesce(r.new_name, e.sink) AS sink, count(*) OVER (PARTITION BY coalesce(r.new_name, e.sink)) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position

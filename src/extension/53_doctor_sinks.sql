@@ -1,4 +1,4 @@
--- The doctor looks at each sink: is it stopped, out of reach, badly configured, or held up by single events?
+-- The doctor looks at each sink: is it stopped, out of reach, badly configured, or blocked by single events?
 
 CREATE OR REPLACE FUNCTION outbox.doctor_sinks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -55,19 +55,19 @@ BEGIN
                     'nothing is lost, and no attempt is spent', s.name) END;
     ELSIF s.dead THEN
       status := 'warning';
-      detail := format('%s %s, the first behind %s: %s', detail, outbox.counted(s.held, 'waits behind a dead letter or a failing event of its key',
+      detail := format('%s %s, the first behind %s: %s', detail, outbox.counted(s.blocked, 'waits behind a dead letter or a failing event of its key',
                        'wait behind dead letters or failing events of their keys'), s.id, coalesce(s.head_error, 'no error is known'));
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up, '
                      'DELETE FROM outbox.events the one whose id is in the detail', s.name);
     ELSIF s.failing_heads > 0 THEN
       status := 'warning';
       detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox.counted(s.failing_heads, 'is failing', 'are failing'),
-                       outbox.counted(s.held, 'waits', 'wait'), s.id, outbox.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
+                       outbox.counted(s.blocked, 'waits', 'wait'), s.id, outbox.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
       hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
                      'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id);
     ELSIF s.failed > 0 THEN
       status := 'warning';
-      detail := detail || CASE WHEN s.held > 0 THEN format(' %s behind them.', outbox.counted(s.held, 'waits', 'wait')) ELSE '' END;
+      detail := detail || CASE WHEN s.blocked > 0 THEN format(' %s behind them.', outbox.counted(s.blocked, 'waits', 'wait')) ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone, '
                      'which last_error of the same rows tells', s.name);
     ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN

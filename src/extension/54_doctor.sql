@@ -18,17 +18,17 @@ BEGIN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
                      'another cluster or database.', outbox.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days by hand: SELECT outbox.maintain()';
+    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days by hand: SELECT outbox.run_maintenance()';
   ELSIF days.over > 0 THEN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: somebody reads them for long, or no worker runs.',
                      outbox.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := 'SELECT outbox.maintain(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
+    hint := 'SELECT outbox.run_maintenance(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
   ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
                                            AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
     status := 'warning';
     detail := 'The days of delivered events that should be ready for today and tomorrow are not: with a retention, delivered events could not be recorded.';
-    hint := 'SELECT outbox.maintain();';
+    hint := 'SELECT outbox.run_maintenance();';
   END IF;
   RETURN NEXT;
 

@@ -72,7 +72,7 @@ COMMENT ON COLUMN outbox.database_metrics.dropped_sink_events IS
 CREATE OR REPLACE VIEW outbox.sink_metrics AS
   SELECT pg_catalog.current_database() AS datname, s.name AS sink,
          s.pending AS pending_events, s.estimated::integer AS pending_events_estimated,
-         s.scheduled AS scheduled_events, s.held AS held_events, s.failing AS failing_events, s.due AS due_events,
+         s.scheduled AS scheduled_events, s.blocked AS blocked_events, s.failing AS failing_events, s.due AS due_events,
          coalesce(extract(epoch FROM s.oldest_pending_age), 0)::double precision AS oldest_pending_age_seconds,
          coalesce(extract(epoch FROM s.oldest_due_age), 0)::double precision AS oldest_due_age_seconds,
          s.in_flight AS inflight_events, s.failed AS dead_letter_events,
@@ -91,20 +91,20 @@ COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: a r
 COMMENT ON COLUMN outbox.sink_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.sink_metrics.sink IS 'Label: the sink.';
 COMMENT ON COLUMN outbox.sink_metrics.pending_events IS
-  'Events that wait for the sink, scheduled and held ones included.';
+  'Events that wait for the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sink_metrics.pending_events_estimated IS
-  '1: very many events are pending, and the numbers of pending, scheduled, held and dead ones are estimates.';
+  '1: very many events are pending, and the numbers of pending, scheduled, blocked and dead ones are estimates.';
 COMMENT ON COLUMN outbox.sink_metrics.scheduled_events IS 'Pending events whose available_at lies ahead.';
-COMMENT ON COLUMN outbox.sink_metrics.held_events IS
-  'Pending events that wait for a failing one of the same key, or for a dead letter where on_failure is hold.';
+COMMENT ON COLUMN outbox.sink_metrics.blocked_events IS
+  'Pending events that wait for a failing one of the same key, or for a dead letter where on_dead_letter is block.';
 COMMENT ON COLUMN outbox.sink_metrics.failing_events IS
   'Pending events that have failed and wait for their next attempt.';
 COMMENT ON COLUMN outbox.sink_metrics.due_events IS
-  'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor held.';
+  'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor blocked.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_pending_age_seconds IS
   'How long the oldest event has been waiting that is not scheduled for later, failing ones included, by the committed rows; 0 when there is none.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_due_age_seconds IS
-  'How long the oldest due event has been due, failing and held ones left out, by the committed rows; 0 when none is due.';
+  'How long the oldest due event has been due, failing and blocked ones left out, by the committed rows; 0 when none is due.';
 COMMENT ON COLUMN outbox.sink_metrics.inflight_events IS 'Events handed over and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sink_metrics.dead_letter_events IS 'Dead letters that stand in the table.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_circuit_open IS

@@ -171,7 +171,7 @@ $$;
 COMMENT ON FUNCTION outbox.expire_processed(bigint, bigint) IS
   'Forgets processed events of outbox.processed_events_other whose retention is over, in some blocks (without arguments: in all), and returns how many blocks it has.';
 
-CREATE OR REPLACE FUNCTION outbox.maintain_inbox() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.run_inbox_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -181,5 +181,5 @@ BEGIN
   RETURN made + outbox.drop_processed_partitions();
 END
 $$;
-COMMENT ON FUNCTION outbox.maintain_inbox() IS
-  'Makes the coming partitions of outbox.processed_events and drops those whose retention is over. outbox.maintain() does it too; call it yourself, every few minutes, where there is only outbox_inbox.sql. Returns how many partitions it made or dropped.';
+COMMENT ON FUNCTION outbox.run_inbox_maintenance() IS
+  'Makes the coming partitions of outbox.processed_events and drops those whose retention is over. outbox.run_maintenance() does it too; call it yourself, every few minutes, where there is only outbox_inbox.sql. Returns how many partitions it made or dropped.';

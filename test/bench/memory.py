@@ -118,7 +118,7 @@ def blocked(stage: Stage, results: Results, keys: int, behind: int = 2) -> None:
         load(db, keys * (1 + behind), keys, headers=f"CASE WHEN n <= {keys} THEN jsonb '{{\"x-bad\": \"1\"}}' END")
         stage.switch(True)
         worker = stage.wait_for_worker(db)
-        held = "SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL"
+        held = "SELECT count(*) FROM outbox.events_pending WHERE blocked_by IS NOT NULL"
         with watched(results, db, f"{keys:,} keys become blocked, {behind} rows behind each"):
             wait_until(lambda: db.value(held) == keys * behind, 900, lambda: f"all rows to be marked: {db.value(held)}", interval=1)
         with watched(results, db, f"{keys:,} keys stay blocked"):
@@ -159,7 +159,7 @@ def depth(stage: Stage, results: Results, events: int) -> None:
             stage.switch(True)
             worker = stage.wait_for_worker(db)
             with watched(results, db, f"one blocked key with {behind:,} rows behind"):
-                wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL") == behind, 300,
+                wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE blocked_by IS NOT NULL") == behind, 300,
                            "the rows to be marked", interval=0.5)
                 progress(f"  failing ten times a second, it uses {share(worker, 10):.1f} % of a core")
                 others(stage, db, f"{behind:,} behind")

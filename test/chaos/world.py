@@ -105,9 +105,9 @@ class World:
 
     def what_it_says(self) -> list[str]:
         """For a report: what an operator would look at."""
-        found = [f"  {row}" for row in self.sql("SELECT name, state, pending, held, in_flight, failed, last_error FROM outbox.sinks")]
+        found = [f"  {row}" for row in self.sql("SELECT name, state, pending, blocked, in_flight, failed, last_error FROM outbox.sinks")]
         found += [f"  {row}" for row in self.sql("SELECT * FROM outbox.workers")]
         found += [f"  {row}" for row in self.sql("SELECT \"check\", status, detail FROM outbox.doctor() WHERE status <> 'ok'")]
         return found + [f"  {row}" for row in self.sql(
-            "SELECT position, id::text, sink, aggregate_id, attempts, held_by, available_at - now(), xact::text, last_error"
+            "SELECT position, id::text, sink, aggregate_id, attempts, blocked_by, available_at - now(), xact::text, last_error"
             " FROM outbox.events_pending ORDER BY position LIMIT 10")]

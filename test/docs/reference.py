@@ -14,9 +14,9 @@ Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes"),
     "Look": ("doctor", "event_status", "preview", "probe", "metrics"),
-    "Steer": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "maintain"),
+    "Steer": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "run_maintenance"),
     "Deliver by a program of your own": ("claim", "ack", "nack"),
-    "Consume": ("mark_processed", "maintain_inbox"),
+    "Consume": ("mark_processed", "run_inbox_maintenance"),
 }
 RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", "leases")
 FUNCTIONS = """

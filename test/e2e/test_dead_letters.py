@@ -7,7 +7,7 @@ from outbox_rig import wait_until
 from outbox_rig.receiver import OK, SECRET, Status, status
 
 MORTAL = {"retry": "50ms", "max_attempts": "2"}
-HOLD = MORTAL | {"on_failure": "hold"}
+HOLD = MORTAL | {"on_dead_letter": "block"}
 
 
 class Endpoint:
@@ -73,7 +73,7 @@ def redrive(db, event: str, *more) -> tuple[bool, str]:
     return done, " ".join(notices)
 
 
-# ---- on_failure 'hold' -------------------------------------------------------------------------------------------
+# ---- on_dead_letter 'block' -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def held(db, endpoint):
     enqueue(db, "k", 3)
     wait_failed(db)
     endpoint.bad = set()
-    wait_until(lambda: db.sql("SELECT pending, held, failed FROM outbox.sinks") == [(2, 2, 1)], 20, "held rows")
+    wait_until(lambda: db.sql("SELECT pending, blocked, failed FROM outbox.sinks") == [(2, 2, 1)], 20, "held rows")
     return first
 
 
@@ -125,7 +125,7 @@ def test_hold_of_keys_with_nothing_behind_the_dead_letter(db, pg, endpoint):
     enqueue(db, "b", 2)
     enqueue(db, "other", 2)
     wait_numbers(endpoint, "other", [1, 2])
-    wait_until(lambda: db.sql("SELECT held FROM outbox.sinks") == [(2,)], 20, "both to be held")
+    wait_until(lambda: db.sql("SELECT blocked FROM outbox.sinks") == [(2,)], 20, "both to be held")
     assert endpoint.numbers("a") == endpoint.numbers("b") == []
     db.sql("DELETE FROM outbox.events WHERE status = 'FAILED'")
     wait_numbers(endpoint, "a", [2])
@@ -148,7 +148,7 @@ def test_hold_again_when_the_redriven_one_fails_again(db, endpoint, held):
     "UPDATE outbox.events SET status = 'SENT' WHERE status = 'FAILED'",
     "UPDATE outbox.events SET partition_key = 'elsewhere' WHERE status = 'FAILED'",
     "TRUNCATE outbox.events_failed",
-    "ALTER SERVER crm OPTIONS (SET on_failure 'continue')",
+    "ALTER SERVER crm OPTIONS (SET on_dead_letter 'continue')",
 ])
 def test_what_releases_a_held_key(db, endpoint, held, act):
     wait_until(lambda: db.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass") > 3, 20, "days")
@@ -163,11 +163,11 @@ def test_hold_begins_with_alter_server(db, endpoint):
     endpoint.bad = {("k", 1)}
     enqueue(db, "k", 1)
     wait_failed(db)
-    db.sql("ALTER SERVER crm OPTIONS (ADD on_failure 'hold')")
+    db.sql("ALTER SERVER crm OPTIONS (ADD on_dead_letter 'block')")
     enqueue(db, "k", 2)
     enqueue(db, "other", 1)
     wait_numbers(endpoint, "other", [1])
-    wait_until(lambda: db.sql("SELECT held FROM outbox.sinks") == [(1,)], 20, "the key to be held")
+    wait_until(lambda: db.sql("SELECT blocked FROM outbox.sinks") == [(1,)], 20, "the key to be held")
     stays_so(db)
     assert endpoint.numbers("k") == []
 
@@ -187,7 +187,7 @@ def test_hold_with_two_dead_letters_of_one_key(db, endpoint, held):
 
 def test_hold_and_redrive_with_kafka(db, kafka, consume, endpoint, aggregate):
     """An event that is too large for Kafka, not for the other sink: dead there, corrected and redriven."""
-    db.kafka_sink("main", kafka, on_failure="hold")
+    db.kafka_sink("main", kafka, on_dead_letter="block")
     db.webhook_sink("crm", endpoint.receiver, SECRET)
     consumer = consume(f"outbox.event.{aggregate}")
     first = db.enqueue(aggregate, "k", "e", '{"key": "k", "n": 1, "text": "' + "x" * 1_100_000 + '"}')
@@ -195,7 +195,7 @@ def test_hold_and_redrive_with_kafka(db, kafka, consume, endpoint, aggregate):
     second = db.enqueue(aggregate, "k", "e", '{"key": "k", "n": 2}')
     other = db.enqueue(aggregate, "other", "e", '{"key": "other", "n": 1}')
     assert [record.id for record in consumer.take(1)] == [other]
-    wait_until(lambda: db.sql("SELECT sink FROM outbox.events_pending WHERE held_by IS NOT NULL") == [("main",)], 20, "a held row")
+    wait_until(lambda: db.sql("SELECT sink FROM outbox.events_pending WHERE blocked_by IS NOT NULL") == [("main",)], 20, "a held row")
     wait_numbers(endpoint, "k", [1, 2])
     db.sql("UPDATE outbox.events SET payload = payload - 'text' WHERE status = 'FAILED'")
     assert redrive(db, first) == (True, "")

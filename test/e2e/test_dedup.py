@@ -65,13 +65,13 @@ def test_a_key_outlives_its_event(db, receiver):
     first = {fate: db.enqueue("Order", "k", fate, f'"{fate}"', dedup_key=fate) for fate in fates}
     wait_until(lambda: db.sql("SELECT status, event_type FROM outbox.events ORDER BY 1") == [("FAILED", "failed"), ("SENT", "sent")], 20,
                lambda: db.sql("SELECT status, event_type FROM outbox.events"))
-    db.sql("SELECT outbox.maintain()")
+    db.sql("SELECT outbox.run_maintenance()")
     for fate in fates:
         assert db.enqueue("Order", "k", fate, '"again"', dedup_key=fate) == first[fate]
         with pytest.raises(psycopg.errors.UniqueViolation, match=f"dedup_key.*{fate}"):
             db.sql(INSERT, "k", "again", fate)
     db.sql("UPDATE outbox.dedup SET created_at = created_at - current_setting('outbox.dedup_window')::interval WHERE dedup_key <> 'sent'")
-    db.sql("SELECT outbox.maintain()")
+    db.sql("SELECT outbox.run_maintenance()")
     assert db.sql("SELECT dedup_key FROM outbox.dedup") == [("sent",)]
     second = {fate: db.enqueue("Order", "k", fate, '"again"', dedup_key=fate) for fate in fates}
     assert [second[fate] == first[fate] for fate in fates] == [False, True, False]

@@ -1,5 +1,5 @@
 """Events that fitted their sink when they were enqueued, and do not when they are delivered: nothing of their key passes their dead
-letter where the sink says on_failure 'hold'."""
+letter where the sink says on_dead_letter 'block'."""
 
 import json
 
@@ -19,8 +19,8 @@ def batch(db, aggregate):
 
 
 def one_is_dead_and_one_is_held(db):
-    wait_until(lambda: db.sink("pending, held, failed", "s") == (1, 1, 1), 20,
-               lambda: f"a dead letter and what it holds: {db.sql('SELECT payload->>0, status, held_by, last_error FROM outbox.events')}")
+    wait_until(lambda: db.sink("pending, blocked, failed", "s") == (1, 1, 1), 20,
+               lambda: f"a dead letter and what it holds: {db.sql('SELECT payload->>0, status, blocked_by, last_error FROM outbox.events')}")
 
 
 def redriven(db, dead: str):
@@ -29,7 +29,7 @@ def redriven(db, dead: str):
 
 
 def test_too_large_for_the_limit_that_a_kafka_sink_has_now(db, kafka, consume, aggregate, batch):
-    db.kafka_sink("s", kafka, on_failure="hold", message_max_bytes="100000")
+    db.kafka_sink("s", kafka, on_dead_letter="block", message_max_bytes="100000")
     db.sql("SELECT outbox.pause('s')")
     dead = batch(" || jsonb_build_object('x', repeat('x', 5000))", "")[1]
     db.set_sink("s", message_max_bytes="2000")
@@ -43,7 +43,7 @@ def test_too_large_for_the_limit_that_a_kafka_sink_has_now(db, kafka, consume, a
 
 
 def test_unfit_for_a_url_that_only_the_user_mapping_has(db, receiver, batch):
-    db.sql("CREATE SERVER s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8', on_failure 'hold')")
+    db.sql("CREATE SERVER s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8', on_dead_letter 'block')")
     dead = batch("", """, headers => '{"tenant": "acme"}'""")[1]
     db.create_mapping("s", {"url": receiver.url + "/${header.tenant}", "secret": SECRET})
     one_is_dead_and_one_is_held(db)

@@ -94,14 +94,14 @@ def test_whatever_gives_it_work_calls_it(db, hook, call):
 
 def test_another_identity_gives_it_work(db, hook, setting):
     """Which events are its own is a setting: it calls a database at rest that has some under that name."""
-    setting("outbox.identity", "before")
+    setting("outbox.cluster_name", "before")
     hook.mode = status(503)
     db.enqueue("Order", "k", payload="1")
-    setting("outbox.identity", "after")
+    setting("outbox.cluster_name", "after")
     hook.mode = status(200)
     wait_for_rest(db)
     assert numbers(hook) == [] and db.pending() == 1
-    setting("outbox.identity", "before")
+    setting("outbox.cluster_name", "before")
     wait_for(hook, [1])
 
 

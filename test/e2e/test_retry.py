@@ -62,7 +62,7 @@ def test_only_the_failing_key_waits(db, endpoint):
     assert "bad" not in endpoint.keys() and endpoint.numbers("good") == [1, 2, 3]
 
     wait_until(lambda: head(db, "bad") >= 3, 20, "some attempts")
-    rows = db.sql("SELECT position, attempts, last_error, available_at > last_attempt_at, held_by"
+    rows = db.sql("SELECT position, attempts, last_error, available_at > last_attempt_at, blocked_by"
                   " FROM outbox.events_pending ORDER BY position")
     assert len(rows) == 3
     assert "HTTP 500" in rows[0][2] and "no such customer" in rows[0][2]
@@ -70,7 +70,7 @@ def test_only_the_failing_key_waits(db, endpoint):
     assert [row[1:] for row in rows[1:]] == [(0, None, None, rows[0][0])] * 2
     assert set(endpoint.tries("bad")) == {1}
     wait_until(lambda: db.value("SELECT retried FROM outbox.sinks") >= 3, 10, lambda: db.sql("SELECT * FROM outbox.sinks"))  # once committed
-    assert db.sql("SELECT pending, held, failed FROM outbox.sinks") == [(3, 2, 0)]
+    assert db.sql("SELECT pending, blocked, failed FROM outbox.sinks") == [(3, 2, 0)]
     assert "HTTP 500" in db.value("SELECT last_error FROM outbox.sinks")
     assert db.sql("""SELECT status FROM outbox.doctor() WHERE "check" = 'sink crm'""") == [("warning",)]
 
@@ -182,7 +182,7 @@ def test_a_restart_keeps_held_keys_in_order(db, pg, endpoint):
     endpoint.bad = {"bad"}
     for n in range(1, 4):
         enqueue(db, "bad", n)
-    wait_until(lambda: db.value("SELECT count(held_by) FROM outbox.events_pending") == 2, 10, "held rows")
+    wait_until(lambda: db.value("SELECT count(blocked_by) FROM outbox.events_pending") == 2, 10, "held rows")
     db.disconnect()
     pg.restart()
     tries = endpoint.tries("bad")[1]
@@ -207,7 +207,7 @@ def failing_head(db, endpoint):
     endpoint.bad = {"k"}
     for n in range(1, 4):
         enqueue(db, "k", n)
-    wait_until(lambda: head(db, "k") == 1 and db.value("SELECT count(held_by) FROM outbox.events_pending") == 2, 10, "held rows")
+    wait_until(lambda: head(db, "k") == 1 and db.value("SELECT count(blocked_by) FROM outbox.events_pending") == 2, 10, "held rows")
     endpoint.bad = set()
     return endpoint
 
@@ -265,7 +265,7 @@ def test_available_at_of_a_scheduled_event(db, endpoint):
                " available_at => clock_timestamp() + interval '1 hour')", n)
     enqueue(db, "k", 3)
     wait_until(lambda: endpoint.numbers("k") == [3], 10, "the one that is due: a schedule holds up nobody")
-    wait_until(lambda: db.sql("SELECT pending, scheduled, held, oldest_pending_age FROM outbox.sinks") == [(2, 2, 0, None)],
+    wait_until(lambda: db.sql("SELECT pending, scheduled, blocked, oldest_pending_age FROM outbox.sinks") == [(2, 2, 0, None)],
                2, "it to be recorded")
     db.sql(f"UPDATE outbox.events SET available_at = NULL WHERE {FIRST}")
     wait_until(lambda: endpoint.numbers("k") == [3, 1], 2, "the first")

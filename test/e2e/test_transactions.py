@@ -293,7 +293,7 @@ def test_a_publication_for_all_tables(db, hook, setting):
                    FOR VALUES FROM (%L) TO (%L)', {day}, {day} || ' 00:00Z', ({day}::date + 1) || ' 00:00Z'); END $$""")
         db.sql("UPDATE outbox.events SET available_at = NULL WHERE status = 'PENDING'")
         wait_until(lambda: "scheduled" in got(hook), SOON, "the event that a person moved up")
-        assert db.value("SELECT outbox.maintain()") == 1
+        assert db.value("SELECT outbox.run_maintenance()") == 1
         wait_until(lambda: db.sql("SELECT status, count(*) FROM outbox.events GROUP BY 1 ORDER BY 1") == [("FAILED", 1), ("SENT", 51)],
                    SOON, lambda: db.sql("SELECT status, count(*) FROM outbox.events GROUP BY 1"))
         wait_until(lambda: db.value("SELECT count(*) FROM outbox.recalled") == 0, SOON, "the recalled positions to be taken")
@@ -425,7 +425,7 @@ def test_days_are_made_beside_events_of_another_origin(db, hook, setting):
     for (day,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
         db.sql(f"DROP TABLE {day}")
     setting("outbox.retention", "1d")
-    db.sql("SELECT outbox.maintain()")
+    db.sql("SELECT outbox.run_maintenance()")
     db.enqueue("Order", "k", payload='"own"')
     wait_until(lambda: db.sql("SELECT payload FROM outbox.events WHERE status = 'SENT'") == [("own",)], SOON, "the row to be kept")
     assert got(hook) == ["own"]
@@ -443,7 +443,7 @@ def test_a_hot_standby_reads_and_says_that_it_cannot_write(db, pg, rig, hook):
             assert session.execute("SELECT * FROM outbox.workers").fetchall() == []
             doctor = dict(session.execute('SELECT "check", detail FROM outbox.doctor()').fetchall())
             assert "standby" in doctor["worker"] and "sink crm" in doctor and not [text for text in doctor.values() if "could not look" in text]
-            for write, name in ((event("k"), r"outbox\.enqueue\(\)"), ("SELECT outbox.adopt()", "UPDATE"), ("SELECT outbox.maintain()", "[A-Z ]+"),
+            for write, name in ((event("k"), r"outbox\.enqueue\(\)"), ("SELECT outbox.adopt()", "UPDATE"), ("SELECT outbox.run_maintenance()", "[A-Z ]+"),
                                 ("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e')", "INSERT")):
                 with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match=f"cannot execute {name}"):
                     session.execute(write)

@@ -131,14 +131,14 @@ def test_rename_of_a_sink(db, receiver, rig):
     db.enqueue("Order", "k", payload='"behind"')
     db.enqueue("Order", "h", payload='"hangs"')
     db.sql("SELECT outbox.enqueue('Order', 's', 'e', '\"scheduled\"', available_at => now() + interval '1 day')")
-    wait_until(lambda: db.sql("SELECT retried > 0, held, in_flight > 0 FROM outbox.sinks") == [(True, 1, True)], 20, "them all to wait")
+    wait_until(lambda: db.sql("SELECT retried > 0, blocked, in_flight > 0 FROM outbox.sinks") == [(True, 1, True)], 20, "them all to wait")
     with db.connect(autocommit=False) as late:
         late.execute("SELECT outbox.enqueue('Order', 'late', 'e', '\"late\"')")
         quickly(db.sql, "ALTER SERVER old RENAME TO middle", "ALTER SERVER middle RENAME TO new")
         db.enqueue("Order", "k", payload='"after"')
         wait_until(lambda: db.sql("SELECT name, delivered FROM outbox.sinks") == [("new", 1)], 20, "the counters to go along")
         assert db.doctor("lost sink")[0] == "ok"
-        wait_until(lambda: db.sql("SELECT pending, scheduled, held FROM outbox.sinks") == [(5, 1, 2)], 20,
+        wait_until(lambda: db.sql("SELECT pending, scheduled, blocked FROM outbox.sinks") == [(5, 1, 2)], 20,
                    lambda: f"all to be seen: {db.sql('SELECT * FROM outbox.sinks')}")
         receiver.mode = OK
         wait_until(lambda: {"hangs", "after"} <= set(bodies(receiver)), 20, lambda: f"the rest, got {bodies(receiver)}")

@@ -56,7 +56,7 @@ def wait_got(receiver, numbers: list[int], key: str = "k") -> None:
 
 
 def wait_empty(db) -> None:
-    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('SELECT position, sink, attempts, held_by, available_at FROM outbox.events_pending')}")
+    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('SELECT position, sink, attempts, blocked_by, available_at FROM outbox.events_pending')}")
 
 
 def key_goes_on(db, receiver, numbers: list[int], key: str = "k") -> None:
@@ -77,7 +77,7 @@ CHANGES = {
     "later": "UPDATE outbox.events SET available_at = now() + interval '1 hour'",
     "attempts": "UPDATE outbox.events SET attempts = 5",
     "attempts = 0": "UPDATE outbox.events SET attempts = 0, last_error = NULL",
-    "held_by": "UPDATE outbox.events SET held_by = 1",
+    "blocked_by": "UPDATE outbox.events SET blocked_by = 1",
     "failed": "UPDATE outbox.events SET status = 'FAILED'",
     "sent": "UPDATE outbox.events SET status = 'SENT'",
     "there and back": "UPDATE outbox.events SET status = 'FAILED'; UPDATE outbox.events SET status = 'PENDING'",
@@ -104,7 +104,7 @@ def test_a_change_to_a_row_in_flight(db, hook, change):
     key_goes_on(db, hook, [1])
 
 
-@pytest.mark.parametrize("change", ["key", "later", "attempts = 0", "held_by", "failed", "there and back", "delete", "truncate", "vacuum full"])
+@pytest.mark.parametrize("change", ["key", "later", "attempts = 0", "blocked_by", "failed", "there and back", "delete", "truncate", "vacuum full"])
 def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
     """Its key is held by it, or is free, but never stuck; its next time is that of the failure."""
     in_flight(db, hook)

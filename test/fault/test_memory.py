@@ -81,7 +81,7 @@ def test_many_blocked_keys(rig, db, memory):
     db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers)
                SELECT 'Order', n % {keys}, 'order.created', CASE WHEN n <= {keys} THEN jsonb '{{"x-bad": "1"}}' END
                FROM generate_series(1, {keys * (1 + behind)}) AS n""")
-    held = "SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL"
+    held = "SELECT count(*) FROM outbox.events_pending WHERE blocked_by IS NOT NULL"
     wait_until(lambda: memory.look() and db.value(held) == keys * behind, 90, lambda: f"all to be marked: {db.value(held)}", interval=0.5)
     grown = memory.settle() - before
     assert grown < keys * 2000, "a few hundred bytes a key, whatever waits behind it"

@@ -17,7 +17,7 @@ def check_outage(db, down: str, other: str, enqueue, other_has_all, mend) -> Non
     assert sink(db, down, "last_error")
     sent += [enqueue(n) for n in range(20, 40)]
     wait_until(lambda: other_has_all(sent), 20, f"{other} to go on")
-    assert db.sql("SELECT count(*), max(attempts), max(held_by) FROM outbox.events_pending WHERE sink = %s", down) == [(40, 0, None)]
+    assert db.sql("SELECT count(*), max(attempts), max(blocked_by) FROM outbox.events_pending WHERE sink = %s", down) == [(40, 0, None)]
     status, detail = db.sql(f"SELECT status, detail FROM outbox.doctor() WHERE \"check\" = 'sink {down}'")[0]
     assert status == "error" and "circuit open" in detail
 

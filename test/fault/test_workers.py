@@ -33,7 +33,7 @@ def configure(db, pg):
 
 
 def lanes_of_workers(db) -> list[int]:
-    return [lanes for lanes, in db.sql("SELECT lanes FROM outbox.workers WHERE database = %s ORDER BY worker", db.name)]
+    return [lanes for lanes, in db.sql("SELECT shards FROM outbox.workers WHERE database = %s ORDER BY worker", db.name)]
 
 
 def wait_for_lanes(db, *lanes: int) -> None:
@@ -154,7 +154,7 @@ def keys_by_lane(db) -> list[list[str]]:
     return keys
 
 
-def test_held_keys_are_held_by_the_next_owner(db, receiver, configure):
+def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, configure):
     """Dead letters hold their keys under two workers, and then under the first alone, which never saw half of them."""
     keys = keys_by_lane(db)[:8]
     held, free = {names[0] for names in keys}, {names[1] for names in keys}
@@ -169,7 +169,7 @@ def test_held_keys_are_held_by_the_next_owner(db, receiver, configure):
     configure(workers=2)
     wait_for_lanes(db, 128, 128)
     receiver.mode = lambda delivery: status(400) if delivery.json()["data"]["key"] in held else OK
-    db.webhook_sink("crm", receiver, SECRET, on_failure="hold", max_attempts="1")
+    db.webhook_sink("crm", receiver, SECRET, on_dead_letter="block", max_attempts="1")
     enqueue(held, 1)
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 8, 20, "dead letters")
     configure(workers=1)
@@ -178,7 +178,7 @@ def test_held_keys_are_held_by_the_next_owner(db, receiver, configure):
     enqueue(held, 2)
     enqueue(free, 1)
     wait_until(lambda: all(numbers(name) == [1] for name in free), 20, "the other keys")
-    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE held_by IS NOT NULL") == 8, 20, "the keys to be held")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE blocked_by IS NOT NULL") == 8, 20, "the keys to be held")
     assert [numbers(name) for name in held] == [[]] * 8
     db.sql("SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = 'FAILED'")
     wait_until(lambda: all(numbers(name) == [1, 2] for name in held), 20, "the keys to go on, in order")
@@ -248,7 +248,7 @@ def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
     configure(workers=2)
     wait_for_lanes(db, 128, 128, 0, 0)  # two are too many, and wait for what they have in the air
     flows({5, 6, 7, 10, 11})
-    assert db.value("SELECT state FROM outbox.workers WHERE database = %s AND worker = 3", db.name) == "handing lanes over"
+    assert db.value("SELECT state FROM outbox.workers WHERE database = %s AND worker = 3", db.name) == "handing shards over"
 
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE available_at > now()") == 1, 20, "the scheduled one")
     hung.clear()

@@ -48,7 +48,7 @@ def well(db):
 def drained(db, timeout: float = 30):
     wait_until(lambda: db.pending() == 0, timeout,
                lambda: f"delivery: {db.sql('SELECT state, last_error, pending FROM outbox.sinks')} "
-                       f"{db.sql('SELECT position, partition_key, attempts, held_by, available_at - now(), last_error FROM outbox.events_pending ORDER BY 1 LIMIT 9')}")
+                       f"{db.sql('SELECT position, partition_key, attempts, blocked_by, available_at - now(), last_error FROM outbox.events_pending ORDER BY 1 LIMIT 9')}")
 
 
 def failed(db) -> int:
@@ -174,7 +174,7 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
     says(db, "degraded", f'topic "{missing}" does not exist: create it')
     time.sleep(3)  # longer than max_attempts of any retry
     assert failed(db) == 0
-    assert db.sql("SELECT count(*), max(attempts), count(held_by) FROM outbox.events_pending") == [(30, 1, 27)]
+    assert db.sql("SELECT count(*), max(attempts), count(blocked_by) FROM outbox.events_pending") == [(30, 1, 27)]
     began = time.monotonic()
     ids = [db.enqueue(f"{aggregate}-there", str(n)) for n in range(20)]
     wait_until(lambda: db.pending() == 30, 10, "the healthy topic")
@@ -203,7 +203,7 @@ def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
                    20, "the first of each to wait")
         # One that was sent back at once may have been told before its elder under way: one of a key, never hundreds.
         assert not db.sql("SELECT partition_key, count(*) FROM outbox.events_pending WHERE attempts = 1 AND available_at IS NOT NULL "
-                          "AND held_by IS NOT NULL GROUP BY partition_key HAVING count(*) > 1")
+                          "AND blocked_by IS NOT NULL GROUP BY partition_key HAVING count(*) > 1")
         cluster.create_topic(topic)
         wait_until(lambda: sink(db, "delivered") > 10000, 15, lambda: f"delivery, not {sink(db, 'delivered')}")
     records = received(cluster.bootstrap, topic)

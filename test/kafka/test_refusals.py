@@ -17,7 +17,7 @@ def topic(kafka, aggregate):
 
 
 def states(db):
-    return db.sql("SELECT payload->>'n', status, attempts, held_by, available_at - now(), last_error FROM outbox.events ORDER BY position")
+    return db.sql("SELECT payload->>'n', status, attempts, blocked_by, available_at - now(), last_error FROM outbox.events ORDER BY position")
 
 
 def numbers(records) -> list[int]:
@@ -30,9 +30,9 @@ def test_events_that_failed_before_their_sink_was_ordered_keep_their_order_now(d
     db.sql("""SELECT count(outbox.enqueue(%s, 'k', 'e', jsonb_build_object('n', n, 'x', repeat('x', CASE n WHEN 2 THEN %s ELSE 1 END))))
               FROM generate_series(1, 5) AS n""", aggregate, 2 * LIMIT)
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1") == 5, 20, lambda: states(db))
-    db.sql("ALTER SERVER k OPTIONS (SET ordered 'true', ADD on_failure 'hold', DROP partition)")
+    db.sql("ALTER SERVER k OPTIONS (SET ordered 'true', ADD on_dead_letter 'block', DROP partition)")
     db.sql("UPDATE outbox.events SET available_at = now()")
-    wait_until(lambda: db.sink("failed, pending, held", "k") == (1, 3, 3), 20, lambda: states(db))
+    wait_until(lambda: db.sink("failed, pending, blocked", "k") == (1, 3, 3), 20, lambda: states(db))
     assert db.value("SELECT payload->>'n' FROM outbox.events WHERE status = 'FAILED'") == "2"
     consumer = consume(topic)
     assert numbers(consumer.take(1)) == [1]

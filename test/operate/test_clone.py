@@ -23,7 +23,7 @@ def production(rig, receiver):
 
 def test_a_physical_clone(rig, production, receiver):
     """With an identity of its own, or turned off, it delivers nothing of production's; adopted, it does, in order."""
-    clone = rig.postgres(copy_of=production.pg, settings={"outbox.poll_interval": "1s", "outbox.identity": "staging"})
+    clone = rig.postgres(copy_of=production.pg, settings={"outbox.poll_interval": "1s", "outbox.cluster_name": "staging"})
     try:
         copied = Database(clone, "production")
         production.pg.stop()
@@ -38,15 +38,15 @@ def test_a_physical_clone(rig, production, receiver):
         # With production's own identity nothing tells it from production. So what it is to do is decided before it starts: here it is silent.
         clone.set("outbox.enabled", "off")
         wait_until(lambda: not copied.sql("SELECT 1 FROM outbox.workers"), 20, "the worker to go")
-        clone.set("outbox.identity", "")
+        clone.set("outbox.cluster_name", "")
         assert copied.doctor("origin")[0] == "ok" and copied.doctor("worker")[0] == "warning"
         own = [copied.enqueue("Order", "own", payload='"as production"')]
-        clone.set("outbox.identity", "staging")
+        clone.set("outbox.cluster_name", "staging")
         clone.set("outbox.enabled", "on")
         wait_until(lambda: copied.sql("SELECT 1 FROM outbox.workers"), 20, "the worker")
 
         # The worker that runs follows a change of the identity.
-        clone.set("outbox.identity", "test")
+        clone.set("outbox.cluster_name", "test")
         own.append(copied.enqueue("Order", "own", payload='"renamed"'))
         wait_until(lambda: own[1] in {d.id for d in receiver.accepted()}, 20, "its own event under another identity")
         assert len(receiver.deliveries) == 2

@@ -64,7 +64,7 @@ def test_each_decision_is_told_with_its_reason(db, receiver, decisions):
     receiver.mode = lambda delivery: status(400) if b'"bad"' in delivery.body else OK
     db.webhook_sink("crm", receiver, SECRET, retry="10min*5", body='{"key": ${aggregate_id}}')
     head, behind, other = positions(db, "bad", "bad", "good")
-    wait_until(lambda: db.sql("SELECT position FROM outbox.events WHERE held_by = %s", head) == [(behind,)], 10, "the second one to wait")
+    wait_until(lambda: db.sql("SELECT position FROM outbox.events WHERE blocked_by = %s", head) == [(behind,)], 10, "the second one to wait")
     wait_until(lambda: log.of(other)[-1:] == ['"crm": delivered'], 10, lambda: log.of(other))
     assert '"crm": claimed' in log.of(head) and '"crm": failed' in log.of(head)
     assert f'"crm": blocked by event {head}: its key is blocked' in log.of(behind), log.of(behind)

@@ -227,7 +227,7 @@ def test_a_key_that_a_failing_event_holds(db, receiver):
 
 def test_a_key_that_a_dead_letter_holds(db, receiver):
     receiver.mode = status(500)
-    db.webhook_sink("crm", receiver, SECRET, retry="10ms", max_attempts="1", on_failure="hold")
+    db.webhook_sink("crm", receiver, SECRET, retry="10ms", max_attempts="1", on_dead_letter="block")
     first = db.enqueue("Order", "1")
     wait_until(lambda: db.sink("failed") == (1,), 20, "a dead letter")
     db.enqueue("Order", "1")

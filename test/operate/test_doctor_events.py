@@ -89,7 +89,7 @@ def test_one_event_of_another_origin_among_very_many(db, receiver):
 def test_a_failing_event_behind_very_many_of_another_sink(db, receiver):
     """And a dead letter that holds its key, behind one that holds very many rows."""
     for name in ("a", "crm", "z"):
-        db.webhook_sink(name, receiver, SECRET, events=name, on_failure="hold")
+        db.webhook_sink(name, receiver, SECRET, events=name, on_dead_letter="block")
     failing = ("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, attempts, available_at, last_error)"
                " SELECT 'Order', n, %s, %s, 1, now() + interval '1 hour', 'HTTP 500' FROM generate_series(1, %s) AS n")
     db.sql(failing, "a", "a", 10001)
@@ -100,7 +100,7 @@ def test_a_failing_event_behind_very_many_of_another_sink(db, receiver):
     for sink, n in (("a", 10001), ("z", 1)):
         db.sql(dead, sink, sink)
         db.sql(behind, sink, n)
-        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE sink = %s AND held_by IS NOT NULL", sink) == n, 30, "rows behind it")
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE sink = %s AND blocked_by IS NOT NULL", sink) == n, 30, "rows behind it")
     assert "waits behind a dead letter" in db.doctor("sink z")[1]
 
 

@@ -11,7 +11,7 @@ from outbox_rig.paths import pg_config
 from outbox_rig.receiver import OK, SECRET, status
 
 ROWS = """SELECT position, id, sink, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key,
-  seq, created_at, available_at, attempts, status, last_error, sent_at, last_attempt_at, held_by, origin, overtaken_by, redrive_late
+  seq, created_at, available_at, attempts, status, last_error, sent_at, last_attempt_at, blocked_by, origin, overtaken_by, redrive_late
   FROM outbox.events ORDER BY position, status"""
 KEPT = ["SELECT * FROM outbox.dedup ORDER BY 1", "SELECT * FROM outbox.renamed_sinks ORDER BY 1",
         "SELECT * FROM outbox.stopped_sinks ORDER BY 1",

@@ -132,9 +132,9 @@ def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiv
             INSERT INTO outbox.events ({columns}, position) VALUES ('Order', '1', 'x', 'closed', 77);
           END $$""")
     db.sql("DELETE FROM outbox.events")
-    mallory.execute("INSERT INTO outbox.events (aggregate_type, event_type, redrive_late, held_by, overtaken_by, origin, xact)"
+    mallory.execute("INSERT INTO outbox.events (aggregate_type, event_type, redrive_late, blocked_by, overtaken_by, origin, xact)"
                     " VALUES ('Order', 'x', true, 1, 1, 1, '5')")
-    assert db.sql("SELECT redrive_late, held_by, overtaken_by, origin = (SELECT origin FROM outbox.library()), xact > '5'"
+    assert db.sql("SELECT redrive_late, blocked_by, overtaken_by, origin = (SELECT origin FROM outbox.library()), xact > '5'"
                   " FROM outbox.events") == [(None, None, None, True, True)]
 
 

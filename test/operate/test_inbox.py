@@ -61,7 +61,7 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
     ids = [str(row[0]) for row in db.sql(f"SELECT {SOME_DAY.format('n * 86400', 'n')} FROM generate_series(0, 3) AS n UNION ALL SELECT gen_random_uuid()")]
     for processed in ids:
         assert db.value("SELECT outbox.mark_processed(%s, 'mail')", processed)
-    db.sql("SELECT outbox.maintain()")
+    db.sql("SELECT outbox.run_maintenance()")
     db.sql("""DO $$ DECLARE day timestamptz := date_trunc('day', now(), 'UTC') - interval '20 days'; BEGIN
               PERFORM outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
     dump = run(pg, "pg_dump", "-d", db.name)

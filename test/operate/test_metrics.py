@@ -74,7 +74,7 @@ def test_both_formats_say_the_same(db, odd):
     assert 0 < of_sink.pop("outbox_oldest_pending_age_seconds") < 60
     total = of_sink.pop("outbox_publish_latency_seconds_sum")
     assert of_sink == {
-        "outbox_pending_events": 1, "outbox_pending_events_estimated": 0, "outbox_scheduled_events": 0, "outbox_held_events": 0, "outbox_failing_events": 1,
+        "outbox_pending_events": 1, "outbox_pending_events_estimated": 0, "outbox_scheduled_events": 0, "outbox_blocked_events": 0, "outbox_failing_events": 1,
         "outbox_due_events": 0, "outbox_oldest_due_age_seconds": 0,
         "outbox_inflight_events": 0, "outbox_dead_letter_events": 1, "outbox_sink_circuit_open": 0, "outbox_sink_degraded": 0,
         "outbox_sink_paused": 0, "outbox_sink_disabled": 0, "outbox_sink_misconfigured": 0, "outbox_published_events_total": 3,

@@ -17,14 +17,14 @@ def test_one_of_each(db, rig, pg):
     refuses.mode, fails.mode = status(400), status(503)
     try:
         db.webhook_sink("dead", refuses, events="dead", max_attempts="1")
-        db.webhook_sink("held", refuses, events="held", max_attempts="1", on_failure="hold")
+        db.webhook_sink("held", refuses, events="held", max_attempts="1", on_dead_letter="block")
         db.webhook_sink("failing", fails, events="failing", retry="1h")
         db.webhook_sink("paused", refuses, events="paused")
         db.webhook_sink("disabled", refuses, events="disabled")
         db.sql("SELECT outbox.pause('paused')")
         db.sql("INSERT INTO outbox.stopped_sinks (sink, state, reason) VALUES ('disabled', 'disabled', '410')")
         events = {kind: db.enqueue("Order", "1", kind) for kind in ("dead", "held", "held", "failing", "failing", "paused", "disabled", "none")}
-        behind = "SELECT FROM outbox.events_pending WHERE sink = 'held' AND held_by IS NOT NULL"
+        behind = "SELECT FROM outbox.events_pending WHERE sink = 'held' AND blocked_by IS NOT NULL"
         wait_until(lambda: db.sink("failed", "dead") == (1,) and db.sql(behind) and db.sql("SELECT FROM outbox.events_pending WHERE attempts > 0"), 20,
                    lambda: str(db.sql("SELECT * FROM outbox.sinks")))
         said = {check: detail for check, _, detail, _ in db.complaints("0 seconds")}

@@ -61,7 +61,7 @@ def run(session: psycopg.Connection, statement: str) -> str | None:
         session.execute(re.sub(r" *--.*$", "", statement), prepare=False)
     except psycopg.Error as error:
         session.rollback()
-        if error.sqlstate == "55P03":  # maintain() waits for no worker that makes the same day
+        if error.sqlstate == "55P03":  # run_maintenance() waits for no worker that makes the same day
             return run(session, statement)
         return f"{error.sqlstate} {error}"
     session.rollback()
@@ -70,7 +70,7 @@ def run(session: psycopg.Connection, statement: str) -> str | None:
 
 def test_the_operator_runs_what_the_pages_say(db, operator):
     found = of_page() + of_alerts()
-    assert len(found) > 40 and any("stopped_sinks" in one for one in found) and any("maintain()" in one for one in found)
+    assert len(found) > 40 and any("stopped_sinks" in one for one in found) and any("run_maintenance()" in one for one in found)
     of_owner = [one for one in found if re.search(r"-- \(owner\)", one)]
     assert len(of_owner) >= 4
     assert [(one, error) for one in found if one not in of_owner and (error := run(operator, one))] == []
@@ -89,6 +89,6 @@ def test_what_the_exporter_asks_for(db, operator):
             asked = [one for block in MONITORING if block != role for one in statements(block)]
             assert len(asked) >= 3 and [(one, error) for one in asked if (error := run(exporter, one))] == []
             assert run(exporter, "SELECT * FROM outbox.stopped_sinks") is None
-            assert run(exporter, "SELECT outbox.maintain()").startswith("42501")
+            assert run(exporter, "SELECT outbox.run_maintenance()").startswith("42501")
     finally:
         db.sql("DROP ROLE exporter")

@@ -44,7 +44,7 @@ def hostile(db, pg, rig, attack):
     refuses, fails = rig.receiver(), rig.receiver()
     refuses.mode, fails.mode = status(400), status(503)
     where = {"failed": refuses, "held": refuses, "failing": fails}
-    options = {"failed": {"max_attempts": "1"}, "held": {"max_attempts": "1", "on_failure": "hold"}, "failing": {"retry": "1h"}}
+    options = {"failed": {"max_attempts": "1"}, "held": {"max_attempts": "1", "on_dead_letter": "block"}, "failing": {"retry": "1h"}}
     role = "mallory" + attack
     if int(db.value("SHOW server_version_num")) >= 190000:  # which refuses roles of more than one line
         role = role.replace("\n", " ")
@@ -68,7 +68,7 @@ def hostile(db, pg, rig, attack):
             for _ in range(2):
                 db.enqueue("Order", "1", "x", sink=what + attack)
         wait_until(lambda: db.sql("SELECT FROM outbox.events_failed WHERE sink = %s OFFSET 1", "failed" + attack), 20, lambda: state(db, "failed" + attack))
-        wait_until(lambda: db.sql("SELECT FROM outbox.events_pending WHERE held_by IS NOT NULL AND sink = %s", "held" + attack), 20, lambda: state(db, "held" + attack))
+        wait_until(lambda: db.sql("SELECT FROM outbox.events_pending WHERE blocked_by IS NOT NULL AND sink = %s", "held" + attack), 20, lambda: state(db, "held" + attack))
         wait_until(lambda: db.sql("SELECT FROM outbox.events_pending WHERE attempts > 0 AND sink = %s", "failing" + attack), 20,
                    lambda: state(db, "failing" + attack))
         wait_until(lambda: "circuit open" in state(db, "open" + attack), 20, lambda: state(db, "open" + attack))

@@ -50,7 +50,7 @@ NO_OLDER = pytest.param(None, id="older", marks=pytest.mark.skip("no older Postg
 def test_pg_upgrade(rig, receiver, older):
     answers = {"/audit": OK, "/picky": status(422)}
     receiver.mode = lambda delivery: answers.get(delivery.path, status(503))
-    old = rig.postgres(settings=SETTINGS | {"outbox.identity": "production"}, checksums=True, bindir=installation.with_outbox(older) if older else None)
+    old = rig.postgres(settings=SETTINGS | {"outbox.cluster_name": "production"}, checksums=True, bindir=installation.with_outbox(older) if older else None)
     new = rig.postgres(settings=SETTINGS, checksums=True)
     databases = [Database(old, "first"), Database(old, "second")]
     try:
@@ -87,7 +87,7 @@ def test_pg_upgrade(rig, receiver, older):
         check_order(first, receiver)
         assert "/second" not in {d.path for d in receiver.deliveries}
         # Or it has the name that the old one had: then nobody has to say anything.
-        new.set("outbox.identity", "production")
+        new.set("outbox.cluster_name", "production")
         check_order(second, receiver)
     finally:
         new.stop()

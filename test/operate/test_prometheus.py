@@ -208,7 +208,7 @@ def test_alerts_have_their_row_in_the_page_and_their_runbook():
 IN = 'datname="app",sink="crm"'
 AT = 'job="outbox",instance="exporter:9187"'
 HEALTHY = {f"outbox_{name}{{{IN}}}": "0x120" for name in (
-    "due_events", "failing_events", "held_events", "oldest_pending_age_seconds", "oldest_due_age_seconds", "dead_letters_total", "sink_circuit_open", "sink_degraded", "sink_paused",
+    "due_events", "failing_events", "blocked_events", "oldest_pending_age_seconds", "oldest_due_age_seconds", "dead_letters_total", "sink_circuit_open", "sink_degraded", "sink_paused",
     "sink_disabled", "sink_misconfigured")} | {
     f"outbox_published_events_total{{{IN}}}": "0+60x120", f'outbox_publish_failures_total{{{IN},reason="http_5xx"}}': "0+6x120",
     'outbox_worker_up{datname="app"}': "1x120", 'outbox_not_adopted_events{datname="app"}': "0x120", 'outbox_unrouted_events{datname="app"}': "0x120",
@@ -235,7 +235,7 @@ STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
     ({"due_events": "5000x60"}, {60: set()}),
     ({"due_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {5: set(), 6: {"OutboxNothingPublished"}}),
     # One event that fails, is tried now and then, and holds its key; nothing else is to be delivered.
-    ({"failing_events": "1x120", "held_events": "7x120", "oldest_pending_age_seconds": "0+60x120", "published_events_total": "100x120",
+    ({"failing_events": "1x120", "blocked_events": "7x120", "oldest_pending_age_seconds": "0+60x120", "published_events_total": "100x120",
       "publish_failures_total": "1x30 2x30 3x60"}, {60: set(), 65: set(), 66: {"OutboxFailingLong"}, 120: {"OutboxFailingLong"}}),
     ({"oldest_pending_age_seconds": "9999x60"}, {60: set()}),
     ({"dead_letters_total": "3x10 4x60"}, {10: set(), 11: {"OutboxDeadLetters"}, 30: set()}),
@@ -269,7 +269,7 @@ def firing(minutes: dict[int, set[str]]) -> list[dict]:
 # A life of customers' endpoints: some are always down, others fail, most are well.
 CUSTOMERS = {"well": {}, "down": {"sink_circuit_open": "1x120", "due_events": "0+9x120", "oldest_due_age_seconds": "0+60x120"},
              "gone": {"sink_disabled": "1x120", "due_events": "50x120", "oldest_due_age_seconds": "0+60x120"},
-             "failing": {"failing_events": "3x120", "held_events": "0+9x120", "oldest_pending_age_seconds": "0+60x120", "publish_failures_total": "0+1x120"},
+             "failing": {"failing_events": "3x120", "blocked_events": "0+9x120", "oldest_pending_age_seconds": "0+60x120", "publish_failures_total": "0+1x120"},
              "still": {"due_events": "9x120", "oldest_due_age_seconds": "0+60x120", "publish_failures_total": "1x120"}}
 
 

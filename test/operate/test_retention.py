@@ -58,15 +58,15 @@ def test_maintain_drops_old_days(db, setting):
     """Days that the retention has passed go whole; those within it stay."""
     setting("outbox.enabled", "off")  # the worker would be quicker
     setting("outbox.retention", "7d")
-    db.sql("SELECT outbox.maintain()")
+    db.sql("SELECT outbox.run_maintenance()")
     assert days(db) == [-3, -2, -1, 0, 1]
     add_old_day(db, 5)
     add_old_day(db, 20)
-    assert db.value("SELECT outbox.maintain()") == 1
+    assert db.value("SELECT outbox.run_maintenance()") == 1
     assert days(db) == [-3, -2, -1, 0, 1, 5]
     assert db.value("SELECT count(*) FROM outbox.events") == 1
     setting("outbox.retention", "0")
-    assert db.value("SELECT outbox.maintain()") == 1
+    assert db.value("SELECT outbox.run_maintenance()") == 1
     assert days(db) == [-3, -2, -1, 0, 1]
 
 
@@ -93,7 +93,7 @@ def test_maintain_waits_for_whoever_makes_the_same_days(db, setting):
     setting("outbox.enabled", "off")
     with db.connect(autocommit=False) as maker, db.connect() as caller, ThreadPoolExecutor() as pool:
         maker.execute("LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE")
-        done = pool.submit(caller.execute, "SELECT outbox.maintain()")
+        done = pool.submit(caller.execute, "SELECT outbox.run_maintenance()")
         waiting = ("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
                    " AND clock_timestamp() - query_start > '300ms'")
         wait_until(lambda: done.done() or db.value(waiting) == 1, 10, "it to wait")
@@ -135,7 +135,7 @@ def test_a_sessions_way_to_write_times_does_not_move_a_day(db, setting):
             for setting in settings:
                 session.execute(f"SET {setting}")
             session.execute("SELECT outbox.mark_processed(%s::uuid, 'mail')", [event])
-            session.execute("SELECT outbox.maintain()")
+            session.execute("SELECT outbox.run_maintenance()")
         return db.sql(f"SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid) {parts} ORDER BY 1")
 
     expected = bounds()
@@ -184,11 +184,11 @@ def test_a_reader_in_the_way(db, pg, receiver):
         assert reader.execute("SELECT count(*) FROM outbox.events WHERE status = 'SENT'").fetchone() == (2,)
         log = pg.log.stat().st_size
         began = time.monotonic()
-        assert db.value("SELECT outbox.maintain()") == 0
+        assert db.value("SELECT outbox.run_maintenance()") == 0
         assert 0.1 <= time.monotonic() - began < 10
         assert pg.log.read_text()[log:].count("will be dropped later") == 1  # one wait, not one for each day
         assert len(days(db)) == 7
-    assert db.value("SELECT outbox.maintain()") == 2
+    assert db.value("SELECT outbox.run_maintenance()") == 2
     assert len(days(db)) == 5
     # The strongest lock of all, held on purpose: events come, wait, go and are read.
     with db.connect(autocommit=False) as holder:

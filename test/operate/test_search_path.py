@@ -139,5 +139,5 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     session.execute("SELECT outbox.enqueue('Order', '3', 'x', '{}')")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 2, 10, "delivery")
     session.execute("ALTER SERVER other OPTIONS (SET events '*')")
-    session.execute("SELECT outbox.maintain()")
+    session.execute("SELECT outbox.run_maintenance()")
     assert caught() == []

@@ -19,7 +19,7 @@ def app(db):
 
 
 def test_an_insert_gives_no_column_that_the_server_fills(db, app):
-    columns = "attempts, last_error, sent_at, last_attempt_at, held_by, xact, origin, overtaken_by, redrive_late"
+    columns = "attempts, last_error, sent_at, last_attempt_at, blocked_by, xact, origin, overtaken_by, redrive_late"
     statement = (f"INSERT INTO outbox.events (aggregate_type, event_type, id, {columns}) VALUES ('Order', 'x', %s, {MOST}, 'a lie', '2020-01-01',"
                  f" '2020-01-01', 7, '7', 7, 7, true) RETURNING {columns.replace('xact', 'xact = pg_current_xact_id()').replace('origin', 'origin = (SELECT origin FROM here)')}")
     db.sql("CREATE VIEW here AS SELECT origin FROM outbox.library(); GRANT SELECT ON here TO app; GRANT EXECUTE ON FUNCTION outbox.library() TO app")
@@ -30,10 +30,10 @@ def test_an_insert_gives_no_column_that_the_server_fills(db, app):
 
 def test_an_update_gives_no_column_that_is_the_servers_alone(db, app):
     event = db.enqueue("Order", "1")
-    columns = "position, xact, origin, held_by, overtaken_by, redrive_late"
+    columns = "position, xact, origin, blocked_by, overtaken_by, redrive_late"
     before = db.sql(f"SELECT {columns} FROM outbox.events")
     for more in ("", ", status = 'FAILED'"):
-        app.execute("UPDATE outbox.events SET position = position + 1000, xact = '7', origin = 7, held_by = 7, overtaken_by = 7, redrive_late = true" + more)
+        app.execute("UPDATE outbox.events SET position = position + 1000, xact = '7', origin = 7, blocked_by = 7, overtaken_by = 7, redrive_late = true" + more)
         assert db.sql(f"SELECT {columns} FROM outbox.events") == before
     assert app.execute("UPDATE outbox.events SET status = 'PENDING', attempts = 3, last_error = 'tried' RETURNING redrive_late, attempts, id::text").fetchone() == (True, 3, event)
     db.sql("UPDATE outbox.events SET origin = 7")

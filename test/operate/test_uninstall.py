@@ -59,7 +59,7 @@ def test_nothing_is_left_in_a_database(server, receiver):
     # It takes its schema along, but not what somebody else keeps there.
     db.sql("CREATE EXTENSION outbox")
     db.sql("GRANT USAGE ON SCHEMA outbox TO app; CREATE VIEW outbox.mine AS SELECT 1")
-    db.sql("SELECT outbox.maintain()")
+    db.sql("SELECT outbox.run_maintenance()")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist) as refused:
         db.sql("DROP EXTENSION outbox")
     assert refused.value.diag.message_detail == "view outbox.mine depends on schema outbox"

@@ -19,7 +19,7 @@ def test_the_columns_of_sinks(db, receiver):
     for key in ("good", "bad", "bad", "bad", "hang"):
         db.enqueue("Order", key, payload=f'"{key}"')
     db.sql("SELECT outbox.enqueue('Order', 'later', 'e', '1', available_at => now() + interval '1 hour')")
-    wait_until(lambda: db.sink("delivered, in_flight, held") == (1, 1, 2), 10, lambda: db.sink("*"))
+    wait_until(lambda: db.sink("delivered, in_flight, blocked") == (1, 1, 2), 10, lambda: db.sink("*"))
     row = dict(zip(("kind", "target", "state", "pending", "scheduled", "estimated", "failed", "failed_total", "retried", "error"),
                    db.sink("kind, target, state, pending, scheduled, estimated, failed, failed_total, retried, last_error")))
     assert row == {"kind": "webhook", "target": receiver.url, "state": "delivering", "pending": 5, "scheduled": 1,
@@ -28,9 +28,9 @@ def test_the_columns_of_sinks(db, receiver):
     assert 0 < db.sink("latency_p50")[0] <= db.sink("latency_p99")[0] < 30000
 
     db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")
-    wait_until(lambda: db.sink("failed, failed_total, retried, held") == (1, 1, 2, 1), 10, lambda: db.sink("*"))
+    wait_until(lambda: db.sink("failed, failed_total, retried, blocked") == (1, 1, 2, 1), 10, lambda: db.sink("*"))
     wait_until(lambda: db.sink("pending") == (4,), 10, "a dead letter not to be pending")
-    [worker] = db.sql("SELECT w.lanes, w.workers, w.worker, w.state, w.memory > 0, w.started_at <= w.last_loop_at, a.backend_type"
+    [worker] = db.sql("SELECT w.shards, w.workers, w.worker, w.state, w.memory > 0, w.started_at <= w.last_loop_at, a.backend_type"
                       " FROM outbox.workers w JOIN pg_stat_activity a USING (pid) WHERE w.database = %s", db.name)
     assert worker == (256, 1, 0, "delivering", True, True, "outbox worker")
 
@@ -69,8 +69,8 @@ WAITING = "SELECT waiting_since FROM outbox.sink_backlog() AS b JOIN pg_foreign_
 TRUTH = ("SELECT min(CASE WHEN available_at IS NULL OR attempts > 0 THEN created_at WHEN available_at <= now() THEN greatest(available_at, created_at) END)"
          " FROM outbox.events_pending WHERE sink = 'crm'")
 KNOWN = "SELECT known_below FROM outbox.sink_bounds()"
-PENDING = "SELECT pending, scheduled, held, estimated FROM outbox.sinks WHERE name = 'crm'"
-COUNTED = ("SELECT count(*), count(*) FILTER (WHERE available_at > now() AND attempts = 0), count(*) FILTER (WHERE held_by IS NOT NULL), false"
+PENDING = "SELECT pending, scheduled, blocked, estimated FROM outbox.sinks WHERE name = 'crm'"
+COUNTED = ("SELECT count(*), count(*) FILTER (WHERE available_at > now() AND attempts = 0), count(*) FILTER (WHERE blocked_by IS NOT NULL), false"
            " FROM outbox.events_pending WHERE sink = 'crm'")
 
 
@@ -168,12 +168,12 @@ def test_failing_events_are_not_due(table, db, receiver):
     for _ in range(3):
         db.enqueue("Order", "bad", "mine", payload='"bad"')
     db.sql("SELECT outbox.enqueue('Order', 'later', 'mine', '1', available_at => now() + interval '1 hour')")
-    wait_until(lambda: db.sink("pending, scheduled, held, failing, due") == (4, 1, 2, 1, 0), 20, lambda: db.sink("*"))
+    wait_until(lambda: db.sink("pending, scheduled, blocked, failing, due") == (4, 1, 2, 1, 0), 20, lambda: db.sink("*"))
     assert db.sink("oldest_pending_age IS NULL, oldest_due_age") == (False, None)
     db.sql("SELECT outbox.pause('crm')")
     wait_until(lambda: db.sink("state") == ("paused",), 10, "the pause")
     db.sql("SELECT outbox.enqueue('Order', 'good', 'mine', '1'), outbox.enqueue('Order', 'good', 'mine', '1', available_at => now())")
-    assert db.sink("pending, scheduled, held, failing, due") == (6, 1, 2, 1, 2)
+    assert db.sink("pending, scheduled, blocked, failing, due") == (6, 1, 2, 1, 2)
     assert timedelta(0) <= db.sink("oldest_due_age")[0] < db.sink("oldest_pending_age")[0]
     db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")  # its time has come, and nothing happens
     assert db.sink("failing, due") == (0, 3)

@@ -156,7 +156,7 @@ protected:
 };
 
 TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsItsKeyWhereTheSinkSaysSo) {
-  ob_sink *sink = open({{"on_failure", "hold"}});
+  ob_sink *sink = open({{"on_dead_letter", "block"}});
   EXPECT_EQ(submit_all(sink, {{"a"}, {"a", true}, {"a"}, {"b"}, {"", true}, {""}, {"a"}}), 7u);
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4, 6}));
   EXPECT_EQ(submit_all(sink, {{"a"}, {"b"}}), 2u) << "nothing of it is collected yet";
@@ -169,7 +169,7 @@ TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsItsKeyWhereTheSinkSaysSo) {
 }
 
 TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsNothingWhereItsKeyGoesOn) {
-  ob_sink *sink = open({{"on_failure", "continue"}});
+  ob_sink *sink = open({{"on_dead_letter", "continue"}});
   EXPECT_EQ(submit_all(sink, {{"a"}, {"a", true}, {"a"}}), 3u);
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 3}));
   EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}}));
@@ -190,7 +190,7 @@ TEST_F(EngineOrder, WhatASinkEndsAtOnceIsOvertakenByNothingOfItsKey) {
 }
 
 TEST_F(EngineOrder, WhatASinkCannotMakeAMessageOfIsRejectedAndTheRestGoes) {
-  ob_sink *sink = open({{"on_failure", "hold"}});
+  ob_sink *sink = open({{"on_dead_letter", "block"}});
   control("main").unfit = 2;
   EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"a"}, {"b"}}), 4u);
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4}));

@@ -763,7 +763,7 @@ TEST_F(KafkaTest, AnOversizeEventIsADeadLetterAndItsNeighboursGo) {
 /* The options changed after it was enqueued. */
 TEST_F(KafkaTest, AnOversizeEventHoldsItsKeyInTheSameBatchWhereTheSinkSaysSo) {
   broker.create_topic("outbox.event.Order", 1);
-  ob_sink *sink = open({{"message_max_bytes", "2000"}, {"on_failure", "hold"}});
+  ob_sink *sink = open({{"message_max_bytes", "2000"}, {"on_dead_letter", "block"}});
   ASSERT_TRUE(send(sink, 1, "7", "small"));
   ASSERT_TRUE(send(sink, 2, "7", std::string(3000, 'x')));
   ASSERT_TRUE(send(sink, 3, "7", "small"));

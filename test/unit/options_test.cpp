@@ -106,19 +106,19 @@ TEST(Options, EveryMistakeHasItsOwnError) {
        "Expected \"true\" or \"false\".",
        ""},
       {OB_SERVER,
-       {{"on_failure", "Hold"}},
+       {{"on_dead_letter", "Block"}},
        OB_BAD_VALUE,
-       "on_failure",
-       "invalid value for option \"on_failure\": \"Hold\"",
-       "Expected \"continue\" or \"hold\".",
+       "on_dead_letter",
+       "invalid value for option \"on_dead_letter\": \"Block\"",
+       "Expected \"continue\" or \"block\".",
        ""},
       {OB_SERVER,
-       {{"on_failure", "hold"}, {"ordered", "off"}},
+       {{"on_dead_letter", "block"}, {"ordered", "off"}},
        OB_BAD_VALUE,
-       "on_failure",
-       "option \"on_failure\" cannot be \"hold\" in an unordered sink",
+       "on_dead_letter",
+       "option \"on_dead_letter\" cannot be \"block\" in an unordered sink",
        "Without order no event waits for another.",
-       "Leave out on_failure, or ordered 'false'."},
+       "Leave out on_dead_letter, or ordered 'false'."},
       {OB_SERVER,
        {{"max_attempts", "0"}},
        OB_BAD_VALUE,
@@ -191,7 +191,7 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   ob_error error;
   ASSERT_TRUE(ob_common_options("memory", nullptr, 0, &common, &error));
   EXPECT_TRUE(common.ordered);
-  EXPECT_FALSE(common.hold_on_failure);
+  EXPECT_FALSE(common.block_on_dead_letter);
   EXPECT_EQ(common.max_attempts, 0);
   EXPECT_EQ(common.retention_ms, -1);
   EXPECT_EQ(common.retry, nullptr);
@@ -206,11 +206,11 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_EQ(common.retention_ms, 2 * 86'400'000);
   EXPECT_EQ(common.retry, options[3].value);
 
-  door::OptionList hold = {{"on_failure", "hold"}}, go_on = {{"on_failure", "continue"}, {"ordered", "off"}};
+  door::OptionList hold = {{"on_dead_letter", "block"}}, go_on = {{"on_dead_letter", "continue"}, {"ordered", "off"}};
   ASSERT_TRUE(ob_common_options("memory", hold.data(), hold.size(), &common, &error)) << error.message;
-  EXPECT_TRUE(common.hold_on_failure);
+  EXPECT_TRUE(common.block_on_dead_letter);
   ASSERT_TRUE(ob_common_options("memory", go_on.data(), go_on.size(), &common, &error)) << error.message;
-  EXPECT_FALSE(common.hold_on_failure);
+  EXPECT_FALSE(common.block_on_dead_letter);
 
   door::OptionList bad = {{"max_attempts", "x"}};
   EXPECT_FALSE(ob_common_options("memory", bad.data(), 1, &common, &error));
@@ -224,7 +224,7 @@ std::set<std::string> names(ob_scope scope) {
 }
 
 TEST(Options, NamesByScopeForAHint) {
-  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "match", "ordered", "on_failure",
+  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "match", "ordered", "on_dead_letter",
                                                      "retry", "max_attempts", "retention", "capacity", "path"}));
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;

@@ -14,7 +14,7 @@ ENDPOINTS, HANGING, EACH = 1000, 100, 8
 def workers(pg, db, setting):
     def start(n: int) -> None:
         setting("outbox.workers", str(n))
-        lanes = "SELECT array_agg(lanes ORDER BY worker) FROM outbox.workers WHERE database = %s"
+        lanes = "SELECT array_agg(shards ORDER BY worker) FROM outbox.workers WHERE database = %s"
         wait_until(lambda: db.value(lanes, db.name) == [256 // n] * n, 30, lambda: f"{n} workers: {db.value(lanes, db.name)}")
 
     return start

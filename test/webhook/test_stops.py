@@ -101,7 +101,7 @@ def test_pause_and_resume(db, endpoint, pg):
 
 def test_all_workers_stop_and_a_database_at_rest_goes_on(db, endpoint, setting):
     setting("outbox.workers", "2")
-    wait_until(lambda: db.sql("SELECT lanes FROM outbox.workers WHERE database = current_database()") == [(128,)] * 2, 20, "two workers")
+    wait_until(lambda: db.sql("SELECT shards FROM outbox.workers WHERE database = current_database()") == [(128,)] * 2, 20, "two workers")
     events = stop_and_enqueue(db, 40)
     a_round(db)
     assert not endpoint.deliveries and db.pending() == 80

@@ -57,7 +57,7 @@ private:
   const std::string name_;
   std::shared_ptr<const SinkConfig> config_;
   std::shared_ptr<Reporter> reporter_;
-  const bool hold_; /* on_failure: a rejected event holds its key */
+  const bool hold_; /* on_dead_letter: a rejected event blocks its key */
   std::unique_ptr<Sink> sink_;
   std::unordered_set<uint64_t> stopped_keys_; /* an event of theirs ended within submit(), not yet collected */
   Circuit circuit_;

@@ -62,11 +62,12 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
     if (spec->check)
       spec->check(name, value);
   }
-  auto ordered = options.find("ordered"), on_failure = options.find("on_failure");
-  if (ordered != options.end() && !parse_bool("ordered", ordered->second) && on_failure != options.end() &&
-      parse_on_failure("on_failure", on_failure->second))
-    throw BadInput(OB_BAD_VALUE, "on_failure", "option \"on_failure\" cannot be \"hold\" in an unordered sink",
-                   "Without order no event waits for another.", "Leave out on_failure, or ordered 'false'.");
+  auto ordered = options.find("ordered"), on_dead_letter = options.find("on_dead_letter");
+  if (ordered != options.end() && !parse_bool("ordered", ordered->second) && on_dead_letter != options.end() &&
+      parse_on_dead_letter("on_dead_letter", on_dead_letter->second))
+    throw BadInput(OB_BAD_VALUE, "on_dead_letter",
+                   "option \"on_dead_letter\" cannot be \"block\" in an unordered sink",
+                   "Without order no event waits for another.", "Leave out on_dead_letter, or ordered 'false'.");
 }
 
 /* Of the options that both may have, a url in the mapping takes the place of the server's; others only add to it. */

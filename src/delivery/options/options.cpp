@@ -87,10 +87,10 @@ milliseconds parse_duration(const std::string &name, const std::string &value, m
   return milliseconds(number * factor);
 }
 
-bool parse_on_failure(const std::string &name, const std::string &value) {
-  if (value != "continue" && value != "hold")
-    throw_bad_value(name, value, "Expected \"continue\" or \"hold\".");
-  return value == "hold";
+bool parse_on_dead_letter(const std::string &name, const std::string &value) {
+  if (value != "continue" && value != "block")
+    throw_bad_value(name, value, "Expected \"continue\" or \"block\".");
+  return value == "block";
 }
 
 /* ---- what every kind has ---- */
@@ -112,8 +112,8 @@ static void check_match(const std::string &name, const std::string &value) {
 static void check_bool(const std::string &name, const std::string &value) {
   parse_bool(name, value);
 }
-static void check_on_failure(const std::string &name, const std::string &value) {
-  parse_on_failure(name, value);
+static void check_on_dead_letter(const std::string &name, const std::string &value) {
+  parse_on_dead_letter(name, value);
 }
 static void check_retry(const std::string &name, const std::string &value) {
   RetryPolicy::parse(name, value);
@@ -134,8 +134,9 @@ const std::vector<OptionSpec> &common_options() {
        "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."},
       {"ordered", true, false, false, false, check_bool,
        "Whether a failing event holds up the later ones of its key. Default true."},
-      {"on_failure", true, false, false, false, check_on_failure,
-       "What a dead letter does to its key: 'continue' (later events go on) or 'hold' (they wait for a person). "
+      {"on_dead_letter", true, false, false, false, check_on_dead_letter,
+       "What a dead letter does to its key: 'continue' (later events go on) or 'block' (they wait until a user "
+       "acts). "
        "Default continue."},
       {"retry", true, false, false, false, check_retry,
        "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."},

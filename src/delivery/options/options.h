@@ -41,7 +41,7 @@ struct OptionSpec {
   const char *description = "";                                               /* with unit, default and range */
 };
 
-/* Events, aggregates, match, ordered, on_failure, retry, max_attempts, retention: what every kind has. */
+/* Events, aggregates, match, ordered, on_dead_letter, retry, max_attempts, retention: what every kind has. */
 const std::vector<OptionSpec> &common_options();
 
 const std::string *find_option(const Options &options, const char *name); /* null when it is not there */
@@ -56,7 +56,7 @@ void refuse_without_meaning(const Options &options, const char *name, const std:
 
 /* Values. Each throws BadInput that says what was expected. */
 bool parse_bool(const std::string &name, const std::string &value);
-bool parse_on_failure(const std::string &name, const std::string &value); /* true = hold */
+bool parse_on_dead_letter(const std::string &name, const std::string &value); /* true = hold */
 int64_t parse_int(const std::string &name, const std::string &value, int64_t min, int64_t max);
 /* '500ms', '15s', '5min' or '5m', '2h', '1d'; a bare number is refused except 0. Milliseconds. */
 std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,

@@ -11,13 +11,13 @@ int64 origin_here(void) {
   static char *hashed_identity = NULL; /* what `origin` was made from */
   static int64 origin;
 
-  if (hashed_identity == NULL || strcmp(hashed_identity, setting_identity) != 0) {
+  if (hashed_identity == NULL || strcmp(hashed_identity, setting_cluster_name) != 0) {
     char text[1024];
-    if (setting_identity[0])
-      snprintf(text, sizeof text, "%s/%u", setting_identity, MyDatabaseId);
+    if (setting_cluster_name[0])
+      snprintf(text, sizeof text, "%s/%u", setting_cluster_name, MyDatabaseId);
     else
       snprintf(text, sizeof text, UINT64_FORMAT "/%u", GetSystemIdentifier(), MyDatabaseId);
-    char *copy = strdup(setting_identity);
+    char *copy = strdup(setting_cluster_name);
     if (hashed_identity)
       free(hashed_identity);
     hashed_identity = copy;

@@ -3,6 +3,6 @@
 
 #include "server/base/server.h"
 
-/* This cluster and database, as events carry it in `origin`: a hash of outbox.identity, or else of the system
+/* This cluster and database, as events carry it in `origin`: a hash of outbox.cluster_name, or else of the system
  * identifier, and of the database's OID. */
 int64 origin_here(void);

@@ -12,7 +12,7 @@ extern "C" {
 
 bool setting_enabled = true;
 int setting_workers = 1;
-char *setting_identity;
+char *setting_cluster_name;
 char *setting_allow_networks;
 int setting_max_in_flight = 40000;
 int setting_max_in_flight_memory = 32 * 1024;
@@ -53,7 +53,7 @@ void settings_reread(void) {
 }
 
 uint32 settings_of_rest(void) {
-  uint32 hash = hash_bytes((const unsigned char *)setting_identity, (int)strlen(setting_identity));
+  uint32 hash = hash_bytes((const unsigned char *)setting_cluster_name, (int)strlen(setting_cluster_name));
 
   return setting_worker_idle_timeout == 0 ? ~hash : hash;
 }
@@ -65,6 +65,13 @@ void settings_define(void) {
       "addresses. The networks of a sink's own option allow_networks come on top.",
       &setting_allow_networks, "", PGC_SIGHUP, 0, check_networks, NULL, NULL);
 
+  DefineCustomStringVariable(
+      "outbox.cluster_name", "The name of this cluster in its events.",
+      "Events carry where they were enqueued, and a worker delivers only those of its own cluster and database. The "
+      "default is empty: the system identifier, which pg_upgrade changes and a physical copy shares. Set a name of "
+      "your own to keep it through an upgrade, or to silence a copy; a primary and its standbys need the same one.",
+      &setting_cluster_name, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
+
   DefineCustomIntVariable(
       "outbox.dedup_window", "How long a dedup key is remembered.",
       "Within this time a second event with the same dedup_key is not enqueued. Unit: seconds. Default: 1d. Range: 0 "
@@ -74,13 +81,6 @@ void settings_define(void) {
   DefineCustomBoolVariable("outbox.enabled", "Whether workers deliver events.",
                            "Off stops every worker of the cluster; events are still enqueued and wait. Default: on.",
                            &setting_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
-
-  DefineCustomStringVariable(
-      "outbox.identity", "The name of this cluster in its events.",
-      "Events carry where they were enqueued, and a worker delivers only those of its own cluster and database. The "
-      "default is empty: the system identifier, which pg_upgrade changes and a physical copy shares. Set a name of "
-      "your own to keep it through an upgrade, or to silence a copy.",
-      &setting_identity, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.max_attempts", "After how many failed deliveries an event becomes a dead letter.",

@@ -5,7 +5,7 @@
 
 extern bool setting_enabled;
 extern int setting_workers;
-extern char *setting_identity;
+extern char *setting_cluster_name;
 extern char *setting_allow_networks;
 extern int setting_max_in_flight;
 extern int setting_max_in_flight_memory; /* kB */

@@ -154,9 +154,9 @@ static int64 count_pending(const char *sink) {
       "SELECT (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
       "ON e.available_at IS NULL AND e.sink COLLATE \"C\" OPERATOR(pg_catalog.=) n.name) "
       "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
-      "ON e.available_at IS NOT NULL AND e.held_by IS NULL AND e.sink OPERATOR(pg_catalog.=) n.name) "
+      "ON e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink OPERATOR(pg_catalog.=) n.name) "
       "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
-      "ON e.held_by IS NOT NULL AND e.available_at IS NOT NULL AND e.sink OPERATOR(pg_catalog.=) n.name)",
+      "ON e.blocked_by IS NOT NULL AND e.available_at IS NOT NULL AND e.sink OPERATOR(pg_catalog.=) n.name)",
       1, types, NULL};
   Datum name = CStringGetTextDatum(sink);
   bool is_null;

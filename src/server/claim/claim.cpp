@@ -31,12 +31,13 @@ extern "C" {
 }
 
 static Statement read_failing = {
-    PENDING_ROWS "available_at IS NOT NULL AND held_by IS NULL AND attempts > 0", 0, {}, NULL};
-static Statement read_groups = {"SELECT DISTINCT ON (held_by) " EVENT_ROW_COLUMNS
-                                " FROM outbox.events_pending WHERE held_by IS NOT NULL ORDER BY held_by, position",
-                                0,
-                                {},
-                                NULL};
+    PENDING_ROWS "available_at IS NOT NULL AND blocked_by IS NULL AND attempts > 0", 0, {}, NULL};
+static Statement read_groups = {
+    "SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
+    " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position",
+    0,
+    {},
+    NULL};
 
 /* ---- lanes that were just taken ----------------------------------------------------------------------------- */
 
@@ -61,7 +62,7 @@ static bool visit_group(TupleTableSlot *slot, void *) {
 
   event_row_read(slot, &row);
   if (is_fresh(&row, &sink))
-    key_drain(sink->oid, row.key_hash, row.held_by);
+    key_drain(sink->oid, row.key_hash, row.blocked_by);
   return true;
 }
 

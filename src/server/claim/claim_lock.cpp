@@ -23,10 +23,10 @@ extern "C" {
 
 /* A sink's former name gives way to the present one, unless the event stands there under that one already. */
 static Statement mark_held = {
-    "UPDATE outbox.events_pending AS e SET held_by = nullif(h.held_by, 0), sink = CASE WHEN e.sink = h.sink "
+    "UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0), sink = CASE WHEN e.sink = h.sink "
     "OR EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = h.sink) THEN e.sink ELSE "
     "h.sink END "
-    "FROM unnest($1, $2, $3) AS h (place, held_by, sink) WHERE e.ctid = h.place",
+    "FROM unnest($1, $2, $3) AS h (place, blocked_by, sink) WHERE e.ctid = h.place",
     3,
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
     NULL};

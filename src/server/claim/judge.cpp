@@ -40,7 +40,7 @@ static InFlightEvent *claim_row(WorkerSink *sink, const EventRow *row, uint32 by
       .attempts = row->attempts,
       .bytes = bytes,
       .shard = (uint8)lane_of(row->key_hash, row->position),
-      .blocked_by = row->held_by,
+      .blocked_by = row->blocked_by,
       .due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at,
       .late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
   };
@@ -79,7 +79,7 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
     key_block(sink->oid, row->key_hash, row->position);
     const BlockedKey *key = blocked_keys().find_before(sink->oid, row->key_hash, row->position);
     if (key) { /* it failed, and then an earlier one did */
-      if (row->held_by != key->group)
+      if (row->blocked_by != key->group)
         round_mark({row->position, row->ctid, key->group, sink->oid, row->key_hash});
       return;
     }
@@ -89,7 +89,7 @@ static void put_off(WorkerSink *sink, const EventRow *row) {
   /* Due rows are found by their sink's name as it is now. */
   bool former_name =
       strlen(sink->name) != (size_t)row->sink_length || memcmp(sink->name, row->sink, row->sink_length) != 0;
-  if (row->held_by != 0 || former_name)
+  if (row->blocked_by != 0 || former_name)
     round_mark({row->position, row->ctid, 0, sink->oid, row->key_hash});
 }
 
@@ -161,7 +161,7 @@ static Verdict decide(const EventRow *row, Stream stream, WorkerSink **sink_out)
     return because(STOP, sink->room <= 0 ? "its sink takes no more" : "the worker takes no more");
   const BlockedKey *key = sink->common.ordered ? blocked_keys().find(sink->oid, row->key_hash) : NULL;
   if (key && (key->state == KeyState::BLOCKED ? row->position > key->blocker : stream != HELD)) {
-    if (row->held_by == key->group) {
+    if (row->blocked_by == key->group) {
       /* It may have come from another sink after the key had drained past its place. */
       blocked_keys().drain_again_from(sink->oid, row->key_hash, row->position);
       return because(PASS, "its key is blocked", key->blocker);

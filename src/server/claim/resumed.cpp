@@ -16,7 +16,7 @@ extern "C" {
 
 static Statement read_waiting = {
     "SELECT " EVENT_ROW_COLUMNS ", last_attempt_at, last_error FROM outbox.events_pending WHERE sink = $1 AND "
-    "available_at IS NOT NULL AND held_by IS NULL AND (available_at, position) > ($2, $3) "
+    "available_at IS NOT NULL AND blocked_by IS NULL AND (available_at, position) > ($2, $3) "
     "ORDER BY available_at, position LIMIT $4",
     4,
     {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},

@@ -24,12 +24,12 @@ static Statement read_late = {PENDING_ROWS
                               {XID8OID, INT8OID, INT8OID, INT8OID, INT8OID},
                               NULL};
 static Statement read_held = {PENDING_ROWS
-                              "held_by IS NOT NULL AND (held_by, position) > ($1, $2) "
-                              "AND (held_by, position) < ($1 + 1, 0) ORDER BY held_by, position LIMIT $3",
+                              "blocked_by IS NOT NULL AND (blocked_by, position) > ($1, $2) "
+                              "AND (blocked_by, position) < ($1 + 1, 0) ORDER BY blocked_by, position LIMIT $3",
                               3,
                               {INT8OID, INT8OID, INT8OID},
                               NULL};
-static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NULL AND held_by IS NULL "
+static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NULL AND blocked_by IS NULL "
                                           "AND (available_at, position) > ($2, $3) "
                                           "ORDER BY available_at, position LIMIT $4",
                              4,

@@ -24,7 +24,7 @@ enum {
   C_KEY,
   C_AVAILABLE_AT,
   C_ATTEMPTS,
-  C_HELD_BY,
+  C_BLOCKED_BY,
   C_ORIGIN,
   C_ID,
   C_AGGREGATE_TYPE,
@@ -70,7 +70,7 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   row->available_at = nulls[C_AVAILABLE_AT] ? DT_NOBEGIN : DatumGetTimestampTz(values[C_AVAILABLE_AT]);
   /* Its owner may have written any number there: one more attempt must not overflow. */
   row->attempts = nulls[C_ATTEMPTS] ? 0 : Min(Max(DatumGetInt32(values[C_ATTEMPTS]), 0), PG_INT32_MAX - 1);
-  row->held_by = nulls[C_HELD_BY] ? 0 : DatumGetInt64(values[C_HELD_BY]);
+  row->blocked_by = nulls[C_BLOCKED_BY] ? 0 : DatumGetInt64(values[C_BLOCKED_BY]);
   row->redrive = nulls[C_REDRIVE_LATE]                  ? NOT_REDRIVEN
                  : DatumGetBool(values[C_REDRIVE_LATE]) ? REDRIVEN_LATE
                                                         : REDRIVEN_IN_ORDER;

@@ -11,7 +11,7 @@ extern "C" {
 }
 
 #define EVENT_ROW_COLUMNS                                                                                            \
-  "ctid, xmin, position, sink, partition_key, available_at, attempts, held_by, origin, id, aggregate_type, "         \
+  "ctid, xmin, position, sink, partition_key, available_at, attempts, blocked_by, origin, id, aggregate_type, "      \
   "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key, redrive_late, "   \
   "overtaken_by, seq"
 #define EVENT_ROW_N_COLUMNS 22
@@ -31,7 +31,7 @@ typedef struct EventRow {
   uint64 key_hash;          /* 0 = no key */
   TimestampTz available_at; /* DT_NOBEGIN = at once */
   int attempts;
-  int64 held_by; /* 0 = not held */
+  int64 blocked_by; /* 0 = not held */
   Redrive redrive;
   int64 overtaken_by; /* 0 = by none */
   int64 origin;

@@ -12,7 +12,7 @@ const char *const event_column_names[EV_COLUMNS] = {
     "id",           "aggregate_type", "aggregate_id",  "event_type", "payload", "payload_bytes",
     "content_type", "headers",        "partition_key", "dedup_key",  "seq",     "created_at",
     "available_at", "attempts",       "status",        "last_error", "sent_at", "last_attempt_at",
-    "sink",         "held_by",        "position",      "xact",       "origin",  "overtaken_by",
+    "sink",         "blocked_by",     "position",      "xact",       "origin",  "overtaken_by",
     "redrive_late",
 };
 

@@ -46,7 +46,7 @@ static Statement read_ready = {CANDIDATE
                                4,
                                {TEXTOID, INT8OID, INT8OID, INT8OID},
                                NULL};
-static Statement read_due = {CANDIDATE "sink = $1 AND available_at IS NOT NULL AND held_by IS NULL "
+static Statement read_due = {CANDIDATE "sink = $1 AND available_at IS NOT NULL AND blocked_by IS NULL "
                                        "AND (available_at, position) > ($2, $3) AND available_at <= $4 "
                                        "AND origin = $5 ORDER BY available_at, position LIMIT $6",
                              6,

@@ -28,14 +28,14 @@ enum { ERRCODE_EVENT_LATE = MAKE_SQLSTATE('O', 'B', '0', '0', '2') };
 static const long SHORTEST_MS = 2;
 static const long LONGEST_MS = 1000;
 
-enum { W_FAILED, W_SINK, W_ATTEMPTS, W_AVAILABLE_AT, W_LAST_ERROR, W_XACT, W_HELD };
+enum { W_FAILED, W_SINK, W_ATTEMPTS, W_AVAILABLE_AT, W_LAST_ERROR, W_XACT, W_BLOCKED };
 
 static const Oid look_types[] = {UUIDOID};
 /* A dead letter first, then what has been tried. */
 static OwnerSql look = {
-    "SELECT true AS failed, f.sink, f.attempts, f.available_at, f.last_error, f.xact, false AS held "
+    "SELECT true AS failed, f.sink, f.attempts, f.available_at, f.last_error, f.xact, false AS blocked "
     "FROM outbox.events_failed AS f WHERE f.id OPERATOR(pg_catalog.=) $1 "
-    "UNION ALL SELECT false, p.sink, p.attempts, p.available_at, p.last_error, p.xact, p.held_by IS NOT NULL "
+    "UNION ALL SELECT false, p.sink, p.attempts, p.available_at, p.last_error, p.xact, p.blocked_by IS NOT NULL "
     "FROM outbox.events_pending AS p WHERE p.id OPERATOR(pg_catalog.=) $1 "
     "ORDER BY failed DESC, attempts DESC",
     1, look_types, NULL};
@@ -101,7 +101,7 @@ static const char *reason(void) {
     return "It waits, because no sink takes it.";
   if (error)
     return psprintf("The sink \"%s\" has not taken it yet, after %s: %s", sink, failed_attempts(), error);
-  if (DatumGetBool(column(W_HELD, &isnull)))
+  if (DatumGetBool(column(W_BLOCKED, &isnull)))
     return psprintf("At the sink \"%s\" it waits for an earlier event of its key that has failed.", sink);
   if (time && DatumGetTimestampTz(column(W_AVAILABLE_AT, &isnull)) > GetCurrentTimestamp())
     return psprintf("It is scheduled for %s.", time);

@@ -62,10 +62,10 @@ static Statement put_back = {
     "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
     " ELSE greatest(attempts, 1) END, last_error = f.error, "
     "last_attempt_at = f.ended, "
-    "available_at = f.next, held_by = nullif(f.held_by, 0), "
+    "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
     "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
     "(SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = f.sink) THEN e.sink ELSE f.sink END "
-    "FROM unnest($1, $2, $3, $4, $5, $6, $7) AS f (place, error, ended, next, held_by, sink, spent) "
+    "FROM unnest($1, $2, $3, $4, $5, $6, $7) AS f (place, error, ended, next, blocked_by, sink, spent) "
     "WHERE e.ctid = f.place",
     7,
     {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID},
@@ -190,8 +190,9 @@ static Day day_of(Now now) {
     return DAY_EXPECTED;
   if (warned_at == MOMENT_NONE || moment_is_past(warned_at, now.moment, 3600 * 1000)) {
     warned_at = now.moment;
-    ereport(WARNING, (errmsg("outbox deletes delivered events although they should be kept"),
-                      errdetail("There is no partition outbox.%s.", name), errhint("SELECT outbox.maintain();")));
+    ereport(WARNING,
+            (errmsg("outbox deletes delivered events although they should be kept"),
+             errdetail("There is no partition outbox.%s.", name), errhint("SELECT outbox.run_maintenance();")));
   }
   return DAY_MISSING;
 }

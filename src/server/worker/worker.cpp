@@ -239,7 +239,7 @@ static void reload_settings(void) {
   ProcessConfigFile(PGC_SIGHUP);
   standby_reread();
   if (origin_here() != origin)
-    ShutdownRequestPending = true; /* outbox.identity: which rows are ours is found out by a worker that begins */
+    ShutdownRequestPending = true; /* outbox.cluster_name: which rows are ours is found out by a worker that begins */
   worker_sinks_settings_changed();
   claims_wanted = true;
 }
@@ -250,7 +250,7 @@ static void say_what_goes_on(void) {
   (void)worker_sinks_all(&n);
   worker_slot_say(worker_waits_for_lock()   ? "waiting for a lock"
                   : submit_stands_still()   ? "waiting for a synchronous standby"
-                  : lanes_landing()         ? "handing lanes over"
+                  : lanes_landing()         ? "handing shards over"
                   : in_flight().count() > 0 ? "delivering"
                   : n == 0                  ? "no sink"
                                             : "waiting for events");

@@ -31,4 +31,4 @@ class Guide:
     def ask(self, step: str) -> None:
         """Until the answer is true."""
         wait_until(lambda: self._db.value(self._steps[step]), 120, lambda: f'"{step}"; events: ' + str(self._db.sql(
-            "SELECT status, sink, held_by, attempts, last_error, count(*), min(partition_key) FROM outbox.events GROUP BY 1, 2, 3, 4, 5")))
+            "SELECT status, sink, blocked_by, attempts, last_error, count(*), min(partition_key) FROM outbox.events GROUP BY 1, 2, 3, 4, 5")))
