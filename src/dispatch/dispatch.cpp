@@ -1,4 +1,4 @@
-/* dispatch.cpp: makes the object that owns all parts. A part may allocate, so making it can fail. */
+/* dispatch.cpp: makes the object that owns all parts, and passes a round's begin and end to those that have a say. */
 #include "dispatch/dispatch.h"
 
 namespace dispatch {
@@ -9,6 +9,18 @@ Dispatch *create() noexcept {
   } catch (...) {
     return nullptr;
   }
+}
+
+void Dispatch::begin_round(Moment now) noexcept {
+  locked_rows.begin_round(now);
+}
+
+void Dispatch::commit_round() noexcept {
+  locked_rows.commit_round();
+}
+
+void Dispatch::roll_back_round() noexcept {
+  locked_rows.roll_back_round();
 }
 
 }  // namespace dispatch

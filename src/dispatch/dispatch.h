@@ -8,6 +8,7 @@
 #include "dispatch/blocked_keys.h"
 #include "dispatch/in_flight.h"
 #include "dispatch/linger.h"
+#include "dispatch/locked_rows.h"
 
 namespace dispatch {
 
@@ -15,6 +16,13 @@ struct Dispatch {
   BlockedKeys blocked_keys;
   InFlight in_flight;
   Linger linger;
+  LockedRows locked_rows;
+
+  /* A round of claiming: what it changed in the parts stays after commit_round(), when its transaction has committed,
+   * and is taken back by roll_back_round(). */
+  void begin_round(Moment now) noexcept;
+  void commit_round() noexcept;
+  void roll_back_round() noexcept;
 };
 
 /* NULL: out of memory. */

@@ -2,20 +2,20 @@
 
 #include "server/base/is_worker.h"
 #include "server/base/origin.h"
-#include "server/claim/busy_rows.h"
 #include "server/claim/claim_lock.h"
 #include "server/claim/claim_round.h"
 #include "server/claim/late.h"
+#include "server/claim/locked_rows.h"
 #include "server/claim/recalled.h"
 #include "server/claim/resumed.h"
 #include "server/claim/streams.h"
 #include "server/enqueue/position.h"
 #include "server/event/event_row.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
@@ -90,7 +90,7 @@ static void begin_round(Now now) {
   memset((void *)&claim_round, 0, sizeof(claim_round));
   claim_round.context = batches;
   claim_round.now = now;
-  busy_list_begin_round(now.moment);
+  dispatcher().begin_round(now.moment);
   claim_round.free_events = in_flight_free();
   claim_round.free_bytes = Min(in_flight_free_bytes(), (int64)ROUND_BYTES);
   for (int i = 0; i < n; i++) {
@@ -227,7 +227,7 @@ bool claim_events(Now now, bool *look_for_recalled) {
     more |= stream_due(sinks[i], snapshot);
     more |= stream_resumed(sinks[i], snapshot);
   }
-  busy_rows_claim(snapshot);
+  locked_rows_claim(snapshot);
   if (*look_for_recalled) {
     bool heads_left = recalled_check_heads(snapshot);
     *look_for_recalled = recalled_claim(snapshot, &more) || heads_left;
@@ -267,6 +267,7 @@ void claim_return(InFlightEvent *event) {
 void claim_settle(void) {
   Assert(!IsTransactionState());
   claim_round.open = false;
+  dispatcher().commit_round();
   n_returned -= n_taken_up;
   if (n_returned > 0)
     memmove(returned, returned + n_taken_up, sizeof(Mark) * n_returned);
@@ -291,7 +292,7 @@ void claim_give_back(void) {
   for (int i = 0; i < n_returned; i++)
     rewind_returned(&returned[i]);
   n_returned = 0;
-  busy_rows_give_back();
+  dispatcher().roll_back_round();
   recalled_give_back();
   blocked_keys().drain_all_again();
 }

@@ -7,9 +7,9 @@
 
 #include "server/claim/claim_round.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
@@ -68,6 +68,7 @@ void claim_lock_and_mark(void) {
   RowLock *locks = (RowLock *)MemoryContextAllocHuge(
       CurrentMemoryContext, sizeof(RowLock) * (claim_round.n_taken + claim_round.n_marks + 1));
   bool pruned = claim_round.overruled;
+  dispatch::LockedRows &locked = dispatcher().locked_rows;
 
   for (int i = 0; i < n; i++)
     for (int j = 0; j < sinks[i]->n_batch; j++) {
@@ -92,7 +93,7 @@ void claim_lock_and_mark(void) {
     Mark *mark = (Mark *)lock->owner;
     if (claim_round.n_marks > 0 && mark >= claim_round.marks && mark < claim_round.marks + claim_round.n_marks) {
       if (lock->result == ROW_BUSY)
-        busy_row_add(lock->position, mark->sink, mark->key_hash);
+        require_memory(locked.add(lock->position, mark->sink, mark->key_hash));
       if (lock->result == ROW_LOCKED && worker_sink_of(mark->sink)) {
         places[n_marked] = lock->ctid;
         names[n_marked] = CStringGetTextDatum(worker_sink_of(mark->sink)->name);
@@ -110,7 +111,8 @@ void claim_lock_and_mark(void) {
     pruned = claim_round.dropped = true;
     if (lock->result == ROW_BUSY) {
       key_block(sink_of(event)->oid, event->key_hash, event->position);
-      busy_row_add(event->position, sink_of(event)->oid, event->key_hash); /* an earlier one may take the lead */
+      /* An earlier one may take the lead. */
+      require_memory(locked.add(event->position, sink_of(event)->oid, event->key_hash));
     } else {
       blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);
     }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "server/base/clock.h"
-#include "server/inflight/busy_list.h"
 
 extern "C" {
 #include "storage/itemptr.h"
@@ -27,7 +26,7 @@ typedef enum Verdict {
 } Verdict;
 
 /* Where a row comes from: in order of position; of a transaction that committed late; from behind a key that drains;
- * due by its time; named by outbox.recalled, or busy before. */
+ * due by its time; named by outbox.recalled, or locked before. */
 typedef enum Stream { MAIN, LATE, HELD, DUE, RECALLED } Stream;
 
 /* A row to be marked as held. */
@@ -51,8 +50,6 @@ typedef struct Round {
   HTAB *in_air;    /* keys that have events in flight; NULL until a redriven row asks */
   bool overruled;  /* a redriven row takes the lead of a key of which later rows may be in the batches */
   bool dropped;    /* rows that were taken and then not locked have left room */
-  BusyRow *looked; /* taken off the list of busy rows */
-  int n_looked;
   bool open;          /* nothing of it is committed yet */
   const char *reason; /* of the last verdict: a literal */
   int64 blocker;      /* likewise: the event that is the reason, or 0 */

@@ -5,10 +5,10 @@
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/ended.h"
 #include "server/inflight/in_flight.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
@@ -99,7 +99,7 @@ static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
 
   if (sink->common.ordered)
     key_block(sink->oid, row->key_hash, row->position);
-  busy_row_add(row->position, InvalidOid, 0);
+  require_memory(dispatcher().locked_rows.add(row->position, InvalidOid, 0));
   snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
   if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
     shared_sink_error(sink->stats, error, claim_round.now.wall);
@@ -157,7 +157,7 @@ static Verdict decide(const EventRow *row, Stream stream, WorkerSink **sink_out)
     return because(PASS, "it is not due");
   }
   if (sink->room <= 0 || claim_round.free_events <= 0 || claim_round.free_bytes <= 0 ||
-      (stream == MAIN && busy_rows_full()))
+      (stream == MAIN && dispatcher().locked_rows.full()))
     return because(STOP, sink->room <= 0 ? "its sink takes no more" : "the worker takes no more");
   const BlockedKey *key = sink->common.ordered ? blocked_keys().find(sink->oid, row->key_hash) : NULL;
   if (key && (key->state == KeyState::BLOCKED ? row->position > key->blocker : stream != HELD)) {

@@ -2,8 +2,8 @@
 
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/inflight/in_flight.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/sink_place.h"
 
@@ -77,7 +77,7 @@ void known_below_publish(Moment now, bool unread) {
     begin_at_cursor(sinks[i]);
   lower_by_events_in_flight();
   claim_returned_each(lower_of);
-  lower_all(busy_rows_first());
+  lower_all(dispatcher().locked_rows.first());
   if (unread || lanes_any_fresh())
     lower_all(0);
   for (int i = 0; i < n; i++)

@@ -8,7 +8,7 @@
 
 #include "server/claim/claim_round.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
+#include "server/sinks/dispatcher.h"
 
 typedef struct KeyId {
   Oid sink;
@@ -57,7 +57,8 @@ bool redriven_must_wait(const WorkerSink *sink, const EventRow *row) {
   if (row->key_hash == 0 || last_in_air(sink->oid, row->key_hash) <= row->position)
     return false;
   key_block(sink->oid, row->key_hash, row->position);
-  busy_row_add(row->position, sink->oid, row->key_hash); /* an earlier one may take the lead */
+  /* An earlier one may take the lead. */
+  require_memory(dispatcher().locked_rows.add(row->position, sink->oid, row->key_hash));
   claim_round.overruled = true;
   return true;
 }

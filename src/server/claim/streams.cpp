@@ -5,8 +5,8 @@
 #include "server/claim/claim_round.h"
 #include "server/claim/judge.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
+#include "server/sinks/dispatcher.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -192,6 +192,7 @@ void stream_late(WorkerSink *sink, Snapshot snapshot) {
 }
 
 bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
+  const dispatch::LockedRows &locked_rows = dispatcher().locked_rows;
   uint64 hashes[DRAINING_KEYS_MAX];
   int n = (int)blocked_keys().next_draining(sink->oid, hashes);
 
@@ -199,7 +200,8 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
     const BlockedKey *key = blocked_keys().find(sink->oid, hashes[i]);
     int64 dead = sink->common.hold ? dead_letter_first(sink, hashes[i]) : PG_INT64_MAX;
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
-    int64 before = Min(Min(busy_row_first(sink->oid, hashes[i]), dead), sink->cursor + 1);
+    int64 locked = locked_rows.first_of_key(sink->oid, hashes[i]);
+    int64 before = Min(Min(locked, dead), sink->cursor + 1);
     ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};
     int limit = Min(sink->room + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
@@ -208,10 +210,11 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
     bool all = state.reached || (!state.stopped && state.n_rows < limit); /* of those below `before` */
     if (!all || key->state == KeyState::BLOCKED)
       continue;
+    locked = locked_rows.first_of_key(sink->oid, hashes[i]); /* this read may have found more */
     if (dead != PG_INT64_MAX) {
-      if (before == dead || (!sink->starved && busy_row_first(sink->oid, hashes[i]) > dead))
+      if (before == dead || (!sink->starved && locked > dead))
         key_block(sink->oid, hashes[i], dead); /* a dead letter is next */
-    } else if (!state.stopped && busy_row_first(sink->oid, hashes[i]) == PG_INT64_MAX) {
+    } else if (!state.stopped && locked == dispatch::POSITION_NONE) {
       blocked_keys().forget(sink->oid, hashes[i]); /* nothing is left behind it: new rows may come straight */
     }
   }

@@ -10,3 +10,6 @@ void dispatcher_init(void);
 
 /* Between dispatcher_init() and the end of the process. */
 dispatch::Dispatch &dispatcher(void);
+
+/* For a function of dispatch that returns false when it is out of memory: raises the error that palloc() would. */
+void require_memory(bool done);

@@ -4,8 +4,8 @@
 #include "server/claim/unrouted.h"
 #include "server/enqueue/waiting.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/process/worker_slot.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/lanes.h"
 #include "server/sinks/worker_sinks.h"
 
@@ -44,7 +44,8 @@ bool rest_taken(Now now, bool quiet) {
     idle_since = now.moment;
   if (!moment_is_past(idle_since, now.moment, patience_ms()))
     return false;
-  Moment until = Min(Min(worker_sinks_next_moment(now.moment), busy_rows_next_moment()), lanes_next_moment());
+  Moment until =
+      Min(Min(worker_sinks_next_moment(now.moment), dispatcher().locked_rows.next_moment()), lanes_next_moment());
   until = Min(until, moment_after(now.moment, LONGEST_MS));
   TimestampTz due = worker_sinks_next_due();
   if (Min(until, moment_of_wall(now, due)) < moment_after(now.moment, Max(SHORTEST_MS, patience_ms())))

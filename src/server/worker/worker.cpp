@@ -15,7 +15,6 @@
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/busy_list.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/ended.h"
@@ -220,7 +219,7 @@ static long sleep_time(Now clock) {
     if (due != DT_NOEND) /* the clock may be set */
       ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_LOOK_MS));
     ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
-    ms = Min(ms, milliseconds_until(now, busy_rows_next_moment()));
+    ms = Min(ms, milliseconds_until(now, dispatcher().locked_rows.next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
   ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
@@ -320,7 +319,7 @@ static void one_loop(void) {
   bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
   if (poll) /* what no commit has announced: crashes in between, sessions without our library */
     polled_at = now;
-  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || busy_rows_next_moment() <= now;
+  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || dispatcher().locked_rows.next_moment() <= now;
   polls_only = poll && !wanted && !recalled_wanted;
   recalled_wanted = recalled_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);

@@ -1,0 +1,99 @@
+/*
+ * locked_rows.cpp: a user's UPDATE of a whole backlog locks every row of it. So both the memory for locked rows and
+ * the time for looking at them are bounded: 20,000 rows stop the scan, and each row makes the pause 0.1 ms longer.
+ */
+#include "dispatch/locked_rows.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace dispatch {
+
+static constexpr size_t ROWS_MAX = 20000;
+static constexpr int64_t PAUSE_MS = 200;
+static constexpr int64_t ROWS_PER_MS = 10;
+
+void LockedRows::begin_round(Moment now) noexcept {
+  round_began_ = now;
+  looked_.clear();
+}
+
+void LockedRows::commit_round() noexcept {
+  looked_.clear();
+}
+
+void LockedRows::roll_back_round() noexcept {
+  for (size_t i = 0; i < looked_.size(); i++)
+    keep(static_cast<int>(i));
+  looked_.clear();
+}
+
+/* Room for the rows that are being looked at is kept, so that a rollback allocates nothing. */
+void LockedRows::reserve(size_t more) {
+  const size_t wanted = rows_.size() + looked_.size() + more;
+
+  if (wanted > rows_.capacity())
+    rows_.reserve(std::max(wanted, 2 * rows_.capacity()));
+}
+
+void LockedRows::append(int64_t position, SinkId sink, uint64_t key_hash) noexcept {
+  const int64_t pause_ms = PAUSE_MS + static_cast<int64_t>(rows_.size()) / ROWS_PER_MS;
+
+  rows_.push_back({position, key_hash, sink, false, moment_after(round_began_, pause_ms)});
+}
+
+bool LockedRows::add(int64_t position, SinkId sink, uint64_t key_hash) noexcept {
+  try {
+    reserve(1);
+  } catch (...) {
+    return false;
+  }
+  append(position, sink, key_hash);
+  return true;
+}
+
+bool LockedRows::take_due() noexcept {
+  const auto is_due = [this](const LockedRow &row) { return row.look_at <= round_began_; };
+
+  try {
+    looked_.reserve(looked_.size() + std::count_if(rows_.begin(), rows_.end(), is_due));
+  } catch (...) {
+    return false;
+  }
+  std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(looked_), is_due);
+  std::erase_if(rows_, is_due);
+  return true;
+}
+
+void LockedRows::keep(int i) noexcept {
+  if (!looked_[i].listed)
+    append(looked_[i].position, looked_[i].sink, looked_[i].key_hash);
+  looked_[i].listed = true;
+}
+
+int64_t LockedRows::first_of_key(SinkId sink, uint64_t key_hash) const noexcept {
+  int64_t first = POSITION_NONE;
+
+  for (const LockedRow &row : rows_)
+    if (row.key_hash == key_hash && row.sink == sink)
+      first = std::min(first, row.position);
+  return first;
+}
+
+int64_t LockedRows::first() const noexcept {
+  int64_t first = POSITION_NONE;
+
+  for (const LockedRow &row : rows_)
+    first = std::min(first, row.position);
+  return first;
+}
+
+bool LockedRows::full() const noexcept {
+  return rows_.size() >= ROWS_MAX;
+}
+
+Moment LockedRows::next_moment() const noexcept {
+  return rows_.empty() ? MOMENT_NEVER : rows_.front().look_at;
+}
+
+}  // namespace dispatch
