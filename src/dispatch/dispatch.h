@@ -7,6 +7,7 @@
 
 #include "dispatch/blocked_keys.h"
 #include "dispatch/in_flight.h"
+#include "dispatch/late_commits.h"
 #include "dispatch/linger.h"
 #include "dispatch/locked_rows.h"
 
@@ -15,6 +16,7 @@ namespace dispatch {
 struct Dispatch {
   BlockedKeys blocked_keys;
   InFlight in_flight;
+  LateCommits late_commits;
   Linger linger;
   LockedRows locked_rows;
 

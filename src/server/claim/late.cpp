@@ -1,7 +1,9 @@
+/* late.cpp: looks up the rows of transactions that committed late (dispatch/late_commits.h says which). */
 #include "server/claim/late.h"
 
 #include "server/base/origin.h"
 #include "server/enqueue/waiting.h"
+#include "server/sinks/dispatcher.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -23,48 +25,22 @@ static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnes
                               {XID8ARRAYOID, INT8OID, INT8OID},
                               NULL};
 
-static TransactionId *running = NULL; /* in progress at the last round */
-static int n_running = 0, max_running = 0;
+/* What the snapshot says, with epochs; in the current memory context. */
+static dispatch::TransactionSnapshot transactions_of(Snapshot snapshot) {
+  const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+  uint64 *running = (uint64 *)palloc(sizeof(uint64) * Max(snapshot->xcnt, 1));
 
-static void add_running(TransactionId xid) {
-  if (n_running == max_running) {
-    max_running = Max(64, max_running * 2);
-    running = running ? (TransactionId *)repalloc(running, sizeof(TransactionId) * max_running)
-                      : (TransactionId *)MemoryContextAlloc(TopMemoryContext, sizeof(TransactionId) * max_running);
-  }
-  running[n_running++] = xid;
+  for (uint32 i = 0; i < snapshot->xcnt; i++)
+    running[i] = dispatch::xid_with_epoch(snapshot->xip[i], next);
+  return {running, snapshot->xcnt, dispatch::xid_with_epoch(snapshot->xmax, next), next};
 }
 
-/* A snapshot lists those in progress below its xmax only, and its xmax follows the last transaction that has ended:
- * the youngest running ones lie above it. Reading the next xid after the snapshot was taken errs on the safe side. */
 void late_note_running(Snapshot snapshot) {
-  TransactionId next = ReadNextTransactionId();
-
-  n_running = 0;
-  for (uint32 i = 0; i < snapshot->xcnt; i++)
-    add_running(snapshot->xip[i]);
-  for (TransactionId xid = snapshot->xmax; TransactionIdPrecedes(xid, next);) {
-    add_running(xid);
-    TransactionIdAdvance(xid);
-  }
-}
-
-static bool still_running(Snapshot snapshot, TransactionId xid) {
-  if (TransactionIdFollowsOrEquals(xid, snapshot->xmax))
-    return true;
-  for (uint32 i = 0; i < snapshot->xcnt; i++)
-    if (snapshot->xip[i] == xid)
-      return true;
-  return false;
+  require_memory(dispatcher().late_commits.note_running(transactions_of(snapshot)));
 }
 
 uint64 late_full_xid(TransactionId xid) {
-  FullTransactionId next = ReadNextFullTransactionId();
-  uint32 epoch = EpochFromFullTransactionId(next);
-
-  if (xid > XidFromFullTransactionId(next))
-    epoch--;
-  return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+  return dispatch::xid_with_epoch(xid, U64FromFullTransactionId(ReadNextFullTransactionId()));
 }
 
 static void add_late(WorkerSink *sink, uint64 xid) {
@@ -93,12 +69,13 @@ bool late_can_go_on(const WorkerSink *sink) {
 }
 
 Datum late_ended(Snapshot snapshot, int *n) {
-  Datum *ended = (Datum *)palloc(sizeof(Datum) * Max(n_running, 1));
+  dispatch::LateCommits &commits = dispatcher().late_commits;
 
-  *n = 0;
-  for (int i = 0; i < n_running; i++)
-    if (!still_running(snapshot, running[i]))
-      ended[(*n)++] = UInt64GetDatum(late_full_xid(running[i]));
+  require_memory(commits.find_ended(transactions_of(snapshot)));
+  *n = commits.ended_count();
+  Datum *ended = (Datum *)palloc(sizeof(Datum) * Max(*n, 1));
+  for (int i = 0; i < *n; i++)
+    ended[i] = UInt64GetDatum(commits.ended(i));
   return PointerGetDatum(construct_array(ended, *n, XID8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 

@@ -1,0 +1,53 @@
+/*
+ * late_commits.cpp: a snapshot lists running transactions below its xmax only, and its xmax follows the last
+ * transaction that has ended: the youngest running ones lie between xmax and the next id. An id that is noted without
+ * need costs one look at an index; one that is missed would cost its events.
+ */
+#include "dispatch/late_commits.h"
+
+#include <algorithm>
+
+namespace dispatch {
+
+static constexpr uint32_t FIRST_NORMAL_XID = 3; /* no transaction has the ids 0 to 2 of any epoch */
+
+static bool is_running(const TransactionSnapshot &snapshot, uint64_t xid) {
+  const uint64_t *end = snapshot.running + snapshot.n_running;
+
+  return xid >= snapshot.xmax || std::find(snapshot.running, end, xid) != end;
+}
+
+bool LateCommits::find_ended(const TransactionSnapshot &snapshot) noexcept {
+  try {
+    ended_.clear();
+    for (uint64_t xid : running_)
+      if (!is_running(snapshot, xid))
+        ended_.push_back(xid);
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+bool LateCommits::note_running(const TransactionSnapshot &snapshot) noexcept {
+  const uint64_t youngest = std::max(snapshot.next, snapshot.xmax) - snapshot.xmax;
+
+  try {
+    running_.reserve(snapshot.n_running + youngest);
+  } catch (...) {
+    return false;
+  }
+  running_.assign(snapshot.running, snapshot.running + snapshot.n_running);
+  for (uint64_t xid = snapshot.xmax; xid < snapshot.next; xid++)
+    if (static_cast<uint32_t>(xid) >= FIRST_NORMAL_XID)
+      running_.push_back(xid);
+  return true;
+}
+
+uint64_t xid_with_epoch(uint32_t xid, uint64_t next) noexcept {
+  const uint64_t epoch = (next >> 32) - (xid > static_cast<uint32_t>(next) ? 1 : 0);
+
+  return epoch << 32 | xid;
+}
+
+}  // namespace dispatch

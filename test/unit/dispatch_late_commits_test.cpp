@@ -1,0 +1,70 @@
+#include "dispatch/late_commits.h"
+
+#include <gtest/gtest.h>
+
+using dispatch::LateCommits;
+using dispatch::TransactionSnapshot;
+using dispatch::xid_with_epoch;
+
+namespace {
+
+using Xids = std::vector<uint64_t>;
+
+TransactionSnapshot snapshot_of(const Xids &running, uint64_t xmax, uint64_t next) {
+  return {running.data(), running.size(), xmax, next};
+}
+
+/* One round: which have ended since the last one. */
+Xids look(LateCommits *commits, const Xids &running, uint64_t xmax, uint64_t next) {
+  Xids ended;
+  EXPECT_TRUE(commits->find_ended(snapshot_of(running, xmax, next)));
+  for (int i = 0; i < commits->ended_count(); i++)
+    ended.push_back(commits->ended(i));
+  EXPECT_TRUE(commits->note_running(snapshot_of(running, xmax, next)));
+  return ended;
+}
+
+TEST(DispatchLateCommits, ATransactionThatRanAndRunsNoMoreHasEnded) {
+  LateCommits commits;
+  EXPECT_EQ(look(&commits, {101, 103}, 105, 105), Xids{}) << "at the start nothing was running before";
+  EXPECT_EQ(look(&commits, {103}, 106, 106), Xids{101});
+  EXPECT_EQ(look(&commits, {103}, 107, 107), Xids{}) << "each is told once";
+  EXPECT_EQ(look(&commits, {}, 108, 108), Xids{103});
+}
+
+TEST(DispatchLateCommits, TheYoungestRunningOnesLieAboveTheSnapshotsXmax) {
+  LateCommits commits;
+  look(&commits, {}, 100, 103); /* 100 to 102 have begun, and the snapshot does not list them */
+  EXPECT_EQ(look(&commits, {101}, 103, 103), (Xids{100, 102}));
+}
+
+TEST(DispatchLateCommits, AboveXmaxATransactionStillRuns) {
+  LateCommits commits;
+  look(&commits, {}, 100, 103);
+  EXPECT_EQ(look(&commits, {}, 102, 103), (Xids{100, 101}));
+  EXPECT_EQ(look(&commits, {}, 103, 103), Xids{102});
+}
+
+TEST(DispatchLateCommits, WhatWasNotNotedIsFoundAgain) {
+  LateCommits commits;
+  const Xids none;
+  look(&commits, {101}, 105, 105);
+  EXPECT_TRUE(commits.find_ended(snapshot_of(none, 106, 106))); /* and the round fails before its rows are read */
+  EXPECT_EQ(look(&commits, {}, 107, 107), Xids{101});
+}
+
+TEST(DispatchLateCommits, TheIdsZeroToTwoOfAnEpochAreNobodys) {
+  const uint64_t epoch = uint64_t(1) << 32;
+  LateCommits commits;
+  look(&commits, {}, epoch - 1, epoch + 4);
+  EXPECT_EQ(look(&commits, {}, epoch + 4, epoch + 4), (Xids{epoch - 1, epoch + 3}));
+}
+
+TEST(DispatchLateCommits, ATransactionIdGetsTheEpochInWhichItBegan) {
+  const uint64_t next = uint64_t(7) << 32 | 1000;
+  EXPECT_EQ(xid_with_epoch(999, next), next - 1);
+  EXPECT_EQ(xid_with_epoch(1000, next), next);
+  EXPECT_EQ(xid_with_epoch(0xfffffff0, next), uint64_t(6) << 32 | 0xfffffff0) << "it began before the wraparound";
+}
+
+}  // namespace
