@@ -5,7 +5,7 @@
 
 namespace {
 
-struct Bad {
+struct BadPolicy {
   const char *policy;
   const char *detail;
 };
@@ -88,7 +88,7 @@ TEST(Retry, GoodPolicies) {
 }
 
 TEST(Retry, BadPoliciesSayWhy) {
-  const Bad bad[] = {
+  const BadPolicy bad[] = {
       {"", "A retry policy is"},
       {"exponential", "A retry policy is"},
       {"exponential 5s", "A retry policy is"},
@@ -100,7 +100,7 @@ TEST(Retry, BadPoliciesSayWhy) {
       {"15s,,5m", "A retry policy is"},
       {"*3", "A retry policy is"},
   };
-  for (const Bad &each : bad) {
+  for (const BadPolicy &each : bad) {
     ob_error error;
     ASSERT_FALSE(ob_check_retry(each.policy, &error)) << each.policy;
     EXPECT_EQ(error.kind, OB_BAD_VALUE);

@@ -9,7 +9,7 @@ using namespace outbox;
 
 namespace {
 
-ob_text text(std::string_view value) {
+ob_text as_text(std::string_view value) {
   return {value.data(), value.size()};
 }
 
@@ -18,8 +18,8 @@ ob_event make_event(std::string_view payload) {
   for (uint8_t i = 0; i < 16; ++i)
     event.id[i] = static_cast<uint8_t>(0x01 + 0x11 * i);
   event.created_at_us = 1714564800007000;
-  event.event_type = text("order.created");
-  event.payload = text(payload);
+  event.event_type = as_text("order.created");
+  event.payload = as_text(payload);
   return event;
 }
 
@@ -72,7 +72,7 @@ TEST(StandardWebhooks, BodyKeepsThePayloadsText) {
 TEST(StandardWebhooks, BodyEscapesTheTypeAndIsAlwaysJson) {
   ob_event event = make_event("null");
   std::string_view type = "a\"b\\c\n\x01\xc3\xa9\xff";
-  event.event_type = text(type);
+  event.event_type = as_text(type);
   auto parsed = nlohmann::json::parse(standard_webhooks::body(event));
   EXPECT_EQ(parsed["type"], "a\"b\\c\n\x01\xc3\xa9\xef\xbf\xbd");
 }
@@ -82,7 +82,7 @@ TEST(StandardWebhooks, TombstoneIsNullAndBytesAreTheBody) {
   event.payload = {nullptr, 0};
   auto parsed = nlohmann::json::parse(standard_webhooks::body(event));
   EXPECT_TRUE(parsed.at("data").is_null());
-  event.payload = text(std::string_view("\x00\xff{", 3));
+  event.payload = as_text(std::string_view("\x00\xff{", 3));
   event.payload_is_bytes = true;
   EXPECT_EQ(standard_webhooks::body(event), std::string("\x00\xff{", 3));
 }
