@@ -170,7 +170,7 @@ static bool is_news(Snapshot snapshot) {
   bool news = true;
 
   for (int i = 0; i < n; i++) {
-    if (sinks[i]->stopped)
+    if (sink_is_stopped(sinks[i]->state))
       continue;
     cursor = Min(cursor, sinks[i]->cursor);
     if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)

@@ -112,7 +112,7 @@ static bool visit_former_name(TupleTableSlot *row, void *) {
   char *new_name = TextDatumGetCString(row->tts_values[1]);
   WorkerSink *sink = (WorkerSink *)hash_search(sinks, new_name, HASH_FIND, NULL);
 
-  if (sink == NULL || !sink->present || VARSIZE_ANY_EXHDR(old_name) >= NAMEDATALEN)
+  if (sink == NULL || sink_is_dropped(sink->state) || VARSIZE_ANY_EXHDR(old_name) >= NAMEDATALEN)
     return true;
   if (n_former == max_former) {
     max_former = Max(8, max_former * 2);
@@ -143,14 +143,29 @@ static void say_not_counted(const WorkerSink *sink) {
   said = true;
 }
 
-void worker_sink_close(WorkerSink *sink, int grace_ms) {
-  if (sink->handle == NULL || sink->closing)
-    return;
-  ob_sink_close(sink->handle, grace_ms);
-  sink->closing = true;
+static SinkState closing_before(SinkState closed) {
+  return closed == SINK_STOPPED ? SINK_STOPPING : closed == SINK_DROPPED ? SINK_DROPPING : SINK_CLOSING;
 }
 
-static void reload_one(const RouteSink *route) {
+static SinkState closed_after(SinkState closing) {
+  return closing == SINK_STOPPING ? SINK_STOPPED : closing == SINK_DROPPING ? SINK_DROPPED : SINK_CLOSED;
+}
+
+void worker_sink_close(WorkerSink *sink, SinkState closed, int grace_ms) {
+  const SinkState next = sink->handle ? closing_before(closed) : closed;
+
+  if (sink->state == next || (closed == SINK_CLOSED && sink->state != SINK_OPEN))
+    return;
+  if (sink->state == SINK_OPEN)
+    ob_sink_close(sink->handle, grace_ms);
+  sink_change_state(sink, next);
+}
+
+void worker_sink_reopen(WorkerSink *sink) {
+  sink_change_state(sink, sink->handle ? SINK_CLOSING : SINK_CLOSED);
+}
+
+static void reload_one(const RouteSink *route, uint64 reload) {
   uint64 fingerprint;
   SinkOptions given = sink_options_read(route->server_oid, route->name, &fingerprint);
   bool found;
@@ -171,7 +186,9 @@ static void reload_one(const RouteSink *route) {
       say_not_counted(sink);
     lanes_add_sink(sink);
   }
-  sink->present = true;
+  sink->reload = reload;
+  if (sink_is_dropped(sink->state))
+    worker_sink_reopen(sink);
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
   entry->given = given;
@@ -187,30 +204,31 @@ static void reload_one(const RouteSink *route) {
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
-    sink->reopen_at = MOMENT_NONE;
     sink->open_error[0] = '\0';
-    worker_sink_close(sink, CLOSE_GRACE_MS);
+    if (sink->state == SINK_MISCONFIGURED)
+      worker_sink_reopen(sink);
+    worker_sink_close(sink, SINK_CLOSED, CLOSE_GRACE_MS);
   }
 }
 
 SinkChanges worker_sinks_reload(void) {
   Assert(server_is_worker && IsTransactionState());
+  static uint64 reload = 0;
   int n;
 
   if (!stale)
     return {};
   stale = false;
+  reload++;
   ob_set_networks(setting_allow_networks);
   RouteSink *routes = route_sinks(&n);
-  for (int i = 0; i < n_list; i++)
-    list[i]->present = false;
   for (int i = 0; i < n; i++)
     if (!routes[i].is_manual) /* whoever claims its events has them */
-      reload_one(&routes[i]);
-  reload_former_names();
+      reload_one(&routes[i], reload);
   for (int i = 0; i < n_list; i++)
-    if (!list[i]->present)
-      worker_sink_close(list[i], CLOSE_GRACE_MS);
+    if (list[i]->reload != reload)
+      worker_sink_close(list[i], SINK_DROPPED, CLOSE_GRACE_MS);
+  reload_former_names();
   worker_stops_reload();
   changes.reloaded = true;
   return take_changes();
@@ -236,7 +254,7 @@ static void share_sinks(void) {
     return;
   told = lanes_workers();
   for (int i = 0; i < n_list; i++)
-    if (list[i]->handle && !list[i]->closing)
+    if (list[i]->state == SINK_OPEN)
       share_sink(list[i]);
 }
 
@@ -253,11 +271,13 @@ static void open_sink(SinkEntry *entry, Moment now) {
   if (sink->handle) {
     sink->open_error[0] = '\0';
     share_sink(sink);
-    if (sink->was_closed)
+    if (sink->state != SINK_NEW) /* many events may be waiting */
       ob_sink_begin_slowly(sink->handle);
-    sink->was_closed = true;
+    sink_change_state(sink, SINK_OPEN);
     return;
   }
+  if (sink->state != SINK_MISCONFIGURED)
+    sink_change_state(sink, SINK_MISCONFIGURED);
   sink->reopen_at = moment_after(now, REOPEN_PAUSE_MS);
   char whole[sizeof(sink->open_error)];
   strlcpy(whole, error.message, sizeof(whole));
@@ -285,8 +305,8 @@ ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, o
 
 static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_standby) {
   SinkStats *stats = sink->stats;
-  const char *state = sink->stopped                                ? "stopped" /* outbox.stopped_sinks says why */
-                      : sink->open_error[0] != '\0'                ? "misconfigured"
+  const char *state = sink_is_stopped(sink->state)                 ? "stopped" /* outbox.stopped_sinks says why */
+                      : sink->state == SINK_MISCONFIGURED          ? "misconfigured"
                       : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
                       : sink->status.state == OB_SINK_DISABLED     ? "disabled"
                       : waits_for_standby                          ? "waiting for a synchronous standby"
@@ -296,7 +316,7 @@ static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_stan
                                                                    : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
 
-  if (stats == NULL || (sink->closing && !sink->stopped))
+  if (stats == NULL || sink->state == SINK_CLOSING || sink->state == SINK_DROPPING)
     return;
   stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
   strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
@@ -343,7 +363,12 @@ static void drop_entry(int i) {
 
 void worker_sinks_close(void) {
   for (int i = 0; i < n_list; i++)
-    worker_sink_close(list[i], strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
+    worker_sink_close(list[i], SINK_CLOSED,
+                      strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
+}
+
+static Moment open_at(const WorkerSink *sink) {
+  return sink->state == SINK_MISCONFIGURED ? sink->reopen_at : MOMENT_NONE;
 }
 
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
@@ -353,21 +378,19 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
   share_sinks();
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
-    if (sink->closing && ob_sink_closed(sink->handle)) {
+    if (sink_is_closing(sink->state) && ob_sink_closed(sink->handle)) {
       sink->handle = NULL;
-      sink->closing = false;
+      sink_change_state(sink, closed_after(sink->state));
     }
-    if (sink->handle == NULL && !sink->present) {
+    if (sink->state == SINK_DROPPED) {
       if (sink->in_flight == 0 && sink->unrecorded == 0)
         drop_entry(i);
       continue;
     }
-    sink->was_closed |= sink->stopped;
-    /* A sink is opened anew only when nothing of its former self is in flight: order. */
-    if (sink->handle == NULL && sink->in_flight == 0 && now.moment >= sink->reopen_at && !sink->stopped && may_open)
+    if (sink_is_to_open(sink->state) && sink->in_flight == 0 && now.moment >= open_at(sink) && may_open)
       open_sink((SinkEntry *)sink, now.moment);
     sink->room = 0;
-    if (sink->handle && !sink->closing) {
+    if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
       count_failures(sink);
       resumed_look(sink, now.wall);
@@ -413,7 +436,7 @@ WorkerSink **worker_sinks_all(int *n) {
 }
 
 static bool waits_for_credit(const WorkerSink *sink) {
-  return sink->handle && !sink->closing && sink->status.credit == 0 && sink->status.retry_in_ms >= 0;
+  return sink->state == SINK_OPEN && sink->status.credit == 0 && sink->status.retry_in_ms >= 0;
 }
 
 Moment worker_sinks_next_moment(Moment now) {
@@ -421,8 +444,8 @@ Moment worker_sinks_next_moment(Moment now) {
 
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];
-    if (sink->handle == NULL && sink->present && !sink->stopped)
-      moment = Min(moment, sink->reopen_at);
+    if (sink_is_to_open(sink->state))
+      moment = Min(moment, open_at(sink));
     if (waits_for_credit(sink))
       moment = Min(moment, moment_after(now, sink->status.retry_in_ms + 1));
   }
@@ -433,7 +456,7 @@ TimestampTz worker_sinks_next_due(void) {
   TimestampTz due = DT_NOEND;
 
   for (int i = 0; i < n_list; i++)
-    if (list[i]->handle && !list[i]->closing && !waits_for_credit(list[i]) && list[i]->room > 0)
+    if (list[i]->state == SINK_OPEN && !waits_for_credit(list[i]) && list[i]->room > 0)
       due = Min(due, list[i]->next_due);
   return due;
 }

@@ -8,6 +8,7 @@
 #include "server/catalog/sink_common.h"
 #include "server/shmem/shared_state.h"
 #include "server/sinks/lanes.h"
+#include "server/sinks/sink_state.h"
 
 #include "delivery/delivery.h"
 
@@ -36,18 +37,15 @@ typedef struct FailureTally {
 /* So many kinds of error of a sink are told apart; what comes beyond them counts with the last. */
 enum { FAILURE_KINDS = 4 };
 
-typedef struct WorkerSink {
+struct WorkerSink {
   char name[NAMEDATALEN]; /* hash key: first */
   Oid oid;
   char kind[NAMEDATALEN];
   uint64 fingerprint; /* of options and user mapping */
-  bool present;       /* in the catalog */
-  bool closing;
-  bool stopped, found_stopped; /* by outbox.stopped_sinks: worker_stops.h */
-  bool disabling;              /* it was just written there */
-  ob_sink *handle;             /* NULL while it cannot be opened, is being reopened, or is stopped */
-  bool was_closed;             /* much may have gathered: it begins slowly */
-  Moment reopen_at;
+  uint64 reload;      /* the last one that found it in the catalog */
+  SinkState state;
+  ob_sink *handle;  /* while it is open or closing; else NULL */
+  Moment reopen_at; /* SINK_MISCONFIGURED: not before */
   char open_error[512];
 
   SinkCommon common;
@@ -95,7 +93,7 @@ typedef struct WorkerSink {
   dispatch::InFlightEvent **batch_events;
   int n_batch, max_batch;
   bool reading; /* takes part in the running read */
-} WorkerSink;
+};
 
 /* Begins to try its options, open or not. NULL with *error filled when that cannot start. */
 ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error);
@@ -114,8 +112,12 @@ typedef struct SinkChanges {
 /* Reads the catalog when it has changed. In a transaction. */
 SinkChanges worker_sinks_reload(void);
 
-/* No more events for this one: what still runs after so many milliseconds is given up. */
-void worker_sink_close(WorkerSink *sink, int grace_ms);
+/* No more events for this one. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) once its requests in flight
+ * have ended; those that still run after so many milliseconds are given up. */
+void worker_sink_close(WorkerSink *sink, SinkState closed, int grace_ms);
+
+/* A stopped, dropped or misconfigured sink is to be opened anew. */
+void worker_sink_reopen(WorkerSink *sink);
 
 /* No more events for any: what is not on the wire comes back, what is ends normally, within the endpoints' timeouts.
  */

@@ -56,9 +56,19 @@ static WorkerSink *named(Datum name) {
   return worker_sink_find(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
 }
 
-static bool visit_stopped(TupleTableSlot *row, void *) {
-  if (WorkerSink *sink = named(row->tts_values[0]))
-    sink->found_stopped = true;
+static int index_of(const WorkerSink *sink) {
+  int n, i = 0;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  while (i < n && sinks[i] != sink)
+    i++;
+  Assert(i < n);
+  return i;
+}
+
+static bool visit_stopped(TupleTableSlot *row, void *found) {
+  if (const WorkerSink *sink = named(row->tts_values[0]))
+    ((bool *)found)[index_of(sink)] = true;
   return true;
 }
 
@@ -94,17 +104,15 @@ static void reset(WorkerSink *sink) {
 static void stop(WorkerSink *sink) {
   if (sink->handle && worker_slot()->index == 0 && sink->status.state != OB_SINK_DISABLED)
     ereport(LOG, (errmsg("outbox sink \"%s\" is stopped until outbox.resume()", sink->name)));
-  sink->stopped = true;
   sink->starved = false;
   reset(sink); /* once it goes on it has all its time again */
-  worker_sink_close(sink, STOP_GRACE_MS);
+  worker_sink_close(sink, SINK_STOPPED, STOP_GRACE_MS);
 }
 
 static void go_on(WorkerSink *sink) {
   if (worker_slot()->index == 0)
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
-  sink->stopped = false;
-  sink->reopen_at = MOMENT_NONE;
+  worker_sink_reopen(sink);
   worker_sink_restart(sink);
 }
 
@@ -118,26 +126,26 @@ void worker_stops_reload(void) {
       NULL};
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
+  bool *found_stopped = (bool *)palloc0(sizeof(bool) * Max(n, 1));
   bool all_known = true;
 
   stopped_oid = get_relname_relid("stopped_sinks", get_namespace_oid("outbox", false));
-  for (int i = 0; i < n; i++) {
-    sinks[i]->found_stopped = false;
+  for (int i = 0; i < n; i++)
     all_known &= sinks[i]->stats == NULL || sinks[i]->stats->failing.known;
-  }
   SPI_connect();
-  statement_read(&read_stopped, NULL, InvalidSnapshot, visit_stopped, NULL);
+  statement_read(&read_stopped, NULL, InvalidSnapshot, visit_stopped, found_stopped);
   if (!all_known)
     statement_read(&read_failing, NULL, InvalidSnapshot, visit_failing, NULL);
   SPI_finish();
   for (int i = 0; i < n; i++) {
     if (sinks[i]->stats)
       sinks[i]->stats->failing.known = true;
-    if (sinks[i]->found_stopped && !sinks[i]->stopped)
+    if (found_stopped[i] && !sink_is_stopped(sinks[i]->state) && !sink_is_dropped(sinks[i]->state))
       stop(sinks[i]);
-    else if (!sinks[i]->found_stopped && sinks[i]->stopped)
+    else if (!found_stopped[i] && sink_is_stopped(sinks[i]->state))
       go_on(sinks[i]);
   }
+  pfree(found_stopped);
 }
 
 void worker_stops_altered(WorkerSink *sink) {
@@ -171,9 +179,9 @@ static bool has_failed_too_long(const WorkerSink *sink) {
 }
 
 static bool has_to_stop(const WorkerSink *sink) {
-  bool has_said_so = sink->handle && !sink->closing && sink->status.state == OB_SINK_DISABLED;
+  bool has_said_so = sink->state == SINK_OPEN && sink->status.state == OB_SINK_DISABLED;
 
-  return !sink->stopped && sink->present && (has_said_so || has_failed_too_long(sink));
+  return !sink_is_stopped(sink->state) && !sink_is_dropped(sink->state) && (has_said_so || has_failed_too_long(sink));
 }
 
 /* Rarely, and the more rarely the longer it may fail. */
@@ -192,7 +200,7 @@ static bool clock_to_write(const WorkerSink *sink) {
 void worker_stops_look(WorkerSink *sink, Now now) {
   if (sink->status.failed_tries != sink->failed_tries) {
     sink->failed_tries = sink->status.failed_tries;
-    if (sink->stats && sink->common.disable_after_ms > 0 && !sink->stopped)
+    if (sink->stats && sink->common.disable_after_ms > 0 && !sink_is_stopped(sink->state))
       note_failure(sink, now);
   }
   anything_to_write = anything_to_write || has_to_stop(sink) || clock_to_write(sink);
@@ -238,7 +246,8 @@ static void say_disabled(const WorkerSink *sink) {
                             quote_literal_cstr(sink->name))));
 }
 
-static void write_all(void *) {
+/* Sets (bool *)disabled[i] for each sink that it disables. */
+static void write_all(void *disabled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
@@ -252,19 +261,19 @@ static void write_all(void *) {
       sink->stats->failing.written_ms = before.failed_ms;
       unlock();
     }
-    sink->disabling = has_to_stop(sink);
-    if (sink->disabling && disable(sink))
+    ((bool *)disabled)[i] = has_to_stop(sink);
+    if (has_to_stop(sink) && disable(sink))
       say_disabled(sink);
   }
 }
 
 /* Not only when their rows are read: who deletes one before that has resumed what is known to be stopped. */
-static void stop_disabled(void) {
+static void stop_disabled(const bool *disabled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->disabling)
+    if (disabled[i])
       stop(sinks[i]);
 }
 
@@ -273,9 +282,13 @@ void worker_stops_write(Moment now) {
   if (!anything_to_write || now < write_at)
     return;
   anything_to_write = false;
+  int n;
+  (void)worker_sinks_all(&n);
+  bool *disabled = (bool *)palloc0(sizeof(bool) * Max(n, 1));
   /* A person who has paused or resumed a sink and not yet committed must not hold up the others. */
-  bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, NULL);
+  bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, disabled);
   if (done)
-    stop_disabled();
+    stop_disabled(disabled);
+  pfree(disabled);
   write_at = done ? now : moment_after(now, WRITE_PAUSE_MS);
 }

@@ -73,7 +73,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
   const WorkerSink *sink = worker_sink_of(slot->server);
   ob_error error;
 
-  if (sink == NULL || !sink->present) {
+  if (sink == NULL || sink_is_dropped(sink->state)) {
     answer(slot, PROBE_NO_SINK);
     return;
   }

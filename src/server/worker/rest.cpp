@@ -21,9 +21,9 @@ static bool sinks_are_quiet(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++) {
-    if (sinks[i]->stopped && sinks[i]->handle == NULL)
+    if (sinks[i]->state == SINK_STOPPED)
       continue; /* for as long as a person likes */
-    if (sinks[i]->handle == NULL || sinks[i]->closing || sinks[i]->status.state != OB_SINK_OK || sinks[i]->starved ||
+    if (sinks[i]->state != SINK_OPEN || sinks[i]->status.state != OB_SINK_OK || sinks[i]->starved ||
         sinks[i]->n_late > 0 || sinks[i]->resumed.going || blocked_keys().any_draining(sinks[i]->oid))
       return false;
   }

@@ -54,7 +54,7 @@ static void hand_over(WorkerSink *sink, bool was_held) {
     sink->batch[n].alone = goes_alone(sink->batch_events[i]);
     sink->batch_events[n++] = sink->batch_events[i];
   }
-  int taken = n > 0 && sink->handle && !sink->closing ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
+  int taken = n > 0 && sink->state == SINK_OPEN ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
   for (int i = 0; i < n; i++) {
     if (i < taken)
       in_flight().submitted(sink->batch_events[i]);

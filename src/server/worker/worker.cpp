@@ -113,7 +113,7 @@ static bool any_sink_starved(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->starved && !sinks[i]->stopped)
+    if (sinks[i]->starved && !sink_is_stopped(sinks[i]->state))
       return true;
   return false;
 }

@@ -1,0 +1,47 @@
+/*
+ * sink_state.h: the states of a sink in a worker. A sink is opened anew only when nothing of its former self is in
+ * flight, since the order of its events depends on that; so whatever ends its use waits for the delivery library.
+ */
+#pragma once
+
+#include "server/base/server.h"
+
+typedef struct WorkerSink WorkerSink;
+
+typedef enum SinkState {
+  SINK_NEW,           /* never opened; next: OPEN, MISCONFIGURED, STOPPED, DROPPED */
+  SINK_OPEN,          /* takes events; next: CLOSING, STOPPING, DROPPING */
+  SINK_CLOSING,       /* altered: its requests in flight end; next: CLOSED, STOPPING, DROPPING */
+  SINK_CLOSED,        /* to be opened anew; next: OPEN, MISCONFIGURED, STOPPED, DROPPED */
+  SINK_MISCONFIGURED, /* could not be opened, tried again later; next: OPEN, CLOSED (altered), STOPPED, DROPPED */
+  SINK_STOPPING,      /* stopped while open; next: STOPPED, CLOSING (resumed), DROPPING */
+  SINK_STOPPED,       /* by outbox.stopped_sinks (worker_stops.h); next: CLOSED (resumed), DROPPED */
+  SINK_DROPPING,      /* dropped while open; next: DROPPED, CLOSING (made again under its name) */
+  SINK_DROPPED        /* forgotten once nothing of it is in flight; next: CLOSED (made again under its name) */
+} SinkState;
+
+/* By a user, or by the worker after a 410 or disable_after. */
+static inline bool sink_is_stopped(SinkState state) {
+  return state == SINK_STOPPING || state == SINK_STOPPED;
+}
+
+/* It is not in the catalog any more. */
+static inline bool sink_is_dropped(SinkState state) {
+  return state == SINK_DROPPING || state == SINK_DROPPED;
+}
+
+/* The delivery library still returns its events. */
+static inline bool sink_is_closing(SinkState state) {
+  return state == SINK_CLOSING || state == SINK_STOPPING || state == SINK_DROPPING;
+}
+
+/* It is to be opened as soon as that is possible. */
+static inline bool sink_is_to_open(SinkState state) {
+  return state == SINK_NEW || state == SINK_CLOSED || state == SINK_MISCONFIGURED;
+}
+
+/* In the words of the log. */
+const char *sink_state_name(SinkState state);
+
+/* The only writer of WorkerSink.state. Its handle is set (or reset) before. */
+void sink_change_state(WorkerSink *sink, SinkState next);
