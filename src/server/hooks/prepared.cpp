@@ -15,7 +15,7 @@ static ProcessUtility_hook_type previous_hook = NULL;
 static void announce_extension(void) {
   LWLockAcquire(shared_state()->lock, LW_SHARED);
   DatabaseSlot *slot = shared_database(MyDatabaseId, false);
-  bool none_known = slot != NULL && slot->state == DATABASE_HAS_NONE;
+  bool none_known = slot != NULL && slot->state == DATABASE_NO_OUTBOX;
   LWLockRelease(shared_state()->lock);
   if (none_known && OidIsValid(get_extension_oid("outbox", true)))
     wake_launcher_at_commit();

@@ -49,6 +49,7 @@ void scan_databases(void) {
     if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].aside_for == 0) {
       gone[n_gone++] = shared->databases[i].oid;
       shared->databases[i].oid = InvalidOid;
+      database_change_state(&shared->databases[i], DATABASE_FREE);
     }
   LWLockRelease(shared->lock);
   for (int i = 0; i < n_gone; i++)

@@ -139,7 +139,7 @@ static void reap(Now now) {
     uint64 itself = UINT64CONST(1) << child->arguments.index;
     bool rests = slot && (slot->resting & itself) != 0;
     bool expected =
-        child->stopping || slot == NULL || slot->aside_for != 0 || slot->state >= DATABASE_HAS_OTHER_VERSION || rests;
+        child->stopping || slot == NULL || slot->aside_for != 0 || slot->state >= DATABASE_OTHER_VERSION || rests;
     if (slot)
       slot->resting &= ~itself;
     LWLockRelease(shared_state()->lock);
@@ -276,7 +276,8 @@ static bool rests(DatabaseSlot *slot, Now now) {
   if (!called)
     return true;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  slot->at_rest = false;
+  if (slot->state == DATABASE_IDLE)
+    database_change_state(slot, DATABASE_ACTIVE);
   LWLockRelease(shared_state()->lock);
   return false;
 }
@@ -317,7 +318,7 @@ static void sleep_until(Round *round, Moment moment) {
 static int wanted_workers(const DatabaseSlot *slot) {
   if (!setting_enabled || slot->aside_for != 0)
     return 0;
-  return slot->state == DATABASE_HAS_OUTBOX ? setting_workers : slot->state == DATABASE_UNKNOWN ? 1 : 0;
+  return database_has_outbox(slot->state) ? setting_workers : slot->state == DATABASE_UNKNOWN ? 1 : 0;
 }
 
 /* A session that died within the command for which its database's workers stand aside keeps them away no longer. */
@@ -334,9 +335,10 @@ static void forget_dead_session(DatabaseSlot *shared_slot, DatabaseSlot *slot) {
 static bool is_paused(DatabaseSlot *shared_slot, const DatabaseSlot *slot, Round *round) {
   Pause *pause = pause_of(slot->oid);
 
-  if (slot->fresh) {
+  if (slot->state == DATABASE_ANNOUNCED) {
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-    shared_slot->fresh = false;
+    if (shared_slot->state == DATABASE_ANNOUNCED)
+      database_change_state(shared_slot, DATABASE_ACTIVE);
     LWLockRelease(shared_state()->lock);
     if (pause)
       pause->database = InvalidOid;
@@ -388,11 +390,11 @@ static void reconcile_database(int i, Round *round) {
   const int wanted = wanted_workers(&slot);
   if (wanted == 0) {
     worker_health_wanted(shared_slot, slot.oid, false, now);
-    if (slot.state < DATABASE_HAS_OTHER_VERSION)
+    if (slot.state < DATABASE_OTHER_VERSION)
       stop_children(slot.oid);
     return;
   }
-  if (slot.at_rest && rests(shared_slot, round->now)) {
+  if (slot.state == DATABASE_IDLE && rests(shared_slot, round->now)) {
     worker_health_wanted(shared_slot, slot.oid, false, now);
     sleep_until(round, slot.rest_until);
     if (slot.rest_due != DT_NOEND) /* the clock may be set */

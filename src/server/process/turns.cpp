@@ -21,7 +21,7 @@ void turns_end(int waiting, Moment now, long *sleep_ms) {
       continue;
     if (slot->turn_over != MOMENT_NONE && !moment_is_past(slot->turn_over, now, LEAVING_MS))
       leaving++;
-    if (slot->idle_until != MOMENT_NONE) /* it leaves by itself, now that others wait */
+    if (slot->state == WORKER_IDLE) /* it leaves by itself, now that others wait */
       SetLatch(slot->latch);
   }
   for (; leaving < waiting; leaving++) {

@@ -34,10 +34,10 @@ static DatabaseState installed_extension(Oid *oid, char *version, size_t size) {
   *oid = get_extension_oid("outbox", true);
   /* CREATE EXTENSION may be under way: its tables are there when the extension is visible. */
   if (!OidIsValid(*oid) || !OidIsValid(get_namespace_oid("outbox", true)))
-    return DATABASE_HAS_NONE;
+    return DATABASE_NO_OUTBOX;
   if (!extension_version(*oid, version, size))
-    return DATABASE_HAS_NONE; /* just dropped */
-  return strcmp(version, library_version()) == 0 ? DATABASE_HAS_OUTBOX : DATABASE_HAS_OTHER_VERSION;
+    return DATABASE_NO_OUTBOX; /* just dropped */
+  return strcmp(version, library_version()) == 0 ? DATABASE_ACTIVE : DATABASE_OTHER_VERSION;
 }
 
 /* Leaves: the launcher starts nobody here until CREATE or ALTER EXTENSION says so. Our word comes before our last
@@ -50,7 +50,7 @@ static void leave(DatabaseState found) {
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
   found = installed_extension(&oid, version, sizeof version);
-  if (found == DATABASE_HAS_OTHER_VERSION && news)
+  if (found == DATABASE_OTHER_VERSION && news)
     ereport(WARNING,
             (errmsg("outbox does not deliver in database \"%s\": its extension is version %s, and the library %s",
                     get_database_name(MyDatabaseId), version, library_version()),
@@ -58,9 +58,9 @@ static void leave(DatabaseState found) {
              errhint("In that database: ALTER EXTENSION outbox UPDATE; if the library is the older one, restart the "
                      "server first.")));
   CommitTransactionCommand();
-  if (found == DATABASE_HAS_OUTBOX)
+  if (found == DATABASE_ACTIVE)
     (void)worker_slot_tell_launcher(found);
-  proc_exit(found == DATABASE_HAS_OUTBOX ? 1 : 0);
+  proc_exit(found == DATABASE_ACTIVE ? 1 : 0);
 }
 
 void worker_stay_with_extension(void) {
@@ -73,10 +73,10 @@ void worker_stay_with_extension(void) {
     return;
   check_extension = false;
   DatabaseState found = installed_extension(&oid, version, sizeof version);
-  if (found == DATABASE_HAS_OUTBOX && oid == extension_oid)
+  if (found == DATABASE_ACTIVE && oid == extension_oid)
     return;
   AbortCurrentTransaction();
-  leave(found == DATABASE_HAS_OUTBOX ? DATABASE_HAS_NONE : found); /* or, when it was made again, start anew */
+  leave(found == DATABASE_ACTIVE ? DATABASE_NO_OUTBOX : found); /* or, when it was made again, start anew */
 }
 
 void worker_find_extension(void) {
@@ -87,7 +87,7 @@ void worker_find_extension(void) {
   (void)GetTransactionSnapshot();
   DatabaseState found = installed_extension(&extension_oid, version, sizeof version);
   CommitTransactionCommand();
-  if (found != DATABASE_HAS_OUTBOX)
+  if (found != DATABASE_ACTIVE)
     leave(found);
   (void)worker_slot_tell_launcher(found);
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);

@@ -28,6 +28,7 @@ static void give_up_slot(void) {
     Oid database = mine->database;
     mine->pid = 0;
     mine->database = InvalidOid;
+    worker_change_state(mine, WORKER_FREE);
     shared_lanes_changed(database); /* its lanes are free */
   }
 }
@@ -56,6 +57,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
       taken = true;
   }
   if (!taken && free_slot) {
+    worker_change_state(free_slot, WORKER_STARTING);
     free_slot->pid = MyProcPid;
     free_slot->database = arguments->database;
     free_slot->index = arguments->index;
@@ -64,7 +66,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->latch = MyLatch;
     free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
     free_slot->turn_began = free_slot->last_loop = moment_now();
-    free_slot->idle_until = free_slot->turn_over = MOMENT_NONE;
+    free_slot->turn_over = MOMENT_NONE;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
     pg_atomic_write_u32(&free_slot->armed, 0);
@@ -105,7 +107,7 @@ static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *d
     const WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0 || slot->database != database->oid)
       continue;
-    if (slot->idle_until == MOMENT_NONE)
+    if (slot->state != WORKER_IDLE)
       return false;
     *until = Min(*until, slot->idle_until);
     *due = Min(*due, slot->idle_due);
@@ -120,17 +122,21 @@ bool worker_slot_rest(Moment until, TimestampTz due) {
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   DatabaseSlot *database = shared_database(mine->database, false);
+  if (mine->state != WORKER_IDLE)
+    worker_change_state(mine, WORKER_IDLE);
   mine->idle_until = until;
   mine->idle_due = due;
-  bool rest = database != NULL && (database->at_rest || all_idle(database, &until, &due));
+  bool rest = database != NULL && database_has_outbox(database->state) &&
+              (database->state == DATABASE_IDLE || all_idle(database, &until, &due));
   /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
   if (rest && pg_atomic_compare_exchange_u32(&mine->armed, &armed, 2)) {
-    if (!database->at_rest) {
+    if (database->state != DATABASE_IDLE) {
       database->rest_until = until;
       database->rest_due = due;
       database->rest_settings = settings_of_rest();
+      database_change_state(database, DATABASE_IDLE);
     }
-    database->at_rest = true;
+    worker_change_state(mine, WORKER_LEAVING);
     database->resting |= UINT64CONST(1) << mine->index;
   } else {
     rest = false;
@@ -139,6 +145,21 @@ bool worker_slot_rest(Moment until, TimestampTz due) {
   if (rest)
     shared_wake_launcher();
   return rest;
+}
+
+void worker_slot_run(void) {
+  if (mine->state == WORKER_RUNNING)
+    return;
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  worker_change_state(mine, WORKER_RUNNING);
+  LWLockRelease(shared_state()->lock);
+}
+
+void worker_slot_leave(void) {
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  if (mine->state != WORKER_LEAVING)
+    worker_change_state(mine, WORKER_LEAVING);
+  LWLockRelease(shared_state()->lock);
 }
 
 void worker_slot_yield(void) {
@@ -168,11 +189,10 @@ bool worker_slot_tell_launcher(DatabaseState state) {
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   DatabaseSlot *slot = shared_database(MyDatabaseId, true);
-  bool changed = slot && slot->state != state;
-  if (slot)
-    slot->state = state;
-  if (changed && state == DATABASE_HAS_OUTBOX)
-    slot->fresh = true;
+  const bool has_outbox = database_has_outbox(state);
+  bool changed = slot && slot->state != state && !(has_outbox && database_has_outbox(slot->state));
+  if (changed)
+    database_change_state(slot, has_outbox ? DATABASE_ANNOUNCED : state);
   LWLockRelease(shared->lock);
   if (changed)
     shared_wake_launcher();

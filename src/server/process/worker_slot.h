@@ -16,6 +16,11 @@ WorkerSlot *worker_slot(void);
 /* For one worker too many that has nothing left to do: gives the slot up, unless it is needed again. */
 bool worker_slot_resign(void);
 
+/* It has found what it is here for, or has something to do again. Between transactions. */
+void worker_slot_run(void);
+/* It is about to end. */
+void worker_slot_leave(void);
+
 /* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
  * since this one looked: then it must end, and the launcher starts workers again when they are called. */
 bool worker_slot_rest(Moment until, TimestampTz due);

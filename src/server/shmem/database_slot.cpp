@@ -8,6 +8,36 @@ extern "C" {
 #include "miscadmin.h"
 }
 
+static pg_attribute_unused() bool may_follow(DatabaseState state, DatabaseState next) {
+  switch (state) {
+  case DATABASE_FREE:
+    return next == DATABASE_UNKNOWN;
+  case DATABASE_UNKNOWN:
+    return next == DATABASE_ANNOUNCED || next == DATABASE_OTHER_VERSION || next == DATABASE_NO_OUTBOX ||
+           next == DATABASE_FREE;
+  case DATABASE_ANNOUNCED:
+    return next == DATABASE_ACTIVE || next == DATABASE_IDLE || next == DATABASE_OTHER_VERSION ||
+           next == DATABASE_NO_OUTBOX || next == DATABASE_FREE;
+  case DATABASE_ACTIVE:
+    return next == DATABASE_ANNOUNCED || next == DATABASE_OTHER_VERSION || next == DATABASE_NO_OUTBOX ||
+           next == DATABASE_IDLE || next == DATABASE_FREE;
+  case DATABASE_IDLE:
+    return next == DATABASE_ANNOUNCED || next == DATABASE_OTHER_VERSION || next == DATABASE_NO_OUTBOX ||
+           next == DATABASE_ACTIVE || next == DATABASE_FREE;
+  case DATABASE_OTHER_VERSION:
+    return next == DATABASE_ANNOUNCED || next == DATABASE_NO_OUTBOX || next == DATABASE_FREE;
+  case DATABASE_NO_OUTBOX:
+    return next == DATABASE_ANNOUNCED || next == DATABASE_OTHER_VERSION || next == DATABASE_FREE;
+  }
+  return false;
+}
+
+void database_change_state(DatabaseSlot *slot, DatabaseState next) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
+  Assert(may_follow(slot->state, next));
+  slot->state = next;
+}
+
 DatabaseSlot *shared_database(Oid database, bool create) {
   SharedState *shared = shared_state();
   Assert(!create || LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
@@ -23,11 +53,9 @@ DatabaseSlot *shared_database(Oid database, bool create) {
   if (!create || free_slot == NULL)
     return NULL;
   free_slot->oid = database;
-  free_slot->state = DATABASE_UNKNOWN;
-  free_slot->fresh = false;
+  database_change_state(free_slot, DATABASE_UNKNOWN);
   free_slot->aside_for = 0;
   free_slot->workers = 0;
-  free_slot->at_rest = false;
   free_slot->resting = 0;
   pg_atomic_write_u32(&free_slot->called, 0);
   memset(&shared->health[free_slot - shared->databases], 0, sizeof(WorkerHealth));
@@ -53,7 +81,7 @@ void shared_call_workers(void) {
 bool shared_at_rest(void) {
   const DatabaseSlot *database = my_database();
 
-  return database != NULL && database->at_rest;
+  return database != NULL && database->state == DATABASE_IDLE;
 }
 
 pg_atomic_uint64 *shared_drawn(Oid sequence) {

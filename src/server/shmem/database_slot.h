@@ -9,22 +9,30 @@ extern "C" {
 
 #define OUTBOX_MAX_DATABASES 4096
 
-/* What the launcher knows of a database. */
+/* What the launcher knows of a database. The last two are in no need of workers until CREATE or ALTER EXTENSION. */
 typedef enum DatabaseState {
-  DATABASE_UNKNOWN, /* a worker must look */
-  DATABASE_HAS_OUTBOX,
-  DATABASE_HAS_OTHER_VERSION, /* the library delivers what it knows: after ALTER EXTENSION UPDATE */
-  DATABASE_HAS_NONE
+  DATABASE_FREE,      /* nobody's slot; next: UNKNOWN */
+  DATABASE_UNKNOWN,   /* a worker must look; next: ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_ANNOUNCED, /* newly found or made, no pause of earlier failures applies; next: ACTIVE, IDLE, OTHER_VERSION,
+                         NO_OUTBOX, FREE */
+  DATABASE_ACTIVE,    /* its workers run; next: IDLE, ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_IDLE,      /* nothing is due, its workers leave; next: ACTIVE (called, or something is due), ANNOUNCED,
+                         OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_OTHER_VERSION, /* the extension is not of the library's version; next: ANNOUNCED, NO_OUTBOX, FREE */
+  DATABASE_NO_OUTBOX      /* no extension; next: ANNOUNCED, OTHER_VERSION, FREE */
 } DatabaseState;
 
+/* It has the extension, in the library's version. */
+static inline bool database_has_outbox(DatabaseState state) {
+  return state == DATABASE_ANNOUNCED || state == DATABASE_ACTIVE || state == DATABASE_IDLE;
+}
+
 typedef struct DatabaseSlot {
-  Oid oid; /* InvalidOid = free */
+  Oid oid; /* InvalidOid = DATABASE_FREE */
   DatabaseState state;
-  bool fresh;      /* CREATE EXTENSION has just been here: no pause of earlier failures applies */
-  pid_t aside_for; /* a session that is about to drop, rename or copy the database: no worker may start */
-  int workers;     /* lanes are spread over so many; 0 = the launcher has not yet said */
-  bool at_rest;    /* nothing is due: its workers leave, and none starts until it is called, or until … */
-  Moment rest_until;
+  pid_t aside_for;         /* a session that is about to drop, rename or copy the database: no worker may start */
+  int workers;             /* lanes are spread over so many; 0 = the launcher has not yet said */
+  Moment rest_until;       /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
   TimestampTz rest_due;    /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
   uint32 rest_settings;    /* settings_of_rest() of the worker that saw it */
   uint64 resting;          /* the workers, by index, that left for that reason */
@@ -50,6 +58,9 @@ typedef struct WorkerHealth {
 /* Finds or makes (then the lock must be held exclusively) a database's slot. NULL when there is none, or the table is
  * full. */
 DatabaseSlot *shared_database(Oid database, bool create);
+
+/* The only writer of DatabaseSlot.state. The lock must be held exclusively. */
+void database_change_state(DatabaseSlot *slot, DatabaseState next);
 
 /* After a commit, without the lock: the launcher starts this database's workers if they are at rest. Once until
  * one of them has come. */

@@ -53,11 +53,8 @@ static void at_end_of_transaction(XactEvent event, void *) {
     if (marked_created) {
       LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
       DatabaseSlot *slot = shared_database(MyDatabaseId, true);
-      if (slot) {
-        slot->state = DATABASE_HAS_OUTBOX;
-        slot->fresh = true;
-        slot->at_rest = false;
-      }
+      if (slot && slot->state != DATABASE_ANNOUNCED)
+        database_change_state(slot, DATABASE_ANNOUNCED);
       LWLockRelease(shared_state()->lock);
       shared_wake_launcher();
     }

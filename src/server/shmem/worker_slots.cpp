@@ -1,9 +1,32 @@
-/* worker_slots.cpp: what others than the workers themselves do to all workers of a database. */
+/* worker_slots.cpp: the state of a worker, and what others than the workers themselves do to all workers of a
+ * database. */
 #include "server/shmem/worker_slots.h"
 
 #include "server/shmem/shared_state.h"
 
 #include <signal.h>
+
+static pg_attribute_unused() bool may_follow(WorkerState state, WorkerState next) {
+  switch (state) {
+  case WORKER_FREE:
+    return next == WORKER_STARTING;
+  case WORKER_STARTING:
+    return next == WORKER_RUNNING || next == WORKER_FREE;
+  case WORKER_RUNNING:
+    return next == WORKER_IDLE || next == WORKER_LEAVING || next == WORKER_FREE;
+  case WORKER_IDLE:
+    return next == WORKER_RUNNING || next == WORKER_LEAVING || next == WORKER_FREE;
+  case WORKER_LEAVING:
+    return next == WORKER_FREE;
+  }
+  return false;
+}
+
+void worker_change_state(WorkerSlot *slot, WorkerState next) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
+  Assert(may_follow(slot->state, next));
+  slot->state = next;
+}
 
 void shared_lanes_changed(Oid database) {
   Assert(LWLockHeldByMe(shared_state()->lock));

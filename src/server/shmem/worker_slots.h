@@ -19,8 +19,18 @@ typedef struct Landing {
   LaneSet lanes;
 } Landing;
 
+/* Each of them may be FREE next, since a worker may end at any time. */
+typedef enum WorkerState {
+  WORKER_FREE,     /* nobody's slot; next: STARTING */
+  WORKER_STARTING, /* it connects, and looks for the extension and its sinks; next: RUNNING, FREE */
+  WORKER_RUNNING,  /* it has something to do, or may have soon; next: IDLE, LEAVING, FREE */
+  WORKER_IDLE,     /* nothing is due before `idle_until`; next: RUNNING, LEAVING, FREE */
+  WORKER_LEAVING   /* it claims nothing any more, and records what ends; next: FREE */
+} WorkerState;
+
 typedef struct WorkerSlot {
-  pid_t pid; /* 0 = free; cleared on exit only by its owner */
+  WorkerState state;
+  pid_t pid; /* 0 = WORKER_FREE; cleared on exit only by its owner */
   Oid database;
   int index;     /* of the database's workers */
   LaneSet lanes; /* its own: no other slot of the database has them */
@@ -37,11 +47,14 @@ typedef struct WorkerSlot {
   Moment last_loop;
   TimestampTz last_loop_at; /* the same */
   Moment turn_over;         /* … since then: turns.h */
-  Moment idle_until;        /* nothing of its own is to be done before; MOMENT_NONE = it is busy */
+  Moment idle_until;        /* WORKER_IDLE: nothing of its own is to be done before */
   TimestampTz idle_due;     /* and no event is due before the wall clock says so */
   uint64 memory;            /* bytes, of the process */
   char activity[64];
 } WorkerSlot;
+
+/* The only writer of WorkerSlot.state. The lock must be held exclusively. */
+void worker_change_state(WorkerSlot *slot, WorkerState next);
 
 /* The workers of a database look at their lanes again. The lock must be held. */
 void shared_lanes_changed(Oid database);

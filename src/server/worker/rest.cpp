@@ -37,7 +37,8 @@ static int patience_ms(void) {
 bool rest_taken(Now now, bool quiet) {
   if (!quiet || setting_worker_idle_timeout == 0 || !sinks_are_quiet() || unrouted_routing() ||
       waiting_locked() > 0) {
-    idle_since = worker_slot()->idle_until = MOMENT_NONE;
+    idle_since = MOMENT_NONE;
+    worker_slot_run();
     return false;
   }
   if (idle_since == MOMENT_NONE)

@@ -383,6 +383,7 @@ static void wait_for_something(void) {
 static void land(void) {
   Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 
+  worker_slot_leave();
   worker_slot_say("shutting down");
   submit_give_back();
   /* Whoever waits for us to go waits for no lock of somebody else's besides. */
@@ -408,6 +409,7 @@ static void land(void) {
 /* Another database waits for this worker's slot. What is on the wire ends normally, else an endpoint slower than a
  * turn would get the same events in each; nothing new is begun. */
 static void end_turn(void) {
+  worker_slot_leave();
   worker_slot_say("ending its turn");
   submit_give_back();
   worker_sinks_close();
@@ -444,6 +446,7 @@ void outbox_worker_main(Datum) {
 
   while (!ShutdownRequestPending && !look_around(true))
     worker_wait(START_PAUSE_MS, false, false);
+  worker_slot_run();
   follow_lanes(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
