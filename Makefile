@@ -4,7 +4,7 @@
 # make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
-# make lint, make format, make docs for those who change it.
+# make lint, make format, make docs, make diagrams for those who change it.
 
 EXTENSION = outbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
@@ -92,7 +92,7 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples
+.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
 demo:
 	test/demo/run
 test:
@@ -115,6 +115,9 @@ examples:
 	test/run examples
 docs:
 	test/docs/generate
+diagrams: # of src/README.md
+	test/rig/install diagrams
+	$(foreach source,$(wildcard src/diagrams/*.dot),dot -Tsvg -o $(source:.dot=.svg) $(source) &&) true
 lint:
 	test/lint
 format:
