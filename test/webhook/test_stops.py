@@ -99,6 +99,19 @@ def test_pause_and_resume(db, endpoint, pg):
     assert state(db) in ("idle", "delivering")
 
 
+def test_a_look_at_the_catalog_that_fails_drops_no_sink(db, endpoint):
+    assert db.value("SELECT outbox.pause('crm')")
+    a_round(db)
+    with db.connect(autocommit=False) as session:
+        session.execute("LOCK TABLE outbox.renamed_sinks IN ACCESS EXCLUSIVE MODE")
+        db.sql("SELECT pg_reload_conf()")  # the worker reads the catalog again, up to that table
+        wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "waiting for a lock", 10, "the worker to give way")
+        a_round(db)
+        session.rollback()
+    wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = current_database()") != "waiting for a lock", 10, "the worker to go on")
+    assert state(db) == "paused" and db.value("SELECT delivered FROM outbox.sinks") == 1, "its counters are still there"
+
+
 def test_all_workers_stop_and_a_database_at_rest_goes_on(db, endpoint, setting):
     setting("outbox.workers", "2")
     wait_until(lambda: db.sql("SELECT shards FROM outbox.workers WHERE database = current_database()") == [(128,)] * 2, 20, "two workers")
