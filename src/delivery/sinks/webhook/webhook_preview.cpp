@@ -1,7 +1,4 @@
-/* webhook_preview.cpp: the request that is sent of an event, to be looked at: part by part, and as a command. */
-#include <algorithm>
-
-#include "delivery/http/shell_command.h"
+/* webhook_preview.cpp: shows the request that an event becomes, part by part. */
 #include "delivery/http/url_parts.h"
 #include "delivery/sinks/webhook/webhook_config.h"
 
@@ -24,19 +21,6 @@ std::string host_of(const std::string &url) {
   return port.empty() ? host : host + ':' + port;
 }
 
-/* OUTBOX_X_API_KEY */
-std::string variable_for(std::string_view header) {
-  std::string name = "OUTBOX_";
-  for (char c : header) {
-    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    name += letter && c >= 'a' ? static_cast<char>(c - 'a' + 'A') : letter || (c >= '0' && c <= '9') ? c : '_';
-  }
-  return name;
-}
-
-/* An argument of a command may have 128 kB, and nobody reads so much. */
-constexpr size_t largest_argument = 32 * 1024;
-
 class RequestPreview {
 public:
   RequestPreview(const WebhookConfig &config, const ob_event &event, int64_t now)
@@ -57,11 +41,9 @@ public:
       parts.push_back(bytes_part("header", name, value));
     put_attempt(parts);
     parts.push_back(bytes_part("header", "Content-Length", std::to_string(request_.body.size())));
-    std::string command = curl(secret_url, url);
     parts.push_back(text_part("body", {}, {}));
     if (request_.has_content)
       parts.back().bytes = std::move(request_.body);
-    parts.push_back(text_part("curl", {}, std::move(command)));
     return parts;
   }
 
@@ -92,64 +74,6 @@ private:
         if (value.starts_with(scheme))
           return scheme;
     return {};
-  }
-
-  /* What a ~/.curlrc or the environment's proxies would change is turned off, as the sink does not have it. */
-  std::string curl(bool secret_url, const std::string &url) const {
-    ShellCommand command("curl");
-    command.option("--disable").option("--include").option("--globoff").option("--http1.1");
-    command.option("--max-time", std::to_string((config_.timeout.count() + 999) / 1000));
-    if (config_.proxy.is_used())
-      command.option("--proxy", config_.proxy.url).option("--noproxy", "");
-    else
-      command.option("--noproxy", "*");
-    if (!config_.proxy.username.empty())
-      command.option_of_variable("--proxy-user", {}, "OUTBOX_PROXY_USER",
-                                 "proxy_username:proxy_password of the user mapping");
-    if (config_.is_https())
-      command.option("--tlsv1.2");
-    if (!config_.ca_pem.empty())
-      command.option_of_variable("--cacert", {}, "OUTBOX_CA_FILE", "a file with ca_pem of the server");
-    if (!config_.auth.certificate_pem.empty())
-      command
-          .option_of_variable("--cert", {}, "OUTBOX_CERTIFICATE_FILE",
-                              "a file with ssl_certificate_pem of the user mapping")
-          .option_of_variable("--key", {}, "OUTBOX_KEY_FILE", "a file with ssl_key_pem of the user mapping");
-    if (!config_.auth.key_password.empty())
-      command.option_of_variable("--pass", {}, "OUTBOX_KEY_PASSWORD", "ssl_key_password of the user mapping");
-    command.option("--request", config_.method);
-    if (secret_url)
-      command.option_of_variable("--url", {}, "OUTBOX_URL", "the url in the user mapping");
-    else
-      command.option("--url", url);
-    put_headers(command);
-    if (request_.body.size() <= largest_argument && is_printable(request_.body)) {
-      command.option("--data-raw", request_.body); /* unlike the others it has no meaning for a leading @ */
-    } else {
-      command.option("--data-binary", "@-");
-      command.input(request_.body);
-    }
-    return command.text();
-  }
-
-  void put_headers(ShellCommand &command) const {
-    command.option("--header", "Expect:"); /* no pause before a large body */
-    if (!request_.has_content)
-      command.option("--header", "Content-Type:"); /* else curl names one of its own */
-    for (auto &[name, value] : request_.headers)
-      command.option("--header", header_line(name, value));
-    if (!config_.knows_mapping)
-      return;
-    for (auto &[name, value] : config_.attempt_headers(request_, now_))
-      if (!is_secret(name))
-        command.option("--header", header_line(name, value));
-      else if (scheme_of(name, value) == "Bearer ")
-        command.option_of_variable("--header", name + ": Bearer ", "OUTBOX_BEARER_TOKEN",
-                                   "bearer_token of the user mapping");
-      else if (scheme_of(name, value) == "Basic ")
-        command.option_of_variable("--user", {}, "OUTBOX_USER", "username:password of the user mapping");
-      else
-        command.option_of_variable("--header", name + ": ", variable_for(name), "header of the user mapping");
   }
 
   const WebhookConfig &config_;
