@@ -1,7 +1,5 @@
 #include "delivery/http/http_answer.h"
 
-#include <algorithm>
-
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
 #include "delivery/http/http_wait.h"
@@ -90,8 +88,7 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
 Verdict judge_answer(const HttpAnswer &answer) {
   Verdict verdict;
   judge_status(answer, verdict);
-  verdict.pause_ms =
-      std::max(rate_limit_ms(answer.rate_limit), rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset));
+  verdict.pause_ms = rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset);
   if (verdict.result == Result::Sent)
     return verdict;
   verdict.reason = reason_of(answer.status);

@@ -14,7 +14,7 @@ struct HttpAnswer {
   long status = 0;
   std::string_view body = {};  // its beginning
   /* Header fields; empty where they are absent. */
-  std::string_view retry_after = {}, rate_limit = {}, rate_limit_remaining = {}, rate_limit_reset = {};
+  std::string_view retry_after = {}, rate_limit_remaining = {}, rate_limit_reset = {};
   bool own_url = false;          // the URL was made for this event: what is wrong with it is no fault of the others'
   bool idempotency_key = false;  // the request had one
   int64_t now = 0;               // Unix time, in seconds

@@ -45,71 +45,6 @@ std::optional<int64_t> http_date(const std::string &text) {
   return {};
 }
 
-/* Reads a list of structured fields (RFC 9651), as far as RateLimit needs it. */
-class FieldList {
-public:
-  explicit FieldList(std::string_view text) : rest_(trim(text)) {}
-
-  /* The next member's parameters r and t; nothing when the list is malformed. */
-  struct Quota {
-    std::optional<int64_t> remaining, seconds;
-  };
-  std::optional<Quota> next() {
-    Quota quota;
-    if (!value())
-      return {};
-    while (take(';')) {
-      spaces();
-      std::string_view key = word("abcdefghijklmnopqrstuvwxyz0123456789_-.*");
-      if (key.empty())
-        return {};
-      std::string_view before = rest_;
-      if (take('=') && !value())
-        return {};
-      if (key == "r" || key == "t")
-        (key == "r" ? quota.remaining : quota.seconds) =
-            before == rest_ ? std::nullopt : whole_number(before.substr(1, before.size() - rest_.size() - 1));
-    }
-    spaces();
-    if (rest_.empty())
-      return quota;
-    if (!take(','))
-      return {};
-    spaces();
-    return rest_.empty() ? std::nullopt : std::optional(quota);
-  }
-  bool at_end() const { return rest_.empty(); }
-
-private:
-  bool take(char c) {
-    bool there = !rest_.empty() && rest_.front() == c;
-    rest_.remove_prefix(there ? 1 : 0);
-    return there;
-  }
-  void spaces() { word(" \t"); }
-  std::string_view word(std::string_view of) {
-    std::string_view found = rest_.substr(0, std::min(rest_.find_first_not_of(of), rest_.size()));
-    rest_.remove_prefix(found.size());
-    return found;
-  }
-  /* A string, or anything that is written without quotes: a number, a token, bytes. */
-  bool value() {
-    if (!take('"'))
-      return !word("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~:/?@=").empty();
-    for (;;) {
-      size_t stop = rest_.find_first_of("\"\\");
-      if (stop == rest_.npos)
-        return false;
-      bool escape = rest_[stop] == '\\';
-      rest_.remove_prefix(std::min(stop + (escape ? 2 : 1), rest_.size()));
-      if (!escape)
-        return true;
-    }
-  }
-
-  std::string_view rest_;
-};
-
 }  // namespace
 
 int64_t retry_after_ms(std::string_view value, int64_t now) {
@@ -120,19 +55,6 @@ int64_t retry_after_ms(std::string_view value, int64_t now) {
     return wait_ms(*seconds);
   std::optional<int64_t> moment = http_date(std::string(value));
   return moment && *moment > now ? wait_ms(*moment - now) : -1;
-}
-
-int64_t rate_limit_ms(std::string_view value) {
-  int64_t longest = -1;
-  FieldList list(value);
-  while (!list.at_end()) {
-    auto quota = list.next();
-    if (!quota)
-      return -1;
-    if (quota->remaining == 0 && quota->seconds)
-      longest = std::max(longest, wait_ms(*quota->seconds));
-  }
-  return longest;
 }
 
 int64_t rate_limit_ms(std::string_view remaining, std::string_view reset) {

@@ -13,11 +13,7 @@ namespace outbox {
 /* Retry-After: seconds, or an HTTP date in any of its three forms. `now` is Unix time, in seconds. */
 int64_t retry_after_ms(std::string_view value, int64_t now);
 
-/* RateLimit: '"default";r=0;t=30', a list with the quota that remains of each policy and the seconds until it is full
- * again. Only where nothing remains of one is there something to wait for. */
-int64_t rate_limit_ms(std::string_view value);
-
-/* The older pair: RateLimit-Remaining and RateLimit-Reset, in seconds. */
+/* RateLimit-Remaining and RateLimit-Reset, in seconds: a wait only where nothing remains. */
 int64_t rate_limit_ms(std::string_view remaining, std::string_view reset);
 
 }  // namespace outbox

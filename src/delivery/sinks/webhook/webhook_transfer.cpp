@@ -299,13 +299,11 @@ Verdict WebhookTransfer::judge(long status, bool whole_body) const {
                          ? std::string()
                          : config_->without_secrets(excerpt_, request_, !whole_body || excerpt_.size() < body_bytes_);
   std::string retry_after = sent ? std::string() : answer_field(handle(), "Retry-After");
-  std::string rate_limit = answer_field(handle(), "RateLimit");
   std::string remaining = answer_field(handle(), "RateLimit-Remaining");
   std::string reset = remaining.empty() ? std::string() : answer_field(handle(), "RateLimit-Reset");
   return judge_answer({.status = status,
                        .body = body,
                        .retry_after = retry_after,
-                       .rate_limit = rate_limit,
                        .rate_limit_remaining = remaining,
                        .rate_limit_reset = reset,
                        .own_url = !request_.url.empty(),
