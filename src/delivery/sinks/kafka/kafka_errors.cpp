@@ -32,7 +32,6 @@ Result kafka_result(rd_kafka_resp_err_t error) {
   case KafkaFault::Producer:
     return Result::Released;
   case KafkaFault::Unclear:
-  case KafkaFault::Foreign:
     break;
   }
   return Result::RetryBlameSink;

@@ -19,8 +19,7 @@ enum class KafkaFault {
   Leader,   /* the topic, which its brokers cannot store now: its events wait */
   Sink,     /* all brokers, or how the sink is set up: the circuit opens */
   Producer, /* librdkafka's own state, or a purge: the event goes again */
-  Unclear,  /* the event or the broker: by the other keys' events the circuit tells which */
-  Foreign   /* consumers, transactions, administration: not to be expected here, and taken for unclear */
+  Unclear   /* the event or the broker, as every other error: by the other keys' events the circuit tells which */
 };
 
 struct KafkaError {
@@ -30,10 +29,10 @@ struct KafkaError {
   ob_reason reason;
 };
 
-/* All that are known, by code. */
+/* All that a producer may meet, by code. */
 extern const std::span<const KafkaError> kafka_errors;
 
-/* One that no version had when this was written is unclear. */
+/* One that is not in the table is unclear. */
 KafkaFault kafka_fault(rd_kafka_resp_err_t error);
 
 Result kafka_result(rd_kafka_resp_err_t error);
