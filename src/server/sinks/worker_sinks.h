@@ -19,24 +19,6 @@ typedef struct LateTransaction {
   int64 upto;  /* the cursor when it was found: what lies above comes by itself */
 } LateTransaction;
 
-/* Events of a sink that failed, or (dead) will not be tried again, with errors of one kind: the first is told when it
- * happens, later ones are counted and told together. */
-typedef struct FailureTally {
-  bool used;
-  uint32 hash; /* of the kind of error */
-  int n;       /* not yet told */
-  char id[40]; /* of one of them */
-  int attempts;
-  char error[256];
-  TimestampTz since; /* the first of those */
-  Moment began_at;   /* likewise */
-  Moment seen_at, told_at;
-  int pause_ms; /* until the next line, since the last one */
-} FailureTally;
-
-/* So many kinds of error of a sink are told apart; what comes beyond them counts with the last. */
-enum { FAILURE_KINDS = 4 };
-
 struct WorkerSink {
   char name[NAMEDATALEN]; /* hash key: first */
   Oid oid;
@@ -82,11 +64,10 @@ struct WorkerSink {
   TimestampTz outage_since; /* of an outage that is not known to be over; 0 = there is none */
   bool starved;             /* it had more to claim than room */
   ob_sink_status status;
-  uint64 failed_tries;                                      /* of the status, when it was last looked at */
-  uint64 n_failures;                                        /* likewise, and counted … */
-  uint64 failures[OB_REASONS];                              /* … so many of them */
-  SinkStats *stats;                                         /* may be NULL */
-  FailureTally dead[FAILURE_KINDS], failing[FAILURE_KINDS]; /* sink_log.h */
+  uint64 failed_tries;         /* of the status, when it was last looked at */
+  uint64 n_failures;           /* likewise, and counted … */
+  uint64 failures[OB_REASONS]; /* … so many of them */
+  SinkStats *stats;            /* may be NULL */
 
   /* claimed in the last round, in order, and not yet submitted */
   ob_event *batch;
