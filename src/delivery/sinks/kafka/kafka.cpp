@@ -151,10 +151,6 @@ void KafkaSink::on_event(rd_kafka_event_t *event) {
   case RD_KAFKA_EVENT_LOG:
     on_log(event);
     break;
-  case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
-    topic_limit_ = read_topic_limit(event);
-    asked_ = false;
-    break;
   default:
     break;
   }
@@ -211,7 +207,6 @@ void KafkaSink::bury() {
   reporter_->complete(slots_.release_all(why));
   reporter_->complete(turns_.release(0, true, why.c_str()));
   topics_.forget_under_way();
-  asked_ = false;
   reporter_->down(fatal_, OB_REASON_OTHER);
   fatal_.clear();
   full_ = false;

@@ -60,8 +60,10 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
     size_t culprit = topics_.refused(topic, opaque, now_);
     draining_ |= culprit == 0;
     result = culprit > 0 ? Result::Rejected : Result::Released;
-    if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE)
-      too_large(topic, culprit, said);
+    if (culprit > 0 &&
+        (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE))
+      said += "; with its key and headers the event has " + std::to_string(culprit) +
+              " bytes, more than the topic's max.message.bytes";
   } else if (!topics_.empty()) {
     topics_.ended(opaque);
   }
@@ -70,23 +72,6 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
     why = last_reason_; /* it timed out for that */
   reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said), why});
   release_turns_of(slot.key_hash);
-}
-
-/* The topic is asked for its limit when a batch is refused, and the sink stands still until it has answered: then the
- * culprit's text can say it. */
-void KafkaSink::too_large(const std::string &topic, size_t culprit, std::string &said) {
-  if (culprit == 0) {
-    if (asked_for_ != topic) {
-      asked_for_ = topic;
-      topic_limit_ = 0;
-      asked_ = true;
-      producer_->ask_limit(topic);
-    }
-    return;
-  }
-  said += "; with its key and headers the event has " + std::to_string(culprit) + " bytes, more than the topic's " +
-          (topic_limit_ > 0 ? "max.message.bytes, " + std::to_string(topic_limit_) : "max.message.bytes");
-  asked_for_.clear(); /* it may be another the next time */
 }
 
 /* Parts of the sink that do not do well, while the rest does. */

@@ -25,7 +25,6 @@
 #include "delivery/formats/record.h"
 #include "delivery/sinks/kafka/kafka_config.h"
 #include "delivery/sinks/kafka/kafka_diagnosis.h"
-#include "delivery/sinks/kafka/kafka_limit.h"
 
 namespace outbox {
 
@@ -64,9 +63,6 @@ public:
 
   /* How long a broker's quota made the last request wait; 0: not at all. */
   std::chrono::milliseconds throttled() const { return std::chrono::milliseconds(throttled_ms_); }
-
-  /* How large a message the topic takes: the answer comes by poll() (kafka_limit.h). */
-  void ask_limit(const std::string &topic) { ask_topic_limit(producer_, topic, queue_); }
 
   /* How many brokers are connected now, and how often one came up. */
   int brokers_up() const { return brokers_up_; }

@@ -28,7 +28,7 @@ public:
 
   uint32_t credit() const override {
     size_t taken = slots_.used() + turns_.size();
-    if (full_ || draining_ || asked_ || (producer_ && producer_->stopped()) || taken >= config_->max_messages())
+    if (full_ || draining_ || (producer_ && producer_->stopped()) || taken >= config_->max_messages())
       return 0;
     return config_->max_messages() - static_cast<uint32_t>(taken);
   }
@@ -60,7 +60,6 @@ private:
   Completion topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
                           const std::string &topic);
   std::string why_not(rd_kafka_resp_err_t error, const std::string &topic) const;
-  void too_large(const std::string &topic, size_t culprit, std::string &said);
   void say_how_it_is(Time now);
   void on_event(rd_kafka_event_t *event);
   void on_error(rd_kafka_event_t *event);
@@ -84,10 +83,7 @@ private:
   ob_reason last_reason_ = OB_REASON_CONNECTION; /* likewise */
   std::string fatal_;                            /* set when the producer must be replaced */
   bool full_ = false;     /* librdkafka's own bound was hit, or an earlier event of the key waits: for a report */
-  bool asked_ = false;    /* how large a message the topic takes */
   bool draining_ = false; /* a batch was refused: everything has to come back before more goes */
-  std::string asked_for_; /* the topic */
-  uint64_t topic_limit_ = 0;
   bool topics_changed_ = false;
   std::string paused_, slow_, degraded_; /* what is wrong with topics, with events under way, and what was said */
   Time now_ = std::chrono::steady_clock::now(); /* of the last flush() or poll() */
