@@ -11,7 +11,6 @@ extern "C" {
 }
 
 #include "server/base/report.h"
-#include "server/event/binary_header.h"
 #include "server/event/event_row.h"
 #include "server/event/header_text.h"
 
@@ -105,9 +104,9 @@ static JsonbValue value_as_text(const JsonbValue *name, const JsonbValue *value)
   return out;
 }
 
-static ob_header binary_header(const JsonbValue *name, const JsonbValue *value) {
-  char *bytes = (char *)palloc(binary_header_room(value));
-  int length = binary_header_decode(value, bytes);
+static ob_header binary_header(const JsonbValue *name, const JsonbValue *text) {
+  char *bytes = (char *)palloc(text->val.string.len);
+  int length = binary_header_decode(text, bytes);
 
   if (length < 0)
     ereport(ERROR,
@@ -144,7 +143,7 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
   headers->list = (ob_header *)palloc(sizeof(ob_header) * (JB_ROOT_COUNT(given) + 1));
   JsonbIterator *iterator = JsonbIteratorInit(&given->root);
   OUTBOX_JSONB_STATE state = {};
-  JsonbValue name, value;
+  JsonbValue name, value, bytes;
   bool all_text = true;
 
   (void)JsonbIteratorNext(&iterator, &name, true);
@@ -152,10 +151,10 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
   while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY) {
     (void)JsonbIteratorNext(&iterator, &value, true);
     (void)outbox_push_jsonb(&state, WJB_KEY, &name);
-    if (is_binary_header(&value)) {
+    if (binary_header_text(&value, &bytes)) {
       check_header_name(&name);
       (void)outbox_push_jsonb(&state, WJB_VALUE, &value);
-      headers->list[headers->n++] = binary_header(&name, &value);
+      headers->list[headers->n++] = binary_header(&name, &bytes);
       continue;
     }
     JsonbValue as_text = value_as_text(&name, &value);

@@ -1,6 +1,5 @@
 #include "server/event/event_row.h"
 
-#include "server/event/binary_header.h"
 #include "server/event/header_text.h"
 #include "server/event/jsonb_text.h"
 #include "server/event/key_hash.h"
@@ -171,10 +170,11 @@ static ob_text copy_json(const EventRow *row, int column) {
 }
 
 static ob_text binary_value(const JsonbValue *value) {
-  char *bytes = take_bytes(binary_header_room(value));
-  int length = binary_header_decode(value, bytes);
-
-  return {bytes, (size_t)Max(length, 0)};
+  JsonbValue text;
+  if (!binary_header_text(value, &text))
+    return {take_bytes(0), 0};
+  char *bytes = take_bytes(text.val.string.len);
+  return {bytes, (size_t)Max(binary_header_decode(&text, bytes), 0)};
 }
 
 static ob_text header_value(const JsonbValue *value) {

@@ -1,6 +1,9 @@
 #include "server/event/header_text.h"
 
+#include "server/base/compat.h"
+
 extern "C" {
+#include "common/base64.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
@@ -19,6 +22,20 @@ ob_text header_text(const JsonbValue *value) {
   default:
     return {NULL, 0};
   }
+}
+
+bool binary_header_text(const JsonbValue *value, JsonbValue *text) {
+  static const char MEMBER[] = "base64";
+
+  if (value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data) ||
+      JsonContainerSize(value->val.binary.data) != 1)
+    return false;
+  return getKeyJsonValueFromContainer(value->val.binary.data, MEMBER, strlen(MEMBER), text) != NULL &&
+         text->type == jbvString;
+}
+
+int binary_header_decode(const JsonbValue *text, char *bytes) {
+  return outbox_b64_decode(text->val.string.val, text->val.string.len, bytes, text->val.string.len);
 }
 
 static ob_text utf8_text(const JsonbValue *value) {

@@ -32,5 +32,12 @@ template <class TextOf> size_t headers_read(Jsonb *headers, ob_header *list, Tex
   return n;
 }
 
-/* Likewise as a list in UTF-8; of bytes, without these. palloc'd, in pieces: for a context that is soon reset. */
+/* A header whose value is bytes is written {"base64": "AQID"}: is the value an object with that one member, a string?
+ * Then *text is the string, in the container itself. */
+bool binary_header_text(const JsonbValue *value, JsonbValue *text);
+/* The bytes of that string, which are fewer; their number, or -1 when it is no base64. */
+int binary_header_decode(const JsonbValue *text, char *bytes);
+
+/* The headers of a stored event as a list in UTF-8; of bytes, without these. palloc'd, in pieces: for a context that
+ * is soon reset. */
 ob_header *header_list(Jsonb *headers, size_t *n);
