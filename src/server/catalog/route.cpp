@@ -19,6 +19,7 @@ extern "C" {
 
 #include <ctype.h>
 
+#include "server/base/grow.h"
 #include "server/base/report.h"
 #include "server/catalog/route_index.h"
 #include "server/catalog/wrappers.h"
@@ -134,8 +135,7 @@ static void read_servers(void) {
     bool isnull;
     if (kind == NULL)
       continue;
-    if (cache_size == room)
-      cache = (RouteSink *)repalloc(cache, sizeof(RouteSink) * (room *= 2));
+    make_room(cache, cache_size, room);
     RouteSink *sink = &cache[cache_size++];
     memset(sink, 0, sizeof *sink);
     sink->server_oid = form->oid;

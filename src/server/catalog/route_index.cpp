@@ -1,5 +1,7 @@
 #include "server/catalog/route_index.h"
 
+#include "server/base/grow.h"
+
 extern "C" {
 #include "common/hashfn.h"
 #include "utils/hsearch.h"
@@ -130,8 +132,7 @@ typedef struct Takers {
 } Takers;
 
 static void take(Takers *takers, RouteSink *sink) {
-  if (takers->n == takers->room)
-    takers->list = (RouteSink **)repalloc(takers->list, sizeof(RouteSink *) * (takers->room *= 2));
+  make_room(takers->list, takers->n, takers->room);
   takers->list[takers->n++] = sink;
 }
 

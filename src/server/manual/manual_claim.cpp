@@ -1,6 +1,7 @@
 /* manual_claim.cpp: outbox.claim(): the next events of a sink, each key's in order, under a lease. */
 #include "server/manual/manual_claim.h"
 
+#include "server/base/grow.h"
 #include "server/base/library_version.h"
 #include "server/base/origin.h"
 #include "server/base/sql_function.h"
@@ -54,10 +55,7 @@ static Statement read_due = {CANDIDATE "sink = $1 AND available_at IS NOT NULL A
                              NULL};
 
 static Candidate *add_candidate(Claim *claim, TupleTableSlot *slot) {
-  if (claim->n_batch == claim->max_batch) {
-    claim->max_batch *= 2;
-    claim->batch = (Candidate *)repalloc_huge(claim->batch, sizeof(Candidate) * claim->max_batch);
-  }
+  make_room(claim->batch, claim->n_batch, claim->max_batch);
   Candidate *row = &claim->batch[claim->n_batch++];
   row->position = DatumGetInt64(slot->tts_values[0]);
   row->ctid = *(ItemPointer)DatumGetPointer(slot->tts_values[1]);

@@ -1,5 +1,6 @@
 #include "server/record/overtaken.h"
 
+#include "server/base/grow.h"
 #include "server/event/status_sql.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
@@ -137,10 +138,7 @@ static bool visit_earlier(TupleTableSlot *slot, void *context) {
     wait_for(marking, key, position);
     return true;
   }
-  if (marking->n_rows == marking->max_rows) {
-    marking->max_rows *= 2;
-    marking->rows = (Earlier *)repalloc_huge(marking->rows, sizeof(Earlier) * marking->max_rows);
-  }
+  make_room(marking->rows, marking->n_rows, marking->max_rows);
   Earlier *row = &marking->rows[marking->n_rows++];
   *row = {position, *(ItemPointer)DatumGetPointer(slot->tts_values[2]), 0, key, failed, in_order, false};
   for (int i = marking->keys[key].n - 1; i >= 0; i--) {

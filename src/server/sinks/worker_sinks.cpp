@@ -1,5 +1,6 @@
 #include "server/sinks/worker_sinks.h"
 
+#include "server/base/grow.h"
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
 #include "server/catalog/route.h"
@@ -86,11 +87,7 @@ void worker_sinks_settings_changed(void) {
 }
 
 static void add_to_list(WorkerSink *sink) {
-  if (n_list == max_list) {
-    max_list = Max(16, max_list * 2);
-    list = list ? (WorkerSink **)repalloc(list, sizeof(WorkerSink *) * max_list)
-                : (WorkerSink **)MemoryContextAlloc(TopMemoryContext, sizeof(WorkerSink *) * max_list);
-  }
+  make_room(list, n_list, max_list);
   list[n_list++] = sink;
 }
 
@@ -114,11 +111,7 @@ static bool visit_former_name(TupleTableSlot *row, void *) {
 
   if (sink == NULL || sink_is_dropped(sink->state) || VARSIZE_ANY_EXHDR(old_name) >= NAMEDATALEN)
     return true;
-  if (n_former == max_former) {
-    max_former = Max(8, max_former * 2);
-    former = former ? (FormerName *)repalloc(former, sizeof(FormerName) * max_former)
-                    : (FormerName *)MemoryContextAlloc(TopMemoryContext, sizeof(FormerName) * max_former);
-  }
+  make_room(former, n_former, max_former);
   text_to_cstring_buffer(old_name, former[n_former].name, NAMEDATALEN);
   former[n_former++].sink = sink->oid;
   return true;
