@@ -36,11 +36,8 @@ static void lower_of(Oid sink, int64 position) {
 }
 
 static void lower_all(int64 position) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    lower(sinks[i], position);
+  for (WorkerSink *sink : worker_sinks_all())
+    lower(sink, position);
 }
 
 static void lower_by_events_in_flight(void) {
@@ -63,23 +60,21 @@ static void begin_at_cursor(WorkerSink *sink) {
 
 void known_below_publish(Moment now, bool unread) {
   Assert(!IsTransactionState());
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
   if (!moment_is_past(published_at, now, PUBLISH_EVERY_MS)) {
-    for (int i = 0; i < n && unread; i++)
-      known_below_lower(sinks[i], 0);
+    if (unread)
+      for (WorkerSink *sink : worker_sinks_all())
+        known_below_lower(sink, 0);
     return; /* until the next time it is lower than it could be */
   }
   published_at = now;
   memset(found, 0, sizeof(found));
-  for (int i = 0; i < n; i++)
-    begin_at_cursor(sinks[i]);
+  for (WorkerSink *sink : worker_sinks_all())
+    begin_at_cursor(sink);
   lower_by_events_in_flight();
   claim_returned_each(lower_of);
   lower_all(dispatcher().locked_rows.first());
   if (unread || lanes_any_fresh())
     lower_all(0);
-  for (int i = 0; i < n; i++)
-    known_below_tell(sinks[i]);
+  for (WorkerSink *sink : worker_sinks_all())
+    known_below_tell(sink);
 }

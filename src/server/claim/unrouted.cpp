@@ -41,12 +41,9 @@ bool unrouted_routing(void) {
 
 /* Routes may have changed since it was seen before. */
 static void forget_unrouted(int64 position) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->unrouted_at == position)
-      sinks[i]->unrouted_at = 0;
+  for (WorkerSink *sink : worker_sinks_all())
+    if (sink->unrouted_at == position)
+      sink->unrouted_at = 0;
 }
 
 bool unrouted_saw(const EventRow *row) {

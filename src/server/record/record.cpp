@@ -401,13 +401,12 @@ static Decision decision_of(const InFlightEvent *event) {
 
 void record_committed(Now now) {
   Assert(!IsTransactionState());
-  int n;
   record_limit = Min(record_limit * 2, RECORD_MAX);
-  WorkerSink **sinks = worker_sinks_all(&n);
-  uint64 *before = (uint64 *)palloc0(sizeof(uint64) * Max(n, 1));
+  std::span<WorkerSink *> sinks = worker_sinks_all();
+  uint64 *before = (uint64 *)palloc0(sizeof(uint64) * Max(sinks.size(), 1));
 
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE); /* several workers count for one sink */
-  for (int i = 0; i < n; i++)
+  for (size_t i = 0; i < sinks.size(); i++)
     before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
   for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (is_recorded(event)) {
@@ -417,7 +416,7 @@ void record_committed(Now now) {
       count_event(event);
       sink_of(event)->unrecorded--;
     }
-  for (int i = 0; i < n; i++) {
+  for (size_t i = 0; i < sinks.size(); i++) {
     if (sinks[i]->stats == NULL)
       continue;
     if (sinks[i]->stats->delivered != before[i])

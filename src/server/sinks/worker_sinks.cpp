@@ -423,6 +423,10 @@ WorkerSink *worker_sink_of(Oid oid) {
   return NULL;
 }
 
+std::span<WorkerSink *> worker_sinks_all(void) {
+  return {list, (size_t)n_list};
+}
+
 WorkerSink **worker_sinks_all(int *n) {
   *n = n_list;
   return list;

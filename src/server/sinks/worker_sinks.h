@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <span>
+
 #include "dispatch/in_flight.h"
 #include "server/catalog/sink_common.h"
 #include "server/shmem/shared_state.h"
@@ -113,6 +115,7 @@ WorkerSink *worker_sink_find(const char *name, int length);
 WorkerSink *worker_sink_of(Oid oid);
 
 /* All of them, in no order; valid until the next reload or refresh. */
+std::span<WorkerSink *> worker_sinks_all(void);
 WorkerSink **worker_sinks_all(int *n);
 
 /* The earliest moment at which a sink wants to be looked at again. */

@@ -80,12 +80,9 @@ static void give_back_suspect(InFlightEvent *event) {
 }
 
 void completions_acquit(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n && in_flight().ended() > 0; i++)
-    if (sinks[i]->status.state == OB_SINK_CIRCUIT_OPEN)
-      for (InFlightEvent *event = in_flight().take_suspects(&sinks[i]->events), *next = NULL; event; event = next) {
+  for (WorkerSink *sink : worker_sinks_all())
+    if (sink->status.state == OB_SINK_CIRCUIT_OPEN && in_flight().ended() > 0)
+      for (InFlightEvent *event = in_flight().take_suspects(&sink->events), *next = NULL; event; event = next) {
         next = event->next;
         give_back_suspect(event);
       }

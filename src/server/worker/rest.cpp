@@ -17,14 +17,11 @@ static Moment idle_since = MOMENT_NONE; /* MOMENT_NONE = it is busy */
 
 /* What is wrong with a sink would have to be found out anew. */
 static bool sinks_are_quiet(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++) {
-    if (sinks[i]->state == SINK_STOPPED)
+  for (WorkerSink *sink : worker_sinks_all()) {
+    if (sink->state == SINK_STOPPED)
       continue; /* for as long as a person likes */
-    if (sinks[i]->state != SINK_OPEN || sinks[i]->status.state != OB_SINK_OK || sinks[i]->starved ||
-        sinks[i]->n_late > 0 || sinks[i]->resumed.going || blocked_keys().any_draining(sinks[i]->oid))
+    if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->starved || sink->n_late > 0 ||
+        sink->resumed.going || blocked_keys().any_draining(sink->oid))
       return false;
   }
   return true;

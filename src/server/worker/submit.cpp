@@ -66,11 +66,10 @@ static void hand_over(WorkerSink *sink, bool was_held) {
 
 int submit_claimed(void) {
   Assert(!IsTransactionState());
-  int n, claimed = 0;
-  WorkerSink **sinks = worker_sinks_all(&n);
+  int claimed = 0;
 
-  for (int i = 0; i < n; i++)
-    claimed += sinks[i]->n_batch;
+  for (WorkerSink *sink : worker_sinks_all())
+    claimed += sink->n_batch;
   if (claimed == 0)
     return 0;
   XLogRecPtr target = standby_target();
@@ -78,36 +77,32 @@ int submit_claimed(void) {
     awaited = target;
     since = moment_now();
     in_hand = true;
-    for (int i = 0; i < n; i++)
-      sinks[i]->rewound_to = PG_INT64_MAX;
+    for (WorkerSink *sink : worker_sinks_all())
+      sink->rewound_to = PG_INT64_MAX;
     return claimed;
   }
-  for (int i = 0; i < n; i++)
-    hand_over(sinks[i], false);
+  for (WorkerSink *sink : worker_sinks_all())
+    hand_over(sink, false);
   return claimed;
 }
 
 void submit_give_back(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n && in_hand; i++) {
-    for (int j = 0; j < sinks[i]->n_batch; j++)
-      claim_return(sinks[i]->batch_events[j]);
-    sinks[i]->n_batch = 0;
-  }
+  if (in_hand)
+    for (WorkerSink *sink : worker_sinks_all()) {
+      for (int i = 0; i < sink->n_batch; i++)
+        claim_return(sink->batch_events[i]);
+      sink->n_batch = 0;
+    }
   in_hand = false;
 }
 
 /* The wait is over. */
 static void go_on(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n && in_hand; i++)
-    hand_over(sinks[i], true);
-  if (in_hand)
+  if (in_hand) {
+    for (WorkerSink *sink : worker_sinks_all())
+      hand_over(sink, true);
     patience_ms = PATIENCE_MS;
+  }
   if (said)
     ereport(LOG, (errmsg("outbox goes on: no synchronous standby is waited for any more")));
   awaited = InvalidXLogRecPtr;

@@ -109,11 +109,8 @@ static void commit_transaction(void) {
 }
 
 static bool any_sink_starved(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->starved && !sink_is_stopped(sinks[i]->state))
+  for (WorkerSink *sink : worker_sinks_all())
+    if (sink->starved && !sink_is_stopped(sink->state))
       return true;
   return false;
 }
@@ -194,12 +191,9 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
 static bool any_sink_can_go_on(TimestampTz now) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->room > 0 && (sinks[i]->starved || blocked_keys().any_draining(sinks[i]->oid) ||
-                               late_can_go_on(sinks[i]) || sinks[i]->resumed.going || sinks[i]->next_due <= now))
+  for (WorkerSink *sink : worker_sinks_all())
+    if (sink->room > 0 && (sink->starved || blocked_keys().any_draining(sink->oid) || late_can_go_on(sink) ||
+                           sink->resumed.going || sink->next_due <= now))
       return true;
   return false;
 }
@@ -244,15 +238,12 @@ static void reload_settings(void) {
 }
 
 static void say_what_goes_on(void) {
-  int n;
-
-  (void)worker_sinks_all(&n);
-  worker_slot_say(worker_waits_for_lock()   ? "waiting for a lock"
-                  : submit_stands_still()   ? "waiting for a synchronous standby"
-                  : lanes_landing()         ? "handing shards over"
-                  : in_flight().count() > 0 ? "delivering"
-                  : n == 0                  ? "no sink"
-                                            : "waiting for events");
+  worker_slot_say(worker_waits_for_lock()      ? "waiting for a lock"
+                  : submit_stands_still()      ? "waiting for a synchronous standby"
+                  : lanes_landing()            ? "handing shards over"
+                  : in_flight().count() > 0    ? "delivering"
+                  : worker_sinks_all().empty() ? "no sink"
+                                               : "waiting for events");
 }
 
 /* Between transactions: what we have claimed of a lane is known when it changes hands. */
