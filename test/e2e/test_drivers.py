@@ -128,7 +128,8 @@ def test_every_driver_inserts_the_same_events(db):
 
 
 def test_enums_and_citext_of_the_application_are_taken(db):
-    db.sql("CREATE EXTENSION citext; CREATE TYPE status AS ENUM ('PENDING', 'SENT')")
+    db.create_contrib("citext")
+    db.sql("CREATE TYPE status AS ENUM ('PENDING', 'SENT')")
     with db.connect() as connection:
         for prepared in (False, True):
             connection.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, status) VALUES (%s::citext, %s, %s::citext, %s::status)",

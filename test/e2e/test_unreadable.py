@@ -98,7 +98,7 @@ def test_an_event_that_is_there_already_waits_alone(database_in, receiver):
 
 def damage(db: Database, column: str) -> None:
     """A lost page of the TOAST table, say."""
-    db.sql("CREATE EXTENSION IF NOT EXISTS pg_surgery")
+    db.create_contrib("pg_surgery")
     toast = db.value("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'outbox.events_pending'::regclass")
     db.sql(f"SELECT heap_force_kill('{toast}', (SELECT array_agg(ctid) FROM {toast}))")
     with pytest.raises(psycopg.Error, match="chunk"):

@@ -110,7 +110,7 @@ def test_the_worker_has_nothing_to_do_with_it(db, setting):
 def test_an_event_that_cannot_be_read_is_not_given_out(db):
     """Its key waits behind it, and what it says stands in its row."""
     manual_sink(db, max_attempts="3")
-    db.sql("CREATE EXTENSION pg_surgery")
+    db.create_contrib("pg_surgery")
     for key, kind in [("a", "before"), ("a", "broken"), ("a", "behind"), ("b", "good"), ("c", "broken"), ("d", "good")]:
         payload = json.dumps({"n": secrets.token_hex(20000)}) if kind == "broken" else "{}"
         db.enqueue("Order", key, kind, payload)

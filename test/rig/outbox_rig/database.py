@@ -4,6 +4,7 @@ import subprocess
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from .kafka import Kafka
@@ -72,6 +73,12 @@ class Database:
         names = "".join(f", {name} => %s" for name in more)
         return str(self.value(f"SELECT outbox.enqueue(%s, %s::text, %s, %s::jsonb{names})", aggregate_type, aggregate_id,
                               event_type, payload, *more.values()))
+
+    def create_contrib(self, name: str) -> None:
+        """An extension of PostgreSQL's contrib. Where the server was built without (PyPI's 16), the test is skipped."""
+        if not self.sql("SELECT FROM pg_available_extensions WHERE name = %s", name):
+            pytest.skip(f"this server has no extension {name}")
+        self.sql(f"CREATE EXTENSION IF NOT EXISTS {name}")
 
     def kafka_sink(self, name: str, kafka: Kafka, mapping: dict[str, str] = {}, **options: str) -> None:
         with self._connected().transaction():
