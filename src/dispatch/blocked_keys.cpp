@@ -202,26 +202,21 @@ void BlockedKeys::forget(SinkId sink, uint64_t key_hash) noexcept {
     change_state(found->second, KeyState::FREE);
 }
 
-static bool has_shard(std::span<const uint64_t> shards, uint64_t key_hash) {
-  const uint64_t shard = key_hash % (shards.size() * 64);
-  return (shards[shard / 64] >> shard % 64 & 1) != 0;
-}
-
-void BlockedKeys::forget_all(List &list, std::span<const uint64_t> but_shards) noexcept {
+void BlockedKeys::forget_all(List &list, const ShardSet &but_shards) noexcept {
   for (auto key = list.begin(); key != list.end();) {
     const auto next = std::next(key);
-    if (but_shards.empty() || !has_shard(but_shards, key->key_hash))
+    if (!but_shards.has(shard_of(key->key_hash, 0)))
       change_state(key, KeyState::FREE);
     key = next;
   }
 }
 
-void BlockedKeys::forget_unknown(SinkId sink, std::span<const uint64_t> shards) noexcept {
+void BlockedKeys::forget_unknown(SinkId sink, const ShardSet &known) noexcept {
   const auto found = lists_.find(sink);
   if (found == lists_.end())
     return;
-  forget_all(found->second.draining, shards);
-  forget_all(found->second.blocked, shards);
+  forget_all(found->second.draining, known);
+  forget_all(found->second.blocked, known);
 }
 
 void BlockedKeys::forget_sink(SinkId sink) noexcept {

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dispatch/shard_set.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -86,8 +87,8 @@ public:
 
   void forget(SinkId sink, uint64_t key_hash) noexcept;
   void forget_sink(SinkId sink) noexcept;
-  /* Of the sink, those whose shard is not in the set: bit `shard % 64` of word `shard / 64`. */
-  void forget_unknown(SinkId sink, std::span<const uint64_t> shards) noexcept;
+  /* Of the sink, those whose shard is not in the set. */
+  void forget_unknown(SinkId sink, const ShardSet &known) noexcept;
 
   /*
    * Blockers can leave unseen (deleted in flight, truncated), so they are looked up from time to time: check_begin()
@@ -125,7 +126,7 @@ private:
   void change_state(List::iterator key, KeyState next) noexcept;
   void set_blocker(List::iterator key, int64_t position);
   void forget_blocker(List::iterator key) noexcept;
-  void forget_all(List &list, std::span<const uint64_t> but_shards) noexcept;
+  void forget_all(List &list, const ShardSet &but_shards) noexcept;
   uint32_t slices() const noexcept;
 
   std::unordered_map<Id, List::iterator, IdHash> keys_;

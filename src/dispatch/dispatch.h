@@ -10,6 +10,7 @@
 #include "dispatch/late_commits.h"
 #include "dispatch/linger.h"
 #include "dispatch/locked_rows.h"
+#include "dispatch/shards.h"
 
 namespace dispatch {
 
@@ -19,6 +20,7 @@ struct Dispatch {
   LateCommits late_commits;
   Linger linger;
   LockedRows locked_rows;
+  Shards shards;
 
   /* A round of claiming: what it changed in the parts stays after commit_round(), when its transaction has committed,
    * and is taken back by roll_back_round(). */

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "dispatch/shard_set.h"
 #include "dispatch/time.h"
 #include "dispatch/types.h"
 
@@ -40,8 +41,6 @@ struct RowHandle {
   uint32_t writer;
   uint32_t table;
 };
-
-constexpr size_t SHARDS = 256;
 
 /* What a sink has in flight; part of what the server keeps for a sink, which outlives its events. A pointer to it
  * names the sink: while a server is being renamed, two stand for one SinkId. */

@@ -1,7 +1,6 @@
 #include "dispatch/blocked_keys.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -190,7 +189,8 @@ TEST_F(DispatchBlockedKeys, ASinkThatIsGoneTakesItsKeysAlong) {
 }
 
 TEST_F(DispatchBlockedKeys, AShardThatIsGivenAwayTakesItsKeysAlong) {
-  std::array<uint64_t, 4> shards = {0, uint64_t{1} << 6, 0, 0}; /* shard 70 alone */
+  dispatch::ShardSet shards = {};
+  shards.add(70);
   block(SINK, 70, 10);
   block(SINK, 256 + 70, 11);
   block(SINK, 71, 12);

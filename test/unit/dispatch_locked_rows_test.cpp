@@ -12,7 +12,7 @@ using dispatch::POSITION_NONE;
 
 namespace {
 
-const Moment START = {3'600'000'000};
+const Moment ROUND_BEGAN = {3'600'000'000};
 
 /* Positions of the rows that a round looks at. */
 std::set<int64_t> look(LockedRows *rows, Moment now) {
@@ -29,29 +29,29 @@ using Positions = std::set<int64_t>;
 TEST(DispatchLockedRows, ARowIsLookedAtAfter200Milliseconds) {
   LockedRows rows;
   EXPECT_EQ(rows.next_moment(), MOMENT_NEVER);
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   ASSERT_TRUE(rows.add(7, 1, 11));
-  EXPECT_EQ(rows.next_moment(), moment_after(START, 200));
-  EXPECT_EQ(look(&rows, moment_after(START, 199)), Positions{});
-  EXPECT_EQ(look(&rows, moment_after(START, 200)), Positions{7});
+  EXPECT_EQ(rows.next_moment(), moment_after(ROUND_BEGAN, 200));
+  EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 199)), Positions{});
+  EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 200)), Positions{7});
   rows.commit_round();
   EXPECT_EQ(rows.next_moment(), MOMENT_NEVER) << "claimed or gone, until it is added again";
 }
 
 TEST(DispatchLockedRows, EachRowMakesThePauseATenthOfAMillisecondLonger) {
   LockedRows rows;
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   for (int i = 1; i <= 1001; i++)
     ASSERT_TRUE(rows.add(i, 1, 11));
-  EXPECT_EQ(look(&rows, moment_after(START, 299)).size(), 1000u);
-  EXPECT_EQ(look(&rows, moment_after(START, 300)), Positions{1001});
+  EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 299)).size(), 1000u);
+  EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 300)), Positions{1001});
 }
 
 TEST(DispatchLockedRows, ARolledBackRoundLooksAtItsRowsAgain) {
   LockedRows rows;
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   ASSERT_TRUE(rows.add(7, 1, 11));
-  const Moment second = moment_after(START, 1000);
+  const Moment second = moment_after(ROUND_BEGAN, 1000);
   EXPECT_EQ(look(&rows, second), Positions{7});
   EXPECT_EQ(rows.first(), POSITION_NONE);
   rows.roll_back_round();
@@ -63,20 +63,20 @@ TEST(DispatchLockedRows, ARolledBackRoundLooksAtItsRowsAgain) {
 TEST(DispatchLockedRows, AKeptRowIsListedOnceWhetherTheRoundCommitsOrNot) {
   for (bool committed : {true, false}) {
     LockedRows rows;
-    rows.begin_round(START);
+    rows.begin_round(ROUND_BEGAN);
     ASSERT_TRUE(rows.add(7, 1, 11));
-    EXPECT_EQ(look(&rows, moment_after(START, 1000)), Positions{7});
+    EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 1000)), Positions{7});
     rows.keep(0);
     EXPECT_EQ(rows.first_of_key(1, 11), 7) << "already in this round";
     committed ? rows.commit_round() : rows.roll_back_round();
-    look(&rows, moment_after(START, 2000));
+    look(&rows, moment_after(ROUND_BEGAN, 2000));
     EXPECT_EQ(rows.look_count(), 1);
   }
 }
 
 TEST(DispatchLockedRows, ARolledBackRoundKeepsTheRowsThatItAdded) {
   LockedRows rows;
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   ASSERT_TRUE(rows.add(7, 1, 11)); /* a former blocker: the state of its key is not rolled back */
   rows.roll_back_round();
   EXPECT_EQ(rows.first(), 7);
@@ -84,7 +84,7 @@ TEST(DispatchLockedRows, ARolledBackRoundKeepsTheRowsThatItAdded) {
 
 TEST(DispatchLockedRows, TheFirstRowOfAKeyStopsThatKeyAlone) {
   LockedRows rows;
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   for (int64_t position : {9, 5, 6})
     ASSERT_TRUE(rows.add(position, 1, 11));
   ASSERT_TRUE(rows.add(3, 2, 11)); /* another sink */
@@ -96,7 +96,7 @@ TEST(DispatchLockedRows, TheFirstRowOfAKeyStopsThatKeyAlone) {
 
 TEST(DispatchLockedRows, TwentyThousandAreEnough) {
   LockedRows rows;
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   for (int i = 1; i < 20000; i++)
     ASSERT_TRUE(rows.add(i, 1, 11));
   EXPECT_FALSE(rows.full());
@@ -106,10 +106,10 @@ TEST(DispatchLockedRows, TwentyThousandAreEnough) {
 
 TEST(DispatchLockedRows, ANewRoundForgetsWhatAFormerOneLookedAt) {
   LockedRows rows;
-  rows.begin_round(START);
+  rows.begin_round(ROUND_BEGAN);
   ASSERT_TRUE(rows.add(7, 1, 11));
-  look(&rows, moment_after(START, 1000));
-  rows.begin_round(moment_after(START, 2000));
+  look(&rows, moment_after(ROUND_BEGAN, 1000));
+  rows.begin_round(moment_after(ROUND_BEGAN, 2000));
   rows.roll_back_round();
   EXPECT_EQ(rows.first(), POSITION_NONE);
 }

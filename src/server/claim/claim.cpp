@@ -16,7 +16,7 @@
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/sink_resumed.h"
@@ -39,11 +39,11 @@ static Statement read_groups = {
     {},
     NULL};
 
-/* ---- lanes that were just taken ----------------------------------------------------------------------------- */
+/* ---- shards that were just taken ----------------------------------------------------------------------------- */
 
 static bool is_fresh(const EventRow *row, WorkerSink **sink) {
   return row_is_ours(row, sink) && (*sink)->common.ordered &&
-         lane_set_has(&(*sink)->lanes.fresh, lane_of(row->key_hash, row->position));
+         (*sink)->shards.is_fresh(dispatch::shard_of(row->key_hash, row->position));
 }
 
 static bool visit_failing(TupleTableSlot *slot, void *) {
@@ -67,11 +67,11 @@ static bool visit_group(TupleTableSlot *slot, void *) {
 }
 
 /* Learns from the rows which keys of theirs are held. */
-static void read_fresh_lanes(Snapshot snapshot) {
+static void read_fresh_shards(Snapshot snapshot) {
   statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
   statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
   recalled_restart();
-  lanes_read();
+  shards_read();
 }
 
 /* ---- a round ------------------------------------------------------------------------------------------------ */
@@ -176,7 +176,7 @@ static bool is_news(Snapshot snapshot) {
     if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
       return true;
   }
-  if (n == 0 || n_returned > 0 || lanes_any_fresh() || blocked_keys().any())
+  if (n == 0 || n_returned > 0 || shards_any_fresh() || blocked_keys().any())
     return true;
   recalled_next_place(&xact, &position);
   Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
@@ -206,13 +206,13 @@ bool claim_events(Now now, bool *look_for_recalled) {
   begin_round(now);
   mark_returned();
   SPI_connect();
-  if (lanes_any_fresh())
+  if (shards_any_fresh())
     dead_letters_stale();
   dead_letters_refresh();
   /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-  if (lanes_any_fresh())
-    read_fresh_lanes(snapshot);
+  if (shards_any_fresh())
+    read_fresh_shards(snapshot);
   late_find(snapshot);
   for (int i = 0; i < n; i++)
     worker_sink_begin_round(sinks[i], claim_round.context);

@@ -9,7 +9,7 @@
 #include "server/inflight/ended.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_place.h"
 #include "server/storage/durable.h"
@@ -39,7 +39,7 @@ static InFlightEvent *claim_row(WorkerSink *sink, const EventRow *row, uint32 by
               InvalidOid},
       .attempts = row->attempts,
       .bytes = bytes,
-      .shard = (uint8)lane_of(row->key_hash, row->position),
+      .shard = (uint8)dispatch::shard_of(row->key_hash, row->position),
       .blocked_by = row->blocked_by,
       .due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at,
       .late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,

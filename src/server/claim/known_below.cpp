@@ -4,7 +4,7 @@
 #include "server/inflight/blocking.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/sink_place.h"
 
 extern "C" {
@@ -73,7 +73,7 @@ void known_below_publish(Moment now, bool unread) {
   lower_by_events_in_flight();
   claim_returned_each(lower_of);
   lower_all(dispatcher().locked_rows.first());
-  if (unread || lanes_any_fresh())
+  if (unread || shards_any_fresh())
     lower_all(0);
   for (WorkerSink *sink : worker_sinks_all())
     known_below_tell(sink);

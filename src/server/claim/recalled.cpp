@@ -9,7 +9,7 @@
 #include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/in_flight.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
@@ -56,7 +56,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   Verdict verdict = judge(&row, RECALLED, &sink);
   if (verdict == STOP)
     sink->starved = list->wanted_again = true;
-  bool mine = lane_is_mine(sink, lane_of(row.key_hash, row.position));
+  bool mine = shard_is_mine(sink, dispatch::shard_of(row.key_hash, row.position));
   /* A position may stand there more than once. */
   for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
     list->by_position[i]->fate = !mine             ? RecalledRow::OTHERS

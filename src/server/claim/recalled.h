@@ -31,7 +31,7 @@ void recalled_look(RecalledList *list, Snapshot snapshot);
 bool recalled_claim(Snapshot snapshot, bool *more);
 /* The next read of it begins after here. */
 void recalled_next_place(uint64 *xact, int64 *position);
-/* Lanes were taken: what belonged to others is read again. */
+/* Shards were taken: what belonged to others is read again. */
 void recalled_restart(void);
 /* After an abort: what the round read of it comes again. */
 void recalled_give_back(void);

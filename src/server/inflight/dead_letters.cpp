@@ -3,7 +3,7 @@
 #include "server/event/event_row.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/in_flight.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -45,7 +45,7 @@ static DeadLetter take_note(const EventRow *row) {
 
   dead_letters_note(row->key_hash);
   if (!row_is_ours(row, &sink))
-    return lane_is_mine(sink, lane_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
+    return shard_is_mine(sink, dispatch::shard_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
   if (!sink->common.hold || row->key_hash == 0)
     return DEAD;
   key_block(sink->oid, row->key_hash, row->position);

@@ -9,7 +9,7 @@
 
 struct WorkerSink;
 
-/* Reads them all: when lanes were taken, and when a sink begins to hold. In SPI. */
+/* Reads them all: when shards were taken, and when a sink begins to hold. In SPI. */
 void dead_letters_read(void);
 
 /* A sink holds from now on: dead_letters_refresh() reads again. */

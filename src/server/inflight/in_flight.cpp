@@ -10,8 +10,6 @@ extern "C" {
 #include "access/xlog.h"
 }
 
-static_assert(dispatch::SHARDS == OUTBOX_LANES);
-
 /* Lets go of recordings that have reached the disk, and the synchronous standbys. */
 static void settle_unflushed(int max_events) {
   dispatch::Unflushed &unflushed = in_flight().unflushed;

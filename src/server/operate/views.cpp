@@ -68,14 +68,14 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
 /* The workers of this database. */
 typedef struct Workers {
   bool alive;       /* there is one: the sinks' states are its word */
-  bool all_present; /* every lane has one, and each has just looked: what they say they know is true */
+  bool all_present; /* every shard has one, and each has just looked: what they say they know is true */
   uint64 indexes;
 } Workers;
 
 static Workers our_workers(const SharedState *shared) {
   Workers ours = {false, false, 0};
   Moment now = moment_now();
-  int lanes = 0;
+  int shards = 0;
   bool fresh = true;
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
@@ -83,13 +83,13 @@ static Workers our_workers(const SharedState *shared) {
     if (slot->pid == 0 || slot->database != MyDatabaseId)
       continue;
     ours.alive = true;
-    lanes += (int)pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes));
+    shards += (int)pg_popcount((const char *)&slot->shards, sizeof(slot->shards));
     fresh = fresh && slot->index < OUTBOX_COUNTED_WORKERS &&
             !moment_is_past(slot->last_loop, now, setting_poll_interval + FRESH_MS);
     if (slot->index < OUTBOX_COUNTED_WORKERS)
       ours.indexes |= UINT64CONST(1) << slot->index;
   }
-  ours.all_present = fresh && lanes == OUTBOX_LANES;
+  ours.all_present = fresh && shards == dispatch::SHARDS;
   return ours;
 }
 
@@ -186,7 +186,7 @@ SQL_FUNCTION(outbox_worker_slots) {
     values[2] = Int32GetDatum(slot->index);
     DatabaseSlot *database = used ? shared_database(slot->database, false) : NULL;
     values[3] = Int32GetDatum(database ? database->workers : 0);
-    values[4] = Int64GetDatum(pg_popcount((const char *)&slot->lanes, sizeof(slot->lanes)));
+    values[4] = Int64GetDatum(pg_popcount((const char *)&slot->shards, sizeof(slot->shards)));
     strlcpy(activity, slot->activity, sizeof(activity));
     values[6] = TimestampTzGetDatum(slot->started_at);
     values[7] = TimestampTzGetDatum(last_loop_of(slot));

@@ -46,7 +46,7 @@ static const int LONG_WAIT_MS = 10000;
 typedef struct Child {
   bool used;
   bool stopping;
-  bool dismissed; /* its lanes are spread over the others: it leaves by itself */
+  bool dismissed; /* its shards are spread over the others: it leaves by itself */
   WorkerArguments arguments;
   BackgroundWorkerHandle *handle;
   Moment started;
@@ -199,16 +199,16 @@ static Running running_workers(Oid database) {
   return running;
 }
 
-/* Over how many workers the lanes of a database are spread. The workers hand them over among themselves, and those
+/* Over how many workers the shards of a database are spread. The workers hand them over among themselves, and those
  * that are too many leave when they have none left. */
-static void spread_lanes(DatabaseSlot *slot, Oid database, int workers) {
+static void spread_shards(DatabaseSlot *slot, Oid database, int workers) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
     if (children[i].used && children[i].arguments.database == database && children[i].arguments.index >= workers)
       children[i].dismissed = true;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   if (slot->oid == database && slot->workers != workers) {
     slot->workers = workers;
-    shared_lanes_changed(database);
+    shared_shards_changed(database);
   }
   LWLockRelease(shared_state()->lock);
 }
@@ -410,13 +410,13 @@ static void reconcile_database(int i, Round *round) {
   if (running.others != 0)
     sleep_until(round, moment_after(now, LEFT_OVER_LOOK_MS));
   if (slot.workers > wanted)
-    spread_lanes(shared_slot, slot.oid, wanted);
+    spread_shards(shared_slot, slot.oid, wanted);
   if (is_paused(shared_slot, &slot, round))
     return;
   if (slot.state == DATABASE_UNKNOWN && ++round->looking > MAX_LOOKING)
     return;
   const int present = start_missing(i, slot.oid, running, wanted, round);
-  spread_lanes(shared_slot, slot.oid, Max(present, 1)); /* no lane waits for a worker that cannot be */
+  spread_shards(shared_slot, slot.oid, Max(present, 1)); /* no shard waits for a worker that cannot be */
 }
 
 /* Makes what runs what should run. Returns how long to sleep. */

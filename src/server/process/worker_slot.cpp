@@ -29,7 +29,7 @@ static void give_up_slot(void) {
     mine->pid = 0;
     mine->database = InvalidOid;
     worker_change_state(mine, WORKER_FREE);
-    shared_lanes_changed(database); /* its lanes are free */
+    shared_shards_changed(database); /* its shards are free */
   }
 }
 
@@ -61,8 +61,8 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->pid = MyProcPid;
     free_slot->database = arguments->database;
     free_slot->index = arguments->index;
-    free_slot->lanes = free_slot->landing_others = {};
-    free_slot->n_landing = 0;
+    free_slot->shards = free_slot->draining_others = {};
+    free_slot->n_draining = 0;
     free_slot->latch = MyLatch;
     free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
     free_slot->turn_began = free_slot->last_loop = moment_now();
@@ -78,7 +78,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
       pg_atomic_write_u32(&database->called, 0);
       shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
     }
-    shared_lanes_changed(arguments->database); /* whoever has lanes for us gives them now */
+    shared_shards_changed(arguments->database); /* whoever has shards for us gives them now */
   }
   LWLockRelease(shared->lock);
   return mine != NULL;
@@ -96,7 +96,7 @@ bool worker_slot_resign(void) {
   return !needed;
 }
 
-/* Do all the database's workers have nothing to do? None is missing: its lanes may have something. The lock must be
+/* Do all the database's workers have nothing to do? None is missing: its shards may have something. The lock must be
  * held. */
 static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *due) {
   Assert(LWLockHeldByMe(shared_state()->lock));

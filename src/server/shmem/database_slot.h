@@ -31,7 +31,7 @@ typedef struct DatabaseSlot {
   Oid oid; /* InvalidOid = DATABASE_FREE */
   DatabaseState state;
   pid_t aside_for;         /* a session that is about to drop, rename or copy the database: no worker may start */
-  int workers;             /* lanes are spread over so many; 0 = the launcher has not yet said */
+  int workers;             /* shards are spread over so many; 0 = the launcher has not yet said */
   Moment rest_until;       /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
   TimestampTz rest_due;    /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
   uint32 rest_settings;    /* settings_of_rest() of the worker that saw it */

@@ -30,7 +30,7 @@ static void attach_memory(void) {
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
       pg_atomic_init_u32(&state->workers[i].armed, 0);
       pg_atomic_init_u32(&state->workers[i].recalled, 0);
-      pg_atomic_init_u32(&state->workers[i].lanes_changed, 0);
+      pg_atomic_init_u32(&state->workers[i].shards_changed, 0);
       pg_atomic_init_u32(&state->workers[i].turn_is_over, 0);
     }
     pg_atomic_init_u32(&state->n_probes, 0);

@@ -38,7 +38,8 @@ typedef struct SinkStats {
   Moment rate_at;
   uint64 failures[OB_REASONS]; /* deliveries that failed, and peers that could not be reached */
   Latency latency;             /* enqueued, or due if later, to acknowledgement */
-  /* By worker index: of its lanes' rows without available_at none that the sink still has stands before. 0 = unknown.
+  /* By worker index: of its shards' rows without available_at none that the sink still has stands before. 0 =
+   * unknown.
    */
   int64 known_below[OUTBOX_COUNTED_WORKERS];
 } SinkStats;

@@ -28,13 +28,13 @@ void worker_change_state(WorkerSlot *slot, WorkerState next) {
   slot->state = next;
 }
 
-void shared_lanes_changed(Oid database) {
+void shared_shards_changed(Oid database) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared_state()->workers[i];
     if (slot->pid == 0 || slot->database != database)
       continue;
-    pg_atomic_write_u32(&slot->lanes_changed, 1);
+    pg_atomic_write_u32(&slot->shards_changed, 1);
     SetLatch(slot->latch);
   }
 }

@@ -1,8 +1,8 @@
 /* worker_slots.h: the workers of all databases. The worker's own part is process/worker_slot.h. */
 #pragma once
 
+#include "dispatch/shard_set.h"
 #include "server/base/clock.h"
-#include "server/shmem/lane_set.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -10,14 +10,14 @@ extern "C" {
 }
 
 #define OUTBOX_MAX_WORKERS 128
-#define OUTBOX_MAX_LANDING 16
+#define OUTBOX_MAX_DRAINING 16
 
-/* Lanes that a worker gave away while it has events of this sink in the air: nobody claims more of them before. */
-typedef struct Landing {
+/* Shards that a worker gave away while it has events of this sink in flight: nobody claims more of them before. */
+typedef struct DrainingShards {
   Oid server; /* the sink, known by either: it may be renamed, or dropped and made anew */
   char name[NAMEDATALEN];
-  LaneSet lanes;
-} Landing;
+  dispatch::ShardSet shards;
+} DrainingShards;
 
 /* Each of them may be FREE next, since a worker may end at any time. */
 typedef enum WorkerState {
@@ -32,16 +32,16 @@ typedef struct WorkerSlot {
   WorkerState state;
   pid_t pid; /* 0 = WORKER_FREE; cleared on exit only by its owner */
   Oid database;
-  int index;     /* of the database's workers */
-  LaneSet lanes; /* its own: no other slot of the database has them */
-  Landing landing[OUTBOX_MAX_LANDING];
-  int n_landing;
-  LaneSet landing_others; /* of any sink: more sinks than `landing` has room for */
+  int index;                 /* of the database's workers */
+  dispatch::ShardSet shards; /* its own: no other slot of the database has them */
+  DrainingShards draining[OUTBOX_MAX_DRAINING];
+  int n_draining;
+  dispatch::ShardSet draining_others; /* of any sink: more sinks than `draining` has room for */
   Latch *latch;
-  pg_atomic_uint32 armed;         /* 1: the next commit must set the latch; 2: it must call the launcher */
-  pg_atomic_uint32 recalled;      /* 1: outbox.recalled may have rows */
-  pg_atomic_uint32 lanes_changed; /* 1: lanes may be free, or due to another worker */
-  pg_atomic_uint32 turn_is_over;  /* 1: another database waits for this slot, … */
+  pg_atomic_uint32 armed;          /* 1: the next commit must set the latch; 2: it must call the launcher */
+  pg_atomic_uint32 recalled;       /* 1: outbox.recalled may have rows */
+  pg_atomic_uint32 shards_changed; /* 1: shards may be free, or due to another worker */
+  pg_atomic_uint32 turn_is_over;   /* 1: another database waits for this slot, … */
   TimestampTz started_at;
   Moment turn_began;
   Moment last_loop;
@@ -56,8 +56,8 @@ typedef struct WorkerSlot {
 /* The only writer of WorkerSlot.state. The lock must be held exclusively. */
 void worker_change_state(WorkerSlot *slot, WorkerState next);
 
-/* The workers of a database look at their lanes again. The lock must be held. */
-void shared_lanes_changed(Oid database);
+/* The workers of a database look at their shards again. The lock must be held. */
+void shared_shards_changed(Oid database);
 
 /* Ends a database's workers (SIGTERM). Returns how many there are. */
 int shared_stop_workers(Oid database);

@@ -1,7 +1,7 @@
-/* own_rows.cpp: which rows this worker delivers: of this origin, of a sink that is there, in a lane of its own. */
+/* own_rows.cpp: which rows this worker delivers: of this origin, of a sink that is there, in a shard of its own. */
 #include "server/sinks/own_rows.h"
 
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 
 static int64 my_origin = 0;
 
@@ -15,5 +15,6 @@ bool row_has_our_origin(const EventRow *row) {
 
 bool row_is_ours(const EventRow *row, WorkerSink **sink) {
   *sink = row->sink ? worker_sink_find(row->sink, row->sink_length) : NULL;
-  return *sink != NULL && row_has_our_origin(row) && lane_is_mine(*sink, lane_of(row->key_hash, row->position));
+  return *sink != NULL && row_has_our_origin(row) &&
+         shard_is_mine(*sink, dispatch::shard_of(row->key_hash, row->position));
 }

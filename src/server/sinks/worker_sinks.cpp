@@ -5,6 +5,7 @@
 #include "server/base/settings.h"
 #include "server/catalog/route.h"
 #include "server/sinks/dispatcher.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/sink_options.h"
 #include "server/sinks/sink_place.h"
 #include "server/sinks/sink_resumed.h"
@@ -177,7 +178,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
     if (sink->stats == NULL)
       say_not_counted(sink);
-    lanes_add_sink(sink);
+    shards_add_sink(sink);
   }
   sink->reload = reload;
   if (sink_is_dropped(sink->state))
@@ -236,16 +237,17 @@ static bool owner_may(const WorkerSink *sink, ob_error *error) {
 
 /* The other workers of the database send to the same endpoint. */
 static void share_sink(WorkerSink *sink) {
-  ob_sink_share(sink->handle, worker_index, Max(lanes_workers(), 1), sink->stats ? &sink->stats->turns : NULL);
+  ob_sink_share(sink->handle, worker_index, Max(dispatcher().shards.workers(), 1),
+                sink->stats ? &sink->stats->turns : NULL);
 }
 
 /* Their number has changed. */
 static void share_sinks(void) {
   static int told = 0;
 
-  if (told == lanes_workers())
+  if (told == dispatcher().shards.workers())
     return;
-  told = lanes_workers();
+  told = dispatcher().shards.workers();
   for (int i = 0; i < n_list; i++)
     if (list[i]->state == SINK_OPEN)
       share_sink(list[i]);

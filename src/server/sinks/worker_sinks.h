@@ -7,9 +7,9 @@
 #include <span>
 
 #include "dispatch/in_flight.h"
+#include "dispatch/shards.h"
 #include "server/catalog/sink_common.h"
 #include "server/shmem/shared_state.h"
-#include "server/sinks/lanes.h"
 #include "server/sinks/sink_state.h"
 
 #include "delivery/delivery.h"
@@ -33,7 +33,7 @@ struct WorkerSink {
   char open_error[512];
 
   SinkCommon common;
-  SinkLanes lanes;
+  dispatch::SinkShards shards;
   dispatch::SinkInFlight events;
 
   /* how far it has come */

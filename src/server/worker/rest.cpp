@@ -6,7 +6,7 @@
 #include "server/inflight/blocking.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/worker_sinks.h"
 
 static const int LONGEST_MS = 60 * 60 * 1000;
@@ -43,7 +43,7 @@ bool rest_taken(Now now, bool quiet) {
   if (!moment_is_past(idle_since, now.moment, patience_ms()))
     return false;
   Moment until =
-      Min(Min(worker_sinks_next_moment(now.moment), dispatcher().locked_rows.next_moment()), lanes_next_moment());
+      Min(Min(worker_sinks_next_moment(now.moment), dispatcher().locked_rows.next_moment()), shards_next_moment());
   until = Min(until, moment_after(now.moment, LONGEST_MS));
   TimestampTz due = worker_sinks_next_due();
   if (Min(until, moment_of_wall(now, due)) < moment_after(now.moment, Max(SHORTEST_MS, patience_ms())))

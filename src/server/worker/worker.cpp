@@ -27,7 +27,7 @@
 #include "server/process/worker_slot.h"
 #include "server/record/record.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/lanes.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/durable.h"
@@ -216,7 +216,7 @@ static long sleep_time(Now clock) {
     ms = Min(ms, milliseconds_until(now, dispatcher().locked_rows.next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
-  ms = Min(ms, milliseconds_until(now, lanes_next_moment()));
+  ms = Min(ms, milliseconds_until(now, shards_next_moment()));
   if (now < dispatcher().linger.until()) /* no commit wakes us before */
     ms = milliseconds_until(now, dispatcher().linger.until());
   /* After an error nothing goes faster than its pause. */
@@ -240,15 +240,15 @@ static void reload_settings(void) {
 static void say_what_goes_on(void) {
   worker_slot_say(worker_waits_for_lock()      ? "waiting for a lock"
                   : submit_stands_still()      ? "waiting for a synchronous standby"
-                  : lanes_landing()            ? "handing shards over"
+                  : shards_draining()          ? "handing shards over"
                   : in_flight().count() > 0    ? "delivering"
                   : worker_sinks_all().empty() ? "no sink"
                                                : "waiting for events");
 }
 
-/* Between transactions: what we have claimed of a lane is known when it changes hands. */
-static void follow_lanes(Moment now) {
-  if (lanes_follow(now))
+/* Between transactions: what we have claimed of a shard is known when it changes hands. */
+static void follow_shards(Moment now) {
+  if (shards_follow(now))
     claims_wanted = recalled_wanted = true;
 }
 
@@ -332,7 +332,7 @@ static void one_loop(void) {
   worker_stops_write(now);
   if (slot->index == 0)
     serve_probes();
-  follow_lanes(now);
+  follow_shards(now);
   known_below_publish(now, recalled_wanted);
   sink_log_flush(now, false);
   say_what_goes_on();
@@ -340,7 +340,7 @@ static void one_loop(void) {
 
 /* Nothing is to be done but what has its own time (rest.h). */
 static bool is_quiet(void) {
-  return !claims_wanted && !recalled_wanted && in_flight().count() == 0 && !submit_waits() && !lanes_landing() &&
+  return !claims_wanted && !recalled_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
          !worker_in_trouble() && !record_in_trouble() && !probe_running();
 }
 
@@ -393,7 +393,7 @@ static void land(void) {
       (void)round_trip(now_read(), true, false);
   } while (in_flight().ended() < before);
   sink_log_flush(moment_now(), true);
-  /* Nobody takes our lanes over while old threads still send: the slot goes after them. */
+  /* Nobody takes our shards over while old threads still send: the slot goes after them. */
   worker_stop();
 }
 
@@ -420,7 +420,7 @@ static void begin(const WorkerArguments *arguments) {
   dispatcher_init();
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
   record_context = AllocSetContextCreate(TopMemoryContext, "outbox recording", ALLOCSET_DEFAULT_SIZES);
-  lanes_init(arguments->index);
+  dispatcher().shards.init(arguments->index);
   completions_init(engine);
   worker_wait_init(ob_engine_fd(engine));
   worker_sinks_init(engine, arguments->index);
@@ -438,10 +438,10 @@ void outbox_worker_main(Datum) {
   while (!ShutdownRequestPending && !look_around(true))
     worker_wait(START_PAUSE_MS, false, false);
   worker_slot_run();
-  follow_lanes(moment_now());
+  follow_shards(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
-    if (lanes_superfluous() && in_flight().count() == 0 && worker_slot_resign())
+    if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
       proc_exit(0);
     if (rest_taken(now_read(), is_quiet())) {
       worker_stop();

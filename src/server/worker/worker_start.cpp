@@ -29,7 +29,7 @@ void worker_stop(void) {
     engine_hangs = true;
 }
 
-/* However the process ends, its slot goes after its threads: while they send, no other worker may have its lanes.
+/* However the process ends, its slot goes after its threads: while they send, no other worker may have its shards.
  * Nobody waits for locks of ours meanwhile. */
 static void stop_before_slot_goes(int, Datum) {
   if (engine && !engine_hangs)

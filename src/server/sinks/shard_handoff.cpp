@@ -1,0 +1,176 @@
+/*
+ * shard_handoff.cpp: what a worker has, and what of it drains, is changed and published under one lock: two workers
+ * that look at the same time never take the same shard.
+ */
+#include "server/sinks/shard_handoff.h"
+
+#include "server/process/worker_slot.h"
+#include "server/sinks/dispatcher.h"
+#include "server/sinks/sink_place.h"
+#include "server/sinks/worker_sinks.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "miscadmin.h"
+}
+
+using dispatch::ShardSet;
+
+bool shard_is_mine(const WorkerSink *sink, int shard) {
+  return sink ? sink->shards.may_claim(shard) : dispatcher().shards.mine().has(shard);
+}
+
+/* Forgets what is blocked in shards of which this worker knows nothing any more. */
+static void forget_unknown_keys(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (worker_sink_of(sinks[i]->oid) == sinks[i]) /* else it was renamed, and stands there under two names */
+      dispatcher().blocked_keys.forget_unknown(sinks[i]->oid, sinks[i]->shards.known());
+}
+
+/* Shards of which a worker, maybe this one, has events of this sink in flight although it gave them away. */
+static ShardSet draining_anywhere(const WorkerSink *sink) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
+  SharedState *shared = shared_state();
+  ShardSet shards = {};
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != MyDatabaseId)
+      continue;
+    shards = shards | slot->draining_others;
+    for (int j = 0; j < slot->n_draining; j++)
+      if (slot->draining[j].server == sink->oid || strcmp(slot->draining[j].name, sink->name) == 0)
+        shards = shards | slot->draining[j].shards;
+  }
+  return shards;
+}
+
+void shards_add_sink(WorkerSink *sink) {
+  LWLockAcquire(shared_state()->lock, LW_SHARED);
+  sink->shards.begin(dispatcher().shards.mine(), draining_anywhere(sink));
+  LWLockRelease(shared_state()->lock);
+}
+
+static bool note_drained(void) {
+  bool drained = false;
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    drained |= sinks[i]->shards.note_drained(sinks[i]->events.of_shard);
+  return drained;
+}
+
+/* Gives away the shards whose new owner is there, takes those that nobody has. True when some were given. */
+static bool exchange_shards(void) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
+  SharedState *shared = shared_state();
+  const DatabaseSlot *database = shared_database(MyDatabaseId, false);
+  dispatch::PresentWorker present[OUTBOX_MAX_WORKERS];
+  int n_present = 0, n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid != 0 && slot->database == MyDatabaseId)
+      present[n_present++] = {slot->index, slot->shards};
+  }
+  const ShardSet given = dispatcher().shards.exchange(database ? database->workers : 0, present, n_present);
+  for (int i = 0; i < n; i++)
+    sinks[i]->shards.give_away(given, sinks[i]->events.of_shard);
+  return !given.empty();
+}
+
+static void publish(WorkerSlot *slot) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  slot->shards = dispatcher().shards.mine();
+  slot->n_draining = 0;
+  slot->draining_others = {};
+  for (int i = 0; i < n; i++) {
+    if (!sinks[i]->shards.any_draining())
+      continue;
+    const ShardSet draining = sinks[i]->shards.draining();
+    if (slot->n_draining == OUTBOX_MAX_DRAINING) { /* no room to say it of each: all sinks wait for these shards */
+      slot->draining_others = slot->draining_others | draining;
+      continue;
+    }
+    DrainingShards *place = &slot->draining[slot->n_draining++];
+    place->server = sinks[i]->oid;
+    strlcpy(place->name, sinks[i]->name, sizeof(place->name));
+    place->shards = draining;
+  }
+}
+
+/* What each sink may claim now. True when one of them has gained a shard: it begins at the beginning. */
+static bool update_sinks(void) {
+  bool gained = false;
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++) {
+    if (!sinks[i]->shards.update(dispatcher().shards.mine(), draining_anywhere(sinks[i])))
+      continue;
+    worker_sink_restart(sinks[i]);
+    gained = true;
+  }
+  return gained;
+}
+
+bool shards_follow(Moment now) {
+  Assert(!IsTransactionState());
+  WorkerSlot *slot = worker_slot();
+  SharedState *shared = shared_state();
+  bool drained = note_drained();
+  bool look = now >= dispatcher().shards.exchange_at() && pg_atomic_exchange_u32(&slot->shards_changed, 0) == 1;
+  bool given = false, gained = false;
+
+  if (!drained && !look)
+    return false;
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  if (look)
+    given = exchange_shards();
+  publish(slot);
+  if (look)
+    gained = update_sinks();
+  if (drained || given)
+    shared_shards_changed(MyDatabaseId);
+  LWLockRelease(shared->lock);
+  if (drained || given)
+    forget_unknown_keys();
+  if (gained)
+    dispatcher().shards.gained(now);
+  return gained;
+}
+
+bool shards_any_fresh(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (sinks[i]->shards.any_fresh())
+      return true;
+  return false;
+}
+
+void shards_read(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    sinks[i]->shards.fresh_read();
+}
+
+Moment shards_next_moment(void) {
+  return pg_atomic_read_u32(&worker_slot()->shards_changed) == 1 ? dispatcher().shards.exchange_at() : MOMENT_NEVER;
+}
+
+bool shards_draining(void) {
+  const WorkerSlot *slot = worker_slot();
+
+  return slot->n_draining > 0;
+}
