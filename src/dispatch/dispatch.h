@@ -6,6 +6,7 @@
 #pragma once
 
 #include "dispatch/blocked_keys.h"
+#include "dispatch/idle_exit.h"
 #include "dispatch/in_flight.h"
 #include "dispatch/late_commits.h"
 #include "dispatch/linger.h"
@@ -16,6 +17,7 @@ namespace dispatch {
 
 struct Dispatch {
   BlockedKeys blocked_keys;
+  IdleExit idle_exit;
   InFlight in_flight;
   LateCommits late_commits;
   Linger linger;

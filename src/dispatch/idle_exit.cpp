@@ -8,8 +8,8 @@
 
 namespace dispatch {
 
-static constexpr int64_t LONGEST_MS = 60 * 60 * 1000;
-static constexpr int64_t SHORTEST_MS = 1000;
+static constexpr int64_t LONGEST_ABSENCE_MS = 60 * 60 * 1000;
+static constexpr int64_t SHORTEST_ABSENCE_MS = 1000;
 
 static int64_t patience_ms(const Idleness &idleness) {
   return idleness.slots_scarce ? 0 : idleness.timeout_ms;
@@ -26,9 +26,9 @@ bool IdleExit::idle_for_long(Moment now, const Idleness &idleness) noexcept {
 }
 
 bool IdleExit::worth_it(Now now, const Idleness &idleness, Moment next, WallTime due, Moment *until) const noexcept {
-  *until = std::min(next, moment_after(now.moment, LONGEST_MS));
+  *until = std::min(next, moment_after(now.moment, LONGEST_ABSENCE_MS));
   return std::min(*until, moment_of_wall(now, due)) >=
-         moment_after(now.moment, std::max(SHORTEST_MS, patience_ms(idleness)));
+         moment_after(now.moment, std::max(SHORTEST_ABSENCE_MS, patience_ms(idleness)));
 }
 
 Moment IdleExit::next_moment(Moment now, const Idleness &idleness) const noexcept {

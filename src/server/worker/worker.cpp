@@ -33,9 +33,9 @@
 #include "server/storage/durable.h"
 #include "server/storage/standby.h"
 #include "server/worker/completions.h"
+#include "server/worker/idle_exit.h"
 #include "server/worker/maintenance.h"
 #include "server/worker/probe_worker.h"
-#include "server/worker/rest.h"
 #include "server/worker/submit.h"
 #include "server/worker/worker_start.h"
 #include "server/worker/worker_wait.h"
@@ -338,7 +338,7 @@ static void one_loop(void) {
   say_what_goes_on();
 }
 
-/* Nothing is to be done but what has its own time (rest.h). */
+/* Nothing is to be done but what has its own time (idle_exit.h). */
 static bool is_quiet(void) {
   return !claims_wanted && !recalled_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
          !worker_in_trouble() && !record_in_trouble() && !probe_running();
@@ -363,7 +363,7 @@ static void wait_for_something(void) {
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
   if (ended_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
-  ms = Min(ms, milliseconds_until(now, rest_next_moment(now)));
+  ms = Min(ms, milliseconds_until(now, idle_exit_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
   decision_log_round(in_flight().count(), ms, waits_for(now));
   worker_wait(ms, !ended_gathering(), in_flight().count() > 0);
@@ -443,7 +443,7 @@ void outbox_worker_main(Datum) {
     one_loop();
     if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
       proc_exit(0);
-    if (rest_taken(now_read(), is_quiet())) {
+    if (should_exit_idle(now_read(), is_quiet())) {
       worker_stop();
       proc_exit(0);
     }

@@ -1,0 +1,50 @@
+/*
+ * idle_exit.cpp: asks the sinks whether this worker is idle. A sink that is not open and well keeps its worker: the
+ * next one would have to find out anew what is wrong with it.
+ */
+#include "server/worker/idle_exit.h"
+
+#include "server/base/settings.h"
+#include "server/claim/unrouted.h"
+#include "server/enqueue/waiting.h"
+#include "server/inflight/blocking.h"
+#include "server/process/worker_slot.h"
+#include "server/sinks/dispatcher.h"
+#include "server/sinks/shard_handoff.h"
+#include "server/sinks/worker_sinks.h"
+
+static bool sinks_are_quiet(void) {
+  for (const WorkerSink *sink : worker_sinks_all()) {
+    if (sink->state == SINK_STOPPED)
+      continue; /* until a user starts it */
+    if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->starved || sink->n_late > 0 ||
+        sink->resumed.going || blocked_keys().any_draining(sink->oid))
+      return false;
+  }
+  return true;
+}
+
+static dispatch::Idleness idleness(bool quiet) {
+  return {quiet, setting_worker_idle_timeout, worker_slot_scarce()};
+}
+
+bool should_exit_idle(Now now, bool quiet) {
+  dispatch::IdleExit &idle_exit = dispatcher().idle_exit;
+  const dispatch::Idleness idle =
+      idleness(quiet && sinks_are_quiet() && !unrouted_routing() && waiting_locked() == 0);
+  const bool long_enough = idle_exit.idle_for_long(now.moment, idle);
+  Moment until;
+
+  if (idle_exit.busy())
+    worker_slot_run();
+  if (!long_enough)
+    return false;
+  const Moment next =
+      Min(Min(worker_sinks_next_moment(now.moment), dispatcher().locked_rows.next_moment()), shards_next_moment());
+  const TimestampTz due = worker_sinks_next_due();
+  return idle_exit.worth_it(now, idle, next, due, &until) && worker_slot_rest(until, due);
+}
+
+Moment idle_exit_next_moment(Moment now) {
+  return dispatcher().idle_exit.next_moment(now, idleness(true));
+}
