@@ -76,7 +76,7 @@ BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, i
   list.push_back({sink, KeyState::FREE, true, key_hash, 0, group, 0});
   const auto key = std::prev(list.end());
   try {
-    keys_.emplace(Id{sink, key_hash}, key);
+    keys_.emplace(KeyId{sink, key_hash}, key);
   } catch (...) {
     list.erase(key);
     throw;

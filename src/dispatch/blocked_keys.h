@@ -105,14 +105,6 @@ public:
   int64_t lowest(SinkId sink) const noexcept;
 
 private:
-  struct Id {
-    SinkId sink;
-    uint64_t key_hash;
-    bool operator==(const Id &) const = default;
-  };
-  struct IdHash {
-    size_t operator()(const Id &id) const noexcept { return id.key_hash ^ id.sink * 0x9E3779B97F4A7C15U; }
-  };
   /* The keys of one sink by state: with 100,000 blocked ones nobody walks all of them for a few that drain. A key
    * changes its list without an allocation, so that nothing can fail on the way. */
   using List = std::list<BlockedKey>;
@@ -129,7 +121,7 @@ private:
   void forget_all(List &list, const ShardSet &but_shards) noexcept;
   uint32_t slices() const noexcept;
 
-  std::unordered_map<Id, List::iterator, IdHash> keys_;
+  std::unordered_map<KeyId, List::iterator, KeyIdHash> keys_;
   std::unordered_map<SinkId, Lists> lists_;
   std::unordered_map<int64_t, List::iterator> blockers_; /* the key that a position blocks */
   std::vector<int64_t> asked_;

@@ -11,16 +11,50 @@ Dispatch *create() noexcept {
   }
 }
 
-void Dispatch::begin_round(Moment now) noexcept {
-  locked_rows.begin_round(now);
+void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
+  round = {};
+  round.now = now;
+  round.free_events = free_events;
+  round.free_bytes = free_bytes;
+  locked_rows.begin_round(now.moment);
+  marks.begin_round();
+  redrive_order.begin_round();
 }
 
 void Dispatch::commit_round() noexcept {
+  round.open = false;
   locked_rows.commit_round();
+  marks.commit_round();
 }
 
 void Dispatch::roll_back_round() noexcept {
+  round.open = false;
   locked_rows.roll_back_round();
+  marks.roll_back_round();
+}
+
+bool Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  int64_t replaced;
+
+  return blocked_keys.block(sink, key_hash, position, &replaced) &&
+         (replaced == 0 || locked_rows.add(replaced, sink, key_hash));
+}
+
+bool Dispatch::mark_returned() noexcept {
+  for (Mark &mark : marks.take_up_returned()) {
+    const BlockedKey *key = blocked_keys.find_before(mark.sink, mark.key_hash, mark.position);
+    mark.group = key ? key->group : 0;
+    if (key && !marks.add(mark))
+      return false;
+  }
+  return true;
+}
+
+bool Dispatch::event_claimed(const InFlightEvent *event) noexcept {
+  round.free_events--;
+  round.free_bytes -= event->bytes;
+  round.n_claimed++;
+  return redrive_order.claimed({event->sink->id, event->key_hash}, event->position);
 }
 
 }  // namespace dispatch

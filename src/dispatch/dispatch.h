@@ -8,27 +8,46 @@
 #include "dispatch/blocked_keys.h"
 #include "dispatch/idle_exit.h"
 #include "dispatch/in_flight.h"
+#include "dispatch/key_filter.h"
 #include "dispatch/late_commits.h"
 #include "dispatch/linger.h"
 #include "dispatch/locked_rows.h"
+#include "dispatch/marks.h"
+#include "dispatch/redrive_order.h"
+#include "dispatch/round.h"
 #include "dispatch/shards.h"
 
 namespace dispatch {
 
 struct Dispatch {
   BlockedKeys blocked_keys;
+  KeyFilter dead_letter_keys; /* of dead letters and redriven rows */
   IdleExit idle_exit;
   InFlight in_flight;
   LateCommits late_commits;
   Linger linger;
   LockedRows locked_rows;
+  Marks marks;
+  RedriveOrder redrive_order;
+  Round round = {};
   Shards shards;
 
   /* A round of claiming: what it changed in the parts stays after commit_round(), when its transaction has committed,
-   * and is taken back by roll_back_round(). */
-  void begin_round(Moment now) noexcept;
+   * and is taken back by roll_back_round(). It may take so many events, and so many bytes of them. */
+  void begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
   void commit_round() noexcept;
   void roll_back_round() noexcept;
+
+  /* The event blocks its key, unless an earlier one does. A blocker that it replaces is looked at again soon: its row
+   * is not marked, and those behind it are. False: out of memory. */
+  bool block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
+
+  /* First in a round: the events that came back behind a blocked key are marked. Those whose key is free by now
+   * (group 0) are not: their sinks' cursors must go back to them. False: out of memory. */
+  bool mark_returned() noexcept;
+
+  /* A row was claimed: its event takes room in the round. False: out of memory. */
+  bool event_claimed(const InFlightEvent *event) noexcept;
 };
 
 /* NULL: out of memory. */

@@ -34,14 +34,6 @@ enum class Outcome : uint8_t {
   RETURNED  /* it was not tried, or its sink is down: it is claimed again */
 };
 
-/* Where the server finds the row. Stored here, and never read. */
-struct RowHandle {
-  uint32_t page;
-  uint16_t line;
-  uint32_t writer;
-  uint32_t table;
-};
-
 /* What a sink has in flight; part of what the server keeps for a sink, which outlives its events. A pointer to it
  * names the sink: while a server is being renamed, two stand for one SinkId. */
 struct SinkInFlight {

@@ -2,13 +2,13 @@
 
 #include "server/base/is_worker.h"
 #include "server/base/origin.h"
+#include "server/claim/batches.h"
 #include "server/claim/claim_lock.h"
-#include "server/claim/claim_round.h"
 #include "server/claim/late.h"
 #include "server/claim/locked_rows.h"
 #include "server/claim/recalled.h"
 #include "server/claim/resumed.h"
-#include "server/claim/streams.h"
+#include "server/claim/scans.h"
 #include "server/enqueue/position.h"
 #include "server/event/event_row.h"
 #include "server/inflight/blocking.h"
@@ -76,72 +76,42 @@ static void read_fresh_shards(Snapshot snapshot) {
 
 /* ---- a round ------------------------------------------------------------------------------------------------ */
 
-/* The batches are filled anew, in memory of their own: it outlives the round when a standby is waited for. */
-static void begin_round(Now now) {
-  static MemoryContext batches = NULL;
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
+static MemoryContext begin_round(Now now) {
+  MemoryContext batches = batches_begin();
 
-  if (batches == NULL)
-    batches = AllocSetContextCreate(TopMemoryContext, "outbox batches", ROUND_BYTES, ALLOCSET_DEFAULT_INITSIZE,
-                                    ALLOCSET_DEFAULT_MAXSIZE);
-  MemoryContextReset(batches); /* but for its first ROUND_BYTES */
-  event_rows_begin(batches);
-  memset((void *)&claim_round, 0, sizeof(claim_round));
-  claim_round.context = batches;
-  claim_round.now = now;
-  dispatcher().begin_round(now.moment);
-  claim_round.free_events = in_flight_free();
-  claim_round.free_bytes = Min(in_flight_free_bytes(), (int64)ROUND_BYTES);
-  for (int i = 0; i < n; i++) {
-    sinks[i]->batch = NULL;
-    sinks[i]->batch_events = NULL;
-    sinks[i]->n_batch = sinks[i]->max_batch = 0;
-  }
+  dispatcher().begin_round(now, in_flight_free(), Min(in_flight_free_bytes(), (int64)ROUND_BYTES));
+  return batches;
 }
 
-/* Events that came back behind a key which is held since. They are marked in the next round: the cursor need not go
- * back for them, past all that was claimed meanwhile. */
-static Mark *returned = NULL;
-static int n_returned = 0, max_returned = 0;
-static int n_taken_up = 0; /* of them, by this round */
-
 static void add_returned(const InFlightEvent *event) {
-  if (n_returned == max_returned) {
-    max_returned = Max(64, max_returned * 2);
-    returned = returned ? (Mark *)repalloc(returned, sizeof(Mark) * max_returned)
-                        : (Mark *)MemoryContextAlloc(TopMemoryContext, sizeof(Mark) * max_returned);
-  }
-  returned[n_returned++] = {event->position, place_of(event), 0, sink_of(event)->oid, event->key_hash};
+  require_memory(
+      dispatcher().marks.add_returned({event->position, event->row, 0, sink_of(event)->oid, event->key_hash}));
 }
 
 void claim_returned_each(void (*visit)(Oid sink, int64 position)) {
-  for (int i = 0; i < n_returned; i++)
-    visit(returned[i].sink, returned[i].position);
+  for (const dispatch::Mark &mark : dispatcher().marks.returned())
+    visit(mark.sink, mark.position);
 }
 
-static void rewind_returned(const Mark *mark) {
+static void rewind_returned(const dispatch::Mark &mark) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->oid == mark->sink)
-      worker_sink_rewind(sinks[i], mark->position);
+    if (sinks[i]->oid == mark.sink)
+      worker_sink_rewind(sinks[i], mark.position);
 }
 
-/* Before anything is read: a key that has been let go in between must not drain past them. */
+/* Before anything is read: a key that has become free in between must not drain past them. */
 static void mark_returned(void) {
-  n_taken_up = n_returned;
-  for (int i = 0; i < n_returned; i++) {
-    const BlockedKey *key = blocked_keys().find_before(returned[i].sink, returned[i].key_hash, returned[i].position);
-    returned[i].group = key ? key->group : 0;
-    if (key) {
-      const WorkerSink *sink = worker_sink_of(returned[i].sink);
-      decision_log(EVENT_BLOCKED, returned[i].position, sink ? sink->name : NULL, "its key is blocked", key->blocker);
-      round_mark(returned[i]);
-    } else {
-      rewind_returned(&returned[i]);
-    }
+  require_memory(dispatcher().mark_returned());
+  for (const dispatch::Mark &mark : dispatcher().marks.returned()) {
+    const WorkerSink *sink = worker_sink_of(mark.sink);
+    if (mark.group == 0)
+      rewind_returned(mark);
+    else
+      decision_log(EVENT_BLOCKED, mark.position, sink ? sink->name : NULL, "its key is blocked",
+                   blocked_keys().find(mark.sink, mark.key_hash)->blocker);
   }
 }
 
@@ -176,7 +146,7 @@ static bool is_news(Snapshot snapshot) {
     if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
       return true;
   }
-  if (n == 0 || n_returned > 0 || shards_any_fresh() || blocked_keys().any())
+  if (n == 0 || !dispatcher().marks.returned().empty() || shards_any_fresh() || blocked_keys().any())
     return true;
   recalled_next_place(&xact, &position);
   Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
@@ -203,7 +173,7 @@ bool claim_events(Now now, bool *look_for_recalled) {
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;
 
-  begin_round(now);
+  MemoryContext batches = begin_round(now);
   mark_returned();
   SPI_connect();
   if (shards_any_fresh())
@@ -215,17 +185,17 @@ bool claim_events(Now now, bool *look_for_recalled) {
     read_fresh_shards(snapshot);
   late_find(snapshot);
   for (int i = 0; i < n; i++)
-    worker_sink_begin_round(sinks[i], claim_round.context);
-  claim_round.open = true;
+    worker_sink_begin_round(sinks[i], batches);
+  dispatcher().round.open = true;
   for (int i = 0; i < n; i++) {
     if (sinks[i]->room <= 0)
       continue;
     /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
-    more |= stream_draining(sinks[i], snapshot);
-    stream_late(sinks[i], snapshot);
+    more |= scan_draining(sinks[i], snapshot);
+    scan_late(sinks[i], snapshot);
     more |= late_can_go_on(sinks[i]) && sinks[i]->room > 0; /* a long one: the cursor waits for it */
-    more |= stream_due(sinks[i], snapshot);
-    more |= stream_resumed(sinks[i], snapshot);
+    more |= scan_due(sinks[i], snapshot);
+    more |= scan_resumed(sinks[i], snapshot);
   }
   locked_rows_claim(snapshot);
   if (*look_for_recalled) {
@@ -233,13 +203,13 @@ bool claim_events(Now now, bool *look_for_recalled) {
     *look_for_recalled = recalled_claim(snapshot, &more) || heads_left;
     more |= heads_left;
   }
-  more |= stream_main(snapshot);
+  more |= scan_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
     more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && blocked_keys().any_draining(sinks[i]->oid);
-  more |= claim_round.free_bytes <= 0 && in_flight_free() > 0; /* a round is full sooner than the sinks */
-  if (claim_round.n_taken + claim_round.n_marks > 0)
+  more |= dispatcher().round.free_bytes <= 0 && in_flight_free() > 0; /* a round is full sooner than the sinks */
+  if (dispatcher().round.n_claimed > 0 || !dispatcher().marks.all().empty())
     claim_lock_and_mark();
-  more |= claim_round.dropped;
+  more |= dispatcher().round.dropped;
   UnregisterSnapshot(snapshot);
   SPI_finish();
   return more;
@@ -266,12 +236,7 @@ void claim_return(InFlightEvent *event) {
 
 void claim_settle(void) {
   Assert(!IsTransactionState());
-  claim_round.open = false;
   dispatcher().commit_round();
-  n_returned -= n_taken_up;
-  if (n_returned > 0)
-    memmove(returned, returned + n_taken_up, sizeof(Mark) * n_returned);
-  n_taken_up = 0;
 }
 
 void claim_give_back(void) {
@@ -279,9 +244,9 @@ void claim_give_back(void) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
-  if (!claim_round.open)
+  if (!dispatcher().round.open)
     return;
-  claim_round.open = false;
+  dispatcher().round.open = false;
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < sinks[i]->n_batch; j++)
       if (sinks[i]->batch_events[j])
@@ -289,9 +254,8 @@ void claim_give_back(void) {
     sinks[i]->n_batch = 0;
     worker_sink_give_back(sinks[i]);
   }
-  for (int i = 0; i < n_returned; i++)
-    rewind_returned(&returned[i]);
-  n_returned = 0;
+  for (const dispatch::Mark &mark : dispatcher().marks.returned())
+    rewind_returned(mark);
   dispatcher().roll_back_round();
   recalled_give_back();
   blocked_keys().drain_all_again();

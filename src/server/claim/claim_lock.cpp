@@ -5,7 +5,6 @@
  */
 #include "server/claim/claim_lock.h"
 
-#include "server/claim/claim_round.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
@@ -65,15 +64,17 @@ static void prune_batch(WorkerSink *sink) {
 void claim_lock_and_mark(void) {
   int n, n_locks = 0, n_marked = 0;
   WorkerSink **sinks = worker_sinks_all(&n);
+  const std::span<const dispatch::Mark> marks = dispatcher().marks.all();
   RowLock *locks = (RowLock *)MemoryContextAllocHuge(
-      CurrentMemoryContext, sizeof(RowLock) * (claim_round.n_taken + claim_round.n_marks + 1));
-  bool pruned = claim_round.overruled;
+      CurrentMemoryContext, sizeof(RowLock) * (dispatcher().round.n_claimed + marks.size() + 1));
+  bool pruned = dispatcher().round.reordered;
   dispatch::LockedRows &locked = dispatcher().locked_rows;
 
   for (int i = 0; i < n; i++)
     for (int j = 0; j < sinks[i]->n_batch; j++) {
       InFlightEvent *event = sinks[i]->batch_events[j];
-      locks[n_locks++] = {event->position,   place_of(event), ROW_GONE, &sinks[i]->batch_events[j],
+      locks[n_locks++] = {event->position,   place_of(&event->row),
+                          ROW_GONE,          &sinks[i]->batch_events[j],
                           event->row.writer, InvalidOid};
     }
   int n_free = untouched_find(locks, n_locks);
@@ -81,17 +82,17 @@ void claim_lock_and_mark(void) {
     (*(InFlightEvent **)locks[i].owner)->row.table = locks[i].file;
   locks += n_free;
   n_locks -= n_free;
-  for (int i = 0; i < claim_round.n_marks; i++)
-    locks[n_locks++] = {claim_round.marks[i].position, claim_round.marks[i].ctid, ROW_GONE, &claim_round.marks[i]};
+  for (const dispatch::Mark &mark : marks)
+    locks[n_locks++] = {mark.position, place_of(&mark.row), ROW_GONE, (void *)&mark};
   row_lock(locks, n_locks, NULL);
 
-  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * (claim_round.n_marks + 1));
-  int64 *groups = (int64 *)palloc(sizeof(int64) * (claim_round.n_marks + 1));
-  Datum *names = (Datum *)palloc(sizeof(Datum) * (claim_round.n_marks + 1));
+  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * (marks.size() + 1));
+  int64 *groups = (int64 *)palloc(sizeof(int64) * (marks.size() + 1));
+  Datum *names = (Datum *)palloc(sizeof(Datum) * (marks.size() + 1));
   for (int i = 0; i < n_locks; i++) {
     RowLock *lock = &locks[i];
-    Mark *mark = (Mark *)lock->owner;
-    if (claim_round.n_marks > 0 && mark >= claim_round.marks && mark < claim_round.marks + claim_round.n_marks) {
+    const dispatch::Mark *mark = (const dispatch::Mark *)lock->owner;
+    if (mark >= marks.data() && mark < marks.data() + marks.size()) {
       if (lock->result == ROW_BUSY)
         require_memory(locked.add(lock->position, mark->sink, mark->key_hash));
       if (lock->result == ROW_LOCKED && worker_sink_of(mark->sink)) {
@@ -108,7 +109,7 @@ void claim_lock_and_mark(void) {
     InFlightEvent **place = (InFlightEvent **)lock->owner;
     InFlightEvent *event = *place;
     *place = NULL;
-    pruned = claim_round.dropped = true;
+    pruned = dispatcher().round.dropped = true;
     if (lock->result == ROW_BUSY) {
       key_block(sink_of(event)->oid, event->key_hash, event->position);
       /* An earlier one may take the lead. */

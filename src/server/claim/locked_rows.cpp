@@ -1,7 +1,6 @@
 /* locked_rows.cpp: reads rows again that could not be claimed or marked when they were read before. */
 #include "server/claim/locked_rows.h"
 
-#include "server/claim/claim_round.h"
 #include "server/claim/recalled.h"
 #include "server/sinks/dispatcher.h"
 
@@ -9,7 +8,7 @@ void locked_rows_claim(Snapshot snapshot) {
   dispatch::LockedRows &rows = dispatcher().locked_rows;
   RecalledList list = {NULL, 0, NULL, false};
 
-  if (rows.next_moment() > claim_round.now.moment)
+  if (rows.next_moment() > dispatcher().round.now.moment)
     return;
   require_memory(rows.take_due());
   list.n = rows.look_count();

@@ -2,8 +2,7 @@
 #include "server/claim/recalled.h"
 
 #include "server/base/settings.h"
-#include "server/claim/claim_round.h"
-#include "server/claim/judge.h"
+#include "server/claim/classify_row.h"
 #include "server/claim/late.h"
 #include "server/event/event_row.h"
 #include "server/inflight/blocking.h"
@@ -53,15 +52,15 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   event_row_read(slot, &row);
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
   blocked_keys().row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
-  Verdict verdict = judge(&row, RECALLED, &sink);
-  if (verdict == STOP)
+  const RowVerdict verdict = classify_row(&row, RowScan::RESCAN, &sink);
+  if (verdict == RowVerdict::STOP)
     sink->starved = list->wanted_again = true;
   bool mine = shard_is_mine(sink, dispatch::shard_of(row.key_hash, row.position));
   /* A position may stand there more than once. */
   for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
-    list->by_position[i]->fate = !mine             ? RecalledRow::OTHERS
-                                 : verdict == STOP ? RecalledRow::KEEP
-                                                   : RecalledRow::DONE;
+    list->by_position[i]->fate = !mine                         ? RecalledRow::OTHERS
+                                 : verdict == RowVerdict::STOP ? RecalledRow::KEEP
+                                                               : RecalledRow::DONE;
   return true;
 }
 
@@ -198,9 +197,9 @@ bool recalled_check_heads(Snapshot snapshot) {
   static bool had_left = false;
 
   if (!blocked_keys().checked_at_once() && !had_left &&
-      !moment_is_past(checked_at, claim_round.now.moment, setting_poll_interval))
+      !moment_is_past(checked_at, dispatcher().round.now.moment, setting_poll_interval))
     return false; /* what a person changes is named by outbox.recalled: that comes often */
-  checked_at = claim_round.now.moment;
+  checked_at = dispatcher().round.now.moment;
   const std::span<const int64> blockers = blocked_keys().check_begin();
   if (blockers.empty())
     return had_left = false;

@@ -8,7 +8,7 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* Looks at single positions: judges each row, releases the keys that a row has left, and tells which had no room
+/* Looks at single positions: classifies each row, releases the keys that a row has left, and tells which had no room
  * (KEEP) or belong to another worker. */
 typedef struct RecalledRow {
   int64 position;

@@ -3,8 +3,8 @@
  * the reason has ceased, they go before their time. */
 #include "server/claim/resumed.h"
 
-#include "server/claim/claim_round.h"
-#include "server/claim/judge.h"
+#include "server/claim/classify_row.h"
+#include "server/claim/scans.h"
 #include "server/event/event_row.h"
 #include "server/inflight/in_flight.h"
 #include "server/storage/sql.h"
@@ -32,11 +32,11 @@ typedef struct Visit {
 static bool is_freed(const WorkerSink *sink, const EventRow *row) {
   bool never_tried, no_error;
 
-  if (row->attempts == 0 || row->available_at <= claim_round.now.wall)
+  if (row->attempts == 0 || row->available_at <= dispatcher().round.now.wall)
     return false; /* merely scheduled; due anyway */
   TimestampTz tried_at = DatumGetTimestampTz(slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &never_tried));
   Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
-  if (never_tried || (tried_at > sink->resumed.since && tried_at <= claim_round.now.wall) || no_error)
+  if (never_tried || (tried_at > sink->resumed.since && tried_at <= dispatcher().round.now.wall) || no_error)
     return false;
   if (sink->resumed.tried_since != 0)
     return tried_at >= sink->resumed.tried_since;
@@ -57,10 +57,10 @@ static bool visit(TupleTableSlot *slot, void *context) {
     /* What lies beyond the cursor, that has to see first. */
     state->stopped = row.position > sink->cursor;
     row.available_at = DT_NOBEGIN;
-    Verdict verdict = state->stopped ? STOP : judge(&row, DUE, &sink);
-    if (verdict == TAKE)
+    const RowVerdict verdict = state->stopped ? RowVerdict::STOP : classify_row(&row, RowScan::DUE, &sink);
+    if (verdict == RowVerdict::CLAIM)
       in_flight().find(row.position)->early = true;
-    state->stopped = verdict == STOP;
+    state->stopped = verdict == RowVerdict::STOP;
     if (state->stopped) {
       state->sink->starved = true;
       return false;
@@ -79,7 +79,7 @@ static bool any_to_be_recorded(const WorkerSink *sink) {
   return false;
 }
 
-bool stream_resumed(WorkerSink *sink, Snapshot snapshot) {
+bool scan_resumed(WorkerSink *sink, Snapshot snapshot) {
   Visit state = {sink, 0, false};
   int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);
 

@@ -8,4 +8,4 @@ extern "C" {
 }
 
 /* True when there are more. In SPI. */
-bool stream_resumed(WorkerSink *sink, Snapshot snapshot);
+bool scan_resumed(WorkerSink *sink, Snapshot snapshot);

@@ -2,12 +2,7 @@
 #include "server/inflight/blocking.h"
 
 void key_block(Oid sink, uint64 key_hash, int64 position) {
-  int64 replaced;
-
-  require_memory(blocked_keys().block(sink, key_hash, position, &replaced));
-  if (replaced != 0)
-    require_memory(
-        dispatcher().locked_rows.add(replaced, sink, key_hash)); /* it is not marked, and those behind it are */
+  require_memory(dispatcher().block_key(sink, key_hash, position));
 }
 
 void key_drain(Oid sink, uint64 key_hash, int64 group) {

@@ -25,25 +25,12 @@ static Statement read_of_key = {FAILED_ROWS " WHERE sink = $1 AND pg_catalog.has
                                 {TEXTOID, INT8OID},
                                 NULL};
 
-/* A bit for every key that has, or had, a dead letter. With half a million of them it says yes to half of all keys,
- * which costs those one look at an index when they are recorded. */
-static const uint64 FILTER_BITS = 1 << 20;
-static uint64 filter[FILTER_BITS / 64];
 static bool stale = false;
-
-void dead_letters_note(uint64 key_hash) {
-  if (key_hash != 0)
-    filter[key_hash % FILTER_BITS / 64] |= UINT64CONST(1) << key_hash % 64;
-}
-
-bool dead_letters_possible(uint64 key_hash) {
-  return (filter[key_hash % FILTER_BITS / 64] >> key_hash % 64 & 1) != 0;
-}
 
 static DeadLetter take_note(const EventRow *row) {
   WorkerSink *sink;
 
-  dead_letters_note(row->key_hash);
+  dispatcher().dead_letter_keys.note(row->key_hash);
   if (!row_is_ours(row, &sink))
     return shard_is_mine(sink, dispatch::shard_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
   if (!sink->common.hold || row->key_hash == 0)
@@ -66,7 +53,7 @@ static bool visit_redriven(TupleTableSlot *slot, void *) {
   EventRow row;
 
   event_row_read(slot, &row);
-  dead_letters_note(row.key_hash);
+  dispatcher().dead_letter_keys.note(row.key_hash);
   if (row_is_ours(&row, &sink) && sink->common.ordered)
     key_block(sink->oid, row.key_hash, row.position);
   return true;

@@ -16,10 +16,6 @@ void dead_letters_read(void);
 void dead_letters_stale(void);
 void dead_letters_refresh(void);
 
-/* May this key have dead letters or redriven rows? A filter of fixed size: it errs on the side of yes. */
-void dead_letters_note(uint64 key_hash);
-bool dead_letters_possible(uint64 key_hash);
-
 /* The first dead letter that holds this key of a holding sink; PG_INT64_MAX when there is none. In SPI. */
 int64 dead_letter_first(const struct WorkerSink *sink, uint64 key_hash);
 

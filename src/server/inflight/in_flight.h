@@ -24,11 +24,11 @@ static inline WorkerSink *sink_of(const InFlightEvent *event) {
   return (WorkerSink *)((char *)event->sink - offsetof(WorkerSink, events));
 }
 
-/* Where the row was when it was claimed. */
-static inline ItemPointerData place_of(const InFlightEvent *event) {
+/* Where the row was when it was read. */
+static inline ItemPointerData place_of(const dispatch::RowHandle *row) {
   ItemPointerData place;
 
-  ItemPointerSet(&place, event->row.page, event->row.line);
+  ItemPointerSet(&place, row->page, row->line);
   return place;
 }
 

@@ -243,8 +243,8 @@ static void write_marks(const Marking *marking, Fate fate) {
 }
 
 bool overtaken_possible(const InFlightEvent *sent) {
-  return sent->key_hash != 0 &&
-         (dead_letters_possible(sent->key_hash) || blocked_keys().find(sink_of(sent)->oid, sent->key_hash));
+  return sent->key_hash != 0 && (dispatcher().dead_letter_keys.possible(sent->key_hash) ||
+                                 blocked_keys().find(sink_of(sent)->oid, sent->key_hash));
 }
 
 void overtaken_mark(InFlightEvent **sent, int n, Moment now) {

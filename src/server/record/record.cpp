@@ -116,7 +116,7 @@ static void record_dead(const Batch *batch) {
   for (int i = 0; i < batch->n; i++) {
     const InFlightEvent *event = batch->events[i];
     positions[i] = event->position;
-    dead_letters_note(event->key_hash);
+    dispatcher().dead_letter_keys.note(event->key_hash);
     if (sink_of(event)->common.hold) /* its sink may hold only since it ended */
       key_block(sink_of(event)->oid, event->key_hash, event->position);
     else if (event->suspect) /* its key waited for the verdict */
@@ -145,9 +145,7 @@ static void record_retries(const Batch *batch, Now now) {
         Max(TimestampTzPlusMilliseconds(event->ended_at, delay), TimestampTzPlusMilliseconds(now.wall, 1));
     times[i] = TimestampTzGetDatum(next);
     names[i] = CStringGetTextDatum(sink->name);
-    sink->next_due = Min(sink->next_due, next);
-    if (next <= sink->due_after) /* the clock went back */
-      sink->due_after = next - 1;
+    sink->due.expect(next);
     /* Behind an older failing event of its key it waits like any other. */
     const BlockedKey *key = blocked_keys().find(sink->oid, event->key_hash);
     spent[i] = event->outcome == Outcome::RETRY; /* a wait is no attempt, but makes the row the head of its key */
@@ -217,7 +215,7 @@ static bool is_failing_for_its_sink(TupleTableSlot *row, TupleDesc desc, const R
 }
 
 static RowLock lock_of(InFlightEvent *event) {
-  return {event->position, place_of(event), ROW_GONE, event, event->row.writer, event->row.table};
+  return {event->position, place_of(&event->row), ROW_GONE, event, event->row.writer, event->row.table};
 }
 
 /* Those whose time has come. One that failed before goes alone, in its turn. */

@@ -6,9 +6,7 @@
 
 typedef struct SinkPlace {
   int64 cursor;
-  TimestampTz due_after;
-  int64 due_after_position;
-  TimestampTz next_due;
+  dispatch::DueCursor due;
   bool resumed_going;
   TimestampTz resumed_after;
   int64 resumed_after_position;
@@ -21,9 +19,7 @@ void worker_sink_begin_round(WorkerSink *sink, MemoryContext context) {
       (SinkPlace *)MemoryContextAlloc(context, offsetof(SinkPlace, late) + sizeof(LateTransaction) * sink->n_late);
 
   place->cursor = sink->cursor;
-  place->due_after = sink->due_after;
-  place->due_after_position = sink->due_after_position;
-  place->next_due = sink->next_due;
+  place->due = sink->due;
   place->resumed_going = sink->resumed.going;
   place->resumed_after = sink->resumed.after;
   place->resumed_after_position = sink->resumed.after_position;
@@ -42,9 +38,9 @@ void worker_sink_give_back(WorkerSink *sink) {
 
   sink->cursor = Min(sink->cursor, place->cursor);
   known_below_lower(sink, sink->cursor + 1);
-  sink->due_after = place->due_after;
-  sink->due_after_position = place->due_after_position;
-  sink->next_due = Min(sink->next_due, place->next_due);
+  sink->due = {.after = place->due.after,
+               .after_position = place->due.after_position,
+               .next = Min(sink->due.next, place->due.next)};
   sink->resumed.going |= place->resumed_going;
   sink->resumed.after = place->resumed_after;
   sink->resumed.after_position = place->resumed_after_position;
@@ -59,8 +55,7 @@ void worker_sink_restart(WorkerSink *sink) {
   sink->first_foreign = 0;
   known_below_lower(sink, 0);
   sink->n_late = 0;
-  sink->due_after = sink->next_due = DT_NOBEGIN;
-  sink->due_after_position = 0;
+  sink->due = {.after = DT_NOBEGIN, .after_position = 0, .next = DT_NOBEGIN};
   resumed_all(sink, GetCurrentTimestamp());
   sink->starved = true;
 }

@@ -174,7 +174,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   if (sink->oid != route->server_oid) {
     if (OidIsValid(sink->oid))
       dispatcher().blocked_keys.forget_sink(sink->oid); /* another server of the same name */
-    sink->oid = route->server_oid;
+    sink->oid = sink->events.id = route->server_oid;
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
     if (sink->stats == NULL)
       say_not_counted(sink);
@@ -456,7 +456,7 @@ TimestampTz worker_sinks_next_due(void) {
 
   for (int i = 0; i < n_list; i++)
     if (list[i]->state == SINK_OPEN && !waits_for_credit(list[i]) && list[i]->room > 0)
-      due = Min(due, list[i]->next_due);
+      due = Min(due, list[i]->due.next);
   return due;
 }
 

@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "dispatch/due_cursor.h"
 #include "dispatch/in_flight.h"
 #include "dispatch/shards.h"
 #include "server/catalog/sink_common.h"
@@ -37,14 +38,12 @@ struct WorkerSink {
   dispatch::SinkInFlight events;
 
   /* how far it has come */
-  int64 cursor;             /* every row at or below was seen, but for late and recalled ones */
-  int64 rewound_to;         /* the smallest cursor since the claimed batch is held in hand: submit.h */
-  int64 first_foreign;      /* the first row of another origin that was passed; 0 = none */
-  int64 known_below;        /* its low watermark: sink_place.h */
-  int64 unrouted_at;        /* it would take the event here, which has no sink yet: it reads no farther */
-  TimestampTz due_after;    /* scheduled and retried rows up to here were claimed, … */
-  int64 due_after_position; /* … of that instant up to this position */
-  TimestampTz next_due;     /* nothing is due earlier; DT_NOEND = nothing is scheduled */
+  int64 cursor;            /* every row at or below was seen, but for late and recalled ones */
+  int64 rewound_to;        /* the smallest cursor since the claimed batch is held in hand: submit.h */
+  int64 first_foreign;     /* the first row of another origin that was passed; 0 = none */
+  int64 known_below;       /* its low watermark: sink_place.h */
+  int64 unrouted_at;       /* it would take the event here, which has no sink yet: it reads no farther */
+  dispatch::DueCursor due; /* of scheduled and retried rows; its next is DT_NOEND when there is none */
   struct {
     bool going;
     char reason[288];        /* how their errors begin */

@@ -193,7 +193,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
 static bool any_sink_can_go_on(TimestampTz now) {
   for (WorkerSink *sink : worker_sinks_all())
     if (sink->room > 0 && (sink->starved || blocked_keys().any_draining(sink->oid) || late_can_go_on(sink) ||
-                           sink->resumed.going || sink->next_due <= now))
+                           sink->resumed.going || sink->due.next <= now))
       return true;
   return false;
 }

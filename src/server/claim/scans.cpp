@@ -1,9 +1,11 @@
-/* streams.cpp: the ways by which rows come before the judge, each in order of position. */
-#include "server/claim/streams.h"
+/*
+ * scans.cpp: reads rows in the ways of dispatch::RowScan. All scans of a round read with one snapshot, and none reads
+ * past a row for which there was no room: that would send a later event of its key before it.
+ */
+#include "server/claim/scans.h"
 
 #include "server/base/origin.h"
-#include "server/claim/claim_round.h"
-#include "server/claim/judge.h"
+#include "server/claim/classify_row.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/sinks/dispatcher.h"
@@ -37,14 +39,14 @@ static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NUL
                              NULL};
 
 typedef struct ReadState {
-  Stream stream;
-  WorkerSink *sink; /* of the stream, but for MAIN and RECALLED */
+  RowScan scan;
+  WorkerSink *sink; /* whose scan it is; NULL for MAIN */
   int n_reading;    /* MAIN: sinks that still take part */
   int n_rows;
   int64 last_position;
   bool stopped;
-  int64 before; /* HELD: only rows below this one */
-  bool reached; /* HELD: there is one at or after it */
+  int64 before; /* DRAINING: only rows below this one */
+  bool reached; /* DRAINING: there is one at or after it */
 } ReadState;
 
 /* Whoever takes an event that has no sink yet reads up to it. */
@@ -68,12 +70,12 @@ static bool visit_main(TupleTableSlot *slot, void *context) {
   event_row_read(slot, &row);
   state->n_rows++;
   state->last_position = row.position;
-  Verdict verdict = judge(&row, MAIN, &sink);
-  if (verdict == TAKE)
+  const RowVerdict verdict = classify_row(&row, RowScan::MAIN, &sink);
+  if (verdict == RowVerdict::CLAIM)
     sink->cursor = row.position;
-  else if (verdict == STOP && sink == NULL)
+  else if (verdict == RowVerdict::STOP && sink == NULL)
     stop_before(state, row.position);
-  else if (verdict == STOP) {
+  else if (verdict == RowVerdict::STOP) {
     sink->reading = false;
     sink->starved = true;
     state->n_reading--;
@@ -88,7 +90,7 @@ static bool may_read(const WorkerSink *sink) {
 
 /* One read serves all sinks that have come equally far, which is all of them but those that lag. */
 static bool read_from(int64 cursor, Snapshot snapshot) {
-  ReadState state = {MAIN, NULL, 0, 0, cursor, false, 0, false};
+  ReadState state = {RowScan::MAIN, NULL, 0, 0, cursor, false, 0, false};
   int n, room = 0;
   WorkerSink **sinks = worker_sinks_all(&n);
 
@@ -100,7 +102,7 @@ static bool read_from(int64 cursor, Snapshot snapshot) {
     state.n_reading++;
     room += sinks[i]->room;
   }
-  int limit = Min(Max(Min(room, claim_round.free_events) * 2, READ_MIN), READ_MAX);
+  int limit = Min(Max(Min(room, dispatcher().round.free_events) * 2, READ_MIN), READ_MAX);
   Datum values[] = {Int64GetDatum(cursor), Int64GetDatum(limit)};
   statement_read(&read_main, values, snapshot, visit_main, &state);
   for (int i = 0; i < n; i++)
@@ -112,7 +114,7 @@ static bool read_from(int64 cursor, Snapshot snapshot) {
   return state.n_rows == limit;
 }
 
-bool stream_main(Snapshot snapshot) {
+bool scan_main(Snapshot snapshot) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   int64 done = -1;
@@ -124,7 +126,7 @@ bool stream_main(Snapshot snapshot) {
     for (int i = 0; i < n; i++)
       if (may_read(sinks[i]) && sinks[i]->cursor > done)
         next = Min(next, sinks[i]->cursor);
-    if (next == PG_INT64_MAX || claim_round.free_events <= 0 || claim_round.free_bytes <= 0)
+    if (next == PG_INT64_MAX || dispatcher().round.free_events <= 0 || dispatcher().round.free_bytes <= 0)
       return more;
     /* What a read leaves behind moves on, maybe to the next group's place: read on from there only next time. */
     int64 cursors_above = PG_INT64_MAX;
@@ -138,7 +140,7 @@ bool stream_main(Snapshot snapshot) {
   }
 }
 
-/* For the streams of one sink: the sink's own place moves with each row that needs no second look. A late row without
+/* For the scans of one sink: the sink's own place moves with each row that needs no second look. A late row without
  * a sink may have been enqueued before this one was made: the sink waits until it is routed. */
 static bool visit_of_sink(TupleTableSlot *slot, void *context) {
   ReadState *state = (ReadState *)context;
@@ -147,38 +149,38 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
 
   event_row_read(slot, &row);
   state->n_rows++;
-  if (state->stream == DUE && row.available_at > claim_round.now.wall) {
-    state->sink->next_due = row.available_at;
+  if (state->scan == RowScan::DUE && row.available_at > dispatcher().round.now.wall) {
+    state->sink->due.next = row.available_at;
     state->stopped = true;
     return false;
   }
-  if (state->stream == HELD && row.position >= state->before) {
+  if (state->scan == RowScan::DRAINING && row.position >= state->before) {
     state->stopped = state->reached = true;
     return false;
   }
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  if ((sink == state->sink || row.sink == NULL) && judge(&row, state->stream, &sink) == STOP &&
+  if ((sink == state->sink || row.sink == NULL) && classify_row(&row, state->scan, &sink) == RowVerdict::STOP &&
       (sink != NULL || state->sink->unrouted_at == row.position)) {
     state->stopped = true;
     state->sink->starved = sink != NULL;
-    if (state->stream == DUE)
-      state->sink->next_due = row.available_at;
+    if (state->scan == RowScan::DUE)
+      state->sink->due.next = row.available_at;
     return false;
   }
   state->last_position = row.position;
-  if (state->stream == DUE) {
-    state->sink->due_after = row.available_at;
-    state->sink->due_after_position = row.position;
+  if (state->scan == RowScan::DUE) {
+    state->sink->due.after = row.available_at;
+    state->sink->due.after_position = row.position;
   }
   return true;
 }
 
-void stream_late(WorkerSink *sink, Snapshot snapshot) {
+void scan_late(WorkerSink *sink, Snapshot snapshot) {
   int i = 0;
 
   while (i < sink->n_late && sink->room > 0) {
     LateTransaction *late = &sink->late[i];
-    ReadState state = {LATE, sink, 0, 0, late->after, false, 0, false};
+    ReadState state = {RowScan::LATE, sink, 0, 0, late->after, false, 0, false};
     Datum values[] = {UInt64GetDatum(late->xid), Int64GetDatum(late->after), Int64GetDatum(late->upto),
                       Int64GetDatum(READ_MAX), Int64GetDatum(origin_here())};
     statement_read(&read_late, values, snapshot, visit_of_sink, &state);
@@ -191,7 +193,7 @@ void stream_late(WorkerSink *sink, Snapshot snapshot) {
   memmove(sink->late, sink->late + i, sizeof(LateTransaction) * sink->n_late);
 }
 
-bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
+bool scan_draining(WorkerSink *sink, Snapshot snapshot) {
   const dispatch::LockedRows &locked_rows = dispatcher().locked_rows;
   uint64 hashes[DRAINING_KEYS_MAX];
   int n = (int)blocked_keys().next_draining(sink->oid, hashes);
@@ -202,7 +204,7 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
     int64 locked = locked_rows.first_of_key(sink->oid, hashes[i]);
     int64 before = Min(Min(locked, dead), sink->cursor + 1);
-    ReadState state = {HELD, sink, 0, 0, key->drained, false, before, false};
+    ReadState state = {RowScan::DRAINING, sink, 0, 0, key->drained, false, before, false};
     int limit = Min(sink->room + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
     statement_read(&read_held, values, snapshot, visit_of_sink, &state);
@@ -221,18 +223,18 @@ bool stream_draining(WorkerSink *sink, Snapshot snapshot) {
   return n == DRAINING_KEYS_MAX && sink->room > 0;
 }
 
-bool stream_due(WorkerSink *sink, Snapshot snapshot) {
-  ReadState state = {DUE, sink, 0, 0, 0, false, 0, false};
+bool scan_due(WorkerSink *sink, Snapshot snapshot) {
+  ReadState state = {RowScan::DUE, sink, 0, 0, 0, false, 0, false};
 
-  if (sink->next_due > claim_round.now.wall || sink->room <= 0)
+  if (sink->due.next > dispatcher().round.now.wall || sink->room <= 0)
     return false;
-  sink->next_due = DT_NOEND;
+  sink->due.next = DT_NOEND;
   int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);
-  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(sink->due_after),
-                    Int64GetDatum(sink->due_after_position), Int64GetDatum(limit)};
+  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(sink->due.after),
+                    Int64GetDatum(sink->due.after_position), Int64GetDatum(limit)};
   statement_read(&read_due, values, snapshot, visit_of_sink, &state);
   if (state.stopped || state.n_rows < limit)
     return false;
-  sink->next_due = sink->due_after;
+  sink->due.next = sink->due.after;
   return true;
 }

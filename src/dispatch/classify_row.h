@@ -1,0 +1,64 @@
+/*
+ * classify_row.h: what a round of claiming does with a row that belongs to this worker: it is claimed, skipped (not
+ * now: another scan, a later moment or another event sees to it), marked to wait behind its key's blocker, or it ends
+ * the scan, which comes back to it.
+ */
+#pragma once
+
+#include "dispatch/dispatch.h"
+#include "dispatch/due_cursor.h"
+
+namespace dispatch {
+
+/* How a round came across the row. */
+enum class RowScan : uint8_t {
+  MAIN,     /* in order of position */
+  LATE,     /* it is of a transaction that committed late */
+  DRAINING, /* marked, and its key drains */
+  DUE,      /* its time has come */
+  RESCAN    /* it is named by the rescan queue, or was locked before */
+};
+
+enum class RowVerdict : uint8_t {
+  CLAIM,
+  SKIP,
+  BLOCK,        /* it was marked */
+  STOP,         /* its sink, or the worker, has no room */
+  OUT_OF_MEMORY /* nothing is decided */
+};
+
+/* What a row says. */
+struct Row {
+  int64_t position;
+  uint64_t key_hash; /* 0 = no key */
+  WallTime available_at;
+  int64_t blocked_by; /* the group that it is marked with, 0 = none */
+  int32_t attempts;
+  bool redriven;
+  bool former_name; /* of its sink: due rows are found by the present one */
+  RowHandle handle;
+};
+
+/* The row's sink, as it stands in the round. */
+struct RowSink {
+  SinkInFlight *in_flight;
+  DueCursor *due;
+  int64_t cursor; /* the main scan has seen every row at or below */
+  int room;       /* how many more events it takes */
+  bool ordered;
+  bool reading; /* it takes part in the running main scan */
+
+  SinkId id() const noexcept { return in_flight->id; }
+};
+
+struct RowDecision {
+  RowVerdict verdict;
+  const char *reason; /* a literal; NULL for CLAIM */
+  int64_t blocker;    /* the event that is the reason, or 0 */
+};
+
+/* What to do with a row of the running round, of a sink and shard that are this worker's. Unless it is claimed, what
+ * is to be remembered of it is. */
+RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sink, RowScan scan) noexcept;
+
+}  // namespace dispatch

@@ -1,0 +1,41 @@
+/*
+ * marks.cpp: events may come back while a round is being committed. So a commit forgets only those that its round has
+ * taken up.
+ */
+#include "dispatch/marks.h"
+
+namespace dispatch {
+
+static bool append(std::vector<Mark> *list, const Mark &mark) noexcept {
+  try {
+    list->push_back(mark);
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+bool Marks::add(const Mark &mark) noexcept {
+  return append(&marks_, mark);
+}
+
+bool Marks::add_returned(const Mark &mark) noexcept {
+  return append(&returned_, mark);
+}
+
+std::span<Mark> Marks::take_up_returned() noexcept {
+  n_taken_up_ = returned_.size();
+  return returned_;
+}
+
+void Marks::commit_round() noexcept {
+  returned_.erase(returned_.begin(), returned_.begin() + static_cast<std::ptrdiff_t>(n_taken_up_));
+  n_taken_up_ = 0;
+}
+
+void Marks::roll_back_round() noexcept {
+  returned_.clear();
+  n_taken_up_ = 0;
+}
+
+}  // namespace dispatch

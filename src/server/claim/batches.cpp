@@ -1,0 +1,50 @@
+/* batches.cpp: the batches lie in one context, of which ROUND_BYTES are kept from round to round. */
+#include "server/claim/batches.h"
+
+#include "server/event/event_row.h"
+
+extern "C" {
+#include "utils/memutils.h"
+}
+
+static MemoryContext context = NULL;
+
+MemoryContext batches_begin(void) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  if (context == NULL)
+    context = AllocSetContextCreate(TopMemoryContext, "outbox batches", ROUND_BYTES, ALLOCSET_DEFAULT_INITSIZE,
+                                    ALLOCSET_DEFAULT_MAXSIZE);
+  MemoryContextReset(context); /* but for its first ROUND_BYTES */
+  event_rows_begin(context);
+  for (int i = 0; i < n; i++) {
+    sinks[i]->batch = NULL;
+    sinks[i]->batch_events = NULL;
+    sinks[i]->n_batch = sinks[i]->max_batch = 0;
+  }
+  return context;
+}
+
+static void grow(WorkerSink *sink) {
+  MemoryContext previous = MemoryContextSwitchTo(context);
+
+  sink->max_batch = Max(64, sink->max_batch * 2);
+  sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
+                            : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
+  sink->batch_events = sink->batch_events ? (InFlightEvent **)repalloc_huge(sink->batch_events,
+                                                                            sizeof(InFlightEvent *) * sink->max_batch)
+                                          : (InFlightEvent **)palloc(sizeof(InFlightEvent *) * sink->max_batch);
+  MemoryContextSwitchTo(previous);
+}
+
+ob_event *batch_next(WorkerSink *sink) {
+  if (sink->n_batch == sink->max_batch)
+    grow(sink);
+  return &sink->batch[sink->n_batch];
+}
+
+void batch_add(WorkerSink *sink, InFlightEvent *event) {
+  sink->batch[sink->n_batch].ticket = in_flight().ticket(event);
+  sink->batch_events[sink->n_batch++] = event;
+}

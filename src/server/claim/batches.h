@@ -1,0 +1,15 @@
+/* batches.h: what a round has claimed for each sink, in order, until it is submitted. */
+#pragma once
+
+#include "server/inflight/in_flight.h"
+
+/* A round claims at most so much: until its commit each event exists twice more, as a row and as a copy of it. */
+#define ROUND_BYTES (4 * 1024 * 1024)
+
+/* A round begins: all batches are empty. Returns the context in which they lie; it outlives the round while a
+ * synchronous standby is waited for. */
+MemoryContext batches_begin(void);
+
+/* Where the sink's next event goes; it counts once it is added. */
+ob_event *batch_next(WorkerSink *sink);
+void batch_add(WorkerSink *sink, InFlightEvent *event);

@@ -1,0 +1,168 @@
+/*
+ * classify_row.cpp: what only the server can say of a row: whose it is, whether it is routed, and whether there is
+ * memory for it and its values can be read. All other questions are dispatch's (dispatch/classify_row.h). An event is
+ * made of the row last, when it is known to be claimed: that is what costs.
+ */
+#include "server/claim/classify_row.h"
+
+#include "server/claim/batches.h"
+#include "server/claim/unrouted.h"
+#include "server/event/unreadable.h"
+#include "server/inflight/blocking.h"
+#include "server/inflight/decision_log.h"
+#include "server/inflight/ended.h"
+#include "server/inflight/in_flight.h"
+#include "server/sinks/own_rows.h"
+#include "server/sinks/sink_place.h"
+#include "server/storage/durable.h"
+
+using dispatch::RowDecision;
+
+static dispatch::RowHandle handle_of(const EventRow *row) {
+  return {ItemPointerGetBlockNumberNoCheck(&row->ctid), ItemPointerGetOffsetNumberNoCheck(&row->ctid), row->xmin,
+          InvalidOid};
+}
+
+static InFlightEvent *claim_row(WorkerSink *sink, const EventRow *row, uint32 bytes) {
+  const dispatch::InFlight::Claimed claimed = {
+      .position = row->position,
+      .key_hash = sink->common.ordered ? row->key_hash : 0,
+      .sink = &sink->events,
+      .row = handle_of(row),
+      .attempts = row->attempts,
+      .bytes = bytes,
+      .shard = (uint8)dispatch::shard_of(row->key_hash, row->position),
+      .blocked_by = row->blocked_by,
+      .due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at,
+      .late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
+  };
+  InFlightEvent *event = in_flight_claim(&claimed);
+
+  worker_sink_event_claimed(sink, bytes);
+  return event;
+}
+
+static void add_to_batch(WorkerSink *sink, const EventRow *row) {
+  ob_event *event = batch_next(sink);
+
+  unreadable_begin(row->position, row->xmin, PART_EVENT);
+  uint32 bytes = event_row_to_event(row, sink->common.ordered, event);
+  unreadable_done();
+  unreadable_forget(row->position);
+  InFlightEvent *claimed = claim_row(sink, row, bytes);
+  batch_add(sink, claimed);
+  require_memory(dispatcher().event_claimed(claimed));
+  durable_note(row->xmin);
+}
+
+/* An event that the process has no memory for holds up its key alone, and is looked at again. */
+static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
+  char error[128];
+
+  if (sink->common.ordered)
+    key_block(sink->oid, row->key_hash, row->position);
+  require_memory(dispatcher().locked_rows.add(row->position, InvalidOid, 0));
+  snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
+  if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
+    shared_sink_error(sink->stats, error, dispatcher().round.now.wall);
+    ereport(WARNING,
+            (errmsg("outbox sink \"%s\": %s", sink->name, error), errdetail("The event waits, and others go on.")));
+  }
+}
+
+/* Its failure is recorded like a delivery's: the row says why it waits, and leads its key. No attempt is spent, since
+ * it cannot become a dead letter either: that would be a copy of it. */
+static void fail_unreadable(WorkerSink *sink, const EventRow *row, const UnreadableRow *unreadable) {
+  InFlightEvent *event = claim_row(sink, row, 0);
+
+  dispatcher().round.free_events--;
+  ended_fail(event, unreadable_pause_ms(unreadable), unreadable->error, dispatcher().round.now);
+}
+
+static RowDecision skip(const char *reason) {
+  return {RowVerdict::SKIP, reason, 0};
+}
+
+static RowDecision pass_foreign(const EventRow *row, WorkerSink *sink) {
+  if (sink && !row_has_our_origin(row) && (sink->first_foreign == 0 || row->position < sink->first_foreign))
+    known_below_lower(sink, sink->first_foreign = row->position);
+  return skip(row->sink == NULL          ? "no sink takes it"
+              : sink == NULL             ? "its sink is not open here"
+              : !row_has_our_origin(row) ? "another cluster or database enqueued it"
+                                         : "another worker has its key");
+}
+
+static bool has_former_name(const EventRow *row, const WorkerSink *sink) {
+  return strlen(sink->name) != (size_t)row->sink_length || memcmp(sink->name, row->sink, row->sink_length) != 0;
+}
+
+static RowDecision ask_dispatch(const EventRow *row, RowScan scan, WorkerSink *sink) {
+  const dispatch::Row facts = {
+      .position = row->position,
+      .key_hash = row->key_hash,
+      .available_at = row->available_at,
+      .blocked_by = row->blocked_by,
+      .attempts = row->attempts,
+      .redriven = row->redrive != NOT_REDRIVEN,
+      .former_name = row->available_at > dispatcher().round.now.wall && has_former_name(row, sink),
+      .handle = handle_of(row),
+  };
+  const dispatch::RowSink its_sink = {
+      .in_flight = &sink->events,
+      .due = &sink->due,
+      .cursor = sink->cursor,
+      .room = sink->room,
+      .ordered = sink->common.ordered,
+      .reading = sink->reading,
+  };
+
+  return dispatch::classify_row(dispatcher(), facts, its_sink, scan);
+}
+
+/* A row that dispatch would claim. */
+static RowDecision claim(const EventRow *row, WorkerSink *sink) {
+  if (const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin)) {
+    fail_unreadable(sink, row, unreadable);
+    return skip("it cannot be read");
+  }
+  if (!event_row_fits(row)) {
+    wait_for_memory(sink, row);
+    return skip("there is no memory for it");
+  }
+  add_to_batch(sink, row);
+  return {RowVerdict::CLAIM, NULL, 0};
+}
+
+static RowDecision decide(const EventRow *row, RowScan scan, WorkerSink **sink_out) {
+  bool ours = row_is_ours(row, sink_out);
+  WorkerSink *sink = *sink_out;
+
+  /* Enqueued before, committed after a sink appeared, or locked when it was to be routed. Those that take it claim
+   * nothing that comes after it before it is routed. */
+  if (row->sink == NULL && row_has_our_origin(row) && unreadable_find(row->position, row->xmin) == NULL &&
+      unrouted_saw(row) && (scan == RowScan::MAIN || scan == RowScan::LATE))
+    return {RowVerdict::STOP, "it is to be routed first", 0};
+  if (!ours)
+    return pass_foreign(row, sink);
+  if (row->position < sink->known_below)
+    known_below_lower(sink, row->position);
+  const RowDecision decision = ask_dispatch(row, scan, sink);
+  require_memory(decision.verdict != RowVerdict::OUT_OF_MEMORY);
+  return decision.verdict == RowVerdict::CLAIM ? claim(row, sink) : decision;
+}
+
+/* What the log calls it. */
+static Decision logged(RowVerdict verdict) {
+  return verdict == RowVerdict::CLAIM   ? EVENT_CLAIMED
+         : verdict == RowVerdict::BLOCK ? EVENT_BLOCKED
+         : verdict == RowVerdict::STOP  ? EVENT_STOPPED
+                                        : EVENT_PASSED;
+}
+
+RowVerdict classify_row(const EventRow *row, RowScan scan, WorkerSink **sink) {
+  const RowDecision decision = decide(row, scan, sink);
+
+  decision_log(logged(decision.verdict), row->position, *sink ? (*sink)->name : NULL, decision.reason,
+               decision.blocker);
+  return decision.verdict;
+}

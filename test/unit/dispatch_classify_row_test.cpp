@@ -1,0 +1,352 @@
+/* What becomes of a row that a round of claiming comes across. */
+#include "dispatch/classify_row.h"
+
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+using dispatch::BlockedKey;
+using dispatch::Dispatch;
+using dispatch::EventState;
+using dispatch::InFlight;
+using dispatch::InFlightEvent;
+using dispatch::KeyState;
+using dispatch::Row;
+using dispatch::RowDecision;
+using dispatch::RowScan;
+using dispatch::RowSink;
+using dispatch::RowVerdict;
+using dispatch::WallTime;
+
+class DispatchClassifyRow : public testing::Test {
+protected:
+  static constexpr dispatch::SinkId SINK = 5;
+  static constexpr uint64_t KEY = 77;
+  static constexpr WallTime NOW = 1'000'000;
+
+  void SetUp() override {
+    events.id = SINK;
+    sink.in_flight = &events;
+    sink.due = &due;
+    sink.cursor = 0;
+    sink.room = 10;
+    sink.ordered = sink.reading = true;
+    begin_round();
+  }
+
+  void begin_round() { decisions->begin_round({{3'600'000'000}, NOW}, 10, 1000); }
+
+  static Row row(int64_t position) {
+    Row one = {};
+    one.position = position;
+    one.key_hash = KEY;
+    one.available_at = 0;
+    one.handle = {11, 12, 13, 14};
+    return one;
+  }
+
+  RowVerdict classify(const Row &one, RowScan scan = RowScan::MAIN) {
+    last = dispatch::classify_row(*decisions, one, sink, scan);
+    return last.verdict;
+  }
+
+  InFlightEvent *claim(int64_t position, uint64_t key_hash = KEY, uint32_t bytes = 100) {
+    InFlight::Claimed claimed = {};
+    claimed.position = position;
+    claimed.key_hash = key_hash;
+    claimed.sink = &events;
+    claimed.bytes = bytes;
+    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    EXPECT_TRUE(decisions->event_claimed(event));
+    return event;
+  }
+
+  /* Rows of the key wait behind the event at this position; returns their group. */
+  int64_t block(int64_t position) {
+    EXPECT_TRUE(decisions->block_key(SINK, KEY, position));
+    return key()->group;
+  }
+
+  const BlockedKey *key() { return decisions->blocked_keys.find(SINK, KEY); }
+
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  dispatch::SinkInFlight events = {};
+  dispatch::DueCursor due = {.after = 0, .after_position = 0, .next = dispatch::WALL_TIME_NEVER};
+  RowSink sink = {};
+  RowDecision last = {};
+};
+
+TEST_F(DispatchClassifyRow, ARowThatNothingKeepsIsClaimed) {
+  EXPECT_EQ(classify(row(10)), RowVerdict::CLAIM);
+  EXPECT_EQ(key(), nullptr);
+  EXPECT_TRUE(decisions->marks.all().empty());
+}
+
+TEST_F(DispatchClassifyRow, TheMainScanClaimsWhatLiesAboveTheCursorAndTheOthersWhatLiesBelow) {
+  sink.cursor = 10;
+  EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
+  EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);
+  for (RowScan scan : {RowScan::LATE, RowScan::DRAINING, RowScan::DUE, RowScan::RESCAN}) {
+    EXPECT_EQ(classify(row(10), scan), RowVerdict::CLAIM);
+    EXPECT_EQ(classify(row(11), scan), RowVerdict::SKIP) << "the main scan would send it once more";
+  }
+  sink.reading = false;
+  EXPECT_EQ(classify(row(11)), RowVerdict::SKIP);
+}
+
+TEST_F(DispatchClassifyRow, ARowInFlightIsNotClaimedAgain) {
+  InFlightEvent *event = claim(10);
+  EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
+  EXPECT_EQ(event->given_to, 0U);
+}
+
+TEST_F(DispatchClassifyRow, ARowInFlightForAnotherSinkIsKeptInMindForThisOne) {
+  InFlightEvent *event = claim(10);
+  dispatch::SinkInFlight other = {};
+  other.id = 6;
+  sink.in_flight = &other;
+  EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
+  EXPECT_EQ(event->given_to, 6U);
+}
+
+TEST_F(DispatchClassifyRow, ARowThatCameBackWhileItsFormerOneIsGoneIsKeptInMind) {
+  InFlightEvent *event = claim(10);
+  decisions->in_flight.submitted(event);
+  decisions->in_flight.end(event, dispatch::Outcome::SENT, -1, nullptr, NOW);
+  decisions->in_flight.gone(event);
+  EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
+  EXPECT_EQ(event->given_to, SINK);
+}
+
+TEST_F(DispatchClassifyRow, WithoutRoomTheScanStopsBeforeTheRow) {
+  sink.room = 0;
+  EXPECT_EQ(classify(row(10)), RowVerdict::STOP);
+  sink.room = 1;
+  decisions->begin_round({{3'600'000'000}, NOW}, 1, 1000);
+  EXPECT_EQ(classify(row(10)), RowVerdict::CLAIM);
+  claim(10);
+  EXPECT_EQ(classify(row(11)), RowVerdict::STOP) << "by number";
+  decisions->begin_round({{3'600'000'000}, NOW}, 10, 100);
+  claim(20, 0, 100);
+  EXPECT_EQ(classify(row(21)), RowVerdict::STOP) << "by memory";
+}
+
+TEST_F(DispatchClassifyRow, TooManyLockedRowsStopTheMainScanAlone) {
+  for (int i = 0; i < 20000; i++)
+    ASSERT_TRUE(decisions->locked_rows.add(1000 + i, SINK, KEY + 1));
+  EXPECT_EQ(classify(row(10)), RowVerdict::STOP);
+  sink.cursor = 10;
+  EXPECT_EQ(classify(row(10), RowScan::DUE), RowVerdict::CLAIM);
+}
+
+TEST_F(DispatchClassifyRow, ARowBehindABlockerIsMarkedOnce) {
+  const int64_t group = block(10);
+  EXPECT_EQ(classify(row(11)), RowVerdict::BLOCK);
+  EXPECT_EQ(last.blocker, 10);
+  ASSERT_EQ(decisions->marks.all().size(), 1U);
+  const dispatch::Mark mark = decisions->marks.all()[0];
+  EXPECT_EQ(mark.position, 11);
+  EXPECT_EQ(mark.group, group);
+  EXPECT_EQ(mark.sink, SINK);
+  EXPECT_EQ(mark.key_hash, KEY);
+  EXPECT_EQ(mark.row.page, 11U);
+  EXPECT_EQ(mark.row.line, 12U);
+  Row marked = row(12);
+  marked.blocked_by = group;
+  EXPECT_EQ(classify(marked), RowVerdict::SKIP);
+  EXPECT_EQ(decisions->marks.all().size(), 1U);
+}
+
+TEST_F(DispatchClassifyRow, TheBlockerItselfAndWhatComesBeforeItAreClaimed) {
+  block(10);
+  EXPECT_EQ(classify(row(10)), RowVerdict::CLAIM);
+  EXPECT_EQ(classify(row(9)), RowVerdict::CLAIM);
+}
+
+TEST_F(DispatchClassifyRow, AnotherKeyAndAnotherSinkDoNotWait) {
+  block(10);
+  Row other = row(11);
+  other.key_hash = KEY + 1;
+  EXPECT_EQ(classify(other), RowVerdict::CLAIM);
+  events.id = SINK + 1;
+  EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);
+}
+
+TEST_F(DispatchClassifyRow, WithoutOrderNothingWaits) {
+  block(10);
+  sink.ordered = false;
+  Row redriven = row(11);
+  redriven.redriven = true;
+  claim(12);
+  EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);
+  EXPECT_EQ(classify(redriven), RowVerdict::CLAIM);
+}
+
+TEST_F(DispatchClassifyRow, WhileAKeyDrainsOnlyItsMarkedRowsAreClaimed) {
+  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  sink.cursor = 20;
+  EXPECT_EQ(classify(row(11), RowScan::DRAINING), RowVerdict::CLAIM);
+  EXPECT_EQ(classify(row(11), RowScan::LATE), RowVerdict::BLOCK);
+  EXPECT_EQ(classify(row(21)), RowVerdict::BLOCK);
+}
+
+TEST_F(DispatchClassifyRow, AMarkedRowThatTheDrainingKeyHasPassedIsDrainedToAgain) {
+  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  decisions->blocked_keys.drained_to(SINK, KEY, 15);
+  Row marked = row(11);
+  marked.blocked_by = 7;
+  EXPECT_EQ(classify(marked), RowVerdict::SKIP);
+  EXPECT_LT(key()->drained, 11);
+}
+
+TEST_F(DispatchClassifyRow, AFailedEventLeadsItsKeyUntilItIsDue) {
+  Row failed = row(10);
+  failed.attempts = 1;
+  failed.available_at = NOW + 1;
+  EXPECT_EQ(classify(failed), RowVerdict::SKIP);
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+  EXPECT_EQ(key()->blocker, 10);
+  EXPECT_EQ(due.next, NOW + 1);
+  failed.available_at = NOW;
+  EXPECT_EQ(classify(failed), RowVerdict::CLAIM) << "it is due";
+}
+
+TEST_F(DispatchClassifyRow, AScheduledEventLeadsNothing) {
+  Row scheduled = row(10);
+  scheduled.available_at = NOW + 5;
+  EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
+  EXPECT_EQ(key(), nullptr);
+  EXPECT_EQ(due.next, NOW + 5);
+  block(10);
+  EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
+  EXPECT_EQ(key()->state, KeyState::DRAINING) << "a user has put a failing event off: it no longer blocks its key";
+}
+
+TEST_F(DispatchClassifyRow, AFailedEventBehindAnotherOneIsMarked) {
+  const int64_t group = block(9);
+  Row failed = row(10);
+  failed.attempts = 1;
+  failed.available_at = NOW + 1;
+  EXPECT_EQ(classify(failed), RowVerdict::SKIP);
+  ASSERT_EQ(decisions->marks.all().size(), 1U);
+  EXPECT_EQ(decisions->marks.all()[0].group, group);
+  failed.blocked_by = group;
+  EXPECT_EQ(classify(failed), RowVerdict::SKIP);
+  EXPECT_EQ(decisions->marks.all().size(), 1U);
+}
+
+TEST_F(DispatchClassifyRow, WhatIsFoundWhenItIsDueHasNoMarkAndThePresentName) {
+  Row scheduled = row(10);
+  scheduled.available_at = NOW + 5;
+  scheduled.blocked_by = 3;
+  EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
+  scheduled.blocked_by = 0;
+  scheduled.former_name = true;
+  EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
+  ASSERT_EQ(decisions->marks.all().size(), 2U);
+  EXPECT_EQ(decisions->marks.all()[0].group, 0);
+  EXPECT_EQ(decisions->marks.all()[1].group, 0);
+}
+
+TEST_F(DispatchClassifyRow, AClockThatWasSetBackTakesTheDueCursorAlong) {
+  due.after = NOW + 100;
+  Row scheduled = row(10);
+  scheduled.available_at = NOW + 50;
+  EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
+  EXPECT_EQ(due.after, NOW + 49);
+}
+
+TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
+  Row redriven = row(10);
+  redriven.redriven = true;
+  sink.cursor = 20;
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
+  claim(12, KEY + 1);
+  claim(9);
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM) << "of another key, or earlier";
+  claim(12);
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::SKIP);
+  EXPECT_TRUE(decisions->round.reordered);
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->blocker, 10) << "nothing later of the key may be claimed";
+  EXPECT_EQ(decisions->locked_rows.first_of_key(SINK, KEY), 10) << "it is looked at again";
+}
+
+TEST_F(DispatchClassifyRow, WhatIsInFlightIsAskedInEachRoundAnew) {
+  Row redriven = row(10);
+  redriven.redriven = true;
+  sink.cursor = 20;
+  InFlightEvent *later = claim(12);
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::SKIP);
+  begin_round();
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::SKIP);
+  decisions->in_flight.give_back(later);
+  begin_round();
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
+}
+
+class DispatchReturned : public DispatchClassifyRow {
+protected:
+  void come_back(int64_t position) { ASSERT_TRUE(decisions->marks.add_returned({position, {}, 0, SINK, KEY})); }
+  size_t returned() { return decisions->marks.returned().size(); }
+};
+
+TEST_F(DispatchReturned, AnEventThatCameBackBehindABlockerIsMarkedInTheNextRound) {
+  const int64_t group = block(10);
+  come_back(11);
+  begin_round();
+  ASSERT_TRUE(decisions->mark_returned());
+  ASSERT_EQ(decisions->marks.all().size(), 1U);
+  EXPECT_EQ(decisions->marks.all()[0].position, 11);
+  EXPECT_EQ(decisions->marks.all()[0].group, group);
+  decisions->commit_round();
+  EXPECT_EQ(returned(), 0U);
+}
+
+TEST_F(DispatchReturned, OneWhoseKeyIsFreeByNowIsNotMarked) {
+  come_back(11);
+  begin_round();
+  ASSERT_TRUE(decisions->mark_returned());
+  EXPECT_TRUE(decisions->marks.all().empty());
+  ASSERT_EQ(returned(), 1U);
+  EXPECT_EQ(decisions->marks.returned()[0].group, 0) << "the cursor goes back to it";
+}
+
+TEST_F(DispatchReturned, OneThatComesBackDuringTheRoundIsTheNextOnes) {
+  block(10);
+  come_back(11);
+  begin_round();
+  ASSERT_TRUE(decisions->mark_returned());
+  come_back(12);
+  decisions->commit_round();
+  ASSERT_EQ(returned(), 1U);
+  EXPECT_EQ(decisions->marks.returned()[0].position, 12);
+}
+
+TEST_F(DispatchReturned, ARoundThatIsRolledBackForgetsAllSinceTheCursorGoesBack) {
+  block(10);
+  come_back(11);
+  begin_round();
+  ASSERT_TRUE(decisions->mark_returned());
+  come_back(12);
+  decisions->roll_back_round();
+  EXPECT_EQ(returned(), 0U);
+  begin_round();
+  EXPECT_TRUE(decisions->marks.all().empty());
+}
+
+TEST(DispatchKeyFilter, AKeyThatWasNotedIsPossibleAndMostOthersAreNot) {
+  dispatch::KeyFilter filter;
+  const uint64_t keys[] = {1, 63, 64, (1 << 20) - 1, 0x0123456789ABCDEF};
+  for (uint64_t key : keys)
+    EXPECT_FALSE(filter.possible(key));
+  for (uint64_t key : keys)
+    filter.note(key);
+  for (uint64_t key : keys)
+    EXPECT_TRUE(filter.possible(key));
+  EXPECT_FALSE(filter.possible(2));
+  filter.note(0);
+  EXPECT_FALSE(filter.possible(0)) << "an event without a key";
+}
