@@ -7,8 +7,8 @@
 
 #include "dispatch/classify_row.h"
 
-using dispatch::RowVerdict;
 using dispatch::RowScan;
+using dispatch::RowVerdict;
 
 /* Decides about one row of the running round: it is claimed, or what must be remembered of it is. `*sink` is its
  * sink, or NULL; STOP without a sink: the sinks that take the event wait until it is routed. */
