@@ -205,8 +205,8 @@ void ob_sink_share(ob_sink *sink, int index, int of, int64_t *turns) OB_NOEXCEPT
 /* Much may have gathered for the peer while it was stopped: it gets little at once at first, and then more. */
 void ob_sink_begin_slowly(ob_sink *sink) OB_NOEXCEPT;
 
-/* Gives the sink up: what is not on the wire comes back as OB_RELEASED at once, what is gets `grace_ms` to finish
- * and then comes back as OB_RELEASED too (it may have arrived: a possible duplicate). Returns immediately; every
+/* Gives the sink up: what is not on the wire comes back as OB_RETURNED at once, what is gets `grace_ms` to finish
+ * and then comes back as OB_RETURNED too (it may have arrived: a possible duplicate). Returns immediately; every
  * ticket gets its completion. The pointer is invalid after ob_sink_closed() returned true. */
 void ob_sink_close(ob_sink *sink, int grace_ms) OB_NOEXCEPT;
 /* True once every ticket of a closing sink has been collected; frees it. */
@@ -255,8 +255,8 @@ typedef struct ob_sink_status {
 } ob_sink_status;
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) OB_NOEXCEPT;
 
-/* Takes one reason that has ceased: events that came back as OB_WAIT with an error that begins so need not wait any
- * longer. False when there is none. */
+/* Takes one reason that has ceased: events that came back as OB_DEFERRED with an error that begins so need not wait
+ * any longer. False when there is none. */
 bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) OB_NOEXCEPT;
 
 /* Submits events in order; everything is copied. Returns how many were taken (a prefix): the rest is
@@ -264,18 +264,18 @@ bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) OB_NOEXCEPT;
 size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) OB_NOEXCEPT;
 
 typedef enum ob_outcome {
-  OB_SENT,  /* acknowledged */
-  OB_RETRY, /* this event failed: count an attempt, wait, try again */
-  OB_WAIT, /* its destination within the sink (a Kafka topic) cannot be used now, or it has failed before and the sink
-              is down as a whole: hold its key like a failing event's, try again after retry_after_ms, and spend no
-              attempt, however often */
+  OB_SENT,     /* acknowledged */
+  OB_RETRY,    /* this event failed: count an attempt, wait, try again */
+  OB_DEFERRED, /* its destination within the sink (a Kafka topic) cannot be used now, or it has failed before and the
+              sink is down as a whole: hold its key like a failing event's, try again after retry_after_ms, and spend
+              no attempt, however often */
   OB_REJECTED, /* this event can never succeed: a dead letter */
-  OB_RELEASED  /* not tried, or the sink is down as a whole: no attempt is spent, claim it again later */
+  OB_RETURNED  /* not tried, or the sink is down as a whole: no attempt is spent, claim it again later */
 } ob_outcome;
 
-/* Order: an event with a key that comes back as OB_RETRY, OB_WAIT or OB_RELEASED was not overtaken by a later one of
- * its key: those come back as OB_RELEASED (or OB_WAIT behind OB_WAIT), and what is submitted before the caller has
- * collected all of them is not sent. With on_dead_letter 'block' the same goes for OB_REJECTED. */
+/* Order: an event with a key that comes back as OB_RETRY, OB_DEFERRED or OB_RETURNED was not overtaken by a later one
+ * of its key: those come back as OB_RETURNED (or OB_DEFERRED behind OB_DEFERRED), and what is submitted before the
+ * caller has collected all of them is not sent. With on_dead_letter 'block' the same goes for OB_REJECTED. */
 
 typedef struct ob_completion {
   uint64_t ticket;

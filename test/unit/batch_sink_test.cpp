@@ -10,7 +10,7 @@ using namespace outbox;
 
 namespace {
 
-using Ends = std::vector<std::pair<uint64_t, Result>>;
+using Ends = std::vector<std::pair<uint64_t, Outcome>>;
 
 class BatchSinkTest : public testing::Test {
 protected:
@@ -34,7 +34,7 @@ protected:
   Ends collect(size_t n) {
     Ends found;
     for (const Completion &completion : wait_for(*sink, *reporter, n))
-      found.emplace_back(completion.ticket, completion.result);
+      found.emplace_back(completion.ticket, completion.outcome);
     return found;
   }
 
@@ -57,12 +57,12 @@ TEST_F(BatchSinkTest, WhatWaitsIsTheNextBatchInItsOrder) {
   submit(2, 4);
   EXPECT_EQ(sink->credit(), 7u);
   answer([] { return BatchSink::Outcome::sent(); });
-  EXPECT_EQ(collect(1), (Ends{{1, Result::Sent}}));
+  EXPECT_EQ(collect(1), (Ends{{1, Outcome::Sent}}));
   begun.acquire();
   EXPECT_EQ(batch.get(), (std::vector<std::string>{"2", "3", "4"}));
   EXPECT_EQ(sink->credit(), 10u);
   answer([] { return BatchSink::Outcome::sent(); });
-  EXPECT_EQ(collect(4), (Ends{{1, Result::Sent}, {2, Result::Sent}, {3, Result::Sent}, {4, Result::Sent}}));
+  EXPECT_EQ(collect(4), (Ends{{1, Outcome::Sent}, {2, Outcome::Sent}, {3, Outcome::Sent}, {4, Outcome::Sent}}));
 }
 
 TEST_F(BatchSinkTest, ItTakesNoMoreThanItsCredit) {
@@ -81,7 +81,7 @@ TEST_F(BatchSinkTest, WhatFailsIsOvertakenByNothing) {
   EXPECT_TRUE(reporter->completions().empty()) << "only the main thread tells of it";
 
   EXPECT_EQ(collect(4),
-            (Ends{{1, Result::Retry}, {2, Result::Released}, {3, Result::Released}, {4, Result::Released}}));
+            (Ends{{1, Outcome::Retry}, {2, Outcome::Returned}, {3, Outcome::Returned}, {4, Outcome::Returned}}));
   EXPECT_EQ(reporter->completions()[0].error, "not now");
   EXPECT_EQ(sink->credit(), 10u);
 }
@@ -92,27 +92,28 @@ TEST_F(BatchSinkTest, WhatStandsBeforeTheFailingOneWasSent) {
   collect(1);
   begun.acquire();
   answer([] { return BatchSink::Outcome::failed(1, BatchSink::Failure::Rejected, "never"); });
-  EXPECT_EQ(collect(4), (Ends{{1, Result::Sent}, {2, Result::Sent}, {3, Result::Rejected}, {4, Result::Released}}));
+  EXPECT_EQ(collect(4),
+            (Ends{{1, Outcome::Sent}, {2, Outcome::Sent}, {3, Outcome::Rejected}, {4, Outcome::Returned}}));
 }
 
 TEST_F(BatchSinkTest, WhatIsThrownIsNoEventsFault) {
   answer([]() -> BatchSink::Outcome { throw std::runtime_error("no peer"); });
-  EXPECT_EQ(collect(1), (Ends{{1, Result::SinkDown}}));
+  EXPECT_EQ(collect(1), (Ends{{1, Outcome::SinkDown}}));
   EXPECT_EQ(reporter->completions()[0].error, "no peer");
 }
 
 /* That a message was not delivered, and did not fail either, cannot be said. */
 static_assert(!std::is_aggregate_v<BatchSink::Outcome> && !std::is_default_constructible_v<BatchSink::Outcome> &&
               !std::is_constructible_v<BatchSink::Outcome, size_t>);
-static_assert(!std::is_invocable_v<decltype(BatchSink::Outcome::failed), size_t, Result, std::string>,
-              "Result has ways to end that are no failures");
+static_assert(!std::is_invocable_v<decltype(BatchSink::Outcome::failed), size_t, Outcome, std::string>,
+              "Outcome has ways to end that are no failures");
 
 TEST_F(BatchSinkTest, AnEndInTheMiddleReportsEachEventOnce) {
   submit(2, 3);
   sink->release_queued();
-  EXPECT_EQ(collect(2), (Ends{{2, Result::Released}, {3, Result::Released}}));
+  EXPECT_EQ(collect(2), (Ends{{2, Outcome::Returned}, {3, Outcome::Returned}}));
   sink->abandon();
-  Ends all{{2, Result::Released}, {3, Result::Released}, {1, Result::Released}};
+  Ends all{{2, Outcome::Returned}, {3, Outcome::Returned}, {1, Outcome::Returned}};
   EXPECT_EQ(collect(3), all);
   answer([] { return BatchSink::Outcome::sent(); }); /* too late */
   sink.reset();

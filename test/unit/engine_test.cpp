@@ -11,7 +11,7 @@
 #include "memory_sink.h"
 
 using memory::control;
-using outbox::Result;
+using outbox::Outcome;
 
 namespace {
 
@@ -30,7 +30,7 @@ protected:
     event.key = "key " + std::to_string(ticket);
     return engine.submit(sink, event);
   }
-  void end(uint64_t ticket, Result result, std::string error = {}) { control("main").end(ticket, result, error); }
+  void end(uint64_t ticket, Outcome outcome, std::string error = {}) { control("main").end(ticket, outcome, error); }
 
   door::Engine engine;
 };
@@ -42,17 +42,17 @@ TEST_F(EngineTest, EveryResultBecomesACompletion) {
   EXPECT_EQ(engine.status(sink).credit, 95u);
   EXPECT_FALSE(engine.wait(0)) << "nothing to collect yet";
 
-  end(1, Result::Sent);
-  end(2, Result::Retry, "again later");
-  end(3, Result::RetryBlameSink, "HTTP 500");
-  end(4, Result::Rejected, "never");
-  end(5, Result::Released);
+  end(1, Outcome::Sent);
+  end(2, Outcome::Retry, "again later");
+  end(3, Outcome::RetryBlameSink, "HTTP 500");
+  end(4, Outcome::Rejected, "never");
+  end(5, Outcome::Returned);
   EXPECT_TRUE(engine.wait(0));
   engine.collect();
   EXPECT_FALSE(engine.wait(0)) << "the descriptor is quiet again";
 
   ASSERT_EQ(engine.done.size(), 5u);
-  const ob_outcome outcomes[] = {OB_SENT, OB_RETRY, OB_RETRY, OB_REJECTED, OB_RELEASED};
+  const ob_outcome outcomes[] = {OB_SENT, OB_RETRY, OB_RETRY, OB_REJECTED, OB_RETURNED};
   const char *errors[] = {"", "again later", "HTTP 500", "never", ""};
   for (size_t i = 0; i < 5; i++) {
     EXPECT_EQ(engine.done[i].ticket, i + 1);
@@ -67,15 +67,15 @@ TEST_F(EngineTest, FailuresBeforeTheOpeningAreSuspectAndTheSinkPausesOnce) {
   for (uint64_t ticket = 1; ticket <= 12; ticket++)
     ASSERT_TRUE(submit(sink, ticket));
   for (uint64_t ticket = 1; ticket <= 11; ticket++)
-    end(ticket, Result::RetryBlameSink, "HTTP 503");
-  end(12, Result::Retry, "HTTP 400");
+    end(ticket, Outcome::RetryBlameSink, "HTTP 503");
+  end(12, Outcome::Retry, "HTTP 400");
   ASSERT_EQ(ob_collect(engine.raw(), out, 20), 12u);
   for (int i = 0; i < 9; i++) {
     EXPECT_EQ(out[i].outcome, OB_RETRY);
     EXPECT_TRUE(out[i].suspect);
   }
   for (int i = 9; i < 11; i++) {
-    EXPECT_EQ(out[i].outcome, OB_RELEASED);
+    EXPECT_EQ(out[i].outcome, OB_RETURNED);
     EXPECT_FALSE(out[i].suspect);
   }
   EXPECT_EQ(control("main").pauses, 1);
@@ -94,7 +94,7 @@ TEST_F(EngineTest, TakesNoMoreThanTheSinkHolds) {
   EXPECT_EQ(ob_submit(sink, raw.data(), 5), 3u);
   EXPECT_EQ(engine.status(sink).credit, 0u);
   EXPECT_EQ(engine.status(sink).retry_in_ms, -1);
-  end(1, Result::Sent);
+  end(1, Outcome::Sent);
   EXPECT_EQ(engine.status(sink).credit, 1u);
 }
 
@@ -103,7 +103,7 @@ TEST_F(EngineTest, ACollectionThatIsCutShortRingsAgain) {
   for (uint64_t ticket = 1; ticket <= 3; ticket++)
     submit(sink, ticket);
   for (uint64_t ticket = 1; ticket <= 3; ticket++)
-    end(ticket, Result::Retry, "error " + std::to_string(ticket));
+    end(ticket, Outcome::Retry, "error " + std::to_string(ticket));
   ob_completion out[2];
   ASSERT_EQ(ob_collect(engine.raw(), out, 2), 2u);
   EXPECT_EQ(out[0].ticket, 1u);
@@ -162,7 +162,7 @@ TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsItsKeyWhereTheSinkSaysSo) {
   EXPECT_EQ(submit_all(sink, {{"a"}, {"b"}}), 2u) << "nothing of it is collected yet";
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4, 6, 9}));
   EXPECT_EQ(ended(),
-            (Ended{{2, OB_REJECTED}, {3, OB_RELEASED}, {5, OB_REJECTED}, {7, OB_RELEASED}, {8, OB_RELEASED}}));
+            (Ended{{2, OB_REJECTED}, {3, OB_RETURNED}, {5, OB_REJECTED}, {7, OB_RETURNED}, {8, OB_RETURNED}}));
   EXPECT_EQ(engine.done.at(1).error, "waits behind a failed event of the same key");
   EXPECT_EQ(submit_all(sink, {{"a"}}), 1u);
   EXPECT_EQ(control("main").held.back(), 10u) << "now its caller knows, and decides";
@@ -178,14 +178,15 @@ TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsNothingWhereItsKeyGoesOn) {
 /* A sink ends an event within submit(), in each way there is: the engine, and not the sink, keeps the order. */
 TEST_F(EngineOrder, WhatASinkEndsAtOnceIsOvertakenByNothingOfItsKey) {
   ob_sink *sink = open();
-  for (Result result : {Result::Retry, Result::RetryBlameSink, Result::Refused, Result::Wait, Result::Released}) {
+  for (Outcome outcome :
+       {Outcome::Retry, Outcome::RetryBlameSink, Outcome::Refused, Outcome::Deferred, Outcome::Returned}) {
     control("main").held.clear();
-    control("main").ends_at_once[last + 1] = result;
+    control("main").ends_at_once[last + 1] = outcome;
     EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"b"}, {"a"}}), 4u);
-    EXPECT_EQ(control("main").held, (std::vector<uint64_t>{last - 1})) << static_cast<int>(result);
+    EXPECT_EQ(control("main").held, (std::vector<uint64_t>{last - 1})) << static_cast<int>(outcome);
     Ended all = ended();
-    EXPECT_EQ(all.at(last - 2), OB_RELEASED);
-    EXPECT_EQ(all.at(last), OB_RELEASED);
+    EXPECT_EQ(all.at(last - 2), OB_RETURNED);
+    EXPECT_EQ(all.at(last), OB_RETURNED);
   }
 }
 
@@ -194,7 +195,7 @@ TEST_F(EngineOrder, WhatASinkCannotMakeAMessageOfIsRejectedAndTheRestGoes) {
   control("main").unfit = 2;
   EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"a"}, {"b"}}), 4u);
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1, 4}));
-  EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}, {3, OB_RELEASED}}));
+  EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}, {3, OB_RETURNED}}));
   EXPECT_EQ(engine.done.at(0).error, "event does not fit: It never will.");
 }
 
@@ -202,10 +203,10 @@ TEST_F(EngineTest, ADownSinkOpensTheCircuitAndAProbeClosesIt) {
   ob_sink *sink = open();
   submit(sink, 1);
   submit(sink, 2);
-  end(1, Result::SinkDown, "connection refused");
+  end(1, Outcome::SinkDown, "connection refused");
   engine.collect();
   ASSERT_EQ(engine.done.size(), 1u);
-  EXPECT_EQ(engine.done[0].outcome, OB_RELEASED);
+  EXPECT_EQ(engine.done[0].outcome, OB_RETURNED);
   ob_sink_status status = engine.status(sink);
   EXPECT_EQ(status.state, OB_SINK_CIRCUIT_OPEN);
   EXPECT_EQ(status.credit, 0u);
@@ -219,7 +220,7 @@ TEST_F(EngineTest, ADownSinkOpensTheCircuitAndAProbeClosesIt) {
   EXPECT_EQ(engine.status(sink).state, OB_SINK_CIRCUIT_OPEN);
   EXPECT_TRUE(submit(sink, 4));
   EXPECT_FALSE(submit(sink, 5)) << "one probe only";
-  end(4, Result::Sent);
+  end(4, Outcome::Sent);
   engine.collect();
   EXPECT_EQ(engine.status(sink).state, OB_SINK_OK);
   EXPECT_STREQ(engine.status(sink).last_error, "");
@@ -250,12 +251,12 @@ TEST_F(EngineTest, FailuresAreCountedByReason) {
   ob_sink *sink = open();
   for (uint64_t ticket = 1; ticket <= 5; ticket++)
     ASSERT_TRUE(submit(sink, ticket));
-  end(1, Result::Sent);
-  end(2, Result::Retry);
-  end(3, Result::Rejected);
-  end(4, Result::Released);
+  end(1, Outcome::Sent);
+  end(2, Outcome::Retry);
+  end(3, Outcome::Rejected);
+  end(4, Outcome::Returned);
   control("main").reporter->complete(
-      outbox::Completion{5, 5, Result::SinkDown, -1, "HTTP 502: why", OB_REASON_HTTP_5XX});
+      outbox::Completion{5, 5, Outcome::SinkDown, -1, "HTTP 502: why", OB_REASON_HTTP_5XX});
   control("main").reporter->down("no broker", OB_REASON_DNS);
   engine.collect();
   ob_sink_status now = engine.status(sink);
@@ -291,7 +292,7 @@ TEST_F(EngineTest, AClosingSinkWaitsForWhatIsOnTheWire) {
   engine.collect();
   EXPECT_FALSE(ob_sink_closed(sink));
   EXPECT_FALSE(submit(sink, 2));
-  end(1, Result::Sent);
+  end(1, Outcome::Sent);
   EXPECT_FALSE(ob_sink_closed(sink)) << "the completion is not collected yet";
   engine.collect();
   EXPECT_EQ(engine.done.at(0).outcome, OB_SENT);
@@ -305,8 +306,8 @@ TEST_F(EngineTest, TheEndOfTheGraceIsNoticedByTheDescriptor) {
   ob_sink_close(sink, 100);
   /* No tick: only the descriptor wakes this wait. */
   ASSERT_TRUE(engine.until([&] { return engine.done.size() == 2; }, 20'000, 20'000));
-  EXPECT_EQ(engine.done[0].outcome, OB_RELEASED);
-  EXPECT_EQ(engine.done[1].outcome, OB_RELEASED);
+  EXPECT_EQ(engine.done[0].outcome, OB_RETURNED);
+  EXPECT_EQ(engine.done[1].outcome, OB_RETURNED);
   EXPECT_TRUE(ob_sink_closed(sink));
   EXPECT_FALSE(engine.wait(0)) << "the timer is off";
 }
@@ -317,7 +318,7 @@ TEST_F(EngineTest, AnotherSinkGoesOnWhileOneCloses) {
   submit(sink, 1);
   submit(other, 2);
   ob_sink_close(sink, 60'000);
-  control("other").end(2, Result::Sent);
+  control("other").end(2, Outcome::Sent);
   engine.collect();
   ASSERT_EQ(engine.done.size(), 1u);
   EXPECT_EQ(engine.done[0].ticket, 2u);
@@ -330,7 +331,7 @@ TEST_F(EngineTest, ReportsOfASinkThatIsGoneFindNothing) {
   ob_sink_close(sink, 0);
   engine.collect();
   ASSERT_TRUE(ob_sink_closed(sink));
-  reporter->complete(outbox::Completion{9, 9, Result::Sent, -1, {}});
+  reporter->complete(outbox::Completion{9, 9, Outcome::Sent, -1, {}});
   reporter->down("late", OB_REASON_CONNECTION);
   engine.collect();
   EXPECT_TRUE(engine.done.empty());
@@ -348,7 +349,7 @@ TEST_F(EngineTest, ReportsFromManyThreadsAllArrive) {
   for (uint64_t part = 0; part < 4; part++)
     threads.emplace_back([&, part] {
       for (uint64_t i = part * 250; i < (part + 1) * 250; i++)
-        reporter->complete(outbox::Completion{tickets[i], tickets[i], Result::Sent, -1, {}});
+        reporter->complete(outbox::Completion{tickets[i], tickets[i], Outcome::Sent, -1, {}});
     });
   EXPECT_TRUE(engine.until([&] { return engine.done.size() == 1000; }));
   for (auto &thread : threads)
@@ -371,7 +372,7 @@ TEST_F(EngineTest, CloseIsBoundedWhenADestructorHangs) {
   auto took = std::chrono::steady_clock::now() - from;
   EXPECT_GE(took, std::chrono::milliseconds(200));
   EXPECT_LT(took, std::chrono::seconds(5));
-  reporter->complete(outbox::Completion{1, 1, Result::Sent, -1, {}}); /* a late thread does no harm */
+  reporter->complete(outbox::Completion{1, 1, Outcome::Sent, -1, {}}); /* a late thread does no harm */
   hang->let_go.set_value();
   hang->gone.get_future().wait();
 }

@@ -14,39 +14,39 @@ constexpr int64_t now = 1'700'000'000;  // Tue, 14 Nov 2023 22:13:20 GMT
 TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
   struct {
     std::vector<long> statuses;
-    Result result;
+    Outcome outcome;
     bool slow_down, slow_retry, gone;
     int max_attempts;
-    Result with_own_url;
+    Outcome with_own_url;
   } const classes[] = {
-      {{200, 201, 202, 204, 226, 299}, Result::Sent, false, false, false, 0, Result::Sent},
-      {{300, 301, 302, 303, 304, 307, 308}, Result::Refused, false, true, false, 0, Result::Retry},
-      {{400, 411, 413, 414, 422, 431}, Result::Retry, false, false, false, 3, Result::Retry},
-      {{401, 407}, Result::Refused, false, true, false, 0, Result::Refused},
-      {{402, 403, 404, 405, 406, 415}, Result::Refused, false, true, false, 0, Result::Retry},
+      {{200, 201, 202, 204, 226, 299}, Outcome::Sent, false, false, false, 0, Outcome::Sent},
+      {{300, 301, 302, 303, 304, 307, 308}, Outcome::Refused, false, true, false, 0, Outcome::Retry},
+      {{400, 411, 413, 414, 422, 431}, Outcome::Retry, false, false, false, 3, Outcome::Retry},
+      {{401, 407}, Outcome::Refused, false, true, false, 0, Outcome::Refused},
+      {{402, 403, 404, 405, 406, 415}, Outcome::Refused, false, true, false, 0, Outcome::Retry},
       {{408, 425, 500, 501, 505, 599, 100, 0},
-       Result::RetryBlameSink,
+       Outcome::RetryBlameSink,
        false,
        false,
        false,
        0,
-       Result::RetryBlameSink},
-      {{409, 412, 418, 423, 451}, Result::Retry, false, false, false, 0, Result::Retry},
-      {{410}, Result::Released, false, false, true, 0, Result::Released},
-      {{429, 502, 503, 504}, Result::RetryBlameSink, true, false, false, 0, Result::RetryBlameSink},
+       Outcome::RetryBlameSink},
+      {{409, 412, 418, 423, 451}, Outcome::Retry, false, false, false, 0, Outcome::Retry},
+      {{410}, Outcome::Returned, false, false, true, 0, Outcome::Returned},
+      {{429, 502, 503, 504}, Outcome::RetryBlameSink, true, false, false, 0, Outcome::RetryBlameSink},
   };
   for (auto &each : classes)
     for (long status : each.statuses) {
       Verdict verdict = judge_answer({.status = status, .body = "why"});
-      EXPECT_EQ(verdict.result, each.result) << status;
+      EXPECT_EQ(verdict.outcome, each.outcome) << status;
       EXPECT_EQ(verdict.slow_down, each.slow_down) << status;
       EXPECT_EQ(verdict.slow_retry, each.slow_retry) << status;
       EXPECT_EQ(verdict.gone, each.gone) << status;
       EXPECT_EQ(verdict.max_attempts, each.max_attempts) << status;
       EXPECT_EQ(verdict.retry_after_ms, -1) << status;
       EXPECT_EQ(verdict.pause_ms, -1) << status;
-      EXPECT_EQ(verdict.error.empty(), each.result == Result::Sent) << status;
-      EXPECT_EQ(judge_answer({.status = status, .own_url = true}).result, each.with_own_url) << status;
+      EXPECT_EQ(verdict.error.empty(), each.outcome == Outcome::Sent) << status;
+      EXPECT_EQ(judge_answer({.status = status, .own_url = true}).outcome, each.with_own_url) << status;
     }
 }
 
@@ -70,20 +70,17 @@ TEST(HttpAnswer, EachFailureHasAReasonThatMetricsCount) {
 }
 
 TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
-  EXPECT_EQ(judge_answer({.status = 422, .idempotency_key = true}).result, Result::Rejected);
-  EXPECT_EQ(judge_answer({.status = 422}).result, Result::Retry);
+  EXPECT_EQ(judge_answer({.status = 422, .idempotency_key = true}).outcome, Outcome::Rejected);
+  EXPECT_EQ(judge_answer({.status = 422}).outcome, Outcome::Retry);
   Verdict conflict = judge_answer({.status = 409, .idempotency_key = true});
-  EXPECT_EQ(conflict.result, Result::Retry);
+  EXPECT_EQ(conflict.outcome, Outcome::Retry);
   EXPECT_EQ(conflict.max_attempts, 0);
 }
 
 TEST(HttpAnswer, RetryAfterIsTheEventsAndWhereTheEndpointIsOverloadedItsToo) {
   for (long status : {429, 502, 503, 504}) {
-    Verdict verdict = judge_answer({.status = status,
-                                    .retry_after = "7",
-                                    .rate_limit_remaining = "0",
-                                    .rate_limit_reset = "90",
-                                    .now = now});
+    Verdict verdict = judge_answer(
+        {.status = status, .retry_after = "7", .rate_limit_remaining = "0", .rate_limit_reset = "90", .now = now});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, 7'000) << status << ": Retry-After wins";
   }

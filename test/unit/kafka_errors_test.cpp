@@ -72,7 +72,7 @@ TEST(KafkaErrors, EachOneThatTheLibraryKnowsIsDecidedUnderItsName) {
     EXPECT_NE(at == kafka_errors.end(), foreign.find(" " + std::string(known[i].name) + " ") == foreign.npos)
         << known[i].name << " is not decided";
     if (at == kafka_errors.end())
-      EXPECT_EQ(kafka_result(known[i].code), Result::RetryBlameSink) << known[i].name;
+      EXPECT_EQ(kafka_outcome(known[i].code), Outcome::RetryBlameSink) << known[i].name;
     else
       EXPECT_STREQ(at->name, known[i].name);
   }
@@ -85,16 +85,16 @@ TEST(KafkaErrors, AnAttemptIsSpentOnlyOnWhatMayBeTheEventsFault) {
   std::vector<std::string> spent;
   for (const KafkaError &each : kafka_errors) {
     auto error = static_cast<rd_kafka_resp_err_t>(each.code);
-    Result result = kafka_result(error);
-    EXPECT_EQ(result == Result::Sent, each.code == 0) << each.name;
+    Outcome outcome = kafka_outcome(error);
+    EXPECT_EQ(outcome == Outcome::Sent, each.code == 0) << each.name;
     EXPECT_EQ(kafka_reason(error) == OB_REASON_NONE, each.code == 0) << each.name;
-    if (result == Result::Retry)
+    if (outcome == Outcome::Retry)
       spent.push_back(each.name);
     /* Taken for unclear, so that the circuit judges: nothing is the event's by default. */
     if (each.fault == KafkaFault::Unclear) {
-      EXPECT_EQ(result, Result::RetryBlameSink) << each.name;
+      EXPECT_EQ(outcome, Outcome::RetryBlameSink) << each.name;
     }
   }
   EXPECT_EQ(spent, (std::vector<std::string>{"_UNKNOWN_PARTITION", "UNSUPPORTED_FOR_MESSAGE_FORMAT"}));
-  EXPECT_EQ(kafka_result(static_cast<rd_kafka_resp_err_t>(9999)), Result::RetryBlameSink) << "of a version to come";
+  EXPECT_EQ(kafka_outcome(static_cast<rd_kafka_resp_err_t>(9999)), Outcome::RetryBlameSink) << "of a version to come";
 }

@@ -98,7 +98,7 @@ protected:
     broker.fail_produce(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
     broker.start();
     ASSERT_TRUE(done(n));
-    ASSERT_EQ(ended(OB_RELEASED).size(), n);
+    ASSERT_EQ(ended(OB_RETURNED).size(), n);
     settle(sink);
   }
   std::vector<uint64_t> ended(ob_outcome outcome) const {
@@ -213,7 +213,7 @@ TEST_F(KafkaTest, AGivenPartitionIsTakenAndOneTooManyIsToldWithoutAHang) {
       EXPECT_EQ(each.outcome, OB_RETRY);
       EXPECT_NE(each.error.find("artition"), std::string::npos) << each.error;
     } else {
-      EXPECT_TRUE(each.outcome == OB_SENT || each.outcome == OB_RELEASED) << each.error;
+      EXPECT_TRUE(each.outcome == OB_SENT || each.outcome == OB_RETURNED) << each.error;
     }
   }
   uint64_t ticket = 10;
@@ -330,7 +330,7 @@ TEST_F(KafkaTest, ATimedOutEventIsReleasedAndSpendsNoAttempt) {
   ob_sink *sink = open({{"message_timeout_ms", "500"}, {"linger_ms", "0"}});
   ASSERT_TRUE(send(sink, 1, "7", "1"));
   ASSERT_TRUE(done(1));
-  EXPECT_EQ(engine.done[0].outcome, OB_RELEASED);
+  EXPECT_EQ(engine.done[0].outcome, OB_RETURNED);
   EXPECT_NE(engine.done[0].error.find("Message timed out: topic \"outbox.event.Order\""), std::string::npos)
       << engine.done[0].error;
 }
@@ -363,29 +363,29 @@ TEST_P(KafkaBrokerError, HasItsOutcomeAndItsWholeText) {
 INSTANTIATE_TEST_SUITE_P(
     Errors, KafkaBrokerError,
     testing::Values(
-        BrokerError{RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, OB_RELEASED,
+        BrokerError{RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, OB_RETURNED,
                     "Broker: Message size too large: topic \"outbox.event.Order\", partition 0"},
-        BrokerError{RD_KAFKA_RESP_ERR_INVALID_RECORD, OB_RELEASED,
+        BrokerError{RD_KAFKA_RESP_ERR_INVALID_RECORD, OB_RETURNED,
                     "Broker: Broker failed to validate record: topic \"outbox.event.Order\", partition 0"},
-        BrokerError{RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, OB_WAIT,
+        BrokerError{RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, OB_DEFERRED,
                     "topic \"outbox.event.Order\" may not be written: grant WRITE on it to the sink's principal"},
         BrokerError{RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, OB_RETRY,
                     "Broker: Message format on broker does not support request: topic \"outbox.event.Order\", "
                     "partition 0"},
-        BrokerError{RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED, OB_WAIT,
+        BrokerError{RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED, OB_DEFERRED,
                     "topic \"outbox.event.Order\" cannot be written now: Broker: Throttling quota has been exceeded"},
-        BrokerError{RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH, OB_WAIT,
+        BrokerError{RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH, OB_DEFERRED,
                     "topic \"outbox.event.Order\" cannot be written now: Broker: Leader epoch is older than broker "
                     "epoch"},
-        BrokerError{RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH, OB_WAIT,
+        BrokerError{RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH, OB_DEFERRED,
                     "topic \"outbox.event.Order\" cannot be written now: Broker: Leader epoch is newer than broker "
                     "epoch"},
-        BrokerError{RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION, OB_WAIT,
+        BrokerError{RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION, OB_DEFERRED,
                     "topic \"outbox.event.Order\" cannot be written now: Broker: Broker disconnected before response "
                     "received"},
-        BrokerError{RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, OB_WAIT,
+        BrokerError{RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, OB_DEFERRED,
                     "topic \"outbox.event.Order\" cannot be written now: Broker: Unsupported compression type"},
-        BrokerError{RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS, OB_RELEASED,
+        BrokerError{RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS, OB_RETURNED,
                     "Broker: Invalid required acks value: topic \"outbox.event.Order\", partition 0"},
         BrokerError{RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, OB_REJECTED,
                     "Broker: Invalid topic: topic \"outbox.event.Order\", partition 0"}),
@@ -445,7 +445,8 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
   broker.slow_down(20);
   broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
   uint64_t n = 1;
-  while (n < 1000 && send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure takes no more */
+  while (n < 1000 &&
+         send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure takes no more */
     n++;
   ASSERT_GT(n, 50);
   ASSERT_TRUE(done(n));
@@ -453,7 +454,7 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
     return each.error.find("without an offset") != std::string::npos;
   });
   ASSERT_NE(unsure, engine.done.end());
-  EXPECT_EQ(unsure->outcome, OB_RELEASED);
+  EXPECT_EQ(unsure->outcome, OB_RETURNED);
   EXPECT_LT(sent(), n / 2) << "its followers went on";
 }
 
@@ -653,7 +654,7 @@ TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
   broker.fail_produce({RD_KAFKA_RESP_ERR_NO_ERROR, RD_KAFKA_RESP_ERR_UNKNOWN});
   EXPECT_EQ(ob_submit(sink, raw.data(), 4), 3u) << "the fourth has to wait for two of its key";
   ASSERT_TRUE(done(3));
-  const ob_outcome expected[] = {OB_SENT, OB_RETRY, OB_RELEASED};
+  const ob_outcome expected[] = {OB_SENT, OB_RETRY, OB_RETURNED};
   for (size_t i = 0; i < 3; i++) {
     EXPECT_EQ(engine.done[i].ticket, i + 1);
     EXPECT_EQ(engine.done[i].outcome, expected[i]) << engine.done[i].error;
@@ -679,7 +680,7 @@ TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
   ASSERT_TRUE(done(1));
   const std::string reason =
       "topic \"outbox.event.Order\" does not exist: create it, or let the brokers create topics";
-  EXPECT_EQ(engine.done[0].outcome, OB_WAIT);
+  EXPECT_EQ(engine.done[0].outcome, OB_DEFERRED);
   EXPECT_EQ(engine.done[0].error, reason);
   ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_DEGRADED; }, 10'000, 20));
   EXPECT_EQ(engine.status(sink).last_error, reason);
@@ -697,8 +698,8 @@ TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
   ASSERT_TRUE(done(5));
   for (const auto &each : engine.done)
     EXPECT_EQ(each.outcome, each.ticket == 2 || each.ticket == 5 ? OB_SENT
-                            : each.ticket == 4                   ? OB_RELEASED
-                                                                 : OB_WAIT)
+                            : each.ticket == 4                   ? OB_RETURNED
+                                                                 : OB_DEFERRED)
         << each.ticket;
 
   char over[128] = "";
@@ -721,7 +722,7 @@ TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
   ASSERT_TRUE(send(sink, 2, "7", "2"));
   ASSERT_TRUE(done(2));
   ASSERT_EQ(engine.done[1].ticket, 2u);
-  EXPECT_EQ(engine.done[1].outcome, OB_RELEASED);
+  EXPECT_EQ(engine.done[1].outcome, OB_RETURNED);
   /* Its own report and the producer's end may come in either order; in any case the sink says what happened. */
   ASSERT_TRUE(engine.until([&] { return engine.log.find("circuit opened: ") != std::string::npos; })) << engine.log;
   EXPECT_NE(engine.log.find("sequence desynchronization"), std::string::npos) << engine.log;
@@ -770,7 +771,7 @@ TEST_F(KafkaTest, AnOversizeEventHoldsItsKeyInTheSameBatchWhereTheSinkSaysSo) {
   ASSERT_TRUE(send(sink, 4, "8", "small"));
   ASSERT_TRUE(done(4));
   for (auto &one : engine.done)
-    EXPECT_EQ(one.outcome, one.ticket == 2 ? OB_REJECTED : one.ticket == 3 ? OB_RELEASED : OB_SENT) << one.ticket;
+    EXPECT_EQ(one.outcome, one.ticket == 2 ? OB_REJECTED : one.ticket == 3 ? OB_RETURNED : OB_SENT) << one.ticket;
 }
 
 TEST_F(KafkaTest, ClosingReleasesWhatNoBrokerWasSent) {
@@ -781,7 +782,7 @@ TEST_F(KafkaTest, ClosingReleasesWhatNoBrokerWasSent) {
   ob_sink_close(sink, 60'000);
   ASSERT_TRUE(done(5, 10'000)) << "long before the end of the grace";
   for (auto &one : engine.done)
-    EXPECT_EQ(one.outcome, OB_RELEASED);
+    EXPECT_EQ(one.outcome, OB_RETURNED);
   EXPECT_TRUE(ob_sink_closed(sink));
 }
 
@@ -796,7 +797,7 @@ TEST_F(KafkaTest, ClosingLetsWhatIsOnTheWireFinish) {
   ASSERT_TRUE(done(50));
   EXPECT_TRUE(ob_sink_closed(sink));
   for (auto &one : engine.done)
-    EXPECT_TRUE(one.outcome == OB_SENT || one.outcome == OB_RELEASED);
+    EXPECT_TRUE(one.outcome == OB_SENT || one.outcome == OB_RETURNED);
 }
 
 TEST_F(KafkaTest, TheEngineClosesInBoundedTimeWithEventsUnderWay) {

@@ -17,9 +17,9 @@ Control &control(const std::string &sink) {
   return all[sink];
 }
 
-void Control::end(uint64_t ticket, Result result, std::string error) {
+void Control::end(uint64_t ticket, Outcome outcome, std::string error) {
   held.erase(std::find(held.begin(), held.end(), ticket));
-  reporter->complete(Completion{ticket, key_of[ticket], result, -1, std::move(error)});
+  reporter->complete(Completion{ticket, key_of[ticket], outcome, -1, std::move(error)});
 }
 
 namespace {
@@ -68,7 +68,7 @@ public:
   }
   void abandon() override {
     while (!control_.held.empty())
-      control_.end(control_.held.front(), Result::Released);
+      control_.end(control_.held.front(), Outcome::Returned);
   }
 
 private:

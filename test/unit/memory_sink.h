@@ -24,13 +24,13 @@ struct Control {
   std::vector<uint64_t> held; /* tickets taken and not ended */
   std::map<uint64_t, uint64_t> key_of;
   std::shared_ptr<Hang> hang;
-  std::map<uint64_t, outbox::Result> ends_at_once; /* within submit(), by ticket */
-  uint64_t unfit = 0;                              /* of it no message can be made */
+  std::map<uint64_t, outbox::Outcome> ends_at_once; /* within submit(), by ticket */
+  uint64_t unfit = 0;                               /* of it no message can be made */
   int pauses = 0;
   bool probe_hangs = false;      /* until its time is up, or nobody waits */
   std::shared_ptr<void> remains; /* of a probe */
 
-  void end(uint64_t ticket, outbox::Result result, std::string error = {});
+  void end(uint64_t ticket, outbox::Outcome outcome, std::string error = {});
 };
 Control &control(const std::string &sink);
 

@@ -105,7 +105,7 @@ TEST(Preview, OfARequestIsWhatThePeerSees) {
   Preview parts = SinkKind::find("webhook")->parse(server, nullptr)->preview(event.get(), 0);
 
   WebhookHarness crm(server, {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"bearer_token", "t0ken"}});
-  EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
+  EXPECT_EQ(crm.send(std::move(event)).outcome, Outcome::Sent);
   HttpRequest seen = last.get();
 
   std::set<std::string> of_the_attempt;

@@ -48,8 +48,8 @@ TEST(WebhookClose, ASlowResolverHoldsUpNeitherTimeoutNorOthersNorTheEnd) {
     WebhookHarness other(WebhookHarness::local(peer));
     slow.submit(TestEvent(1, 1));
     slow.sink->flush();
-    EXPECT_EQ(other.send(TestEvent(1, 1)).result, Result::Sent);
-    EXPECT_EQ(slow.wait(1).at(0).result, Result::SinkDown);
+    EXPECT_EQ(other.send(TestEvent(1, 1)).outcome, Outcome::Sent);
+    EXPECT_EQ(slow.wait(1).at(0).outcome, Outcome::SinkDown);
     bool asks_for_each_family = curl_version_info(CURLVERSION_NOW)->version_num >= 0x081400;
     EXPECT_EQ(resolving, asks_for_each_family ? 2 : 1);
   }
@@ -74,7 +74,7 @@ TEST(WebhookClose, ManySlowNamesHoldUpNoOther) {
       std::this_thread::sleep_for(milliseconds(1));
     WebhookHarness other(
         Options{{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "1s"}});
-    EXPECT_EQ(other.send(TestEvent(1, 1)).result, Result::Sent);
+    EXPECT_EQ(other.send(TestEvent(1, 1)).outcome, Outcome::Sent);
   }
   EXPECT_LT(Clock::now() - begin, slowness - milliseconds(500));
   wait_for_resolvers(begin);
@@ -110,7 +110,7 @@ TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
     while (ob_collect(engine, &completion, 1) == 1)
       outcomes[completion.ticket] = completion.outcome;
   }
-  EXPECT_EQ(outcomes, (std::map<uint64_t, ob_outcome>{{1, OB_RELEASED}, {2, OB_RELEASED}}));
+  EXPECT_EQ(outcomes, (std::map<uint64_t, ob_outcome>{{1, OB_RETURNED}, {2, OB_RETURNED}}));
   EXPECT_TRUE(ob_sink_closed(sink));
   EXPECT_TRUE(ob_engine_close(engine, 5000));
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
@@ -134,7 +134,7 @@ TEST(WebhookClose, GivesUpAtOnceWhileThePeerHangs) {
     auto released = crm.wait(5);
     std::set<uint64_t> tickets;
     for (auto &completion : released) {
-      EXPECT_EQ(completion.result, Result::Released);
+      EXPECT_EQ(completion.outcome, Outcome::Returned);
       tickets.insert(completion.ticket);
     }
     EXPECT_EQ(tickets, (std::set<uint64_t>{2, 3, 4, 7, 8}));
@@ -167,8 +167,8 @@ TEST(WebhookClose, OneThreadServesAllSinksAndEndsWithTheLast) {
   int before = threads();
   {
     WebhookHarness one(options), two(options), three(options);
-    EXPECT_EQ(one.send(TestEvent(1, 1)).result, Result::SinkDown);
-    EXPECT_EQ(two.send(TestEvent(1, 1)).result, Result::SinkDown);
+    EXPECT_EQ(one.send(TestEvent(1, 1)).outcome, Outcome::SinkDown);
+    EXPECT_EQ(two.send(TestEvent(1, 1)).outcome, Outcome::SinkDown);
     EXPECT_EQ(threads(), before + 1);
   }
   EXPECT_EQ(threads(), before);

@@ -25,7 +25,7 @@ TEST(WebhookFault, AHangingPeerTimesOut) {
   WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "200ms"}}));
   auto begin = Clock::now();
   Completion completion = crm.send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.outcome, Outcome::RetryBlameSink);
   EXPECT_NE(completion.error.find("timed out"), std::string::npos) << completion.error;
   EXPECT_GE(Clock::now() - begin, milliseconds(150));
   EXPECT_LT(Clock::now() - begin, milliseconds(5000));
@@ -39,7 +39,7 @@ TEST(WebhookFault, ATricklingPeerTimesOut) {
     return false;
   });
   WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "300ms"}}));
-  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::RetryBlameSink);
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::RetryBlameSink);
 }
 
 /* The end of an outage must not be followed by another pause. */
@@ -55,11 +55,11 @@ TEST(WebhookFault, WhatBeganBeforeAnOutageSaysNothingNewWhenItFails) {
   auto ended = crm.wait(1);
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_EQ(ended[0].ticket, 3u) << "it had not begun";
-  EXPECT_EQ(ended[0].result, Result::Released);
+  EXPECT_EQ(ended[0].outcome, Outcome::Returned);
   ended = crm.wait(3);
   for (const Completion &each : ended)
-    EXPECT_EQ(each.result, Result::Released) << each.error;
-  EXPECT_EQ(crm.send(TestEvent(4, 4)).result, Result::RetryBlameSink) << "this one is news";
+    EXPECT_EQ(each.outcome, Outcome::Returned) << each.error;
+  EXPECT_EQ(crm.send(TestEvent(4, 4)).outcome, Outcome::RetryBlameSink) << "this one is news";
 }
 
 TEST(WebhookFault, GarbageIsAFailureOfThePeer) {
@@ -78,7 +78,7 @@ TEST(WebhookFault, GarbageIsAFailureOfThePeer) {
         std::string("HTTP/1.1 101 Switching Protocols\r\n\r\n"), std::string("HTTP/1.1 100 Continue\r\n\r\n")}) {
     bytes.set(garbage);
     Completion completion = crm.send(TestEvent(++ticket, 1));
-    EXPECT_EQ(completion.result, Result::RetryBlameSink) << garbage;
+    EXPECT_EQ(completion.outcome, Outcome::RetryBlameSink) << garbage;
     EXPECT_FALSE(completion.error.empty());
   }
 }
@@ -92,7 +92,7 @@ TEST(WebhookFault, EndlessHeadersAreCutOff) {
   });
   WebhookHarness crm(WebhookHarness::local(peer));
   Completion completion = crm.send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.outcome, Outcome::RetryBlameSink);
   EXPECT_EQ(completion.error, "the answer's headers are too long");
 }
 
@@ -107,13 +107,13 @@ TEST(WebhookFault, AnEndlessAnswerCostsLittle) {
     return false;
   });
   WebhookHarness crm(WebhookHarness::local(peer));
-  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::Sent);
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::Sent);
   size_t before = resident_kb();
   for (uint64_t n = 2; n <= 5; ++n)
-    EXPECT_EQ(crm.send(TestEvent(n, 1)).result, Result::Sent);
+    EXPECT_EQ(crm.send(TestEvent(n, 1)).outcome, Outcome::Sent);
   status = 500;
   Completion completion = crm.send(TestEvent(6, 1));
-  EXPECT_EQ(completion.result, Result::RetryBlameSink);
+  EXPECT_EQ(completion.outcome, Outcome::RetryBlameSink);
   EXPECT_EQ(completion.error, "HTTP 500: " + std::string(1024, 'x'));
   EXPECT_LT(sent.load(), size_t(200) << 20);  // what the sockets swallowed
   EXPECT_LT(resident_kb(), before + 64 * 1024);
@@ -127,11 +127,11 @@ TEST(WebhookFault, ARefusedConnectionIsTheSinksFault) {
     crm.submit(TestEvent(n, n % 2 + 1));
   crm.sink->flush();
   auto completions = crm.wait(4);
-  EXPECT_EQ(completions.at(0).result, Result::SinkDown);
+  EXPECT_EQ(completions.at(0).outcome, Outcome::SinkDown);
   EXPECT_NE(completions.at(0).error.find("Failed to connect"), std::string::npos) << completions.at(0).error;
   for (size_t i = 1; i < 4; ++i)
-    EXPECT_EQ(completions.at(i).result, Result::Released);
-  EXPECT_EQ(crm.send(TestEvent(5, 1)).result, Result::SinkDown);  // a probe gets through to the same end
+    EXPECT_EQ(completions.at(i).outcome, Outcome::Returned);
+  EXPECT_EQ(crm.send(TestEvent(5, 1)).outcome, Outcome::SinkDown);  // a probe gets through to the same end
 }
 
 /* libcurl tries a connection anew by itself, and keeps its words about the broken one when that fails. */
@@ -147,16 +147,16 @@ TEST(WebhookFault, AKeptConnectionThatBreaksWhereNoneIsTakenAnymoreIsNamed) {
   });
   server = &peer;
   WebhookHarness crm(WebhookHarness::local(peer));
-  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::Sent);
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::Sent);
   Completion completion = crm.send(TestEvent(2, 1));
-  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.outcome, Outcome::SinkDown);
   EXPECT_EQ(completion.error, "the connection broke, and a new one failed (Connection refused)");
 }
 
 TEST(WebhookFault, AnUnknownHostIsTheSinksFault) {
   WebhookHarness crm(Options{{"url", "https://no-such-host.invalid/"}, {"timeout", "2s"}});
   Completion completion = crm.send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.outcome, Outcome::SinkDown);
   EXPECT_FALSE(completion.error.empty());
 }
 
@@ -165,7 +165,7 @@ TEST(WebhookFault, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
   Options options = {{"url", peer.url()}, {"allow_http", "true"}};
   WebhookHarness crm(options);
   Completion completion = crm.send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.outcome, Outcome::SinkDown);
   EXPECT_EQ(completion.error,
             "The url's host has an address that is the database server itself. If events are meant to go there, a "
             "superuser allows it by: ALTER SERVER \"crm\" OPTIONS (ADD allow_networks '127.0.0.0/8')");
@@ -177,7 +177,7 @@ TEST(WebhookFault, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
   auto send_to = [&](const std::string &host) {
     options["url"] = "http://" + host + ":" + std::to_string(peer.port()) + "/";
     Completion sent = WebhookHarness(options).send(TestEvent(1, 1));
-    EXPECT_EQ(sent.result, Result::SinkDown) << host;
+    EXPECT_EQ(sent.outcome, Outcome::SinkDown) << host;
     return sent.error;
   };
   for (std::string host : {"localhost", "0x7f.1", "0X7F000001", "2130706433", "127.1", "127.0.1", "0177.0.0.1", "0",
@@ -198,7 +198,7 @@ TEST(WebhookFault, TheEnvironmentsProxiesAreNotMeant) {
     setenv(name, proxy.url("").c_str(), 1);
   WebhookHarness crm(WebhookHarness::local(peer));
   Completion completion = crm.send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+  EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
   EXPECT_EQ(proxy.connections(), 0);
 
   /* The sink's own is, also where the environment excepts the host. */
@@ -220,7 +220,7 @@ TEST(WebhookFault, AProxyThatRefusesTheTunnelIsNamed) {
       Options{{"url", "https://hooks.example/"}, {"proxy", proxy.url("")}, {"allow_networks", "127.0.0.0/8"}});
   std::string from = " from the proxy " + proxy.url("") + ": ";
   Completion completion = crm.send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.outcome, Outcome::SinkDown);
   EXPECT_EQ(completion.reason, OB_REASON_AUTH);
   const std::string credentials = "it refuses proxy_username and proxy_password of the user mapping, or misses them";
   EXPECT_EQ(completion.error, "HTTP 407" + from + credentials);
@@ -229,7 +229,7 @@ TEST(WebhookFault, AProxyThatRefusesTheTunnelIsNamed) {
   for (int other : {403, 502, 503}) {
     status.set(other);
     completion = crm.send(TestEvent(static_cast<uint64_t>(other), 1));
-    EXPECT_EQ(completion.result, Result::SinkDown) << other;
+    EXPECT_EQ(completion.outcome, Outcome::SinkDown) << other;
     EXPECT_EQ(completion.reason, OB_REASON_CONNECTION) << other;
     EXPECT_EQ(completion.error,
               "HTTP " + std::to_string(other) + from +
@@ -240,10 +240,10 @@ TEST(WebhookFault, AProxyThatRefusesTheTunnelIsNamed) {
 TEST(WebhookFault, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
   FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
   WebhookHarness allowed(WebhookHarness::local(peer));
-  EXPECT_EQ(allowed.send(TestEvent(1, 1)).result, Result::Sent);  // leaves an idle connection behind
+  EXPECT_EQ(allowed.send(TestEvent(1, 1)).outcome, Outcome::Sent);  // leaves an idle connection behind
   WebhookHarness refused(Options{{"url", peer.url()}, {"allow_http", "true"}});
   Completion completion = refused.send(TestEvent(2, 1));
-  EXPECT_EQ(completion.result, Result::SinkDown);
+  EXPECT_EQ(completion.outcome, Outcome::SinkDown);
   EXPECT_NE(completion.error.find("the database server itself"), std::string::npos);
   EXPECT_EQ(peer.requests(), 1);
 }
@@ -256,7 +256,7 @@ TEST(WebhookFault, AConnectionThatIsBeingClosedIsReplaced) {
   WebhookHarness crm(WebhookHarness::local(peer));
   for (uint64_t n = 1; n <= 1000; ++n) {
     Completion completion = crm.send(TestEvent(n, 1));
-    ASSERT_EQ(completion.result, Result::Sent) << n << ": " << completion.error;
+    ASSERT_EQ(completion.outcome, Outcome::Sent) << n << ": " << completion.error;
   }
 }
 
@@ -274,7 +274,7 @@ TEST(WebhookFault, AConnectionThatThePeerClosesBetweenRequestsIsReplaced) {
     WebhookHarness crm(WebhookHarness::local(peer));
     for (uint64_t n = 1; n <= 5; ++n) {
       Completion completion = crm.send(TestEvent(n, 1));
-      EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+      EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
     }
     EXPECT_EQ(peer.connections(), 5);
     EXPECT_EQ(peer.requests(), 9);  // four of them twice, with the same id

@@ -13,43 +13,43 @@ enum class Then { Closes, Resets, Hangs };
 struct Answer {
   std::string bytes;
   Then then;
-  Result result;
+  Outcome outcome;
 };
 
 const std::vector<Answer> &answers() {
   static const auto &all = *new std::vector<Answer>{
       /* The head is complete, and what follows is not. */
-      {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", Then::Closes, Result::Sent},
-      {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Then::Closes, Result::Sent},
-      {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Then::Hangs, Result::Sent},
-      {"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", Then::Closes, Result::Sent},
-      {"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n", Then::Closes, Result::Sent},
-      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", Then::Hangs, Result::Sent},
-      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: ", Then::Closes, Result::Sent},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", Then::Closes, Outcome::Sent},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Then::Closes, Outcome::Sent},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Then::Hangs, Outcome::Sent},
+      {"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", Then::Closes, Outcome::Sent},
+      {"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n", Then::Closes, Outcome::Sent},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", Then::Hangs, Outcome::Sent},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: ", Then::Closes, Outcome::Sent},
       {"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", Then::Closes,
-       Result::Sent},
-      {"HTTP/1.1 204 No Content\r\n\r\n", Then::Closes, Result::Sent},
-      {"HTTP/1.0 200 OK\r\n\r\nuntil the end", Then::Closes, Result::Sent},
+       Outcome::Sent},
+      {"HTTP/1.1 204 No Content\r\n\r\n", Then::Closes, Outcome::Sent},
+      {"HTTP/1.0 200 OK\r\n\r\nuntil the end", Then::Closes, Outcome::Sent},
       /* The head is not. */
-      {"HTTP/1.1 200 OK\r\nContent-Le", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK\r\nContent-Le", Then::Resets, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK\r\nContent-Le", Then::Hangs, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK\r\n", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK\r\nX-A: b\r\n\r", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 100 Continue\r\n\r\n", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 100 Continue\r\n\r\n", Then::Hangs, Result::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\nContent-Le", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\nContent-Le", Then::Resets, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\nContent-Le", Then::Hangs, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\n", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\nX-A: b\r\n\r", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 100 Continue\r\n\r\n", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 100 Continue\r\n\r\n", Then::Hangs, Outcome::RetryBlameSink},
       {"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Le", Then::Closes,
-       Result::RetryBlameSink},
-      {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", Then::Closes, Result::RetryBlameSink},
+       Outcome::RetryBlameSink},
+      {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", Then::Closes, Outcome::RetryBlameSink},
       /* A refusal of which nothing but the first line is known is none: neither is the endpoint gone. */
-      {"HTTP/1.1 410 Gone\r\nContent-Le", Then::Closes, Result::RetryBlameSink},
-      {"HTTP/1.1 400 Bad Request\r\n", Then::Closes, Result::RetryBlameSink},
+      {"HTTP/1.1 410 Gone\r\nContent-Le", Then::Closes, Outcome::RetryBlameSink},
+      {"HTTP/1.1 400 Bad Request\r\n", Then::Closes, Outcome::RetryBlameSink},
       /* One with a complete head is what it says. */
-      {"HTTP/1.1 400 Bad Request\r\nContent-Length: 100\r\n\r\nshort", Then::Closes, Result::Retry},
-      {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\nshort", Then::Hangs, Result::Refused},
+      {"HTTP/1.1 400 Bad Request\r\nContent-Length: 100\r\n\r\nshort", Then::Closes, Outcome::Retry},
+      {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\nshort", Then::Hangs, Outcome::Refused},
   };
   return all;
 }
@@ -76,9 +76,9 @@ void try_each(SSL_CTX *tls, const std::string &ca_pem) {
   for (const Answer &answer : answers()) {
     next.set(answer);
     Completion completion = crm.send(TestEvent(++ticket, 1));
-    EXPECT_EQ(completion.result, answer.result)
+    EXPECT_EQ(completion.outcome, answer.outcome)
         << answer.bytes << " [" << static_cast<int>(answer.then) << "]: " << completion.error;
-    EXPECT_EQ(completion.error.empty(), answer.result == Result::Sent) << answer.bytes;
+    EXPECT_EQ(completion.error.empty(), answer.outcome == Outcome::Sent) << answer.bytes;
     EXPECT_EQ(completion.error.find("No error"), std::string::npos) << completion.error;
   }
   EXPECT_TRUE(crm.reporter->disabled_reason().empty());

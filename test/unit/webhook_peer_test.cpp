@@ -64,8 +64,8 @@ TEST(WebhookPeer, OneThatNeverReadsTakesItsTimeoutAndNobodyElsesTime) {
   crm.submit(TestEvent(1, 1, "\"" + std::string(10 << 20, 'x') + "\""));
   crm.sink->flush();
   for (uint64_t n = 1; n <= 50; ++n)
-    EXPECT_EQ(other.send(TestEvent(n, 1)).result, Result::Sent);
-  EXPECT_EQ(crm.wait(1).at(0).result, Result::RetryBlameSink);
+    EXPECT_EQ(other.send(TestEvent(n, 1)).outcome, Outcome::Sent);
+  EXPECT_EQ(crm.wait(1).at(0).outcome, Outcome::RetryBlameSink);
   EXPECT_LT(Clock::now() - begin, milliseconds(10'000));
 }
 
@@ -87,7 +87,7 @@ TEST(WebhookPeer, SurplusAnswersAreNotTakenForTheNext) {
     WebhookHarness crm(WebhookHarness::local(peer));
     for (int n = 1; n <= 5; ++n) {
       Completion completion = crm.send(TestEvent(static_cast<uint64_t>(n), 1));
-      EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+      EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
       while (later.count() > 0 && surplus < n)
         std::this_thread::sleep_for(milliseconds(1));
     }
@@ -119,7 +119,7 @@ TEST(WebhookPeer, AnAnswerBeforeTheBodyIsSentIsTheAnswer) {
       WebhookHarness crm(
           Options{{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "5s"}});
       Completion first = crm.send(TestEvent(1, 1, "\"" + std::string(8 << 20, 'x') + "\""));
-      EXPECT_EQ(first.result == Result::Sent, status == 200) << first.error;
+      EXPECT_EQ(first.outcome == Outcome::Sent, status == 200) << first.error;
       EXPECT_EQ(first.error.find("HTTP 413") != std::string::npos, status == 413) << first.error;
     }
     shutdown(port.fd, SHUT_RDWR);
@@ -147,7 +147,7 @@ TEST(WebhookPeer, FloodsAreCutOff) {
     Completion completion = crm.send(TestEvent(1, 1));
     EXPECT_LT(Clock::now() - begin, milliseconds(10'000)) << piece.substr(0, 30);
     bool has_head = head.find("\r\n\r\n") != head.npos;
-    EXPECT_EQ(completion.result, has_head ? Result::Sent : Result::RetryBlameSink) << piece.substr(0, 30);
+    EXPECT_EQ(completion.outcome, has_head ? Outcome::Sent : Outcome::RetryBlameSink) << piece.substr(0, 30);
   }
 }
 
@@ -158,7 +158,7 @@ TEST(WebhookPeer, TrailersAreNoHarm) {
   });
   WebhookHarness crm(WebhookHarness::local(peer));
   for (uint64_t n = 1; n <= 3; ++n)
-    EXPECT_EQ(crm.send(TestEvent(n, 1)).result, Result::Sent);
+    EXPECT_EQ(crm.send(TestEvent(n, 1)).outcome, Outcome::Sent);
   EXPECT_EQ(peer.connections(), 1);
 }
 
@@ -168,7 +168,7 @@ TEST(WebhookPeer, ALackOfFilesIsNotItsFault) {
   {
     NoMoreFiles none;
     Completion completion = crm.send(TestEvent(1, 1));
-    EXPECT_EQ(completion.result, Result::Released) << "no attempt is counted, the circuit stays closed";
+    EXPECT_EQ(completion.outcome, Outcome::Returned) << "no attempt is counted, the circuit stays closed";
     EXPECT_NE(completion.error.find("too many files"), std::string::npos) << completion.error;
     EXPECT_EQ(crm.sink->credit(), 0u);
     EXPECT_GT(crm.sink->credit_at(), Clock::now()) << "it is tried again, but not at once";
@@ -176,5 +176,5 @@ TEST(WebhookPeer, ALackOfFilesIsNotItsFault) {
   auto end = Clock::now() + std::chrono::seconds(20);
   while (crm.sink->credit() == 0 && Clock::now() < end)
     std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_EQ(crm.send(TestEvent(1, 1)).result, Result::Sent);
+  EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::Sent);
 }

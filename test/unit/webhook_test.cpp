@@ -35,7 +35,7 @@ TEST(Webhook, PostsASignedStandardWebhook) {
   TestEvent event(7, 1, R"({"amount": 1.00, "id": 12345678901234567890123})");
   event.headers = {{"traceparent", "00-ab"}, {"Webhook-Id", "forged"}, {"x-tenant", "forged"}, {"Host", "forged"}};
   time_t before = time(nullptr);
-  EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
+  EXPECT_EQ(crm.send(std::move(event)).outcome, Outcome::Sent);
 
   HttpRequest seen = last.get();
   EXPECT_EQ(seen.line, "POST /hook HTTP/1.1");
@@ -72,7 +72,7 @@ TEST(Webhook, BytesAreTheBodyAndUnsignedWithoutASecret) {
   event.event.payload_is_bytes = true;
   event.event.content_type = text("application/avro");
   std::string payload = event.payload;
-  EXPECT_EQ(crm.send(std::move(event)).result, Result::Sent);
+  EXPECT_EQ(crm.send(std::move(event)).outcome, Outcome::Sent);
   HttpRequest seen = last.get();
   EXPECT_EQ(seen.body, payload);
   EXPECT_EQ(seen.headers["content-type"], "application/avro");
@@ -119,7 +119,7 @@ TEST(Webhook, KeepsOrderPerKeyManyKeysAtOnceOverFewConnections) {
     }
   crm.sink->flush();
   for (const Completion &completion : crm.wait(keys * each))
-    EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+    EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
   EXPECT_GT(full, 0);
   std::lock_guard lock(mutex);
   EXPECT_FALSE(overlap);
@@ -167,14 +167,14 @@ TEST(Webhook, AFailingEventHandsItsFollowersBackAndNothingSlipsPast) {
     by_ticket[completion.ticket] = completion;
   }
   EXPECT_EQ(order, (std::vector<uint64_t>{1, 2, 3, 4}));
-  EXPECT_EQ(by_ticket[1].result, Result::Retry);
+  EXPECT_EQ(by_ticket[1].outcome, Outcome::Retry);
   EXPECT_EQ(by_ticket[1].error, "HTTP 422: no");
   for (uint64_t ticket : {2, 3, 4})
-    EXPECT_EQ(by_ticket[ticket].result, Result::Released);
-  EXPECT_EQ(by_ticket[10].result, Result::Sent);
+    EXPECT_EQ(by_ticket[ticket].outcome, Outcome::Returned);
+  EXPECT_EQ(by_ticket[10].outcome, Outcome::Sent);
   EXPECT_EQ(peer.requests(), 2);
   // The key is free again once the failure is known.
-  EXPECT_EQ(crm.send(TestEvent(2, 7, "{\"n\": 2}")).result, Result::Sent);
+  EXPECT_EQ(crm.send(TestEvent(2, 7, "{\"n\": 2}")).outcome, Outcome::Sent);
 }
 
 TEST(Webhook, JudgesEveryStatus) {
@@ -190,20 +190,20 @@ TEST(Webhook, JudgesEveryStatus) {
     return crm.send(TestEvent(++ticket, 5));
   };
   for (int code : {200, 201, 202, 204, 299})
-    EXPECT_EQ(send(code).result, Result::Sent) << code;
+    EXPECT_EQ(send(code).outcome, Outcome::Sent) << code;
   for (int code : {408, 425, 429, 500, 502, 503, 504, 599}) {
     Completion completion = send(code);
-    EXPECT_EQ(completion.result, Result::RetryBlameSink) << code;
+    EXPECT_EQ(completion.outcome, Outcome::RetryBlameSink) << code;
     EXPECT_EQ(completion.error, "HTTP " + std::to_string(code) + ": b\xc3\xa9 \xef\xbf\xbd");
     EXPECT_EQ(completion.retry_after_ms, -1);
   }
   for (int code : {400, 409, 413, 422})
-    EXPECT_EQ(send(code).result, Result::Retry) << code;
+    EXPECT_EQ(send(code).outcome, Outcome::Retry) << code;
   for (int code : {401, 403, 404})
-    EXPECT_EQ(send(code).result, Result::Refused) << code;
+    EXPECT_EQ(send(code).outcome, Outcome::Refused) << code;
   for (int code : {301, 302, 307, 308}) {
     Completion completion = send(code, "Location: " + peer.url("/elsewhere") + "\r\n");
-    EXPECT_EQ(completion.result, Result::Refused);
+    EXPECT_EQ(completion.outcome, Outcome::Refused);
     EXPECT_EQ(completion.error, "HTTP " + std::to_string(code) + ": redirect not followed");
   }
   EXPECT_EQ(peer.requests(), static_cast<int>(ticket));  // no redirect was followed, nothing was sent twice
@@ -237,7 +237,7 @@ TEST(Webhook, HonoursRetryAfterInBothForms) {
     EXPECT_EQ(crm.sink->credit() == 0, most > 0) << value;
     EXPECT_EQ(crm.sink->credit_at() > Clock::now() + std::chrono::minutes(1), most > 0) << value;
     EXPECT_EQ(std::any_of(completions.begin(), completions.end(),
-                          [](auto &each) { return each.result == Result::Released; }),
+                          [](auto &each) { return each.outcome == Outcome::Returned; }),
               most > 0)
         << value;
   }
@@ -250,7 +250,7 @@ TEST(Webhook, GoneDisablesTheSinkAndReleasesEverything) {
     crm.submit(TestEvent(n, n));
   crm.sink->flush();
   for (const Completion &completion : crm.wait(5))
-    EXPECT_EQ(completion.result, Result::Released);
+    EXPECT_EQ(completion.outcome, Outcome::Returned);
   EXPECT_EQ(crm.reporter->disabled_reason(), "410 Gone");
   EXPECT_EQ(peer.requests(), 1);
 }
@@ -276,8 +276,8 @@ HttpRequest seen_of(const Options &server, const Options &mapping, TestEvent eve
   });
   Options options = server;
   options.insert({"url", peer.url(path)});
-  EXPECT_EQ(WebhookHarness(WebhookHarness::local(peer, options), mapping).send(std::move(event)).result,
-            Result::Sent);
+  EXPECT_EQ(WebhookHarness(WebhookHarness::local(peer, options), mapping).send(std::move(event)).outcome,
+            Outcome::Sent);
   return last.get();
 }
 
@@ -360,7 +360,7 @@ TEST(Webhook, TheRawFormatIsThePayloadItself) {
   event.event.payload = {nullptr, 0};
   ASSERT_TRUE(crm.sink->submit(event.event));
   crm.sink->flush();
-  EXPECT_EQ(crm.wait(1)[0].result, Result::Sent) << "a tombstone has no body";
+  EXPECT_EQ(crm.wait(1)[0].outcome, Outcome::Sent) << "a tombstone has no body";
 }
 
 TEST(Webhook, NoSecretOfTheMappingIsEchoed) {

@@ -26,7 +26,7 @@ TEST(WebhookTls, TrustsTheGivenAuthorityOverOneConnection) {
   WebhookHarness crm(over_tls(peer, authority.pem()));
   for (uint64_t n = 1; n <= 5; ++n) {
     Completion completion = crm.send(TestEvent(n, 1));
-    EXPECT_EQ(completion.result, Result::Sent) << completion.error;
+    EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
   }
   EXPECT_EQ(peer.connections(), 1);
 }
@@ -36,7 +36,7 @@ TEST(WebhookTls, AnUnknownAuthorityOrAnotherNameIsTheSinksFault) {
   FaultServer peer(ok, authority.context), wrong(ok, misnamed.context);
   for (Options options : {over_tls(peer, ""), over_tls(peer, other.pem()), over_tls(wrong, misnamed.pem())}) {
     Completion completion = WebhookHarness(options).send(TestEvent(1, 1));
-    EXPECT_EQ(completion.result, Result::SinkDown);
+    EXPECT_EQ(completion.outcome, Outcome::SinkDown);
     EXPECT_NE(completion.error.find("SSL"), std::string::npos) << completion.error;
   }
   EXPECT_EQ(peer.requests() + wrong.requests(), 0);
@@ -48,7 +48,7 @@ TEST(WebhookTls, APlainPeerIsTheSinksFault) {
                                                  {"allow_networks", "127.0.0.0/8"},
                                                  {"timeout", "300ms"}})
                               .send(TestEvent(1, 1));
-  EXPECT_EQ(completion.result, Result::SinkDown) << completion.error;
+  EXPECT_EQ(completion.outcome, Outcome::SinkDown) << completion.error;
 }
 
 namespace {
@@ -87,11 +87,11 @@ TEST(WebhookTls, ShowsItsOwnCertificateAndSharesNoConnectionWithAnothers) {
   Options server = over_tls(peer, authority.pem());
   WebhookHarness first(server, client(one)), second(server, client(other)), nobody(server);
   for (int round = 0; round < 3; round++) {
-    EXPECT_EQ(first.send(TestEvent(1, 1)).result, Result::Sent);
+    EXPECT_EQ(first.send(TestEvent(1, 1)).outcome, Outcome::Sent);
     EXPECT_EQ(seen.get(), public_key(one));
-    EXPECT_EQ(second.send(TestEvent(1, 1)).result, Result::Sent);
+    EXPECT_EQ(second.send(TestEvent(1, 1)).outcome, Outcome::Sent);
     EXPECT_EQ(seen.get(), public_key(other));
-    EXPECT_NE(nobody.send(TestEvent(1, 1)).result, Result::Sent)
+    EXPECT_NE(nobody.send(TestEvent(1, 1)).outcome, Outcome::Sent)
         << "on a connection that another's certificate opened";
   }
   EXPECT_EQ(peer.requests(), 6);

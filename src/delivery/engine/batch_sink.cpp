@@ -33,7 +33,7 @@ Submitted BatchSink::submit(const ob_event &event) {
     return false;
   waiting_.events.reserve(most_); /* what may throw comes before the event is taken */
   waiting_.messages.push_back(std::move(message));
-  waiting_.events.push_back({event.ticket, event.key_hash, Result::Sent, -1, {}});
+  waiting_.events.push_back({event.ticket, event.key_hash, outbox::Outcome::Sent, -1, {}});
   return true;
 }
 
@@ -53,20 +53,20 @@ BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) 
   }
 }
 
-Result BatchSink::result_of(Failure how) {
+outbox::Outcome BatchSink::outcome_of(Failure how) {
   switch (how) {
   case Failure::Retry:
-    return Result::Retry;
+    return outbox::Outcome::Retry;
   case Failure::RetryBlameSink:
-    return Result::RetryBlameSink;
+    return outbox::Outcome::RetryBlameSink;
   case Failure::Refused:
-    return Result::Refused;
+    return outbox::Outcome::Refused;
   case Failure::Rejected:
-    return Result::Rejected;
+    return outbox::Outcome::Rejected;
   case Failure::SinkDown:
     break;
   }
-  return Result::SinkDown;
+  return outbox::Outcome::SinkDown;
 }
 
 void BatchSink::run() {
@@ -92,7 +92,7 @@ void BatchSink::run() {
 
 void BatchSink::give_back(Batch &batch, size_t from) {
   for (size_t i = from; i < batch.events.size(); i++)
-    batch.events[i].result = Result::Released;
+    batch.events[i].outcome = outbox::Outcome::Returned;
   reporter_->complete(std::move(batch.events));
   batch = {};
 }
@@ -105,7 +105,7 @@ void BatchSink::poll() {
     return;
   if (failure_.delivered_ < under_way_.events.size()) {
     Completion &failed = under_way_.events[failure_.delivered_];
-    failed.result = result_of(*failure_.how_);
+    failed.outcome = outcome_of(*failure_.how_);
     failed.error = std::move(failure_.error_);
   }
   give_back(under_way_, failure_.delivered_ + 1);

@@ -19,7 +19,7 @@ namespace outbox {
 
 class BatchSink final : public Sink {
 public:
-  /* How a message fails: as the Result of the same name says. */
+  /* How a message fails: as the Outcome of the same name says. */
   enum class Failure { Retry, RetryBlameSink, Refused, Rejected, SinkDown };
 
   /* What became of a batch. */
@@ -71,7 +71,7 @@ private:
   void run();
   void give_back(Batch &batch, size_t from);
   Outcome deliver(const std::vector<std::string> &messages) noexcept;
-  static Result result_of(Failure how);
+  static outbox::Outcome outcome_of(Failure how);
 
   const std::shared_ptr<Reporter> reporter_;
   const Render render_;

@@ -87,7 +87,7 @@ bool Circuit::note_failed_key(uint64_t key) {
 }
 
 ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time now) {
-  bool refused = completion.result == Result::Refused;
+  bool refused = completion.outcome == Outcome::Refused;
   bool others_succeeded = note_failed_key(completion.key_hash);
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
@@ -97,14 +97,14 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
     if (others_succeeded)
       return OB_RETRY;
     if (!failed_before)
-      return OB_RELEASED;
+      return OB_RETURNED;
     put_off_++;
-    return OB_WAIT;
+    return OB_DEFERRED;
   }
   note_failure(completion, failed_before, now);
   if (nothing_succeeds(now)) {
     open_on_few(now);
-    return OB_RELEASED;
+    return OB_RETURNED;
   }
   if (failed_before || own_fault_.contains(completion.key_hash))
     return OB_RETRY;
@@ -115,7 +115,7 @@ ob_outcome Circuit::blame(const Completion &completion, bool failed_before, Time
   if (failing_keys_.size() < settings_.failing_keys)
     return OB_RETRY;
   open(now, refused, completion.retry_after_ms);
-  return OB_RELEASED;
+  return OB_RETURNED;
 }
 
 void Circuit::on_sent(uint64_t ticket, Time now) {
@@ -125,31 +125,31 @@ void Circuit::on_sent(uint64_t ticket, Time now) {
 
 ob_outcome Circuit::on_result(const Completion &completion, Time now) {
   bool failed_before = failed_before_.erase(completion.ticket) > 0;
-  switch (completion.result) {
-  case Result::Sent:
+  switch (completion.outcome) {
+  case Outcome::Sent:
     succeeded(now);
     return OB_SENT;
-  case Result::Retry: /* the peer answered about this event: it is alive */
+  case Outcome::Retry: /* the peer answered about this event: it is alive */
     succeeded(now);
     return OB_RETRY;
-  case Result::RetryBlameSink:
-  case Result::Refused:
+  case Outcome::RetryBlameSink:
+  case Outcome::Refused:
     return blame(completion, failed_before, now);
-  case Result::SinkDown:
+  case Outcome::SinkDown:
     if (state_ == State::Closed || forget_probe(completion.ticket))
       open(now);
-    return OB_RELEASED;
-  case Result::Wait:
+    return OB_RETURNED;
+  case Outcome::Deferred:
     forget_probe(completion.ticket);
-    return OB_WAIT;
-  case Result::Rejected: /* may have been judged here, without the peer: it proves nothing */
+    return OB_DEFERRED;
+  case Outcome::Rejected: /* may have been judged here, without the peer: it proves nothing */
     forget_probe(completion.ticket);
     return OB_REJECTED;
-  case Result::Released:
+  case Outcome::Returned:
     forget_probe(completion.ticket);
-    return OB_RELEASED;
+    return OB_RETURNED;
   }
-  return OB_RELEASED;
+  return OB_RETURNED;
 }
 
 uint32_t Circuit::credit(Time now) {

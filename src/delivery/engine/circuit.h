@@ -51,8 +51,8 @@ public:
   Circuit() : Circuit(Settings(), std::random_device{}()) {}
   Circuit(Settings settings, uint32_t seed) : settings_(settings), random_(seed) {}
 
-  /* How one event ended: moves the circuit, and says what that means for the event. When that is OB_WAIT and the peer
-   * has not said for how long: put_off_ms(). */
+  /* How one event ended: moves the circuit, and says what that means for the event. When that is OB_DEFERRED and the
+   * peer has not said for how long: put_off_ms(). */
   ob_outcome on_result(const Completion &completion, Time now);
   void on_sent(uint64_t ticket, Time now);
   /* Seen apart from any event. */

@@ -25,7 +25,7 @@ static int checked(int fd, const char *what) {
 
 /* The caller decides about the rest of the key, once it knows: so nothing of it goes before that. */
 void Runner::end_at_once(Completion completion) {
-  if (completion.key_hash != 0 && (completion.result != Result::Rejected || hold_))
+  if (completion.key_hash != 0 && (completion.outcome != Outcome::Rejected || hold_))
     stopped_keys_.insert(completion.key_hash);
   reporter_->complete(std::move(completion));
   outstanding_++;
@@ -34,7 +34,7 @@ void Runner::end_at_once(Completion completion) {
 /* False: back-pressure. */
 bool Runner::submit(const ob_event &event) {
   if (!stopped_keys_.empty() && stopped_keys_.count(event.key_hash) > 0) {
-    end_at_once({event.ticket, event.key_hash, Result::Released, -1, "waits behind a failed event of the same key"});
+    end_at_once({event.ticket, event.key_hash, Outcome::Returned, -1, "waits behind a failed event of the same key"});
     return true;
   }
   try {
@@ -50,7 +50,7 @@ bool Runner::submit(const ob_event &event) {
     /* Good when it was enqueued, bad since the options changed. */
     std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
     ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
-    end_at_once({event.ticket, event.key_hash, Result::Rejected, -1, std::move(text), reason});
+    end_at_once({event.ticket, event.key_hash, Outcome::Rejected, -1, std::move(text), reason});
   }
   return true;
 }
@@ -190,21 +190,21 @@ void Runner::on_signal(const Mailbox::Report &report) {
   circuit_moved(was_open, report.text);
 }
 
-static bool blames_sink(Result result) {
-  return result == Result::SinkDown || result == Result::RetryBlameSink || result == Result::Refused;
+static bool blames_sink(Outcome outcome) {
+  return outcome == Outcome::SinkDown || outcome == Outcome::RetryBlameSink || outcome == Outcome::Refused;
 }
 
 /* A sink names the reason where it knows more than that the event has failed. */
 static ob_reason reason_of(const Completion &completion) {
   if (completion.reason != OB_REASON_NONE)
     return completion.reason;
-  switch (completion.result) {
-  case Result::Rejected:
+  switch (completion.outcome) {
+  case Outcome::Rejected:
     return OB_REASON_INVALID;
-  case Result::Retry:
-  case Result::RetryBlameSink:
-  case Result::Refused:
-  case Result::SinkDown:
+  case Outcome::Retry:
+  case Outcome::RetryBlameSink:
+  case Outcome::Refused:
+  case Outcome::SinkDown:
     return OB_REASON_OTHER;
   default:
     return OB_REASON_NONE;
@@ -220,9 +220,9 @@ void Runner::count_failure(ob_reason reason) {
 
 ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   outstanding_--;
-  bool was_open = circuit_.is_open(), of_the_sink = blames_sink(completion.result);
+  bool was_open = circuit_.is_open(), of_the_sink = blames_sink(completion.outcome);
   ob_outcome outcome = circuit_.on_result(completion, now);
-  failed_tries_ += of_the_sink || completion.result == Result::Retry;
+  failed_tries_ += of_the_sink || completion.outcome == Outcome::Retry;
   count_failure(reason_of(completion));
   if (of_the_sink)
     last_failure_ = completion.error;
@@ -316,12 +316,12 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
       const Completion &completion = report.completions[next_in_report_];
       const char *error = nullptr;
-      if (completion.result != Result::Sent)
+      if (completion.outcome != Outcome::Sent)
         error = errors_.emplace_back(completion.error).c_str();
       ob_outcome outcome = runner.on_completion(completion, now);
-      bool suspect = outcome == OB_RETRY && blames_sink(completion.result);
+      bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
       int64_t after_ms = completion.retry_after_ms;
-      if (outcome == OB_WAIT && after_ms < 0)
+      if (outcome == OB_DEFERRED && after_ms < 0)
         after_ms = runner.circuit_.put_off_ms();
       out[n++] = {completion.ticket,       outcome, after_ms, suspect, completion.slow_retry,
                   completion.max_attempts, error};

@@ -30,28 +30,29 @@
 
 namespace outbox {
 
-/* How one event ended, as the sink saw it. The engine's circuit turns it into the ob_outcome that the server room
- * sees: SinkDown becomes OB_RELEASED and opens the circuit. */
-enum class Result {
+/* How one event ended, as the sink saw it: an ob_outcome, and for three of them whose fault it is. The engine's
+ * circuit makes the ob_outcome of it that the server sees: RetryBlameSink and Refused are OB_RETRY, or while the
+ * circuit is open OB_RETURNED or OB_DEFERRED; SinkDown is OB_RETURNED and opens the circuit. */
+enum class Outcome {
   Sent,
   Retry,          /* this event failed and may succeed later */
   RetryBlameSink, /* likewise, but the peer may be ill as a whole (5xx, timeout): many keys in a row open the circuit
                    */
-  Refused, /* likewise, but by the way the peer or this sink is set up (401, 404): it will not pass within seconds,
-              and probes of an open circuit are rare */
-  Wait,    /* its destination within the sink (a topic) cannot be used now: not its fault, and not the whole sink's */
+  Refused,  /* likewise, but by the way the peer or this sink is set up (401, 404): it will not pass within seconds,
+               and probes of an open circuit are rare */
+  Deferred, /* its destination within the sink (a topic) cannot be used now; nothing else of the sink is to blame */
   Rejected, /* this event can never succeed */
   SinkDown, /* nothing gets through (connection refused, no broker, TLS, credentials): not the event's fault */
-  Released  /* never left this process */
+  Returned  /* never left this process */
 };
 
 struct Completion {
   uint64_t ticket = 0;
   uint64_t key_hash = 0;
-  Result result = Result::Released;
+  Outcome outcome = Outcome::Returned;
   int64_t retry_after_ms = -1;
   std::string error;
-  ob_reason reason = OB_REASON_NONE; /* of a failure that was its own; not said: the engine takes one by `result` */
+  ob_reason reason = OB_REASON_NONE; /* of a failure that was its own; not said: the engine takes one by `outcome` */
   bool slow_retry = false;           /* a second attempt within seconds makes no sense */
   int max_attempts = 0; /* given up after so many, if the sink's own number is not smaller; 0 = nothing said */
 };
@@ -113,7 +114,7 @@ public:
 /* A running sink. All functions are called from the engine's (main) thread.
  *
  * Order: when an event with a key ends in anything but Sent or Rejected, every later event of that key that was taken
- * must end as Released, reported together with it or while credit() is 0, and none of them may be sent. Later events
+ * must end as Returned, reported together with it or while credit() is 0, and none of them may be sent. Later events
  * of a key whose event ends within submit() are kept back by the engine. */
 class Sink {
 public:
@@ -139,12 +140,12 @@ public:
   virtual void poll() {}
   /* When poll() should be called although nothing has happened. */
   virtual Time check_at() const { return Time::max(); }
-  /* The circuit has opened: what has not begun had better be completed as Released, and what fails from now on, but
+  /* The circuit has opened: what has not begun had better be completed as Returned, and what fails from now on, but
    * began before, too. Nothing to do for a sink whose waiting events wait well where they are. */
   virtual void pause() {}
-  /* Give up: everything not on the wire is completed as Released now. */
+  /* Give up: everything not on the wire is completed as Returned now. */
   virtual void release_queued() = 0;
-  /* The grace is over: complete everything that is left as Released. */
+  /* The grace is over: complete everything that is left as Returned. */
   virtual void abandon() = 0;
 };
 

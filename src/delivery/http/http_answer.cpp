@@ -40,12 +40,12 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
   case 414:
   case 422:
   case 431:
-    verdict.result = status == 422 && answer.idempotency_key ? Result::Rejected : Result::Retry;
+    verdict.outcome = status == 422 && answer.idempotency_key ? Outcome::Rejected : Outcome::Retry;
     verdict.max_attempts = attempts_of_a_bad_event;
     return;
   case 401: /* credentials are the sink's, whatever the URL */
   case 407:
-    verdict.result = Result::Refused;
+    verdict.outcome = Outcome::Refused;
     verdict.slow_retry = true;
     return;
   case 402:
@@ -54,33 +54,33 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
   case 405:
   case 406:
   case 415:
-    verdict.result = answer.own_url ? Result::Retry : Result::Refused;
+    verdict.outcome = answer.own_url ? Outcome::Retry : Outcome::Refused;
     verdict.slow_retry = true;
     return;
   case 410:
-    verdict.result = Result::Released;
+    verdict.outcome = Outcome::Returned;
     verdict.gone = true;
     return;
   case 408:
   case 425:
-    verdict.result = Result::RetryBlameSink;
+    verdict.outcome = Outcome::RetryBlameSink;
     return;
   case 429:
   case 502:
   case 503:
   case 504:
-    verdict.result = Result::RetryBlameSink;
+    verdict.outcome = Outcome::RetryBlameSink;
     verdict.slow_down = true;
     verdict.too_many = status == 429;
     return;
   default:
     if (status >= 200 && status < 300) {
-      verdict.result = Result::Sent;
+      verdict.outcome = Outcome::Sent;
     } else if (status >= 300 && status < 400) { /* an endpoint that has moved must be told to us */
-      verdict.result = answer.own_url ? Result::Retry : Result::Refused;
+      verdict.outcome = answer.own_url ? Outcome::Retry : Outcome::Refused;
       verdict.slow_retry = true;
     } else {
-      verdict.result = status >= 500 || status < 200 ? Result::RetryBlameSink : Result::Retry;
+      verdict.outcome = status >= 500 || status < 200 ? Outcome::RetryBlameSink : Outcome::Retry;
     }
   }
 }
@@ -89,7 +89,7 @@ Verdict judge_answer(const HttpAnswer &answer) {
   Verdict verdict;
   judge_status(answer, verdict);
   verdict.pause_ms = rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset);
-  if (verdict.result == Result::Sent)
+  if (verdict.outcome == Outcome::Sent)
     return verdict;
   verdict.reason = reason_of(answer.status);
   if (!verdict.gone)

@@ -21,7 +21,7 @@ struct HttpAnswer {
 };
 
 struct Verdict {
-  Result result = Result::Retry;
+  Outcome outcome = Outcome::Retry;
   std::string error;            // empty for Sent
   int64_t retry_after_ms = -1;  // what the peer asked for
   bool gone = false;            // the endpoint does not want any events any more

@@ -16,8 +16,9 @@ static const int SUSPECT_DELAY_MS = 250;
 /* Taken at a time. */
 static const int COLLECT_MAX = 4096;
 
-static_assert((int)Outcome::SENT == OB_SENT && (int)Outcome::RETRY == OB_RETRY && (int)Outcome::DEFERRED == OB_WAIT &&
-              (int)Outcome::REJECTED == OB_REJECTED && (int)Outcome::RETURNED == OB_RELEASED);
+static_assert((int)Outcome::SENT == OB_SENT && (int)Outcome::RETRY == OB_RETRY &&
+              (int)Outcome::DEFERRED == OB_DEFERRED && (int)Outcome::REJECTED == OB_REJECTED &&
+              (int)Outcome::RETURNED == OB_RETURNED);
 
 static ob_engine *engine = NULL;
 

@@ -38,12 +38,12 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
     full_ = slots_.used() > 0;
     return false;
   }
-  Result result = kafka_result(error);
+  Outcome outcome = kafka_outcome(error);
   if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
-    result = Result::Rejected; /* judged here, not by a broker: it will never do */
+    outcome = Outcome::Rejected; /* judged here, not by a broker: it will never do */
   std::string said = explain(error, rd_kafka_err2str(error), record.topic, -1);
-  ob_reason reason = result == Result::Released ? OB_REASON_NONE : kafka_reason(error);
-  return Completion{ticket, key_hash, result, -1, std::move(said), reason};
+  ob_reason reason = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
+  return Completion{ticket, key_hash, outcome, -1, std::move(said), reason};
 }
 
 Submitted KafkaSink::submit(const ob_event &event) {
@@ -53,7 +53,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
     try {
       producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
     } catch (const BadInput &bad) {
-      return Completion{event.ticket, event.key_hash, Result::SinkDown, -1,
+      return Completion{event.ticket, event.key_hash, Outcome::SinkDown, -1,
                         std::string(bad.what()) + ": " + bad.detail};
     }
   }
@@ -63,7 +63,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
     Time now = std::chrono::steady_clock::now();
     switch (topics_.ask(*troubled, now)) {
     case KafkaTopics::Answer::Wait:
-      return Completion{event.ticket, event.key_hash, Result::Wait, topics_.wait(*troubled, now).count(),
+      return Completion{event.ticket, event.key_hash, Outcome::Deferred, topics_.wait(*troubled, now).count(),
                         troubled->reason};
     case KafkaTopics::Answer::Turn:
       waits = true;

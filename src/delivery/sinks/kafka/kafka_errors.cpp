@@ -15,26 +15,26 @@ KafkaFault kafka_fault(rd_kafka_resp_err_t error) {
   return known ? known->fault : KafkaFault::Unclear;
 }
 
-Result kafka_result(rd_kafka_resp_err_t error) {
+Outcome kafka_outcome(rd_kafka_resp_err_t error) {
   switch (kafka_fault(error)) {
   case KafkaFault::None:
-    return Result::Sent;
+    return Outcome::Sent;
   case KafkaFault::Event:
-    return Result::Retry;
+    return Outcome::Retry;
   case KafkaFault::Never:
-    return Result::Rejected;
+    return Outcome::Rejected;
   case KafkaFault::Topic:
   case KafkaFault::Leader:
-    return Result::Wait;
+    return Outcome::Deferred;
   case KafkaFault::Sink:
-    return Result::SinkDown;
+    return Outcome::SinkDown;
   case KafkaFault::Batch:
   case KafkaFault::Producer:
-    return Result::Released;
+    return Outcome::Returned;
   case KafkaFault::Unclear:
     break;
   }
-  return Result::RetryBlameSink;
+  return Outcome::RetryBlameSink;
 }
 
 ob_reason kafka_reason(rd_kafka_resp_err_t error) {

@@ -35,7 +35,7 @@ extern const std::span<const KafkaError> kafka_errors;
 /* One that is not in the table is unclear. */
 KafkaFault kafka_fault(rd_kafka_resp_err_t error);
 
-Result kafka_result(rd_kafka_resp_err_t error);
+Outcome kafka_outcome(rd_kafka_resp_err_t error);
 
 /* Why; never OB_REASON_NONE. */
 ob_reason kafka_reason(rd_kafka_resp_err_t error);

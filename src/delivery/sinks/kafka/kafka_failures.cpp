@@ -9,7 +9,7 @@ std::string KafkaSink::explain(rd_kafka_resp_err_t error, const char *text, cons
   std::string all = std::string(text) + ": topic \"" + topic + "\"";
   if (partition >= 0)
     all += ", partition " + std::to_string(partition);
-  if (kafka_result(error) == Result::SinkDown && !last_error_.empty())
+  if (kafka_outcome(error) == Outcome::SinkDown && !last_error_.empty())
     all += "; " + last_error_;
   return all;
 }
@@ -38,28 +38,28 @@ Completion KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque
     topics_changed_ = true;
   }
   auto delay = topics_.failed(topic, opaque, reason, std::chrono::steady_clock::now());
-  return {slot.ticket, slot.key_hash, Result::Wait, delay.count(), std::move(reason), kafka_reason(error)};
+  return {slot.ticket, slot.key_hash, Outcome::Deferred, delay.count(), std::move(reason), kafka_reason(error)};
 }
 
 void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
                            const std::string &topic, int32_t partition) {
-  if (kafka_result(error) == Result::Wait) {
+  if (kafka_outcome(error) == Outcome::Deferred) {
     reporter_->complete(topic_failed(slot, opaque, error, topic));
     release_turns_of(slot.key_hash);
     return;
   }
   const char *text =
       error == RD_KAFKA_RESP_ERR__NO_OFFSET ? "acknowledged without an offset" : rd_kafka_err2str(error);
-  Result result = kafka_result(error);
+  Outcome outcome = kafka_outcome(error);
   if (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && !slot.placed)
-    result = Result::Released; /* its topic was deleted, or made again with fewer */
+    outcome = Outcome::Returned; /* its topic was deleted, or made again with fewer */
   std::string said = explain(error, text, topic, partition);
   if (is_batch_refusal(error)) {
     /* All of its batch go again, one at a time: the culprit is then refused alone. Nothing goes before all that is
      * under way is back, or it could be in one batch with others. */
     size_t culprit = topics_.refused(topic, opaque, now_);
     draining_ |= culprit == 0;
-    result = culprit > 0 ? Result::Rejected : Result::Released;
+    outcome = culprit > 0 ? Outcome::Rejected : Outcome::Returned;
     if (culprit > 0 &&
         (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE))
       said += "; with its key and headers the event has " + std::to_string(culprit) +
@@ -67,10 +67,10 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   } else if (!topics_.empty()) {
     topics_.ended(opaque);
   }
-  ob_reason why = result == Result::Released ? OB_REASON_NONE : kafka_reason(error);
+  ob_reason why = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
   if (down_ && why == OB_REASON_TIMEOUT)
     why = last_reason_; /* it timed out for that */
-  reporter_->complete(Completion{slot.ticket, slot.key_hash, result, -1, std::move(said), why});
+  reporter_->complete(Completion{slot.ticket, slot.key_hash, outcome, -1, std::move(said), why});
   release_turns_of(slot.key_hash);
 }
 
@@ -116,7 +116,7 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
     return;
   }
-  if (kafka_result(error) != Result::SinkDown)
+  if (kafka_outcome(error) != Outcome::SinkDown)
     return; /* librdkafka logs it as well, and tries again by itself */
   last_reason_ = kafka_reason(error);
   on_lost_connection(text);

@@ -80,7 +80,7 @@ public:
     released.reserve(used_);
     for (uint32_t index = 0; index < slots_.size(); index++)
       if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
-        released.push_back({slot.ticket, slot.key_hash, Result::Released, -1, why});
+        released.push_back({slot.ticket, slot.key_hash, Outcome::Returned, -1, why});
     return released;
   }
 

@@ -60,7 +60,7 @@ public:
       std::erase_if(queue, [&](const Event &event) {
         if (!everything && event.key_hash != key_hash)
           return false;
-        released.push_back({event.ticket, event.key_hash, Result::Released, -1, why});
+        released.push_back({event.ticket, event.key_hash, Outcome::Returned, -1, why});
         return true;
       });
     for (const Completion &each : released)

@@ -114,7 +114,7 @@ void Endpoint::abandon(HttpLoop &loop) {
   {
     std::lock_guard lock(mutex_);
     for (auto &[serial, in_flight] : in_flight_) {
-      completions.push_back({in_flight.ticket, in_flight.key, Result::Released, -1,
+      completions.push_back({in_flight.ticket, in_flight.key, Outcome::Returned, -1,
                              "given up while the request was under way: it may have arrived"});
       release(queue_.fail(in_flight.key), "not sent yet", completions);
     }
@@ -150,7 +150,7 @@ void Endpoint::stop(HttpLoop &loop) {
 void Endpoint::release(const std::vector<WebhookRequest> &requests, const char *why,
                        std::vector<Completion> &completions) {
   for (const WebhookRequest &request : requests)
-    completions.push_back({request.ticket, request.key_hash, Result::Released, -1, why});
+    completions.push_back({request.ticket, request.key_hash, Outcome::Returned, -1, why});
 }
 
 // ---- the loop's thread ----
@@ -173,7 +173,7 @@ void Endpoint::pump(HttpLoop &loop) {
     try {
       start(loop, serial, std::move(request));
     } catch (const std::exception &error) {
-      fail(serial, {Result::Retry, error.what()});
+      fail(serial, {Outcome::Retry, error.what()});
     }
   }
 }
@@ -257,12 +257,12 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
     transfer->clear();
     if (idle_.size() <= active_.size())  // what a burst has left behind is not kept
       idle_.push_back(std::move(transfer));
-    if (verdict.result == Result::Sent)
+    if (verdict.outcome == Outcome::Sent)
       succeed(serial, verdict.pause_ms);
     else
       fail(serial, std::move(verdict));
   } catch (const std::exception &error) {  // out of memory: every ticket gets its answer all the same
-    fail(serial, {Result::Retry, error.what()});
+    fail(serial, {Outcome::Retry, error.what()});
   }
   pump(loop);
 }
@@ -282,7 +282,7 @@ void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
     auto found = in_flight_.find(serial);
     if (found == in_flight_.end())
       return;  // abandoned: its ticket has been answered
-    completion = {found->second.ticket, found->second.key, Result::Sent, -1, {}};
+    completion = {found->second.ticket, found->second.key, Outcome::Sent, -1, {}};
     queue_.finish(found->second.key);
     pace_.succeeded(queue_.running(), now);
     note_pause(lock, pause_ms, now);
@@ -319,12 +319,12 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
   if (verdict.slow_down)
     pace_.slow_down(started, now, verdict.too_many);
   note_pause(lock, verdict.pause_ms, now);
-  if (outage != outage_ && (verdict.result == Result::RetryBlameSink || verdict.result == Result::Refused ||
-                            verdict.result == Result::SinkDown))
-    verdict.result = Result::Released;
-  halted_ = halted_ || verdict.result == Result::SinkDown || verdict.gone;
-  failures_.push_back({{ticket, key, verdict.result, verdict.retry_after_ms, std::move(verdict.error), verdict.reason,
-                        verdict.slow_retry, verdict.max_attempts},
+  if (outage != outage_ && (verdict.outcome == Outcome::RetryBlameSink || verdict.outcome == Outcome::Refused ||
+                            verdict.outcome == Outcome::SinkDown))
+    verdict.outcome = Outcome::Returned;
+  halted_ = halted_ || verdict.outcome == Outcome::SinkDown || verdict.gone;
+  failures_.push_back({{ticket, key, verdict.outcome, verdict.retry_after_ms, std::move(verdict.error),
+                        verdict.reason, verdict.slow_retry, verdict.max_attempts},
                        verdict.gone});
   in_flight_.erase(found);
   tell_main(lock);

@@ -239,7 +239,7 @@ private:
     Verdict verdict = transfer.verdict(Trial(transfer, probe_).run());
     long status = 0;
     curl_easy_getinfo(transfer.handle(), CURLINFO_RESPONSE_CODE, &status);
-    if (verdict.result == Result::Sent)
+    if (verdict.outcome == Outcome::Sent)
       probe_.passed("request", "the endpoint took a test event of type " + std::string(TestEvent::type) + ": HTTP " +
                                    std::to_string(status));
     else

@@ -314,14 +314,14 @@ Verdict WebhookTransfer::judge(long status, bool whole_body) const {
 Verdict WebhookTransfer::verdict(CURLcode code) const {
   Verdict verdict;
   if (code != CURLE_OK && !requested_ && !refusal_ && (no_descriptor_ || descriptors_exhausted())) {
-    verdict.result = Result::Released;
+    verdict.outcome = Outcome::Returned;
     verdict.error = "not sent: this process has too many files open";
     verdict.no_descriptor = true;
     verdict.pause_ms = scarcity_pause_ms;
     return verdict;
   }
   if (refused(code)) {
-    verdict.result = Result::SinkDown;  // a setting to be mended: no event is to pay for it
+    verdict.outcome = Outcome::SinkDown;  // a setting to be mended: no event is to pay for it
     verdict.reason = OB_REASON_BLOCKED;
     verdict.error = refusal_fact() + ". " + refusal_hint();
     return verdict;
@@ -329,7 +329,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   long status = 0, no_tunnel = tunnel_refusal();
   curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
   if (config_->proxy.is_used() && (status == 407 || no_tunnel)) {
-    verdict.result = Result::SinkDown;
+    verdict.outcome = Outcome::SinkDown;
     bool wants_credentials = status == 407 || no_tunnel == 407 || no_tunnel == 401;
     verdict.reason = wants_credentials ? OB_REASON_AUTH : OB_REASON_CONNECTION;
     verdict.error =
@@ -340,13 +340,13 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   } else if (head_complete_) {
     verdict = judge(status, code == CURLE_OK);
   } else if (auto tls = tls_problem(code)) {
-    verdict.result = Result::SinkDown;
+    verdict.outcome = Outcome::SinkDown;
     verdict.reason = OB_REASON_TLS;
     verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
   } else {
     /* A kept connection may have taken the request before it broke; curl then tried a new one by itself. */
     bool refused = code == CURLE_COULDNT_CONNECT;
-    verdict.result = requested_ && !refused ? Result::RetryBlameSink : Result::SinkDown;
+    verdict.outcome = requested_ && !refused ? Outcome::RetryBlameSink : Outcome::SinkDown;
     verdict.reason = reason_of(code);
     if (header_bytes_ > max_headers)
       verdict.error = "the answer's headers are too long";
