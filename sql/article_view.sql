@@ -3,7 +3,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 CREATE ROLE regress_outbox_article;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 \set view `sed -n '/^CREATE VIEW public.outbox_events/,/;$/p' "$PG_ABS_SRCDIR/docs/enqueue.md"`
 :view
 SELECT bool_and(is_insertable_into = 'YES' AND is_updatable = 'YES') AS auto_updatable FROM information_schema.views WHERE table_name = 'outbox_events';
@@ -12,7 +12,7 @@ GRANT CREATE ON SCHEMA public TO regress_outbox_article;
 -- (The days of SENT are the worker's to make; here they are made by hand.)
 DO $$
 BEGIN
-  PERFORM outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD'), 'position', day, day + interval '1 day')
+  PERFORM outbox_internal.add_partition('outbox.events_sent', 'events_sent_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD'), 'position', day, day + interval '1 day')
   FROM (SELECT date_trunc('day', now(), 'UTC') - n * interval '1 day' AS day FROM unnest(ARRAY[-1, 0, 7, 8]) AS n) AS d;
 END
 $$;
@@ -88,4 +88,4 @@ SET client_min_messages = warning;
 DROP VIEW public.outbox_events;
 DROP OWNED BY regress_outbox_article;
 DROP ROLE regress_outbox_article;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;

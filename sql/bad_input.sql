@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- Headers are a flat object of one-line texts
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', headers => '["a"]');
@@ -101,6 +101,6 @@ UPDATE outbox.events SET partition_key = 'other' WHERE sink = 'regress_kafka';
 \echo :LAST_ERROR_SQLSTATE
 
 SET client_min_messages = warning;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 DROP SERVER regress_kafka;
 DROP SERVER regress_hook;

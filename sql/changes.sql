@@ -2,13 +2,13 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 BEGIN;
 CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'a.*');
 CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'b.*');
 CREATE VIEW pg_temp.recalled AS
-  SELECT event_type, count(*) AS times FROM outbox.recalled JOIN outbox.events USING (position) GROUP BY position, event_type ORDER BY position;
+  SELECT event_type, count(*) AS times FROM outbox_internal.rescan_queue JOIN outbox.events USING (position) GROUP BY position, event_type ORDER BY position;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type)
   SELECT 'Order', '1', 'a.' || what FROM unnest(ARRAY['untouched', 'payload', 'sink', 'key', 'time', 'attempts', 'blocked', 'nothing']) WITH ORDINALITY AS w (what, n) ORDER BY n;
 UPDATE outbox.events SET payload = '{"corrected": true}' WHERE event_type = 'a.payload';
@@ -33,7 +33,7 @@ UPDATE outbox.events SET sink = 'regress_c';
 ROLLBACK TO s;
 
 -- A row that an UPDATE of its status moves keeps its position, and comes back to it.
-TRUNCATE outbox.events, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'a.1'), ('Order', '1', 'a.2');
 SELECT position, id, origin FROM outbox.events WHERE event_type = 'a.1' \gset before_
 UPDATE outbox.events SET status = 'FAILED', attempts = 10, last_error = 'by hand' WHERE event_type = 'a.1';
@@ -59,11 +59,11 @@ UPDATE outbox.events SET status = 'PENDING' WHERE event_type = 'a.2';
 SELECT status, sent_at FROM outbox.events WHERE event_type = 'a.2';
 
 -- To cancel an event that had failed frees what waited behind it; one that had not blocks nothing.
-TRUNCATE outbox.events, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, attempts) VALUES ('Order', '1', 'a.failing', 2), ('Order', '2', 'a.fresh', 0);
 SELECT position FROM outbox.events WHERE event_type = 'a.failing' \gset failing_
 DELETE FROM outbox.events;
-SELECT array_agg(position) = ARRAY[:failing_position]::bigint[] AS only_the_failing_one FROM outbox.recalled;
+SELECT array_agg(position) = ARRAY[:failing_position]::bigint[] AS only_the_failing_one FROM outbox_internal.rescan_queue;
 
 -- The sink's name need not be a right of the person who redrives: the row had it before.
 CREATE ROLE regress_outbox_operator;

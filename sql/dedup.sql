@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- enqueue() returns the first one's id and adds nothing.
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{"n": 1}', dedup_key => 'pay-1') AS id \gset first_
@@ -26,7 +26,7 @@ SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'pay-3') = 
 BEGIN;
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'pay-4') IS NOT NULL AS enqueued;
 ROLLBACK;
-SELECT count(*) AS known FROM outbox.dedup WHERE dedup_key = 'pay-4';
+SELECT count(*) AS known FROM outbox_internal.dedup WHERE dedup_key = 'pay-4';
 
 -- The key outlives the event's stay in PENDING.
 UPDATE outbox.events SET status = 'FAILED' WHERE dedup_key = 'pay-1';
@@ -42,19 +42,19 @@ CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_ser
 CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1');
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'fan') AS id \gset fan_
 DELETE FROM outbox.events WHERE id = :'fan_id' AND sink = 'regress_a';
-SELECT count(*) AS known FROM outbox.dedup WHERE dedup_key = 'fan';
+SELECT count(*) AS known FROM outbox_internal.dedup WHERE dedup_key = 'fan';
 DELETE FROM outbox.events WHERE id = :'fan_id';
-SELECT count(*) AS known FROM outbox.dedup WHERE dedup_key = 'fan';
+SELECT count(*) AS known FROM outbox_internal.dedup WHERE dedup_key = 'fan';
 ROLLBACK;
 
 -- After the window a key names a new event.
-UPDATE outbox.dedup SET created_at = now() - interval '1 day 1 second' WHERE dedup_key = 'pay-2';
-UPDATE outbox.dedup SET created_at = now() - interval '23 hours 59 minutes' WHERE dedup_key = 'pay-1';
+UPDATE outbox_internal.dedup SET created_at = now() - interval '1 day 1 second' WHERE dedup_key = 'pay-2';
+UPDATE outbox_internal.dedup SET created_at = now() - interval '23 hours 59 minutes' WHERE dedup_key = 'pay-1';
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{"n": 5}', dedup_key => 'pay-2') AS id \gset later_
-SELECT event_id = :'later_id' AS renewed, created_at > now() - interval '1 minute' AS fresh FROM outbox.dedup WHERE dedup_key = 'pay-2';
+SELECT event_id = :'later_id' AS renewed, created_at > now() - interval '1 minute' AS fresh FROM outbox_internal.dedup WHERE dedup_key = 'pay-2';
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'pay-1') = :'first_id' AS same;
 SET outbox.dedup_window = '10min';
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'pay-1') = :'first_id' AS same;
 RESET outbox.dedup_window;
 
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;

@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- The key may be text, a number or a uuid, as the application's column is.
 SELECT outbox.enqueue('Order', '1', 'order.created', '{"n": 1}') AS id \gset first_
@@ -32,7 +32,7 @@ SELECT outbox.enqueue(aggregate_type => 'Order', aggregate_id => '7', event_type
                       id => '01890a5d-ac96-774b-bcce-b302099a8057');
 SELECT id, aggregate_id, payload IS NULL AS tombstone, headers, partition_key, dedup_key, available_at = '2100-01-01 00:00+00' AS scheduled
 FROM outbox.events;
-TRUNCATE outbox.events, outbox.dedup;
+TRUNCATE outbox.events, outbox_internal.dedup;
 
 -- Raw bytes stay what they are.
 SELECT outbox.enqueue_bytes('Order', '1', 'order.created', '\x0000000007c3ff', 'application/avro', headers => '{"a": "b"}') IS NOT NULL AS by_text;
@@ -53,13 +53,13 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}', dedup_key => 'k') IS 
 SELECT current_user;
 SELECT * FROM outbox.events;
 \echo :LAST_ERROR_SQLSTATE
-SELECT * FROM outbox.dedup;
+SELECT * FROM outbox_internal.dedup;
 \echo :LAST_ERROR_SQLSTATE
 INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'order.created');
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox.route_waiting();
 \echo :LAST_ERROR_SQLSTATE
-SELECT outbox.kafka_validator('{}', 0);
+SELECT outbox_internal.kafka_validator('{}', 0);
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 
@@ -82,10 +82,10 @@ INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, dedup_key) 
 RESET search_path;
 RESET ROLE;
 DELETE FROM outbox.events;
-SELECT count(*) AS keys_left FROM outbox.dedup;
+SELECT count(*) AS keys_left FROM outbox_internal.dedup;
 
 SET client_min_messages = warning;
 DROP SCHEMA regress_evil CASCADE;
 DROP OWNED BY regress_outbox_app;
 DROP ROLE regress_outbox_app;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;

@@ -157,6 +157,6 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}', '{"__value_schema_id"
 SELECT sink, name, value, bytes FROM outbox.preview('017f22e2-79b0-7cc3-98c4-dc0c0c07398f') WHERE part = 'header' AND name IN ('__value_schema_id', 'text') ORDER BY 1, 2;
 
 SET client_min_messages = warning;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 DROP SERVER regress_k;
 DROP SERVER regress_w;

@@ -64,9 +64,9 @@ SELECT outbox.mark_processed((overlay(pg_temp.v7('0', 4)::text PLACING left((pg_
 SELECT hours FROM pg_temp.parts;
 -- As a placeholder it may be a plain number of seconds.
 SET outbox.processed_retention = 7200;
-SELECT outbox.processed_retention();
+SELECT outbox_internal.processed_retention();
 RESET outbox.processed_retention;
-SELECT outbox.processed_retention();
+SELECT outbox_internal.processed_retention();
 
 -- For those who were granted it, who need no right on the table and may make its partitions; for nobody else.
 CREATE ROLE regress_outbox_consumer;
@@ -85,7 +85,7 @@ SELECT DISTINCT relowner = 'postgres'::regrole AS the_extensions FROM pg_class W
 DROP OWNED BY regress_outbox_consumer;
 DROP ROLE regress_outbox_consumer;
 CREATE TEMP TABLE made AS SELECT p.oid::regprocedure::text AS name, md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc')) AS same
-  FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname ~ 'processed|inbox|partition|expire_rows';
+  FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname ~ 'processed|inbox|partition|expire_rows';
 SET client_min_messages = warning;
 DROP EXTENSION outbox CASCADE;
 SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE name = 'SHAREDIR' \gset
@@ -93,7 +93,7 @@ SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE na
 \i :inbox
 \set ECHO all
 SELECT count(*) > 8 AS functions, count(*) FILTER (WHERE made.name IS NULL OR made.same <> md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc'))) AS different
-FROM pg_proc AS p LEFT JOIN made ON made.name = p.oid::regprocedure::text WHERE p.pronamespace = 'outbox'::regnamespace;
+FROM pg_proc AS p LEFT JOIN made ON made.name = p.oid::regprocedure::text WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace);
 SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.run_inbox_maintenance();
-DROP SCHEMA outbox CASCADE;
+DROP SCHEMA outbox, outbox_internal CASCADE;
 CREATE EXTENSION outbox;

@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 CREATE VIEW pg_temp.events AS
   SELECT row_number() OVER (ORDER BY position) AS n, aggregate_id, event_type, payload, partition_key, status, attempts, sink
@@ -76,10 +76,10 @@ INSERT INTO outbox.events_pending (id, aggregate_type, event_type, dedup_key, po
   VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 'Order', 'restored', 'd', :restored_position, 'not there yet', '3', 42);
 SELECT position = :restored_position AS position, sink, origin, xact = pg_current_xact_id() AS xact FROM outbox.events;
 -- (Of another origin it waits for outbox.adopt(); then the worker is told.)
-SELECT count(*) AS recalled FROM outbox.recalled;
+SELECT count(*) AS recalled FROM outbox_internal.rescan_queue;
 SELECT outbox.adopt() >= 1 AS adopted;
-SELECT position = :restored_position AS recalled FROM outbox.recalled;
-SELECT count(*) AS dedup_keys FROM outbox.dedup;
+SELECT position = :restored_position AS recalled FROM outbox_internal.rescan_queue;
+SELECT count(*) AS dedup_keys FROM outbox_internal.dedup;
 INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'next')
   RETURNING position > :restored_position AS later, origin <> 42 AS own_origin;
 ROLLBACK;

@@ -79,7 +79,7 @@ SELECT aggregate_type, aggregate_id, event_type, payload, payload_bytes, content
        lease_until > clock_timestamp() + interval '29 seconds' AND lease_until <= clock_timestamp() + interval '30 seconds' AS lease
 FROM outbox.claim('regress_mine');
 SELECT outbox.ack(token) FROM (SELECT DISTINCT token FROM outbox.leases) AS l;
-SELECT count(*) FROM outbox.dedup WHERE dedup_key = 'regress';
+SELECT count(*) FROM outbox_internal.dedup WHERE dedup_key = 'regress';
 
 -- A failure holds up its key and gives back what follows; attempts, the error, dead letters
 SELECT pg_temp.put('order.a/1', 'order.b/1', 'order.c/2');

@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- Whatever is malformed is refused, with the next step.
 CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '');
@@ -105,9 +105,9 @@ TRUNCATE outbox.events;
 INSERT INTO outbox.events (id, aggregate_type, event_type, headers)
   VALUES ('01890000-0000-7000-8000-000000000010', 'Order', 'order.created', '{"tenant": 10}') RETURNING sink;
 -- The worker looks again at one that is corrected.
-TRUNCATE outbox.recalled;
+TRUNCATE outbox_internal.rescan_queue;
 UPDATE outbox.events SET headers = '{"tenant": 11}' WHERE headers = '{"tenant": "10"}';
-SELECT headers, sink FROM outbox.recalled JOIN outbox.events USING (position);
+SELECT headers, sink FROM outbox_internal.rescan_queue JOIN outbox.events USING (position);
 SAVEPOINT s;
 SELECT * FROM outbox.preview('01890000-0000-7000-8000-000000000010');
 ROLLBACK TO s;

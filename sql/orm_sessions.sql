@@ -4,7 +4,7 @@ CREATE EXTENSION IF NOT EXISTS outbox;
 CREATE ROLE regress_outbox_first;
 CREATE ROLE regress_outbox_second;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 GRANT USAGE ON SCHEMA outbox TO regress_outbox_first, regress_outbox_second;
 GRANT INSERT, SELECT (id) ON outbox.events TO regress_outbox_first, regress_outbox_second;
 
@@ -66,4 +66,4 @@ SELECT aggregate_id, event_type FROM outbox.events ORDER BY position;
 SET client_min_messages = warning;
 DROP OWNED BY regress_outbox_first, regress_outbox_second;
 DROP ROLE regress_outbox_first, regress_outbox_second;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;

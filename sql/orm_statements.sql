@@ -3,7 +3,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 CREATE ROLE regress_outbox_orm;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 GRANT USAGE ON SCHEMA outbox TO regress_outbox_orm;
 GRANT INSERT, SELECT (id) ON outbox.events TO regress_outbox_orm;
 CREATE VIEW pg_temp.events AS
@@ -73,7 +73,7 @@ RELEASE SAVEPOINT pgjdbc_autosave;
 COMMIT;
 RESET ROLE;
 SELECT * FROM pg_temp.events;
-TRUNCATE outbox.events, outbox.dedup;
+TRUNCATE outbox.events, outbox_internal.dedup;
 
 -- MERGE inserts what is not there; it reads the table, which takes SELECT.
 SELECT current_setting('server_version_num')::integer >= 170000 AS merge_returns \gset
@@ -116,4 +116,4 @@ DROP SERVER regress_one;
 DROP SERVER regress_two;
 DROP OWNED BY regress_outbox_orm;
 DROP ROLE regress_outbox_orm;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;

@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 SET timezone = 'America/New_York';
 CREATE VIEW pg_temp.events AS
   SELECT row_number() OVER (ORDER BY position) AS n, aggregate_id, event_type, payload, headers, status, attempts, created_at AT TIME ZONE 'UTC' AS created_utc FROM outbox.events ORDER BY position;
@@ -85,4 +85,4 @@ INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, status) VAL
 DEALLOCATE ALL;
 DROP TYPE regress_status, regress_kind;
 DROP DOMAIN regress_name;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;

@@ -46,7 +46,7 @@ SELECT outbox.resume('regress_crm');
 SELECT * FROM pg_temp.stopped;
 
 -- Where it was the endpoint's fault, what had failed is due at once; a mere pause keeps the times.
-TRUNCATE outbox.events, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, attempts, available_at) VALUES
   ('Order', 'failed', 'e', 'regress_main', 3, now() + interval '1 day'), ('Order', 'scheduled', 'e', 'regress_main', 0, now() + interval '1 day'),
   ('Order', 'other', 'e', 'regress_crm', 3, now() + interval '1 day');
@@ -54,7 +54,7 @@ SELECT outbox.pause('regress_main'), outbox.resume('regress_main');
 SELECT aggregate_id, available_at - now() AS due_in, attempts FROM outbox.events ORDER BY position;
 SELECT pg_temp.disable(), outbox.resume('regress_main');
 SELECT aggregate_id, available_at - now() AS due_in, attempts FROM outbox.events ORDER BY position;
-TRUNCATE outbox.events, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
 
 -- For those who were granted it, who need own no server and read no table; for nobody else.
 CREATE ROLE regress_outbox_operator;

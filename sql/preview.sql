@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 \pset null '(null)'
 BEGIN;
 CREATE SERVER regress_main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'Order', tombstone_on_empty_payload 'true');
@@ -59,7 +59,7 @@ SELECT sink, part, value FROM outbox.preview(pg_temp.uuid(5)) WHERE part IN ('to
 CREATE SERVER regress_former FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'None');
 UPDATE outbox.events SET sink = 'regress_former' WHERE id = pg_temp.uuid(4);
 DROP SERVER regress_former;
-INSERT INTO outbox.renamed_sinks VALUES ('regress_former', 'regress_main');
+INSERT INTO outbox_internal.renamed_sinks VALUES ('regress_former', 'regress_main');
 SELECT DISTINCT sink FROM outbox.preview(pg_temp.uuid(4));
 
 -- What cannot be shown.

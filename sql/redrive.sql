@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 BEGIN;
 CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');
 CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');
@@ -16,14 +16,14 @@ INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, created
 SELECT position AS first FROM outbox.events WHERE id = pg_temp.uuid(1) AND sink = 'regress_a' \gset
 UPDATE outbox.events SET status = 'FAILED', attempts = 10, last_error = 'HTTP 400', last_attempt_at = '2026-01-02', available_at = '2026-01-02'
   WHERE id IN (pg_temp.uuid(1), pg_temp.uuid(2)) OR sink = 'regress_a' AND id = pg_temp.uuid(3);
-TRUNCATE outbox.recalled;
+TRUNCATE outbox_internal.rescan_queue;
 
 -- Back: attempts begin again, what was said last is kept, so are its place, its time and its dedup key.
 SELECT outbox.redrive(pg_temp.uuid(1), 'regress_a');
 SELECT * FROM pg_temp.rows WHERE event = 1;
 SELECT position = :first AS same_position, last_attempt_at = '2026-01-02' AS same_attempt FROM outbox.events WHERE id = pg_temp.uuid(1) AND sink = 'regress_a';
-SELECT DISTINCT position = :first AS recalled FROM outbox.recalled;
-SELECT count(*) AS dedup_keys FROM outbox.dedup;
+SELECT DISTINCT position = :first AS recalled FROM outbox_internal.rescan_queue;
+SELECT count(*) AS dedup_keys FROM outbox_internal.dedup;
 
 -- Without a sink: for all of them.
 SELECT outbox.redrive(pg_temp.uuid(2));
@@ -96,13 +96,13 @@ RESET ROLE;
 SELECT event, sink, status FROM pg_temp.rows WHERE event = 2 AND sink = 'regress_a';
 
 -- A change of a dead letter is the worker's business: it may hold its key.
-TRUNCATE outbox.events, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
 INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) SELECT pg_temp.uuid(n), 'Order', 'key', 'order.created' FROM generate_series(1, 4) AS n;
 UPDATE outbox.events SET status = 'FAILED';
-SELECT count(DISTINCT position) AS failed_by_hand FROM outbox.recalled;
-TRUNCATE outbox.recalled;
+SELECT count(DISTINCT position) AS failed_by_hand FROM outbox_internal.rescan_queue;
+TRUNCATE outbox_internal.rescan_queue;
 UPDATE outbox.events SET partition_key = 'other' WHERE id = pg_temp.uuid(1);
 UPDATE outbox.events SET last_error = 'a remark' WHERE id = pg_temp.uuid(2);
 DELETE FROM outbox.events WHERE id = pg_temp.uuid(3);
-SELECT right(id::text, 2)::int AS event, count(*) FROM outbox.recalled LEFT JOIN outbox.events USING (position) GROUP BY 1;
+SELECT right(id::text, 2)::int AS event, count(*) FROM outbox_internal.rescan_queue LEFT JOIN outbox.events USING (position) GROUP BY 1;
 ROLLBACK;

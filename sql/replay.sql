@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 SELECT outbox.run_maintenance() >= 0 AS has_days;
@@ -145,6 +145,6 @@ END $$;
 
 DROP OWNED BY regress_outbox_replayer;
 DROP ROLE regress_outbox_replayer;
-TRUNCATE outbox.events, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
 DROP SERVER regress_a;
 DROP SERVER regress_b;

@@ -2,7 +2,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- Nothing is delivered here: all of it is rolled back.
 BEGIN;
@@ -15,7 +15,7 @@ CREATE SERVER regress_orders FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstra
 -- What waited is routed, in its place; what nobody takes goes on waiting. The worker is told to look back.
 SELECT outbox.route_waiting();
 SELECT aggregate_type, event_type, sink FROM outbox.events ORDER BY position;
-SELECT count(*) AS recalled FROM outbox.recalled JOIN outbox.events USING (position) WHERE sink = 'regress_orders';
+SELECT count(*) AS recalled FROM outbox_internal.rescan_queue JOIN outbox.events USING (position) WHERE sink = 'regress_orders';
 SELECT outbox.route_waiting();
 
 -- Globs, on both the event's type and the aggregate's.

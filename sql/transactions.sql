@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- What every event must have, and what is there, in the order of positions.
 CREATE VIEW pg_temp.events AS
@@ -46,7 +46,7 @@ BEGIN
   INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'after');
 END $$;
 SELECT * FROM pg_temp.events;
-TRUNCATE outbox.events, outbox.dedup;
+TRUNCATE outbox.events, outbox_internal.dedup;
 
 -- A procedure's own commits and rollbacks.
 CREATE PROCEDURE pg_temp.in_parts() LANGUAGE plpgsql AS $$
@@ -149,16 +149,16 @@ SELECT FROM outbox.enqueue('Order', 1, 'enqueue', '{}', dedup_key => 'replica');
 INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'insert');
 SELECT * FROM pg_temp.events;
 UPDATE outbox.events SET available_at = now() WHERE event_type = 'insert';
-SELECT count(*) AS recalled FROM outbox.recalled JOIN outbox.events USING (position) WHERE event_type = 'insert';
+SELECT count(*) AS recalled FROM outbox_internal.rescan_queue JOIN outbox.events USING (position) WHERE event_type = 'insert';
 UPDATE outbox.events SET status = 'FAILED' WHERE event_type = 'insert';
 UPDATE outbox.events SET status = 'PENDING' WHERE event_type = 'insert';
 SELECT status, count(*) FROM outbox.events WHERE event_type = 'insert' GROUP BY 1;
 DELETE FROM outbox.events WHERE event_type = 'enqueue';
-SELECT count(*) AS known FROM outbox.dedup;
+SELECT count(*) AS known FROM outbox_internal.dedup;
 RESET session_replication_role;
 SELECT bool_and(tgenabled = 'A') AS always, count(DISTINCT tgname) AS triggers
 FROM pg_trigger WHERE tgrelid IN (SELECT relid FROM pg_partition_tree('outbox.events')) AND NOT tgisinternal;
-TRUNCATE outbox.events, outbox.dedup, outbox.recalled;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- A publication of everything: rows move, leave, and come back all the same.
 SET client_min_messages = error; -- of wal_level
@@ -168,11 +168,11 @@ SELECT FROM outbox.enqueue('Order', 1, 'published', '{}', dedup_key => 'publishe
 UPDATE outbox.events SET available_at = now();
 UPDATE outbox.events SET status = 'FAILED';
 UPDATE outbox.events SET status = 'PENDING';
-DELETE FROM outbox.recalled;
+DELETE FROM outbox_internal.rescan_queue;
 DELETE FROM outbox.events;
-SELECT (SELECT count(*) FROM outbox.events) AS events, (SELECT count(*) FROM outbox.dedup) AS dedup, (SELECT count(*) FROM outbox.recalled) AS recalled;
+SELECT (SELECT count(*) FROM outbox.events) AS events, (SELECT count(*) FROM outbox_internal.dedup) AS dedup, (SELECT count(*) FROM outbox_internal.rescan_queue) AS recalled;
 -- All that our own statements change can be told apart by a subscriber.
-SELECT relid::regclass FROM (SELECT relid FROM pg_partition_tree('outbox.events') WHERE isleaf UNION ALL VALUES ('outbox.dedup'::regclass), ('outbox.recalled')) AS t
+SELECT relid::regclass FROM (SELECT relid FROM pg_partition_tree('outbox.events') WHERE isleaf UNION ALL VALUES ('outbox_internal.dedup'::regclass), ('outbox_internal.rescan_queue')) AS t
   JOIN pg_class ON oid = relid WHERE relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indisprimary);
 DROP PUBLICATION regress_everything;
 
@@ -214,7 +214,7 @@ ROLLBACK;
 BEGIN;
 SELECT FROM pg_sleep(0.001);
 SELECT FROM outbox.enqueue('Order', 1, 'e', '{}', dedup_key => 'k');
-SELECT created_at > now() AS later FROM outbox.dedup;
+SELECT created_at > now() AS later FROM outbox_internal.dedup;
 ROLLBACK;
 
 DROP TABLE regress_orders, regress_big;

@@ -1,3 +1,6 @@
--- The schema is a member of the extension: DROP EXTENSION takes it along, and nobody has put functions into it before.
--- PostgreSQL refuses the statement where the schema exists and is not the extension's.
+-- The schemas are members of the extension: DROP EXTENSION takes them along, and nobody has put functions into them before.
+-- PostgreSQL refuses the statements where such a schema exists and is not the extension's.
 CREATE SCHEMA IF NOT EXISTS outbox;
+COMMENT ON SCHEMA outbox IS 'What applications and operators use: functions to call, tables and views to read.';
+CREATE SCHEMA IF NOT EXISTS outbox_internal;
+COMMENT ON SCHEMA outbox_internal IS 'Parts of the extension outbox: its functions and its worker use them, and nobody else needs them.';

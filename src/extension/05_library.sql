@@ -2,10 +2,10 @@
 -- server runs the former one until it is restarted.
 DO $$
 BEGIN
-  CREATE OR REPLACE FUNCTION outbox.library_version() RETURNS text LANGUAGE c STABLE PARALLEL SAFE
+  CREATE OR REPLACE FUNCTION outbox_internal.library_version() RETURNS text LANGUAGE c STABLE PARALLEL SAFE
   SET search_path = pg_catalog, pg_temp
   AS 'MODULE_PATHNAME', 'outbox_library_version';
-  IF string_to_array(outbox.library_version(), '.')::integer[] < string_to_array('@VERSION@', '.')::integer[] THEN
+  IF string_to_array(outbox_internal.library_version(), '.')::integer[] < string_to_array('@VERSION@', '.')::integer[] THEN
     RAISE undefined_function;
   END IF;
 EXCEPTION WHEN undefined_function THEN
@@ -15,20 +15,20 @@ EXCEPTION WHEN undefined_function THEN
     HINT = 'Restart the server; then the same command again.';
 END
 $$;
-COMMENT ON FUNCTION outbox.library_version() IS 'The version of the library that the server has loaded.';
+COMMENT ON FUNCTION outbox_internal.library_version() IS 'The version of the library that the server has loaded.';
 
-CREATE OR REPLACE FUNCTION outbox.grant_privilege(statement text) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION outbox_internal.grant_privilege(statement text) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
-COMMENT ON FUNCTION outbox.grant_privilege(text) IS
+COMMENT ON FUNCTION outbox_internal.grant_privilege(text) IS
   'For install and upgrade scripts: a GRANT as if a person gave it, so that the rights which people gave on the same object stay theirs, and in their dumps.';
 
-CREATE OR REPLACE FUNCTION outbox.counted(n bigint, one text, many text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$ SELECT counted.n || ' ' || CASE counted.n WHEN 1 THEN counted.one ELSE counted.many END $$;
-COMMENT ON FUNCTION outbox.counted(bigint, text, text) IS 'For messages: the number with the words that agree with it.';
+COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS 'For messages: the number with the words that agree with it.';
 
-CREATE OR REPLACE FUNCTION outbox.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_announce';
-COMMENT ON FUNCTION outbox.announce() IS 'Tells the launcher, at commit, to start workers for this database. Install and upgrade scripts call it.';
+COMMENT ON FUNCTION outbox_internal.announce() IS 'Tells the launcher, at commit, to start workers for this database. Install and upgrade scripts call it.';

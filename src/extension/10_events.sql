@@ -90,31 +90,31 @@ COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts ar
 CREATE TABLE IF NOT EXISTS outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
 COMMENT ON TABLE outbox.events_sent IS 'Delivered events, kept for outbox.retention; one partition per day (UTC), dropped whole.';
 
-CREATE TABLE IF NOT EXISTS outbox.dedup (
+CREATE TABLE IF NOT EXISTS outbox_internal.dedup (
   dedup_key text PRIMARY KEY,
   event_id uuid NOT NULL,
   created_at timestamptz NOT NULL
 );
-COMMENT ON TABLE outbox.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
+COMMENT ON TABLE outbox_internal.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
 
-CREATE TABLE IF NOT EXISTS outbox.recalled (position bigint NOT NULL, xact xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id());
+CREATE TABLE IF NOT EXISTS outbox_internal.rescan_queue (position bigint NOT NULL, xact xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id());
 -- Under an old snapshot emptied rows stay: the worker reads on from the oldest transaction that may still write one.
-CREATE INDEX IF NOT EXISTS recalled_xact ON outbox.recalled (xact, position);
+CREATE INDEX IF NOT EXISTS rescan_queue_xact ON outbox_internal.rescan_queue (xact, position);
 -- It has no key: without this a publication FOR ALL TABLES would make the worker's DELETEs fail.
-ALTER TABLE outbox.recalled REPLICA IDENTITY FULL;
-COMMENT ON TABLE outbox.recalled IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
+ALTER TABLE outbox_internal.rescan_queue REPLICA IDENTITY FULL;
+COMMENT ON TABLE outbox_internal.rescan_queue IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
 
-CREATE TABLE IF NOT EXISTS outbox.renamed_sinks (
+CREATE TABLE IF NOT EXISTS outbox_internal.renamed_sinks (
   old_name text PRIMARY KEY,
   new_name text NOT NULL
 );
-COMMENT ON TABLE outbox.renamed_sinks IS 'Former names of sinks: events that were enqueued for one go to the sink that bore it. ALTER SERVER ... RENAME writes it.';
-COMMENT ON COLUMN outbox.renamed_sinks.old_name IS 'What the foreign server was called.';
-COMMENT ON COLUMN outbox.renamed_sinks.new_name IS 'What it is called now.';
+COMMENT ON TABLE outbox_internal.renamed_sinks IS 'Former names of sinks: events that were enqueued for one go to the sink that bore it. ALTER SERVER ... RENAME writes it.';
+COMMENT ON COLUMN outbox_internal.renamed_sinks.old_name IS 'What the foreign server was called.';
+COMMENT ON COLUMN outbox_internal.renamed_sinks.new_name IS 'What it is called now.';
 
 -- A partitioned parent dumps nothing: every leaf, the dedup table and the sequence are registered one by one.
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_pending', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_failed', '');
-SELECT pg_catalog.pg_extension_config_dump('outbox.dedup', '');
-SELECT pg_catalog.pg_extension_config_dump('outbox.renamed_sinks', '');
+SELECT pg_catalog.pg_extension_config_dump('outbox_internal.dedup', '');
+SELECT pg_catalog.pg_extension_config_dump('outbox_internal.renamed_sinks', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_position', '');

@@ -58,47 +58,47 @@ AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_uuid';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, uuid, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
   'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
 
-CREATE OR REPLACE FUNCTION outbox.events_before_insert() RETURNS trigger LANGUAGE c
+CREATE OR REPLACE FUNCTION outbox_internal.events_before_insert() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_insert';
-COMMENT ON FUNCTION outbox.events_before_insert() IS
+COMMENT ON FUNCTION outbox_internal.events_before_insert() IS
   'Trigger of outbox.events: fills what is missing, refuses what can never be sent, routes to the sinks and draws the position.';
 
-CREATE OR REPLACE FUNCTION outbox.events_before_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.events_before_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_before_update';
-COMMENT ON FUNCTION outbox.events_before_update() IS
+COMMENT ON FUNCTION outbox_internal.events_before_update() IS
   'Trigger of outbox.events: checks what a person changes as if it were enqueued.';
 
-CREATE OR REPLACE FUNCTION outbox.events_after_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.events_after_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_update';
-COMMENT ON FUNCTION outbox.events_after_update() IS
+COMMENT ON FUNCTION outbox_internal.events_after_update() IS
   'Trigger of outbox.events: makes the worker look again at a pending event that a person changed.';
 
-CREATE OR REPLACE FUNCTION outbox.events_after_delete() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.events_after_delete() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_delete';
-COMMENT ON FUNCTION outbox.events_after_delete() IS
+COMMENT ON FUNCTION outbox_internal.events_after_delete() IS
   'Trigger of outbox.events: a cancelled event frees its dedup key and what waited behind it.';
 
 -- The WHEN clauses keep the worker's bulk DELETEs, and changes that do not matter, out of the triggers.
 CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
-  FOR EACH ROW EXECUTE FUNCTION outbox.events_before_insert();
+  FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_insert();
 -- By columns: a WHEN clause that compares them would have to read a TOAST value, which may be damaged.
 CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE
   OF status, sink, sent_at, aggregate_type, aggregate_id, event_type, payload, headers, content_type, dedup_key, partition_key,
      position, xact, origin, blocked_by, overtaken_by, redrive_late ON outbox.events
-  FOR EACH ROW EXECUTE FUNCTION outbox.events_before_update();
+  FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
     OLD.sink IS DISTINCT FROM NEW.sink OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
     OR OLD.attempts IS DISTINCT FROM NEW.attempts OR OLD.blocked_by IS DISTINCT FROM NEW.blocked_by
     OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin
     OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
-  EXECUTE FUNCTION outbox.events_after_update();
+  EXECUTE FUNCTION outbox_internal.events_after_update();
 -- One that waits may be what a sink takes now.
 CREATE OR REPLACE TRIGGER events_after_update_of_waiting AFTER UPDATE OF headers, aggregate_type, event_type ON outbox.events
-  FOR EACH ROW WHEN (NEW.sink IS NULL) EXECUTE FUNCTION outbox.events_after_update();
+  FOR EACH ROW WHEN (NEW.sink IS NULL) EXECUTE FUNCTION outbox_internal.events_after_update();
 CREATE OR REPLACE TRIGGER events_after_delete AFTER DELETE ON outbox.events
   FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
-  EXECUTE FUNCTION outbox.events_after_delete();
+  EXECUTE FUNCTION outbox_internal.events_after_delete();
 
 -- Always: also for what a subscription or a restore writes with session_replication_role = replica. A row that no trigger
 -- saw would have no position, and a change that none saw would stay behind the worker's cursor.
@@ -114,14 +114,14 @@ AS 'MODULE_PATHNAME', 'outbox_route_waiting';
 COMMENT ON FUNCTION outbox.route_waiting() IS
   'Routes at most 1000 events that waited for a sink which takes them now, and returns how many: 0 when none is left. The worker calls it when sinks change.';
 
-CREATE OR REPLACE FUNCTION outbox.has_taker(aggregate_type text, event_type text, headers jsonb) RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED
+CREATE OR REPLACE FUNCTION outbox_internal.has_taker(aggregate_type text, event_type text, headers jsonb) RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_has_taker';
-COMMENT ON FUNCTION outbox.has_taker(text, text, jsonb) IS
+COMMENT ON FUNCTION outbox_internal.has_taker(text, text, jsonb) IS
   'Part of outbox.doctor(): does any sink take such an event?';
 
-COMMENT ON COLUMN outbox.dedup.dedup_key IS 'As the producer gave it.';
-COMMENT ON COLUMN outbox.dedup.event_id IS 'The event that the key names.';
-COMMENT ON COLUMN outbox.dedup.created_at IS 'Since when the key names that event; after outbox.dedup_window it may name another.';
-COMMENT ON COLUMN outbox.recalled.position IS 'Position of the event to look at again.';
-COMMENT ON COLUMN outbox.recalled.xact IS 'The transaction that says so.';
+COMMENT ON COLUMN outbox_internal.dedup.dedup_key IS 'As the producer gave it.';
+COMMENT ON COLUMN outbox_internal.dedup.event_id IS 'The event that the key names.';
+COMMENT ON COLUMN outbox_internal.dedup.created_at IS 'Since when the key names that event; after outbox.dedup_window it may name another.';
+COMMENT ON COLUMN outbox_internal.rescan_queue.position IS 'Position of the event to look at again.';
+COMMENT ON COLUMN outbox_internal.rescan_queue.xact IS 'The transaction that says so.';

@@ -1,31 +1,31 @@
 -- A sink is a foreign server of one of these wrappers. They have no handler: nothing is read through them, the worker
 -- delivers to them. One C function serves every kind: it is told apart by the validator's name, <kind>_validator.
 
-CREATE OR REPLACE FUNCTION outbox.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
-COMMENT ON FUNCTION outbox.kafka_validator(text[], oid) IS
+COMMENT ON FUNCTION outbox_internal.kafka_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_kafka when the DDL runs.';
 
-CREATE OR REPLACE FUNCTION outbox.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
-COMMENT ON FUNCTION outbox.webhook_validator(text[], oid) IS
+COMMENT ON FUNCTION outbox_internal.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';
 
-CREATE OR REPLACE FUNCTION outbox.manual_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.manual_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
-COMMENT ON FUNCTION outbox.manual_validator(text[], oid) IS
+COMMENT ON FUNCTION outbox_internal.manual_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_manual when the DDL runs.';
 
 DO $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_kafka') THEN
-    CREATE FOREIGN DATA WRAPPER outbox_kafka NO HANDLER VALIDATOR outbox.kafka_validator;
+    CREATE FOREIGN DATA WRAPPER outbox_kafka NO HANDLER VALIDATOR outbox_internal.kafka_validator;
   END IF;
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_webhook') THEN
-    CREATE FOREIGN DATA WRAPPER outbox_webhook NO HANDLER VALIDATOR outbox.webhook_validator;
+    CREATE FOREIGN DATA WRAPPER outbox_webhook NO HANDLER VALIDATOR outbox_internal.webhook_validator;
   END IF;
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_manual') THEN
-    CREATE FOREIGN DATA WRAPPER outbox_manual NO HANDLER VALIDATOR outbox.manual_validator;
+    CREATE FOREIGN DATA WRAPPER outbox_manual NO HANDLER VALIDATOR outbox_internal.manual_validator;
   END IF;
 END
 $$;

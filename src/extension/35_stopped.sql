@@ -18,39 +18,39 @@ COMMENT ON COLUMN outbox.stopped_sinks.error IS 'What it last said before it was
 COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When it was stopped.';
 COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused it; NULL for the worker.';
 
-CREATE TABLE IF NOT EXISTS outbox.failing_sinks (
+CREATE TABLE IF NOT EXISTS outbox_internal.failing_sinks (
   sink text PRIMARY KEY,
   failed_for interval NOT NULL,
   last_failed_at timestamptz NOT NULL
 );
-COMMENT ON TABLE outbox.failing_sinks IS 'How long sinks have been failing without a success, written now and then, so that disable_after survives a restart. The worker writes it.';
-COMMENT ON COLUMN outbox.failing_sinks.sink IS 'The foreign server.';
-COMMENT ON COLUMN outbox.failing_sinks.failed_for IS 'How long it has been tried in vain.';
-COMMENT ON COLUMN outbox.failing_sinks.last_failed_at IS 'When it was last tried.';
+COMMENT ON TABLE outbox_internal.failing_sinks IS 'How long sinks have been failing without a success, written now and then, so that disable_after survives a restart. The worker writes it.';
+COMMENT ON COLUMN outbox_internal.failing_sinks.sink IS 'The foreign server.';
+COMMENT ON COLUMN outbox_internal.failing_sinks.failed_for IS 'How long it has been tried in vain.';
+COMMENT ON COLUMN outbox_internal.failing_sinks.last_failed_at IS 'When it was last tried.';
 
 SELECT pg_catalog.pg_extension_config_dump('outbox.stopped_sinks', '');
 
-CREATE OR REPLACE FUNCTION outbox.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_stopped_sinks_changed';
-COMMENT ON FUNCTION outbox.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or goes on.';
+COMMENT ON FUNCTION outbox_internal.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or goes on.';
 CREATE OR REPLACE TRIGGER tell_workers AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.stopped_sinks
-  FOR EACH STATEMENT EXECUTE FUNCTION outbox.stopped_sinks_changed();
+  FOR EACH STATEMENT EXECUTE FUNCTION outbox_internal.stopped_sinks_changed();
 ALTER TABLE outbox.stopped_sinks ENABLE ALWAYS TRIGGER tell_workers;
 
-CREATE OR REPLACE FUNCTION outbox.require_sink(sink text) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.require_sink(sink text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  now_called text := (SELECT r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = require_sink.sink);
+  now_called text := (SELECT r.new_name FROM outbox_internal.renamed_sinks AS r WHERE r.old_name = require_sink.sink);
   known text := (SELECT string_agg(quote_literal(s.srvname), ', ' ORDER BY s.srvname)
-                 FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw);
+                 FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw);
 BEGIN
   IF require_sink.sink IS NULL THEN
     RAISE EXCEPTION 'the name of a sink must not be null'
       USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT name, state FROM outbox.sinks;';
   END IF;
-  IF NOT EXISTS (SELECT FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  IF NOT EXISTS (SELECT FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
                  WHERE s.srvname = require_sink.sink) THEN
     RAISE EXCEPTION 'sink "%" does not exist', require_sink.sink
       USING ERRCODE = 'undefined_object',
@@ -60,7 +60,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox.require_sink(text) IS 'Raises an error when there is no such sink.';
+COMMENT ON FUNCTION outbox_internal.require_sink(text) IS 'Raises an error when there is no such sink.';
 
 -- In a SECURITY DEFINER function current_user is the extension's owner.
 CREATE OR REPLACE FUNCTION outbox.pause(sink text) RETURNS boolean
@@ -69,7 +69,7 @@ AS $$
 DECLARE
   caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
 BEGIN
-  PERFORM outbox.require_sink(pause.sink);
+  PERFORM outbox_internal.require_sink(pause.sink);
   INSERT INTO outbox.stopped_sinks AS s (sink, state, stopped_by) VALUES (pause.sink, 'paused', caller)
   ON CONFLICT ON CONSTRAINT stopped_sinks_pkey DO UPDATE
     SET state = 'paused', reason = NULL, error = NULL, since = now(), stopped_by = EXCLUDED.stopped_by
@@ -78,7 +78,7 @@ BEGIN
     RAISE NOTICE 'sink "%" is paused already', pause.sink;
     RETURN false;
   END IF;
-  DELETE FROM outbox.failing_sinks AS f WHERE f.sink = pause.sink;
+  DELETE FROM outbox_internal.failing_sinks AS f WHERE f.sink = pause.sink;
   RETURN true;
 END
 $$;
@@ -91,20 +91,20 @@ AS $$
 DECLARE
   was text;
 BEGIN
-  PERFORM outbox.require_sink(resume.sink);
+  PERFORM outbox_internal.require_sink(resume.sink);
   DELETE FROM outbox.stopped_sinks AS s WHERE s.sink = resume.sink RETURNING s.state INTO was;
   IF was IS NULL THEN
     RAISE NOTICE 'sink "%" is neither paused nor disabled', resume.sink
       USING HINT = 'What it does and why: SELECT name, state, last_error FROM outbox.sinks;';
     RETURN false;
   END IF;
-  DELETE FROM outbox.failing_sinks AS f WHERE f.sink = resume.sink;
+  DELETE FROM outbox_internal.failing_sinks AS f WHERE f.sink = resume.sink;
   IF was = 'disabled' THEN -- what failed need not wait for its time: it was the endpoint
     UPDATE outbox.events AS e SET available_at = now()
     WHERE e.status = 'PENDING' AND e.position = ANY (ARRAY(
       SELECT p.position FROM outbox.events_pending AS p
       WHERE p.available_at > now() AND p.attempts > 0 AND p.blocked_by IS NULL
-        AND (p.sink = resume.sink OR p.sink IN (SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = resume.sink))
+        AND (p.sink = resume.sink OR p.sink IN (SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = resume.sink))
       FOR UPDATE SKIP LOCKED));
   END IF;
   RETURN true;

@@ -4,41 +4,41 @@
 -- There is no deadlock: a claim locks rows and ended leases without waiting, and makes leases in the order of their keys. ack() and nack() lock
 -- the leases of their claim first, in the same order, and write events then.
 
-CREATE OR REPLACE FUNCTION outbox.manual_sink(
+CREATE OR REPLACE FUNCTION outbox_internal.manual_sink(
   caller oid, sink text, OUT server oid, OUT ordered boolean, OUT block boolean, OUT max_attempts integer, OUT retry text, OUT keep boolean)
 RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_manual_sink';
-COMMENT ON FUNCTION outbox.manual_sink(oid, text) IS
+COMMENT ON FUNCTION outbox_internal.manual_sink(oid, text) IS
   'Part of outbox.ack() and nack(): the options of a sink of kind outbox_manual, with what the settings say where they are silent; keep: delivered events are kept. An error where the caller may not claim from it.';
 
-CREATE OR REPLACE FUNCTION outbox.retry_delay(retry text, attempt integer) RETURNS interval
+CREATE OR REPLACE FUNCTION outbox_internal.retry_delay(retry text, attempt integer) RETURNS interval
 LANGUAGE c VOLATILE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_retry_delay';
-COMMENT ON FUNCTION outbox.retry_delay(text, integer) IS 'Part of outbox.nack(): the time until the next attempt by the option retry, with jitter.';
+COMMENT ON FUNCTION outbox_internal.retry_delay(text, integer) IS 'Part of outbox.nack(): the time until the next attempt by the option retry, with jitter.';
 
-CREATE OR REPLACE FUNCTION outbox.count_delivered(server oid, latencies bigint[], late bigint) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.count_delivered(server oid, latencies bigint[], late bigint) RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_count_delivered';
-COMMENT ON FUNCTION outbox.count_delivered(oid, bigint[], bigint) IS
+COMMENT ON FUNCTION outbox_internal.count_delivered(oid, bigint[], bigint) IS
   'Part of outbox.ack(): counts delivered events for outbox.sinks when the transaction commits: how long each took, in microseconds, and how many came late, as by outbox.redrive() with force.';
 
-CREATE OR REPLACE FUNCTION outbox.count_failed(server oid, dead boolean, error text) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.count_failed(server oid, dead boolean, error text) RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_count_failed';
-COMMENT ON FUNCTION outbox.count_failed(oid, boolean, text) IS 'Part of outbox.nack(): counts one failure for outbox.sinks when the transaction commits, and shows its error at once.';
+COMMENT ON FUNCTION outbox_internal.count_failed(oid, boolean, text) IS 'Part of outbox.nack(): counts one failure for outbox.sinks when the transaction commits, and shows its error at once.';
 
-CREATE OR REPLACE FUNCTION outbox.names_of_sink(sink text) RETURNS text[]
+CREATE OR REPLACE FUNCTION outbox_internal.names_of_sink(sink text) RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  RETURN names_of_sink.sink || ARRAY(SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = names_of_sink.sink
+  RETURN names_of_sink.sink || ARRAY(SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = names_of_sink.sink
                                      AND NOT EXISTS (SELECT FROM pg_foreign_server AS s WHERE s.srvname = r.old_name));
 END
 $$;
-COMMENT ON FUNCTION outbox.names_of_sink(text) IS 'Part of outbox.ack() and nack(): the names by which rows name a sink: its own first, then its former ones.';
+COMMENT ON FUNCTION outbox_internal.names_of_sink(text) IS 'Part of outbox.ack() and nack(): the names by which rows name a sink: its own first, then its former ones.';
 
 -- Not an UPDATE of status: one concurrent move to another partition makes everybody's SKIP LOCKED fail.
-CREATE OR REPLACE FUNCTION outbox.move_to_failed(event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   WITH gone AS (DELETE FROM outbox.events_pending AS e WHERE e.position = event RETURNING e.*)
@@ -48,9 +48,9 @@ AS $$
     g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin, move_to_failed.overtaken_by, move_to_failed.attempts, error, failed_at, 'FAILED'
   FROM gone AS g
 $$;
-COMMENT ON FUNCTION outbox.move_to_failed(bigint, integer, text, timestamptz, bigint) IS 'Part of outbox.ack() and nack(): makes a pending event a dead letter.';
+COMMENT ON FUNCTION outbox_internal.move_to_failed(bigint, integer, text, timestamptz, bigint) IS 'Part of outbox.ack() and nack(): makes a pending event a dead letter.';
 
-CREATE OR REPLACE FUNCTION outbox.record_failure(
+CREATE OR REPLACE FUNCTION outbox_internal.record_failure(
   caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean, unreadable bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -69,7 +69,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  sink := outbox.manual_sink(record_failure.caller, sink_name);
+  sink := outbox_internal.manual_sink(record_failure.caller, sink_name);
   SELECT l.server, l.ordered, l.key_hash, l.single, nullif(greatest(l.overtaken_by, p.position), p.position) AS overtaken_by, p.position, p.n::integer AS n
   INTO lease
   FROM outbox.leases AS l CROSS JOIN unnest(l.ids, l.positions) WITH ORDINALITY AS p (id, position, n)
@@ -79,21 +79,21 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT least(greatest(e.attempts, 0), 2147483646) + 1 AS attempt, e.overtaken_by INTO event
-  FROM outbox.events_pending AS e WHERE e.position = lease.position AND e.sink = ANY (outbox.names_of_sink(sink_name)) FOR UPDATE;
+  FROM outbox.events_pending AS e WHERE e.position = lease.position AND e.sink = ANY (outbox_internal.names_of_sink(sink_name)) FOR UPDATE;
   IF FOUND THEN -- else somebody has deleted or moved it: its key waits for nobody
     dead := record_failure.unreadable IS NULL AND (coalesce(record_failure.give_up, false) OR event.attempt >= sink.max_attempts);
     IF dead THEN
-      PERFORM outbox.move_to_failed(lease.position, event.attempt, record_failure.error, failed_at, coalesce(event.overtaken_by, lease.overtaken_by));
+      PERFORM outbox_internal.move_to_failed(lease.position, event.attempt, record_failure.error, failed_at, coalesce(event.overtaken_by, lease.overtaken_by));
     ELSE
       UPDATE outbox.events_pending AS e SET
         attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE greatest(e.attempts, 1) END,
         last_error = record_failure.error, last_attempt_at = failed_at,
-        available_at = failed_at + coalesce(record_failure.retry_in, outbox.retry_delay(sink.retry, event.attempt)),
+        available_at = failed_at + coalesce(record_failure.retry_in, outbox_internal.retry_delay(sink.retry, event.attempt)),
         blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by),
         sink = CASE WHEN EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = sink_name) THEN e.sink ELSE sink_name END
       WHERE e.position = lease.position;
     END IF;
-    PERFORM outbox.count_failed(sink.server, dead, record_failure.error);
+    PERFORM outbox_internal.count_failed(sink.server, dead, record_failure.error);
     later_too := lease.single = 0 AND (NOT dead OR sink.block); -- given back: the retry, or a redrive, comes first
   END IF;
   UPDATE outbox.leases AS l SET
@@ -104,10 +104,10 @@ BEGIN
   RETURN CASE WHEN dead THEN 'FAILED' WHEN NOT dead THEN 'PENDING' END;
 END
 $$;
-COMMENT ON FUNCTION outbox.record_failure(oid, uuid, uuid, text, interval, boolean, bigint) IS
+COMMENT ON FUNCTION outbox_internal.record_failure(oid, uuid, uuid, text, interval, boolean, bigint) IS
   'Part of outbox.nack() and claim(): the failure of a claimed event, or that it cannot be read at this position: then no attempt is spent, as it was not given out.';
 
-CREATE OR REPLACE FUNCTION outbox.nack_for(caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_internal.nack_for(caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -118,12 +118,12 @@ BEGIN
     RAISE EXCEPTION 'retry_in is out of range' USING ERRCODE = 'invalid_parameter_value',
       DETAIL = format('It is %s, and must be between 0 and ten years.', retry_in), HINT = 'Leave it out for the sink''s own schedule.';
   END IF;
-  RETURN outbox.record_failure(caller, token, id, error, retry_in, give_up);
+  RETURN outbox_internal.record_failure(caller, token, id, error, retry_in, give_up);
 END
 $$;
-COMMENT ON FUNCTION outbox.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'What outbox.nack() does for its caller.';
+COMMENT ON FUNCTION outbox_internal.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'What outbox.nack() does for its caller.';
 
-CREATE OR REPLACE FUNCTION outbox.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -152,16 +152,16 @@ BEGIN
   IF NOT FOUND THEN
     RETURN 0;
   END IF;
-  sink := outbox.manual_sink(ack_for.caller, sink_name);
+  sink := outbox_internal.manual_sink(ack_for.caller, sink_name);
   IF claim.events IS NULL THEN
     RETURN 0;
   END IF;
-  names := outbox.names_of_sink(sink_name);
+  names := outbox_internal.names_of_sink(sink_name);
 
   IF sink.keep THEN
     day := 'outbox.events_sent_' || to_char(acked_at AT TIME ZONE 'UTC', 'YYYYMMDD');
     IF to_regclass(day) IS NULL THEN -- where no worker runs, nobody else makes it
-      PERFORM outbox.maintain_days(false);
+      PERFORM outbox_internal.maintain_days(false);
     END IF;
     IF to_regclass(day) IS NULL THEN
       sink.keep := false; -- better no audit trail than no acknowledgement
@@ -189,7 +189,7 @@ BEGIN
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
     INTO deleted FROM gone AS g;
   END IF;
-  PERFORM outbox.count_delivered(sink.server, ARRAY(SELECT (date_part('epoch', acked_at - t.since) * 1000000)::bigint FROM unnest(deleted.since) AS t (since)), deleted.late);
+  PERFORM outbox_internal.count_delivered(sink.server, ARRAY(SELECT (date_part('epoch', acked_at - t.since) * 1000000)::bigint FROM unnest(deleted.since) AS t (since)), deleted.late);
   IF cardinality(claim.rest) = 0 THEN
     DELETE FROM outbox.leases AS l WHERE l.token = ack_for.token;
   ELSE
@@ -224,7 +224,7 @@ BEGIN
     WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
       AND (p.attempts > 0 OR p.redrive_late IS NOT NULL);
     -- Redriven without force, and overtaken just now
-    PERFORM outbox.move_to_failed(p.position, p.attempts, format('redriven too late: the later event of its key at position %s was delivered meanwhile; '
+    PERFORM outbox_internal.move_to_failed(p.position, p.attempts, format('redriven too late: the later event of its key at position %s was delivered meanwhile; '
         'outbox.redrive() with force sends it late', p.overtaken_by) || coalesce('; before that: ' || p.last_error, ''), p.last_attempt_at, p.overtaken_by)
     FROM outbox.events_pending AS p
     WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = ANY (claim.keys) AND p.redrive_late = false AND p.overtaken_by = ANY (claim.acked)
@@ -233,4 +233,4 @@ BEGIN
   RETURN coalesce(cardinality(deleted.since), 0);
 END
 $$;
-COMMENT ON FUNCTION outbox.ack_for(oid, uuid, uuid[]) IS 'What outbox.ack() does for its caller.';
+COMMENT ON FUNCTION outbox_internal.ack_for(oid, uuid, uuid[]) IS 'What outbox.ack() does for its caller.';

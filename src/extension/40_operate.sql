@@ -1,78 +1,78 @@
 -- What an operator looks at and calls.
 
-CREATE OR REPLACE FUNCTION outbox.sink_statistics(
+CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
   OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT failed bigint,
   OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
   OUT last_error text, OUT last_error_at timestamptz) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
-COMMENT ON FUNCTION outbox.sink_statistics() IS
+COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
   'Counters of this database''s sinks from shared memory, since stats_since: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
-CREATE OR REPLACE FUNCTION outbox.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT known_below bigint) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT known_below bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
-COMMENT ON FUNCTION outbox.sink_bounds() IS
+COMMENT ON FUNCTION outbox_internal.sink_bounds() IS
   'Since when the counters of this database''s sinks count, and before which position no pending row of theirs without available_at stands, as the workers know (0 = they do not): the raw material of the view outbox.sinks.';
 
-CREATE OR REPLACE FUNCTION outbox.worker_slots(
+CREATE OR REPLACE FUNCTION outbox_internal.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT shards integer, OUT state text,
   OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_slots';
-COMMENT ON FUNCTION outbox.worker_slots() IS
+COMMENT ON FUNCTION outbox_internal.worker_slots() IS
   'The running workers of the whole cluster, from shared memory: the raw material of the view outbox.workers.';
 
 CREATE OR REPLACE FUNCTION outbox.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
-  OUT longest_retention interval, OUT libraries text, OUT at_rest boolean) RETURNS record
+  OUT longest_retention interval, OUT libraries text, OUT idle boolean) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_library';
 COMMENT ON FUNCTION outbox.library() IS
   'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database needs no worker until something is committed or due (outbox.worker_idle_timeout).';
 
-CREATE OR REPLACE FUNCTION outbox.kafka_library(OUT status text, OUT detail text, OUT hint text) RETURNS record
+CREATE OR REPLACE FUNCTION outbox_internal.kafka_library(OUT status text, OUT detail text, OUT hint text) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_kafka_library';
-COMMENT ON FUNCTION outbox.kafka_library() IS
+COMMENT ON FUNCTION outbox_internal.kafka_library() IS
   'Whether the librdkafka that the server has loaded will do, as a row of outbox.doctor(): ok, warning for a version with a defect, error for one that is too old.';
 
 CREATE OR REPLACE VIEW outbox.workers AS
   SELECT d.datname AS database, w.pid, w.worker, w.workers, w.shards, w.state, w.started_at, w.last_loop_at, w.memory
-  FROM outbox.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
+  FROM outbox_internal.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
 COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes. A database with nothing due has none: outbox.worker_idle_timeout.';
 
-CREATE OR REPLACE VIEW outbox.wrappers AS
+CREATE OR REPLACE VIEW outbox_internal.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
   FROM pg_catalog.pg_foreign_data_wrapper AS w
   JOIN pg_catalog.pg_proc AS v ON v.oid = w.fdwvalidator AND v.prosrc = 'outbox_validator'
   JOIN pg_catalog.pg_language AS l ON l.oid = v.prolang AND l.lanname = 'c'
   WHERE w.fdwname = 'outbox_' || pg_catalog.regexp_replace(v.proname, '_validator$', '');
-COMMENT ON VIEW outbox.wrappers IS 'The kinds of sink: a row per foreign-data wrapper whose validator is this library''s.';
-COMMENT ON COLUMN outbox.wrappers.oid IS 'The wrapper.';
-COMMENT ON COLUMN outbox.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
-COMMENT ON COLUMN outbox.wrappers.kind IS 'The kind of sink: the name without outbox_.';
+COMMENT ON VIEW outbox_internal.wrappers IS 'The kinds of sink: a row per foreign-data wrapper whose validator is this library''s.';
+COMMENT ON COLUMN outbox_internal.wrappers.oid IS 'The wrapper.';
+COMMENT ON COLUMN outbox_internal.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
+COMMENT ON COLUMN outbox_internal.wrappers.kind IS 'The kind of sink: the name without outbox_.';
 
-CREATE OR REPLACE VIEW outbox.sink_names AS
+CREATE OR REPLACE VIEW outbox_internal.sink_names AS
   SELECT s.oid AS server, s.srvname::text COLLATE "C" AS name
-  FROM pg_catalog.pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  FROM pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   UNION ALL
   SELECT s.oid, r.old_name COLLATE "C"
-  FROM outbox.renamed_sinks AS r JOIN pg_catalog.pg_foreign_server AS s ON s.srvname = r.new_name
-  JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  FROM outbox_internal.renamed_sinks AS r JOIN pg_catalog.pg_foreign_server AS s ON s.srvname = r.new_name
+  JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS now WHERE now.srvname = r.old_name);
-COMMENT ON VIEW outbox.sink_names IS 'By which names rows name a sink: what it is called, and what it was called before.';
-COMMENT ON COLUMN outbox.sink_names.server IS 'The foreign server.';
-COMMENT ON COLUMN outbox.sink_names.name IS 'Its name, or a former one.';
+COMMENT ON VIEW outbox_internal.sink_names IS 'By which names rows name a sink: what it is called, and what it was called before.';
+COMMENT ON COLUMN outbox_internal.sink_names.server IS 'The foreign server.';
+COMMENT ON COLUMN outbox_internal.sink_names.name IS 'Its name, or a former one.';
 
 -- Between the names of two sinks there is none: each gap is one look at an index, and one more for each dropped sink in
 -- it; no row of a sink that exists is read.
-CREATE OR REPLACE FUNCTION outbox.dropped_sinks() RETURNS TABLE (sink text)
+CREATE OR REPLACE FUNCTION outbox_internal.dropped_sinks() RETURNS TABLE (sink text)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
-  WITH RECURSIVE names AS MATERIALIZED (SELECT n.name FROM outbox.sink_names AS n UNION ALL SELECT ''),
+  WITH RECURSIVE names AS MATERIALIZED (SELECT n.name FROM outbox_internal.sink_names AS n UNION ALL SELECT ''),
   ready (low, high) AS (
     SELECT n.name COLLATE "C", lead(n.name) OVER (ORDER BY n.name COLLATE "C") COLLATE "C" FROM names AS n
     UNION ALL
@@ -107,10 +107,10 @@ AS $$
   SELECT f.low FROM (SELECT r.low COLLATE "default" AS low FROM ready AS r UNION SELECT t.low FROM timed AS t UNION SELECT d.low FROM dead AS d) AS f
   WHERE f.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = f.low COLLATE "C")
 $$;
-COMMENT ON FUNCTION outbox.dropped_sinks() IS
+COMMENT ON FUNCTION outbox_internal.dropped_sinks() IS
   'Sinks that do not exist any more, and for which events wait or stand as dead letters: the raw material of the view outbox.sinks.';
 
-CREATE OR REPLACE FUNCTION outbox.sink_dead_letters(names text[]) RETURNS TABLE (sink text, n bigint, estimated boolean)
+CREATE OR REPLACE FUNCTION outbox_internal.sink_dead_letters(names text[]) RETURNS TABLE (sink text, n bigint, estimated boolean)
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET max_parallel_workers_per_gather = 0 SET jit = off
 AS $$
@@ -133,13 +133,13 @@ BEGIN
   LEFT JOIN sample AS p ON p.sink = s.name;
 END
 $$;
-COMMENT ON FUNCTION outbox.sink_dead_letters(text[]) IS
-  'How many dead letters sinks have, by the names that the rows bear: what outbox.sink_backlog() calls. Of a large table the first ones are counted by the index, and what goes beyond them is estimated from a sample.';
+COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
+  'How many dead letters sinks have, by the names that the rows bear: what outbox_internal.sink_backlog() calls. Of a large table the first ones are counted by the index, and what goes beyond them is estimated from a sample.';
 
 -- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no sink's
 -- are overlooked, and what goes beyond them is estimated from a sample of its pages. Ages come from rows that the indexes
 -- find, however many there are.
-CREATE OR REPLACE FUNCTION outbox.sink_backlog(
+CREATE OR REPLACE FUNCTION outbox_internal.sink_backlog(
   OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT blocked bigint, OUT failing bigint, OUT due bigint,
   OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz) RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -153,15 +153,15 @@ DECLARE
   share double precision := 30000.0 / greatest(pages, 300); -- percent: 300 pages
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
   elsewhere boolean; -- rows of another origin wait: the worker's bounds are for its own
-  lost text[] := ARRAY(SELECT d.sink FROM outbox.dropped_sinks() AS d);
-  all_names text[] := lost || ARRAY(SELECT n.name FROM outbox.sink_names AS n);
+  lost text[] := ARRAY(SELECT d.sink FROM outbox_internal.dropped_sinks() AS d);
+  all_names text[] := lost || ARRAY(SELECT n.name FROM outbox_internal.sink_names AS n);
   counted bigint; -- rows per sink
   counted_apart bigint := 2000; -- rows behind a failing one, of all sinks together
 BEGIN
   IF pages <= 1500 THEN
     RETURN QUERY
-    WITH names AS MATERIALIZED (SELECT n.server, NULL AS dropped, n.name FROM outbox.sink_names AS n UNION ALL SELECT NULL, l, l FROM unnest(lost) AS l),
-    dead AS (SELECT * FROM outbox.sink_dead_letters(all_names)),
+    WITH names AS MATERIALIZED (SELECT n.server, NULL AS dropped, n.name FROM outbox_internal.sink_names AS n UNION ALL SELECT NULL, l, l FROM unnest(lost) AS l),
+    dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
     rows AS (
       SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled,
              count(*) FILTER (WHERE e.blocked_by IS NOT NULL) AS blocked,
@@ -184,9 +184,9 @@ BEGIN
   RETURN QUERY
   WITH names AS MATERIALIZED (
     SELECT n.server, NULL AS dropped, n.name, CASE WHEN elsewhere THEN 0 ELSE coalesce(s.known_below, 0) END AS known_below
-    FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS s ON s.server = n.server
+    FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS s ON s.server = n.server
     UNION ALL SELECT NULL, l, l COLLATE "C", 0 FROM unnest(lost) AS l),
-  dead AS (SELECT * FROM outbox.sink_dead_letters(all_names)),
+  dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
   sample AS (
     SELECT e.sink, count(*) * 100 / share AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) * 100 / share AS scheduled,
            count(*) FILTER (WHERE e.blocked_by IS NOT NULL) * 100 / share AS blocked,
@@ -254,15 +254,15 @@ BEGIN
   FROM counts AS c GROUP BY c.server, c.dropped;
 END
 $$;
-COMMENT ON FUNCTION outbox.sink_backlog() IS
+COMMENT ON FUNCTION outbox_internal.sink_backlog() IS
   'Counts of each sink''s pending events and dead letters, and since when the first one has been waiting, and the first one due; of dropped sinks as well, by name: the raw material of the view outbox.sinks. Bounded in what it reads, however many there are.';
 
-CREATE OR REPLACE FUNCTION outbox.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT l.server, sum(cardinality(l.positions))::integer FROM outbox.leases AS l WHERE l.lease_until > clock_timestamp() GROUP BY l.server
 $$;
-COMMENT ON FUNCTION outbox.sink_claimed() IS
+COMMENT ON FUNCTION outbox_internal.sink_claimed() IS
   'How many events of each sink of kind outbox_manual are claimed, and neither acknowledged nor refused: the raw material of the view outbox.sinks.';
 
 CREATE OR REPLACE VIEW outbox.sinks AS
@@ -276,7 +276,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,
                   CASE WHEN st.state = 'failing' AND b.failing + b.due = 0 THEN 'idle' ELSE st.state END,
-                  CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.at_rest THEN 'idle' ELSE 'no worker' END) AS state,
+                  CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.idle THEN 'idle' ELSE 'no worker' END) AS state,
          b.pending, b.scheduled, b.blocked, b.estimated,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,
          b.failed,
@@ -286,29 +286,29 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at, bound.stats_since,
          b.due, b.failing,
          CASE WHEN b.due_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age
-  FROM (pg_catalog.pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw)
-  FULL JOIN outbox.sink_backlog() AS b ON b.server = s.oid
+  FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
+  FULL JOIN outbox_internal.sink_backlog() AS b ON b.server = s.oid
   CROSS JOIN outbox.library() AS lib
-  LEFT JOIN outbox.sink_claimed() AS claimed ON claimed.server = s.oid
-  LEFT JOIN outbox.sink_statistics() AS st ON st.server = s.oid
-  LEFT JOIN outbox.sink_bounds() AS bound ON bound.server = s.oid
+  LEFT JOIN outbox_internal.sink_claimed() AS claimed ON claimed.server = s.oid
+  LEFT JOIN outbox_internal.sink_statistics() AS st ON st.server = s.oid
+  LEFT JOIN outbox_internal.sink_bounds() AS bound ON bound.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
   'A row per sink: state (delivering, idle, failing, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, dropped: what waits for a sink that does not exist any more), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
 
-CREATE OR REPLACE FUNCTION outbox.forget_statistics(server oid) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_forget_statistics';
-COMMENT ON FUNCTION outbox.forget_statistics(oid) IS 'What outbox.reset_stats() calls: counters in shared memory begin anew, of this sink or (NULL) of all of this database.';
+COMMENT ON FUNCTION outbox_internal.forget_statistics(oid) IS 'What outbox.reset_stats() calls: counters in shared memory begin anew, of this sink or (NULL) of all of this database.';
 
 CREATE OR REPLACE FUNCTION outbox.reset_stats(sink text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF reset_stats.sink IS NOT NULL THEN
-    PERFORM outbox.require_sink(reset_stats.sink);
+    PERFORM outbox_internal.require_sink(reset_stats.sink);
   END IF;
-  PERFORM outbox.forget_statistics((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = reset_stats.sink));
+  PERFORM outbox_internal.forget_statistics((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = reset_stats.sink));
 END
 $$;
 COMMENT ON FUNCTION outbox.reset_stats(text) IS

@@ -1,7 +1,7 @@
 -- Partitions by time: made ahead and dropped whole, with no lock that anybody would wait for long. This part and
 -- 60_inbox.sql make outbox_inbox.sql as well, for databases without the extension: so both are plain SQL.
 
-CREATE OR REPLACE FUNCTION outbox.add_partition(parent regclass, part text, key text, lower timestamptz, upper timestamptz) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.add_partition(parent regclass, part text, key text, lower timestamptz, upper timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO' SET timezone = 'UTC' -- the bounds pass as text: with a session's own styles India's IST would be read as Israel's
 AS $$
@@ -19,10 +19,10 @@ BEGIN
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION outbox.add_partition(regclass, text, text, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION outbox_internal.add_partition(regclass, text, text, timestamptz, timestamptz) IS
   'Makes and attaches a partition for a span of time, with its columns of the primary key; false when a table of that name is there. outbox.run_maintenance() calls it.';
 
-CREATE OR REPLACE FUNCTION outbox.drop_partition(part text) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -33,10 +33,10 @@ EXCEPTION WHEN lock_not_available THEN
   RETURN false;
 END
 $$;
-COMMENT ON FUNCTION outbox.drop_partition(text) IS
+COMMENT ON FUNCTION outbox_internal.drop_partition(text) IS
   'Drops a partition, for which nobody must use its parent; false when somebody is in the way for longer than lock_timeout. outbox.run_maintenance() calls it.';
 
-CREATE OR REPLACE FUNCTION outbox.empty_partition(part text) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.empty_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -52,10 +52,10 @@ EXCEPTION
     RETURN false; -- another caller was quicker
 END
 $$;
-COMMENT ON FUNCTION outbox.empty_partition(text) IS
+COMMENT ON FUNCTION outbox_internal.empty_partition(text) IS
   'Gives back the space of a partition that is to be dropped, also where its parent is always in use; false when somebody is reading it. outbox.run_maintenance() calls it.';
 
-CREATE OR REPLACE FUNCTION outbox.expire_rows(rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.expire_rows(rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -72,5 +72,5 @@ BEGIN
   RETURN size;
 END
 $$;
-COMMENT ON FUNCTION outbox.expire_rows(regclass, text, timestamptz, bigint, bigint) IS
+COMMENT ON FUNCTION outbox_internal.expire_rows(regclass, text, timestamptz, bigint, bigint) IS
   'Deletes rows of some blocks of a table (from first_block on; without blocks: all) that are older than a time, and returns how many blocks the table has. outbox.run_maintenance() and the worker call it.';

@@ -1,7 +1,7 @@
 -- What time brings: days to come, days that are over, keys that have expired. The worker does it in small pieces;
 -- outbox.run_maintenance() does all of it at once, where no worker runs.
 
-CREATE OR REPLACE FUNCTION outbox.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -21,10 +21,10 @@ BEGIN
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e WHERE e.origin <> here);
 END
 $$;
-COMMENT ON FUNCTION outbox.restore_seen() IS
+COMMENT ON FUNCTION outbox_internal.restore_seen() IS
   'Whether a restore seems to be under way, or events of another origin wait for outbox.adopt(). Then the worker drops no partition, and makes only those that it needs for delivered events: more would disturb the restore.';
 
-CREATE OR REPLACE FUNCTION outbox.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
@@ -33,10 +33,10 @@ DECLARE
   part text;
   done bigint := 0;
   keep interval;
-  restoring boolean := by_worker AND outbox.restore_seen();
+  restoring boolean := by_worker AND outbox_internal.restore_seen();
 BEGIN
   IF NOT restoring THEN
-    done := outbox.add_processed_partitions();
+    done := outbox_internal.add_processed_partitions();
   END IF;
   -- Also beside a restore: what is delivered meanwhile is to be kept, and an empty day gives way to one of the dump.
   -- Nobody who enqueues or reads waits for this lock. Whoever calls outbox.run_maintenance() waits for a worker that makes the same days.
@@ -47,7 +47,7 @@ BEGIN
   SET LOCAL lock_timeout = '100ms';
   FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
     CONTINUE WHEN to_regclass('outbox.events_sent_' || to_char(day, 'YYYYMMDD')) IS NOT NULL;
-    IF outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position',
+    IF outbox_internal.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position',
                             day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC') THEN
       done := done + 1;
     END IF;
@@ -64,34 +64,34 @@ BEGIN
     WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$' ORDER BY begins
   LOOP
     CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= clock_timestamp() OR day >= today - 1;
-    EXIT WHEN NOT outbox.drop_partition(part); -- who is in its way is in the way of the others
+    EXIT WHEN NOT outbox_internal.drop_partition(part); -- who is in its way is in the way of the others
     done := done + 1;
   END LOOP;
   -- Leases that are long over end with the next claim; those of events and sinks that are gone, here.
   DELETE FROM outbox.leases WHERE ctid = ANY (ARRAY(
     SELECT l.ctid FROM outbox.leases AS l WHERE l.lease_until < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
-  RETURN done + outbox.drop_processed_partitions();
+  RETURN done + outbox_internal.drop_processed_partitions();
 END
 $$;
-COMMENT ON FUNCTION outbox.maintain_days(boolean) IS
+COMMENT ON FUNCTION outbox_internal.maintain_days(boolean) IS
   'The part of outbox.run_maintenance() that makes and drops partitions, and clears leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only makes days of outbox.events_sent.';
 
-CREATE OR REPLACE FUNCTION outbox.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT outbox.expire_rows('outbox.dedup', 'created_at',
+  SELECT outbox_internal.expire_rows('outbox_internal.dedup', 'created_at',
     clock_timestamp() - current_setting('outbox.dedup_window')::interval, first_block, blocks)
 $$;
-COMMENT ON FUNCTION outbox.expire_dedup(bigint, bigint) IS
+COMMENT ON FUNCTION outbox_internal.expire_dedup(bigint, bigint) IS
   'Forgets expired dedup keys in some blocks of their table (without arguments: in all) and returns how many blocks it has. The worker goes through the table little by little.';
 
 CREATE OR REPLACE FUNCTION outbox.run_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  done bigint := outbox.maintain_days(false);
+  done bigint := outbox_internal.maintain_days(false);
 BEGIN
-  PERFORM outbox.expire_dedup(), outbox.expire_processed();
+  PERFORM outbox_internal.expire_dedup(), outbox_internal.expire_processed();
   RETURN done;
 END
 $$;

@@ -16,7 +16,7 @@ BEGIN
   FOR of_events IN
     SELECT DISTINCT t.tgname FROM pg_trigger AS t JOIN pg_partition_tree('outbox.events') AS p ON p.relid = t.tgrelid
     WHERE t.tgenabled = 'O' AND t.tgname IN (SELECT s.tgname FROM pg_trigger AS s JOIN pg_proc AS f ON f.oid = s.tgfoid
-                                             WHERE s.tgrelid = 'outbox.events'::regclass AND f.pronamespace = 'outbox'::regnamespace)
+                                             WHERE s.tgrelid = 'outbox.events'::regclass AND f.pronamespace = 'outbox_internal'::regnamespace)
   LOOP
     EXECUTE format('ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER %I', of_events);
   END LOOP;

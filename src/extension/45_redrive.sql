@@ -17,7 +17,7 @@ BEGIN
            coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
                      WHERE o.option_name = 'ordered'), true) AS ordered
     FROM outbox.events_failed AS f
-    LEFT JOIN (pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw) ON s.srvname = f.sink
+    LEFT JOIN (pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw) ON s.srvname = f.sink
     WHERE f.id = redrive.id AND (redrive.sink IS NULL OR f.sink = redrive.sink)
     ORDER BY f.position FOR UPDATE OF f
   LOOP
@@ -57,7 +57,7 @@ BEGIN
   IF FOUND THEN
     RAISE WARNING 'event % is not a dead letter', redrive.id
       USING ERRCODE = 'object_not_in_prerequisite_state',
-      DETAIL = format('It is pending for the sink "%s", with %s.', other.sink, outbox.counted(other.attempts, 'failed attempt', 'failed attempts')),
+      DETAIL = format('It is pending for the sink "%s", with %s.', other.sink, outbox_internal.counted(other.attempts, 'failed attempt', 'failed attempts')),
       HINT = format('To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = %L AND status = ''PENDING'';', redrive.id);
   ELSE
     RAISE WARNING 'there is no dead letter %', redrive.id

@@ -1,15 +1,15 @@
 -- Delivered events again: for a consumer that lost them, or for a sink that was made later.
 
-CREATE OR REPLACE FUNCTION outbox.matches_globs(value text, globs text) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.matches_globs(value text, globs text) RETURNS boolean
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_matches_globs';
-COMMENT ON FUNCTION outbox.matches_globs(text, text) IS
+COMMENT ON FUNCTION outbox_internal.matches_globs(text, text) IS
   'Whether a text matches one of a comma-separated list of globs, such as ''order.*, customer.created'': as the options events and aggregates of a sink do.';
 
-CREATE OR REPLACE FUNCTION outbox.sink_takes(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.sink_takes(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS boolean
 LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_takes';
-COMMENT ON FUNCTION outbox.sink_takes(text, text, text, jsonb) IS
+COMMENT ON FUNCTION outbox_internal.sink_takes(text, text, text, jsonb) IS
   'Whether a sink takes such events by its options events, aggregates and match.';
 
 CREATE OR REPLACE FUNCTION outbox.replay(sink text, since timestamptz, until timestamptz DEFAULT now(), events text DEFAULT '*') RETURNS bigint

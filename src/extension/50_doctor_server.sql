@@ -2,20 +2,20 @@
 -- hint is a statement to paste as it stands, or a comment where SQL cannot help. Nobody but outbox.doctor() calls these functions.
 -- Names that others chose stand in a hint within %L or %I alone, and before its comment: a line feed in a name would end that.
 
-CREATE OR REPLACE FUNCTION outbox.worker_health(
+CREATE OR REPLACE FUNCTION outbox_internal.worker_health(
   OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz, OUT failure text,
   OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_health';
-COMMENT ON FUNCTION outbox.worker_health() IS
+COMMENT ON FUNCTION outbox_internal.worker_health() IS
   'Why this database has no worker: since when it wants one, how often in a row the last ones ended unexpectedly, when the last time was, when the next one starts, what the last one said, and when the launcher last looked.';
 
-CREATE OR REPLACE FUNCTION outbox.needs_no_worker() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION outbox_internal.needs_no_worker() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-AS $$ SELECT coalesce(bool_and(k.kind = 'manual'), false) FROM pg_foreign_server AS s JOIN outbox.wrappers AS k ON k.oid = s.srvfdw $$;
-COMMENT ON FUNCTION outbox.needs_no_worker() IS 'Part of outbox.doctor(): are all sinks of kind outbox_manual?';
+AS $$ SELECT coalesce(bool_and(k.kind = 'manual'), false) FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS k ON k.oid = s.srvfdw $$;
+COMMENT ON FUNCTION outbox_internal.needs_no_worker() IS 'Part of outbox.doctor(): are all sinks of kind outbox_manual?';
 
-CREATE OR REPLACE FUNCTION outbox.doctor_library(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_library(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -24,10 +24,10 @@ DECLARE
   installed text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox');
 BEGIN
   SELECT * INTO lib FROM outbox.library();
-  SELECT * INTO kafka FROM outbox.kafka_library();
+  SELECT * INTO kafka FROM outbox_internal.kafka_library();
 
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
-  IF NOT lib.preloaded AND outbox.needs_no_worker() THEN
+  IF NOT lib.preloaded AND outbox_internal.needs_no_worker() THEN
     detail := 'The library was not loaded at server start, and need not be: a dispatcher claims the events of all sinks.';
   ELSIF NOT lib.preloaded THEN
     status := 'error';
@@ -56,9 +56,9 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
+COMMENT ON FUNCTION outbox_internal.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
 
-CREATE OR REPLACE FUNCTION outbox.doctor_worker(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_worker(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -70,16 +70,16 @@ DECLARE
 BEGIN
   "check" := 'worker'; status := 'ok';
   SELECT * INTO lib FROM outbox.library();
-  SELECT * INTO health FROM outbox.worker_health();
+  SELECT * INTO health FROM outbox_internal.worker_health();
   SELECT count(*) AS n, min(s.last_loop_at) AS last_loop_at, max(s.started_at) AS started_at, (array_agg(s.pid ORDER BY s.last_loop_at))[1] AS pid,
          bool_or(s.state = 'waiting for a synchronous standby') AS no_standby INTO w
-  FROM outbox.worker_slots() AS s
+  FROM outbox_internal.worker_slots() AS s
   WHERE s.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
-  running := format('%s of %s for this database', w.n, outbox.counted(wanted, 'worker runs', 'workers run'));
+  running := format('%s of %s for this database', w.n, outbox_internal.counted(wanted, 'worker runs', 'workers run'));
 
   IF pg_is_in_recovery() THEN
     detail := 'This server is a standby: delivery begins by itself when it is promoted.';
-  ELSIF w.n = 0 AND outbox.needs_no_worker() THEN
+  ELSIF w.n = 0 AND outbox_internal.needs_no_worker() THEN
     detail := 'No worker runs, and none is needed: a dispatcher claims the events of all sinks.';
   ELSIF NOT lib.preloaded THEN
     status := 'error'; detail := 'No worker runs: the library is not preloaded.';
@@ -102,7 +102,7 @@ BEGIN
                                  ELSE format('No worker runs, and the launcher (pid %s) has not looked since %s.', lib.launcher_pid, health.launcher_looked_at) END;
     hint := coalesce(format('SELECT pg_terminate_backend(%s); -- it starts again by itself; if it does not, read the server log', lib.launcher_pid),
                      '-- it starts again after a second; if it does not, read the server log');
-  ELSIF w.n = 0 AND lib.at_rest THEN
+  ELSIF w.n = 0 AND lib.idle THEN
     detail := 'Nothing is due: no worker runs, and one starts when an event is committed or due.';
   ELSIF w.n < wanted AND health.failures > 0 THEN
     status := 'error';
@@ -156,4 +156,4 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_worker(interval) IS 'Part of outbox.doctor(): is there a worker, and does it go round.';
+COMMENT ON FUNCTION outbox_internal.doctor_worker(interval) IS 'Part of outbox.doctor(): is there a worker, and does it go round.';

@@ -1,16 +1,16 @@
 -- The doctor looks at other sessions: locks, open transactions, snapshots. It reads pg_locks and pg_stat_activity, and waits for nobody.
 
-CREATE OR REPLACE FUNCTION outbox.doctor_session(pid integer) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_session(pid integer) RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT format('Session %s (%s)', a.pid, concat_ws(', ', 'user ' || a.usename, 'application ' || nullif(a.application_name, ''),
                                                     'from ' || a.client_addr, a.state || ' since ' || date_trunc('second', a.state_change)))
   FROM pg_stat_activity AS a WHERE a.pid = doctor_session.pid
 $$;
-COMMENT ON FUNCTION outbox.doctor_session(integer) IS 'Part of outbox.doctor(): who a session is, without its statement, in which secrets may stand.';
+COMMENT ON FUNCTION outbox_internal.doctor_session(integer) IS 'Part of outbox.doctor(): who a session is, without its statement, in which secrets may stand.';
 
 -- Control characters become escapes: a global transaction identifier may have any, and a table that is shown on a screen cannot be copied from there with them.
-CREATE OR REPLACE FUNCTION outbox.doctor_literal(value text) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_literal(value text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE WHEN doctor_literal.value !~ '[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
@@ -18,10 +18,10 @@ AS $$
                                                        WHEN c.c IN ('''', '\') THEN c.c || c.c ELSE c.c END, '' ORDER BY c.n))
                FROM regexp_split_to_table(doctor_literal.value, '') WITH ORDINALITY AS c(c, n)) END
 $$;
-COMMENT ON FUNCTION outbox.doctor_literal(text) IS 'Part of outbox.doctor(): a literal on one line, whatever is in it.';
+COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS 'Part of outbox.doctor(): a literal on one line, whatever is in it.';
 
 -- What conflicts with the worker's and every producer's ROW EXCLUSIVE. An autovacuum worker that cuts off a table's end makes way at once.
-CREATE OR REPLACE FUNCTION outbox.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -30,10 +30,10 @@ BEGIN
   "check" := 'locks';
   FOR s IN
     SELECT l.pid, l.granted, l.virtualtransaction, (array_agg(l.mode ORDER BY l.mode))[1] AS mode,
-           (array_agg(c.relname ORDER BY c.relname <> 'events_pending', c.relname))[1] AS relation, count(DISTINCT c.oid) - 1 AS more,
+           (array_agg(c.oid::regclass ORDER BY c.relname <> 'events_pending', c.relname))[1] AS relation, count(DISTINCT c.oid) - 1 AS more,
            coalesce(min(l.waitstart), min(a.xact_start), min(p.prepared)) AS since, min(p.gid) AS gid
     FROM pg_locks AS l
-    JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'outbox'::regnamespace
+    JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
     LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
     LEFT JOIN pg_locks AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = l.virtualtransaction
     LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
@@ -45,16 +45,16 @@ BEGIN
   LOOP
     status := CASE WHEN s.since < clock_timestamp() - patience THEN 'error' ELSE 'warning' END;
     IF s.pid IS NULL THEN
-      detail := format('The prepared transaction %L holds %s on outbox.%s since %s: the worker and whoever enqueues wait.',
+      detail := format('The prepared transaction %L holds %s on %s since %s: the worker and whoever enqueues wait.',
                        s.gid, s.mode, s.relation, date_trunc('second', s.since));
       hint := format('ROLLBACK PREPARED %s; -- what it wrote is lost; its transaction manager knows whether COMMIT PREPARED is right instead',
-                     outbox.doctor_literal(s.gid));
+                     outbox_internal.doctor_literal(s.gid));
     ELSIF s.granted THEN
-      detail := format('%s holds %s on outbox.%s%s in a transaction that began at %s: the worker and whoever enqueues wait.', outbox.doctor_session(s.pid),
+      detail := format('%s holds %s on %s%s in a transaction that began at %s: the worker and whoever enqueues wait.', outbox_internal.doctor_session(s.pid),
                        s.mode, s.relation, CASE WHEN s.more > 0 THEN format(' and %s more', s.more) ELSE '' END, date_trunc('second', s.since));
       hint := format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid);
     ELSE
-      detail := format('%s waits since %s for %s on outbox.%s, held up by %s; the worker and whoever enqueues wait behind it.', outbox.doctor_session(s.pid),
+      detail := format('%s waits since %s for %s on %s, held up by %s; the worker and whoever enqueues wait behind it.', outbox_internal.doctor_session(s.pid),
                        date_trunc('second', s.since), s.mode, s.relation, array_to_string(pg_blocking_pids(s.pid), ', '));
       hint := format('SELECT pg_cancel_backend(%s); -- its statement fails; or end who holds it up, by pg_terminate_backend() with the pid in the detail', s.pid);
     END IF;
@@ -66,15 +66,15 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_locks(interval) IS 'Part of outbox.doctor(): locks on the tables of outbox that stop the worker or producers.';
+COMMENT ON FUNCTION outbox_internal.doctor_locks(interval) IS 'Part of outbox.doctor(): locks on the tables of outbox that stop the worker or producers.';
 
-CREATE OR REPLACE FUNCTION outbox.row_holders(place tid) RETURNS xid[] LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+CREATE OR REPLACE FUNCTION outbox_internal.row_holders(place tid) RETURNS xid[] LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_row_holders';
-COMMENT ON FUNCTION outbox.row_holders(tid) IS 'Part of outbox.doctor(): the running transactions that have locked or changed this row of outbox.events_pending.';
+COMMENT ON FUNCTION outbox_internal.row_holders(tid) IS 'Part of outbox.doctor(): the running transactions that have locked or changed this row of outbox.events_pending.';
 
 -- The first events of each sink, and those that are to be routed: what somebody has locked stands there in the end.
-CREATE OR REPLACE FUNCTION outbox.doctor_row_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_row_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -84,19 +84,19 @@ BEGIN
   "check" := 'row locks';
   FOR s IN
     WITH first AS (
-      SELECT f.place FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+      SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e WHERE e.available_at IS NULL AND e.sink COLLATE "C" = n.name
         ORDER BY e.sink COLLATE "C", e.position LIMIT most) AS f
       UNION ALL
-      SELECT f.place FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+      SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e
         WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink = n.name COLLATE "default" AND e.available_at <= clock_timestamp()
         ORDER BY e.sink, e.available_at, e.position LIMIT most) AS f
       UNION ALL
       (SELECT w.place FROM (SELECT e.ctid AS place, e.aggregate_type, e.event_type, e.headers FROM outbox.events_pending AS e
                             WHERE e.sink IS NULL ORDER BY e.position LIMIT 1000) AS w
-       WHERE outbox.has_taker(w.aggregate_type, w.event_type, w.headers) LIMIT most)),
-    held AS MATERIALIZED (SELECT DISTINCT f.place, h.xid FROM first AS f CROSS JOIN LATERAL unnest(outbox.row_holders(f.place)) AS h (xid))
+       WHERE outbox_internal.has_taker(w.aggregate_type, w.event_type, w.headers) LIMIT most)),
+    held AS MATERIALIZED (SELECT DISTINCT f.place, h.xid FROM first AS f CROSS JOIN LATERAL unnest(outbox_internal.row_holders(f.place)) AS h (xid))
     SELECT l.pid, p.gid, coalesce(a.xact_start, p.prepared) AS since, count(DISTINCT h.place) AS n
     FROM held AS h
     JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = h.xid
@@ -109,12 +109,12 @@ BEGIN
   LOOP
     status := 'warning';
     detail := format('%s has locked %s in a transaction that began at %s: %s not sent before it ends.',
-                     CASE WHEN s.pid IS NULL THEN format('The prepared transaction %L', s.gid) ELSE outbox.doctor_session(s.pid) END,
+                     CASE WHEN s.pid IS NULL THEN format('The prepared transaction %L', s.gid) ELSE outbox_internal.doctor_session(s.pid) END,
                      CASE WHEN s.n = 1 THEN '1 waiting event' WHEN s.n < most THEN s.n || ' waiting events' ELSE s.n || ' or more waiting events' END,
                      date_trunc('second', s.since), CASE WHEN s.n = 1 THEN 'it is' ELSE 'they are' END);
     hint := CASE WHEN s.pid IS NULL
                  THEN format('ROLLBACK PREPARED %s; -- what it wrote is lost; its transaction manager knows whether COMMIT PREPARED is right instead',
-                             outbox.doctor_literal(s.gid))
+                             outbox_internal.doctor_literal(s.gid))
                  ELSE format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid) END;
     RETURN NEXT;
   END LOOP;
@@ -124,9 +124,9 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_row_locks(interval) IS 'Part of outbox.doctor(): who has locked events that are to go.';
+COMMENT ON FUNCTION outbox_internal.doctor_row_locks(interval) IS 'Part of outbox.doctor(): who has locked events that are to go.';
 
-CREATE OR REPLACE FUNCTION outbox.doctor_transactions(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_transactions(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -145,7 +145,7 @@ BEGIN
   LOOP
     status := 'warning';
     detail := format('%s has an open transaction since %s that has written events or is about to: nobody sees them before it commits.',
-                     outbox.doctor_session(s.pid), date_trunc('second', s.xact_start));
+                     outbox_internal.doctor_session(s.pid), date_trunc('second', s.xact_start));
     hint := format('SELECT pg_terminate_backend(%s); -- its events are rolled back with everything else it has not committed', s.pid);
     RETURN NEXT;
   END LOOP;
@@ -167,7 +167,7 @@ BEGIN
     detail := format('The prepared transaction %L of %s has been left since %s%s. Vacuum cannot remove rows deleted after it began: the worker gets slower.',
                      s.gid, s.owner, date_trunc('second', s.prepared), CASE WHEN s.wrote THEN ', with events that nobody sees before it is ended' ELSE '' END);
     hint := format('ROLLBACK PREPARED %s; -- what it wrote is lost, its events included; its transaction manager knows whether COMMIT PREPARED is right instead',
-                   outbox.doctor_literal(s.gid));
+                   outbox_internal.doctor_literal(s.gid));
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
@@ -185,7 +185,7 @@ BEGIN
   LOOP
     status := 'warning';
     detail := format('%s has held a snapshot or a transaction id since %s: vacuum cannot remove rows deleted since then, and the worker gets slower.',
-                     outbox.doctor_session(s.pid), date_trunc('second', s.xact_start));
+                     outbox_internal.doctor_session(s.pid), date_trunc('second', s.xact_start));
     hint := format('SELECT pg_terminate_backend(%s); -- its query ends, and what it has not committed is rolled back', s.pid);
     RETURN NEXT;
   END LOOP;
@@ -195,5 +195,5 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_transactions(interval) IS
+COMMENT ON FUNCTION outbox_internal.doctor_transactions(interval) IS
   'Part of outbox.doctor(): open and prepared transactions whose events nobody sees yet, or that keep vacuum from its work.';

@@ -2,7 +2,7 @@
 
 -- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
 -- its events: they would reach somebody else's endpoint. A type that a list of globs would take for another one is left to a person.
-CREATE OR REPLACE FUNCTION outbox.doctor_widen(aggregate_type text, event_type text) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_widen(aggregate_type text, event_type text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT (SELECT CASE WHEN bool_and(coalesce(t.type !~ '[,*?[:cntrl:]]|^\s|\s$', false)) THEN
@@ -11,31 +11,31 @@ AS $$
                  ELSE '-- the options events and aggregates cannot name this type (a comma, * or ? has a meaning there): choose by hand what a sink is to take' END
           FROM (SELECT o.option_name, o.option_value, CASE o.option_name WHEN 'events' THEN doctor_widen.event_type ELSE doctor_widen.aggregate_type END AS type
                 FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name IN ('events', 'aggregates')) AS t)
-  FROM pg_foreign_server AS s JOIN outbox.wrappers AS w ON w.oid = s.srvfdw
+  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE o.option_name = 'match') AS matches, count(*) FILTER (WHERE o.option_name IN ('events', 'aggregates')) AS globs
                       FROM pg_options_to_table(s.srvoptions) AS o) AS n
   WHERE n.matches = 0 AND n.globs > 0 ORDER BY n.globs, s.srvname LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that lets a sink take this kind of event too; NULL when no sink is to be widened.';
+COMMENT ON FUNCTION outbox_internal.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that lets a sink take this kind of event too; NULL when no sink is to be widened.';
 
 -- Row comparisons and the order leave one index, whatever the table's statistics say.
-CREATE OR REPLACE FUNCTION outbox.doctor_far_ahead(since timestamptz) RETURNS TABLE (id uuid, sink text, available_at timestamptz)
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_far_ahead(since timestamptz) RETURNS TABLE (id uuid, sink text, available_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
-  SELECT f.id, f.sink, f.available_at FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+  SELECT f.id, f.sink, f.available_at FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
     SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
     WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
       AND (e.sink, e.available_at) > (n.name COLLATE "default", doctor_far_ahead.since) AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
     ORDER BY e.sink DESC, e.available_at DESC, e.position DESC LIMIT 1) AS f
 $$;
-COMMENT ON FUNCTION outbox.doctor_far_ahead(timestamptz) IS 'Part of outbox.doctor(): of each sink the event that is scheduled farthest ahead, if it is due later than that.';
+COMMENT ON FUNCTION outbox_internal.doctor_far_ahead(timestamptz) IS 'Part of outbox.doctor(): of each sink the event that is scheduled farthest ahead, if it is due later than that.';
 
-CREATE OR REPLACE FUNCTION outbox.doctor_ahead(since timestamptz) RETURNS TABLE (created_at timestamptz)
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_ahead(since timestamptz) RETURNS TABLE (created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
-  WITH names AS (SELECT n.name, coalesce(b.known_below, 0) AS known_below FROM outbox.sink_names AS n LEFT JOIN outbox.sink_bounds() AS b ON b.server = n.server),
+  WITH names AS (SELECT n.name, coalesce(b.known_below, 0) AS known_below FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS b ON b.server = n.server),
   ends AS (
     (SELECT e.created_at FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1)
     UNION ALL
@@ -56,9 +56,9 @@ AS $$
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS t)
   SELECT ends.created_at FROM ends WHERE ends.created_at > doctor_ahead.since
 $$;
-COMMENT ON FUNCTION outbox.doctor_ahead(timestamptz) IS 'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those that were enqueued later than that.';
+COMMENT ON FUNCTION outbox_internal.doctor_ahead(timestamptz) IS 'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those that were enqueued later than that.';
 
-CREATE OR REPLACE FUNCTION outbox.doctor_events(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_events(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -70,25 +70,25 @@ BEGIN
   -- One that a sink takes is locked, or of another origin: other checks say so.
   SELECT count(*) INTO n FROM (SELECT e.aggregate_type, e.event_type, e.headers FROM outbox.events_pending AS e
                                WHERE e.sink IS NULL ORDER BY e.position LIMIT 1000) AS w
-  WHERE NOT outbox.has_taker(w.aggregate_type, w.event_type, w.headers);
+  WHERE NOT outbox_internal.has_taker(w.aggregate_type, w.event_type, w.headers);
   IF n > 0 THEN
     SELECT e.aggregate_type, e.event_type, e.created_at,
            (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers INTO example
     FROM outbox.events_pending AS e
-    WHERE e.sink IS NULL AND NOT outbox.has_taker(e.aggregate_type, e.event_type, e.headers) ORDER BY e.position LIMIT 1;
+    WHERE e.sink IS NULL AND NOT outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers) ORDER BY e.position LIMIT 1;
     status := 'warning';
     detail := format('%s; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
                      CASE WHEN n = 1000 THEN '1000 or more events wait because no sink takes them'
-                     ELSE outbox.counted(n, 'event waits because no sink takes it', 'events wait because no sink takes them') END, example.aggregate_type, example.event_type,
+                     ELSE outbox_internal.counted(n, 'event waits because no sink takes it', 'events wait because no sink takes them') END, example.aggregate_type, example.event_type,
                      coalesce(' and the headers ' || example.headers, ''), date_trunc('second', example.created_at));
-    hint := coalesce(outbox.doctor_widen(example.aggregate_type, example.event_type),
+    hint := coalesce(outbox_internal.doctor_widen(example.aggregate_type, example.event_type),
                      'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092''); -- or correct the option match of a sink');
   END IF;
   RETURN NEXT;
 
   "check" := 'lost sink'; status := 'ok'; hint := NULL; detail := 'Every sink of a waiting event exists.';
   SELECT b.dropped AS sink, b.pending, b.estimated, count(*) OVER () AS sinks, sum(b.pending) OVER () - b.pending AS others INTO example
-  FROM outbox.sink_backlog() AS b WHERE b.dropped IS NOT NULL AND b.pending > 0 ORDER BY b.pending DESC LIMIT 1;
+  FROM outbox_internal.sink_backlog() AS b WHERE b.dropped IS NOT NULL AND b.pending > 0 ORDER BY b.pending DESC LIMIT 1;
   IF FOUND THEN
     status := 'error';
     detail := format('Pending events: %s%s of sink "%s", which does not exist any more%s.', CASE WHEN example.estimated THEN 'about ' ELSE '' END, example.pending,
@@ -97,7 +97,7 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  SELECT a.not_adopted INTO n FROM outbox.backlog_apart() AS a;
+  SELECT a.not_adopted INTO n FROM outbox_internal.backlog_apart() AS a;
   "check" := 'origin'; status := 'ok'; hint := NULL; detail := 'The waiting events were enqueued here.';
   IF n > 0 THEN
     status := 'warning';
@@ -108,8 +108,8 @@ BEGIN
 
   "check" := 'clock'; status := 'ok'; hint := NULL;
   detail := 'No event is scheduled more than a year ahead, and none that is first or last in the order of its sink was enqueued in the future.';
-  SELECT max(a.created_at) AS newest INTO seen FROM outbox.doctor_ahead(clock_timestamp() + interval '1 minute') AS a;
-  SELECT f.id, f.sink, f.available_at INTO example FROM outbox.doctor_far_ahead(clock_timestamp() + interval '1 year') AS f ORDER BY f.available_at DESC LIMIT 1;
+  SELECT max(a.created_at) AS newest INTO seen FROM outbox_internal.doctor_ahead(clock_timestamp() + interval '1 minute') AS a;
+  SELECT f.id, f.sink, f.available_at INTO example FROM outbox_internal.doctor_far_ahead(clock_timestamp() + interval '1 year') AS f ORDER BY f.available_at DESC LIMIT 1;
   IF FOUND THEN
     status := 'warning';
     detail := format('Events are scheduled for more than a year ahead: %s for sink "%s" is due at %s. Was that a wrong clock, or milliseconds taken for seconds?',
@@ -145,7 +145,7 @@ BEGIN
   IF example.n > 0 THEN
     status := CASE WHEN example.n < 10000 THEN 'warning' ELSE 'error' END;
     detail := format('%s (%s) %s for a person, the oldest since %s; %s came in the last hour.',
-                     CASE WHEN example.n = 100000 THEN '100000 or more dead letters' ELSE outbox.counted(example.n, 'dead letter', 'dead letters') END,
+                     CASE WHEN example.n = 100000 THEN '100000 or more dead letters' ELSE outbox_internal.counted(example.n, 'dead letter', 'dead letters') END,
                      pg_size_pretty(pg_total_relation_size('outbox.events_failed')), CASE example.n WHEN 1 THEN 'waits' ELSE 'wait' END, date_trunc('second', example.oldest), example.lately);
     hint := 'SELECT sink, event_type, left(last_error, 100) AS error, count(*), min(last_attempt_at) FROM outbox.events WHERE status = ''FAILED'' GROUP BY 1, 2, 3 ORDER BY 4 DESC; '
             '-- when the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''; what nobody wants: DELETE';
@@ -153,10 +153,10 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that nobody delivers, and dead letters.';
+COMMENT ON FUNCTION outbox_internal.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that nobody delivers, and dead letters.';
 
 -- Failing events and dead letters that block their keys, the oldest of each sink. Both are found by partial indexes, also while the table has never been analysed.
-CREATE OR REPLACE FUNCTION outbox.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean)
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -168,14 +168,14 @@ AS $$
   SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead
   FROM (SELECT coalesce(r.new_name, e.sink) AS sink, count(*) OVER (PARTITION BY coalesce(r.new_name, e.sink)) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position
-        FROM (SELECT f.* FROM outbox.sink_names AS n CROSS JOIN LATERAL (
+        FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
                 SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position FROM outbox.events_pending AS p
                 WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
-        LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = e.sink
+        LEFT JOIN outbox_internal.renamed_sinks AS r ON r.old_name = e.sink
         UNION ALL
         SELECT coalesce(r.new_name, f.sink), NULL, f.id, f.attempts, NULL, f.last_error, true, f.position
         FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k JOIN outbox.events_failed AS f ON f.position = k.position
-        LEFT JOIN outbox.renamed_sinks AS r ON r.old_name = f.sink) AS h
+        LEFT JOIN outbox_internal.renamed_sinks AS r ON r.old_name = f.sink) AS h
   ORDER BY h.sink, h.dead DESC, h.position
 $$;
-COMMENT ON FUNCTION outbox.doctor_heads() IS 'Part of outbox.doctor(): for each sink how many events are failing (counted up to 1,000), and the oldest of them or the dead letter that holds its key.';
+COMMENT ON FUNCTION outbox_internal.doctor_heads() IS 'Part of outbox.doctor(): for each sink how many events are failing (counted up to 1,000), and the oldest of them or the dead letter that holds its key.';

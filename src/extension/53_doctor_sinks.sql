@@ -1,13 +1,13 @@
 -- The doctor looks at each sink: is it stopped, out of reach, badly configured, or blocked by single events?
 
-CREATE OR REPLACE FUNCTION outbox.doctor_sinks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   kafka record;
   s record;
 BEGIN
-  SELECT * INTO kafka FROM outbox.kafka_library();
+  SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
     SELECT v.*, f.srvoptions, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
            h.last_error AS head_error, h.dead, (SELECT array_agg(o.option_name) FROM pg_options_to_table(m.umoptions) AS o) AS mapping
@@ -15,21 +15,21 @@ BEGIN
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN pg_user_mapping AS m ON m.umserver = f.oid AND m.umuser = 0
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
-    LEFT JOIN outbox.doctor_heads() AS h ON h.sink = v.name
+    LEFT JOIN outbox_internal.doctor_heads() AS h ON h.sink = v.name
     ORDER BY v.name
   LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
     detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state, CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
     IF s.stop_state = 'paused' THEN
       status := 'warning';
-      detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by, outbox.counted(s.pending, 'event waits', 'events wait'));
+      detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by, outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L);', s.name);
     ELSIF s.stop_state = 'disabled' THEN
       status := 'error';
       detail := format('%s has been disabled since %s, %s: %s. %s.', s.target, s.since,
                        CASE s.reason WHEN '410' THEN 'because its endpoint wants no more events (410)'
                        ELSE 'because it had failed for ' || s.reason || ' without a success' END,
-                       coalesce(s.error, 'no error is known'), outbox.counted(s.pending, 'event waits', 'events wait'));
+                       coalesce(s.error, 'no error is known'), outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L); -- when the cause is gone', s.name);
     ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
       status := 'error';
@@ -55,19 +55,19 @@ BEGIN
                     'nothing is lost, and no attempt is spent', s.name) END;
     ELSIF s.dead THEN
       status := 'warning';
-      detail := format('%s %s, the first behind %s: %s', detail, outbox.counted(s.blocked, 'waits behind a dead letter or a failing event of its key',
+      detail := format('%s %s, the first behind %s: %s', detail, outbox_internal.counted(s.blocked, 'waits behind a dead letter or a failing event of its key',
                        'wait behind dead letters or failing events of their keys'), s.id, coalesce(s.head_error, 'no error is known'));
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up, '
                      'DELETE FROM outbox.events the one whose id is in the detail', s.name);
     ELSIF s.failing_heads > 0 THEN
       status := 'warning';
-      detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox.counted(s.failing_heads, 'is failing', 'are failing'),
-                       outbox.counted(s.blocked, 'waits', 'wait'), s.id, outbox.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
+      detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox_internal.counted(s.failing_heads, 'is failing', 'are failing'),
+                       outbox_internal.counted(s.blocked, 'waits', 'wait'), s.id, outbox_internal.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
       hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
                      'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id);
     ELSIF s.failed > 0 THEN
       status := 'warning';
-      detail := detail || CASE WHEN s.blocked > 0 THEN format(' %s behind them.', outbox.counted(s.blocked, 'waits', 'wait')) ELSE '' END;
+      detail := detail || CASE WHEN s.blocked > 0 THEN format(' %s behind them.', outbox_internal.counted(s.blocked, 'waits', 'wait')) ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone, '
                      'which last_error of the same rows tells', s.name);
     ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
@@ -94,4 +94,4 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_sinks(interval) IS 'Part of outbox.doctor(): a row per sink, and one more where its webhooks go unsigned.';
+COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS 'Part of outbox.doctor(): a row per sink, and one more where its webhooks go unsigned.';

@@ -1,6 +1,6 @@
 -- The doctor looks at what is due now and then, and at who may read what. Then the doctor itself.
 
-CREATE OR REPLACE FUNCTION outbox.doctor_upkeep(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_upkeep(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -14,17 +14,17 @@ BEGIN
   SELECT min(d.day) AS oldest, count(*) FILTER (WHERE d.day + 2 < (now() - keep) AT TIME ZONE 'UTC') AS over, bool_or(d.day = today) AND bool_or(d.day = today + 1) AS ready INTO days
   FROM (SELECT right(c.relname, 8)::date AS day FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_\d{8}$') AS d;
-  IF days.over > 0 AND outbox.restore_seen() THEN
+  IF days.over > 0 AND outbox_internal.restore_seen() THEN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
-                     'another cluster or database.', outbox.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
+                     'another cluster or database.', outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
     hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days by hand: SELECT outbox.run_maintenance()';
   ELSIF days.over > 0 THEN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: somebody reads them for long, or no worker runs.',
-                     outbox.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
+                     outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
     hint := 'SELECT outbox.run_maintenance(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
-  ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
+  ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox_internal.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
                                            AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
     status := 'warning';
     detail := 'The days of delivered events that should be ready for today and tomorrow are not: with a retention, delivered events could not be recorded.';
@@ -34,7 +34,7 @@ BEGIN
 
   "check" := 'vacuum'; status := 'ok'; hint := NULL; detail := 'Autovacuum looks after the tables.';
   SELECT c.oid::regclass AS name INTO s FROM pg_class AS c
-  WHERE c.oid IN ('outbox.events_pending'::regclass, 'outbox.events_failed'::regclass, 'outbox.recalled'::regclass)
+  WHERE c.oid IN ('outbox.events_pending'::regclass, 'outbox.events_failed'::regclass, 'outbox_internal.rescan_queue'::regclass)
     AND 'autovacuum_enabled=false' = ANY (replace(c.reloptions::text, 'autovacuum_enabled=off', 'autovacuum_enabled=false')::text[]) ORDER BY 1 LIMIT 1;
   IF FOUND THEN
     status := 'warning'; detail := format('Autovacuum is turned off for %s: deleted rows stay, and the worker gets slower.', s.name);
@@ -57,10 +57,10 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_upkeep(interval) IS 'Part of outbox.doctor(): retention and vacuum.';
+COMMENT ON FUNCTION outbox_internal.doctor_upkeep(interval) IS 'Part of outbox.doctor(): retention and vacuum.';
 
 -- Only what no service would do for a reason: the hint must not show a secret either.
-CREATE OR REPLACE FUNCTION outbox.doctor_secrets(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_secrets(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -78,7 +78,7 @@ BEGIN
     hint := format('REVOKE SELECT ON %s FROM PUBLIC;', s.name);
   ELSE
     SELECT f.srvname AS name, EXISTS (SELECT FROM pg_user_mapping AS m WHERE m.umserver = f.oid AND m.umuser = 0) AS mapped INTO s
-    FROM pg_foreign_server AS f JOIN outbox.wrappers AS w ON w.oid = f.srvfdw CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
+    FROM pg_foreign_server AS f JOIN outbox_internal.wrappers AS w ON w.oid = f.srvfdw CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
     WHERE o.option_name = 'url'
       AND o.option_value ~* '://[^/@]*:[^/@]*@|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)=|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
     ORDER BY 1 LIMIT 1;
@@ -95,7 +95,7 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that everybody can read.';
+COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that everybody can read.';
 
 -- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It
 -- answers whatever happens to its parts: one that fails, or that a lock keeps from looking, is a row too.
@@ -109,7 +109,7 @@ BEGIN
   FOREACH part IN ARRAY ARRAY['library', 'worker', 'locks', 'row_locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
     CONTINUE WHEN pg_is_in_recovery() AND part IN ('locks', 'row_locks', 'transactions', 'upkeep');
     IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN -- reads the tables: not behind somebody who has one for himself, or waits for it
-      locked := EXISTS (SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'outbox'::regnamespace
+      locked := EXISTS (SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
                         WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.pid IS DISTINCT FROM pg_backend_pid()
                           AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
                           AND c.relname !~ '^events_sent_');
@@ -118,7 +118,7 @@ BEGIN
       IF part IN ('row_locks', 'events', 'sinks') AND locked THEN
         RAISE lock_not_available;
       END IF;
-      RETURN QUERY EXECUTE format('SELECT * FROM outbox.doctor_%s($1)', part) USING doctor.patience;
+      RETURN QUERY EXECUTE format('SELECT * FROM outbox_internal.doctor_%s($1)', part) USING doctor.patience;
     EXCEPTION
       WHEN lock_not_available THEN
         locked := true;
@@ -127,7 +127,7 @@ BEGIN
         RETURN NEXT;
       WHEN OTHERS THEN
         "check" := part; status := 'error'; detail := format('The doctor could not look: %s', SQLERRM);
-        hint := format('SELECT * FROM outbox.doctor_%s(''30 seconds''); -- as a superuser, shows the error whole', part);
+        hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); -- as a superuser, shows the error whole', part);
         RETURN NEXT;
     END;
   END LOOP;

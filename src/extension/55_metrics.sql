@@ -1,21 +1,21 @@
 -- What a monitoring system scrapes: names and meanings in docs/monitoring.md.
 
-CREATE OR REPLACE FUNCTION outbox.sink_failures(OUT server oid, OUT reason text, OUT failures bigint) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_failures';
-COMMENT ON FUNCTION outbox.sink_failures() IS
+COMMENT ON FUNCTION outbox_internal.sink_failures() IS
   'How often deliveries of this database''s sinks have failed, or their peers could not be reached, by reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
 
-CREATE OR REPLACE FUNCTION outbox.sink_latency(
+CREATE OR REPLACE FUNCTION outbox_internal.sink_latency(
   OUT server oid, OUT le double precision[], OUT buckets bigint[], OUT sum double precision, OUT count bigint)
 RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_latency';
-COMMENT ON FUNCTION outbox.sink_latency() IS
+COMMENT ON FUNCTION outbox_internal.sink_latency() IS
   'A histogram for each of this database''s sinks: how many events (buckets) took at most so many seconds (le) from created_at to the acknowledgement; the sum of all, and how many they are.';
 
--- As outbox.sink_backlog() counts: a small table in one pass. Of a large one the first are counted by the indexes, so that
+-- As outbox_internal.sink_backlog() counts: a small table in one pass. Of a large one the first are counted by the indexes, so that
 -- none is overlooked, and what goes beyond them is estimated from a sample of its pages.
-CREATE OR REPLACE FUNCTION outbox.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
+CREATE OR REPLACE FUNCTION outbox_internal.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on
 SET max_parallel_workers_per_gather = 0 SET jit = off
@@ -40,7 +40,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox.backlog_apart() IS
+COMMENT ON FUNCTION outbox_internal.backlog_apart() IS
   'Pending events that wait for no sink of theirs: those of another database or cluster, and those that no sink takes. Exact up to 2,000, beyond that from a sample where the table is large.';
 
 -- Each column of the three views that is not a label is a metric, outbox_COLUMN, and its comment is the HELP text. Empty on
@@ -48,13 +48,13 @@ COMMENT ON FUNCTION outbox.backlog_apart() IS
 CREATE OR REPLACE VIEW outbox.database_metrics AS
   SELECT pg_catalog.current_database() AS datname,
          (lib.version = (SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'outbox')
-          AND (lib.at_rest OR workers.n > 0))::integer AS worker_up,
+          AND (lib.idle OR workers.n > 0))::integer AS worker_up,
          workers.n AS worker_processes,
-         (SELECT a.not_adopted FROM outbox.backlog_apart() AS a) AS not_adopted_events,
-         (SELECT a.unrouted FROM outbox.backlog_apart() AS a) AS unrouted_events,
-         (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox.sink_backlog() AS b WHERE b.dropped IS NOT NULL) AS dropped_sink_events
+         (SELECT a.not_adopted FROM outbox_internal.backlog_apart() AS a) AS not_adopted_events,
+         (SELECT a.unrouted FROM outbox_internal.backlog_apart() AS a) AS unrouted_events,
+         (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox_internal.sink_backlog() AS b WHERE b.dropped IS NOT NULL) AS dropped_sink_events
   FROM outbox.library() AS lib
-  CROSS JOIN (SELECT pg_catalog.count(*) AS n FROM outbox.worker_slots() AS w
+  CROSS JOIN (SELECT pg_catalog.count(*) AS n FROM outbox_internal.worker_slots() AS w
               WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
                                   WHERE d.datname = pg_catalog.current_database())) AS workers
   WHERE NOT pg_catalog.pg_is_in_recovery();
@@ -85,7 +85,7 @@ CREATE OR REPLACE VIEW outbox.sink_metrics AS
          coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count
   FROM outbox.sinks AS s
   JOIN pg_catalog.pg_foreign_server AS f ON f.srvname = s.name
-  LEFT JOIN outbox.sink_latency() AS l ON l.server = f.oid
+  LEFT JOIN outbox_internal.sink_latency() AS l ON l.server = f.oid
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: a row per sink.';
 COMMENT ON COLUMN outbox.sink_metrics.datname IS 'Label: this database.';
@@ -129,7 +129,7 @@ COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_count IS 'How many
 
 CREATE OR REPLACE VIEW outbox.failure_metrics AS
   SELECT pg_catalog.current_database() AS datname, f.srvname AS sink, e.reason, e.failures AS publish_failures_total
-  FROM outbox.sink_failures() AS e
+  FROM outbox_internal.sink_failures() AS e
   JOIN pg_catalog.pg_foreign_server AS f ON f.oid = e.server
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.failure_metrics IS 'Metrics of failures, for exporters: a row per sink and reason that has occurred.';

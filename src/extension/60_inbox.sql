@@ -19,18 +19,18 @@ CREATE TABLE IF NOT EXISTS outbox.processed_events_other PARTITION OF outbox.pro
 COMMENT ON TABLE outbox.processed_events_other IS
   'Processed events whose ids carry no time (UUID versions other than 7). They are deleted row by row when outbox.processed_retention has passed since they were processed.';
 
-CREATE OR REPLACE FUNCTION outbox.processed_retention() RETURNS interval
+CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT coalesce(nullif(current_setting('outbox.processed_retention', true), ''), '7d')::interval $$;
-COMMENT ON FUNCTION outbox.processed_retention() IS
+COMMENT ON FUNCTION outbox_internal.processed_retention() IS
   'The setting outbox.processed_retention, 7d where it is not set. Also where the library is not loaded.';
 
-CREATE OR REPLACE FUNCTION outbox.add_processed_partition(id_time timestamptz) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partition(id_time timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   utc timestamp := id_time AT TIME ZONE 'UTC';
-  unit text := CASE WHEN outbox.processed_retention() < interval '2 days' THEN 'hour' ELSE 'day' END;
+  unit text := CASE WHEN outbox_internal.processed_retention() < interval '2 days' THEN 'hour' ELSE 'day' END;
 BEGIN
   LOCK TABLE ONLY outbox.processed_events IN SHARE UPDATE EXCLUSIVE MODE; -- what is there stays as it is
   IF to_regclass('outbox.processed_events_' || to_char(utc, 'YYYYMMDD')) IS NOT NULL THEN
@@ -41,15 +41,15 @@ BEGIN
                                 AND c.relname ~ ('^processed_events_' || to_char(utc, 'YYYYMMDD') || '[0-9]{2}$')) THEN
     unit := 'hour'; -- from when it was shorter
   END IF;
-  RETURN outbox.add_partition('outbox.processed_events',
+  RETURN outbox_internal.add_partition('outbox.processed_events',
     'processed_events_' || to_char(utc, CASE unit WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMMDDHH24' END), 'event_id, handler, id_time',
     date_trunc(unit, utc) AT TIME ZONE 'UTC', (date_trunc(unit, utc) + ('1 ' || unit)::interval) AT TIME ZONE 'UTC');
 END
 $$;
-COMMENT ON FUNCTION outbox.add_processed_partition(timestamptz) IS
+COMMENT ON FUNCTION outbox_internal.add_processed_partition(timestamptz) IS
   'Makes the partition of outbox.processed_events for ids of that time, unless it is there.';
 
-CREATE OR REPLACE FUNCTION outbox.refuse_processed(event_id uuid, handler text, id_time timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.refuse_processed(event_id uuid, handler text, id_time timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -63,16 +63,16 @@ BEGIN
   ELSIF id_time < clock_timestamp() THEN
     RAISE EXCEPTION 'event % is too old to tell whether it was processed', event_id
       USING ERRCODE = 'datetime_field_overflow',
-      DETAIL = format('Its id is of %s; what was processed is known for %s.', id_time, outbox.processed_retention()),
+      DETAIL = format('Its id is of %s; what was processed is known for %s.', id_time, outbox_internal.processed_retention()),
       HINT = 'Skip it, or process it where doing so twice is harmless. Set outbox.processed_retention to the longest time that an event may take to come, or come again.';
   END IF;
   RAISE EXCEPTION 'the id of event % lies in the future', event_id
     USING ERRCODE = 'datetime_field_overflow',
-    DETAIL = format('It is of %s, farther ahead than outbox.processed_retention (%s).', id_time, outbox.processed_retention()),
+    DETAIL = format('It is of %s, farther ahead than outbox.processed_retention (%s).', id_time, outbox_internal.processed_retention()),
     HINT = 'Correct the clock of the machine that makes the ids.';
 END
 $$;
-COMMENT ON FUNCTION outbox.refuse_processed(uuid, text, timestamptz) IS 'Says what is wrong with the arguments of outbox.mark_processed().';
+COMMENT ON FUNCTION outbox_internal.refuse_processed(uuid, text, timestamptz) IS 'Says what is wrong with the arguments of outbox.mark_processed().';
 
 -- Exact because an id always comes to the same partition, which has a unique index. No subtransaction: a consumer may call
 -- it thousands of times in one transaction.
@@ -86,15 +86,15 @@ DECLARE
   part text;
 BEGIN
   IF event_id IS NULL OR handler IS NULL OR octet_length(handler) NOT BETWEEN 1 AND 200 THEN
-    PERFORM outbox.refuse_processed(event_id, handler, NULL);
+    PERFORM outbox_internal.refuse_processed(event_id, handler, NULL);
   ELSIF substr(digits, 15, 1) = '7' THEN
     born := timestamptz 'epoch' + ('x' || left(digits, 8) || substr(digits, 10, 4))::bit(48)::bigint * interval '1 ms';
     IF born NOT BETWEEN clock_timestamp() - keep AND clock_timestamp() + keep THEN
-      PERFORM outbox.refuse_processed(event_id, handler, born);
+      PERFORM outbox_internal.refuse_processed(event_id, handler, born);
     END IF;
     part := 'outbox.processed_events_' || to_char(born AT TIME ZONE 'UTC', 'YYYYMMDDHH24');
     IF to_regclass(left(part, -2)) IS NULL AND to_regclass(part) IS NULL THEN
-      PERFORM outbox.add_processed_partition(born);
+      PERFORM outbox_internal.add_processed_partition(born);
     END IF;
   END IF;
   INSERT INTO outbox.processed_events (event_id, handler, id_time) VALUES (mark_processed.event_id, mark_processed.handler, born)
@@ -105,11 +105,11 @@ $$;
 COMMENT ON FUNCTION outbox.mark_processed(uuid, text) IS
   'Notes in the consumer''s own transaction that a handler has processed an event: true the first time, false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits for that transaction: it gets false when that commits, true when it rolls back. An event whose id is older than outbox.processed_retention is an error: it would be new again.';
 
-CREATE OR REPLACE FUNCTION outbox.add_processed_partitions() RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
-  step interval := CASE WHEN outbox.processed_retention() < interval '2 days' THEN '1 hour' ELSE '1 day' END;
+  step interval := CASE WHEN outbox_internal.processed_retention() < interval '2 days' THEN '1 hour' ELSE '1 day' END;
   part text;
   done bigint := 0;
 BEGIN
@@ -120,7 +120,7 @@ BEGIN
   FOR n IN 0 .. 2 LOOP
     part := 'outbox.processed_events_' || to_char((clock_timestamp() + n * step) AT TIME ZONE 'UTC', 'YYYYMMDDHH24');
     IF to_regclass(left(part, -2)) IS NULL AND to_regclass(part) IS NULL
-       AND outbox.add_processed_partition(clock_timestamp() + n * step) THEN
+       AND outbox_internal.add_processed_partition(clock_timestamp() + n * step) THEN
       done := done + 1;
     END IF;
   END LOOP;
@@ -129,14 +129,14 @@ EXCEPTION WHEN lock_not_available THEN
   RETURN 0; -- a consumer is just making one, in a transaction of any length
 END
 $$;
-COMMENT ON FUNCTION outbox.add_processed_partitions() IS
+COMMENT ON FUNCTION outbox_internal.add_processed_partitions() IS
   'Makes the next three partitions of outbox.processed_events, where that is in use, and returns how many it made.';
 
-CREATE OR REPLACE FUNCTION outbox.drop_processed_partitions() RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.drop_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
-  over CONSTANT timestamp := (clock_timestamp() - outbox.processed_retention()) AT TIME ZONE 'UTC';
+  over CONSTANT timestamp := (clock_timestamp() - outbox_internal.processed_retention()) AT TIME ZONE 'UTC';
   part text;
   in_use boolean := false;
   done bigint := 0;
@@ -151,34 +151,34 @@ BEGIN
     ORDER BY c.relname
   LOOP
     -- Where there is always some consumer in its transaction, the partition goes only later, but what it holds goes now.
-    IF outbox.empty_partition(part) AND NOT in_use THEN
-      in_use := NOT outbox.drop_partition(part);
+    IF outbox_internal.empty_partition(part) AND NOT in_use THEN
+      in_use := NOT outbox_internal.drop_partition(part);
       done := done + (NOT in_use)::integer;
     END IF;
   END LOOP;
   RETURN done;
 END
 $$;
-COMMENT ON FUNCTION outbox.drop_processed_partitions() IS
+COMMENT ON FUNCTION outbox_internal.drop_processed_partitions() IS
   'Drops the partitions of outbox.processed_events whose retention is over, empties those that are in use, and returns how many it dropped.';
 
-CREATE OR REPLACE FUNCTION outbox.expire_processed(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.expire_processed(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT outbox.expire_rows('outbox.processed_events_other', 'processed_at',
-    clock_timestamp() - outbox.processed_retention(), first_block, blocks)
+  SELECT outbox_internal.expire_rows('outbox.processed_events_other', 'processed_at',
+    clock_timestamp() - outbox_internal.processed_retention(), first_block, blocks)
 $$;
-COMMENT ON FUNCTION outbox.expire_processed(bigint, bigint) IS
+COMMENT ON FUNCTION outbox_internal.expire_processed(bigint, bigint) IS
   'Forgets processed events of outbox.processed_events_other whose retention is over, in some blocks (without arguments: in all), and returns how many blocks it has.';
 
 CREATE OR REPLACE FUNCTION outbox.run_inbox_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  made bigint := outbox.add_processed_partitions();
+  made bigint := outbox_internal.add_processed_partitions();
 BEGIN
-  PERFORM outbox.expire_processed();
-  RETURN made + outbox.drop_processed_partitions();
+  PERFORM outbox_internal.expire_processed();
+  RETURN made + outbox_internal.drop_processed_partitions();
 END
 $$;
 COMMENT ON FUNCTION outbox.run_inbox_maintenance() IS

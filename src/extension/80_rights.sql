@@ -24,7 +24,7 @@ $$;
 DO $$
 DECLARE
   views oid[] := ARRAY(SELECT c.oid FROM pg_class AS c WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'v'
-                                                         AND (c.relname IN ('sinks', 'workers', 'wrappers') OR c.relname LIKE '%\_metrics'));
+                                                         AND (c.relname IN ('sinks', 'workers') OR c.relname LIKE '%\_metrics'));
   item text;
 BEGIN
   FOR item IN
@@ -34,13 +34,13 @@ BEGIN
     UNION ALL
     SELECT DISTINCT format('EXECUTE ON FUNCTION %s', (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity)
     FROM pg_proc AS p
-    WHERE p.pronamespace = 'outbox'::regnamespace
+    WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
       AND (p.proname IN ('doctor', 'metrics')
            OR p.oid IN (SELECT d.refobjid FROM pg_depend AS d JOIN pg_rewrite AS r ON r.oid = d.objid
                         WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass AND r.ev_class = ANY (views)))
     ORDER BY 1
   LOOP
-    PERFORM outbox.grant_privilege(format('GRANT %s TO pg_monitor', item));
+    PERFORM outbox_internal.grant_privilege(format('GRANT %s TO pg_monitor', item));
   END LOOP;
 END
 $$;

@@ -1,2 +1,2 @@
 -- Last. The launcher learns at commit that this database has the extension, in this version.
-SELECT outbox.announce();
+SELECT outbox_internal.announce();

@@ -87,12 +87,12 @@ class Stage:
 
     def delivered(self, db: Database, but: str = "") -> int:
         """Recorded deliveries, of all sinks but one perhaps, from shared memory: costs no look at the table."""
-        return int(db.value("""SELECT coalesce(sum(delivered), 0) FROM outbox.sink_statistics()
+        return int(db.value("""SELECT coalesce(sum(delivered), 0) FROM outbox_internal.sink_statistics()
                                WHERE server NOT IN (SELECT oid FROM pg_foreign_server WHERE srvname = %s)""", but))
 
     def must_be_done(self, db: Database) -> None:
         left = db.sql("SELECT status, count(*), min(last_error) FROM outbox.events GROUP BY status")
-        retried, failed = db.sql("SELECT sum(retried), sum(failed) FROM outbox.sink_statistics()")[0]
+        retried, failed = db.sql("SELECT sum(retried), sum(failed) FROM outbox_internal.sink_statistics()")[0]
         if left or retried or failed:
             raise Failure(f"events are left: {left}, {retried} retried, {failed} failed")
 

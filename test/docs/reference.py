@@ -7,18 +7,21 @@ from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/reference.md"
 HEAD = """# Functions and views
-Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d+ outbox.sinks`. Other functions in the schema are parts of these.
+Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d+ outbox.sinks`. The schema `outbox_internal` has their parts; it is not for use.
 
 """
-# What people call, by what they are about to do; a function that is not named here is a part of another.
+# All of the schema, by what people are about to do.
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes"),
-    "Look": ("doctor", "event_status", "preview", "probe", "metrics"),
-    "Steer": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "run_maintenance"),
+    "Look": ("doctor", "event_status", "preview", "probe", "metrics", "library"),
+    "Steer": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
     "Deliver by a program of your own": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "run_inbox_maintenance"),
 }
-RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", "leases")
+RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", "leases", "database_metrics", "sink_metrics", "failure_metrics")
+UNNAMED = """
+    SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname <> ALL (%s)
+    UNION ALL SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition AND c.relname <> ALL (%s)"""
 FUNCTIONS = """
     SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
@@ -31,6 +34,8 @@ COLUMNS = """
 
 
 def made(connection: psycopg.Connection) -> str:
+    if rows := connection.execute(UNNAMED, [[name for names in CHAPTERS.values() for name in names], list(RELATIONS)]).fetchall():
+        raise ValueError(f"in the schema outbox, and in no chapter: {rows}")
     text = HEAD
     for chapter, names in CHAPTERS.items():
         text += f"## {chapter}\n"

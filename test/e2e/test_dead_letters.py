@@ -288,7 +288,7 @@ def test_redrive_while_a_later_one_is_in_the_air_and_fails(db, endpoint, dead):
     enqueue(db, "k", 2)
     wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
     assert redrive(db, dead) == (True, "")
-    wait_until(lambda: db.value("SELECT count(*) FROM outbox.recalled") == 0, 20, "the worker to have seen it")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, 20, "the worker to have seen it")
     endpoint.bad = endpoint.slow = set()
     wait_numbers(endpoint, "k", [1, 2])
     wait_recorded(db)

@@ -70,9 +70,9 @@ def test_a_key_outlives_its_event(db, receiver):
         assert db.enqueue("Order", "k", fate, '"again"', dedup_key=fate) == first[fate]
         with pytest.raises(psycopg.errors.UniqueViolation, match=f"dedup_key.*{fate}"):
             db.sql(INSERT, "k", "again", fate)
-    db.sql("UPDATE outbox.dedup SET created_at = created_at - current_setting('outbox.dedup_window')::interval WHERE dedup_key <> 'sent'")
+    db.sql("UPDATE outbox_internal.dedup SET created_at = created_at - current_setting('outbox.dedup_window')::interval WHERE dedup_key <> 'sent'")
     db.sql("SELECT outbox.run_maintenance()")
-    assert db.sql("SELECT dedup_key FROM outbox.dedup") == [("sent",)]
+    assert db.sql("SELECT dedup_key FROM outbox_internal.dedup") == [("sent",)]
     second = {fate: db.enqueue("Order", "k", fate, '"again"', dedup_key=fate) for fate in fates}
     assert [second[fate] == first[fate] for fate in fates] == [False, True, False]
     wait_until(lambda: {d.id for d in receiver.accepted()} == {*first.values(), *second.values()} - {first["failed"]}, 20, "the new events")

@@ -24,7 +24,7 @@ def numbers(receiver) -> list:
 
 
 def wait_for_rest(db) -> None:
-    wait_until(lambda: db.value("SELECT at_rest FROM outbox.library()") and db.value(BUSY) == 0, 20,
+    wait_until(lambda: db.value("SELECT idle FROM outbox.library()") and db.value(BUSY) == 0, 20,
                lambda: f"the worker to leave: {db.sql('SELECT pid, state, last_loop_at, clock_timestamp(), workers FROM outbox.workers')}, "
                        f"{db.sql('SELECT pid, backend_type, wait_event, query FROM pg_stat_activity WHERE backend_type ~ %s', 'outbox')}, "
                        f"{db.sql('SELECT name, state FROM outbox.sinks')}")

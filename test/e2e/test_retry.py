@@ -344,7 +344,7 @@ def test_a_late_commit_of_a_key_that_drains(db, endpoint):
         enqueue(db, "other", 2)
         wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "an endpoint that is down")
         db.sql("DELETE FROM outbox.events WHERE status = 'PENDING'")  # the key drains, but nothing has room
-        wait_until(lambda: not db.sql("SELECT FROM outbox.recalled"), 20, "the worker to let the key go")
+        wait_until(lambda: not db.sql("SELECT FROM outbox_internal.rescan_queue"), 20, "the worker to let the key go")
     enqueue(db, "k", 3)
     endpoint.bad = set()
     endpoint.receiver.start()

@@ -296,7 +296,7 @@ def test_a_publication_for_all_tables(db, hook, setting):
         assert db.value("SELECT outbox.run_maintenance()") == 1
         wait_until(lambda: db.sql("SELECT status, count(*) FROM outbox.events GROUP BY 1 ORDER BY 1") == [("FAILED", 1), ("SENT", 51)],
                    SOON, lambda: db.sql("SELECT status, count(*) FROM outbox.events GROUP BY 1"))
-        wait_until(lambda: db.value("SELECT count(*) FROM outbox.recalled") == 0, SOON, "the recalled positions to be taken")
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, SOON, "the recalled positions to be taken")
         changes = db.value("SELECT count(*) FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL,"
                            " 'proto_version', '1', 'publication_names', 'everything')", db.name)
         assert changes > 150  # each event came, left, and was kept
@@ -370,7 +370,7 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
     try:
         publisher.webhook_sink("crm", theirs, SECRET, timeout="5min")
         publisher.webhook_sink("theirs alone", theirs, SECRET, events="none")
-        publisher.publish("TABLE outbox.events_pending, outbox.recalled, outbox.dedup")
+        publisher.publish("TABLE outbox.events_pending, outbox_internal.rescan_queue, outbox_internal.dedup")
         for n in range(3):
             publisher.enqueue("Order", "k", payload=str(n))
         publisher.sql("SELECT outbox.enqueue('Order', 'k', 'e', '3', available_at => now() + interval '1 day', dedup_key => 'd')")
@@ -389,8 +389,8 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         wait_until(lambda: sorted(got(theirs)) == [0, 1, 2, 3], SOON, "the publisher to deliver")
         wait_until(lambda: db.pending() == 0, SOON, "its deletions to be applied")
         in_step(db, publisher)
-        assert db.sql("SELECT dedup_key FROM outbox.dedup") == [("d",)]  # delivered there, and known here
-        assert db.value("SELECT count(*) FROM outbox.recalled") == 0
+        assert db.sql("SELECT dedup_key FROM outbox_internal.dedup") == [("d",)]  # delivered there, and known here
+        assert db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0
 
         theirs.mode = HANG
         publisher.enqueue("Order", "k", payload='"left"')

@@ -83,7 +83,7 @@ def test_an_error_in_the_worker_costs_no_walk(delivering, aggregate):
 
 
 def test_recalled_rows_after_many_under_a_held_snapshot(delivering, aggregate):
-    """outbox.recalled, too, is read from where it may still be written."""
+    """outbox_internal.rescan_queue, too, is read from where it may still be written."""
     db = delivering
     with held_snapshot(db):
         db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, available_at) "
@@ -91,7 +91,7 @@ def test_recalled_rows_after_many_under_a_held_snapshot(delivering, aggregate):
         db.sql("UPDATE outbox.events SET available_at = now() WHERE status = 'PENDING'")
         wait_until(lambda: db.pending() == 0, 60, "all of them")
         db.sql("SELECT outbox.enqueue(%s, 'k', 'order.created', '{}', available_at => now() + interval '1 day')", aggregate)
-        reads = Reads(db, "outbox.recalled")
+        reads = Reads(db, "outbox_internal.rescan_queue")
         before = reads.settled(5000)
         db.sql("UPDATE outbox.events SET available_at = now() WHERE status = 'PENDING'")
         wait_until(lambda: db.pending() == 0, 30, "the recalled event")

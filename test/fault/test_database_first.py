@@ -60,7 +60,7 @@ def test_commands_on_tables(stuck, admin, receiver):
     quickly(db.sql, "VACUUM FULL outbox.events_pending", "CLUSTER outbox.events_pending USING events_pending_xact",
             "REINDEX TABLE outbox.events", f"REINDEX DATABASE {db.name}", "VACUUM outbox.events", "ANALYZE outbox.events",
             "ALTER TABLE outbox.events_pending SET TABLESPACE elsewhere", "ALTER TABLE outbox.events_pending SET TABLESPACE pg_default",
-            "ALTER TABLE outbox.recalled SET TABLESPACE elsewhere", "ALTER TABLE outbox.recalled SET TABLESPACE pg_default",
+            "ALTER TABLE outbox_internal.rescan_queue SET TABLESPACE elsewhere", "ALTER TABLE outbox_internal.rescan_queue SET TABLESPACE pg_default",
             "ALTER TABLE outbox.events_pending ALTER last_error SET STORAGE EXTERNAL",
             "ALTER TABLE outbox.events ADD COLUMN tenant text", "ALTER TABLE outbox.events DROP COLUMN tenant",
             "CREATE INDEX CONCURRENTLY mine ON outbox.events_pending (aggregate_id)", "DROP INDEX CONCURRENTLY outbox.mine",

@@ -54,7 +54,7 @@ def test_large_payloads_and_a_broker_that_hangs(db, kafka, memory):
     os.kill(broker, signal.SIGSTOP)
     try:
         enqueue_large(db, 1500)
-        wait_until(lambda: db.value("SELECT in_flight > 100 FROM outbox.sink_statistics()"), 30, "events in the air")
+        wait_until(lambda: db.value("SELECT in_flight > 100 FROM outbox_internal.sink_statistics()"), 30, "events in the air")
         assert memory.settle() < LIMIT
     finally:
         os.kill(broker, signal.SIGCONT)
@@ -66,7 +66,7 @@ def test_large_payloads_and_an_endpoint_that_never_answers(db, memory):
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as silent:
         db.webhook_sink("main", f"http://127.0.0.1:{silent.getsockname()[1]}/", SECRET, concurrency="256", timeout="1min")
         enqueue_large(db, 1500)
-        wait_until(lambda: db.value("SELECT in_flight > 100 FROM outbox.sink_statistics()"), 30, "events in the air")
+        wait_until(lambda: db.value("SELECT in_flight > 100 FROM outbox_internal.sink_statistics()"), 30, "events in the air")
         assert memory.settle() < LIMIT
 
 

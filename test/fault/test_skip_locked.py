@@ -266,7 +266,7 @@ def one_round(db, sink: Sink, lockers: Lockers, ask_before: bool) -> bool:
         gate.commit()
 
     pending = "SELECT e.position FROM outbox.events_pending AS e WHERE e.position = ANY (%s)"
-    waiting = f"{pending} AND outbox.row_holders(e.ctid) = '{{}}'"
+    waiting = f"{pending} AND outbox_internal.row_holders(e.ctid) = '{{}}'"
     wait_until(lambda: not db.sql(waiting, [*rows, last]), 30, lambda: f"rows that nobody holds to be sent: {db.sql(waiting, [*rows, last])}")
     arrived = sink.flush()
     left = {row[0] for row in db.sql(pending, [*rows, last])}

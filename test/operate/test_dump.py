@@ -13,7 +13,7 @@ from outbox_rig.receiver import OK, SECRET, status
 ROWS = """SELECT position, id, sink, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key,
   seq, created_at, available_at, attempts, status, last_error, sent_at, last_attempt_at, blocked_by, origin, overtaken_by, redrive_late
   FROM outbox.events ORDER BY position, status"""
-KEPT = ["SELECT * FROM outbox.dedup ORDER BY 1", "SELECT * FROM outbox.renamed_sinks ORDER BY 1",
+KEPT = ["SELECT * FROM outbox_internal.dedup ORDER BY 1", "SELECT * FROM outbox_internal.renamed_sinks ORDER BY 1",
         "SELECT * FROM outbox.stopped_sinks ORDER BY 1",
         "SELECT srvname, ARRAY(SELECT unnest(srvoptions) ORDER BY 1), srvacl::text FROM pg_foreign_server ORDER BY 1",
         "SELECT srvname, usename, umoptions FROM pg_user_mappings ORDER BY 1"]
@@ -158,7 +158,7 @@ def test_two_who_adopt_wait_for_one_another(db, receiver, setting):
         first.commit()
         second.execute("RESET lock_timeout")
         assert second.execute("SELECT outbox.adopt()").fetchone() == (0,)
-    wait_until(lambda: db.value("SELECT count(*) FROM outbox.recalled") == 0, 20, "the worker to look through them")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, 20, "the worker to look through them")
     assert db.pending() >= 2500 and len(receiver.deliveries) == 1
     db.sql("SELECT outbox.resume('crm')")
     wait_until(lambda: db.pending() == 0, 30, "the adopted events")

@@ -80,7 +80,8 @@ def mallory(pg, db):
     db.sql("CREATE ROLE mallory LOGIN")
     db.sql(f"GRANT CREATE ON DATABASE {db.name} TO mallory")
     db.sql("GRANT USAGE ON SCHEMA outbox TO mallory")
-    db.sql("GRANT ALL ON ALL TABLES IN SCHEMA outbox TO mallory")
+    db.sql("GRANT USAGE ON SCHEMA outbox_internal TO mallory")
+    db.sql("GRANT ALL ON ALL TABLES IN SCHEMA outbox, outbox_internal TO mallory")
     with db.connect(user="mallory") as session:
         yield session
     db.sql("DROP OWNED BY mallory CASCADE")
@@ -99,9 +100,9 @@ def test_a_right_on_the_tables_is_no_right_to_run_code_in_them(db, mallory):
     """GRANT ALL ON ALL TABLES includes TRIGGER and REFERENCES: whose code would the worker run?"""
     mallory.execute("CREATE SCHEMA mine")
     mallory.execute("CREATE FUNCTION mine.take() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
-    for table in ("events", "events_pending", "events_failed", "stopped_sinks", "dedup"):
-        assert refused(mallory, f"CREATE TRIGGER t BEFORE INSERT OR DELETE ON outbox.{table} FOR EACH ROW EXECUTE FUNCTION mine.take()") \
-            == f"must be owner of table {table} to give it a trigger or refer to it"
+    for table in ("outbox.events", "outbox.events_pending", "outbox.events_failed", "outbox.stopped_sinks", "outbox_internal.dedup"):
+        assert refused(mallory, f"CREATE TRIGGER t BEFORE INSERT OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION mine.take()") \
+            == f"must be owner of table {table.split('.')[1]} to give it a trigger or refer to it"
     refused(mallory, "CREATE TABLE mine.hook (p bigint REFERENCES outbox.events_pending (position) ON DELETE CASCADE)")
     mallory.execute("CREATE TABLE mine.own (a int)")
     mallory.execute("CREATE TRIGGER t BEFORE INSERT ON mine.own FOR EACH ROW EXECUTE FUNCTION mine.take()")
@@ -143,8 +144,8 @@ def test_a_schema_that_lay_in_wait_is_refused(pg, db, mallory):
     mallory.execute("CREATE SCHEMA outbox")
     mallory.execute("CREATE FUNCTION outbox.enqueue(text, text, text, json) RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid'")
 
-    def refuse() -> None:
-        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='schema outbox is not a member of extension "outbox"'):
+    def refuse(schema: str = "outbox") -> None:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match=f'schema {schema} is not a member of extension "outbox"'):
             db.sql("CREATE EXTENSION outbox")
 
     refuse()
@@ -154,6 +155,9 @@ def test_a_schema_that_lay_in_wait_is_refused(pg, db, mallory):
     refuse()
     db.sql("ALTER EXTENSION plpgsql DROP SCHEMA outbox")
     db.sql("DROP SCHEMA outbox CASCADE")
+    mallory.execute("CREATE SCHEMA outbox_internal")
+    refuse("outbox_internal")
+    mallory.execute("DROP SCHEMA outbox_internal")
     db.sql("CREATE EXTENSION outbox")
     assert db.value("SELECT outbox.enqueue('Order', 1, 'x', '{}') IS NOT NULL")
     db.sql("DROP EXTENSION outbox")

@@ -63,7 +63,7 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
         assert db.value("SELECT outbox.mark_processed(%s, 'mail')", processed)
     db.sql("SELECT outbox.run_maintenance()")
     db.sql("""DO $$ DECLARE day timestamptz := date_trunc('day', now(), 'UTC') - interval '20 days'; BEGIN
-              PERFORM outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
+              PERFORM outbox_internal.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
     dump = run(pg, "pg_dump", "-d", db.name)
     at = dump.index("CREATE EXTENSION IF NOT EXISTS outbox")
     at = dump.index("\n", at)
@@ -80,13 +80,13 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
         assert copy.sql(days) == db.sql(days)
         parts = "SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid), x.indexrelid::regclass::text FROM pg_class AS c JOIN pg_index AS x ON x.indrelid = c.oid WHERE c.relname ~ '^processed_events_' ORDER BY 1"
         assert copy.sql(parts) == db.sql(parts)
-        assert copy.value("SELECT outbox.maintain_days(true)") == 0  # as the worker calls it
+        assert copy.value("SELECT outbox_internal.maintain_days(true)") == 0  # as the worker calls it
         copy.sql("SELECT outbox.adopt()")
         today = copy.value("SELECT 'processed_events_' || to_char(now(), 'YYYYMMDD')")
         copy.sql(f"ALTER TABLE outbox.{today} DROP CONSTRAINT {today}_pkey")
-        assert copy.value("SELECT outbox.maintain_days(true)") == 0  # it is as if the restore were not there yet
+        assert copy.value("SELECT outbox_internal.maintain_days(true)") == 0  # it is as if the restore were not there yet
         copy.sql(f"ALTER TABLE outbox.{today} ADD PRIMARY KEY (event_id, handler, id_time)")
-        assert copy.value("SELECT outbox.maintain_days(true)") >= 1
+        assert copy.value("SELECT outbox_internal.maintain_days(true)") >= 1
         assert copy.sql("SELECT status FROM outbox.events ORDER BY position") == [("SENT",), ("PENDING",)]
         assert len(copy.sql(days)) == len(db.sql(days)) - 1
     finally:

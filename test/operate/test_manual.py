@@ -86,7 +86,7 @@ def test_the_worker_has_nothing_to_do_with_it(db, setting):
     setting("outbox.worker_idle_timeout", "50ms")
     manual_sink(db, retention="1d", max_attempts="2")
     manual_sink(db, "audit", events="*")
-    resting = "SELECT at_rest AND NOT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()) FROM outbox.library()"
+    resting = "SELECT idle AND NOT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()) FROM outbox.library()"
     wait_until(lambda: db.value(resting), 30, "the worker to leave")
     event = db.enqueue("Order", "1", "a")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', n::text, 'b' FROM generate_series(2, 9) AS n")
@@ -100,7 +100,7 @@ def test_the_worker_has_nothing_to_do_with_it(db, setting):
     assert db.value("SELECT outbox.nack(%s, %s, 'no')", token, event) == "FAILED"
     assert db.value("SELECT outbox.redrive(%s, 'mine')", event)
     db.sql("DELETE FROM outbox.events WHERE event_type = 'late' AND sink = 'mine'")
-    assert db.sql("SELECT * FROM outbox.recalled") == []
+    assert db.sql("SELECT * FROM outbox_internal.rescan_queue") == []
     until = time.monotonic() + 1
     while time.monotonic() < until:
         assert db.value(resting)

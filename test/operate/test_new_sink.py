@@ -100,9 +100,9 @@ def test_the_page_is_a_kind_of_sink(db, place):
     # The validator is called by the wrapper's DDL: a kind that the library lacks is told there.
     db.sql("CREATE FUNCTION outbox.pigeon_validator(text[], oid) RETURNS void LANGUAGE c STRICT AS '$libdir/outbox', 'outbox_validator'")
     refused(db, "CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox.pigeon_validator", 'unknown kind of sink "pigeon"')
-    db.sql("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox.kafka_validator")  # the name of a kind, and another's validator: not ours
+    db.sql("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox_internal.kafka_validator")  # the name of a kind, and another's validator: not ours
     guide.follow("new kind")
-    kinds = {row[0] for row in db.sql("SELECT kind FROM outbox.wrappers")}
+    kinds = {row[0] for row in db.sql("SELECT kind FROM outbox_internal.wrappers")}
     assert {"kafka", "webhook", "file"} <= kinds and "pigeon" not in kinds
     create = "CREATE SERVER bad FOREIGN DATA WRAPPER outbox_file OPTIONS"
     refused(db, f"{create} (path 'audit.ndjson')", "Expected an absolute path.")

@@ -87,7 +87,7 @@ def hostile(db, pg, rig, attack):
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT FROM pg_class")
         with db.connect(autocommit=False) as locker:
-            locker.execute("LOCK TABLE outbox.dedup IN SHARE MODE")
+            locker.execute("LOCK TABLE outbox_internal.dedup IN SHARE MODE")
             locker.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gids[1])))
         with db.connect(autocommit=False) as locker:
             locker.execute("SELECT FROM outbox.events_pending WHERE sink = %s ORDER BY position FOR UPDATE", ["open" + attack])
@@ -130,7 +130,7 @@ def test_hints_end_what_they_are_for_whatever_the_name(hostile, attack):
 
 def test_no_hint_has_a_name_behind_a_comment(db):
     """Also those that take a broker, or minutes, to see: what is filled in stands before the first --."""
-    bodies = db.sql("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace AND proname ~ '^doctor'")
+    bodies = db.sql("SELECT proname, prosrc FROM pg_proc WHERE pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND proname ~ '^doctor'")
     literals = [(name, re.sub(r"'\s*\n\s*'", "", literal)) for name, body in bodies
                 for literal in re.findall(r"'(?:[^']|''|'\s*\n\s*')*'", re.sub(r"(?m)^\s*--.*$| -- [^';]*$", "", body)) if "-- " in literal]
     assert len(literals) > 25

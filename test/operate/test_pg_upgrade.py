@@ -7,7 +7,7 @@ from outbox_rig.receiver import OK, SECRET, status
 
 SETTINGS = {"outbox.poll_interval": "1s"}
 KEPT = ["SELECT position, id, sink, payload, partition_key, dedup_key, available_at, attempts, status, last_error, sent_at, xact, origin"
-        " FROM outbox.events ORDER BY position", "SELECT * FROM outbox.dedup ORDER BY 1", "SELECT * FROM outbox.stopped_sinks",
+        " FROM outbox.events ORDER BY position", "SELECT * FROM outbox_internal.dedup ORDER BY 1", "SELECT * FROM outbox.stopped_sinks",
         "SELECT srvname, ARRAY(SELECT unnest(srvoptions) ORDER BY 1) FROM pg_foreign_server ORDER BY 1", "SELECT srvname, umoptions FROM pg_user_mappings ORDER BY 1",
         "SELECT last_value FROM outbox.events_position"]
 

@@ -38,7 +38,7 @@ def test_a_sink_has_a_retention_of_its_own(db, rig, receiver):
 def add_old_day(db, ago: int, rows: int = 1) -> None:
     """A day that was delivered so many days ago."""
     db.sql(f"""DO $$ DECLARE day timestamptz := date_trunc('day', now(), 'UTC') - interval '{ago} days'; BEGIN
-               PERFORM outbox.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
+               PERFORM outbox_internal.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
     db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, sent_at) SELECT 'Order', 'old', 'SENT', date_trunc('day', now(), 'UTC') - %s * interval '1 day'"
            " FROM generate_series(1, %s)", ago, rows)
 
@@ -204,13 +204,13 @@ def test_expired_dedup_keys_go_little_by_little(db, receiver, setting):
     """A large table is gone through in pieces, each a short transaction; keys that name an event stay."""
     setting("outbox.enabled", "off")
     setting("outbox.dedup_window", "10s")
-    db.sql("INSERT INTO outbox.dedup SELECT 'key' || n, gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, 60000) AS n")
-    db.sql("INSERT INTO outbox.dedup SELECT 'new', gen_random_uuid(), now() + interval '1 hour'")
+    db.sql("INSERT INTO outbox_internal.dedup SELECT 'key' || n, gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, 60000) AS n")
+    db.sql("INSERT INTO outbox_internal.dedup SELECT 'new', gen_random_uuid(), now() + interval '1 hour'")
     db.webhook_sink("crm", receiver, SECRET)
     with db.connect(autocommit=False) as producer:
         producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '1', dedup_key => 'key1')")  # takes over an expired key
         setting("outbox.enabled", "on")
-        wait_until(lambda: 2 < db.value("SELECT count(*) FROM outbox.dedup") < 60000, 20, "a piece to go")
-        wait_until(lambda: db.value("SELECT count(*) FROM outbox.dedup") == 2, 30, lambda: f"the rest: {db.value('SELECT count(*) FROM outbox.dedup')}")
+        wait_until(lambda: 2 < db.value("SELECT count(*) FROM outbox_internal.dedup") < 60000, 20, "a piece to go")
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.dedup") == 2, 30, lambda: f"the rest: {db.value('SELECT count(*) FROM outbox_internal.dedup')}")
         producer.commit()
-    assert db.sql("SELECT dedup_key FROM outbox.dedup ORDER BY 1") == [("key1",), ("new",)]
+    assert db.sql("SELECT dedup_key FROM outbox_internal.dedup ORDER BY 1") == [("key1",), ("new",)]

@@ -27,9 +27,9 @@ BEGIN
   -- Every function of PostgreSQL's that ours name, and those of ours that they call.
   FOR f IN SELECT DISTINCT p.proname, pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
            FROM pg_proc AS p
-           WHERE (p.pronamespace = 'pg_catalog'::regnamespace OR p.pronamespace = 'outbox'::regnamespace) AND p.prokind = 'f'
+           WHERE (p.pronamespace = 'pg_catalog'::regnamespace OR p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)) AND p.prokind = 'f'
              AND (p.proname IN ('now', 'clock_timestamp', 'unnest', 'nextval', 'hashtextextended', 'int8', 'text', 'jsonb_each')
-                  OR EXISTS (SELECT FROM pg_proc AS o WHERE o.pronamespace = 'outbox'::regnamespace AND o.prosrc ~ ('\\m' || p.proname || '\\s*\\(')))
+                  OR EXISTS (SELECT FROM pg_proc AS o WHERE o.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND o.prosrc ~ ('\\m' || p.proname || '\\s*\\(')))
              AND pg_get_function_arguments(p.oid) !~ '"any"|internal|cstring|any' AND pg_get_function_result(p.oid) !~ 'trigger|any|internal|record|TABLE|cstring|SETOF|void|handler' LOOP
     EXECUTE format('CREATE FUNCTION evil.%I(%s) RETURNS %s', f.proname, f.arguments, f.result) || format(body, 'function ' || f.proname);
   END LOOP;
@@ -42,10 +42,10 @@ CREATE FUNCTION evil.told(bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RA
 CREATE AGGREGATE evil.count("any") (SFUNC = evil.aggregated, STYPE = bigint, INITCOND = '0', FINALFUNC = evil.told);
 CREATE AGGREGATE evil.count(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0', FINALFUNC = evil.told)"""
 # Tables that are read in place of ours would be empty: what they hide would show.
-RELATIONS = ["events", "events_pending", "events_failed", "dedup", "recalled", "stopped_sinks", "failing_sinks", "renamed_sinks", "leases", "sinks", "wrappers",
+RELATIONS = ["events", "events_pending", "events_failed", "dedup", "rescan_queue", "stopped_sinks", "failing_sinks", "renamed_sinks", "leases", "sinks", "wrappers",
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
 VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
-          "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
+          "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox_internal.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'", "bigint[]": "'{1}'"}
 UUID = "'018f0000-0000-7000-8000-00000000000{}'"
 
@@ -82,8 +82,8 @@ def result(session: psycopg.Connection, statement: str) -> str:
 
 def statements(db: Database) -> list[str]:
     """A call of each function, and each way in by plain SQL; every name in them is qualified."""
-    functions = db.sql("""SELECT p.proname::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t)
-      FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.prorettype <> 'trigger'::regtype
+    functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t)
+      FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.prorettype <> 'trigger'::regtype
         AND p.prokind = 'f' AND p.proname NOT IN ('probe', 'announce', 'grant_privilege') ORDER BY 1, 2""")
     assert len(functions) > 25
 
@@ -91,7 +91,7 @@ def statements(db: Database) -> list[str]:
         return f"{VALUES[of]}::" + (f"pg_catalog.{of}" if of.endswith("[]") else f"pg_catalog.{of}" if " " not in of and of != "bigint" and of != "boolean" and of != "integer"
                                     else of)
 
-    calls = [f"SELECT * FROM outbox.{name}({', '.join(value(of) for of in types)})" for name, types in functions]
+    calls = [f"SELECT * FROM {name}({', '.join(value(of) for of in types)})" for name, types in functions]
     one, two = (UUID.format(n) for n in (1, 2))
     return calls + [
         f"SELECT * FROM outbox.redrive({one}, 'crm', true)", f"SELECT outbox.redrive({one})", f"SELECT * FROM outbox.preview({one}, 'crm')",

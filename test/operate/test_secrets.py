@@ -29,7 +29,7 @@ def test_no_secret_is_shown(db, pg, receiver):
     db.enqueue("Order", "2")
     wait_until(lambda: db.sink("state") == ("circuit open",), 10, "an open circuit")
     shown = str([db.sql(f"SELECT * FROM {place}") for place in
-                 ("outbox.sinks", "outbox.workers", "outbox.events", "outbox.doctor()", "outbox.sink_statistics()")])
+                 ("outbox.sinks", "outbox.workers", "outbox.events", "outbox.doctor()", "outbox_internal.sink_statistics()")])
     shown += str(db.sql("SELECT * FROM pg_stat_activity WHERE backend_type LIKE 'outbox%'"))
     with open(pg.log, errors="replace") as log:
         log.seek(start)
@@ -133,7 +133,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
 
         shown = [str(verbose.execute(f"SELECT * FROM {place}").fetchall()) for place in
                  ("outbox.sinks", "outbox.workers", "outbox.events", "outbox.stopped_sinks", "pg_foreign_server", "pg_settings", "pg_stat_activity")]
-        functions = verbose.execute("SELECT oid::regproc::text FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace AND pronargs = 0"
+        functions = verbose.execute("SELECT oid::regproc::text FROM pg_proc WHERE pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND pronargs = 0"
                                     " AND prorettype <> 'trigger'::regtype").fetchall()
         shown += [str(verbose.execute(f"SELECT * FROM {name}()").fetchall()) for name, in functions]
         for name in sinks:

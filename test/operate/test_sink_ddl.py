@@ -10,7 +10,7 @@ SETUP = [
     "SET ROLE owner", f"CREATE SERVER crm {SERVER}", "CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (bearer_token 'token')",
     f"CREATE SERVER hook {SERVER}", "RESET ROLE",
     "INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm', 'disabled'), ('hook', 'paused')",
-    "INSERT INTO outbox.failing_sinks VALUES ('crm', '1 hour', now())",
+    "INSERT INTO outbox_internal.failing_sinks VALUES ('crm', '1 hour', now())",
 ]
 BOTH, PAUSED_ONLY, DISABLED_ONLY = {"crm": "disabled", "hook": "paused"}, {"hook": "paused"}, {"crm": "disabled"}
 
@@ -76,7 +76,7 @@ def test_a_change_ends_what_the_worker_disabled_and_no_pause(session, change):
 
 def test_a_server_that_is_gone_takes_its_row_along_however_it_went(session):
     def gone(*statements: str, role: str = "postgres") -> dict[str, str]:
-        count = "DO $$ BEGIN ASSERT (SELECT count(*) FROM outbox.failing_sinks) = (SELECT count(*) FROM pg_foreign_server WHERE srvname = 'crm'); END $$"
+        count = "DO $$ BEGIN ASSERT (SELECT count(*) FROM outbox_internal.failing_sinks) = (SELECT count(*) FROM pg_foreign_server WHERE srvname = 'crm'); END $$"
         return after(session, *statements, "RESET ROLE", count, role=role)
 
     assert gone("DROP SERVER crm CASCADE", role="owner") == PAUSED_ONLY
@@ -125,7 +125,7 @@ def test_names_that_are_exchanged(session):
     for statement in renames:
         session.execute(statement)
     session.execute("SAVEPOINT before")
-    assert session.execute("SELECT old_name, new_name FROM outbox.renamed_sinks").fetchall() == [("third", "hook")]
+    assert session.execute("SELECT old_name, new_name FROM outbox_internal.renamed_sinks").fetchall() == [("third", "hook")]
     assert after(session, "CREATE SERVER IF NOT EXISTS hook FOREIGN DATA WRAPPER outbox_webhook", role="stranger") == {"hook": "disabled", "crm": "paused"}
 
 
@@ -133,7 +133,7 @@ def test_a_server_of_another_wrapper_is_none_of_ours(session):
     session.execute("CREATE FOREIGN DATA WRAPPER other")
     session.execute("CREATE SERVER crm2 FOREIGN DATA WRAPPER other")
     session.execute("ALTER SERVER crm2 RENAME TO crm3")
-    assert session.execute("SELECT FROM outbox.renamed_sinks").fetchall() == []
+    assert session.execute("SELECT FROM outbox_internal.renamed_sinks").fetchall() == []
     session.execute("INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm3', 'disabled')")
     session.execute("SAVEPOINT before")
     assert after(session, "CREATE USER MAPPING FOR PUBLIC SERVER crm3", "DROP USER MAPPING FOR PUBLIC SERVER crm3", "DROP SERVER crm3") == BOTH | {"crm3": "disabled"}

@@ -18,7 +18,7 @@ NEXT = re.sub(r"\d+$", lambda patch: str(int(patch[0]) + 1), FIRST)
 PARTS = sorted((ROOT / "src/extension").glob("*.sql"))
 UPDATE = "ALTER EXTENSION outbox UPDATE"
 VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
-          "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "regclass": "'outbox.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
+          "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "regclass": "'outbox_internal.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'", "bigint[]": "'{1}'"}
 
 
@@ -76,7 +76,7 @@ def person(pg):
 
 
 def version_of_library(db) -> str:
-    return db.value("SELECT outbox.library_version()")
+    return db.value("SELECT outbox_internal.library_version()")
 
 
 def version(db) -> str:
@@ -124,7 +124,7 @@ def test_a_dump_of_the_first_version(person, old, pg):
         assert version(new) == version_of_library(new) and new.sql("SELECT id::text FROM outbox.events") == [(event,)]
         assert new.value(f"SELECT has_schema_privilege('{person}', 'outbox', 'USAGE')")
         new.sql("DROP EXTENSION outbox")
-        assert new.value("SELECT to_regnamespace('outbox')") is None
+        assert new.value("SELECT coalesce(to_regnamespace('outbox'), to_regnamespace('outbox_internal'))") is None
     finally:
         new.drop()
 
@@ -133,7 +133,7 @@ def call_all(db) -> int:
     """Calls each function of the extension as it is declared, with NULLs and with values: an error will do, a crash not."""
     functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t), l.lanname
       FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
-      WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname <> 'announce'""")
+      WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname <> 'announce'""")
     for name, types, _ in functions:
         for arguments in ([f"NULL::{t}" for t in types], [f"{VALUES[t]}::{t}" for t in types]):
             try:
@@ -162,7 +162,7 @@ def test_the_library_with_an_extension_of_an_earlier_version(log, old, pg, recei
     status, detail, hint = old.doctor("version")
     assert status == "error" and FIRST in detail and UPDATE in hint
     pg.reload()  # wakes the launcher
-    old.sql("SELECT outbox.announce()")  # makes it look again
+    old.sql("SELECT outbox_internal.announce()")  # makes it look again
     wait_until(lambda: not old.sql("SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'outbox worker'", old.name), 10,
                "the worker to leave")
     assert len(said()) in (1, 2) and not receiver.deliveries and old.pending() == 13

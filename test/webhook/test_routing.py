@@ -124,6 +124,6 @@ def test_a_waiting_event_that_is_corrected(db, rig):
             wait_until(lambda: db.value("SELECT state = 'idle' FROM outbox.sinks"), 20, "the sink to be open")
             assert db.value("SELECT sink FROM outbox.events WHERE id = %s", event) is None
             db.sql(f"UPDATE outbox.events SET {column} = '{right}' WHERE id = %s", event)
-            wait_until(lambda: [d.id for d in receiver.accepted()][-1:] == [event], 20, lambda: db.sql("SELECT * FROM outbox.recalled"))
+            wait_until(lambda: [d.id for d in receiver.accepted()][-1:] == [event], 20, lambda: db.sql("SELECT * FROM outbox_internal.rescan_queue"))
     finally:
         receiver.stop()

@@ -103,7 +103,7 @@ def test_a_look_at_the_catalog_that_fails_drops_no_sink(db, endpoint):
     assert db.value("SELECT outbox.pause('crm')")
     a_round(db)
     with db.connect(autocommit=False) as session:
-        session.execute("LOCK TABLE outbox.renamed_sinks IN ACCESS EXCLUSIVE MODE")
+        session.execute("LOCK TABLE outbox_internal.renamed_sinks IN ACCESS EXCLUSIVE MODE")
         db.sql("SELECT pg_reload_conf()")  # the worker reads the catalog again, up to that table
         wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "waiting for a lock", 10, "the worker to give way")
         a_round(db)
@@ -124,7 +124,7 @@ def test_all_workers_stop_and_a_database_at_rest_goes_on(db, endpoint, setting):
     endpoint.clear()
     setting("outbox.worker_idle_timeout", "50ms")
     events = stop_and_enqueue(db, 2)
-    wait_until(lambda: db.value(WORKERS) == 0 and db.value("SELECT at_rest FROM outbox.library()"), 20, "the workers to leave: nothing is to be done")
+    wait_until(lambda: db.value(WORKERS) == 0 and db.value("SELECT idle FROM outbox.library()"), 20, "the workers to leave: nothing is to be done")
     assert state(db) == "paused" and not endpoint.deliveries
     db.sql("SELECT outbox.resume('crm')")
     wait_all(db, endpoint, events)
@@ -152,7 +152,7 @@ def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint)
     endpoint.mode = status(410)
     with db.connect(autocommit=False) as person:
         wait_until(lambda: state(db) == "idle", 10, "the worker to have read all")
-        person.execute("LOCK TABLE outbox.renamed_sinks")
+        person.execute("LOCK TABLE outbox_internal.renamed_sinks")
         event = db.enqueue("Order", "1")
         wait_until(lambda: db.sql("SELECT FROM outbox.stopped_sinks"), 10, "the row that disables it")
         endpoint.mode = OK
@@ -163,7 +163,7 @@ def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint)
 @pytest.mark.kills_server
 def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(db, endpoint, pg):
     def failed_for() -> float:
-        return db.value("SELECT extract(epoch FROM failed_for)::float8 FROM outbox.failing_sinks") or 0
+        return db.value("SELECT extract(epoch FROM failed_for)::float8 FROM outbox_internal.failing_sinks") or 0
 
     db.sql("ALTER SERVER crm OPTIONS (ADD disable_after '6s')")
     endpoint.mode = status(503)

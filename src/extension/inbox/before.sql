@@ -9,4 +9,5 @@ BEGIN
 END
 $$;
 CREATE SCHEMA IF NOT EXISTS outbox;
+CREATE SCHEMA IF NOT EXISTS outbox_internal;
 

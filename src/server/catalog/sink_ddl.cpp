@@ -139,17 +139,19 @@ void sink_ddl_note(ObjectAccessType access, Oid class_id, Oid object_id) {
 
 /* Gone with the extension, or not yet restored by pg_upgrade. */
 static bool tables_are_there(void) {
-  Oid schema = get_namespace_oid("outbox", true);
+  Oid schema = get_namespace_oid("outbox", true), internal = get_namespace_oid("outbox_internal", true);
 
   return OidIsValid(schema) && OidIsValid(get_relname_relid("events", schema)) &&
-         OidIsValid(get_relname_relid("stopped_sinks", schema));
+         OidIsValid(get_relname_relid("stopped_sinks", schema)) && OidIsValid(internal) &&
+         OidIsValid(get_relname_relid("renamed_sinks", internal)) &&
+         OidIsValid(get_relname_relid("failing_sinks", internal));
 }
 
 /* Also under the names that it bore before. Each part has its index. */
 static int64 count_pending(const char *sink) {
   static const Oid types[] = {TEXTOID};
   static OwnerSql count = {
-      "WITH names AS MATERIALIZED (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r "
+      "WITH names AS MATERIALIZED (SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r "
       "WHERE r.new_name OPERATOR(pg_catalog.=) $1) "
       "SELECT (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
       "ON e.available_at IS NULL AND e.sink COLLATE \"C\" OPERATOR(pg_catalog.=) n.name) "

@@ -10,8 +10,8 @@ extern "C" {
 static const Oid TYPES[] = {TEXTOID, TEXTOID};
 
 void sink_rename_claim(const char *name) {
-  static OwnerSql claim = {"DELETE FROM outbox.renamed_sinks WHERE old_name OPERATOR(pg_catalog.=) $1", 1, TYPES,
-                           NULL};
+  static OwnerSql claim = {"DELETE FROM outbox_internal.renamed_sinks WHERE old_name OPERATOR(pg_catalog.=) $1", 1,
+                           TYPES, NULL};
   Datum datum = CStringGetTextDatum(name);
   OwnerScope scope = owner_enter();
 
@@ -20,9 +20,11 @@ void sink_rename_claim(const char *name) {
 }
 
 void sink_rename_follow(const char *old_name, const char *new_name) {
-  static OwnerSql follow = {"UPDATE outbox.renamed_sinks SET new_name = $2 WHERE new_name OPERATOR(pg_catalog.=) $1",
-                            2, TYPES, NULL};
-  static OwnerSql note = {"INSERT INTO outbox.renamed_sinks (old_name, new_name) VALUES ($1, $2)", 2, TYPES, NULL};
+  static OwnerSql follow = {
+      "UPDATE outbox_internal.renamed_sinks SET new_name = $2 WHERE new_name OPERATOR(pg_catalog.=) $1", 2, TYPES,
+      NULL};
+  static OwnerSql note = {"INSERT INTO outbox_internal.renamed_sinks (old_name, new_name) VALUES ($1, $2)", 2, TYPES,
+                          NULL};
   Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
 
   sink_rename_claim(new_name);

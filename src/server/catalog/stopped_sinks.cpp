@@ -36,7 +36,7 @@ static void run(OwnerSql *sql, size_t n, const char *sink, const char *new_name)
 /* With $1 the sink's name, with $2 its new one. */
 #define ON_BOTH(before, after)                                                                                       \
   {before "outbox.stopped_sinks" after, 2, TYPES, NULL}, {                                                           \
-    before "outbox.failing_sinks" after, 2, TYPES, NULL                                                              \
+    before "outbox_internal.failing_sinks" after, 2, TYPES, NULL                                                     \
   }
 
 void stopped_sinks_forget(const char *sink) {

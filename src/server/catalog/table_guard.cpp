@@ -17,9 +17,11 @@ extern "C" {
 }
 
 static bool is_ours(Oid table) {
-  Oid schema = get_namespace_oid("outbox", true);
+  Oid schema = get_rel_namespace(table);
 
-  return OidIsValid(schema) && get_rel_namespace(table) == schema && OidIsValid(get_extension_oid("outbox", true));
+  return OidIsValid(schema) &&
+         (schema == get_namespace_oid("outbox", true) || schema == get_namespace_oid("outbox_internal", true)) &&
+         OidIsValid(get_extension_oid("outbox", true));
 }
 
 static Oid owner_of(Oid table) {

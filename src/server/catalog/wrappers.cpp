@@ -83,7 +83,7 @@ ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
   return out;
 }
 
-/* One function for all kinds: outbox.kafka_validator checks options of the kind "kafka". */
+/* One function for all kinds: outbox_internal.kafka_validator checks options of the kind "kafka". */
 SQL_FUNCTION(outbox_validator) {
   Oid catalog = PG_GETARG_OID(1);
   size_t n;

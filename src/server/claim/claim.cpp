@@ -117,7 +117,7 @@ static void mark_returned(void) {
 
 /* Everything that a round could find in the rows, when nothing waits in memory. */
 static Statement ask_for_news = {
-    "SELECT EXISTS (SELECT FROM outbox.recalled WHERE (xact, position) > ($1, $2)) "
+    "SELECT EXISTS (SELECT FROM outbox_internal.rescan_queue WHERE (xact, position) > ($1, $2)) "
     "OR EXISTS (SELECT FROM outbox.events_pending WHERE position > $3) "
     "OR EXISTS (SELECT FROM pg_catalog.unnest($4) AS x CROSS JOIN LATERAL (SELECT FROM outbox.events_pending AS e "
     "WHERE (e.origin, e.xact, e.position) >= ($5, x, 0) AND (e.origin, e.xact, e.position) <= ($5, x, $3) LIMIT 1) "

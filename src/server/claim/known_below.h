@@ -7,5 +7,5 @@
 #include "server/base/clock.h"
 
 /* Between transactions, now and then: of the rows without available_at in this worker's shards none stands before
- * what it publishes for their sink. `unread`: outbox.recalled may name rows that stand anywhere. */
+ * what it publishes for their sink. `unread`: outbox_internal.rescan_queue may name rows that stand anywhere. */
 void known_below_publish(Moment now, bool unread);

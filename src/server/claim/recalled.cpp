@@ -18,12 +18,13 @@ extern "C" {
 
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
 static Statement read_recalled = {
-    "SELECT ctid, position, xact FROM outbox.recalled WHERE (xact, position) > ($1, $2) "
+    "SELECT ctid, position, xact FROM outbox_internal.rescan_queue WHERE (xact, position) > ($1, $2) "
     "ORDER BY xact, position LIMIT $3",
     3,
     {XID8OID, INT8OID, INT8OID},
     NULL};
-static Statement forget_recalled = {"DELETE FROM outbox.recalled WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+static Statement forget_recalled = {
+    "DELETE FROM outbox_internal.rescan_queue WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 
 static int by_position(const void *a, const void *b) {
   int64 left = (*(RecalledRow *const *)a)->position, right = (*(RecalledRow *const *)b)->position;
@@ -113,8 +114,8 @@ static bool visit_recalled(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-/* How far outbox.recalled is read. It is read in pages; when all are through, the next time begins with the oldest
- * transaction that was running then, or that wrote a row which had no room. */
+/* How far outbox_internal.rescan_queue is read. It is read in pages; when all are through, the next time begins with
+ * the oldest transaction that was running then, or that wrote a row which had no room. */
 typedef struct RecalledPlace {
   uint64 xact; /* this page begins after here */
   int64 position;
@@ -198,7 +199,7 @@ bool recalled_check_heads(Snapshot snapshot) {
 
   if (!blocked_keys().checked_at_once() && !had_left &&
       !moment_is_past(checked_at, dispatcher().round.now.moment, setting_poll_interval))
-    return false; /* what a person changes is named by outbox.recalled: that comes often */
+    return false; /* what a person changes is named by outbox_internal.rescan_queue: that comes often */
   checked_at = dispatcher().round.now.moment;
   const std::span<const int64> blockers = blocked_keys().check_begin();
   if (blockers.empty())

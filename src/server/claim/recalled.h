@@ -1,4 +1,5 @@
-/* recalled.h: rows that came back behind the cursors (outbox.recalled), and heads that left. All in SPI. */
+/* recalled.h: rows that came back behind the cursors (outbox_internal.rescan_queue), and heads that left. All in SPI.
+ */
 #pragma once
 
 #include "server/base/server.h"
@@ -12,7 +13,7 @@ extern "C" {
  * (KEEP) or belong to another worker. */
 typedef struct RecalledRow {
   int64 position;
-  ItemPointerData ctid; /* in outbox.recalled */
+  ItemPointerData ctid; /* in outbox_internal.rescan_queue */
   uint64 xact;          /* likewise */
   enum { GONE, KEEP, OTHERS, DONE } fate;
 } RecalledRow;
@@ -26,8 +27,8 @@ typedef struct RecalledList {
 
 void recalled_look(RecalledList *list, Snapshot snapshot);
 
-/* Reads a page of outbox.recalled; true when some rows were left for the next round. `more` when that may begin at
- * once. */
+/* Reads a page of outbox_internal.rescan_queue; true when some rows were left for the next round. `more` when that
+ * may begin at once. */
 bool recalled_claim(Snapshot snapshot, bool *more);
 /* The next read of it begins after here. */
 void recalled_next_place(uint64 *xact, int64 *position);

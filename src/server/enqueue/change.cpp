@@ -1,7 +1,7 @@
 /*
  * change.cpp: plain SQL works on events at any moment. What a person changes on a pending event may lie behind the
- * worker's cursor, or free a key that it holds: the position goes to outbox.recalled, and the worker looks again.
- * The columns and WHEN clauses of the triggers keep all other changes from coming here.
+ * worker's cursor, or free a key that it holds: the position goes to outbox_internal.rescan_queue, and the worker
+ * looks again. The columns and WHEN clauses of the triggers keep all other changes from coming here.
  */
 #include "server/enqueue/change.h"
 

@@ -14,12 +14,13 @@ extern "C" {
 
 bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
   static const Oid claim_types[] = {TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
-  static OwnerSql claim = {"INSERT INTO outbox.dedup AS known (dedup_key, event_id, created_at) VALUES ($1, $2, $3) "
-                           "ON CONFLICT (dedup_key) DO UPDATE SET event_id = EXCLUDED.event_id, "
-                           "created_at = EXCLUDED.created_at WHERE known.created_at OPERATOR(pg_catalog.<=) $4",
-                           4, claim_types, NULL};
+  static OwnerSql claim = {
+      "INSERT INTO outbox_internal.dedup AS known (dedup_key, event_id, created_at) VALUES ($1, $2, $3) "
+      "ON CONFLICT (dedup_key) DO UPDATE SET event_id = EXCLUDED.event_id, "
+      "created_at = EXCLUDED.created_at WHERE known.created_at OPERATOR(pg_catalog.<=) $4",
+      4, claim_types, NULL};
   static const Oid read_types[] = {TEXTOID};
-  static OwnerSql read = {"SELECT event_id FROM outbox.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1", 1,
+  static OwnerSql read = {"SELECT event_id FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1", 1,
                           read_types, NULL};
   TimestampTz now = GetCurrentTimestamp(); /* a transaction may be older than the window */
   TimestampTz expired = now - (TimestampTz)setting_dedup_window * USECS_PER_SEC;
@@ -41,11 +42,11 @@ bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
 void dedup_release(Datum key, Datum event_id, int64 position) {
   static const Oid types[] = {TEXTOID, UUIDOID, INT8OID};
   /* A row that was moved to another status has its position still. */
-  static OwnerSql release = {
-      "DELETE FROM outbox.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1 AND event_id OPERATOR(pg_catalog.=) $2 "
-      "AND NOT EXISTS (SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $2) "
-      "AND NOT EXISTS (SELECT FROM outbox.events WHERE position OPERATOR(pg_catalog.=) $3)",
-      3, types, NULL};
+  static OwnerSql release = {"DELETE FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1 AND "
+                             "event_id OPERATOR(pg_catalog.=) $2 "
+                             "AND NOT EXISTS (SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $2) "
+                             "AND NOT EXISTS (SELECT FROM outbox.events WHERE position OPERATOR(pg_catalog.=) $3)",
+                             3, types, NULL};
   Datum values[] = {key, event_id, Int64GetDatum(position)};
 
   OwnerScope scope = owner_enter();
@@ -58,7 +59,8 @@ void dedup_report_duplicate(Datum key) {
                   errmsg("duplicate key value violates unique constraint \"%s\"", "dedup_pkey"),
                   errdetail("Key (dedup_key)=(%s) already exists.", TextDatumGetCString(key)),
                   errhint("outbox.enqueue() returns the first event's id instead."),
-                  err_generic_string(PG_DIAG_SCHEMA_NAME, "outbox"), err_generic_string(PG_DIAG_TABLE_NAME, "dedup"),
+                  err_generic_string(PG_DIAG_SCHEMA_NAME, "outbox_internal"),
+                  err_generic_string(PG_DIAG_TABLE_NAME, "dedup"),
                   err_generic_string(PG_DIAG_CONSTRAINT_NAME, "dedup_pkey")));
   pg_unreachable();
 }

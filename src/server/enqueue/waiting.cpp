@@ -238,7 +238,7 @@ static void write_sinks(Batch *batch) {
   static OwnerSql update = {"WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
                             "FROM unnest($1, $2) AS chosen (position, sink) "
                             "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
-                            "INSERT INTO outbox.recalled (position) SELECT position FROM routed",
+                            "INSERT INTO outbox_internal.rescan_queue (position) SELECT position FROM routed",
                             2, types, NULL};
   Datum values[] = {positions_array(batch->positions, batch->n),
                     PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT))};

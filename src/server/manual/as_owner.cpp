@@ -1,8 +1,8 @@
 /*
- * as_owner.cpp: outbox.ack() and nack() as their callers see them. Each calls the SQL function of the same
- * name with "_for" behind it, as the owner of the tables, and tells it who the caller is: in a SECURITY DEFINER
- * function no SQL expression could. What is done to events there is the server's doing: no row is looked at again by
- * a worker, and no dedup key is free, because an event was delivered.
+ * as_owner.cpp: outbox.ack() and nack() as their callers see them. Each calls the SQL function of outbox_internal of
+ * the same name with "_for" behind it, as the owner of the tables, and tells it who the caller is: in a SECURITY
+ * DEFINER function no SQL expression could. What is done to events there is the server's doing: no row is looked at
+ * again by a worker, and no dedup key is free, because an event was delivered.
  */
 #include "server/base/sql_function.h"
 #include "server/base/is_worker.h"
@@ -18,7 +18,7 @@ extern "C" {
 
 /* As the owner: it needs USAGE on the schema. */
 static Oid find_function(const char *name, const Oid *types, int n) {
-  char *schema = pstrdup("outbox"), *whole = psprintf("%s_for", name);
+  char *schema = pstrdup("outbox_internal"), *whole = psprintf("%s_for", name);
   Oid with_caller[FUNC_MAX_ARGS] = {OIDOID};
 
   memcpy(with_caller + 1, types, sizeof(Oid) * n);

@@ -72,7 +72,8 @@ static Pending *pending_of(Oid server) {
   return one;
 }
 
-/* outbox.count_delivered(server, latencies, late): how long each event took, in microseconds, and how many came late.
+/* outbox_internal.count_delivered(server, latencies, late): how long each event took, in microseconds, and how many
+ * came late.
  */
 SQL_FUNCTION(outbox_count_delivered) {
   Pending *one = pending_of(PG_GETARG_OID(0));
@@ -89,7 +90,8 @@ SQL_FUNCTION(outbox_count_delivered) {
   PG_RETURN_VOID();
 }
 
-/* outbox.count_failed(server, dead, error). The error is kept for a look: not undone when the transaction fails. */
+/* outbox_internal.count_failed(server, dead, error). The error is kept for a look: not undone when the transaction
+ * fails. */
 SQL_FUNCTION(outbox_count_failed) {
   if (Pending *one = pending_of(PG_GETARG_OID(0))) {
     (PG_GETARG_BOOL(1) ? one->failed : one->retried)++;

@@ -76,7 +76,7 @@ static void read_rows(void *context) {
 }
 
 /* As outbox.nack() would; but no attempt is spent: it was not delivery's. */
-static Statement give_back = {"SELECT outbox.record_failure($1, $2, NULL, $3, '1 minute', false, $4)",
+static Statement give_back = {"SELECT outbox_internal.record_failure($1, $2, NULL, $3, '1 minute', false, $4)",
                               4,
                               {OIDOID, UUIDOID, TEXTOID, INT8OID},
                               NULL};

@@ -75,7 +75,7 @@ static bool visit_names(TupleTableSlot *slot, void *context) {
 
 void manual_sink_read_names(ManualSink *sink) {
   static Statement read = {
-      "SELECT $1 || ARRAY(SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = $1 "
+      "SELECT $1 || ARRAY(SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = $1 "
       "AND NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS s "
       "WHERE s.srvname = r.old_name))",
       1,
@@ -88,14 +88,14 @@ void manual_sink_read_names(ManualSink *sink) {
   sink->names = names.list;
 }
 
-/* outbox.manual_sink(role, name): an error unless it is such a sink and the role has USAGE on it. */
+/* outbox_internal.manual_sink(role, name): an error unless it is such a sink and the role has USAGE on it. */
 SQL_FUNCTION(outbox_manual_sink) {
   ManualSink sink;
   TupleDesc desc;
 
   manual_sink_require(text_to_cstring(PG_GETARG_TEXT_PP(1)), PG_GETARG_OID(0), &sink);
   if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-    elog(ERROR, "outbox.manual_sink() must return a row");
+    elog(ERROR, "outbox_internal.manual_sink() must return a row");
   const SinkCommon *common = &sink.common;
   Datum values[] = {ObjectIdGetDatum(sink.server),      BoolGetDatum(common->ordered),
                     BoolGetDatum(common->hold),         Int32GetDatum(common->max_attempts),
@@ -104,7 +104,7 @@ SQL_FUNCTION(outbox_manual_sink) {
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
-/* outbox.retry_delay(retry, attempt) */
+/* outbox_internal.retry_delay(retry, attempt) */
 SQL_FUNCTION(outbox_retry_delay) {
   Interval *delay = (Interval *)palloc0(sizeof(Interval));
 

@@ -51,7 +51,7 @@ enum { C_SINK_NOW = EVENT_ROW_N_COLUMNS };
  * last. */
 static Statement rows_of_event = {
     "SELECT " EVENT_ROW_COLUMNS
-    ", coalesce((SELECT r.new_name FROM outbox.renamed_sinks AS r WHERE r.old_name = sink), "
+    ", coalesce((SELECT r.new_name FROM outbox_internal.renamed_sinks AS r WHERE r.old_name = sink), "
     "sink) AS sink_now FROM outbox.events WHERE id = $1 "
     "ORDER BY sink_now, CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC",
     1,

@@ -27,7 +27,8 @@ extern "C" {
   "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, "    \
   "e.partition_key, e.dedup_key, e.seq, e.created_at, e.position"
 #define NAMES                                                                                                        \
-  "names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox.renamed_sinks AS r WHERE r.new_name = $1), "
+  "names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = "  \
+  "$1), "
 #define NOT_THERE_AGAIN                                                                                              \
   "NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "        \
   "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
@@ -40,11 +41,11 @@ extern "C" {
 static const char *const REPLAY =
     "WITH " NAMES "kept AS (SELECT " REPLAYED ", true AS own FROM outbox.events_sent AS e "
     "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink IN (SELECT n.name FROM names AS n) "
-    "AND outbox.matches_globs(e.event_type, $4) "
+    "AND outbox_internal.matches_globs(e.event_type, $4) "
     "UNION ALL SELECT " REPLAYED ", false FROM outbox.events_sent AS e "
     "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND coalesce(e.sink, '') NOT IN (SELECT n.name FROM names AS n) "
-    "AND outbox.matches_globs(e.event_type, $4) "
-    "AND outbox.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
+    "AND outbox_internal.matches_globs(e.event_type, $4) "
+    "AND outbox_internal.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
     "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had JOIN names AS n ON n.name = had.sink WHERE had.id = "
     "e.id)), "
     "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_THERE_AGAIN

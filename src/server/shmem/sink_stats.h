@@ -11,7 +11,7 @@
 
 /* How long a sink has been failing without a success: worker_stops.h. */
 typedef struct FailingClock {
-  bool known;       /* what outbox.failing_sinks had of it before the server started was read */
+  bool known;       /* what outbox_internal.failing_sinks had of it before the server started was read */
   bool has_row;     /* it stands there */
   int64 written_ms; /* with so much */
   int64 failed_ms;

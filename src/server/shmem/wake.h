@@ -10,7 +10,7 @@ void wake_init(void);
  * are written. A subtransaction that rolls back may leave the mark: a needless wake-up is harmless. */
 void wake_at_commit(void);
 
-/* Likewise, and the worker will read outbox.recalled. */
+/* Likewise, and the worker will read outbox_internal.rescan_queue. */
 void wake_at_commit_recalled(void);
 
 /* This database has the extension: the launcher is told when the transaction commits. */

@@ -39,7 +39,7 @@ typedef struct WorkerSlot {
   dispatch::ShardSet draining_others; /* of any sink: more sinks than `draining` has room for */
   Latch *latch;
   pg_atomic_uint32 armed;          /* 1: the next commit must set the latch; 2: it must call the launcher */
-  pg_atomic_uint32 recalled;       /* 1: outbox.recalled may have rows */
+  pg_atomic_uint32 recalled;       /* 1: outbox_internal.rescan_queue may have rows */
   pg_atomic_uint32 shards_changed; /* 1: shards may be free, or due to another worker */
   pg_atomic_uint32 turn_is_over;   /* 1: another database waits for this slot, … */
   TimestampTz started_at;

@@ -119,7 +119,7 @@ static bool visit_former_name(TupleTableSlot *row, void *) {
 }
 
 static void reload_former_names(void) {
-  static Statement read = {"SELECT old_name, new_name FROM outbox.renamed_sinks", 0, {}, NULL};
+  static Statement read = {"SELECT old_name, new_name FROM outbox_internal.renamed_sinks", 0, {}, NULL};
 
   n_former = 0;
   SPI_connect();

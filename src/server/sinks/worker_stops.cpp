@@ -119,11 +119,11 @@ static void go_on(WorkerSink *sink) {
 void worker_stops_reload(void) {
   Assert(IsTransactionState());
   static Statement read_stopped = {"SELECT sink FROM outbox.stopped_sinks", 0, {}, NULL};
-  static Statement read_failing = {
-      "SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at FROM outbox.failing_sinks",
-      0,
-      {},
-      NULL};
+  static Statement read_failing = {"SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at "
+                                   "FROM outbox_internal.failing_sinks",
+                                   0,
+                                   {},
+                                   NULL};
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool *found_stopped = (bool *)palloc0(sizeof(bool) * Max(n, 1));
@@ -224,13 +224,13 @@ static bool disable(WorkerSink *sink) {
 }
 
 static void write_clock(const WorkerSink *sink) {
-  static Statement write = {"INSERT INTO outbox.failing_sinks (sink, failed_for, last_failed_at) "
+  static Statement write = {"INSERT INTO outbox_internal.failing_sinks (sink, failed_for, last_failed_at) "
                             "VALUES ($1, $2 * interval '1 millisecond', $3) ON CONFLICT (sink) DO UPDATE "
                             "SET failed_for = excluded.failed_for, last_failed_at = excluded.last_failed_at",
                             3,
                             {TEXTOID, INT8OID, TIMESTAMPTZOID},
                             NULL};
-  static Statement forget = {"DELETE FROM outbox.failing_sinks WHERE sink = $1", 1, {TEXTOID}, NULL};
+  static Statement forget = {"DELETE FROM outbox_internal.failing_sinks WHERE sink = $1", 1, {TEXTOID}, NULL};
   const FailingClock *clock = &sink->stats->failing;
   Datum values[] = {CStringGetTextDatum(sink->name), Int64GetDatum(clock->failed_ms),
                     TimestampTzGetDatum(clock->last_failed_at)};

@@ -4,7 +4,7 @@
  *
  * How long a sink has been failing is counted from one failed try to the next, over all workers, in shared memory:
  * time in which nothing was tried for a day, or in which the server was down, does not count. The first success ends
- * it. Now and then it is written to outbox.failing_sinks, so that a restart does not begin anew.
+ * it. Now and then it is written to outbox_internal.failing_sinks, so that a restart does not begin anew.
  */
 #pragma once
 

@@ -107,7 +107,7 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
 void recall(int64 position) {
   Assert(IsTransactionState());
   static const Oid types[] = {INT8OID};
-  static OwnerSql insert = {"INSERT INTO outbox.recalled (position) VALUES ($1)", 1, types, NULL};
+  static OwnerSql insert = {"INSERT INTO outbox_internal.rescan_queue (position) VALUES ($1)", 1, types, NULL};
   Datum values[] = {Int64GetDatum(position)};
 
   OwnerScope scope = owner_enter();

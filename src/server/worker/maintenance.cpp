@@ -29,8 +29,8 @@ typedef struct Expiry {
 
 enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: some 20,000 dedup keys, 20 ms when all of them go */
 static Expiry expiries[] = {
-    {"SELECT outbox.expire_dedup(%lld, %d)", &setting_dedup_window, 0, MOMENT_NONE},
-    {"SELECT outbox.expire_processed(%lld, %d)", &setting_processed_retention, 0, MOMENT_NONE}};
+    {"SELECT outbox_internal.expire_dedup(%lld, %d)", &setting_dedup_window, 0, MOMENT_NONE},
+    {"SELECT outbox_internal.expire_processed(%lld, %d)", &setting_processed_retention, 0, MOMENT_NONE}};
 static const int EXPIRY_PAUSE_MIN_MS = 200;
 static const int EXPIRY_ROUND_MIN_MS = 2 * 1000;
 
@@ -56,7 +56,7 @@ static int64 call(const char *before, const char *statement) {
 }
 
 /* Workers take turns: when one finds nothing left to route, nothing is under way elsewhere either. */
-static const char *const TAKE_TURNS = "LOCK TABLE outbox.recalled IN SHARE UPDATE EXCLUSIVE MODE";
+static const char *const TAKE_TURNS = "LOCK TABLE outbox_internal.rescan_queue IN SHARE UPDATE EXCLUSIVE MODE";
 
 static void run_route_locked(void *more) {
   *(bool *)more = waiting_route_locked();
@@ -101,7 +101,7 @@ void maintenance_run(Moment now, bool first_worker) {
     route(now);
   if (first_worker && now >= maintain_at) {
     worker_slot_work("making days of delivered events, and dropping those that are over");
-    int64 done = call(NULL, "SELECT outbox.maintain_days(true)");
+    int64 done = call(NULL, "SELECT outbox_internal.maintain_days(true)");
     maintain_at = moment_after(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
   for (Expiry &expiry : expiries)

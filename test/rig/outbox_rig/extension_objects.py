@@ -70,7 +70,7 @@ SELECT 'event trigger', e.evtname, concat_ws(' ', e.evtevent, e.evtfoid::regproc
 UNION ALL
 SELECT 'extension', e.extname, concat_ws(' ', 'in', e.extnamespace::regnamespace, 'relocatable', e.extrelocatable) FROM pg_extension AS e WHERE e.extname = 'outbox'
 UNION ALL
-SELECT 'schema', n.nspname, concat_ws(' ', 'owner', n.nspowner::regrole, {ACL.format("n.nspacl")}) FROM pg_namespace AS n WHERE n.nspname = 'outbox'
+SELECT 'schema', n.nspname, concat_ws(' ', 'owner', n.nspowner::regrole, {ACL.format("n.nspacl")}) FROM pg_namespace AS n WHERE n.nspname IN ('outbox', 'outbox_internal')
 """
 
 
