@@ -10,7 +10,7 @@ AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
   'Counters of this database''s sinks from shared memory, since stats_since: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT known_below bigint) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT low_watermark bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
 COMMENT ON FUNCTION outbox_internal.sink_bounds() IS
@@ -183,7 +183,7 @@ BEGIN
   elsewhere := EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin < here) OR EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin > here);
   RETURN QUERY
   WITH names AS MATERIALIZED (
-    SELECT n.server, NULL AS dropped, n.name, CASE WHEN elsewhere THEN 0 ELSE coalesce(s.known_below, 0) END AS known_below
+    SELECT n.server, NULL AS dropped, n.name, CASE WHEN elsewhere THEN 0 ELSE coalesce(s.low_watermark, 0) END AS low_watermark
     FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS s ON s.server = n.server
     UNION ALL SELECT NULL, l, l COLLATE "C", 0 FROM unnest(lost) AS l),
   dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
@@ -194,11 +194,11 @@ BEGIN
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink),
   -- Row comparisons and the order leave one index each, whatever the table's statistics say.
   ready AS (
-    SELECT n.name, n.known_below, f.*
+    SELECT n.name, n.low_watermark, f.*
     FROM names AS n CROSS JOIN LATERAL (
       SELECT count(*) AS n, count(*) FILTER (WHERE r.blocked_by IS NULL) AS due, min(r.created_at) AS since, min(r.created_at) FILTER (WHERE r.blocked_by IS NULL) AS due_since
       FROM (SELECT e.created_at, e.blocked_by FROM outbox.events_pending AS e
-            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
+            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
             ORDER BY e.sink COLLATE "C", e.position LIMIT counted) AS r) AS f),
   ready_behind AS ( -- where all of those wait for a failing one
@@ -206,7 +206,7 @@ BEGIN
     FROM ready AS n CROSS JOIN LATERAL (
       SELECT r.created_at
       FROM (SELECT e.created_at, e.blocked_by FROM outbox.events_pending AS e
-            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below)
+            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark)
               AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
             ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r WHERE r.blocked_by IS NULL LIMIT 1) AS f
     WHERE n.due = 0 AND n.n = counted),

@@ -35,18 +35,18 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_ahead(since timestamptz) RETUR
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
-  WITH names AS (SELECT n.name, coalesce(b.known_below, 0) AS known_below FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS b ON b.server = n.server),
+  WITH names AS (SELECT n.name, coalesce(b.low_watermark, 0) AS low_watermark FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS b ON b.server = n.server),
   ends AS (
     (SELECT e.created_at FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1)
     UNION ALL
     SELECT f.created_at FROM names AS n CROSS JOIN LATERAL (
       SELECT e.created_at FROM outbox.events_pending AS e
-      WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+      WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
       ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f
     UNION ALL
     SELECT l.created_at FROM names AS n CROSS JOIN LATERAL (
       SELECT e.created_at FROM outbox.events_pending AS e
-      WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.known_below) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+      WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
       ORDER BY e.sink COLLATE "C" DESC, e.position DESC LIMIT 1) AS l
     UNION ALL
     SELECT t.created_at FROM names AS n CROSS JOIN LATERAL (

@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "delivery/engine/reaper.h"
+#include "delivery/engine/background_jobs.h"
 #include "door.h"
 #include "memory_sink.h"
 
@@ -438,7 +438,7 @@ TEST(Engine, ItsThreadsHaveEverySignalBlocked) {
     void release_queued() override {}
     void abandon() override {}
   };
-  outbox::Reaper reaper;
+  outbox::BackgroundJobs reaper;
   reaper.destroy(std::make_unique<Asks>(promise));
   sigset_t blocked = future.get();
   EXPECT_TRUE(reaper.finish(std::chrono::steady_clock::now() + std::chrono::seconds(10)));

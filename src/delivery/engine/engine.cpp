@@ -43,7 +43,7 @@ bool Runner::submit(const ob_event &event) {
     if (!submitted)
       return false;
     outstanding_ += !submitted.ended();
-    circuit_.on_submit(event.ticket, event.attempt > 1);
+    breaker_.on_submit(event.ticket, event.attempt > 1);
     if (submitted.ended())
       end_at_once(std::move(*submitted.ended()));
   } catch (const BadInput &bad) {
@@ -67,33 +67,33 @@ size_t Runner::submit(const ob_event *events, size_t n) {
     sink_->flush();
     engine_.arm_timer();
   } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */
-    engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
   }
   return taken;
 }
 
 /* It may be time that opens the circuit. */
 uint32_t Runner::credit(Time now) {
-  bool was_open = circuit_.is_open();
-  uint32_t n = circuit_.credit(now);
-  if (circuit_.is_open() != was_open)
+  bool was_open = breaker_.is_open();
+  uint32_t n = breaker_.credit(now);
+  if (breaker_.is_open() != was_open)
     circuit_moved(was_open, last_failure_);
   return n;
 }
 
 void Runner::status(ob_sink_status &out) {
   assert(engine_.is_callers_thread());
-  Circuit::Time now = Clock::now();
+  CircuitBreaker::Time now = Clock::now();
   out.credit = std::min(credit(now), sink_->credit());
-  out.retry_in_ms = out.credit > 0 ? 0 : circuit_.retry_in_ms(now);
+  out.retry_in_ms = out.credit > 0 ? 0 : breaker_.retry_in_ms(now);
   if (out.credit == 0 && out.retry_in_ms < 0)
     if (Time at = sink_->credit_at(); at > now && at != Time::max())
       out.retry_in_ms = std::chrono::ceil<milliseconds>(at - now).count();
-  out.outage_ms = circuit_.is_open() ? std::chrono::ceil<milliseconds>(now - circuit_.outage_began()).count() : -1;
+  out.outage_ms = breaker_.is_open() ? std::chrono::ceil<milliseconds>(now - breaker_.outage_began()).count() : -1;
   out.failed_tries = failed_tries_;
   out.n_failures = n_failures_;
   std::copy(failures_.begin(), failures_.end(), out.failures);
-  out.state = circuit_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
+  out.state = breaker_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
   if (disabled_)
     out.state = OB_SINK_DISABLED;
   if (disabled_ || closing_) {
@@ -131,7 +131,7 @@ void Runner::close(milliseconds grace) {
     sink_->release_queued();
   }
   engine_.arm_timer();
-  engine_.mailbox_->wake();
+  engine_.completion_queue_->wake();
 }
 
 void Runner::poll(Time now) {
@@ -142,45 +142,45 @@ void Runner::poll(Time now) {
       sink_->abandon();
     }
   } catch (const std::exception &error) {
-    engine_.mailbox_->log(OB_LOG_WARNING, name_, error.what());
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
   }
 }
 
 void Runner::circuit_moved(bool was_open, const std::string &reason) {
-  if (circuit_.is_open() && !reason.empty())
+  if (breaker_.is_open() && !reason.empty())
     last_error_ = reason;
-  if (circuit_.is_open() == was_open)
+  if (breaker_.is_open() == was_open)
     return;
   if (!was_open)
     sink_->pause();
   if (was_open) {
     last_error_.clear();
-    engine_.mailbox_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
+    engine_.completion_queue_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
   } else {
-    engine_.mailbox_->log(OB_LOG_WARNING, name_, "circuit opened: " + reason);
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, "circuit opened: " + reason);
   }
 }
 
-void Runner::on_signal(const Mailbox::Report &report) {
-  bool was_open = circuit_.is_open();
+void Runner::on_signal(const CompletionQueue::Report &report) {
+  bool was_open = breaker_.is_open();
   switch (report.what) {
-  case Mailbox::Report::What::Down:
+  case CompletionQueue::Report::What::Down:
     count_failure(report.reason);
-    circuit_.down(Clock::now());
+    breaker_.down(Clock::now());
     break;
-  case Mailbox::Report::What::Up:
-    circuit_.up();
+  case CompletionQueue::Report::What::Up:
+    breaker_.up();
     break;
-  case Mailbox::Report::What::Degraded:
+  case CompletionQueue::Report::What::Degraded:
     degraded_ = report.text;
     return;
-  case Mailbox::Report::What::Resumed:
+  case CompletionQueue::Report::What::Resumed:
     if (std::find(resumed_.begin(), resumed_.end(), report.text) == resumed_.end())
       resumed_.push_back(report.text);
     return;
-  case Mailbox::Report::What::Disabled:
+  case CompletionQueue::Report::What::Disabled:
     if (!disabled_)
-      engine_.mailbox_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);
+      engine_.completion_queue_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);
     disabled_ = true;
     last_error_ = report.text;
     return;
@@ -220,21 +220,21 @@ void Runner::count_failure(ob_reason reason) {
 
 ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   outstanding_--;
-  bool was_open = circuit_.is_open(), of_the_sink = blames_sink(completion.outcome);
-  ob_outcome outcome = circuit_.on_result(completion, now);
+  bool was_open = breaker_.is_open(), of_the_sink = blames_sink(completion.outcome);
+  ob_outcome outcome = breaker_.on_result(completion, now);
   failed_tries_ += of_the_sink || completion.outcome == Outcome::Retry;
   count_failure(reason_of(completion));
   if (of_the_sink)
     last_failure_ = completion.error;
-  if (was_open || circuit_.is_open())
+  if (was_open || breaker_.is_open())
     circuit_moved(was_open, of_the_sink ? completion.error : std::string());
   return outcome;
 }
 
 void Runner::on_sent(uint64_t ticket, Time now) {
   outstanding_--;
-  bool was_open = circuit_.is_open();
-  circuit_.on_sent(ticket, now);
+  bool was_open = breaker_.is_open();
+  breaker_.on_sent(ticket, now);
   if (was_open)
     circuit_moved(true, {});
 }
@@ -242,13 +242,13 @@ void Runner::on_sent(uint64_t ticket, Time now) {
 /* ---- the engine ---- */
 
 Engine::Engine()
-    : mailbox_(std::make_shared<Mailbox>()), epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+    : completion_queue_(std::make_shared<CompletionQueue>()), epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       timer_fd_(-1) {
   try {
     timer_fd_ = checked(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create");
     epoll_event event{};
     event.events = EPOLLIN;
-    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, mailbox_->fd(), &event), "epoll_ctl");
+    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, completion_queue_->fd(), &event), "epoll_ctl");
     checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, timer_fd_, &event), "epoll_ctl");
   } catch (...) {
     if (timer_fd_ >= 0)
@@ -267,7 +267,7 @@ Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<con
                      SecretMask secrets) {
   auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config, hold);
   runners_.reserve(runners_.size() + 1);
-  runner->reporter_ = make_reporter(mailbox_, next_id_, runner->name_, std::move(secrets));
+  runner->reporter_ = make_reporter(completion_queue_, next_id_, runner->name_, std::move(secrets));
   runner->sink_ = kind.open(runner->name_, std::move(config), runner->reporter_);
   next_id_++;
   runners_.push_back(std::move(runner));
@@ -302,17 +302,17 @@ void Engine::arm_timer() {
 }
 
 /* False when there was no room for all of it: next time from next_in_report_ on. */
-bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_point now, ob_completion *out,
+bool Engine::collect(Runner &runner, const CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
                      size_t max, size_t &n) {
   switch (report.what) {
-  case Mailbox::Report::What::Sent:
+  case CompletionQueue::Report::What::Sent:
     for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
       uint64_t ticket = report.sent[next_in_report_];
       runner.on_sent(ticket, now);
       out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr};
     }
     return next_in_report_ == report.sent.size();
-  case Mailbox::Report::What::Completions:
+  case CompletionQueue::Report::What::Completions:
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
       const Completion &completion = report.completions[next_in_report_];
       const char *error = nullptr;
@@ -322,7 +322,7 @@ bool Engine::collect(Runner &runner, const Mailbox::Report &report, Clock::time_
       bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
       int64_t after_ms = completion.retry_after_ms;
       if (outcome == OB_DEFERRED && after_ms < 0)
-        after_ms = runner.circuit_.put_off_ms();
+        after_ms = runner.breaker_.put_off_ms();
       out[n++] = {completion.ticket,       outcome, after_ms, suspect, completion.slow_retry,
                   completion.max_attempts, error};
     }
@@ -337,18 +337,18 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   assert(is_callers_thread());
   errors_.clear();
   Clock::time_point now = Clock::now();
-  mailbox_->begin();
+  completion_queue_->begin();
   for (auto &runner : runners_)
     runner->poll(now);
   arm_timer();
-  mailbox_->finish(reports_);
+  completion_queue_->finish(reports_);
 
   for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
     if (Runner *runner = find(reports_.front().sink))
       if (!collect(*runner, reports_.front(), now, out, max, n))
         break;
   if (!reports_.empty()) {
-    mailbox_->wake();
+    completion_queue_->wake();
     return;
   }
   for (auto &runner : runners_)
@@ -357,23 +357,23 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
 
 bool Engine::next_log(ob_log_line &line) {
   assert(is_callers_thread());
-  return mailbox_->take_log(line);
+  return completion_queue_->take_log(line);
 }
 
 void Engine::forget(Runner *runner) {
   assert(is_callers_thread());
   auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
-  reaper_.destroy(std::move((*at)->sink_));
+  background_.destroy(std::move((*at)->sink_));
   runners_.erase(at);
   arm_timer(); /* its grace may have been the next to end: a timer that nobody serves would ring for ever */
 }
 
 std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,
                                      milliseconds timeout, bool send) {
-  auto probe = std::make_shared<Probe>(mailbox_, std::move(name), timeout, send);
+  auto probe = std::make_shared<Probe>(completion_queue_, std::move(name), timeout, send);
   std::erase_if(probes_, [](auto &each) { return each.expired(); });
   probes_.push_back(probe);
-  reaper_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {
+  background_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {
     probe->run(kind, server, mapping);
   });
   return probe;
@@ -386,9 +386,9 @@ bool Engine::close(milliseconds timeout) {
     if (auto probe = weak.lock())
       probe->cancel();
   for (auto &runner : runners_)
-    reaper_.destroy(std::move(runner->sink_));
+    background_.destroy(std::move(runner->sink_));
   runners_.clear();
-  return reaper_.finish(deadline);
+  return background_.finish(deadline);
 }
 
 }  // namespace outbox

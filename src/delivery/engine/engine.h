@@ -1,6 +1,6 @@
 /*
  * engine.h: what runs behind the door. One engine per worker: its sinks, their circuits, and the queue of
- * completions. Everything here belongs to the caller's thread; other threads reach it through the mailbox only.
+ * completions. Everything here belongs to the caller's thread; other threads reach it through the completion queue only.
  */
 #pragma once
 
@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "delivery/base/thread.h"
-#include "delivery/engine/circuit.h"
-#include "delivery/engine/mailbox.h"
+#include "delivery/engine/circuit_breaker.h"
+#include "delivery/engine/completion_queue.h"
 #include "delivery/engine/probe.h"
-#include "delivery/engine/reaper.h"
+#include "delivery/engine/background_jobs.h"
 #include "delivery/engine/sink.h"
 
 namespace outbox {
@@ -40,11 +40,11 @@ public:
 
 private:
   friend class Engine;
-  using Time = Circuit::Time;
+  using Time = CircuitBreaker::Time;
 
   bool submit(const ob_event &event);
   void end_at_once(Completion completion);
-  void on_signal(const Mailbox::Report &report);
+  void on_signal(const CompletionQueue::Report &report);
   ob_outcome on_completion(const Completion &completion, Time now);
   void on_sent(uint64_t ticket, Time now);
   void count_failure(ob_reason reason);
@@ -60,7 +60,7 @@ private:
   const bool hold_; /* on_dead_letter: a rejected event blocks its key */
   std::unique_ptr<Sink> sink_;
   std::unordered_set<uint64_t> stopped_keys_; /* an event of theirs ended within submit(), not yet collected */
-  Circuit circuit_;
+  CircuitBreaker breaker_;
   std::string last_error_;
   std::string last_failure_; /* that the sink may be to blame for */
   std::string degraded_;     /* why part of it is down */
@@ -99,22 +99,22 @@ public:
 private:
   friend class Runner;
   Runner *find(uint64_t id);
-  bool collect(Runner &runner, const Mailbox::Report &report, Circuit::Time now, ob_completion *out, size_t max,
+  bool collect(Runner &runner, const CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out, size_t max,
                size_t &n);
   void arm_timer();
 
   const OwnThread caller_;
-  std::shared_ptr<Mailbox> mailbox_;
-  Reaper reaper_;
+  std::shared_ptr<CompletionQueue> completion_queue_;
+  BackgroundJobs background_;
   std::vector<std::unique_ptr<Runner>> runners_;
   std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;
-  std::deque<Mailbox::Report> reports_; /* taken from the mailbox, not yet collected */
+  std::deque<CompletionQueue::Report> reports_; /* taken from the completion queue, not yet collected */
   size_t next_in_report_ = 0;           /* within the first of them */
   std::deque<std::string> errors_;      /* texts that the caller's completions point to */
-  int epoll_fd_;                        /* readable when the mailbox's eventfd or the timer is */
+  int epoll_fd_;                        /* readable when the completion queue's eventfd or the timer is */
   int timer_fd_;                        /* the end of the next grace period, or a sink's check_at() */
-  Circuit::Time armed_ = Circuit::Time::max();
+  CircuitBreaker::Time armed_ = CircuitBreaker::Time::max();
 };
 
 }  // namespace outbox

@@ -14,8 +14,8 @@ static double ms_between(Probe::Clock::time_point from, Probe::Clock::time_point
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-Probe::Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, milliseconds timeout, bool send)
-    : mailbox_(std::move(mailbox)), sink_(std::move(sink)), timeout_(timeout), send_(send), start_(Clock::now()),
+Probe::Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, milliseconds timeout, bool send)
+    : completion_queue_(std::move(completion_queue)), sink_(std::move(sink)), timeout_(timeout), send_(send), start_(Clock::now()),
       deadline_(start_ + timeout), step_began_(start_) {}
 
 milliseconds Probe::left() const {
@@ -71,7 +71,7 @@ void Probe::run(const SinkKind &kind, const Options &server, const Options &mapp
   }
   std::lock_guard lock(mutex_);
   done_ = true;
-  mailbox_->wake();
+  completion_queue_->wake();
 }
 
 bool Probe::poll(std::vector<ProbeStep> &steps) const {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "delivery/base/thread.h"
-#include "delivery/engine/mailbox.h"
+#include "delivery/engine/completion_queue.h"
 #include "delivery/engine/sink.h"
 #include "delivery/options/options.h"
 
@@ -32,7 +32,7 @@ class Probe {
 public:
   using Clock = std::chrono::steady_clock;
 
-  Probe(std::shared_ptr<Mailbox> mailbox, std::string sink, std::chrono::milliseconds timeout, bool send);
+  Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, std::chrono::milliseconds timeout, bool send);
 
   /* ---- on the probe's thread ---- */
 
@@ -64,7 +64,7 @@ private:
   void add(ProbeStep step);
 
   const OwnThread main_;
-  const std::shared_ptr<Mailbox> mailbox_;
+  const std::shared_ptr<CompletionQueue> completion_queue_;
   const std::string sink_;
   const std::chrono::milliseconds timeout_;
   const bool send_;

@@ -31,7 +31,7 @@ Placement parse_one(const std::string &option, std::string_view text) {
 
   Placement placement{};
   if (!Field::find(parts[0], placement.field)) {
-    std::string_view near = Field::nearest(parts[0]);
+    std::string_view near = Field::closest_match(parts[0]);
     bad(option, "unknown column " + in_quotes(parts[0]), {},
         (near.empty() ? "" : "Perhaps you meant \"" + std::string(near) + "\". ") + "Known columns are " +
             Field::known("", "") + ".");

@@ -22,7 +22,7 @@ static constexpr std::chrono::seconds scarcity{10};
 static constexpr size_t offers = 64;  // in a round of the loop
 static constexpr size_t per_host = 256;
 
-/* An endpoint gets a third of what all may have: connection_share.h. */
+/* An endpoint gets a third of what all may have: connection_quota.h. */
 static size_t most_of_host_for(size_t concurrency) {
   return 3 * concurrency + 3;
 }

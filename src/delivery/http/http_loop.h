@@ -21,7 +21,7 @@
 
 #include <curl/curl.h>
 
-#include "delivery/http/connection_share.h"
+#include "delivery/http/connection_quota.h"
 
 namespace outbox {
 
@@ -38,7 +38,7 @@ public:
   /* Who shares a number of connections: all of this process, and those of one host. */
   struct Sharers {
     explicit Sharers(size_t total) : share(total) {}
-    ConnectionShare share;
+    ConnectionQuota share;
     std::deque<Task> waiting;
     bool freed = false;  // since they were last asked
   };

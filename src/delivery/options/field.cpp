@@ -3,7 +3,7 @@
 #include <charconv>
 #include <new>
 
-#include "delivery/base/nearest.h"
+#include "delivery/base/closest_match.h"
 #include "delivery/base/text_view.h"
 #include "delivery/base/time_text.h"
 #include "delivery/base/uuid.h"
@@ -64,10 +64,10 @@ std::string Field::known(std::string_view before, std::string_view after) {
   return list.append(before).append(header_prefix).append("NAME").append(after);
 }
 
-std::string_view Field::nearest(std::string_view name, std::vector<std::string_view> names) {
+std::string_view Field::closest_match(std::string_view name, std::vector<std::string_view> names) {
   for (const Known &known : known_)
     names.push_back(known.name);
-  return outbox::nearest(name, names);
+  return outbox::closest_match(name, names);
 }
 
 const ob_header *Field::header(const ob_event &event) const {

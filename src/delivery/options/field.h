@@ -19,7 +19,7 @@ public:
   /* "aggregate_type, aggregate_id, …", for a HINT. */
   static std::string known(std::string_view before, std::string_view after);
   /* The field, or one of `others`, that was probably meant; empty when none is near. */
-  static std::string_view nearest(std::string_view name, std::vector<std::string_view> others = {});
+  static std::string_view closest_match(std::string_view name, std::vector<std::string_view> others = {});
 
   /* Appends its text. False, and nothing is appended, when the event has none (NULL, no such header). */
   bool append(const ob_event &event, std::string &out) const;

@@ -11,7 +11,7 @@ namespace outbox {
 void throw_unknown_variable(const std::string &option, std::string_view wanted,
                             const std::vector<std::string_view> &others) {
   /* What people bring along from Debezium's route.topic.replacement. */
-  std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::nearest(wanted, others);
+  std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::closest_match(wanted, others);
   std::string hint = near.empty() ? std::string() : "Perhaps you meant ${" + std::string(near) + "}. ";
   hint += "Known variables are ";
   for (std::string_view other : others)

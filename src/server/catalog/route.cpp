@@ -20,7 +20,7 @@ extern "C" {
 #include <ctype.h>
 
 #include "server/base/grow.h"
-#include "server/base/report.h"
+#include "server/base/delivery_error.h"
 #include "server/catalog/route_index.h"
 #include "server/catalog/wrappers.h"
 
@@ -304,7 +304,7 @@ static const char *hint_for_unknown(const char *name) {
     if (i < 10)
       appendStringInfo(&list, "%s\"%s\"", i > 0 ? ", " : "", names[i]);
   }
-  const char *nearest = nearest_name(name, names, n);
+  const char *nearest = closest_match(name, names, n);
   return nearest ? psprintf("Perhaps you meant the sink \"%s\".", nearest)
                  : psprintf("The sinks are %s%s.", list.data, n > 10 ? ", ..." : "");
 }

@@ -21,7 +21,7 @@ extern "C" {
 }
 
 #include "server/base/catalog_row.h"
-#include "server/base/report.h"
+#include "server/base/delivery_error.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/sink_ddl.h"
 #include "server/catalog/table_guard.h"
@@ -101,14 +101,14 @@ SQL_FUNCTION(outbox_validator) {
   if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
     ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
     if (!ob_check_options(kind, scope, options, n, superuser(), &error))
-      report_option_error(&error, kind, scope);
+      delivery_option_error(&error, kind, scope);
   } else if (n > 0) {
     ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", options[0].name),
                     errdetail("Only servers and user mappings of this wrapper have options."),
                     errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
   }
   if (catalog == ForeignDataWrapperRelationId && !ob_common_options(kind, NULL, 0, &common, &error))
-    report_option_error(&error, kind, OB_SERVER);
+    delivery_option_error(&error, kind, OB_SERVER);
   PG_RETURN_VOID();
 }
 

@@ -4,10 +4,10 @@
 #include "server/base/origin.h"
 #include "server/claim/batches.h"
 #include "server/claim/claim_lock.h"
-#include "server/claim/late.h"
+#include "server/claim/late_commits.h"
 #include "server/claim/locked_rows.h"
-#include "server/claim/recalled.h"
-#include "server/claim/resumed.h"
+#include "server/claim/rescan.h"
+#include "server/claim/early_retry.h"
 #include "server/claim/scans.h"
 #include "server/enqueue/position.h"
 #include "server/event/event_row.h"
@@ -18,8 +18,8 @@
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/own_rows.h"
-#include "server/sinks/sink_place.h"
-#include "server/sinks/sink_resumed.h"
+#include "server/sinks/sink_cursor.h"
+#include "server/sinks/sink_early_retry.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
@@ -70,7 +70,7 @@ static bool visit_group(TupleTableSlot *slot, void *) {
 static void read_fresh_shards(Snapshot snapshot) {
   statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
   statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
-  recalled_restart();
+  rescan_restart();
   shards_read();
 }
 
@@ -99,7 +99,7 @@ static void rewind_returned(const dispatch::Mark &mark) {
 
   for (int i = 0; i < n; i++)
     if (sinks[i]->oid == mark.sink)
-      worker_sink_rewind(sinks[i], mark.position);
+      sink_cursor_rewind(sinks[i], mark.position);
 }
 
 /* Before anything is read: a key that has become free in between must not drain past them. */
@@ -143,17 +143,17 @@ static bool is_news(Snapshot snapshot) {
     if (sink_is_stopped(sinks[i]->state))
       continue;
     cursor = Min(cursor, sinks[i]->cursor);
-    if (late_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
+    if (late_commits_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
       return true;
   }
   if (n == 0 || !dispatcher().marks.returned().empty() || shards_any_fresh() || blocked_keys().any())
     return true;
-  recalled_next_place(&xact, &position);
+  rescan_next_place(&xact, &position);
   Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
-                    late_ended(snapshot, &n_ended), Int64GetDatum(origin_here())};
+                    late_commits_ended(snapshot, &n_ended), Int64GetDatum(origin_here())};
   statement_read(&ask_for_news, values, snapshot, visit_answer, &news);
   if (!news)
-    late_note_running(snapshot);
+    late_commits_note_running(snapshot);
   return news;
 }
 
@@ -183,9 +183,9 @@ bool claim_events(Now now, bool *look_for_recalled) {
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   if (shards_any_fresh())
     read_fresh_shards(snapshot);
-  late_find(snapshot);
+  late_commits_find(snapshot);
   for (int i = 0; i < n; i++)
-    worker_sink_begin_round(sinks[i], batches);
+    sink_cursor_begin_round(sinks[i], batches);
   dispatcher().round.open = true;
   for (int i = 0; i < n; i++) {
     if (sinks[i]->room <= 0)
@@ -193,19 +193,19 @@ bool claim_events(Now now, bool *look_for_recalled) {
     /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
     more |= scan_draining(sinks[i], snapshot);
     scan_late(sinks[i], snapshot);
-    more |= late_can_go_on(sinks[i]) && sinks[i]->room > 0; /* a long one: the cursor waits for it */
+    more |= late_commits_can_go_on(sinks[i]) && sinks[i]->room > 0; /* a long one: the cursor waits for it */
     more |= scan_due(sinks[i], snapshot);
     more |= scan_resumed(sinks[i], snapshot);
   }
   locked_rows_claim(snapshot);
   if (*look_for_recalled) {
-    bool heads_left = recalled_check_heads(snapshot);
-    *look_for_recalled = recalled_claim(snapshot, &more) || heads_left;
+    bool heads_left = rescan_check_blockers(snapshot);
+    *look_for_recalled = rescan_claim(snapshot, &more) || heads_left;
     more |= heads_left;
   }
   more |= scan_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
-    more |= sinks[i]->room > 0 && worker_sink_advanced(sinks[i]) && blocked_keys().any_draining(sinks[i]->oid);
+    more |= sinks[i]->room > 0 && sink_cursor_advanced(sinks[i]) && blocked_keys().any_draining(sinks[i]->oid);
   more |= dispatcher().round.free_bytes <= 0 && in_flight_free() > 0; /* a round is full sooner than the sinks */
   if (dispatcher().round.n_claimed > 0 || !dispatcher().marks.all().empty())
     claim_lock_and_mark();
@@ -223,12 +223,12 @@ void claim_return(InFlightEvent *event) {
   decision_log(EVENT_RETURNED, position, sink->name, NULL, 0);
   blocked_keys().drain_again_from(sink->oid, event->key_hash, position);
   if (given_to)
-    worker_sink_rewind(given_to, position); /* it passed the row while this event had it */
+    sink_cursor_rewind(given_to, position); /* it passed the row while this event had it */
   if (event->early)
-    resumed_returned(sink);
+    early_retry_returned(sink);
   worker_sink_event_returned(sink, event->bytes);
   if (key == NULL)
-    worker_sink_rewind(sink, position);
+    sink_cursor_rewind(sink, position);
   else if (event->blocked_by != key->group)
     add_returned(event);
   in_flight().give_back(event);
@@ -252,12 +252,12 @@ void claim_give_back(void) {
       if (sinks[i]->batch_events[j])
         claim_return(sinks[i]->batch_events[j]);
     sinks[i]->n_batch = 0;
-    worker_sink_give_back(sinks[i]);
+    sink_cursor_give_back(sinks[i]);
   }
   for (const dispatch::Mark &mark : dispatcher().marks.returned())
     rewind_returned(mark);
   dispatcher().roll_back_round();
-  recalled_give_back();
+  rescan_give_back();
   blocked_keys().drain_all_again();
 }
 

@@ -9,11 +9,11 @@
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/sink_place.h"
+#include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"
-#include "server/storage/untouched.h"
+#include "server/storage/unmodified_rows.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
@@ -52,7 +52,7 @@ static void prune_batch(WorkerSink *sink) {
       /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
       int64 position = event->position;
       drop_event(event, "an earlier event of its key leads now");
-      worker_sink_rewind(sink, position);
+      sink_cursor_rewind(sink, position);
       continue;
     }
     sink->batch[kept] = sink->batch[i];
@@ -77,7 +77,7 @@ void claim_lock_and_mark(void) {
                           ROW_GONE,          &sinks[i]->batch_events[j],
                           event->row.writer, InvalidOid};
     }
-  int n_free = untouched_find(locks, n_locks);
+  int n_free = heap_find_unmodified(locks, n_locks);
   for (int i = 0; i < n_locks; i++)
     (*(InFlightEvent **)locks[i].owner)->row.table = locks[i].file;
   locks += n_free;

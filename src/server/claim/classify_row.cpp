@@ -13,7 +13,7 @@
 #include "server/inflight/ended.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/own_rows.h"
-#include "server/sinks/sink_place.h"
+#include "server/sinks/sink_cursor.h"
 #include "server/storage/durable.h"
 
 using dispatch::RowDecision;
@@ -85,7 +85,7 @@ static RowDecision skip(const char *reason) {
 
 static RowDecision pass_foreign(const EventRow *row, WorkerSink *sink) {
   if (sink && !row_has_our_origin(row) && (sink->first_foreign == 0 || row->position < sink->first_foreign))
-    known_below_lower(sink, sink->first_foreign = row->position);
+    low_watermark_lower(sink, sink->first_foreign = row->position);
   return skip(row->sink == NULL          ? "no sink takes it"
               : sink == NULL             ? "its sink is not open here"
               : !row_has_our_origin(row) ? "another cluster or database enqueued it"
@@ -144,8 +144,8 @@ static RowDecision decide(const EventRow *row, RowScan scan, WorkerSink **sink_o
     return {RowVerdict::STOP, "it is to be routed first", 0};
   if (!ours)
     return pass_foreign(row, sink);
-  if (row->position < sink->known_below)
-    known_below_lower(sink, row->position);
+  if (row->position < sink->low_watermark)
+    low_watermark_lower(sink, row->position);
   const RowDecision decision = ask_dispatch(row, scan, sink);
   require_memory(decision.verdict != RowVerdict::OUT_OF_MEMORY);
   return decision.verdict == RowVerdict::CLAIM ? claim(row, sink) : decision;

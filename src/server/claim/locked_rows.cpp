@@ -1,22 +1,22 @@
 /* locked_rows.cpp: reads rows again that could not be claimed or marked when they were read before. */
 #include "server/claim/locked_rows.h"
 
-#include "server/claim/recalled.h"
+#include "server/claim/rescan.h"
 #include "server/sinks/dispatcher.h"
 
 void locked_rows_claim(Snapshot snapshot) {
   dispatch::LockedRows &rows = dispatcher().locked_rows;
-  RecalledList list = {NULL, 0, NULL, false};
+  RescanList list = {NULL, 0, NULL, false};
 
   if (rows.next_moment() > dispatcher().round.now.moment)
     return;
   require_memory(rows.take_due());
   list.n = rows.look_count();
-  list.rows = (RecalledRow *)palloc0(sizeof(RecalledRow) * list.n);
+  list.rows = (RescanRow *)palloc0(sizeof(RescanRow) * list.n);
   for (int i = 0; i < list.n; i++)
     list.rows[i].position = rows.looked(i).position; /* its fate: gone, until it is seen */
-  recalled_look(&list, snapshot);
+  rescan_look(&list, snapshot);
   for (int i = 0; i < list.n; i++)
-    if (list.rows[i].fate == RecalledRow::KEEP)
+    if (list.rows[i].fate == RescanRow::KEEP)
       rows.keep(i);
 }

@@ -7,7 +7,7 @@
 
 #include "server/catalog/route.h"
 #include "server/catalog/route_index.h"
-#include "server/enqueue/waiting.h"
+#include "server/enqueue/unrouted_events.h"
 #include "server/event/unreadable.h"
 #include "server/sinks/worker_sinks.h"
 
@@ -68,6 +68,6 @@ bool unrouted_saw(const EventRow *row) {
   }
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);
-  wanted |= n > 0 && !waiting_is_locked(row->position);
+  wanted |= n > 0 && !unrouted_is_locked(row->position);
   return n > 0 && !failed; /* else nothing would go on */
 }

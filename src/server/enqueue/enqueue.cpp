@@ -8,7 +8,7 @@
 #include "server/base/uuid7.h"
 #include "server/catalog/route.h"
 #include "server/catalog/route_index.h"
-#include "server/enqueue/change.h"
+#include "server/enqueue/update_trigger.h"
 #include "server/enqueue/dedup.h"
 #include "server/enqueue/event_check.h"
 #include "server/enqueue/event_insert.h"
@@ -209,7 +209,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
 static void keep_position(const TriggerRow *row) {
   int64 position = DatumGetInt64(row_get(row, EV_POSITION));
 
-  if (server_is_worker || change_moves(position))
+  if (server_is_worker || is_partition_move(position))
     return;
   if (!is_owner(GetUserId()))
     ereport(ERROR,

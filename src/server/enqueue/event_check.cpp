@@ -10,7 +10,7 @@ extern "C" {
 #include "utils/uuid.h"
 }
 
-#include "server/base/report.h"
+#include "server/base/delivery_error.h"
 #include "server/event/event_row.h"
 #include "server/event/header_text.h"
 
@@ -285,12 +285,12 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
     if (checker == NULL || check(checker, &event, &error)) {
       fits_somewhere = true;
     } else if (error.kind != OB_TOO_LARGE) {
-      report_error_of_sink(&error, sinks[i]->name);
+      delivery_error_of_sink(&error, sinks[i]->name);
     } else if (too_large_for == NULL) {
       too_large_for = sinks[i];
       first_too_large = error;
     }
   }
   if (!fits_somewhere && too_large_for)
-    report_error_of_sink(&first_too_large, too_large_for->name);
+    delivery_error_of_sink(&first_too_large, too_large_for->name);
 }

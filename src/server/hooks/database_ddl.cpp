@@ -53,8 +53,8 @@ static void at_end_of_transaction(XactEvent event, void *) {
   marked = false;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
-    if (shared->databases[i].aside_for == MyProcPid)
-      shared->databases[i].aside_for = 0;
+    if (shared->databases[i].blocked_by_ddl_pid == MyProcPid)
+      shared->databases[i].blocked_by_ddl_pid = 0;
   shared->rescan = true;
   LWLockRelease(shared->lock);
   shared_wake_launcher();
@@ -68,7 +68,7 @@ static void stand_aside(Oid database) {
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   DatabaseSlot *slot = shared_database(database, true);
   if (slot)
-    slot->aside_for = MyProcPid;
+    slot->blocked_by_ddl_pid = MyProcPid;
   LWLockRelease(shared->lock);
 
   for (int i = 0; i < 1000 && shared_stop_workers(database) > 0; i++) {

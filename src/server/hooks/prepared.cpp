@@ -32,7 +32,7 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
 
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
   if (commits) {
-    wake_at_commit_recalled(); /* this statement's own transaction ends after the prepared one */
+    request_rescan_at_commit(); /* this statement's own transaction ends after the prepared one */
     announce_extension();
   }
 }

@@ -3,7 +3,7 @@
  * nothing is sent.
  */
 #include "server/base/library_version.h"
-#include "server/base/report.h"
+#include "server/base/delivery_error.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/catalog/route_index.h"
@@ -200,7 +200,7 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
   if (with_secrets)
     ob_checker_close(with_secrets);
   if (preview == NULL)
-    report_error_of_sink(&error, sink_name);
+    delivery_error_of_sink(&error, sink_name);
   PG_TRY();
   {
     const ob_part *parts = ob_preview_parts(preview, &n);

@@ -93,22 +93,22 @@ static Workers our_workers(const SharedState *shared) {
   return ours;
 }
 
-static int64 known_below(const SinkStats *stats, const Workers *ours) {
+static int64 low_watermark(const SinkStats *stats, const Workers *ours) {
   int64 below = PG_INT64_MAX;
 
   for (int i = 0; i < OUTBOX_COUNTED_WORKERS; i++)
     if (ours->indexes & (UINT64CONST(1) << i))
-      below = Min(below, stats->known_below[i]);
+      below = Min(below, stats->low_watermark[i]);
   return ours->all_present ? below : 0;
 }
 
-static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 known_below) {
+static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 low_watermark) {
   Datum values[BOUND_COLUMNS];
   bool nulls[BOUND_COLUMNS] = {false};
 
   values[0] = ObjectIdGetDatum(stats->server);
   values[1] = TimestampTzGetDatum(stats->since ? stats->since : shared_state()->made_at);
-  values[2] = Int64GetDatum(known_below);
+  values[2] = Int64GetDatum(low_watermark);
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -134,7 +134,7 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
     if (!ours.alive && !at_rest)
       copy->state[0] = '\0';
     if (bounds)
-      put_bounds(result, copy, known_below(copy, &ours));
+      put_bounds(result, copy, low_watermark(copy, &ours));
     else
       put_sink(result, copy);
   }

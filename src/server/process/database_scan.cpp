@@ -46,7 +46,7 @@ void scan_databases(void) {
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
-    if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].aside_for == 0) {
+    if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].blocked_by_ddl_pid == 0) {
       gone[n_gone++] = shared->databases[i].oid;
       shared->databases[i].oid = InvalidOid;
       database_change_state(&shared->databases[i], DATABASE_FREE);

@@ -9,7 +9,7 @@
 
 #include "server/base/settings.h"
 #include "server/process/database_scan.h"
-#include "server/process/turns.h"
+#include "server/process/slot_sharing.h"
 #include "server/process/worker_health.h"
 #include "server/process/worker_slot.h"
 #include "server/shmem/shared_state.h"
@@ -139,7 +139,7 @@ static void reap(Now now) {
     uint64 itself = UINT64CONST(1) << child->arguments.index;
     bool rests = slot && (slot->resting & itself) != 0;
     bool expected =
-        child->stopping || slot == NULL || slot->aside_for != 0 || slot->state >= DATABASE_OTHER_VERSION || rests;
+        child->stopping || slot == NULL || slot->blocked_by_ddl_pid != 0 || slot->state >= DATABASE_OTHER_VERSION || rests;
     if (slot)
       slot->resting &= ~itself;
     LWLockRelease(shared_state()->lock);
@@ -271,7 +271,7 @@ static bool start_child(const WorkerArguments *arguments, Moment now) {
 /* Does the database go on resting? */
 static bool rests(DatabaseSlot *slot, Now now) {
   bool called = slot->rest_until <= now.moment || slot->rest_due <= now.wall ||
-                slot->rest_settings != settings_of_rest() || pg_atomic_read_u32(&slot->called) == 1;
+                slot->rest_settings != settings_of_rest() || pg_atomic_read_u32(&slot->wakeup_requested) == 1;
 
   if (!called)
     return true;
@@ -316,18 +316,18 @@ static void sleep_until(Round *round, Moment moment) {
 }
 
 static int wanted_workers(const DatabaseSlot *slot) {
-  if (!setting_enabled || slot->aside_for != 0)
+  if (!setting_enabled || slot->blocked_by_ddl_pid != 0)
     return 0;
   return database_has_outbox(slot->state) ? setting_workers : slot->state == DATABASE_UNKNOWN ? 1 : 0;
 }
 
 /* A session that died within the command for which its database's workers stand aside keeps them away no longer. */
 static void forget_dead_session(DatabaseSlot *shared_slot, DatabaseSlot *slot) {
-  if (slot->aside_for == 0 || kill(slot->aside_for, 0) == 0 || errno != ESRCH)
+  if (slot->blocked_by_ddl_pid == 0 || kill(slot->blocked_by_ddl_pid, 0) == 0 || errno != ESRCH)
     return;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  if (shared_slot->aside_for == slot->aside_for)
-    shared_slot->aside_for = slot->aside_for = 0;
+  if (shared_slot->blocked_by_ddl_pid == slot->blocked_by_ddl_pid)
+    shared_slot->blocked_by_ddl_pid = slot->blocked_by_ddl_pid = 0;
   LWLockRelease(shared_state()->lock);
 }
 
@@ -438,7 +438,7 @@ static long reconcile(Now now) {
     said_out_of_slots = false;
   if (round.waiting > 0) {
     say_out_of_slots(round.waiting, round.waits_since, now.moment);
-    turns_end(round.waiting, now.moment, &round.sleep_ms);
+    slot_sharing_end_turns(round.waiting, now.moment, &round.sleep_ms);
   } else if (line.starving) {
     round.sleep_ms = 0; /* now those that have one may have more */
   }

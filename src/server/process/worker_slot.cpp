@@ -23,7 +23,7 @@ static void give_up_slot(void) {
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
       if (shared->sinks[i].database == mine->database) {
         shared->sinks[i].in_flight[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
-        shared->sinks[i].known_below[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
+        shared->sinks[i].low_watermark[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
       }
     Oid database = mine->database;
     mine->pid = 0;
@@ -69,13 +69,13 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->turn_over = MOMENT_NONE;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
-    pg_atomic_write_u32(&free_slot->armed, 0);
+    pg_atomic_write_u32(&free_slot->needs_wakeup, 0);
     pg_atomic_write_u32(&free_slot->recalled, 1);
-    pg_atomic_write_u32(&free_slot->turn_is_over, 0);
+    pg_atomic_write_u32(&free_slot->slot_revoked, 0);
     mine = free_slot;
     DatabaseSlot *database = shared_database(arguments->database, false);
     if (database) { /* it looks at everything */
-      pg_atomic_write_u32(&database->called, 0);
+      pg_atomic_write_u32(&database->wakeup_requested, 0);
       shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
     }
     shared_shards_changed(arguments->database); /* whoever has shards for us gives them now */
@@ -129,7 +129,7 @@ bool worker_slot_rest(Moment until, TimestampTz due) {
   bool rest = database != NULL && database_has_outbox(database->state) &&
               (database->state == DATABASE_IDLE || all_idle(database, &until, &due));
   /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
-  if (rest && pg_atomic_compare_exchange_u32(&mine->armed, &armed, 2)) {
+  if (rest && pg_atomic_compare_exchange_u32(&mine->needs_wakeup, &armed, 2)) {
     if (database->state != DATABASE_IDLE) {
       database->rest_until = until;
       database->rest_due = due;
@@ -177,7 +177,7 @@ bool worker_slot_scarce(void) {
 }
 
 bool worker_slot_turn_is_over(void) {
-  return pg_atomic_read_u32(&mine->turn_is_over) == 1;
+  return pg_atomic_read_u32(&mine->slot_revoked) == 1;
 }
 
 WorkerSlot *worker_slot(void) {

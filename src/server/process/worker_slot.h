@@ -28,7 +28,7 @@ bool worker_slot_rest(Moment until, TimestampTz due);
 void worker_slot_yield(void);
 /* Other databases wait for a worker. */
 bool worker_slot_scarce(void);
-/* This worker must leave: another database is to have its slot (turns.h). */
+/* This worker must leave: another database is to have its slot (slot_sharing.h). */
 bool worker_slot_turn_is_over(void);
 
 /* What the launcher should know of this database. True when it is new to it. */

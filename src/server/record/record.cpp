@@ -7,13 +7,13 @@
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
-#include "server/record/overtaken.h"
-#include "server/sinks/sink_place.h"
+#include "server/record/out_of_order.h"
+#include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"
-#include "server/storage/untouched.h"
+#include "server/storage/unmodified_rows.h"
 
 #include <algorithm>
 
@@ -49,7 +49,7 @@ static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending W
                               2,
                               {TIDARRAYOID, TIMESTAMPTZOID},
                               NULL};
-static Statement bury = {
+static Statement move_to_dead_letters = {
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
     "SELECT " MOVED_COLUMNS ", overtaken_by, " ONE_MORE_ATTEMPT ", f.error, f.ended, 'FAILED' FROM gone "
@@ -58,7 +58,7 @@ static Statement bury = {
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
     NULL};
 /* With the present name of a renamed sink, by which it is found when it is due. */
-static Statement put_back = {
+static Statement reschedule = {
     "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
     " ELSE greatest(attempts, 1) END, last_error = f.error, "
     "last_attempt_at = f.ended, "
@@ -124,7 +124,7 @@ static void record_dead(const Batch *batch) {
   }
   Datum values[] = {tid_array(batch->tids, batch->n), int8_array(positions, batch->n), errors_of(batch),
                     ends_of(batch)};
-  statement_write(&bury, values, NULL, NULL);
+  statement_write(&move_to_dead_letters, values, NULL, NULL);
 }
 
 static void record_retries(const Batch *batch, Now now) {
@@ -158,7 +158,7 @@ static void record_retries(const Batch *batch, Now now) {
                     int8_array(holders, batch->n),
                     text_array(names, batch->n),
                     int8_array(spent, batch->n)};
-  statement_write(&put_back, values, NULL, NULL);
+  statement_write(&reschedule, values, NULL, NULL);
 }
 
 /* Without a partition for today nothing could be recorded at all: better no audit trail than that. But the day may be
@@ -268,7 +268,7 @@ static void try_later(InFlightEvent *event, Moment now) {
 }
 
 /* A person has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
-static void let_go(InFlightEvent *event) {
+static void forget_deleted_row(InFlightEvent *event) {
   in_flight().gone(event);
   blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);
 }
@@ -285,7 +285,7 @@ static void record_failures(RowLock *locks, int n, Now now) {
       continue;
     }
     if (locks[i].result == ROW_GONE) {
-      let_go(event);
+      forget_deleted_row(event);
       continue;
     }
     in_flight().recorded(event);
@@ -303,10 +303,10 @@ static int record_untouched(RowLock *locks, int n) {
   int plain = (int)(std::partition(locks, locks + n,
                                    [](const RowLock &lock) {
                                      const InFlightEvent *event = (const InFlightEvent *)lock.owner;
-                                     return sink_of(event)->common.retention_ms == 0 && !overtaken_possible(event);
+                                     return sink_of(event)->common.retention_ms == 0 && !out_of_order_possible(event);
                                    }) -
                     locks);
-  int deleted = untouched_delete(locks, plain);
+  int deleted = heap_delete_unmodified(locks, plain);
 
   for (int i = 0; i < deleted; i++)
     in_flight().recorded((InFlightEvent *)locks[i].owner);
@@ -327,13 +327,13 @@ static void record_sent(RowLock *locks, int n, Now now) {
     else
       delivered[n_delivered++] = event;
   }
-  overtaken_mark(delivered, n_delivered, now.moment);
+  out_of_order_mark(delivered, n_delivered, now.moment);
   for (int i = 0; i < n; i++) {
     InFlightEvent *event = (InFlightEvent *)locks[i].owner;
     if (event->record_after > now.moment)
       continue;
     if (locks[i].result == ROW_GONE) {
-      let_go(event);
+      forget_deleted_row(event);
       continue;
     }
     in_flight().recorded(event);
@@ -410,7 +410,7 @@ void record_committed(Now now) {
     if (is_recorded(event)) {
       WorkerSink *given_to = worker_sink_of(event->given_to);
       if (given_to) /* not before: while the event is known, claims pass its row */
-        worker_sink_rewind(given_to, event->position);
+        sink_cursor_rewind(given_to, event->position);
       count_event(event);
       sink_of(event)->unrecorded--;
     }

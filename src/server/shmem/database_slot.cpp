@@ -54,10 +54,10 @@ DatabaseSlot *shared_database(Oid database, bool create) {
     return NULL;
   free_slot->oid = database;
   database_change_state(free_slot, DATABASE_UNKNOWN);
-  free_slot->aside_for = 0;
+  free_slot->blocked_by_ddl_pid = 0;
   free_slot->workers = 0;
   free_slot->resting = 0;
-  pg_atomic_write_u32(&free_slot->called, 0);
+  pg_atomic_write_u32(&free_slot->wakeup_requested, 0);
   memset(&shared->health[free_slot - shared->databases], 0, sizeof(WorkerHealth));
   return free_slot;
 }
@@ -74,7 +74,7 @@ static DatabaseSlot *my_database(void) {
 void shared_call_workers(void) {
   DatabaseSlot *database = my_database();
 
-  if (database == NULL || pg_atomic_exchange_u32(&database->called, 1) == 0)
+  if (database == NULL || pg_atomic_exchange_u32(&database->wakeup_requested, 1) == 0)
     shared_wake_launcher();
 }
 

@@ -28,14 +28,14 @@ static void attach_memory(void) {
     state->lock = &GetNamedLWLockTranche("outbox")->lock;
     state->made_at = GetCurrentTimestamp();
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
-      pg_atomic_init_u32(&state->workers[i].armed, 0);
+      pg_atomic_init_u32(&state->workers[i].needs_wakeup, 0);
       pg_atomic_init_u32(&state->workers[i].recalled, 0);
       pg_atomic_init_u32(&state->workers[i].shards_changed, 0);
-      pg_atomic_init_u32(&state->workers[i].turn_is_over, 0);
+      pg_atomic_init_u32(&state->workers[i].slot_revoked, 0);
     }
     pg_atomic_init_u32(&state->n_probes, 0);
     for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
-      pg_atomic_init_u32(&state->databases[i].called, 0);
+      pg_atomic_init_u32(&state->databases[i].wakeup_requested, 0);
   }
   LWLockRelease(AddinShmemInitLock);
 }

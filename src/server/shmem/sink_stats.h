@@ -41,7 +41,7 @@ typedef struct SinkStats {
   /* By worker index: of its shards' rows without available_at none that the sink still has stands before. 0 =
    * unknown.
    */
-  int64 known_below[OUTBOX_COUNTED_WORKERS];
+  int64 low_watermark[OUTBOX_COUNTED_WORKERS];
 } SinkStats;
 
 /* Finds or makes a sink's counters; takes the lock. NULL when the table is full or there is no preload. */

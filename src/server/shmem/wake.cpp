@@ -26,7 +26,7 @@ void wake_workers(void) {
     if (marked_recalled)
       pg_atomic_write_u32(&slot->recalled, 1);
     /* A worker arms itself before it takes its snapshot: one latch per round, however many commits. */
-    uint32 armed = pg_atomic_exchange_u32(&slot->armed, 0);
+    uint32 armed = pg_atomic_exchange_u32(&slot->needs_wakeup, 0);
     if (armed == 1)
       SetLatch(slot->latch);
     /* It leaves, or was another's by then. */
@@ -87,7 +87,7 @@ void wake_when_sinks_changed(void) {
   marked_sinks = true;
 }
 
-void wake_at_commit_recalled(void) {
+void request_rescan_at_commit(void) {
   Assert(IsTransactionState());
   marked = marked_recalled = true;
 }

@@ -11,7 +11,7 @@ void wake_init(void);
 void wake_at_commit(void);
 
 /* Likewise, and the worker will read outbox_internal.rescan_queue. */
-void wake_at_commit_recalled(void);
+void request_rescan_at_commit(void);
 
 /* This database has the extension: the launcher is told when the transaction commits. */
 void wake_launcher_at_commit(void);

@@ -38,15 +38,15 @@ typedef struct WorkerSlot {
   int n_draining;
   dispatch::ShardSet draining_others; /* of any sink: more sinks than `draining` has room for */
   Latch *latch;
-  pg_atomic_uint32 armed;          /* 1: the next commit must set the latch; 2: it must call the launcher */
+  pg_atomic_uint32 needs_wakeup;          /* 1: the next commit must set the latch; 2: it must call the launcher */
   pg_atomic_uint32 recalled;       /* 1: outbox_internal.rescan_queue may have rows */
   pg_atomic_uint32 shards_changed; /* 1: shards may be free, or due to another worker */
-  pg_atomic_uint32 turn_is_over;   /* 1: another database waits for this slot, … */
+  pg_atomic_uint32 slot_revoked;   /* 1: another database waits for this slot, … */
   TimestampTz started_at;
   Moment turn_began;
   Moment last_loop;
   TimestampTz last_loop_at; /* the same */
-  Moment turn_over;         /* … since then: turns.h */
+  Moment turn_over;         /* … since then: slot_sharing.h */
   Moment idle_until;        /* WORKER_IDLE: nothing of its own is to be done before */
   TimestampTz idle_due;     /* and no event is due before the wall clock says so */
   uint64 memory;            /* bytes, of the process */

@@ -6,7 +6,7 @@
 
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/sink_place.h"
+#include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
@@ -115,7 +115,7 @@ static bool update_sinks(void) {
   for (int i = 0; i < n; i++) {
     if (!sinks[i]->shards.update(dispatcher().shards.mine(), draining_anywhere(sinks[i])))
       continue;
-    worker_sink_restart(sinks[i]);
+    sink_cursor_restart(sinks[i]);
     gained = true;
   }
   return gained;

@@ -7,8 +7,8 @@
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/sink_options.h"
-#include "server/sinks/sink_place.h"
-#include "server/sinks/sink_resumed.h"
+#include "server/sinks/sink_cursor.h"
+#include "server/sinks/sink_early_retry.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
@@ -190,7 +190,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* else ob_sink_open() says why */
   if (sink->fingerprint != fingerprint) {
     /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
-    worker_sink_restart(sink);
+    sink_cursor_restart(sink);
     if (!sink->common.ordered)
       dispatcher().blocked_keys.forget_sink(sink->oid);
     if (sink->common.hold)
@@ -388,7 +388,7 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
       count_failures(sink);
-      resumed_look(sink, now.wall);
+      early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
       sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;

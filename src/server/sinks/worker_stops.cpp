@@ -3,7 +3,7 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
-#include "server/sinks/sink_place.h"
+#include "server/sinks/sink_cursor.h"
 #include "server/storage/sql.h"
 
 extern "C" {
@@ -113,7 +113,7 @@ static void go_on(WorkerSink *sink) {
   if (worker_slot()->index == 0)
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
   worker_sink_reopen(sink);
-  worker_sink_restart(sink);
+  sink_cursor_restart(sink);
 }
 
 void worker_stops_reload(void) {

@@ -113,5 +113,5 @@ void recall(int64 position) {
   OwnerScope scope = owner_enter();
   owner_execute(&insert, values, NULL);
   owner_leave(scope);
-  wake_at_commit_recalled();
+  request_rescan_at_commit();
 }

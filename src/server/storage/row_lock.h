@@ -19,8 +19,8 @@ typedef enum RowLockResult {
   ROW_LOCKED, /* ours until the end of the transaction, at `ctid` */
   ROW_BUSY,   /* somebody holds it, or changed it since it was read */
   ROW_GONE,   /* no pending row has this position any more */
-  ROW_FREE,   /* untouched.h: as it was read, and nobody held it */
-  ROW_DELETED /* untouched.h: by us */
+  ROW_FREE,   /* unmodified_rows.h: as it was read, and nobody held it */
+  ROW_DELETED /* unmodified_rows.h: by us */
 } RowLockResult;
 
 typedef struct RowLock {
@@ -28,7 +28,7 @@ typedef struct RowLock {
   ItemPointerData ctid; /* where it was read; where it is now, when ROW_LOCKED after a move */
   RowLockResult result;
   void *owner;                               /* the caller's */
-  TransactionId xmin = InvalidTransactionId; /* for untouched.h: who wrote it */
+  TransactionId xmin = InvalidTransactionId; /* for unmodified_rows.h: who wrote it */
   Oid file = InvalidOid;                     /* likewise: of the table, when it was read */
 } RowLock;
 

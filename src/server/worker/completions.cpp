@@ -80,7 +80,7 @@ static void give_back_suspect(InFlightEvent *event) {
   claim_return(event);
 }
 
-void completions_acquit(void) {
+void discard_suspected_failures(void) {
   for (WorkerSink *sink : worker_sinks_all())
     if (sink->status.state == OB_SINK_CIRCUIT_OPEN && in_flight().ended() > 0)
       for (InFlightEvent *event = in_flight().take_suspects(&sink->events), *next = NULL; event; event = next) {

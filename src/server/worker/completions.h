@@ -12,4 +12,4 @@ void completions_init(ob_engine *engine);
 void completions_collect(Now now);
 
 /* Takes back the failures by which an outage was recognised: they are not their events' fault. */
-void completions_acquit(void);
+void discard_suspected_failures(void);

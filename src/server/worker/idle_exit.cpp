@@ -6,7 +6,7 @@
 
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"
-#include "server/enqueue/waiting.h"
+#include "server/enqueue/unrouted_events.h"
 #include "server/inflight/blocking.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
@@ -31,7 +31,7 @@ static dispatch::Idleness idleness(bool quiet) {
 bool should_exit_idle(Now now, bool quiet) {
   dispatch::IdleExit &idle_exit = dispatcher().idle_exit;
   const dispatch::Idleness idle =
-      idleness(quiet && sinks_are_quiet() && !unrouted_routing() && waiting_locked() == 0);
+      idleness(quiet && sinks_are_quiet() && !unrouted_routing() && unrouted_locked() == 0);
   const bool long_enough = idle_exit.idle_for_long(now.moment, idle);
   Moment until;
 

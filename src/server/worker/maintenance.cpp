@@ -2,7 +2,7 @@
 
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"
-#include "server/enqueue/waiting.h"
+#include "server/enqueue/unrouted_events.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
 #include "server/storage/row_lock.h"
@@ -59,7 +59,7 @@ static int64 call(const char *before, const char *statement) {
 static const char *const TAKE_TURNS = "LOCK TABLE outbox_internal.rescan_queue IN SHARE UPDATE EXCLUSIVE MODE";
 
 static void run_route_locked(void *more) {
-  *(bool *)more = waiting_route_locked();
+  *(bool *)more = unrouted_route_locked();
 }
 
 /* All that wait, or only those that somebody had locked. */
@@ -76,7 +76,7 @@ static void route(Moment now) {
   }
   unrouted_routed(done, more);
   route_at = !done                           ? moment_after(now, RETRY_MS)
-             : !more && waiting_locked() > 0 ? moment_after(now, ROW_BUSY_PAUSE_MS)
+             : !more && unrouted_locked() > 0 ? moment_after(now, ROW_BUSY_PAUSE_MS)
                                              : now;
 }
 
@@ -97,7 +97,7 @@ static void expire(Expiry *expiry, Moment now) {
 void maintenance_run(Moment now, bool first_worker) {
   Assert(!IsTransactionState());
   am_first = first_worker;
-  if ((unrouted_wanted() || waiting_locked() > 0) && now >= route_at)
+  if ((unrouted_wanted() || unrouted_locked() > 0) && now >= route_at)
     route(now);
   if (first_worker && now >= maintain_at) {
     worker_slot_work("making days of delivered events, and dropping those that are over");
@@ -121,5 +121,5 @@ Moment maintenance_next_moment(void) {
     for (const Expiry &expiry : expiries)
       moment = Min(moment, expiry.at);
   }
-  return unrouted_wanted() || waiting_locked() > 0 ? Min(route_at, moment) : moment;
+  return unrouted_wanted() || unrouted_locked() > 0 ? Min(route_at, moment) : moment;
 }

@@ -10,8 +10,8 @@
 #include "server/base/origin.h"
 #include "server/base/settings.h"
 #include "server/claim/claim.h"
-#include "server/claim/known_below.h"
-#include "server/claim/late.h"
+#include "server/claim/low_watermark.h"
+#include "server/claim/late_commits.h"
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/blocking.h"
@@ -192,7 +192,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
 
 static bool any_sink_can_go_on(TimestampTz now) {
   for (WorkerSink *sink : worker_sinks_all())
-    if (sink->room > 0 && (sink->starved || blocked_keys().any_draining(sink->oid) || late_can_go_on(sink) ||
+    if (sink->room > 0 && (sink->starved || blocked_keys().any_draining(sink->oid) || late_commits_can_go_on(sink) ||
                            sink->resumed.going || sink->due.next <= now))
       return true;
   return false;
@@ -296,7 +296,7 @@ static void one_loop(void) {
   worker_health_calm();
   worker_slot_refresh(clock);
   /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
-  if (!gathers && pg_atomic_exchange_u32(&slot->armed, 1) == 0)
+  if (!gathers && pg_atomic_exchange_u32(&slot->needs_wakeup, 1) == 0)
     claims_wanted = true;
   pg_memory_barrier();
   if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
@@ -306,7 +306,7 @@ static void one_loop(void) {
   if (submit_look(now))
     claims_wanted = true;
   refresh_sinks(clock);
-  completions_acquit();
+  discard_suspected_failures();
   bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
   if (poll) /* what no commit has announced: crashes in between, sessions without our library */
     polled_at = now;
@@ -324,7 +324,7 @@ static void one_loop(void) {
   else if (record)
     (void)round_trip(clock, true, false);
   if (now < dispatcher().linger.until())
-    pg_atomic_write_u32(&slot->armed, 0); /* which counts as a wake-up once it is over */
+    pg_atomic_write_u32(&slot->needs_wakeup, 0); /* which counts as a wake-up once it is over */
   if (record_take_day_missing())
     maintenance_day_missing();
   if (now >= worker_pause_end(TASK_CLAIM))
@@ -333,7 +333,7 @@ static void one_loop(void) {
   if (slot->index == 0)
     serve_probes();
   follow_shards(now);
-  known_below_publish(now, recalled_wanted);
+  low_watermark_publish(now, recalled_wanted);
   sink_log_flush(now, false);
   say_what_goes_on();
 }

@@ -15,7 +15,7 @@ namespace outbox {
 Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record) {
   if (slots_.used() == 0) {
     now_ = std::chrono::steady_clock::now();
-    stall_.on_submit(0, now_);
+    stall_detector_.on_submit(0, now_);
   }
   const KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record.topic);
   alone = alone || key_hash == 0 || (troubled && troubled->careful() && troubled->together == 1);
@@ -186,7 +186,7 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
   }
   reporter_->sent(std::move(sent));
   if (acknowledged)
-    stall_.on_acknowledgement(std::chrono::steady_clock::now());
+    stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
 }
 
 void KafkaSink::on_log(rd_kafka_event_t *event) {

@@ -143,14 +143,14 @@ void KafkaSink::on_lost_connection(std::string_view text) {
 void KafkaSink::check_stall(Time now) {
   if (slots_.used() == 0 || down_) { /* else the reason is known */
     check_at_ = down_ && now < believe_up_at_ ? believe_up_at_ : Time::max();
-  } else if (stall_.is_stalled(slots_.used(), now)) {
-    check_at_ = now + Stall::patience / 6; /* again, as long as it lasts */
+  } else if (stall_detector_.is_stalled(slots_.used(), now)) {
+    check_at_ = now + StallDetector::patience / 6; /* again, as long as it lasts */
     reporter_->down(
-        "no broker has acknowledged anything for " + std::to_string(Stall::patience.count()) + " s, and " +
+        "no broker has acknowledged anything for " + std::to_string(StallDetector::patience.count()) + " s, and " +
             (slots_.used() == 1 ? "1 event waits for it" : std::to_string(slots_.used()) + " events wait for it"),
         OB_REASON_TIMEOUT);
   } else if (check_at_ == Time::max() || check_at_ <= now) {
-    check_at_ = stall_.stalled_at();
+    check_at_ = stall_detector_.stalled_at();
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "delivery/engine/reaper.h"
-#include "delivery/engine/stall.h"
+#include "delivery/engine/background_jobs.h"
+#include "delivery/engine/stall_detector.h"
 #include "delivery/sinks/kafka/kafka_slots.h"
 #include "delivery/sinks/kafka/kafka_topics.h"
 #include "delivery/sinks/kafka/kafka_turns.h"
@@ -73,11 +73,11 @@ private:
   std::shared_ptr<const KafkaConfig> config_;
   std::shared_ptr<Reporter> reporter_;
   std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error, until the next event */
-  Reaper dead_;                             /* producers that were replaced */
+  BackgroundJobs dead_;                             /* producers that were replaced */
   KafkaSlots slots_;
   KafkaTopics topics_;
   KafkaTurns turns_;
-  Stall stall_;
+  StallDetector stall_detector_;
   Record record_;
   std::string last_error_;                       /* of a connection: why brokers are down */
   ob_reason last_reason_ = OB_REASON_CONNECTION; /* likewise */

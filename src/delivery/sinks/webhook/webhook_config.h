@@ -12,7 +12,7 @@
 #include "delivery/engine/sink.h"
 #include "delivery/formats/cloudevents.h"
 #include "delivery/http/network_guard.h"
-#include "delivery/options/request_rate.h"
+#include "delivery/options/rate_limiter.h"
 #include "delivery/sinks/webhook/webhook_auth.h"
 #include "delivery/sinks/webhook/webhook_body.h"
 #include "delivery/sinks/webhook/webhook_forward.h"
@@ -54,7 +54,7 @@ struct WebhookConfig final : SinkConfig {
   std::chrono::milliseconds timeout{15'000};
   std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
-  std::optional<RequestRate> rate;
+  std::optional<RateLimit> rate;
   NetworkGuard guard{{}};
   std::string allow_networks;  // the sink's own, as given, for the error that shows how to add to it
   WebhookProxy proxy;

@@ -14,7 +14,7 @@ static constexpr std::chrono::seconds longest_wait{2};
 
 Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
     : name_(std::move(name)), config_(std::move(config)), reporter_(std::move(reporter)),
-      pace_(config_->concurrency, config_->rate), queue_(config_->concurrency) {}
+      limiter_(config_->concurrency, config_->rate), queue_(config_->concurrency) {}
 
 // ---- the main thread ----
 
@@ -22,7 +22,7 @@ Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config
 uint32_t Endpoint::credit() const {
   Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  size_t room = sheds_ ? 0 : pace_.room(now);
+  size_t room = sheds_ ? 0 : limiter_.room(now);
   bool nearly_full = room >= 8 && room < 256 && taken() > room / 2;
   return taken() < room && !nearly_full ? static_cast<uint32_t>(room - taken()) : 0;
 }
@@ -30,23 +30,23 @@ uint32_t Endpoint::credit() const {
 Endpoint::Time Endpoint::credit_at() const {
   Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  return pace_.open_at(now);
+  return limiter_.open_at(now);
 }
 
 bool Endpoint::full() const {
   Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  return sheds_ || taken() >= pace_.room(now);
+  return sheds_ || taken() >= limiter_.room(now);
 }
 
 void Endpoint::share(size_t index, size_t of, int64_t *turns) {
   std::lock_guard lock(mutex_);
-  pace_.share(index, of, turns);
+  limiter_.share(index, of, turns);
 }
 
 void Endpoint::begin_slowly() {
   std::lock_guard lock(mutex_);
-  pace_.begin_slowly(Clock::now());
+  limiter_.begin_slowly(Clock::now());
 }
 
 void Endpoint::push(WebhookRequest request) {
@@ -96,7 +96,7 @@ bool Endpoint::report_failures() {
 void Endpoint::begin_outage() {
   std::lock_guard lock(mutex_);
   outage_++;
-  pace_.begin_slowly(Clock::now());
+  limiter_.begin_slowly(Clock::now());
 }
 
 void Endpoint::release_queued(const char *why) {
@@ -193,9 +193,9 @@ bool Endpoint::may_start(HttpLoop &loop, Time now) {
     stalled_ = waits_for_room_ = true;
     return false;
   }
-  if (pace_.start(queue_.running(), now))
+  if (limiter_.start(queue_.running(), now))
     return true;
-  if (Time when = pace_.next(queue_.running(), now); when != Time::max()) {
+  if (Time when = limiter_.next(queue_.running(), now); when != Time::max()) {
     stalled_ = true;
     pump_at(loop, when);
   }
@@ -284,7 +284,7 @@ void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
       return;  // abandoned: its ticket has been answered
     completion = {found->second.ticket, found->second.key, Outcome::Sent, -1, {}};
     queue_.finish(found->second.key);
-    pace_.succeeded(queue_.running(), now);
+    limiter_.succeeded(queue_.running(), now);
     note_pause(lock, pause_ms, now);
     in_flight_.erase(found);
   }
@@ -295,10 +295,10 @@ void Endpoint::note_pause(const Locked &locked, int64_t pause_ms, Time now) {
   if (pause_ms < 0)
     return;
   Time until = now + std::chrono::milliseconds(pause_ms);
-  pace_.pause_until(until);
+  limiter_.pause_until(until);
   if (until - now <= longest_wait)
     return;
-  pace_.begin_slowly(now);
+  limiter_.begin_slowly(now);
   sheds_ = true;
   tell_main(locked);
 }
@@ -317,7 +317,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
     return;
   auto [ticket, key, outage, started] = found->second;
   if (verdict.slow_down)
-    pace_.slow_down(started, now, verdict.too_many);
+    limiter_.slow_down(started, now, verdict.too_many);
   note_pause(lock, verdict.pause_ms, now);
   if (outage != outage_ && (verdict.outcome == Outcome::RetryBlameSink || verdict.outcome == Outcome::Refused ||
                             verdict.outcome == Outcome::SinkDown))

@@ -17,7 +17,7 @@
 #include "delivery/engine/keyed_queue.h"
 #include "delivery/engine/sink.h"
 #include "delivery/http/http_loop.h"
-#include "delivery/sinks/webhook/pace.h"
+#include "delivery/sinks/webhook/concurrency_limiter.h"
 #include "delivery/sinks/webhook/webhook_config.h"
 #include "delivery/sinks/webhook/webhook_transfer.h"
 
@@ -26,7 +26,7 @@ namespace outbox {
 /* The loop's tasks keep it alive. */
 class Endpoint : public std::enable_shared_from_this<Endpoint> {
 public:
-  using Time = Pace::Time;
+  using Time = ConcurrencyLimiter::Time;
 
   Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter);
 
@@ -84,7 +84,7 @@ private:
   const std::shared_ptr<Reporter> reporter_;
 
   mutable std::mutex mutex_;  // guards the next ten; never held while the reporter is called
-  Pace pace_;
+  ConcurrencyLimiter limiter_;
   KeyedQueue<WebhookRequest> queue_;
   std::map<uint64_t, InFlight> in_flight_;  // by serial: what is under way and not yet answered for
   std::vector<Failure> failures_;           // seen by the loop's thread, not yet fetched by the main thread

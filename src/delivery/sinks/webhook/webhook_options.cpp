@@ -4,7 +4,7 @@
 #include "delivery/formats/standard_webhooks.h"
 #include "delivery/http/network_guard.h"
 #include "delivery/options/pem.h"
-#include "delivery/options/request_rate.h"
+#include "delivery/options/rate_limiter.h"
 #include "delivery/sinks/webhook/webhook_auth.h"
 #include "delivery/sinks/webhook/webhook_body.h"
 #include "delivery/sinks/webhook/webhook_forward.h"

@@ -1,0 +1,187 @@
+#include "delivery/engine/circuit_breaker.h"
+
+#include <algorithm>
+
+namespace outbox {
+
+bool CircuitBreaker::forget_probe(uint64_t ticket) {
+  auto at = std::find(probes_.begin(), probes_.end(), ticket);
+  if (at == probes_.end())
+    return false;
+  probes_.erase(at);
+  return true;
+}
+
+void CircuitBreaker::open(Time now, bool refused, int64_t wish_ms) {
+  Duration first = refused ? settings_.first_refused : settings_.first_backoff;
+  Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
+  if (state_ == State::Closed)
+    outage_began_ = failures_.any ? failures_.since : now;
+  backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
+  state_ = State::Open;
+  failures_ = {};
+  failing_keys_.clear();
+  probes_.clear(); /* from now on strangers: their failure says nothing new */
+  /* Up to a quarter less, so that many workers do not probe in step. */
+  retry_at_ = now + backoff_ - Duration(random_() % static_cast<uint64_t>(backoff_.count() / 4 + 1));
+  retry_at_ = std::max(retry_at_, now + std::min(Duration(wish_ms), settings_.longest_wish));
+}
+
+void CircuitBreaker::close() {
+  state_ = State::Closed;
+  failures_ = {};
+  failing_keys_.clear();
+  probes_.clear();
+  width_ = 1;
+  put_off_ = 0;
+}
+
+void CircuitBreaker::down(Time now) {
+  if (state_ != State::Open)
+    open(now);
+}
+
+void CircuitBreaker::up() {
+  close();
+}
+
+void CircuitBreaker::succeeded(Time now) {
+  close();
+  if (!failed_keys_.empty()) {
+    own_fault_.insert(failed_keys_.begin(), failed_keys_.end());
+    may_spend_.merge(failed_keys_);
+    failed_keys_.clear();
+  }
+  success_ = now;
+  any_success_ = true;
+}
+
+void CircuitBreaker::note_failure(const Completion &completion, bool failed_before, Time now) {
+  if (completion.key_hash == 0 ? failed_before : own_fault_.contains(completion.key_hash))
+    return; /* without a key it may be the same event again */
+  if (!failures_.any)
+    failures_ = {true, false, completion.key_hash, now, 0};
+  else
+    failures_.many_keys |= completion.key_hash == 0 || completion.key_hash != failures_.first_key;
+  failures_.wish_ms = std::max(failures_.wish_ms, completion.retry_after_ms);
+}
+
+bool CircuitBreaker::nothing_succeeds(Time now) const {
+  return failures_.many_keys && now - failures_.since >= settings_.alone &&
+         (!any_success_ || now - success_ >= settings_.without_success);
+}
+
+/* On little evidence: the first probe goes soon. */
+void CircuitBreaker::open_on_few(Time now) {
+  open(now, false, failures_.wish_ms);
+}
+
+/* True when others have succeeded since it failed last. */
+bool CircuitBreaker::note_failed_key(uint64_t key) {
+  for (auto *keys : {&failed_keys_, &own_fault_, &may_spend_})
+    if (keys->size() >= settings_.keys_remembered)
+      keys->clear();
+  if (key != 0)
+    failed_keys_.insert(key);
+  return may_spend_.erase(key) > 0;
+}
+
+ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_before, Time now) {
+  bool refused = completion.outcome == Outcome::Refused;
+  bool others_succeeded = note_failed_key(completion.key_hash);
+  if (state_ != State::Closed) {
+    if (forget_probe(completion.ticket)) {
+      width_ = std::min(width_ * 2, settings_.widest);
+      open(now, refused, completion.retry_after_ms);
+    }
+    if (others_succeeded)
+      return OB_RETRY;
+    if (!failed_before)
+      return OB_RETURNED;
+    put_off_++;
+    return OB_DEFERRED;
+  }
+  note_failure(completion, failed_before, now);
+  if (nothing_succeeds(now)) {
+    open_on_few(now);
+    return OB_RETURNED;
+  }
+  if (failed_before || own_fault_.contains(completion.key_hash))
+    return OB_RETRY;
+  /* Without a key there is nothing that could fail twice in a row for its own sake. */
+  if (completion.key_hash == 0 ||
+      std::find(failing_keys_.begin(), failing_keys_.end(), completion.key_hash) == failing_keys_.end())
+    failing_keys_.push_back(completion.key_hash);
+  if (failing_keys_.size() < settings_.failing_keys)
+    return OB_RETRY;
+  open(now, refused, completion.retry_after_ms);
+  return OB_RETURNED;
+}
+
+void CircuitBreaker::on_sent(uint64_t ticket, Time now) {
+  failed_before_.erase(ticket);
+  succeeded(now);
+}
+
+ob_outcome CircuitBreaker::on_result(const Completion &completion, Time now) {
+  bool failed_before = failed_before_.erase(completion.ticket) > 0;
+  switch (completion.outcome) {
+  case Outcome::Sent:
+    succeeded(now);
+    return OB_SENT;
+  case Outcome::Retry: /* the peer answered about this event: it is alive */
+    succeeded(now);
+    return OB_RETRY;
+  case Outcome::RetryBlameSink:
+  case Outcome::Refused:
+    return blame(completion, failed_before, now);
+  case Outcome::SinkDown:
+    if (state_ == State::Closed || forget_probe(completion.ticket))
+      open(now);
+    return OB_RETURNED;
+  case Outcome::Deferred:
+    forget_probe(completion.ticket);
+    return OB_DEFERRED;
+  case Outcome::Rejected: /* may have been judged here, without the peer: it proves nothing */
+    forget_probe(completion.ticket);
+    return OB_REJECTED;
+  case Outcome::Returned:
+    forget_probe(completion.ticket);
+    return OB_RETURNED;
+  }
+  return OB_RETURNED;
+}
+
+uint32_t CircuitBreaker::credit(Time now) {
+  if (state_ == State::Closed && nothing_succeeds(now))
+    open_on_few(now);
+  if (state_ == State::Closed)
+    return UINT32_MAX;
+  if (state_ == State::Open) {
+    if (now < retry_at_)
+      return 0;
+    state_ = State::HalfOpen;
+  }
+  return static_cast<uint32_t>(width_ - std::min(width_, probes_.size()));
+}
+
+int64_t CircuitBreaker::retry_in_ms(Time now) const {
+  if (state_ != State::Open)
+    return -1;
+  return std::max<int64_t>(0, std::chrono::ceil<Duration>(retry_at_ - now).count());
+}
+
+int64_t CircuitBreaker::put_off_ms() const {
+  return std::clamp(std::max(settings_.put_off_each, backoff_ / 10) * put_off_, settings_.put_off_least,
+                    settings_.put_off_most)
+      .count();
+}
+
+void CircuitBreaker::on_submit(uint64_t ticket, bool failed_before) {
+  if (failed_before)
+    failed_before_.insert(ticket);
+  if (state_ == State::HalfOpen)
+    probes_.push_back(ticket);
+}
+
+}  // namespace outbox

@@ -1,0 +1,144 @@
+#include "delivery/engine/completion_queue.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cassert>
+#include <system_error>
+
+#include "delivery/base/text.h"
+
+namespace outbox {
+
+static constexpr size_t max_log_lines = 256;
+
+CompletionQueue::CompletionQueue() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (fd_ < 0)
+    throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+CompletionQueue::~CompletionQueue() {
+  close(fd_);
+}
+
+void CompletionQueue::wake() {
+  uint64_t one = 1;
+  /* EAGAIN means that the counter is full, hence readable: good. */
+  while (write(fd_, &one, sizeof one) < 0 && errno == EINTR)
+    ;
+}
+
+void CompletionQueue::wake_locked() {
+  if (!signalled_) {
+    signalled_ = true;
+    wake();
+  }
+}
+
+void CompletionQueue::post(uint64_t sink, Completion completion) {
+  std::lock_guard lock(mutex_);
+  if (reports_.empty() || reports_.back().sink != sink || reports_.back().what != Report::What::Completions)
+    reports_.push_back({sink, Report::What::Completions, {}, {}, {}});
+  reports_.back().completions.push_back(std::move(completion));
+  wake_locked();
+}
+
+void CompletionQueue::post(Report report) {
+  std::lock_guard lock(mutex_);
+  reports_.push_back(std::move(report));
+  wake_locked();
+}
+
+void CompletionQueue::log(ob_log_level level, const std::string &sink, std::string_view text) {
+  std::lock_guard lock(mutex_);
+  if (log_.size() == max_log_lines)
+    log_.pop_front();
+  ob_log_line &line = log_.emplace_back();
+  line.level = level;
+  copy_text(line.sink, sink);
+  copy_text(line.text, text);
+  wake_locked();
+}
+
+void CompletionQueue::begin() {
+  assert(main_.is_current());
+  std::lock_guard lock(mutex_);
+  uint64_t count;
+  while (read(fd_, &count, sizeof count) < 0 && errno == EINTR)
+    ;
+  signalled_ = true;
+}
+
+void CompletionQueue::finish(std::deque<Report> &into) {
+  assert(main_.is_current());
+  std::lock_guard lock(mutex_);
+  signalled_ = false;
+  if (!log_.empty())
+    wake_locked();
+  if (into.empty())
+    into.swap(reports_);
+  for (; !reports_.empty(); reports_.pop_front())
+    into.push_back(std::move(reports_.front()));
+}
+
+bool CompletionQueue::take_log(ob_log_line &line) {
+  assert(main_.is_current());
+  std::lock_guard lock(mutex_);
+  if (log_.empty())
+    return false;
+  line = log_.front();
+  log_.pop_front();
+  return true;
+}
+
+namespace {
+class QueueReporter final : public Reporter {
+public:
+  QueueReporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name, SecretMask secrets)
+      : completion_queue_(std::move(completion_queue)), sink_(sink), name_(std::move(name)), secrets_(std::move(secrets)) {}
+
+  void complete(Completion completion) override {
+    completion.error = secrets_.masked(completion.error);
+    completion_queue_->post(sink_, std::move(completion));
+  }
+  void complete(std::vector<Completion> completions) override {
+    if (completions.empty())
+      return;
+    for (Completion &completion : completions)
+      if (!completion.error.empty())
+        completion.error = secrets_.masked(completion.error);
+    completion_queue_->post({sink_, What::Completions, std::move(completions), {}, {}});
+  }
+  void sent(std::vector<uint64_t> tickets) override {
+    if (!tickets.empty())
+      completion_queue_->post({sink_, What::Sent, {}, std::move(tickets), {}});
+  }
+  void down(std::string text, ob_reason reason) override { say(What::Down, text, reason); }
+  void up() override { say(What::Up, {}); }
+  void degraded(std::string reason) override { say(What::Degraded, reason); }
+  void resumed(std::string error) override { say(What::Resumed, error); }
+  void disabled(std::string reason) override { say(What::Disabled, reason); }
+  void log(ob_log_level level, std::string text) override { completion_queue_->log(level, name_, secrets_.masked(text)); }
+  void wake() override { completion_queue_->wake(); }
+  int wake_fd() const override { return completion_queue_->fd(); }
+
+private:
+  using What = CompletionQueue::Report::What;
+
+  void say(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
+    completion_queue_->post({sink_, what, {}, {}, secrets_.masked(text), reason});
+  }
+
+  std::shared_ptr<CompletionQueue> completion_queue_;
+  uint64_t sink_;
+  std::string name_;
+  SecretMask secrets_;
+};
+}  // namespace
+
+std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name,
+                                        SecretMask secrets) {
+  return std::make_shared<QueueReporter>(std::move(completion_queue), sink, std::move(name), std::move(secrets));
+}
+
+}  // namespace outbox

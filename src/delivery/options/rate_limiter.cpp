@@ -1,0 +1,84 @@
+#include "delivery/options/rate_limiter.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "delivery/base/text.h"
+#include "delivery/options/options.h"
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+static constexpr int64_t max_per_second = 100'000;
+static constexpr milliseconds longest = std::chrono::hours(24);
+static constexpr nanoseconds lateness = milliseconds(20);  // of a thread on a busy machine
+
+RateLimit parse_rate(const std::string &name, const std::string &value) {
+  std::string_view text = trim(value);
+  size_t slash = std::min(text.find('/'), text.size());
+  std::string_view count = trim(text.substr(0, slash)), time = trim(text.substr(std::min(slash + 1, text.size())));
+  int64_t requests = 0;
+  auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), requests);
+  bool good = error == std::errc() && end == count.data() + count.size() && requests >= 1;
+  milliseconds per(0);
+  try {
+    bool has_number = !time.empty() && time[0] >= '0' && time[0] <= '9';
+    per = parse_duration(name, (has_number ? "" : "1") + std::string(time), milliseconds(1), longest);
+  } catch (const BadInput &) {
+    good = false;
+  }
+  if (!good || requests > max_per_second * per.count() / 1000)
+    throw_bad_value(name, value,
+                    "Expected a number of requests, a slash and a time: ms, s, min (or m), h, d; at most " +
+                        std::to_string(max_per_second) + " per second, and a day.",
+                    "Examples: '100/s', '600/min', '1000/h', '1/10s'.");
+  return {requests, per};
+}
+
+/* Within any stretch of time T at most T / interval + 1 requests start that wait for their turn, and `burst` - 1 more
+ * that are ahead of it: with this interval no more than the limit. */
+RateLimiter::RateLimiter(RateLimit rate) {
+  int64_t late = rate.requests * lateness.count() / rate.per.count();
+  burst_ = 1 + std::min(late, rate.requests / 50);
+  int64_t turns = rate.requests - burst_ + 1;
+  whole_ = (rate.per.count() + turns - 1) / turns;
+  share(nullptr, 1);
+}
+
+void RateLimiter::share(int64_t *cell, size_t parts) {
+  cell_ = cell ? cell : &own_;
+  interval_ = whole_ * static_cast<int64_t>(cell ? 1 : parts);
+  ahead_ = (burst_ - 1) * whole_;
+}
+
+/* A turn is never farther away than one request can have put it: what a slower rate has left in the cell, or another
+ * boot's clock, does not count. */
+int64_t RateLimiter::slot(int64_t cell, int64_t now) const {
+  return std::min(cell, now + ahead_ + interval_);
+}
+
+bool RateLimiter::take(Time now) {
+  int64_t at = now.time_since_epoch().count();
+  std::atomic_ref<int64_t> shared(*cell_);
+  for (int64_t cell = shared.load(std::memory_order_relaxed);;) {
+    int64_t turn = slot(cell, at);
+    if (turn - ahead_ > at)
+      return false;
+    if (shared.compare_exchange_weak(cell, std::max(turn, at) + interval_, std::memory_order_relaxed))
+      return true;
+  }
+}
+
+RateLimiter::Time RateLimiter::next(Time now) const {
+  int64_t at = now.time_since_epoch().count();
+  int64_t turn = slot(std::atomic_ref<int64_t>(*cell_).load(std::memory_order_relaxed), at);
+  return Time(Duration(std::max(at, turn - ahead_)));
+}
+
+int64_t RateLimiter::within(Duration time) const {
+  return std::max<int64_t>(1, time.count() / interval_);
+}
+
+}  // namespace outbox

@@ -1,0 +1,118 @@
+#include "server/base/delivery_error.h"
+
+extern "C" {
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/varlena.h"
+}
+
+enum { MAX_OPTION_NAMES = 1024 };
+
+static int sqlstate(ob_error_kind kind) {
+  switch (kind) {
+  case OB_UNKNOWN_OPTION:
+    return ERRCODE_FDW_INVALID_OPTION_NAME;
+  case OB_BAD_VALUE:
+    return ERRCODE_INVALID_PARAMETER_VALUE;
+  case OB_MISSING_OPTION:
+    return ERRCODE_FDW_DYNAMIC_PARAMETER_VALUE_NEEDED;
+  case OB_WRONG_PLACE:
+    return ERRCODE_FDW_OPTION_NAME_NOT_FOUND;
+  case OB_FORBIDDEN:
+    return ERRCODE_INSUFFICIENT_PRIVILEGE;
+  case OB_TOO_LARGE:
+    return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+  case OB_OK:
+  case OB_INTERNAL:
+    break;
+  }
+  return ERRCODE_INTERNAL_ERROR;
+}
+
+void delivery_error(const ob_error *error) {
+  ereport(ERROR, (errcode(sqlstate(error->kind)), errmsg_internal("%s", error->message),
+                  error->detail[0] ? errdetail_internal("%s", error->detail) : 0,
+                  error->hint[0] ? errhint("%s", error->hint) : 0));
+  pg_unreachable();
+}
+
+static void name_the_sink(void *sink) {
+  errcontext("sink \"%s\"", (const char *)sink);
+}
+
+void delivery_error_of_sink(const ob_error *error, const char *sink) {
+  ErrorContextCallback context = {error_context_stack, name_the_sink, const_cast<char *>(sink)};
+
+  error_context_stack = &context;
+  delivery_error(error);
+}
+
+/* The delivery room says what it knows; these fill in what holds for every option. */
+static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
+  const char *where = scope == OB_SERVER ? "server" : "user mapping for a server";
+
+  if (error->kind == OB_UNKNOWN_OPTION)
+    snprintf(error->detail, sizeof error->detail, "A %s of wrapper \"outbox_%s\" has no such option.", where, kind);
+  else if (error->kind == OB_FORBIDDEN)
+    snprintf(error->detail, sizeof error->detail, "It gives access to more than its owner may reach.");
+  else if (error->subject[0])
+    snprintf(error->detail, sizeof error->detail, "The option \"%s\" cannot work as given.", error->subject);
+}
+
+static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
+  if (error->kind == OB_UNKNOWN_OPTION) {
+    const char **names = (const char **)palloc(sizeof(char *) * MAX_OPTION_NAMES);
+    size_t n = ob_option_names(kind, scope, names, MAX_OPTION_NAMES);
+    const char *nearest = closest_match(error->subject, names, n);
+    StringInfoData list;
+
+    if (nearest) {
+      snprintf(error->hint, sizeof error->hint, "Perhaps you meant the option \"%s\".", nearest);
+      return;
+    }
+    initStringInfo(&list);
+    for (size_t i = 0; i < n && i < 20; i++)
+      appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+    if (n == 0)
+      snprintf(error->hint, sizeof error->hint, "It has none: leave it out.");
+    else
+      snprintf(error->hint, sizeof error->hint, "Options here are %s%s.", list.data, n > 20 ? ", ..." : "");
+  } else if (error->kind == OB_FORBIDDEN) {
+    snprintf(error->hint, sizeof error->hint,
+             "Ask a superuser. Others can alter a server that has this option only by dropping it.");
+  } else if (error->kind == OB_MISSING_OPTION) {
+    snprintf(error->hint, sizeof error->hint, "Add option \"%s\".", error->subject);
+  } else if (error->subject[0]) {
+    snprintf(error->hint, sizeof error->hint, "Correct option \"%s\", or leave it out.", error->subject);
+  }
+}
+
+void delivery_option_error(const ob_error *error, const char *kind, ob_scope scope) {
+  ob_error full = *error;
+
+  if (!full.detail[0])
+    fill_detail(&full, kind, scope);
+  if (!full.hint[0])
+    fill_hint(&full, kind, scope);
+  delivery_error(&full);
+}
+
+const char *closest_match(const char *given, const char *const *names, size_t n) {
+  int given_length = (int)strlen(given);
+  int best = Max(given_length / 2, 1) + 1; /* more changes than this is another word */
+  const char *nearest = NULL;
+
+  if (given_length == 0 || given_length > 255)
+    return NULL; /* the distance is not defined for longer ones */
+  for (size_t i = 0; i < n; i++) {
+    int length = (int)strlen(names[i]);
+    if (length > 255)
+      continue;
+    int distance = varstr_levenshtein_less_equal(given, given_length, names[i], length, 1, 1, 1, best - 1, true);
+    if (distance < best) {
+      best = distance;
+      nearest = names[i];
+    }
+  }
+  return nearest;
+}

@@ -1,0 +1,94 @@
+/* late_commits.cpp: looks up the rows of transactions that committed late (dispatch/late_commits.h says which). */
+#include "server/claim/late_commits.h"
+
+#include "server/base/origin.h"
+#include "server/enqueue/unrouted_events.h"
+#include "server/sinks/dispatcher.h"
+#include "server/sinks/sink_cursor.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/sql.h"
+
+extern "C" {
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
+}
+
+/* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
+static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
+                              "(SELECT e.position FROM outbox.events_pending AS e "
+                              "WHERE (e.origin, e.xact, e.position) >= ($3, x, 0) "
+                              "AND (e.origin, e.xact, e.position) <= ($3, x, $2) "
+                              "ORDER BY e.origin, e.xact, e.position LIMIT 1) AS has_rows",
+                              3,
+                              {XID8ARRAYOID, INT8OID, INT8OID},
+                              NULL};
+
+/* What the snapshot says, with epochs; in the current memory context. */
+static dispatch::TransactionSnapshot transactions_of(Snapshot snapshot) {
+  const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+  uint64 *running = (uint64 *)palloc(sizeof(uint64) * Max(snapshot->xcnt, 1));
+
+  for (uint32 i = 0; i < snapshot->xcnt; i++)
+    running[i] = dispatch::xid_with_epoch(snapshot->xip[i], next);
+  return {running, snapshot->xcnt, dispatch::xid_with_epoch(snapshot->xmax, next), next};
+}
+
+void late_commits_note_running(Snapshot snapshot) {
+  require_memory(dispatcher().late_commits.note_running(transactions_of(snapshot)));
+}
+
+uint64 late_commits_full_xid(TransactionId xid) {
+  return dispatch::xid_with_epoch(xid, U64FromFullTransactionId(ReadNextFullTransactionId()));
+}
+
+static void add_late(WorkerSink *sink, uint64 xid) {
+  if (sink->n_late == sink->max_late) {
+    sink->max_late = Max(16, sink->max_late * 2);
+    sink->late = sink->late ? (LateTransaction *)repalloc(sink->late, sizeof(LateTransaction) * sink->max_late)
+                            : (LateTransaction *)MemoryContextAlloc(TopMemoryContext,
+                                                                    sizeof(LateTransaction) * sink->max_late);
+  }
+  sink->late[sink->n_late++] = {xid, 0, sink->cursor};
+  low_watermark_lower(sink, 0);
+}
+
+static bool visit_late(TupleTableSlot *slot, void *) {
+  int n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    if (DatumGetInt64(slot->tts_values[1]) <= sinks[i]->cursor) /* else its cursor has it before it */
+      add_late(sinks[i], DatumGetUInt64(slot->tts_values[0]));
+  return true;
+}
+
+bool late_commits_can_go_on(const WorkerSink *sink) {
+  return sink->n_late > 0 && !unrouted_is_locked(sink->unrouted_at);
+}
+
+Datum late_commits_ended(Snapshot snapshot, int *n) {
+  dispatch::LateCommits &commits = dispatcher().late_commits;
+
+  require_memory(commits.find_ended(transactions_of(snapshot)));
+  *n = commits.ended_count();
+  Datum *ended = (Datum *)palloc(sizeof(Datum) * Max(*n, 1));
+  for (int i = 0; i < *n; i++)
+    ended[i] = UInt64GetDatum(commits.ended(i));
+  return PointerGetDatum(construct_array(ended, *n, XID8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+void late_commits_find(Snapshot snapshot) {
+  Assert(in_spi());
+  int64 farthest = 0;
+  int n_ended, n;
+  WorkerSink **sinks = worker_sinks_all(&n);
+
+  for (int i = 0; i < n; i++)
+    farthest = Max(farthest, sinks[i]->cursor);
+  Datum values[] = {late_commits_ended(snapshot, &n_ended), Int64GetDatum(farthest), Int64GetDatum(origin_here())};
+  if (n_ended > 0 && farthest > 0)
+    statement_read(&find_rows, values, snapshot, visit_late, NULL);
+  late_commits_note_running(snapshot);
+}

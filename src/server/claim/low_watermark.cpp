@@ -1,0 +1,80 @@
+#include "server/claim/low_watermark.h"
+
+#include "server/claim/claim.h"
+#include "server/inflight/blocking.h"
+#include "server/inflight/in_flight.h"
+#include "server/sinks/dispatcher.h"
+#include "server/sinks/shard_handoff.h"
+#include "server/sinks/sink_cursor.h"
+
+extern "C" {
+#include "access/xact.h"
+}
+
+static const int PUBLISH_EVERY_MS = 100;
+
+enum { FOUND_SIZE = 4096 };
+
+static Moment published_at = MOMENT_NONE;
+static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 40,000 events in flight */
+
+static WorkerSink *sink_of(Oid oid) {
+  WorkerSink **place = &found[oid % FOUND_SIZE];
+
+  if (*place == NULL || (*place)->oid != oid)
+    *place = worker_sink_of(oid);
+  return *place;
+}
+
+static void lower(WorkerSink *sink, int64 position) {
+  if (sink)
+    sink->low_watermark = Min(sink->low_watermark, position);
+}
+
+static void lower_of(Oid sink, int64 position) {
+  lower(sink_of(sink), position);
+}
+
+static void lower_all(int64 position) {
+  for (WorkerSink *sink : worker_sinks_all())
+    lower(sink, position);
+}
+
+static void lower_by_events_in_flight(void) {
+  for (const InFlightEvent *event = in_flight().next(NULL); event; event = in_flight().next(event)) {
+    lower(sink_of(event), event->position);
+    if (OidIsValid(event->given_to))
+      lower_of(event->given_to, event->position);
+  }
+}
+
+/* What the cursor has passed and not disposed of. */
+static void begin_at_cursor(WorkerSink *sink) {
+  sink->low_watermark = sink->cursor + 1;
+  lower(sink, blocked_keys().lowest(sink->oid));
+  for (int i = 0; i < sink->n_late; i++)
+    lower(sink, sink->late[i].after + 1);
+  if (sink->first_foreign != 0)
+    lower(sink, sink->first_foreign);
+}
+
+void low_watermark_publish(Moment now, bool unread) {
+  Assert(!IsTransactionState());
+  if (!moment_is_past(published_at, now, PUBLISH_EVERY_MS)) {
+    if (unread)
+      for (WorkerSink *sink : worker_sinks_all())
+        low_watermark_lower(sink, 0);
+    return; /* until the next time it is lower than it could be */
+  }
+  published_at = now;
+  memset(found, 0, sizeof(found));
+  for (WorkerSink *sink : worker_sinks_all())
+    begin_at_cursor(sink);
+  lower_by_events_in_flight();
+  claim_returned_each(lower_of);
+  lower_all(dispatcher().locked_rows.first());
+  if (unread || shards_any_fresh())
+    lower_all(0);
+  for (WorkerSink *sink : worker_sinks_all())
+    low_watermark_tell(sink);
+}

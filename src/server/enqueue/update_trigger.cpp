@@ -1,0 +1,206 @@
+/*
+ * update_trigger.cpp: plain SQL works on events at any moment. What a person changes on a pending event may lie behind the
+ * worker's cursor, or free a key that it holds: the position goes to outbox_internal.rescan_queue, and the worker
+ * looks again. The columns and WHEN clauses of the triggers keep all other changes from coming here.
+ */
+#include "server/enqueue/update_trigger.h"
+
+extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "commands/trigger.h"
+#include "replication/logicalworker.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+}
+
+#include "server/base/is_worker.h"
+#include "server/base/origin.h"
+#include "server/base/sql_function.h"
+#include "server/catalog/route.h"
+#include "server/enqueue/dedup.h"
+#include "server/enqueue/event_check.h"
+#include "server/storage/owner_sql.h"
+
+/* The row that an UPDATE of its status is about to move, within the same statement and subtransaction; 0 = none. */
+static int64 moving_position;
+static TimestampTz moving_statement; /* one that fails before it moves its row leaves no right behind */
+static SubTransactionId moving_subtransaction;
+
+static void note_move(int64 position) {
+  moving_position = position;
+  moving_statement = GetCurrentStatementStartTimestamp();
+  moving_subtransaction = GetCurrentSubTransactionId();
+}
+
+bool is_partition_move(int64 position) {
+  bool moves = moving_position == position && position != 0 &&
+               moving_statement == GetCurrentStatementStartTimestamp() &&
+               moving_subtransaction == GetCurrentSubTransactionId();
+  moving_position = 0;
+  return moves;
+}
+
+bool event_is_manual(const TriggerRow *row) {
+  const RouteSink *sink = row_isnull(row, EV_SINK) ? NULL : route_find(TextDatumGetCString(row_get(row, EV_SINK)));
+
+  return sink && sink->is_manual;
+}
+
+static TriggerData *check_call(FunctionCallInfo fcinfo, bool good, const char *name, const char *kind) {
+  if (!good || !TRIGGER_FIRED_FOR_ROW(((TriggerData *)fcinfo->context)->tg_event))
+    ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                    errmsg("function \"%s\" must be called by %s row trigger", name, kind)));
+  return (TriggerData *)fcinfo->context;
+}
+
+static bool is_ours(const TriggerRow *row) {
+  return DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here();
+}
+
+/* A subscription applies what its publisher did: unchecked, since the publisher's sinks may not be here, and a
+ * delivered event that leaves there keeps its dedup key. */
+static bool is_replicated(const TriggerRow *before) {
+  return IsLogicalWorker() && !is_ours(before);
+}
+
+/* Whoever makes a dead letter pending by hand wants it sent, in its place or late: as outbox.redrive() with force. */
+static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
+  if (row_has_status(before, "FAILED") && row_has_status(after, "PENDING"))
+    row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
+  else
+    row_set_null(after, EV_REDRIVE_LATE);
+}
+
+/* The server alone fills these columns. An ORM writes back what it read before, so a change is dropped, not refused.
+ */
+static void keep_columns_of_server(const TriggerRow *before, TriggerRow *after) {
+  static const EventColumn columns[] = {EV_POSITION, EV_XACT,         EV_ORIGIN,
+                                        EV_HELD_BY,  EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+
+  if (IsLogicalWorker() || is_owner(GetUserId()))
+    return;
+  for (EventColumn column : columns) {
+    if (column == EV_ORIGIN && is_ours(after)) /* outbox.adopt() by a role that may call it */
+      continue;
+    if (row_isnull(before, column))
+      row_set_null(after, column);
+    else
+      row_set(after, column, row_get(before, column));
+  }
+}
+
+/* Such as outbox.adopt(): what the event says was checked when it was enqueued. */
+static bool only_server_columns_change(const TriggerRow *before, const TriggerRow *after) {
+  static const EventColumn checked[] = {EV_STATUS,  EV_SINK,         EV_SENT_AT,   EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
+                                        EV_HEADERS, EV_CONTENT_TYPE, EV_DEDUP_KEY, EV_PARTITION_KEY};
+
+  for (EventColumn column : checked)
+    if (!row_same(before, after, column))
+      return false;
+  return true;
+}
+
+/* Dispatchers that know no status mark an event by its time alone: UPDATE ... SET processed_at = now(). */
+static void mark_sent_by_time(const TriggerRow *before, TriggerRow *after) {
+  if (row_isnull(before, EV_SENT_AT) && !row_isnull(after, EV_SENT_AT) && row_same(before, after, EV_STATUS))
+    row_set(after, EV_STATUS, CStringGetTextDatum("SENT"));
+}
+
+/* What the sink would refuse would only come back as a dead letter: better to say so now. What else a person changes
+ * must stay possible, also on an event that the sink's newer options refuse. */
+static void check_for_sink(const TriggerRow *before, const TriggerRow *after, const EventHeaders *headers) {
+  static const EventColumn sent[] = {EV_SINK,    EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
+                                     EV_HEADERS, EV_CONTENT_TYPE,   EV_PARTITION_KEY};
+  bool same = true;
+
+  for (EventColumn column : sent)
+    same = same && row_same(before, after, column);
+  if (same || row_isnull(after, EV_SINK) || row_isnull(after, EV_ID) || row_isnull(after, EV_CREATED_AT) ||
+      row_has_status(after, "SENT"))
+    return;
+  if (RouteSink *sink = route_find(TextDatumGetCString(row_get(after, EV_SINK))))
+    event_check_sinks(after, headers, &sink, 1, false);
+}
+
+SQL_FUNCTION(outbox_events_before_update) {
+  bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_BEFORE(((TriggerData *)fcinfo->context)->tg_event) &&
+              TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
+  TriggerData *trigger = check_call(fcinfo, good, "events_before_update", "a BEFORE UPDATE");
+  TriggerRow before, after;
+  EventHeaders headers;
+
+  if (server_is_worker)
+    return PointerGetDatum(trigger->tg_newtuple);
+  trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
+  trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
+
+  keep_columns_of_server(&before, &after);
+  if (row_isnull(&after, EV_STATUS))
+    row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
+  mark_sent_by_time(&before, &after);
+  if (!row_same(&before, &after, EV_STATUS)) {
+    note_move(row_isnull(&after, EV_POSITION) ? 0 : DatumGetInt64(row_get(&after, EV_POSITION)));
+    if (row_has_status(&after, "SENT")) /* else it had no day to go to */
+      row_default(&after, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
+    else
+      row_set_null(&after, EV_SENT_AT);
+    redrive_by_hand(&before, &after);
+  }
+  if (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY))
+    row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
+  if (event_is_manual(&after))             /* nobody would take back what a worker marked */
+    row_set_null(&after, EV_HELD_BY);
+  if (!is_replicated(&before))
+    event_check_encoding(&before, &after);
+  if (is_replicated(&before) || only_server_columns_change(&before, &after))
+    return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
+  if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
+    route_require(TextDatumGetCString(row_get(&after, EV_SINK)), GetUserId());
+  if (!row_isnull(&after, EV_AGGREGATE_TYPE) && !row_isnull(&after, EV_EVENT_TYPE)) {
+    event_check(&after, &headers);
+    check_for_sink(&before, &after, &headers);
+  }
+  return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
+}
+
+SQL_FUNCTION(outbox_events_after_update) {
+  bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_AFTER(((TriggerData *)fcinfo->context)->tg_event) &&
+              TRIGGER_FIRED_BY_UPDATE(((TriggerData *)fcinfo->context)->tg_event);
+  TriggerData *trigger = check_call(fcinfo, good, "events_after_update", "an AFTER UPDATE");
+  TriggerRow before, row;
+
+  if (server_is_worker)
+    return PointerGetDatum(NULL);
+  trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
+  trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
+  /* A dead letter may hold its key. */
+  if (!row_has_status(&row, "SENT") && (is_ours(&before) || is_ours(&row)) &&
+      !(event_is_manual(&before) && event_is_manual(&row)))
+    recall(DatumGetInt64(row_get(&row, EV_POSITION)));
+  return PointerGetDatum(NULL);
+}
+
+SQL_FUNCTION(outbox_events_after_delete) {
+  bool good = CALLED_AS_TRIGGER(fcinfo) && TRIGGER_FIRED_AFTER(((TriggerData *)fcinfo->context)->tg_event) &&
+              TRIGGER_FIRED_BY_DELETE(((TriggerData *)fcinfo->context)->tg_event);
+  TriggerData *trigger = check_call(fcinfo, good, "events_after_delete", "an AFTER DELETE");
+  TriggerRow row;
+
+  if (server_is_worker)
+    return PointerGetDatum(NULL);
+  trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
+  if (is_replicated(&row))
+    return PointerGetDatum(NULL);
+  int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
+  const bool has_worker = !event_is_manual(&row);
+  if (row_has_status(&row, "FAILED") && is_ours(&row) && has_worker)
+    recall(position); /* its key may have waited for it */
+  if (!row_has_status(&row, "PENDING"))
+    return PointerGetDatum(NULL);
+  if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0 && has_worker)
+    recall(position); /* its key waited for it */
+  if (!row_isnull(&row, EV_DEDUP_KEY))
+    dedup_release(row_get(&row, EV_DEDUP_KEY), row_get(&row, EV_ID), position);
+  return PointerGetDatum(NULL);
+}

@@ -1,0 +1,344 @@
+#include "delivery/engine/circuit_breaker.h"
+
+#include <gtest/gtest.h>
+
+using namespace outbox;
+using namespace std::chrono_literals;
+
+namespace {
+
+class CircuitTest : public testing::Test {
+protected:
+  ob_outcome ends(Outcome outcome, uint64_t ticket = 1, uint64_t key = 0) {
+    return circuit.on_result({ticket, key ? key : ticket, outcome, -1, {}}, now);
+  }
+  /* Time goes on until the circuit takes something; says how long that was. */
+  std::chrono::milliseconds wait_for_credit() {
+    auto from = now;
+    while (circuit.credit(now) == 0)
+      now += 1ms;
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - from);
+  }
+  void probe(uint64_t ticket) { circuit.on_submit(ticket); }
+
+  CircuitBreaker::Time now{};
+  CircuitBreaker circuit{CircuitBreaker::Settings{}, 1};
+};
+
+TEST_F(CircuitTest, TakesEverythingWhileClosed) {
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(ends(Outcome::Sent), OB_SENT);
+  EXPECT_EQ(ends(Outcome::Retry), OB_RETRY);
+  EXPECT_EQ(ends(Outcome::Rejected), OB_REJECTED);
+  EXPECT_EQ(ends(Outcome::Returned), OB_RETURNED);
+  EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, ADownSinkOpensItAndNoAttemptIsSpent) {
+  EXPECT_EQ(ends(Outcome::SinkDown), OB_RETURNED);
+  EXPECT_TRUE(circuit.is_open());
+  EXPECT_EQ(circuit.credit(now), 0u);
+  EXPECT_GT(circuit.retry_in_ms(now), 0);
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 2), OB_RETURNED);
+}
+
+TEST_F(CircuitTest, TenDifferentKeysInARowOpenIt) {
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 10, 10), OB_RETURNED);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, ManyEventsThatHaveFailedBeforeDoNot) {
+  for (uint64_t key = 1; key <= 50; key++) {
+    circuit.on_submit(key, true);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
+  }
+  EXPECT_FALSE(circuit.is_open());
+  for (uint64_t key = 51; key <= 60; key++) {
+    circuit.on_submit(key);
+    ends(Outcome::RetryBlameSink, key, key);
+  }
+  EXPECT_TRUE(circuit.is_open()) << "new ones do";
+}
+
+TEST_F(CircuitTest, OneKeyThatFailsForEverDoesNot) {
+  for (int i = 0; i < 50; i++)
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, i, 77), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, ASuccessInBetweenStartsTheCountAnew) {
+  for (Outcome alive : {Outcome::Sent, Outcome::Retry}) {
+    for (uint64_t key = 1; key <= 9; key++)
+      ends(Outcome::RetryBlameSink, key, key);
+    ends(alive, 100, 100);
+  }
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, EventsWithoutAKeyCountOneByOne) {
+  for (uint64_t i = 1; i <= 9; i++)
+    circuit.on_result({i, 0, Outcome::RetryBlameSink, -1, {}}, now);
+  EXPECT_FALSE(circuit.is_open());
+  circuit.on_result({10, 0, Outcome::RetryBlameSink, -1, {}}, now);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, AfterTheBackoffOneProbeGoesAndItsSuccessCloses) {
+  circuit.down(now);
+  auto backoff = wait_for_credit();
+  EXPECT_GE(backoff, 150ms);
+  EXPECT_LE(backoff, 200ms);
+  EXPECT_EQ(circuit.credit(now), 1u);
+  EXPECT_TRUE(circuit.is_open());
+  probe(5);
+  EXPECT_EQ(circuit.credit(now), 0u);
+  EXPECT_EQ(circuit.retry_in_ms(now), -1); /* the probe's end will tell */
+  EXPECT_EQ(ends(Outcome::Sent, 5), OB_SENT);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, FailedProbesWaitLongerAndLonger) {
+  circuit.down(now);
+  std::chrono::milliseconds expected = 200ms;
+  for (uint64_t ticket = 1; ticket < 12; ticket++) {
+    auto backoff = wait_for_credit();
+    EXPECT_GE(backoff, expected * 3 / 4);
+    EXPECT_LE(backoff, expected);
+    EXPECT_EQ(circuit.credit(now), 1u);
+    probe(ticket);
+    EXPECT_EQ(ends(Outcome::SinkDown, ticket), OB_RETURNED);
+    expected = std::min<std::chrono::milliseconds>(expected * 2, 5000ms);
+  }
+  wait_for_credit();
+  probe(99);
+  ends(Outcome::Sent, 99);
+  circuit.down(now); /* from the start again */
+  EXPECT_LE(wait_for_credit(), 200ms);
+}
+
+TEST_F(CircuitTest, WhatWasUnderWayBeforeDoesNotCountAsAProbe) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(5);
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 1), OB_RETURNED);
+  EXPECT_EQ(ends(Outcome::SinkDown, 2), OB_RETURNED);
+  EXPECT_EQ(circuit.retry_in_ms(now), -1) << "still waiting for its probe";
+  EXPECT_EQ(ends(Outcome::Sent, 3), OB_SENT);
+  EXPECT_FALSE(circuit.is_open()) << "but a success is a success";
+}
+
+TEST_F(CircuitTest, AProbeThatProvesNothingMakesRoomForAnother) {
+  circuit.down(now);
+  wait_for_credit();
+  for (Outcome outcome : {Outcome::Rejected, Outcome::Returned}) {
+    probe(5);
+    EXPECT_EQ(circuit.credit(now), 0u);
+    ends(outcome, 5);
+    EXPECT_TRUE(circuit.is_open());
+    EXPECT_EQ(circuit.credit(now), 1u);
+  }
+}
+
+TEST_F(CircuitTest, OnePoisonousEventCannotKeepItOpen) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(1);
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 1), OB_RETURNED);
+  wait_for_credit();
+  EXPECT_EQ(circuit.credit(now), 2u);
+  probe(1);
+  probe(2);
+  EXPECT_EQ(ends(Outcome::Sent, 2), OB_SENT);
+  EXPECT_FALSE(circuit.is_open());
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 1), OB_RETRY);
+}
+
+TEST_F(CircuitTest, AfterASuccessNothingOldOpensItAgain) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(5);
+  ends(Outcome::Sent, 5);
+  for (uint64_t ticket = 10; ticket < 40; ticket++) /* what a sink says of events that began before the outage */
+    EXPECT_EQ(ends(Outcome::Returned, ticket), OB_RETURNED);
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, ThePeersWishPutsTheProbeOffWithinReason) {
+  for (int64_t wish_s : {30, 3600}) {
+    for (uint64_t key = 1; key <= 10; key++)
+      circuit.on_result({key, key, Outcome::RetryBlameSink, wish_s * 1000, {}}, now);
+    EXPECT_EQ(circuit.retry_in_ms(now), std::min<int64_t>(wish_s, 300) * 1000);
+    circuit.up();
+  }
+  for (uint64_t key = 1; key <= 10; key++) /* shorter than the backoff, or none */
+    circuit.on_result({key, key, Outcome::RetryBlameSink, key % 2 ? 1 : -1, {}}, now);
+  EXPECT_GE(wait_for_credit(), 150ms);
+}
+
+TEST_F(CircuitTest, RefusalsOpenItTooAndAreProbedSlowly) {
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(Outcome::Refused, key, key), OB_RETRY);
+  EXPECT_EQ(ends(Outcome::Refused, 10, 10), OB_RETURNED);
+  std::chrono::milliseconds expected = 5s;
+  for (uint64_t ticket = 1; ticket < 12; ticket++) {
+    auto backoff = wait_for_credit();
+    EXPECT_GE(backoff, expected * 3 / 4);
+    EXPECT_LE(backoff, expected);
+    probe(ticket);
+    EXPECT_EQ(ends(Outcome::Refused, ticket), OB_RETURNED);
+    expected = std::min<std::chrono::milliseconds>(expected * 2, 300s);
+  }
+  wait_for_credit();
+  probe(99);
+  EXPECT_EQ(ends(Outcome::SinkDown, 99), OB_RETURNED);
+  EXPECT_LE(wait_for_credit(), 5s) << "an outage is probed as outages are";
+}
+
+/* ---- few keys: time decides ---- */
+
+TEST_F(CircuitTest, TwoKeysOpenItWhenNothingSucceeds) {
+  for (Outcome failure : {Outcome::RetryBlameSink, Outcome::Refused})
+    for (bool failed_before : {false, true}) {
+      circuit.up();
+      for (uint64_t key = 1; key <= 2; key++) {
+        circuit.on_submit(key, failed_before);
+        EXPECT_EQ(ends(failure, key, key), OB_RETRY);
+      }
+      now += 199ms;
+      EXPECT_EQ(circuit.credit(now), UINT32_MAX) << "something may still succeed";
+      now += 1ms;
+      EXPECT_EQ(circuit.credit(now), 0u);
+      EXPECT_TRUE(circuit.is_open()) << "before the first failure is recorded as an attempt";
+      EXPECT_LE(wait_for_credit(), 200ms) << "it may be wrong: it is tried again soon";
+    }
+}
+
+TEST_F(CircuitTest, ASecondKeyOpensItThatFailsLaterWithoutASuccessInBetween) {
+  circuit.on_submit(1, true);
+  EXPECT_EQ(ends(Outcome::Refused, 1, 1), OB_RETRY);
+  now += 60s;
+  circuit.on_submit(2);
+  EXPECT_EQ(ends(Outcome::Refused, 2, 2), OB_RETURNED);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, OneKeyMayBeItsOwnFaultHoweverLongItFails) {
+  for (uint64_t i = 0; i < 100; i++, now += 500ms) {
+    circuit.on_submit(i, i > 0);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, i, 77), OB_RETRY);
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+  for (uint64_t i = 0; i < 100; i++, now += 500ms) { /* likewise one event without a key */
+    circuit.on_submit(i, true);
+    circuit.on_result({i, 0, Outcome::RetryBlameSink, -1, {}}, now);
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+}
+
+TEST_F(CircuitTest, AFewThatAlwaysFailAreNotTheSinksFaultWhereOthersSucceed) {
+  for (int round = 0; round < 50; round++) {
+    circuit.on_sent(1000, now);
+    for (uint64_t key = 1; key <= 5; key++) {
+      circuit.on_submit(key, true);
+      EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
+    }
+    now += 900ms;
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+  now += 1h;
+  for (uint64_t key = 1; key <= 5; key++) {
+    circuit.on_submit(key, true);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
+  }
+  now += 1s;
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX) << "they failed while others succeeded, and would hold those up";
+  for (uint64_t key = 6; key <= 7; key++) {
+    circuit.on_submit(key, true);
+    ends(Outcome::RetryBlameSink, key, key);
+  }
+  now += 200ms;
+  EXPECT_EQ(circuit.credit(now), 0u) << "nothing has succeeded since these two have begun to fail";
+}
+
+TEST_F(CircuitTest, ASuccessAmongFewFailuresAcquitsTheSink) {
+  for (Outcome alive : {Outcome::Sent, Outcome::Retry}) {
+    ends(Outcome::RetryBlameSink, 1, 1);
+    ends(Outcome::RetryBlameSink, 2, 2);
+    ends(alive, 3, 3);
+    now += 10s;
+    EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  }
+}
+
+TEST_F(CircuitTest, FewKeysMayWishAPauseToo) {
+  for (uint64_t key = 1; key <= 2; key++)
+    circuit.on_result({key, key, Outcome::RetryBlameSink, 30'000, {}}, now);
+  now += 250ms;
+  EXPECT_EQ(circuit.credit(now), 0u);
+  EXPECT_EQ(circuit.retry_in_ms(now), 30'000);
+}
+
+TEST_F(CircuitTest, ProbesBecomeSoManyThatAGoodEventIsAmongThem) {
+  circuit.down(now);
+  uint64_t ticket = 1;
+  for (uint32_t width : {1, 2, 4, 8, 16, 32, 64, 100, 100}) {
+    wait_for_credit();
+    EXPECT_EQ(circuit.credit(now), width);
+    probe(++ticket);
+    ends(Outcome::RetryBlameSink, ticket);
+  }
+}
+
+TEST_F(CircuitTest, EventsThatAlwaysFailMakeRoomForOthersWhileItIsOpen) {
+  circuit.down(now);
+  for (uint64_t ticket = 1; ticket <= 3; ticket++) {
+    wait_for_credit();
+    circuit.on_submit(ticket, true);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket), OB_DEFERRED);
+    EXPECT_EQ(circuit.put_off_ms(), 5000);
+  }
+  for (uint64_t ticket = 4; ticket <= 100; ticket++) {
+    circuit.on_submit(ticket, true);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket), OB_DEFERRED) << "also one that is no probe any more";
+  }
+  EXPECT_EQ(circuit.put_off_ms(), 100'000) << "the more there are, the longer one round of them takes";
+  wait_for_credit();
+  probe(101);
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 101), OB_RETURNED) << "no attempt of it was spent, and none is now";
+  circuit.up();
+  EXPECT_EQ(circuit.put_off_ms(), 5000);
+}
+
+TEST_F(CircuitTest, AnAttemptIsSpentWhileItIsOpenOnlyWhereOthersHaveSucceededSince) {
+  ends(Outcome::RetryBlameSink, 1, 1);
+  circuit.on_sent(2, now);
+  circuit.down(now);
+  wait_for_credit();
+  probe(3);
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 3, 1), OB_RETRY) << "it makes room for the events behind it";
+  wait_for_credit();
+  probe(4);
+  EXPECT_EQ(ends(Outcome::RetryBlameSink, 4, 1), OB_RETURNED) << "nothing has succeeded since";
+}
+
+TEST_F(CircuitTest, UpClosesIt) {
+  circuit.down(now);
+  circuit.up();
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, BeingToldTwiceDoesNotPutTheProbeOff) {
+  circuit.down(now);
+  now += 100ms;
+  circuit.down(now);
+  EXPECT_LE(wait_for_credit(), 100ms);
+}
+
+}  // namespace
