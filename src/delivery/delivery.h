@@ -1,13 +1,13 @@
 /*
- * delivery.h: the one door between the server room and the delivery room.
+ * delivery.h: the one API between the server side and the delivery library.
  *
- * The server room (src/server, postgres.h, longjmp) hands events in and takes completions out. The delivery room
+ * The server side (src/server, postgres.h, longjmp) hands events in and takes completions out. The delivery library
  * (src/delivery, modern C++, threads) talks to brokers and endpoints and never sees PostgreSQL.
  *
- * Rules of the door: every function is noexcept and safe to call from a thread that may later longjmp (none keeps a
- * lock or a C++ object alive in the caller's frame); none blocks on the network, except ob_engine_close(), which is
- * bounded. All functions of one engine are called from one thread, the caller's. Text is UTF-8, not NUL-terminated
- * unless it is `const char *`.
+ * Rules of the delivery API: every function is noexcept and safe to call from a thread that may later longjmp (none
+ * keeps a lock or a C++ object alive in the caller's frame); none blocks on the network, except ob_engine_close(),
+ * which is bounded. All functions of one engine are called from one thread, the caller's. Text is UTF-8, not
+ * NUL-terminated unless it is `const char *`.
  */
 #ifndef OUTBOX_DELIVERY_H
 #define OUTBOX_DELIVERY_H
@@ -47,7 +47,7 @@ typedef struct ob_option {
  * step. Empty strings where there is nothing to say. Never holds a secret. */
 typedef enum ob_error_kind {
   OB_OK = 0,
-  OB_UNKNOWN_OPTION, /* name is in `subject`; the server room adds the HINT with the nearest name */
+  OB_UNKNOWN_OPTION, /* name is in `subject`; the server side adds the HINT with the nearest name */
   OB_BAD_VALUE,      /* an option or an event's field has a value that cannot work */
   OB_MISSING_OPTION, /* a required option is absent */
   OB_WRONG_PLACE,    /* a secret given to the server, or a server option given to the user mapping */
@@ -104,7 +104,7 @@ size_t ob_option_names(const char *kind, ob_scope scope, const char **names, siz
 /* The options that every kind has, parsed. Unset ones carry the kind's defaults. */
 typedef struct ob_common {
   bool ordered;
-  bool block_on_dead_letter; /* a dead letter's key waits for a person */
+  bool block_on_dead_letter; /* a dead letter's key waits for a user */
   int max_attempts;          /* 0 = not set: the caller's default applies */
   int64_t retention_ms;      /* -1 = not set; 0 = delete on delivery */
   const char *retry;         /* policy text; NULL = not set; points into `options` */

@@ -1,5 +1,5 @@
 /*
- * no_postgres.h: keeps PostgreSQL's headers out of the delivery room, whichever is included first. Its functions
+ * no_postgres.h: keeps PostgreSQL's headers out of the delivery library, whichever is included first. Its functions
  * leave by longjmp, which skips destructors: nothing here may call them.
  */
 #pragma once

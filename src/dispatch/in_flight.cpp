@@ -2,6 +2,8 @@
  * in_flight.cpp: events are found by position and by ticket. They lie in blocks of 1,024 that stay, so that a pointer
  * is good for an event's life and claiming one allocates nothing but now and then a block: a drain passes here five
  * times for each event.
+ * A round claims at most 4 MB and outbox.max_in_flight_memory is 32 MB: with bounds by number alone 3,000 events of
+ * 100 kB took 1 GB of the worker while a broker hung, now 58 MB.
  */
 #include "dispatch/in_flight.h"
 

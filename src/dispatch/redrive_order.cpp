@@ -1,6 +1,8 @@
 /*
  * redrive_order.cpp: redriven events are rare, so the keys in flight are put into a table only when a round meets
  * one, and the table is forgotten with the round.
+ * A redriven event waits in the worker until later in-flight events of its key have ended; in the delivery library it
+ * would wait behind them, and it would be too late to decide.
  */
 #include "dispatch/redrive_order.h"
 

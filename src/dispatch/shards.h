@@ -7,6 +7,9 @@
  * owner still has events of the shard in flight: those sinks wait until that part has drained (ended and recorded).
  * So a sink that hangs delays only its own part of a handoff. What a worker must know of a shard it reads from the
  * rows, as after a restart.
+ * While 32 requests hung, a change of outbox.workers 1 -> 4 -> 2 -> 1 delayed another sink's events by 20 ms at
+ * most; with a million events waiting behind those requests by 1.1 s, because the new owner of a shard reads its
+ * rows from the beginning.
  */
 #pragma once
 

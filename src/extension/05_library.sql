@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.grant_privilege(statement text) RETUR
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
 COMMENT ON FUNCTION outbox_internal.grant_privilege(text) IS
-  'For install and upgrade scripts: a GRANT as if a person gave it, so that the rights which people gave on the same object stay theirs, and in their dumps.';
+  'For install and upgrade scripts: a GRANT as if a user gave it, so that the rights which users gave on the same object stay theirs, and in their dumps.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,12 @@
--- The one table that people see. Its columns and partitions are explained in src/README.md, "The table".
+-- The one table that users see. Its columns and partitions are explained in src/README.md, "The table".
+-- Status is the partition key: events_pending (hot, small), events_failed (dead letters), events_sent (by day, dropped whole). An ON CONFLICT with
+-- a target therefore needs events_pending as its table: a unique index of the parent would have to contain the status.
+-- Triggers are ENABLE ALWAYS: with session_replication_role = replica (the apply worker of every subscription) a row would have no position.
+-- Rows of another origin are not recalled when they are written but by adopt(): where no worker runs nothing would empty the table.
+-- The index by transaction begins with the origin: two looks at it find the only row of another origin among any number. It costs nine bytes per
+-- pending event; a partial index would need the origin as a constant.
+-- events_pending_sink has each sink's first rows, so the age of the oldest event is exact however many wait. It costs an INSERT 0.6 to 0.9 µs of CPU
+-- (of 5.9 in bulk).
 
 CREATE SEQUENCE IF NOT EXISTS outbox.events_position AS bigint CACHE 1;
 COMMENT ON SEQUENCE outbox.events_position IS
@@ -85,7 +93,7 @@ CREATE TABLE IF NOT EXISTS outbox.events_failed PARTITION OF outbox.events (
 ) FOR VALUES IN ('FAILED');
 CREATE INDEX IF NOT EXISTS events_failed_key ON outbox.events_failed (sink, pg_catalog.hashtextextended(partition_key, 0), position);
 CREATE INDEX IF NOT EXISTS events_failed_id ON outbox.events_failed (id);
-COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a person acts.';
+COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a user acts.';
 
 CREATE TABLE IF NOT EXISTS outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
 COMMENT ON TABLE outbox.events_sent IS 'Delivered events, kept for outbox.retention; one partition per day (UTC), dropped whole.';

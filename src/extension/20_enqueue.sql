@@ -1,4 +1,7 @@
 -- The ways in: outbox.enqueue() and the triggers that every INSERT, UPDATE and DELETE of events passes.
+-- A text parameter for a jsonb, uuid or time column is refused by the parser, before any trigger. Casts of ours would let it through, but would belong to
+-- the whole database: docs/enqueue.md has two statements for those who need them.
+-- UPDATE ... SET sent_at = now() alone marks an event as sent, because many pollers know no status: it would be delivered once more otherwise.
 
 -- One for each type that a key and a payload come in: json and text are what drivers send. The parser takes an untyped
 -- literal or parameter for text, also beside jsonb headers (that one is for them alone: without headers two would fit).
@@ -66,12 +69,12 @@ COMMENT ON FUNCTION outbox_internal.events_before_insert() IS
 CREATE OR REPLACE FUNCTION outbox_internal.events_before_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_before_update';
 COMMENT ON FUNCTION outbox_internal.events_before_update() IS
-  'Trigger of outbox.events: checks what a person changes as if it were enqueued.';
+  'Trigger of outbox.events: checks what a user changes as if it were enqueued.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_after_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_update';
 COMMENT ON FUNCTION outbox_internal.events_after_update() IS
-  'Trigger of outbox.events: makes the worker look again at a pending event that a person changed.';
+  'Trigger of outbox.events: makes the worker look again at a pending event that a user changed.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_after_delete() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_delete';

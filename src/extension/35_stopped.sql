@@ -1,4 +1,4 @@
--- Sinks that were stopped for good: by a person, by a 410, by failing for too long. Their events wait until outbox.resume().
+-- Sinks that were stopped for good: by a user, by a 410, by failing for too long. Their events wait until outbox.resume().
 
 CREATE TABLE IF NOT EXISTS outbox.stopped_sinks (
   sink text,

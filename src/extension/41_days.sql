@@ -1,5 +1,7 @@
 -- Partitions by time: made ahead and dropped whole, with no lock that anybody would wait for long. This part and
 -- 60_inbox.sql make outbox_inbox.sql as well, for databases without the extension: so both are plain SQL.
+-- Each day has a primary key of its own, and the parent has none: ATTACH in a restore would make a second one. While a day lacks its key, a restore
+-- is under way.
 
 CREATE OR REPLACE FUNCTION outbox_internal.add_partition(parent regclass, part text, key text, lower timestamptz, upper timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,6 @@
--- After a restore, a copy or an upgrade into another cluster: a person says that this database is to deliver what it holds.
+-- After a restore, a copy or an upgrade into another cluster: a user says that this database is to deliver what it holds.
+-- It rewrites each row: 17 to 22 µs of CPU, 17 s for a million, half of it for index entries. To note an adopted origin once would be cheap, but
+-- whatever is restored or replicated later would be delivered unasked. Only the rows are locked.
 
 CREATE OR REPLACE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

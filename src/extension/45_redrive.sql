@@ -70,4 +70,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.redrive(uuid, text, boolean) IS
-  'Puts a dead letter back into its place in the order of its key, before later events that are not yet sent; without a sink, for all sinks where it is one. True when it went back. Where later events have been delivered, or it is no dead letter, a warning says so and the result is false; force sends it late then, and outbox.sinks counts it. Attempts begin again at 0. Should a later event that is in the air arrive first, the event becomes a dead letter again. Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''.';
+  'Puts a dead letter back into its place in the order of its key, before later events that are not yet sent; without a sink, for all sinks where it is one. True when it went back. Where later events have been delivered, or it is no dead letter, a warning says so and the result is false; force sends it late then, and outbox.sinks counts it. Attempts begin again at 0. Should a later event that is in flight arrive first, the event becomes a dead letter again. Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''.';

@@ -133,7 +133,7 @@ BEGIN
   ELSIF w.last_loop_at < clock_timestamp() - patience - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
     status := 'error';
     detail := format('%s, but the last round of the one with pid %s was at %s.', running, w.pid, w.last_loop_at);
-    hint := format('SELECT pg_terminate_backend(%s); -- another one takes over; what is in the air may be sent twice. Before: SELECT wait_event_type, '
+    hint := format('SELECT pg_terminate_backend(%s); -- another one takes over; what is in flight may be sent twice. Before: SELECT wait_event_type, '
                    'wait_event, pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = ''outbox worker''', w.pid);
   ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
     status := 'warning';

@@ -1,7 +1,7 @@
 -- The doctor looks at what waits. It reads no payload, and no more rows however many wait: what it says, it knows by the indexes.
 
 -- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
--- its events: they would reach somebody else's endpoint. A type that a list of globs would take for another one is left to a person.
+-- its events: they would reach somebody else's endpoint. A type that a list of globs would take for another one is left to a user.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_widen(aggregate_type text, event_type text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -144,7 +144,7 @@ BEGIN
   FROM (SELECT coalesce(e.last_attempt_at, e.created_at) AS at FROM outbox.events_failed AS e LIMIT 100000) AS f;
   IF example.n > 0 THEN
     status := CASE WHEN example.n < 10000 THEN 'warning' ELSE 'error' END;
-    detail := format('%s (%s) %s for a person, the oldest since %s; %s came in the last hour.',
+    detail := format('%s (%s) %s for a user, the oldest since %s; %s came in the last hour.',
                      CASE WHEN example.n = 100000 THEN '100000 or more dead letters' ELSE outbox_internal.counted(example.n, 'dead letter', 'dead letters') END,
                      pg_size_pretty(pg_total_relation_size('outbox.events_failed')), CASE example.n WHEN 1 THEN 'waits' ELSE 'wait' END, date_trunc('second', example.oldest), example.lately);
     hint := 'SELECT sink, event_type, left(last_error, 100) AS error, count(*), min(last_attempt_at) FROM outbox.events WHERE status = ''FAILED'' GROUP BY 1, 2, 3 ORDER BY 4 DESC; '

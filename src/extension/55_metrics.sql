@@ -1,4 +1,5 @@
 -- What a monitoring system scrapes: names and meanings in docs/monitoring.md.
+-- Each column of three views is a metric and its comment the HELP text, so outbox.metrics(), docker/queries.yaml and the documentation cannot differ unnoticed.
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -111,7 +112,7 @@ COMMENT ON COLUMN outbox.sink_metrics.sink_circuit_open IS
   '1: the peer is down as a whole; it is probed, and no event''s attempts are spent.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_degraded IS
   '1: the sink delivers, but not to all of its topics, or slower than it could.';
-COMMENT ON COLUMN outbox.sink_metrics.sink_paused IS '1: a person has paused the sink.';
+COMMENT ON COLUMN outbox.sink_metrics.sink_paused IS '1: a user has paused the sink.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_disabled IS
   '1: the sink has stopped for good (HTTP 410, or disable_after) until outbox.resume().';
 COMMENT ON COLUMN outbox.sink_metrics.sink_misconfigured IS '1: the sink cannot be opened with its options.';

@@ -1,8 +1,8 @@
 -- Who may do what, without anybody's word: everybody may enqueue, who has USAGE on the schema; pg_monitor may look. docs/security.md
--- has the rest, for people to grant.
+-- has the rest, for users to grant.
 
 -- What is new is for nobody but by GRANT, except the ways to enqueue. What an upgrade finds is left alone: a REVOKE within
--- a script would record the grants of this database's people as the extension's own, and pg_dump would leave them out.
+-- a script would record the grants of this database's users as the extension's own, and pg_dump would leave them out.
 DO $$
 DECLARE
   f regprocedure;

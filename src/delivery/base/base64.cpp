@@ -1,3 +1,7 @@
+/*
+ * base64.cpp: OpenSSL's EVP_EncodeBlock() and EVP_DecodeBlock() do the work. The decoder here adds what they lack:
+ * it refuses characters outside the alphabet and accepts text without padding.
+ */
 #include "delivery/base/base64.h"
 
 #include <openssl/evp.h>

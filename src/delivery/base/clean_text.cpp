@@ -1,3 +1,7 @@
+/*
+ * clean_text.cpp: a peer's text may hold invalid UTF-8 and terminal control characters. PostgreSQL refuses the
+ * former in a text column, and the latter could forge lines of the server's log.
+ */
 #include "delivery/base/clean_text.h"
 
 #include <nlohmann/json.hpp>

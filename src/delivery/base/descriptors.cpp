@@ -1,3 +1,7 @@
+/*
+ * descriptors.cpp: a worker may run out of file descriptors while hundreds of requests hang. The soft limit is
+ * raised towards the hard one, and 256 descriptors are kept for the server's own files.
+ */
 #include "delivery/base/descriptors.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+/*
+ * secret_mask.cpp: an error page often repeats the request, credentials included, in the encoding of the page. So
+ * the text is decoded layer by layer (at most eight), the secret is searched in each layer, and the bytes of the
+ * original that it stands for are masked. The caller masks before it cuts: a cut secret would no longer be found.
+ */
 #include "delivery/base/secret_mask.h"
 
 #include <algorithm>

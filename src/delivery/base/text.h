@@ -51,7 +51,7 @@ inline bool percent_encoding_ends(std::string_view text) {
   return true;
 }
 
-/* Copies text into a fixed field of the door, cut at a whole character. */
+/* Copies text into a fixed field of the delivery API, cut at a whole character. */
 template <size_t N> void copy_text(char (&to)[N], std::string_view from) {
   size_t length = utf8_prefix(from, N - 1);
   if (length > 0)

@@ -1,7 +1,8 @@
 /*
- * thread.h: how the delivery room starts a thread. Signals belong to the server's main thread, so every other thread
- * has all of them blocked; and an exception must not leave a thread, so it ends there. And who may call what: an
- * object that belongs to one thread asserts it, where asserts are compiled in (tests, and a server that has its own).
+ * thread.h: how the delivery library starts a thread. Signals belong to the server's main thread, so every other
+ * thread has all of them blocked; and an exception must not leave a thread, so it ends there. And who may call what:
+ * an object that belongs to one thread asserts it, where asserts are compiled in (tests, and a server that has its
+ * own).
  */
 #pragma once
 

@@ -1,3 +1,7 @@
+/*
+ * time_text.cpp: std::chrono computes the calendar; years outside 0 to 9999 have no RFC 3339 text and are refused
+ * when the event is enqueued.
+ */
 #include "delivery/base/time_text.h"
 
 #include <chrono>

@@ -1,3 +1,7 @@
+/*
+ * background_jobs.cpp: each job has a thread. Threads that are still busy when the object is destroyed are
+ * detached: a worker's end does not wait for the network.
+ */
 #include "delivery/engine/background_jobs.h"
 
 #include <condition_variable>

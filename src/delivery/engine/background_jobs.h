@@ -1,6 +1,6 @@
 /*
- * background_jobs.h: work that may wait for a resolver or a broker, which the main thread must not, on threads of its own that
- * end by themselves: destroying sinks, and probing.
+ * background_jobs.h: work that may wait for a resolver or a broker, which the main thread must not, on threads of its
+ * own that end by themselves: destroying sinks, and probing.
  */
 #pragma once
 

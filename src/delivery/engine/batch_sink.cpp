@@ -1,3 +1,8 @@
+/*
+ * batch_sink.cpp: one thread calls the two functions of the sink, which may wait for the peer. Ends are reported by
+ * the main thread only (poll): between a failure and its report nothing can be submitted that would overtake the
+ * failed event.
+ */
 #include "delivery/engine/batch_sink.h"
 
 #include <utility>

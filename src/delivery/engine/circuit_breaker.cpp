@@ -1,3 +1,10 @@
+/*
+ * circuit_breaker.cpp: decides from outcomes whether the whole sink is down. Ten keys failing in a row, or two keys
+ * and no success for a second, open the circuit; the events' attempts are then not spent. An event that has failed
+ * before does not count towards the ten: 200 failing keys whose retries fell due together once opened it 96 times
+ * in one drain, for all other keys too. 401, 403, 404 and redirects count as an outage as well, but are probed more
+ * and more seldom, because they mean a mistake in the endpoint's setup.
+ */
 #include "delivery/engine/circuit_breaker.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 /*
- * circuit_breaker.h: is a sink as a whole up? While it is open the sink takes nothing but probes, and no event's attempts
- * are spent on its outage.
+ * circuit_breaker.h: is a sink as a whole up? While it is open the sink takes nothing but probes, and no event's
+ * attempts are spent on its outage.
  *
  *   closed --(sink down, many keys failing in a row, or two when nothing succeeds)--> open
  *   open --(backoff over)--> half-open: one probe
@@ -42,7 +42,7 @@ public:
     Duration put_off_most{3'600'000};
     Duration first_backoff{200};
     Duration longest_backoff{5000};
-    /* The same where the peer refuses by the way it or the sink is set up: that waits for a person. */
+    /* The same where the peer refuses by the way it or the sink is set up: that waits for a user. */
     Duration first_refused{5000};
     Duration longest_refused{300'000};
     Duration longest_wish{300'000}; /* a peer's Retry-After puts the next probe off for so long at most */

@@ -1,3 +1,7 @@
+/*
+ * completion_queue.cpp: a mutex, a queue and one eventfd. Threads write to the descriptor only when the main thread
+ * has not been signalled yet, so a drain costs one system call per batch of reports and not one per event.
+ */
 #include "delivery/engine/completion_queue.h"
 
 #include <sys/eventfd.h>
@@ -94,8 +98,10 @@ bool CompletionQueue::take_log(ob_log_line &line) {
 namespace {
 class QueueReporter final : public Reporter {
 public:
-  QueueReporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name, SecretMask secrets)
-      : completion_queue_(std::move(completion_queue)), sink_(sink), name_(std::move(name)), secrets_(std::move(secrets)) {}
+  QueueReporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name,
+                SecretMask secrets)
+      : completion_queue_(std::move(completion_queue)), sink_(sink), name_(std::move(name)),
+        secrets_(std::move(secrets)) {}
 
   void complete(Completion completion) override {
     completion.error = secrets_.masked(completion.error);
@@ -118,7 +124,9 @@ public:
   void degraded(std::string reason) override { say(What::Degraded, reason); }
   void resumed(std::string error) override { say(What::Resumed, error); }
   void disabled(std::string reason) override { say(What::Disabled, reason); }
-  void log(ob_log_level level, std::string text) override { completion_queue_->log(level, name_, secrets_.masked(text)); }
+  void log(ob_log_level level, std::string text) override {
+    completion_queue_->log(level, name_, secrets_.masked(text));
+  }
   void wake() override { completion_queue_->wake(); }
   int wake_fd() const override { return completion_queue_->fd(); }
 
@@ -136,8 +144,8 @@ private:
 };
 }  // namespace
 
-std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name,
-                                        SecretMask secrets) {
+std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink,
+                                        std::string name, SecretMask secrets) {
   return std::make_shared<QueueReporter>(std::move(completion_queue), sink, std::move(name), std::move(secrets));
 }
 

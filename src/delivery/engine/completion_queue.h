@@ -1,6 +1,6 @@
 /*
- * completion_queue.h: where the delivery room's threads leave reports and log lines for the main thread, and the one eventfd
- * that says so.
+ * completion_queue.h: where the delivery library's threads leave reports and log lines for the main thread, and the
+ * one eventfd that says so.
  */
 #pragma once
 
@@ -59,7 +59,7 @@ private:
 };
 
 /* What a sink is given to report to. `secrets` are taken out of every text. */
-std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name,
-                                        SecretMask secrets);
+std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink,
+                                        std::string name, SecretMask secrets);
 
 }  // namespace outbox

@@ -1,3 +1,9 @@
+/*
+ * engine.cpp: the order of a key is kept here, in one place for all kinds of sink: after an event is refused in
+ * submit(), later events of its key are returned until the caller has recorded the refusal. A failure that may be
+ * the endpoint's (5xx, timeout) is passed on 250 ms late: if the circuit opens meanwhile, the failure is a return
+ * without an attempt. Without the delay each of the nine keys before the tenth paid one attempt per outage.
+ */
 #include "delivery/engine/engine.h"
 
 #include <sys/epoll.h>
@@ -242,8 +248,8 @@ void Runner::on_sent(uint64_t ticket, Time now) {
 /* ---- the engine ---- */
 
 Engine::Engine()
-    : completion_queue_(std::make_shared<CompletionQueue>()), epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
-      timer_fd_(-1) {
+    : completion_queue_(std::make_shared<CompletionQueue>()),
+      epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")), timer_fd_(-1) {
   try {
     timer_fd_ = checked(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create");
     epoll_event event{};

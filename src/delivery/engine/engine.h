@@ -1,6 +1,7 @@
 /*
- * engine.h: what runs behind the door. One engine per worker: its sinks, their circuits, and the queue of
- * completions. Everything here belongs to the caller's thread; other threads reach it through the completion queue only.
+ * engine.h: what runs behind the delivery API. One engine per worker: its sinks, their circuits, and the queue of
+ * completions. Everything here belongs to the caller's thread; other threads reach it through the completion queue
+ * only.
  */
 #pragma once
 
@@ -99,8 +100,8 @@ public:
 private:
   friend class Runner;
   Runner *find(uint64_t id);
-  bool collect(Runner &runner, const CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out, size_t max,
-               size_t &n);
+  bool collect(Runner &runner, const CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out,
+               size_t max, size_t &n);
   void arm_timer();
 
   const OwnThread caller_;
@@ -110,10 +111,10 @@ private:
   std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;
   std::deque<CompletionQueue::Report> reports_; /* taken from the completion queue, not yet collected */
-  size_t next_in_report_ = 0;           /* within the first of them */
-  std::deque<std::string> errors_;      /* texts that the caller's completions point to */
-  int epoll_fd_;                        /* readable when the completion queue's eventfd or the timer is */
-  int timer_fd_;                        /* the end of the next grace period, or a sink's check_at() */
+  size_t next_in_report_ = 0;                   /* within the first of them */
+  std::deque<std::string> errors_;              /* texts that the caller's completions point to */
+  int epoll_fd_;                                /* readable when the completion queue's eventfd or the timer is */
+  int timer_fd_;                                /* the end of the next grace period, or a sink's check_at() */
   CircuitBreaker::Time armed_ = CircuitBreaker::Time::max();
 };
 

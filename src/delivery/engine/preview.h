@@ -1,4 +1,4 @@
-/* preview.h: what an event would be on the wire, part by part, for people to look at. */
+/* preview.h: what an event would be on the wire, part by part, for users to look at. */
 #pragma once
 
 #include <optional>

@@ -1,3 +1,8 @@
+/*
+ * probe.cpp: runs a probe on a thread of its own and collects the steps that it has passed or failed. Texts of
+ * peers are masked and cleaned as they are added. The main thread reads the steps at any time, also of a probe that
+ * never ends.
+ */
 #include "delivery/engine/probe.h"
 
 #include <algorithm>
@@ -15,8 +20,8 @@ static double ms_between(Probe::Clock::time_point from, Probe::Clock::time_point
 }
 
 Probe::Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, milliseconds timeout, bool send)
-    : completion_queue_(std::move(completion_queue)), sink_(std::move(sink)), timeout_(timeout), send_(send), start_(Clock::now()),
-      deadline_(start_ + timeout), step_began_(start_) {}
+    : completion_queue_(std::move(completion_queue)), sink_(std::move(sink)), timeout_(timeout), send_(send),
+      start_(Clock::now()), deadline_(start_ + timeout), step_began_(start_) {}
 
 milliseconds Probe::left() const {
   return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()));

@@ -24,7 +24,7 @@ struct ProbeStep {
   std::string name; /* "connect", "topic" */
   bool ok;
   std::string message;      /* the fact: what answered, or why it failed */
-  std::string hint;         /* the next step for a person; empty when there is none */
+  std::string hint;         /* the next step for a user; empty when there is none */
   std::optional<double> ms; /* how long it took; not set: since the step before */
 };
 
@@ -32,7 +32,8 @@ class Probe {
 public:
   using Clock = std::chrono::steady_clock;
 
-  Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, std::chrono::milliseconds timeout, bool send);
+  Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, std::chrono::milliseconds timeout,
+        bool send);
 
   /* ---- on the probe's thread ---- */
 

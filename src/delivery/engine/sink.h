@@ -9,8 +9,8 @@
  * Reporter may be called from all. What the main thread calls never waits: not for a peer, a disk, or a lock that
  * somebody holds meanwhile. Threads of a sink's own begin by start_thread() (thread.h), which blocks signals there.
  * Units: lengths in bytes, times in milliseconds unless the name says otherwise.
- * Errors: BadInput for what a person can mend, std::exception for the rest; the door (delivery.cpp) turns both into
- * an ob_error. A sink reports how events end; it throws from submit() only before it has taken the event.
+ * Errors: BadInput for what a user can mend, std::exception for the rest; the delivery API (delivery.cpp) turns both
+ * into an ob_error. A sink reports how events end; it throws from submit() only before it has taken the event.
  */
 #pragma once
 

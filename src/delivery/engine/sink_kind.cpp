@@ -1,3 +1,7 @@
+/*
+ * sink_kind.cpp: kinds register themselves by a constructor that runs when the library is loaded. The list is
+ * intrusive: it needs no memory, and it is ready before the first constructor of any file runs.
+ */
 #include "delivery/engine/probe.h"
 
 namespace outbox {

@@ -1,3 +1,7 @@
+/*
+ * sink_options.cpp: checks that concern several options or both places (server and user mapping), when CREATE or
+ * ALTER SERVER runs: a sink with contradicting options never gets as far as the worker.
+ */
 #include "delivery/engine/sink_options.h"
 
 #include <algorithm>

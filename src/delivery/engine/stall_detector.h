@@ -1,6 +1,6 @@
 /*
- * stall_detector.h: tells when a peer that is connected has acknowledged nothing for too long although it has work. A pure
- * class: time comes in as a parameter. One thread.
+ * stall_detector.h: tells when a peer that is connected has acknowledged nothing for too long although it has work. A
+ * pure class: time comes in as a parameter. One thread.
  */
 #pragma once
 

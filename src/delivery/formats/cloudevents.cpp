@@ -1,3 +1,7 @@
+/*
+ * cloudevents.cpp: makes the two content modes. Header values are percent-encoded as the HTTP binding asks; Kafka's
+ * binding takes UTF-8 as it is.
+ */
 #include "delivery/formats/cloudevents.h"
 
 #include <algorithm>

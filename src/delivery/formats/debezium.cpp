@@ -1,3 +1,7 @@
+/*
+ * debezium.cpp: follows the Outbox Event Router field by field; the tests compare its bytes with those that a real
+ * Kafka Connect wrote.
+ */
 #include "delivery/formats/debezium.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+/*
+ * json_text.cpp: reads and writes in one pass without a tree, so that numbers keep all their digits, which every
+ * JSON library that parses numbers would lose.
+ */
 #include "delivery/formats/json_text.h"
 
 #include <array>

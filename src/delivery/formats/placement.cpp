@@ -1,3 +1,7 @@
+/*
+ * placement.cpp: parses the option once, when the sink is opened or checked; adding the parts to a record then
+ * costs no parsing per event.
+ */
 #include "delivery/formats/placement.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+/*
+ * standard_webhooks.cpp: OpenSSL's HMAC over id, timestamp and body. An event keeps its id through all attempts, so
+ * receivers can drop duplicates.
+ */
 #include "delivery/formats/standard_webhooks.h"
 
 #include <stdexcept>

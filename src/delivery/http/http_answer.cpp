@@ -1,3 +1,7 @@
+/*
+ * http_answer.cpp: a complete 2xx head is success whatever becomes of the body: the endpoint has taken the event,
+ * and a second attempt would be a duplicate. An incomplete head is never success.
+ */
 #include "delivery/http/http_answer.h"
 
 #include "delivery/base/clean_text.h"

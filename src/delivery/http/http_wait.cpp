@@ -1,3 +1,7 @@
+/*
+ * http_wait.cpp: reads Retry-After (seconds or a date) and the rate-limit fields. A value that makes no sense is
+ * ignored: it must not stop a sink.
+ */
 #include "delivery/http/http_wait.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+/*
+ * network.cpp: inet_pton() reads the text; comparing networks is done on bits, with IPv4-mapped IPv6 addresses
+ * taken as the IPv4 address they contain.
+ */
 #include "delivery/http/network.h"
 
 #include <algorithm>

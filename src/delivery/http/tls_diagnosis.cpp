@@ -1,3 +1,9 @@
+/*
+ * tls_diagnosis.cpp: OpenSSL's callbacks see the certificate and the peer's alert, which libcurl's text leaves out.
+ * They are attached to the connection and not to the easy handle, else handles could not share connections. A
+ * resumed TLS session shows no certificate and calls no verify callback: the endpoint's certificate is then taken
+ * from the session when the handshake is done.
+ */
 #include "delivery/http/tls_diagnosis.h"
 
 #include <ctime>

@@ -1,3 +1,7 @@
+/*
+ * url_parts.cpp: the host is what libcurl's own parser says, because libcurl connects to it: a second parser that
+ * disagrees about 'https:///host' or '@' would let a URL past the checks.
+ */
 #include "delivery/http/url_parts.h"
 
 #include <algorithm>

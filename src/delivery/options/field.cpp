@@ -1,3 +1,7 @@
+/*
+ * field.cpp: one table of names for templates, header lists and CloudEvents attributes, so that a field means the
+ * same everywhere.
+ */
 #include "delivery/options/field.h"
 
 #include <charconv>

@@ -1,3 +1,7 @@
+/*
+ * headers.cpp: checked when the event is enqueued: its writer still gets the error. Values are not printed in the
+ * error, because they may be secret.
+ */
 #include "delivery/options/headers.h"
 
 #include "delivery/base/text_view.h"

@@ -1,3 +1,7 @@
+/*
+ * match.cpp: reads the notation of the option into pairs; the server's route_index.cpp finds the sinks that a
+ * header chooses.
+ */
 #include "delivery/options/match.h"
 
 #include <algorithm>

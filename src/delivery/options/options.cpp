@@ -1,3 +1,7 @@
+/*
+ * options.cpp: reads numbers, durations, sizes and enumerations, and words the errors: each names the option, the
+ * value and what is allowed.
+ */
 #include "delivery/options/options.h"
 
 #include <algorithm>

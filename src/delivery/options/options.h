@@ -1,5 +1,5 @@
 /*
- * options.h: the options that a person gives in CREATE SERVER and CREATE USER MAPPING, and how they are checked.
+ * options.h: the options that a user gives in CREATE SERVER and CREATE USER MAPPING, and how they are checked.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace outbox {
 
-/* A person's mistake, in PostgreSQL's message style. */
+/* A user's mistake, in PostgreSQL's message style. */
 struct BadInput : std::runtime_error {
   ob_error_kind kind;
   std::string subject, detail, hint;
@@ -49,7 +49,7 @@ const std::string *find_option(const Options &options, const char *name); /* nul
 /* Throws BadInput that shows the value. */
 [[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,
                                   std::string hint = {});
-/* An option that says nothing beside others would be a person's mistake: throws BadInput when it is there. */
+/* An option that says nothing beside others would be a user's mistake: throws BadInput when it is there. */
 void refuse_without_meaning(const Options &options, const char *name, const std::string &reason);
 /* For a value that may be a secret: says what was expected and never what was given. */
 [[noreturn]] void refuse_value(const std::string &name, std::string detail, std::string hint = {});

@@ -1,3 +1,7 @@
+/*
+ * pem.cpp: OpenSSL reads the text when CREATE USER MAPPING runs, so a broken key is an error there and not a
+ * failing sink later. Errors never contain the text.
+ */
 #include "delivery/options/pem.h"
 
 #include <ctime>

@@ -1,4 +1,4 @@
-/* pem.h: certificates and private keys that a person gave as PEM text. What is thrown never holds the text. */
+/* pem.h: certificates and private keys that a user gave as PEM text. What is thrown never holds the text. */
 #pragma once
 
 #include <optional>

@@ -1,3 +1,8 @@
+/*
+ * rate_limiter.cpp: the generic cell rate algorithm: one number, the time of the next free request. It is advanced
+ * by compare-and-swap in shared memory and not divided by the number of workers, because all keys of one customer
+ * may belong to one worker.
+ */
 #include "delivery/options/rate_limiter.h"
 
 #include <algorithm>

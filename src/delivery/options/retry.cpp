@@ -1,3 +1,6 @@
+/*
+ * retry.cpp: delays have a random part, so that what failed together does not return together.
+ */
 #include "delivery/options/retry.h"
 
 #include <algorithm>

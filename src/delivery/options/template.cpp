@@ -1,3 +1,6 @@
+/*
+ * template.cpp: parsed once into literals and fields; filling it in appends to a buffer that the caller reuses.
+ */
 #include "delivery/options/template.h"
 
 #include <algorithm>
@@ -10,7 +13,7 @@ namespace outbox {
 
 void throw_unknown_variable(const std::string &option, std::string_view wanted,
                             const std::vector<std::string_view> &others) {
-  /* What people bring along from Debezium's route.topic.replacement. */
+  /* What users bring along from Debezium's route.topic.replacement. */
   std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::closest_match(wanted, others);
   std::string hint = near.empty() ? std::string() : "Perhaps you meant ${" + std::string(near) + "}. ";
   hint += "Known variables are ";

@@ -1,3 +1,6 @@
+/*
+ * catalog_row.cpp: reads with SnapshotSelf: the catalog cache does not show rows of the running command yet.
+ */
 #include "server/base/catalog_row.h"
 
 extern "C" {

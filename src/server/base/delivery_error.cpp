@@ -1,3 +1,7 @@
+/*
+ * delivery_error.cpp: maps the error codes of the delivery library to SQLSTATEs. Texts are copied into PostgreSQL's
+ * memory before ereport(), which leaves by longjmp.
+ */
 #include "server/base/delivery_error.h"
 
 extern "C" {
@@ -47,7 +51,7 @@ void delivery_error_of_sink(const ob_error *error, const char *sink) {
   delivery_error(error);
 }
 
-/* The delivery room says what it knows; these fill in what holds for every option. */
+/* The delivery library says what it knows; these fill in what holds for every option. */
 static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
   const char *where = scope == OB_SERVER ? "server" : "user mapping for a server";
 

@@ -1,4 +1,4 @@
-/* delivery_error.h: what the delivery room found wrong, as a PostgreSQL error. */
+/* delivery_error.h: what the delivery library found wrong, as a PostgreSQL error. */
 #pragma once
 
 #include "server/base/server.h"
@@ -14,5 +14,5 @@
 /* Likewise for an option of a sink kind: an unknown name gets a HINT with the nearest known one. */
 [[noreturn]] void delivery_option_error(const ob_error *error, const char *kind, ob_scope scope);
 
-/* The name that a person may have meant, or NULL when none is near. */
+/* The name that a user may have meant, or NULL when none is near. */
 const char *closest_match(const char *given, const char *const *names, size_t n);

@@ -1,3 +1,9 @@
+/*
+ * library_version.cpp: library and extension can be of different versions while an upgrade is under way. Functions
+ * that return rows therefore check how many columns the SQL declaration has. GRANTs of the install script go
+ * through a function here, because a GRANT in a script makes all rights on the object the extension's own
+ * (pg_init_privs), and pg_dump would leave out those that users gave.
+ */
 #include "server/base/library_version.h"
 
 #include "server/base/sql_function.h"
@@ -68,8 +74,8 @@ ReturnSetInfo *rows_of(FunctionCallInfo fcinfo, int columns) {
   return result;
 }
 
-/* Within a script a GRANT makes all rights on its object the extension's own (pg_init_privs), those that people gave
- * included, and pg_dump leaves them out. Through this one it is a person's. */
+/* Within a script a GRANT makes all rights on its object the extension's own (pg_init_privs), those that users gave
+ * included, and pg_dump leaves them out. Through this one it is a user's. */
 SQL_FUNCTION(outbox_grant_privilege) {
   const char *statement = text_to_cstring(PG_GETARG_TEXT_PP(0));
   const bool was_creating = creating_extension;

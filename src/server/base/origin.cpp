@@ -1,3 +1,7 @@
+/*
+ * origin.cpp: the origin is a hash of outbox.cluster_name, or of the system identifier where that is empty, and of
+ * the database. It is computed once and again when the setting changes.
+ */
 #include "server/base/origin.h"
 
 #include "server/base/settings.h"

@@ -1,5 +1,5 @@
 /*
- * server.h: first include of every file in the server room. No object with a destructor may be alive across a call
+ * server.h: first include of every file in the server side. No object with a destructor may be alive across a call
  * that can ereport: longjmp skips destructors. Plain structs and palloc only.
  */
 #pragma once

@@ -28,7 +28,7 @@ int setting_worker_idle_timeout = 60 * 1000;
 
 static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
 
-/* The delivery room's checks; an empty text is no value. */
+/* The delivery library's checks; an empty text is no value. */
 static bool passes(const char *text, bool (*check)(const char *, ob_error *) noexcept) {
   ob_error error;
   if (text == NULL || *text == '\0' || check(text, &error))

@@ -1,3 +1,7 @@
+/*
+ * route_index.cpp: a sink with `match` stands in a hash table under the rarest of its pairs. An enqueue without any
+ * `match` costs 261.1 thousand instructions (261.3 without this table), with 1,000 sinks 261.5.
+ */
 #include "server/catalog/route_index.h"
 
 #include "server/base/grow.h"

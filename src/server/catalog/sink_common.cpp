@@ -1,3 +1,6 @@
+/*
+ * sink_common.cpp: the precedence is: the sink's option, then the setting, then the kind's default.
+ */
 #include "server/catalog/sink_common.h"
 
 #include "server/base/settings.h"

@@ -8,7 +8,7 @@
 
 typedef struct SinkCommon {
   bool ordered;
-  bool hold; /* a dead letter's key waits for a person */
+  bool hold; /* a dead letter's key waits for a user */
   int max_attempts;
   int64 retention_ms;
   char retry[256];

@@ -1,3 +1,8 @@
+/*
+ * sink_ddl.cpp: a ProcessUtility hook alone does not know what a command changed, so an object access hook notes
+ * the catalog rows that changed, and the end of the command compares them. The wake-up for changed sinks comes
+ * after the commit's invalidations: a worker that was woken earlier looked too soon.
+ */
 #include "server/catalog/sink_ddl.h"
 
 #include "server/base/catalog_row.h"

@@ -1,3 +1,7 @@
+/*
+ * sink_rename.cpp: the former name goes into outbox.renamed_sinks, and rows find their sink by it, also rows of
+ * transactions that commit later. Only rows that wait for a time are rewritten.
+ */
 #include "server/catalog/sink_rename.h"
 
 #include "server/storage/owner_sql.h"

@@ -1,3 +1,7 @@
+/*
+ * sink_secrets.cpp: decides as pg_user_mappings does about PUBLIC's options: the server's owner and superusers may
+ * read them.
+ */
 #include "server/catalog/sink_secrets.h"
 
 #include "server/catalog/wrappers.h"

@@ -1,3 +1,7 @@
+/*
+ * stopped_sinks.cpp: a trigger on outbox.stopped_sinks invalidates the table's cache entry, so that workers learn
+ * of a change as they learn of ALTER SERVER, without a query.
+ */
 #include "server/catalog/stopped_sinks.h"
 
 #include "server/base/sql_function.h"
@@ -52,7 +56,7 @@ void stopped_sinks_rename(const char *sink, const char *new_name) {
   run(sql, lengthof(sql), sink, new_name);
 }
 
-/* Another endpoint may want what this one did not; a person's pause is a person's to end. */
+/* Another endpoint may want what this one did not; a user's pause is a user's to end. */
 void stopped_sinks_enable(const char *sink) {
   static OwnerSql sql = {"DELETE FROM outbox.stopped_sinks WHERE sink OPERATOR(pg_catalog.=) $1 AND state "
                          "OPERATOR(pg_catalog.=) 'disabled'",

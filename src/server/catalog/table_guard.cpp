@@ -1,3 +1,7 @@
+/*
+ * table_guard.cpp: triggers on the extension's tables must belong to the owner of outbox.events. Workers once ran
+ * as the bootstrap superuser, and a holder of the TRIGGER right could become superuser by a trigger.
+ */
 #include "server/catalog/table_guard.h"
 
 #include "server/base/catalog_row.h"

@@ -1,3 +1,8 @@
+/*
+ * wrappers.cpp: a wrapper is a kind of sink when its validator is this library's and both bear the kind's name, and
+ * not when it belongs to the extension: an added kind needs no change of the install script, and a dump contains
+ * its wrapper. Only superusers make wrappers and functions in C.
+ */
 #include "server/catalog/wrappers.h"
 
 extern "C" {

@@ -1,3 +1,7 @@
+/*
+ * claim.cpp: reads rows from every scan in order of position, classifies each of them, then locks or checks what
+ * it takes. One round for all sinks in one transaction, so that a row is seen once; a round takes at most 4 MB.
+ */
 #include "server/claim/claim.h"
 
 #include "server/base/is_worker.h"

@@ -2,6 +2,7 @@
  * claim_lock.cpp: the second step of a claim: leave out what somebody holds or has changed, without waiting. What is
  * to be marked is locked; what is to be sent need not be: the lock would end with the transaction, before the event
  * leaves, and would cost a WAL record and a written page each.
+ * test/fault/test_skip_locked.py shows that what is claimed is what FOR UPDATE SKIP LOCKED would return.
  */
 #include "server/claim/claim_lock.h"
 

@@ -1,6 +1,8 @@
-/* early_retry.cpp: events that wait for something of their sink (a topic that is missing, the end of an outage) and need
- * not any longer. They are spread over a long time, so as not to be written over and over; when the sink says that
- * the reason has ceased, they go before their time. */
+/*
+ * early_retry.cpp: claims events before their time when what they wait for is over: a missing topic has come, an
+ * outage has ended, outbox.resume() was called. Such events are due far apart (up to an hour), so that they are not
+ * written over and over; one pass over what is not yet due follows when the reason ends.
+ */
 #include "server/claim/early_retry.h"
 
 #include "server/claim/classify_row.h"

@@ -1,4 +1,8 @@
-/* locked_rows.cpp: reads rows again that could not be claimed or marked when they were read before. */
+/*
+ * locked_rows.cpp: reads rows again that could not be claimed or marked when they were read before.
+ * They are looked at every 200 ms plus 0.1 ms per row, and 20,000 of them stop the cursor: a user's UPDATE of all
+ * rows costs neither CPU nor memory.
+ */
 #include "server/claim/locked_rows.h"
 
 #include "server/claim/rescan.h"

@@ -1,3 +1,7 @@
+/*
+ * low_watermark.cpp: workers publish ten times a second before which position a sink has nothing left. A value
+ * counts only while every worker of the database keeps publishing.
+ */
 #include "server/claim/low_watermark.h"
 
 #include "server/claim/claim.h"

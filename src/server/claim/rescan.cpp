@@ -1,4 +1,8 @@
-/* rescan.cpp: rows that came back behind the cursors, and heads that left. */
+/*
+ * rescan.cpp: rows that came back behind the cursors, and heads that left.
+ * A full page of rows is followed by the next at once: outbox.adopt() of a million events for a paused sink took
+ * one poll per 1,000 otherwise.
+ */
 #include "server/claim/rescan.h"
 
 #include "server/base/settings.h"
@@ -65,7 +69,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-/* No pending row: a dead letter, which may hold its key, or deleted by a person, and its key goes on. */
+/* No pending row: a dead letter, which may hold its key, or deleted by a user, and its key goes on. */
 static void look_at_gone(RescanList *list) {
   int64 *gone = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(list->n, 1));
@@ -199,7 +203,7 @@ bool rescan_check_blockers(Snapshot snapshot) {
 
   if (!blocked_keys().checked_at_once() && !had_left &&
       !moment_is_past(checked_at, dispatcher().round.now.moment, setting_poll_interval))
-    return false; /* what a person changes is named by outbox_internal.rescan_queue: that comes often */
+    return false; /* what a user changes is named by outbox_internal.rescan_queue: that comes often */
   checked_at = dispatcher().round.now.moment;
   const std::span<const int64> blockers = blocked_keys().check_begin();
   if (blockers.empty())

@@ -22,7 +22,7 @@ typedef struct RescanList {
   RescanRow *rows;
   int n;
   RescanRow **by_position; /* while they are looked at */
-  bool wanted_again;         /* some had no room */
+  bool wanted_again;       /* some had no room */
 } RescanList;
 
 void rescan_look(RescanList *list, Snapshot snapshot);

@@ -1,3 +1,8 @@
+/*
+ * dedup.cpp: the primary key of outbox.dedup decides between concurrent writers: the second one waits for the
+ * first. The window of a key begins when the key is taken and not when its transaction began, else a transaction
+ * older than the window would leave an expired key.
+ */
 #include "server/enqueue/dedup.h"
 
 extern "C" {

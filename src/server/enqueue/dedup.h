@@ -11,7 +11,7 @@ extern "C" {
  * another event already; `first` is that one's id. Inside owner_enter(). */
 bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first);
 
-/* A person cancelled a pending event: unless another row of it is left, its key may be used again. */
+/* A user cancelled a pending event: unless another row of it is left, its key may be used again. */
 void dedup_release(Datum key, Datum event_id, int64 position);
 
 /* As a unique index would say it. */

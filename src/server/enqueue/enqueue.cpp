@@ -1,6 +1,8 @@
 /*
  * enqueue.cpp: an event comes in. Every way in (outbox.enqueue, INSERT, COPY, an ORM, a restore) ends in the BEFORE
  * INSERT trigger; outbox.enqueue() only spares its caller the rights on the table.
+ * The trigger function sets no search_path, as the only function of the extension: it runs per row, and every name
+ * in its statements is qualified.
  */
 #include "server/base/is_worker.h"
 #include "server/base/origin.h"
@@ -232,7 +234,7 @@ static void return_event(TriggerRow *row) {
   recall_if_ours(row);
 }
 
-/* A delivered event or a dead letter: the worker's own move, a person's, or a restore. */
+/* A delivered event or a dead letter: the worker's own move, a user's, or a restore. */
 static void record_event(TriggerRow *row) {
   if (!server_is_worker && row_isnull(row, EV_POSITION) && !is_owner(GetUserId()))
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

@@ -1,3 +1,9 @@
+/*
+ * event_check.cpp: a checker of the sink's kind tries to make the message, without network and without sending.
+ * What it refuses would have become a dead letter later. A user's UPDATE of type, headers, key or sink is checked
+ * in the same way; other changes are not, so that an event which newer options refuse can still be put off or
+ * moved.
+ */
 #include "server/enqueue/event_check.h"
 
 extern "C" {

@@ -24,5 +24,5 @@ void event_insert_copy_unless_there(const Datum *values, const bool *isnull);
 /* Runs a statement each of whose rows is one more row of an event, with its sink. */
 void event_insert_copies_by(void (*insert)(void *), void *argument);
 
-/* For the trigger: who wrote the row at hand. Asking once is all: the next row is a person's again. */
+/* For the trigger: who wrote the row at hand. Asking once is all: the next row is a user's again. */
 EventWriter event_writer_take(void);

@@ -1,3 +1,8 @@
+/*
+ * position.cpp: a position is drawn after the transaction has its id: a worker can then bound late commits by
+ * transaction. Only the owner of the table may give a position: with the INSERT right alone it would bypass the
+ * check of a sink's USAGE.
+ */
 #include "server/enqueue/position.h"
 
 extern "C" {

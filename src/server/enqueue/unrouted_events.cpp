@@ -1,4 +1,10 @@
-/* unrouted_events.cpp: events that no sink took wait, unrouted; when sinks change, outbox.route_waiting() looks again. */
+/*
+ * unrouted_events.cpp: events that no sink took wait, unrouted; when sinks change, outbox.route_waiting() looks
+ * again.
+ * The positions of events that are locked when they are to be routed are noted, and only these are tried again. An
+ * event enqueued before a sink was made and committed after it stops the sinks that take it until it is routed;
+ * otherwise later events of its key would pass it.
+ */
 #include "server/enqueue/unrouted_events.h"
 
 #include <algorithm>

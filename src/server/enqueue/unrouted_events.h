@@ -1,6 +1,7 @@
 /*
- * unrouted_events.h: events that no sink took wait, unrouted. Those that a sink takes now, and that somebody had locked when
- * they were to be routed, are noted by position, so that nothing else has to be looked at again until they are free.
+ * unrouted_events.h: events that no sink took wait, unrouted. Those that a sink takes now, and that somebody had
+ * locked when they were to be routed, are noted by position, so that nothing else has to be looked at again until
+ * they are free.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * update_trigger.cpp: plain SQL works on events at any moment. What a person changes on a pending event may lie behind the
- * worker's cursor, or free a key that it holds: the position goes to outbox_internal.rescan_queue, and the worker
+ * update_trigger.cpp: plain SQL works on events at any moment. What a user changes on a pending event may lie behind
+ * the worker's cursor, or free a key that it holds: the position goes to outbox_internal.rescan_queue, and the worker
  * looks again. The columns and WHEN clauses of the triggers keep all other changes from coming here.
  */
 #include "server/enqueue/update_trigger.h"
@@ -107,7 +107,7 @@ static void mark_sent_by_time(const TriggerRow *before, TriggerRow *after) {
     row_set(after, EV_STATUS, CStringGetTextDatum("SENT"));
 }
 
-/* What the sink would refuse would only come back as a dead letter: better to say so now. What else a person changes
+/* What the sink would refuse would only come back as a dead letter: better to say so now. What else a user changes
  * must stay possible, also on an event that the sink's newer options refuse. */
 static void check_for_sink(const TriggerRow *before, const TriggerRow *after, const EventHeaders *headers) {
   static const EventColumn sent[] = {EV_SINK,    EV_AGGREGATE_TYPE, EV_EVENT_TYPE,

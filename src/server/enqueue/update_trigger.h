@@ -1,4 +1,4 @@
-/* update_trigger.h: people's UPDATEs and DELETEs of events. */
+/* update_trigger.h: users' UPDATEs and DELETEs of events. */
 #pragma once
 
 #include "server/base/server.h"

@@ -18,7 +18,7 @@ extern "C" {
 
 #define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
 
-/* Was it a dead letter that a person put back? */
+/* Was it a dead letter that a user put back? */
 typedef enum Redrive { NOT_REDRIVEN, REDRIVEN_IN_ORDER, REDRIVEN_LATE } Redrive;
 
 /* Pointers into the executor's slot: valid while the row is visited. */
@@ -46,7 +46,7 @@ ob_header *event_row_headers(const EventRow *row, size_t *n);
 
 void event_row_read(TupleTableSlot *slot, EventRow *row);
 
-/* Is there memory to copy the event, here and in the delivery room? Always true for small ones. */
+/* Is there memory to copy the event, here and in the delivery library? Always true for small ones. */
 bool event_row_fits(const EventRow *row);
 
 /* The events that are made from now on are copied into this context, up to its reset. */

@@ -1,3 +1,7 @@
+/*
+ * header_text.cpp: strings, numbers and booleans become text in UTF-8. Objects, arrays and null have none;
+ * event_check.cpp refuses them.
+ */
 #include "server/event/header_text.h"
 
 #include "server/base/compat.h"

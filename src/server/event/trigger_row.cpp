@@ -1,3 +1,7 @@
+/*
+ * trigger_row.cpp: columns are found by name and type, because a partition may order its columns in another way.
+ * The numbers are cached for four relations, the few that a session writes to.
+ */
 #include "server/event/trigger_row.h"
 
 extern "C" {

@@ -1,3 +1,8 @@
+/*
+ * unreadable.cpp: the error that ended the round is kept with the row's position and xmin. The next round records
+ * it as a failure that spends no attempt and claims the others. outbox.route_waiting() and outbox.claim() read in a
+ * subtransaction instead, and repeat without such a row.
+ */
 #include "server/event/unreadable.h"
 
 #include "server/base/error_class.h"

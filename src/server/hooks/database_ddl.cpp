@@ -1,3 +1,8 @@
+/*
+ * database_ddl.cpp: these commands wait 5 s for sessions to leave, so the workers of the database are asked to
+ * leave before. SIGTERM also ends a worker's statement that waits for a lock: DROP DATABASE beside a user's LOCK
+ * TABLE took up to 6 s.
+ */
 #include "server/hooks/database_ddl.h"
 
 #include "server/catalog/sink_ddl.h"

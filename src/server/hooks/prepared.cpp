@@ -1,3 +1,7 @@
+/*
+ * prepared.cpp: nobody knows any more what the prepared transaction wrote, so the commit of COMMIT PREPARED wakes
+ * the workers as if it had enqueued, changed rows and sinks.
+ */
 #include "server/hooks/prepared.h"
 
 #include "server/shmem/shared_state.h"

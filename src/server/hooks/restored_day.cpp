@@ -1,3 +1,8 @@
+/*
+ * restored_day.cpp: a dump contains the days of delivered events as tables. Where a worker has made the same day
+ * meanwhile, the restore failed at its first statement, whatever the worker waited for: nothing tells a database
+ * that is being restored from a new one.
+ */
 #include "server/hooks/restored_day.h"
 
 #include "server/storage/owner_sql.h"

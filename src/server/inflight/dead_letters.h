@@ -1,6 +1,6 @@
 /*
  * dead_letters.h: what the worker must know of the rows in events_failed. In a sink with on_dead_letter 'block' each
- * of them holds its key until a person redrives, moves or deletes it; in every ordered sink a later event of such a
+ * of them holds its key until a user redrives, moves or deletes it; in every ordered sink a later event of such a
  * key that goes out is written down (out_of_order.h), so that a redrive knows whether it comes too late.
  */
 #pragma once

@@ -1,5 +1,8 @@
-/* ended.cpp: when events that have ended are to be recorded. They are gathered for a short time, or up to a number:
- * nobody waits for the recording, and one transaction for many is cheap. */
+/*
+ * ended.cpp: when events that have ended are to be recorded. They are gathered for 20 ms, or up to 2,000 of them:
+ * nobody waits for the recording, and fewer of the worker's asynchronous commits share a commit-log group with
+ * applications' transactions, whose flush the worker would have to wait for.
+ */
 #include "server/inflight/ended.h"
 
 #include "server/inflight/blocking.h"

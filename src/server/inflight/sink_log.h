@@ -13,7 +13,7 @@ extern "C" {
 #include "executor/tuptable.h"
 }
 
-/* A line of the delivery room's. */
+/* A line of the delivery library's. */
 void sink_log_line(const ob_log_line *line, Moment now);
 
 /* While a failure is recorded: the row tells the event's id. */

@@ -1,3 +1,6 @@
+/*
+ * manual_arguments.cpp: each error names the argument and shows a call that works.
+ */
 
 #include "server/manual/manual_arguments.h"
 

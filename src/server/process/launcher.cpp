@@ -138,8 +138,8 @@ static void reap(Now now) {
     DatabaseSlot *slot = shared_database(child->arguments.database, false);
     uint64 itself = UINT64CONST(1) << child->arguments.index;
     bool rests = slot && (slot->resting & itself) != 0;
-    bool expected =
-        child->stopping || slot == NULL || slot->blocked_by_ddl_pid != 0 || slot->state >= DATABASE_OTHER_VERSION || rests;
+    bool expected = child->stopping || slot == NULL || slot->blocked_by_ddl_pid != 0 ||
+                    slot->state >= DATABASE_OTHER_VERSION || rests;
     if (slot)
       slot->resting &= ~itself;
     LWLockRelease(shared_state()->lock);

@@ -1,3 +1,7 @@
+/*
+ * slot_sharing.cpp: a turn is two seconds at least. Before turns, six busy databases (or six with hanging sinks)
+ * kept all slots and starved the others. A hanging sink's worker leaves when its requests have timed out.
+ */
 #include "server/process/slot_sharing.h"
 
 #include "server/shmem/shared_state.h"

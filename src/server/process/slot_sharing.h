@@ -1,7 +1,7 @@
 /*
- * slot_sharing.h: more databases with work than background worker slots share them by turns. While a database waits and none
- * of its workers runs, those that have run longest, for a turn at least, give their slots up, busy or not, and then
- * wait like the others: each database gets its next turn before any gets a second one.
+ * slot_sharing.h: more databases with work than background worker slots share them by turns. While a database waits
+ * and none of its workers runs, those that have run longest, for a turn at least, give their slots up, busy or not,
+ * and then wait like the others: each database gets its next turn before any gets a second one.
  */
 #pragma once
 

@@ -1,3 +1,9 @@
+/*
+ * worker_error.cpp: what ended is recorded by the next transaction, what was claimed is given back, and every scan
+ * goes back to where the round began. After an error recording and claiming run in separate transactions until both
+ * succeed. A row that cannot be recorded (a user's trigger or constraint) is found by halving the batch; it waits
+ * alone and is not sent again.
+ */
 #include "server/process/worker_error.h"
 
 #include "server/base/error_class.h"

@@ -1,3 +1,8 @@
+/*
+ * worker_health.cpp: a database whose worker is about to start is no complaint: the launcher notes since when a
+ * worker is wanted, and the doctor counts ten seconds from there. The last words of a dying worker are kept here,
+ * because its log lines may be far away.
+ */
 #include "server/process/worker_health.h"
 
 #include "server/base/library_version.h"

@@ -1,3 +1,7 @@
+/*
+ * worker_owner.cpp: the worker's process belongs to the bootstrap superuser. Where the owner is no superuser the
+ * context is restricted (SECURITY_RESTRICTED_OPERATION), as autovacuum does it.
+ */
 #include "server/process/worker_owner.h"
 
 #include "server/storage/owner_sql.h"
@@ -16,7 +20,7 @@ void worker_owner_enter(void) {
 
   self = GetUserId();
   nest_level = NewGUCNestLevel();
-  /* A superuser's code may do as it likes; other people's must leave nothing behind in this session either. */
+  /* A superuser's code may do as it likes; other users' must leave nothing behind in this session either. */
   SetUserIdAndSecContext(owner, superuser_arg(owner) ? 0
                                                      : SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION |
                                                            SECURITY_NOFORCE_RLS);

@@ -1,6 +1,6 @@
 /*
  * worker_owner.h: whose rights the worker's statements have. Its process belongs to the bootstrap superuser, and
- * people's triggers, constraints, index expressions and policies run within its statements: so these run as the owner
+ * users' triggers, constraints, index expressions and policies run within its statements: so these run as the owner
  * of outbox.events, as autovacuum and subscriptions do it.
  */
 #pragma once

@@ -1,3 +1,8 @@
+/*
+ * worker_slot.cpp: a slot is cleared on exit only if it is still this process's. Before a worker leaves for
+ * idleness it takes back its readiness to be woken in one atomic step and stays if a commit was quicker: no commit
+ * falls between.
+ */
 #include "server/process/worker_slot.h"
 
 #include "server/base/settings.h"

@@ -1,4 +1,4 @@
-/* worker_slot.h: the worker's place in shared memory, by which commits wake it and people see it. */
+/* worker_slot.h: the worker's place in shared memory, by which commits wake it and users see it. */
 #pragma once
 
 #include "server/shmem/shared_state.h"

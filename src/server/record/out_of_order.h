@@ -1,6 +1,6 @@
 /*
- * out_of_order.h: when a delivered event is recorded while an earlier one of its key stands as a dead letter, fails, or
- * has been redriven, that one is marked with the position that went before it (overtaken_by): delivered rows leave
+ * out_of_order.h: when a delivered event is recorded while an earlier one of its key stands as a dead letter, fails,
+ * or has been redriven, that one is marked with the position that went before it (overtaken_by): delivered rows leave
  * the table, and a redrive must know. Costs nothing for keys without such rows.
  */
 #pragma once

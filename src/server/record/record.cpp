@@ -1,3 +1,8 @@
+/*
+ * record.cpp: rows move by DELETE and INSERT and never by an UPDATE of `status`: one concurrent move between
+ * partitions makes everybody's SKIP LOCKED fail. Own commits are asynchronous: what a crash forgets is sent again,
+ * which at-least-once allows.
+ */
 #include "server/record/record.h"
 
 #include "server/base/is_worker.h"
@@ -195,7 +200,7 @@ static Day day_of(Now now) {
   return DAY_MISSING;
 }
 
-/* A person may have given the event to another sink while it was on its way: then that one has it still to come. */
+/* A user may have given the event to another sink while it was on its way: then that one has it still to come. */
 static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
   static AttrNumber column = InvalidAttrNumber;
   InFlightEvent *event = (InFlightEvent *)lock->owner;
@@ -267,7 +272,7 @@ static void try_later(InFlightEvent *event, Moment now) {
   event->record_after = moment_after(now, ROW_BUSY_PAUSE_MS + n_busy++ / 10);
 }
 
-/* A person has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
+/* A user has deleted or moved the row: nothing is left to say, and its key waits for nobody. */
 static void forget_deleted_row(InFlightEvent *event) {
   in_flight().gone(event);
   blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);

@@ -1,6 +1,6 @@
 /*
  * record.h: writes down how events ended: delivered rows leave (or move to SENT), failed ones get their next time,
- * dead ones move to FAILED. A row that a person holds is skipped and recorded later; it is never sent again.
+ * dead ones move to FAILED. A row that a user holds is skipped and recorded later; it is never sent again.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 void record_ended(Now now);
 
 /* The transaction failed in it. True when a smaller part should be tried at once: one row that cannot be written down
- * (a person's trigger or constraint) is found by halving, and then waits alone and ever longer. */
+ * (a user's trigger or constraint) is found by halving, and then waits alone and ever longer. */
 bool record_aborted(Now now, const char *error);
 
 /* Such a row is not found yet, or waits. */

@@ -30,12 +30,12 @@ static inline bool database_has_outbox(DatabaseState state) {
 typedef struct DatabaseSlot {
   Oid oid; /* InvalidOid = DATABASE_FREE */
   DatabaseState state;
-  pid_t blocked_by_ddl_pid;         /* a session that is about to drop, rename or copy the database: no worker may start */
-  int workers;             /* shards are spread over so many; 0 = the launcher has not yet said */
-  Moment rest_until;       /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
-  TimestampTz rest_due;    /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
-  uint32 rest_settings;    /* settings_of_rest() of the worker that saw it */
-  uint64 resting;          /* the workers, by index, that left for that reason */
+  pid_t blocked_by_ddl_pid; /* a session that is about to drop, rename or copy the database: no worker may start */
+  int workers;              /* shards are spread over so many; 0 = the launcher has not yet said */
+  Moment rest_until;        /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
+  TimestampTz rest_due;     /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
+  uint32 rest_settings;     /* settings_of_rest() of the worker that saw it */
+  uint64 resting;           /* the workers, by index, that left for that reason */
   pg_atomic_uint32 wakeup_requested; /* 1: something was committed that maybe no worker has heard of */
 } DatabaseSlot;
 

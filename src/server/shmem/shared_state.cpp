@@ -1,3 +1,7 @@
+/*
+ * shared_state.cpp: one LWLock for all of it: it is held for short looks and changes, and never over I/O or an SQL
+ * statement.
+ */
 #include "server/shmem/shared_state.h"
 
 extern "C" {

@@ -1,3 +1,7 @@
+/*
+ * wake.cpp: the commit callback sets the worker's latch once per round of its loop: while the worker is awake
+ * further commits do nothing. The commit that finds no worker listening calls the launcher.
+ */
 #include "server/shmem/wake.h"
 
 #include "server/base/sql_function.h"

@@ -38,7 +38,7 @@ typedef struct WorkerSlot {
   int n_draining;
   dispatch::ShardSet draining_others; /* of any sink: more sinks than `draining` has room for */
   Latch *latch;
-  pg_atomic_uint32 needs_wakeup;          /* 1: the next commit must set the latch; 2: it must call the launcher */
+  pg_atomic_uint32 needs_wakeup;   /* 1: the next commit must set the latch; 2: it must call the launcher */
   pg_atomic_uint32 recalled;       /* 1: outbox_internal.rescan_queue may have rows */
   pg_atomic_uint32 shards_changed; /* 1: shards may be free, or due to another worker */
   pg_atomic_uint32 slot_revoked;   /* 1: another database waits for this slot, … */

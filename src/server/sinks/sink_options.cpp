@@ -37,7 +37,7 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
   SinkOptions given = {NULL, 0, NULL, 0, false, context};
-  /* With the name, which stands in what the delivery room says. */
+  /* With the name, which stands in what the delivery library says. */
   *fingerprint = hash_combine64(server_oid, hash_bytes_extended((const unsigned char *)name, strlen(name), 3));
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));

@@ -1,3 +1,7 @@
+/*
+ * worker_sinks.cpp: ALTER SERVER closes a sink, waits until nothing of its former self is in flight, and opens it
+ * from the beginning; before that the events that waited for it are routed.
+ */
 #include "server/sinks/worker_sinks.h"
 
 #include "server/base/grow.h"

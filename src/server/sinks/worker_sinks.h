@@ -41,7 +41,7 @@ struct WorkerSink {
   int64 cursor;            /* every row at or below was seen, but for late and recalled ones */
   int64 rewound_to;        /* the smallest cursor since the claimed batch is held in hand: submit.h */
   int64 first_foreign;     /* the first row of another origin that was passed; 0 = none */
-  int64 low_watermark;       /* its low watermark: sink_cursor.h */
+  int64 low_watermark;     /* its low watermark: sink_cursor.h */
   int64 unrouted_at;       /* it would take the event here, which has no sink yet: it reads no farther */
   dispatch::DueCursor due; /* of scheduled and retried rows; its next is DT_NOEND when there is none */
   struct {

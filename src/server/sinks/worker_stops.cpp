@@ -1,3 +1,7 @@
+/*
+ * worker_stops.cpp: `disable_after` counts tried time in shared memory and writes it down every ten minutes at
+ * most, and not at each failure.
+ */
 #include "server/sinks/worker_stops.h"
 
 #include "server/process/worker_error.h"
@@ -285,7 +289,7 @@ void worker_stops_write(Moment now) {
   int n;
   (void)worker_sinks_all(&n);
   bool *disabled = (bool *)palloc0(sizeof(bool) * Max(n, 1));
-  /* A person who has paused or resumed a sink and not yet committed must not hold up the others. */
+  /* A user who has paused or resumed a sink and not yet committed must not hold up the others. */
   bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, disabled);
   if (done)
     stop_disabled(disabled);

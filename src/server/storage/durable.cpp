@@ -1,3 +1,8 @@
+/*
+ * durable.cpp: what the commit log knows of a commit's WAL position is shared by 32 transactions, our own
+ * asynchronous ones included. So a synchronous commit costs a flush when one of ours came just after it: 4 of 150
+ * transactions one after the other (148 if every claim flushed), about 30 of 300 in bursts of ten.
+ */
 #include "server/storage/durable.h"
 
 extern "C" {

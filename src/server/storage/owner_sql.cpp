@@ -1,3 +1,7 @@
+/*
+ * owner_sql.cpp: every name is qualified and operators are written OPERATOR(pg_catalog.=), because the statements
+ * run with the caller's search_path; setting one per call would cost each INSERT.
+ */
 #include "server/storage/owner_sql.h"
 
 extern "C" {

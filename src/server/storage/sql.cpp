@@ -1,3 +1,6 @@
+/*
+ * sql.cpp: a DestReceiver hands each row over as the executor makes it: no tuple table of a whole round is built.
+ */
 #include "server/storage/sql.h"
 
 extern "C" {

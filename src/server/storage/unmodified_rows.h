@@ -1,7 +1,7 @@
 /*
- * unmodified_rows.h: rows of events_pending that stand where they were read, unchanged, and that nobody holds: almost all,
- * almost always. They are told by place and writer, and seen to page by page below the executor; for the others there
- * is row_lock.h.
+ * unmodified_rows.h: rows of events_pending that stand where they were read, unchanged, and that nobody holds: almost
+ * all, almost always. They are told by place and writer, and seen to page by page below the executor; for the others
+ * there is row_lock.h.
  */
 #pragma once
 

@@ -1,3 +1,7 @@
+/*
+ * completions.cpp: collects until the delivery library has nothing left, at most 4,096 at a time, and counts
+ * outcomes and latencies. A completion is 16 bytes and brings no message back.
+ */
 #include "server/worker/completions.h"
 
 #include "server/claim/claim.h"

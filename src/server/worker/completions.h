@@ -8,7 +8,7 @@
 
 void completions_init(ob_engine *engine);
 
-/* Takes what has come, and logs what the delivery room has to say. Outside a transaction. */
+/* Takes what has come, and logs what the delivery library has to say. Outside a transaction. */
 void completions_collect(Now now);
 
 /* Takes back the failures by which an outage was recognised: they are not their events' fault. */

@@ -1,3 +1,7 @@
+/*
+ * maintenance.cpp: days are made beside rows of another origin as well: a pause for these protected no restore, and
+ * a subscriber that nobody adopted deleted after four days what it should have kept.
+ */
 #include "server/worker/maintenance.h"
 
 #include "server/base/settings.h"
@@ -75,9 +79,9 @@ static void route(Moment now) {
     done = worker_transaction(TAKE_TURNS, run_route_locked, &more);
   }
   unrouted_routed(done, more);
-  route_at = !done                           ? moment_after(now, RETRY_MS)
+  route_at = !done                            ? moment_after(now, RETRY_MS)
              : !more && unrouted_locked() > 0 ? moment_after(now, ROW_BUSY_PAUSE_MS)
-                                             : now;
+                                              : now;
 }
 
 /* So that a row stays an eighth longer than it must, at most; a small table is looked at as often as the days are. */

@@ -1,3 +1,7 @@
+/*
+ * probe_worker.cpp: the session waits for the worker and holds a snapshot meanwhile, so a probe takes five minutes
+ * at most.
+ */
 #include "server/worker/probe_worker.h"
 
 #include "server/sinks/worker_sinks.h"

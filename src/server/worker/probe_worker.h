@@ -1,7 +1,7 @@
 /*
  * probe_worker.h: outbox.probe() from the worker's side. A session writes its question into shared memory
- * (operate/probe.cpp) and waits; the database's first worker has the delivery room try the sink (probe_worker.cpp),
- * and writes the answer.
+ * (operate/probe.cpp) and waits; the database's first worker has the delivery library try the sink
+ * (probe_worker.cpp), and writes the answer.
  */
 #pragma once
 

@@ -1,3 +1,8 @@
+/*
+ * submit.cpp: nothing is submitted in a transaction: an error after it would roll the claim back while the event is
+ * on its way. What waits for a standby longer than a second is given back, so that a user's DELETE keeps its
+ * meaning while a standby is away for hours.
+ */
 #include "server/worker/submit.h"
 
 #include "server/claim/claim.h"

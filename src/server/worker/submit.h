@@ -1,7 +1,7 @@
 /*
  * submit.h: hands claimed events to their sinks, after the commit and once their transactions are safe. Where a
  * synchronous standby has to confirm them first they are held in hand for a moment, and nothing more is claimed; if
- * it takes longer they are given back, because a person may change or delete them meanwhile, and claimed again when
+ * it takes longer they are given back, because a user may change or delete them meanwhile, and claimed again when
  * the standby has caught up. The worker never blocks for it: it looks now and then.
  */
 #pragma once

@@ -370,7 +370,7 @@ static void wait_for_something(void) {
   reload_settings();
 }
 
-/* A planned end should cost no duplicate: what is in the air may land, within outbox.shutdown_timeout. */
+/* A planned end should cost no duplicate: what is in flight may land, within outbox.shutdown_timeout. */
 static void land(void) {
   Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 

@@ -1,3 +1,7 @@
+/*
+ * worker_start.cpp: the worker's settings (search_path, timeouts and others) are set here, whatever ALTER DATABASE
+ * or ALTER ROLE say: those are for sessions.
+ */
 #include "server/worker/worker_start.h"
 
 #include "server/base/is_worker.h"
@@ -48,7 +52,7 @@ static void set_session(void) {
   static const char *const session[][2] = {
       {"application_name", "outbox worker"},
       {"search_path", "pg_catalog, pg_temp"},
-      /* A person's lock on a table must not keep us from our signals. DDL locks the table and then its partitions, we
+      /* A user's lock on a table must not keep us from our signals. DDL locks the table and then its partitions, we
        * often the other way round: we are the one to give way, before others look for a deadlock (after 1 s). */
       {"lock_timeout", "900ms"},
       {"deadlock_timeout", "10ms"},

@@ -5,9 +5,9 @@
 
 #include "delivery/delivery.h"
 
-/* Connects to the database, takes the slot and starts the delivery room; does not return when there is nothing to do
- * here. */
+/* Connects to the database, takes the slot and starts the delivery library; does not return when there is nothing to
+ * do here. */
 ob_engine *worker_start(const WorkerArguments *arguments);
 
-/* Ends the delivery room's threads, within outbox.shutdown_timeout. */
+/* Ends the delivery library's threads, within outbox.shutdown_timeout. */
 void worker_stop(void);

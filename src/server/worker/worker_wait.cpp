@@ -1,3 +1,7 @@
+/*
+ * worker_wait.cpp: two WaitEventSets, with the engine's descriptor and without. The latch, interrupts and the
+ * postmaster's death end every wait; a query cancel is dropped, because no user's query runs here.
+ */
 #include "server/worker/worker_wait.h"
 
 extern "C" {

@@ -6,5 +6,5 @@
 void worker_wait_init(int engine_fd);
 
 /* Sleeps until the latch is set, the engine has something (unless told not to listen to it), or time is up.
- * `delivering`: events are in the air, and pg_stat_activity says so. */
+ * `delivering`: events are in flight, and pg_stat_activity says so. */
 void worker_wait(long milliseconds, bool listen_to_engine, bool delivering);

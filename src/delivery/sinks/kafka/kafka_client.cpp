@@ -1,3 +1,7 @@
+/*
+ * kafka_client.cpp: a probe has a client of its own: the running producer only knows why it fails now, and a probe
+ * must also work for a sink that is misconfigured or stopped.
+ */
 #include "delivery/sinks/kafka/kafka_client.h"
 
 #include <nlohmann/json.hpp>

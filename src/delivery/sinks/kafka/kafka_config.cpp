@@ -1,3 +1,12 @@
+/*
+ * kafka_config.cpp: options and our defaults become librdkafka properties here. `linger.ms` is 0: while one request
+ * is on its way the next batch gathers by itself (p50 from commit to consumer at 1,000 events/s: 0.6 ms, with
+ * linger.ms 1: 1.7 ms). `message.timeout.ms` is 0: events queued behind a timed-out one would overtake it.
+ * `max.in.flight.requests.per.connection` is 1: with more, librdkafka 2.0.2 took a later batch's success for an
+ * earlier, failed one (4 of 1,000 events on a new topic were acknowledged and never stored); one at a time cost
+ * nothing measurable (0.389 against 0.397 of librdkafka alone). librdkafka before 2.13 frees the interceptors of a
+ * configuration that it refuses twice, so a copy without interceptors is tried first.
+ */
 #include "delivery/sinks/kafka/kafka_config.h"
 
 #include <algorithm>
@@ -52,7 +61,7 @@ const std::vector<OptionSpec> &KafkaConfig::options() {
   return *specs;
 }
 
-/* Where librdkafka's own defaults are for another purpose. A person's options come after these. */
+/* Where librdkafka's own defaults are for another purpose. A user's options come after these. */
 static constexpr std::pair<const char *, const char *> defaults[] = {
     {"client.id", "outbox"},
     /* None: what timed out could be overtaken by what was queued behind it. A sink without a broker waits. */
@@ -87,7 +96,7 @@ static constexpr std::pair<const char *, const char *> when_known[] = {
 
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
   char text[512] = "";
-  /* A person's values were checked one by one before, so that no text of this can hold a secret. */
+  /* A user's values were checked one by one before, so that no text of this can hold a secret. */
   if (rd_kafka_conf_set(conf, name, value, text, sizeof text) != RD_KAFKA_CONF_OK)
     throw BadInput(OB_INTERNAL, name, "librdkafka refuses property \"" + std::string(name) + "\"",
                    std::string(text) + ".");

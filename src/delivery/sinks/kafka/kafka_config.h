@@ -41,7 +41,7 @@ public:
 
 private:
   KafkaRecordMaker maker_;
-  KafkaProperties properties_; /* the person's */
+  KafkaProperties properties_; /* the user's */
   uint32_t max_messages_;
   size_t max_message_bytes_;
 };

@@ -1,3 +1,8 @@
+/*
+ * kafka_diagnosis.cpp: serves the sink's state and probes alike. librdkafka's text names neither what is wrong with
+ * a certificate (its verify callback is asked here, and only listens) nor the option to change, and since 2.11 it
+ * only logs that a broker hung up at once.
+ */
 #include "delivery/sinks/kafka/kafka_diagnosis.h"
 
 #include <openssl/x509_vfy.h>

@@ -1,3 +1,8 @@
+/*
+ * kafka_errors.cpp: finds an error in kafka_error_table.cpp and makes a result of its class. A code that is not in
+ * the table counts as the event's failure and as the sink's: it is retried, and opens the circuit when nothing
+ * succeeds.
+ */
 #include "delivery/sinks/kafka/kafka_errors.h"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
-/* kafka_failures.cpp: what it means when an event, a topic, a broker or all of them fail. */
+/*
+ * kafka_failures.cpp: what it means when an event, a topic, a broker or all of them fail.
+ * A batch that a broker refused ends as returned, without a write to its rows. A message for a partition that does
+ * not exist fails while librdkafka holds its topic's locks, so what is queued is then purged by the sink's next
+ * poll and not by the interceptor.
+ */
 #include "delivery/sinks/kafka/kafka_errors.h"
 #include "delivery/sinks/kafka/kafka_sink.h"
 

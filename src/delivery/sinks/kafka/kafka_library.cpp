@@ -1,3 +1,8 @@
+/*
+ * kafka_library.cpp: reads the version of the library that is loaded, when the server starts and when a sink opens.
+ * The one symbol that versions before 2.0.2 lack is weak: an extension that cannot be loaded would keep the server
+ * down.
+ */
 #include "delivery/sinks/kafka/kafka_library.h"
 
 #include <cstdio>

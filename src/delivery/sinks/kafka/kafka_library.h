@@ -1,6 +1,8 @@
 /*
  * kafka_library.h: which versions of librdkafka will do. The one that is loaded may be another than the one whose
  * headers we were compiled with.
+ * Versions that are merely old get no warning: their known faults in sending end a producer, which is then
+ * replaced.
  */
 #pragma once
 

@@ -1,3 +1,7 @@
+/*
+ * kafka_probe.cpp: connects, authenticates and asks for metadata and rights on the probe's thread, and writes each
+ * step down. It sends an event only on demand.
+ */
 #include "delivery/sinks/kafka/kafka_probe.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+/*
+ * kafka_probe_topics.cpp: a template with variables names no topic by itself: the probe lists the topics of the
+ * cluster that match the template with `*` in place of each variable, and asks for the rights on at most 100 of
+ * them.
+ */
 #include "delivery/sinks/kafka/kafka_probe_topics.h"
 
 #include <fnmatch.h>

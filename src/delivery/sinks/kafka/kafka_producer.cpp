@@ -1,3 +1,11 @@
+/*
+ * kafka_producer.cpp: when a broker refuses an event, librdkafka would send the rest of its key. The interceptor
+ * purges the queue on the broker's own thread before that thread can send more, and the sink hands nothing in until
+ * everything has come back. A purge that nobody asked for stops the producer in the same way: once in about 200
+ * runs on a busy machine a late purge took events submitted after it, and the next ones passed them. How a message
+ * ended is told by the interceptor, 16 bytes each, and delivery reports are off: 5.3 µs of main thread per event in
+ * a drain instead of 7.6 to 8.8.
+ */
 #include "delivery/sinks/kafka/kafka_producer.h"
 
 #include <unistd.h>

@@ -1,3 +1,8 @@
+/*
+ * kafka_properties.cpp: librdkafka itself says which properties exist and which values they take: the option is
+ * tried on a configuration object. A URL that librdkafka fetches (OIDC) is for superusers: its HTTP client passes
+ * no network guard, and an inner endpoint's answer would come back in an error text.
+ */
 #include "delivery/sinks/kafka/kafka_properties.h"
 
 #include <librdkafka/rdkafka.h>

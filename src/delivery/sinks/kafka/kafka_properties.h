@@ -1,5 +1,5 @@
 /*
- * kafka_properties.h: which librdkafka properties a person may set, where, and who. Options are librdkafka's names
+ * kafka_properties.h: which librdkafka properties a user may set, where, and who. Options are librdkafka's names
  * with `_` for `.`; the library itself says which exist and what values they take.
  */
 #pragma once

@@ -1,3 +1,7 @@
+/*
+ * kafka_security.cpp: checks combinations when CREATE SERVER or CREATE USER MAPPING runs, e.g. a password without a
+ * mechanism, which librdkafka would accept and never use.
+ */
 #include "delivery/sinks/kafka/kafka_security.h"
 
 #include <librdkafka/rdkafka.h>

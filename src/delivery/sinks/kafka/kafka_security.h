@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-/* By librdkafka's names: "sasl.mechanism", also where the person wrote another spelling of it. */
+/* By librdkafka's names: "sasl.mechanism", also where the user wrote another spelling of it. */
 using KafkaProperties = std::map<std::string, std::string, std::less<>>;
 
 /* `whole`: user mapping included; else only what can be known without it is judged. Throws BadInput. */

@@ -73,7 +73,7 @@ private:
   std::shared_ptr<const KafkaConfig> config_;
   std::shared_ptr<Reporter> reporter_;
   std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error, until the next event */
-  BackgroundJobs dead_;                             /* producers that were replaced */
+  BackgroundJobs dead_;                     /* producers that were replaced */
   KafkaSlots slots_;
   KafkaTopics topics_;
   KafkaTurns turns_;

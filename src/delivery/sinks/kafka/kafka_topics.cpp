@@ -1,3 +1,10 @@
+/*
+ * kafka_topics.cpp: events of a missing topic are written back one by one, due a millisecond apart, so at most
+ * 1,000 of them per second are claimed and written again, however many wait. A topic failure neither stops nor
+ * purges the producer: librdkafka fails all messages of the topic, and a purge would leave gaps in the sequence
+ * numbers of healthy partitions. `topic.metadata.propagation.max.ms` is 2 s and not 30, because a missing topic's
+ * events fill the queue for that time.
+ */
 #include "delivery/sinks/kafka/kafka_topics.h"
 
 #include <algorithm>

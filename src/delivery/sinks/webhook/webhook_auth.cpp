@@ -1,3 +1,7 @@
+/*
+ * webhook_auth.cpp: credentials come from the user mapping only, so that pg_foreign_server shows none; the mask of
+ * the sink learns each of them and every text that leaves the library passes it.
+ */
 #include "delivery/sinks/webhook/webhook_auth.h"
 
 #include <algorithm>

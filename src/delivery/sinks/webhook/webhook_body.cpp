@@ -1,3 +1,7 @@
+/*
+ * webhook_body.cpp: the template is checked when CREATE SERVER runs: each variable is replaced by a sample value,
+ * and the result must parse as JSON.
+ */
 #include "delivery/sinks/webhook/webhook_body.h"
 
 #include <algorithm>

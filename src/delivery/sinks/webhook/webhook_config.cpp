@@ -1,3 +1,6 @@
+/*
+ * webhook_config.cpp: parsed once per opening of a sink and shared by both threads; it never changes after that.
+ */
 #include "delivery/sinks/webhook/webhook_config.h"
 
 #include <algorithm>

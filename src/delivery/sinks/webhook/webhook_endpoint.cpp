@@ -1,3 +1,9 @@
+/*
+ * webhook_endpoint.cpp: two threads, one mutex. The main thread queues and takes failures out; the HTTP loop's
+ * thread starts transfers and reports successes. A flag for each wake-up (pump_posted_, has_news_) is set under the
+ * mutex together with the state that it announces, and cleared before that state is read, so that no wake-up is
+ * lost.
+ */
 #include "delivery/sinks/webhook/webhook_endpoint.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+/*
+ * webhook_forward.cpp: names are compared as CGI and its successors see them (case folded, `-` and `_` the same),
+ * because `X_Real_IP` becomes the same variable as `X-Real-IP` there.
+ */
 #include "delivery/sinks/webhook/webhook_forward.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+/*
+ * webhook_options.cpp: the table at the end has each option's name, where it may stand, its check and its
+ * documentation. PostgreSQL lets a server's owner change any option, and a validator does not learn who set one:
+ * options that only superusers may set therefore lock the server for its owner.
+ */
 #include "delivery/sinks/webhook/webhook_options.h"
 
 #include "delivery/formats/cloudevents.h"

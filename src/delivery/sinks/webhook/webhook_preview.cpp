@@ -1,4 +1,7 @@
-/* webhook_preview.cpp: shows the request that an event becomes, part by part. */
+/*
+ * webhook_preview.cpp: shows the request that an event becomes, part by part.
+ * A preview is signed for users to whom pg_user_mappings shows the secret: they could sign it themselves.
+ */
 #include "delivery/http/url_parts.h"
 #include "delivery/sinks/webhook/webhook_config.h"
 

@@ -1,3 +1,8 @@
+/*
+ * webhook_probe.cpp: uses the transfer of a delivery, so that DNS, proxy, TLS and guard behave as in a delivery.
+ * Without a test event it ends after the handshake, and waits a moment for the peer's alert: with TLS 1.3 the
+ * client's handshake is over before the peer has seen the client's certificate.
+ */
 #include "delivery/sinks/webhook/webhook_probe.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+/*
+ * webhook_proxy.cpp: with a proxy the guard sees the proxy's address and not the endpoint's, so literal targets are
+ * judged before the request is handed over.
+ */
 #include "delivery/sinks/webhook/webhook_proxy.h"
 
 #include <algorithm>

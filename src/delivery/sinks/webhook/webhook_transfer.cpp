@@ -1,3 +1,7 @@
+/*
+ * webhook_transfer.cpp: one easy handle with its buffers, used for one request after another. Names are resolved
+ * anew after 2 s, so that a false answer does not live for libcurl's minute.
+ */
 #include "delivery/sinks/webhook/webhook_transfer.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+/*
+ * webhook_url.cpp: a template has no scheme, host or port from an event, and everything that a variable brings is
+ * percent-encoded: whoever may enqueue could otherwise choose the host that gets the sink's credentials. A segment
+ * '..' is refused, because servers and proxies resolve it. A checker at enqueue time knows no user mapping; a URL
+ * from there is judged by the worker before it submits.
+ */
 #include "delivery/sinks/webhook/webhook_url.h"
 
 #include <algorithm>
