@@ -13,6 +13,7 @@ template <class T> void make_room(T *&list, int n, int &max, MemoryContext conte
   if (n < max)
     return;
   int more = Max(max * 2, 16);
-  list = list ? (T *)repalloc_huge(list, sizeof(T) * more) : (T *)MemoryContextAllocHuge(context, sizeof(T) * more);
+  const Size size = sizeof(T) * more; /* NOLINT(bugprone-sizeof-expression): T may be a pointer */
+  list = list ? (T *)repalloc_huge(list, size) : (T *)MemoryContextAllocHuge(context, size);
   max = more;
 }
