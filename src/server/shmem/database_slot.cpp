@@ -8,7 +8,7 @@ extern "C" {
 #include "miscadmin.h"
 }
 
-static pg_attribute_unused() bool may_follow(DatabaseState state, DatabaseState next) {
+[[maybe_unused]] static bool may_follow(DatabaseState state, DatabaseState next) {
   switch (state) {
   case DATABASE_FREE:
     return next == DATABASE_UNKNOWN;

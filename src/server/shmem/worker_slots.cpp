@@ -6,7 +6,7 @@
 
 #include <signal.h>
 
-static pg_attribute_unused() bool may_follow(WorkerState state, WorkerState next) {
+[[maybe_unused]] static bool may_follow(WorkerState state, WorkerState next) {
   switch (state) {
   case WORKER_FREE:
     return next == WORKER_STARTING;

@@ -12,7 +12,7 @@ const char *sink_state_name(SinkState state) {
   return names[state];
 }
 
-static pg_attribute_unused() bool may_follow(SinkState state, SinkState next) {
+[[maybe_unused]] static bool may_follow(SinkState state, SinkState next) {
   switch (state) {
   case SINK_NEW:
     return next == SINK_OPEN || next == SINK_MISCONFIGURED || next == SINK_STOPPED || next == SINK_DROPPED;
