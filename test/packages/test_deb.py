@@ -21,7 +21,9 @@ def package():
 
 
 def test_the_debian_package(rig, receiver, system, package):
-    said = run("lintian", "--fail-on", "error,warning", *(BUILD / "deb").glob("*.changes"))
+    # It is no upload to Debian, so there is no bug that asked for one.
+    unwanted = "initial-upload-closes-no-bugs"
+    said = run("lintian", "--fail-on", "error,warning", "--suppress-tags", unwanted, *(BUILD / "deb").glob("*.changes"))
     assert "E: " not in said and "W: " not in said.replace("W: running with root", "")
 
     (system.root / "var/lib/dpkg/updates").mkdir(parents=True)
