@@ -52,7 +52,7 @@ void settings_reread(void) {
   ProcessConfigFile(PGC_SIGHUP);
 }
 
-uint32 settings_of_rest(void) {
+uint32 settings_idle_hash(void) {
   uint32 hash = hash_bytes((const unsigned char *)setting_cluster_name, (int)strlen(setting_cluster_name));
 
   return setting_worker_idle_timeout == 0 ? ~hash : hash;

@@ -26,4 +26,4 @@ void settings_define(void);
 void settings_reread(void);
 
 /* Of the settings that give a database at rest something to do: which events are its own, and whether it may rest. */
-uint32 settings_of_rest(void);
+uint32 settings_idle_hash(void);

@@ -209,7 +209,7 @@ void sink_ddl_apply(void) {
       stopped_sinks_forget(sink);
       break;
     case SINK_RENAMED:
-      sink_rename_follow(sink, NameStr(change->new_name));
+      sink_rename_record(sink, NameStr(change->new_name));
       stopped_sinks_rename(sink, NameStr(change->new_name));
       break;
     case SINK_ALTERED:

@@ -23,7 +23,7 @@ void sink_rename_claim(const char *name) {
   owner_leave(scope);
 }
 
-void sink_rename_follow(const char *old_name, const char *new_name) {
+void sink_rename_record(const char *old_name, const char *new_name) {
   static OwnerSql follow = {
       "UPDATE outbox_internal.renamed_sinks SET new_name = $2 WHERE new_name OPERATOR(pg_catalog.=) $1", 2, TYPES,
       NULL};

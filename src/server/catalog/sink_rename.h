@@ -9,4 +9,4 @@
 /* The name is a sink's own now, and leads nowhere else. */
 void sink_rename_claim(const char *name);
 
-void sink_rename_follow(const char *old_name, const char *new_name);
+void sink_rename_record(const char *old_name, const char *new_name);

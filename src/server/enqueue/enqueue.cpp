@@ -124,7 +124,7 @@ static void insert_copies(const TriggerRow *row, bool is_new, const Datum *sinks
   isnull[EV_SINK] = false;
   for (int i = 0; i < n; i++) {
     values[EV_SINK] = sinks[i];
-    event_insert_copy_unless_there(values, isnull);
+    event_insert_copy_if_missing(values, isnull);
   }
   owner_leave(scope);
 }
@@ -192,12 +192,12 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
       wake_at_commit();
     if (n > 0)
       row_set(row, EV_SINK, names[0]);
-    if (writer == WRITER_PERSON && !row_isnull(row, EV_DEDUP_KEY))
+    if (writer == WRITER_USER && !row_isnull(row, EV_DEDUP_KEY))
       claim_dedup_key(row);
   } else if (!event_is_manual(row)) {
     wake_at_commit();
   }
-  static const EventColumn servers[] = {EV_HELD_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+  static const EventColumn servers[] = {EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
   for (EventColumn column : servers) /* or it could pass events of others of its key */
     row_set_null(row, column);
   stamp_transaction(row);
@@ -221,9 +221,9 @@ static void keep_position(const TriggerRow *row) {
   position_keep(position);
 }
 
-static void recall_if_ours(const TriggerRow *row) {
+static void queue_rescan_if_ours(const TriggerRow *row) {
   if (!row_isnull(row, EV_ORIGIN) && DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here() && !event_is_manual(row))
-    recall(DatumGetInt64(row_get(row, EV_POSITION)));
+    queue_rescan(DatumGetInt64(row_get(row, EV_POSITION)));
 }
 
 /* A pending row that brings its position: restored, or moved back by an UPDATE. It is routed and deduplicated
@@ -231,7 +231,7 @@ static void recall_if_ours(const TriggerRow *row) {
 static void return_event(TriggerRow *row) {
   keep_position(row);
   stamp_transaction(row);
-  recall_if_ours(row);
+  queue_rescan_if_ours(row);
 }
 
 /* A delivered event or a dead letter: the worker's own move, a user's, or a restore. */
@@ -250,7 +250,7 @@ static void record_event(TriggerRow *row) {
   else
     keep_position(row);
   if (row_has_status(row, "FAILED") && !server_is_worker)
-    recall_if_ours(row); /* it may hold its key */
+    queue_rescan_if_ours(row); /* it may hold its key */
 }
 
 SQL_FUNCTION(outbox_events_before_insert) {

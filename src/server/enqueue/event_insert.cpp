@@ -18,12 +18,12 @@ extern "C" {
 #include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
-static EventWriter next_writer = WRITER_PERSON;
+static EventWriter next_writer = WRITER_USER;
 static bool all_copies = false;
 
 EventWriter event_writer_take(void) {
-  EventWriter writer = next_writer == WRITER_PERSON && all_copies ? WRITER_COPY : next_writer;
-  next_writer = WRITER_PERSON;
+  EventWriter writer = next_writer == WRITER_USER && all_copies ? WRITER_COPY : next_writer;
+  next_writer = WRITER_USER;
   return writer;
 }
 
@@ -32,7 +32,7 @@ static void as_writer(void (*insert)(void *), void *argument) {
   PG_TRY();
   { insert(argument); }
   PG_FINALLY();
-  { next_writer = WRITER_PERSON; }
+  { next_writer = WRITER_USER; }
   PG_END_TRY();
 }
 
@@ -122,7 +122,7 @@ static void insert_copy(void *argument) {
   owner_execute(&insert, const_cast<Datum *>(given->values), nulls);
 }
 
-void event_insert_copy_unless_there(const Datum *values, const bool *isnull) {
+void event_insert_copy_if_missing(const Datum *values, const bool *isnull) {
   Assert(in_spi() && GetUserId() == outbox_owner_oid());
   Given given = {values, isnull, NULL, 1};
   as_writer(insert_copy, &given);

@@ -4,7 +4,7 @@
 #include "server/event/trigger_row.h"
 
 typedef enum EventWriter {
-  WRITER_PERSON,  /* INSERT, COPY, an ORM */
+  WRITER_USER,    /* INSERT, COPY, an ORM */
   WRITER_ENQUEUE, /* outbox.enqueue(): the sink's USAGE and the dedup key are settled */
   WRITER_COPY     /* one more row of an event that goes to several sinks: all is settled */
 } EventWriter;
@@ -19,7 +19,7 @@ void event_insert_copies(const Datum *values, const bool *isnull, const Datum *s
 
 /* One more row of an event; nothing when its id and sink are there already, so that a repeated event whose writer
  * said ON CONFLICT DO NOTHING does not fail in its copies. Inside owner_enter(). */
-void event_insert_copy_unless_there(const Datum *values, const bool *isnull);
+void event_insert_copy_if_missing(const Datum *values, const bool *isnull);
 
 /* Runs a statement each of whose rows is one more row of an event, with its sink. */
 void event_insert_copies_by(void (*insert)(void *), void *argument);

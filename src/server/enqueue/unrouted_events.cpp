@@ -181,7 +181,7 @@ static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
   isnull[EV_SINK] = false;
   for (int i = 1; i < n; i++) {
     values[EV_SINK] = CStringGetTextDatum(names[i]);
-    event_insert_copy_unless_there(values, isnull);
+    event_insert_copy_if_missing(values, isnull);
   }
   MemoryContextReset(scratch);
   return n > 0 ? names[0] : NULL;

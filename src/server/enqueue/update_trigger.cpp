@@ -75,8 +75,8 @@ static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
 /* The server alone fills these columns. An ORM writes back what it read before, so a change is dropped, not refused.
  */
 static void keep_columns_of_server(const TriggerRow *before, TriggerRow *after) {
-  static const EventColumn columns[] = {EV_POSITION, EV_XACT,         EV_ORIGIN,
-                                        EV_HELD_BY,  EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+  static const EventColumn columns[] = {EV_POSITION,   EV_XACT,         EV_ORIGIN,
+                                        EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
 
   if (IsLogicalWorker() || is_owner(GetUserId()))
     return;
@@ -150,7 +150,7 @@ SQL_FUNCTION(outbox_events_before_update) {
   if (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY))
     row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
   if (event_is_manual(&after))             /* nobody would take back what a worker marked */
-    row_set_null(&after, EV_HELD_BY);
+    row_set_null(&after, EV_BLOCKED_BY);
   if (!is_replicated(&before))
     event_check_encoding(&before, &after);
   if (is_replicated(&before) || only_server_columns_change(&before, &after))
@@ -177,7 +177,7 @@ SQL_FUNCTION(outbox_events_after_update) {
   /* A dead letter may hold its key. */
   if (!row_has_status(&row, "SENT") && (is_ours(&before) || is_ours(&row)) &&
       !(event_is_manual(&before) && event_is_manual(&row)))
-    recall(DatumGetInt64(row_get(&row, EV_POSITION)));
+    queue_rescan(DatumGetInt64(row_get(&row, EV_POSITION)));
   return PointerGetDatum(NULL);
 }
 
@@ -195,11 +195,11 @@ SQL_FUNCTION(outbox_events_after_delete) {
   int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
   const bool has_worker = !event_is_manual(&row);
   if (row_has_status(&row, "FAILED") && is_ours(&row) && has_worker)
-    recall(position); /* its key may have waited for it */
+    queue_rescan(position); /* its key may have waited for it */
   if (!row_has_status(&row, "PENDING"))
     return PointerGetDatum(NULL);
   if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0 && has_worker)
-    recall(position); /* its key waited for it */
+    queue_rescan(position); /* its key waited for it */
   if (!row_isnull(&row, EV_DEDUP_KEY))
     dedup_release(row_get(&row, EV_DEDUP_KEY), row_get(&row, EV_ID), position);
   return PointerGetDatum(NULL);

@@ -55,8 +55,8 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   row->xmin = DatumGetTransactionId(values[C_XMIN]);
   row->position = DatumGetInt64(values[C_POSITION]);
   const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin);
-  const bool has_place = unreadable == NULL || unreadable->part != PART_PLACE;
-  unreadable_begin(row->position, row->xmin, PART_PLACE);
+  const bool has_place = unreadable == NULL || unreadable->part != PART_KEY;
+  unreadable_begin(row->position, row->xmin, PART_KEY);
   row->sink = NULL;
   row->sink_length = 0;
   if (has_place && !nulls[C_SINK]) {

@@ -29,7 +29,7 @@ typedef enum EventColumn {
   EV_SENT_AT,
   EV_LAST_ATTEMPT_AT,
   EV_SINK,
-  EV_HELD_BY,
+  EV_BLOCKED_BY,
   EV_GIVEN, /* so many columns a writer may give; the rest is the server's */
   EV_POSITION = EV_GIVEN,
   EV_XACT,

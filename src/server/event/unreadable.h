@@ -9,7 +9,7 @@
 
 /* How much of a row is being read. */
 typedef enum UnreadablePart {
-  PART_PLACE,  /* its sink and its key */
+  PART_KEY,    /* its sink and its key */
   PART_EVENT,  /* all that is sent */
   PART_ROUTING /* what routes look at, of a row without a sink */
 } UnreadablePart;

@@ -31,11 +31,11 @@ void ended_fail(InFlightEvent *event, int64 pause_ms, const char *error, Now now
   ended_note(now.moment);
 }
 
-bool ended_gathering(void) {
+bool ended_any_unrecorded(void) {
   return newly_ended > 0;
 }
 
-bool ended_ripe(Moment now) {
+bool ended_record_is_due(Moment now) {
   return newly_ended >= RECORD_BATCH || record_at <= now;
 }
 

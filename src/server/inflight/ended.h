@@ -14,10 +14,10 @@ void ended_suspect(Moment record_after);
 void ended_fail(InFlightEvent *event, int64 pause_ms, const char *error, Now now);
 
 /* Some are gathered: more of them are no reason to wake up at once. */
-bool ended_gathering(void);
+bool ended_any_unrecorded(void);
 
 /* They should be written down now; at the latest then (MOMENT_NEVER = nothing is to be written). */
-bool ended_ripe(Moment now);
+bool ended_record_is_due(Moment now);
 Moment ended_record_at(void);
 
 /* What has ended was written down, but for what waits; or could not be. */

@@ -121,7 +121,7 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
   LWLockAcquire(shared->lock, LW_SHARED);
   Workers ours = our_workers(shared);
-  bool at_rest = shared_at_rest(); /* nothing has changed since the last worker left */
+  bool at_rest = shared_is_idle(); /* nothing has changed since the last worker left */
   LWLockRelease(shared->lock);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
@@ -232,7 +232,7 @@ SQL_FUNCTION(outbox_library) {
   values[4] = Int64GetDatum(origin_here());
   values[5] = IntervalPGetDatum(retention);
   values[6] = CStringGetTextDatum(ob_library_versions());
-  values[7] = BoolGetDatum(shared != NULL && shared_at_rest());
+  values[7] = BoolGetDatum(shared != NULL && shared_is_idle());
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
 

@@ -137,11 +137,11 @@ static void reap(Now now) {
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     DatabaseSlot *slot = shared_database(child->arguments.database, false);
     uint64 itself = UINT64CONST(1) << child->arguments.index;
-    bool rests = slot && (slot->resting & itself) != 0;
+    bool rests = slot && (slot->expected_exits & itself) != 0;
     bool expected = child->stopping || slot == NULL || slot->blocked_by_ddl_pid != 0 ||
                     slot->state >= DATABASE_OTHER_VERSION || rests;
     if (slot)
-      slot->resting &= ~itself;
+      slot->expected_exits &= ~itself;
     LWLockRelease(shared_state()->lock);
     Pause *pause = pause_of(child->arguments.database);
     if (pause == NULL)
@@ -268,10 +268,10 @@ static bool start_child(const WorkerArguments *arguments, Moment now) {
   return true;
 }
 
-/* Does the database go on resting? */
+/* Does the database go on expected_exits? */
 static bool rests(DatabaseSlot *slot, Now now) {
-  bool called = slot->rest_until <= now.moment || slot->rest_due <= now.wall ||
-                slot->rest_settings != settings_of_rest() || pg_atomic_read_u32(&slot->wakeup_requested) == 1;
+  bool called = slot->idle_until <= now.moment || slot->idle_due <= now.wall ||
+                slot->idle_settings != settings_idle_hash() || pg_atomic_read_u32(&slot->wakeup_requested) == 1;
 
   if (!called)
     return true;
@@ -396,9 +396,9 @@ static void reconcile_database(int i, Round *round) {
   }
   if (slot.state == DATABASE_IDLE && rests(shared_slot, round->now)) {
     worker_health_wanted(shared_slot, slot.oid, false, now);
-    sleep_until(round, slot.rest_until);
-    if (slot.rest_due != DT_NOEND) /* the clock may be set */
-      sleep_until(round, Min(moment_of_wall(round->now, slot.rest_due), moment_after(now, CLOCK_LOOK_MS)));
+    sleep_until(round, slot.idle_until);
+    if (slot.idle_due != DT_NOEND) /* the clock may be set */
+      sleep_until(round, Min(moment_of_wall(round->now, slot.idle_due), moment_after(now, CLOCK_LOOK_MS)));
     return;
   }
   const Running running = running_workers(slot.oid);
@@ -438,7 +438,7 @@ static long reconcile(Now now) {
     said_out_of_slots = false;
   if (round.waiting > 0) {
     say_out_of_slots(round.waiting, round.waits_since, now.moment);
-    slot_sharing_end_turns(round.waiting, now.moment, &round.sleep_ms);
+    slot_sharing_revoke(round.waiting, now.moment, &round.sleep_ms);
   } else if (line.starving) {
     round.sleep_ms = 0; /* now those that have one may have more */
   }

@@ -13,7 +13,7 @@ static const int TURN_MS = 2000;
 static const int LEAVING_MS = 1000;
 static const int LOOK_AGAIN_MS = 1000;
 
-void slot_sharing_end_turns(int waiting, Moment now, long *sleep_ms) {
+void slot_sharing_revoke(int waiting, Moment now, long *sleep_ms) {
   SharedState *shared = shared_state();
   int leaving = 0;
 
@@ -23,7 +23,7 @@ void slot_sharing_end_turns(int waiting, Moment now, long *sleep_ms) {
     WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0)
       continue;
-    if (slot->turn_over != MOMENT_NONE && !moment_is_past(slot->turn_over, now, LEAVING_MS))
+    if (slot->revoked_since != MOMENT_NONE && !moment_is_past(slot->revoked_since, now, LEAVING_MS))
       leaving++;
     if (slot->state == WORKER_IDLE) /* it leaves by itself, now that others wait */
       SetLatch(slot->latch);
@@ -32,18 +32,18 @@ void slot_sharing_end_turns(int waiting, Moment now, long *sleep_ms) {
     WorkerSlot *oldest = NULL;
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
       WorkerSlot *slot = &shared->workers[i];
-      if (slot->pid != 0 && slot->turn_over == MOMENT_NONE &&
-          (oldest == NULL || slot->turn_began < oldest->turn_began))
+      if (slot->pid != 0 && slot->revoked_since == MOMENT_NONE &&
+          (oldest == NULL || slot->slot_taken < oldest->slot_taken))
         oldest = slot;
     }
     if (oldest == NULL)
       break;
-    Moment end = moment_after(oldest->turn_began, TURN_MS);
+    Moment end = moment_after(oldest->slot_taken, TURN_MS);
     if (now < end) {
       *sleep_ms = Min(*sleep_ms, milliseconds_until(now, end));
       break;
     }
-    oldest->turn_over = now;
+    oldest->revoked_since = now;
     pg_atomic_write_u32(&oldest->slot_revoked, 1);
     SetLatch(oldest->latch);
   }

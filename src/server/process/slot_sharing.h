@@ -8,4 +8,4 @@
 #include "server/base/clock.h"
 
 /* The launcher's: so many databases wait. `*sleep_ms` becomes how long it may sleep at most. */
-void slot_sharing_end_turns(int waiting, Moment now, long *sleep_ms);
+void slot_sharing_revoke(int waiting, Moment now, long *sleep_ms);

@@ -101,7 +101,7 @@ Moment worker_pause_end(WorkerTask task) {
   return troubles[task].until;
 }
 
-bool worker_in_trouble(void) {
+bool worker_has_errors(void) {
   return troubles[TASK_RECORD].pause_ms > 0 || troubles[TASK_CLAIM].pause_ms > 0;
 }
 
@@ -110,7 +110,7 @@ const char *worker_last_error(void) {
 }
 
 /* It comes again and again while somebody waits for us to go: it cancels once. */
-void worker_end_handler(SIGNAL_ARGS) {
+void worker_sigterm_handler(SIGNAL_ARGS) {
   int saved_errno = errno;
 
   if (end_cancels && !ShutdownRequestPending) {
@@ -121,7 +121,7 @@ void worker_end_handler(SIGNAL_ARGS) {
   errno = saved_errno;
 }
 
-void worker_end_cancels(bool yes) {
+void worker_set_cancel_on_sigterm(bool yes) {
   end_cancels = yes;
   if (!yes)
     QueryCancelPending = false;

@@ -22,7 +22,7 @@ void worker_succeeded(WorkerTask task);
 Moment worker_pause_end(WorkerTask task);
 
 /* An error is not long ago: recording and claiming are two transactions then. */
-bool worker_in_trouble(void);
+bool worker_has_errors(void);
 
 /* Somebody's lock on a table is in the way. */
 bool worker_waits_for_lock(void);
@@ -31,5 +31,5 @@ bool worker_waits_for_lock(void);
 const char *worker_last_error(void);
 
 /* SIGTERM ends the process, and while `yes` holds also the statement that waits for somebody's lock. */
-void worker_end_handler(SIGNAL_ARGS);
-void worker_end_cancels(bool yes);
+void worker_sigterm_handler(SIGNAL_ARGS);
+void worker_set_cancel_on_sigterm(bool yes);

@@ -46,7 +46,7 @@ static void leave(DatabaseState found) {
   char version[64] = "";
   Oid oid;
 
-  bool news = worker_slot_tell_launcher(found);
+  bool news = worker_slot_report_state(found);
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
   found = installed_extension(&oid, version, sizeof version);
@@ -59,11 +59,11 @@ static void leave(DatabaseState found) {
                      "server first.")));
   CommitTransactionCommand();
   if (found == DATABASE_ACTIVE)
-    (void)worker_slot_tell_launcher(found);
+    (void)worker_slot_report_state(found);
   proc_exit(found == DATABASE_ACTIVE ? 1 : 0);
 }
 
-void worker_stay_with_extension(void) {
+void worker_lock_extension(void) {
   Assert(server_is_worker && IsTransactionState());
   char version[64];
   Oid oid;
@@ -89,6 +89,6 @@ void worker_find_extension(void) {
   CommitTransactionCommand();
   if (found != DATABASE_ACTIVE)
     leave(found);
-  (void)worker_slot_tell_launcher(found);
+  (void)worker_slot_report_state(found);
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
 }

@@ -9,4 +9,4 @@ void worker_find_extension(void);
 
 /* First thing in each of the worker's transactions. Takes a lock that DROP EXTENSION waits for, so that no table goes
  * away under our statements; ends the process when the extension has gone. */
-void worker_stay_with_extension(void);
+void worker_lock_extension(void);

@@ -50,13 +50,13 @@ static void tell_at_exit(int code, Datum database) {
   LWLockRelease(shared_state()->lock);
 }
 
-void worker_health_watch(Oid database) {
+void worker_health_init(Oid database) {
   previous_hook = emit_log_hook;
   emit_log_hook = remember;
   before_shmem_exit(tell_at_exit, ObjectIdGetDatum(database));
 }
 
-void worker_health_calm(void) {
+void worker_health_clear(void) {
   said[0] = '\0';
 }
 

@@ -5,9 +5,9 @@
 #include "server/shmem/shared_state.h"
 
 /* First thing in a worker: what it says before it dies is kept. */
-void worker_health_watch(Oid database);
+void worker_health_init(Oid database);
 /* A round of its loop begins: what it said before is not why it ends. */
-void worker_health_calm(void);
+void worker_health_clear(void);
 
 /* The launcher's word; they take the lock. `slot` is one of the shared databases. */
 void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now);

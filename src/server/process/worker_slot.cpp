@@ -70,8 +70,8 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->n_draining = 0;
     free_slot->latch = MyLatch;
     free_slot->started_at = free_slot->last_loop_at = GetCurrentTimestamp();
-    free_slot->turn_began = free_slot->last_loop = moment_now();
-    free_slot->turn_over = MOMENT_NONE;
+    free_slot->slot_taken = free_slot->last_loop = moment_now();
+    free_slot->revoked_since = MOMENT_NONE;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
     pg_atomic_write_u32(&free_slot->needs_wakeup, 0);
@@ -121,7 +121,7 @@ static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *d
   return n == database->workers;
 }
 
-bool worker_slot_rest(Moment until, TimestampTz due) {
+bool worker_slot_exit_idle(Moment until, TimestampTz due) {
   SharedState *shared = shared_state();
   uint32 armed = 1;
 
@@ -136,13 +136,13 @@ bool worker_slot_rest(Moment until, TimestampTz due) {
   /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
   if (rest && pg_atomic_compare_exchange_u32(&mine->needs_wakeup, &armed, 2)) {
     if (database->state != DATABASE_IDLE) {
-      database->rest_until = until;
-      database->rest_due = due;
-      database->rest_settings = settings_of_rest();
+      database->idle_until = until;
+      database->idle_due = due;
+      database->idle_settings = settings_idle_hash();
       database_change_state(database, DATABASE_IDLE);
     }
     worker_change_state(mine, WORKER_LEAVING);
-    database->resting |= UINT64CONST(1) << mine->index;
+    database->expected_exits |= UINT64CONST(1) << mine->index;
   } else {
     rest = false;
   }
@@ -167,21 +167,21 @@ void worker_slot_leave(void) {
   LWLockRelease(shared_state()->lock);
 }
 
-void worker_slot_yield(void) {
+void worker_slot_expect_exit(void) {
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   DatabaseSlot *database = shared_database(mine->database, false);
   if (database)
-    database->resting |= UINT64CONST(1) << mine->index;
+    database->expected_exits |= UINT64CONST(1) << mine->index;
   LWLockRelease(shared->lock);
 }
 
-bool worker_slot_scarce(void) {
+bool worker_slots_are_scarce(void) {
   return shared_state()->out_of_slots;
 }
 
-bool worker_slot_turn_is_over(void) {
+bool worker_slot_is_revoked(void) {
   return pg_atomic_read_u32(&mine->slot_revoked) == 1;
 }
 
@@ -189,7 +189,7 @@ WorkerSlot *worker_slot(void) {
   return mine;
 }
 
-bool worker_slot_tell_launcher(DatabaseState state) {
+bool worker_slot_report_state(DatabaseState state) {
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -206,12 +206,12 @@ bool worker_slot_tell_launcher(DatabaseState state) {
 
 static bool working = false;
 
-void worker_slot_work(const char *activity) {
+void worker_slot_report_work(const char *activity) {
   working = true;
   pgstat_report_activity(STATE_RUNNING, activity);
 }
 
-void worker_slot_say(const char *activity) {
+void worker_slot_report_activity(const char *activity) {
   Assert(!IsTransactionState());
   if (!working && strcmp(mine->activity, activity) == 0)
     return;

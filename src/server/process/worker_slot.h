@@ -23,22 +23,22 @@ void worker_slot_leave(void);
 
 /* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
  * since this one looked: then it must end, and the launcher starts workers again when they are called. */
-bool worker_slot_rest(Moment until, TimestampTz due);
+bool worker_slot_exit_idle(Moment until, TimestampTz due);
 /* Before it ends with work left to do: that is no failure, and the launcher starts another one as soon as it may. */
-void worker_slot_yield(void);
+void worker_slot_expect_exit(void);
 /* Other databases wait for a worker. */
-bool worker_slot_scarce(void);
+bool worker_slots_are_scarce(void);
 /* This worker must leave: another database is to have its slot (slot_sharing.h). */
-bool worker_slot_turn_is_over(void);
+bool worker_slot_is_revoked(void);
 
 /* What the launcher should know of this database. True when it is new to it. */
-bool worker_slot_tell_launcher(DatabaseState state);
+bool worker_slot_report_state(DatabaseState state);
 
 /* For pg_stat_activity: what the transaction that begins is about. */
-void worker_slot_work(const char *activity);
+void worker_slot_report_work(const char *activity);
 
 /* For pg_stat_activity and outbox.workers, between transactions; no-op when nothing changed. */
-void worker_slot_say(const char *activity);
+void worker_slot_report_activity(const char *activity);
 
 /* Once a second at most: memory and the like. */
 void worker_slot_refresh(Now now);

@@ -25,12 +25,12 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
   volatile bool done = false;
   MemoryContext context = CurrentMemoryContext;
 
-  worker_end_cancels(!ShutdownRequestPending);
+  worker_set_cancel_on_sigterm(!ShutdownRequestPending);
   PG_TRY();
   {
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
-    worker_stay_with_extension();
+    worker_lock_extension();
     worker_owner_enter();
     PushActiveSnapshot(GetTransactionSnapshot());
     SPI_connect();
@@ -47,7 +47,7 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
   PG_CATCH();
   { (void)worker_failed(TASK_MAINTAIN, moment_now(), NULL); }
   PG_END_TRY();
-  worker_end_cancels(false);
+  worker_set_cancel_on_sigterm(false);
   MemoryContextSwitchTo(context);
   return done;
 }

@@ -56,7 +56,7 @@ DatabaseSlot *shared_database(Oid database, bool create) {
   database_change_state(free_slot, DATABASE_UNKNOWN);
   free_slot->blocked_by_ddl_pid = 0;
   free_slot->workers = 0;
-  free_slot->resting = 0;
+  free_slot->expected_exits = 0;
   pg_atomic_write_u32(&free_slot->wakeup_requested, 0);
   memset(&shared->health[free_slot - shared->databases], 0, sizeof(WorkerHealth));
   return free_slot;
@@ -71,14 +71,14 @@ static DatabaseSlot *my_database(void) {
   return mine;
 }
 
-void shared_call_workers(void) {
+void shared_request_workers(void) {
   DatabaseSlot *database = my_database();
 
   if (database == NULL || pg_atomic_exchange_u32(&database->wakeup_requested, 1) == 0)
     shared_wake_launcher();
 }
 
-bool shared_at_rest(void) {
+bool shared_is_idle(void) {
   const DatabaseSlot *database = my_database();
 
   return database != NULL && database->state == DATABASE_IDLE;

@@ -32,10 +32,10 @@ typedef struct DatabaseSlot {
   DatabaseState state;
   pid_t blocked_by_ddl_pid; /* a session that is about to drop, rename or copy the database: no worker may start */
   int workers;              /* shards are spread over so many; 0 = the launcher has not yet said */
-  Moment rest_until;        /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
-  TimestampTz rest_due;     /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
-  uint32 rest_settings;     /* settings_of_rest() of the worker that saw it */
-  uint64 resting;           /* the workers, by index, that left for that reason */
+  Moment idle_until;        /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
+  TimestampTz idle_due;     /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
+  uint32 idle_settings;     /* settings_idle_hash() of the worker that saw it */
+  uint64 expected_exits;    /* the workers, by index, that left for that reason */
   pg_atomic_uint32 wakeup_requested; /* 1: something was committed that maybe no worker has heard of */
 } DatabaseSlot;
 
@@ -64,10 +64,10 @@ void database_change_state(DatabaseSlot *slot, DatabaseState next);
 
 /* After a commit, without the lock: the launcher starts this database's workers if they are at rest. Once until
  * one of them has come. */
-void shared_call_workers(void);
+void shared_request_workers(void);
 
 /* Is this database at rest? */
-bool shared_at_rest(void);
+bool shared_is_idle(void);
 
 /* The highest position drawn in this database from its sequence since the server started, 0 = none is known; NULL
  * while the launcher has not met the database. */

@@ -36,8 +36,8 @@ void wake_workers(void) {
     /* It leaves, or was another's by then. */
     heard = heard || (armed != 2 && slot->database == MyDatabaseId);
   }
-  if (!heard || shared_at_rest())
-    shared_call_workers();
+  if (!heard || shared_is_idle())
+    shared_request_workers();
 }
 
 /* A logical replication worker commits what its publisher prepared without a statement: in a transaction that has

@@ -43,10 +43,10 @@ typedef struct WorkerSlot {
   pg_atomic_uint32 shards_changed; /* 1: shards may be free, or due to another worker */
   pg_atomic_uint32 slot_revoked;   /* 1: another database waits for this slot, … */
   TimestampTz started_at;
-  Moment turn_began;
+  Moment slot_taken;
   Moment last_loop;
   TimestampTz last_loop_at; /* the same */
-  Moment turn_over;         /* … since then: slot_sharing.h */
+  Moment revoked_since;     /* … since then: slot_sharing.h */
   Moment idle_until;        /* WORKER_IDLE: nothing of its own is to be done before */
   TimestampTz idle_due;     /* and no event is due before the wall clock says so */
   uint64 memory;            /* bytes, of the process */

@@ -108,7 +108,7 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
   return SPI_processed;
 }
 
-void recall(int64 position) {
+void queue_rescan(int64 position) {
   Assert(IsTransactionState());
   static const Oid types[] = {INT8OID};
   static OwnerSql insert = {"INSERT INTO outbox_internal.rescan_queue (position) VALUES ($1)", 1, types, NULL};

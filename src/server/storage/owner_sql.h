@@ -43,4 +43,4 @@ Oid outbox_owner_oid(void); /* of outbox.events */
 bool is_owner(Oid role);
 
 /* Tells the worker to look again at a pending row whose position it may have passed. */
-void recall(int64 position);
+void queue_rescan(int64 position);

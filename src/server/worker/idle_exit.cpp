@@ -25,7 +25,7 @@ static bool sinks_are_quiet(void) {
 }
 
 static dispatch::Idleness idleness(bool quiet) {
-  return {quiet, setting_worker_idle_timeout, worker_slot_scarce()};
+  return {quiet, setting_worker_idle_timeout, worker_slots_are_scarce()};
 }
 
 bool should_exit_idle(Now now, bool quiet) {
@@ -42,7 +42,7 @@ bool should_exit_idle(Now now, bool quiet) {
   const Moment next =
       Min(Min(worker_sinks_next_moment(now.moment), dispatcher().locked_rows.next_moment()), shards_next_moment());
   const TimestampTz due = worker_sinks_next_due();
-  return idle_exit.worth_it(now, idle, next, due, &until) && worker_slot_rest(until, due);
+  return idle_exit.worth_it(now, idle, next, due, &until) && worker_slot_exit_idle(until, due);
 }
 
 Moment idle_exit_next_moment(Moment now) {

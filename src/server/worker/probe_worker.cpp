@@ -113,7 +113,7 @@ void probe_begin(void) {
   LWLockRelease(shared->lock);
 }
 
-void probe_follow(void) {
+void probe_poll(void) {
   for (int i = 0; i < MAX_RUNNING && n_running > 0; i++) {
     static ob_probe_step steps[OUTBOX_MAX_PROBE_STEPS];
     RunningProbe *each = &running[i];

@@ -18,7 +18,7 @@ bool probe_wanted(void);
 void probe_begin(void);
 
 /* Tells sessions what was found, and ends what nobody waits for any more. */
-void probe_follow(void);
+void probe_poll(void);
 
 /* Is any under way? */
 bool probe_running(void);

@@ -91,7 +91,7 @@ int submit_claimed(void) {
   return claimed;
 }
 
-void submit_give_back(void) {
+void submit_return_held(void) {
   if (in_hand)
     for (WorkerSink *sink : worker_sinks_all()) {
       for (int i = 0; i < sink->n_batch; i++)
@@ -114,7 +114,7 @@ static void go_on(void) {
   in_hand = said = false;
 }
 
-bool submit_look(Moment now) {
+bool submit_check_standbys(Moment now) {
   Assert(!IsTransactionState());
   if (!submit_waits())
     return false;
@@ -123,7 +123,7 @@ bool submit_look(Moment now) {
     return true;
   }
   if (in_hand && moment_is_past(since, now, patience_ms)) {
-    submit_give_back();
+    submit_return_held();
     patience_ms = Min(patience_ms * 2, PATIENCE_MAX_MS);
   }
   if (!in_hand && !said) {
@@ -142,7 +142,7 @@ bool submit_waits(void) {
   return awaited != InvalidXLogRecPtr;
 }
 
-bool submit_stands_still(void) {
+bool submit_is_stalled(void) {
   return submit_waits() && !in_hand;
 }
 

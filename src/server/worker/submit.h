@@ -12,14 +12,14 @@
 int submit_claimed(void);
 
 /* Once per loop, after the completions were collected. True when a wait is over: claim again. */
-bool submit_look(Moment now);
+bool submit_check_standbys(Moment now);
 
 /* Is a standby waited for? Nothing is claimed then. */
 bool submit_waits(void);
 /* … in vain, so far: nothing is held in hand any more. */
-bool submit_stands_still(void);
+bool submit_is_stalled(void);
 /* With submit_waits(): how long to sleep before the next look. */
 long submit_pause_ms(Moment now);
 
 /* Gives back what is held in hand. */
-void submit_give_back(void);
+void submit_return_held(void);

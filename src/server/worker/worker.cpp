@@ -81,13 +81,13 @@ static void follow_sinks(SinkChanges changes) {
 }
 
 static void refresh_sinks(Now now) {
-  follow_sinks(worker_sinks_refresh(now, !unrouted_routing(), submit_stands_still()));
+  follow_sinks(worker_sinks_refresh(now, !unrouted_routing(), submit_is_stalled()));
 }
 
 static void begin_transaction(void) {
   SetCurrentStatementStartTimestamp();
   StartTransactionCommand();
-  worker_stay_with_extension();
+  worker_lock_extension();
   worker_owner_enter();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
@@ -120,13 +120,13 @@ static bool transact(Now now, bool record, bool claim) {
   bool more = false;
 
   task = TASK_CLAIM;
-  worker_slot_work(record ? "recording deliveries" : "claiming events");
+  worker_slot_report_work(record ? "recording deliveries" : "claiming events");
   begin_transaction();
   if (record) {
     task = TASK_RECORD;
     record_ended(now);
     if (claim)
-      worker_slot_work("claiming events");
+      worker_slot_report_work("claiming events");
     task = claim ? TASK_CLAIM : TASK_RECORD;
   }
   if (claim && !(polls_only && !claim_has_news())) {
@@ -158,7 +158,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
 
   round_context = claim ? claim_context : record_context;
   MemoryContextReset(round_context);
-  worker_end_cancels(!ShutdownRequestPending);
+  worker_set_cancel_on_sigterm(!ShutdownRequestPending);
   PG_TRY();
   { more = transact(now, record, claim); }
   PG_CATCH();
@@ -184,7 +184,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
     worker_sinks_settings_changed(); /* the catalog may have been read in vain */
   }
   PG_END_TRY();
-  worker_end_cancels(false);
+  worker_set_cancel_on_sigterm(false);
   return more;
 }
 
@@ -238,12 +238,12 @@ static void reload_settings(void) {
 }
 
 static void say_what_goes_on(void) {
-  worker_slot_say(worker_waits_for_lock()      ? "waiting for a lock"
-                  : submit_stands_still()      ? "waiting for a synchronous standby"
-                  : shards_draining()          ? "handing shards over"
-                  : in_flight().count() > 0    ? "delivering"
-                  : worker_sinks_all().empty() ? "no sink"
-                                               : "waiting for events");
+  worker_slot_report_activity(worker_waits_for_lock()      ? "waiting for a lock"
+                              : submit_is_stalled()        ? "waiting for a synchronous standby"
+                              : shards_draining()          ? "handing shards over"
+                              : in_flight().count() > 0    ? "delivering"
+                              : worker_sinks_all().empty() ? "no sink"
+                                                           : "waiting for events");
 }
 
 /* Between transactions: what we have claimed of a shard is known when it changes hands. */
@@ -256,7 +256,7 @@ static void follow_shards(Moment now) {
 static bool look_around(bool first) {
   volatile bool done = false;
 
-  worker_end_cancels(!ShutdownRequestPending);
+  worker_set_cancel_on_sigterm(!ShutdownRequestPending);
   PG_TRY();
   {
     begin_transaction();
@@ -271,13 +271,13 @@ static bool look_around(bool first) {
     worker_sinks_settings_changed();
   }
   PG_END_TRY();
-  worker_end_cancels(false);
+  worker_set_cancel_on_sigterm(false);
   return done;
 }
 
 /* A probe takes a sink's options as they are committed now. */
 static void serve_probes(void) {
-  probe_follow();
+  probe_poll();
   if (!probe_wanted())
     return;
   round_context = record_context;
@@ -293,7 +293,7 @@ static void one_loop(void) {
   bool gathers = now < dispatcher().linger.until();
 
   decision_log_begin();
-  worker_health_calm();
+  worker_health_clear();
   worker_slot_refresh(clock);
   /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
   if (!gathers && pg_atomic_exchange_u32(&slot->needs_wakeup, 1) == 0)
@@ -303,7 +303,7 @@ static void one_loop(void) {
     recalled_wanted = claims_wanted = true;
 
   completions_collect(clock);
-  if (submit_look(now))
+  if (submit_check_standbys(now))
     claims_wanted = true;
   refresh_sinks(clock);
   discard_suspected_failures();
@@ -314,8 +314,8 @@ static void one_loop(void) {
   polls_only = poll && !wanted && !recalled_wanted;
   recalled_wanted = recalled_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
-  bool record = (claim || ended_ripe(now)) && now >= worker_pause_end(TASK_RECORD);
-  if (record && (worker_in_trouble() || record_in_trouble())) {
+  bool record = (claim || ended_record_is_due(now)) && now >= worker_pause_end(TASK_RECORD);
+  if (record && (worker_has_errors() || record_in_trouble())) {
     (void)round_trip(clock, true, false);
     record = false;
   }
@@ -341,7 +341,7 @@ static void one_loop(void) {
 /* Nothing is to be done but what has its own time (idle_exit.h). */
 static bool is_quiet(void) {
   return !claims_wanted && !recalled_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
-         !worker_in_trouble() && !record_in_trouble() && !probe_running();
+         !worker_has_errors() && !record_in_trouble() && !probe_running();
 }
 
 /* For the log. */
@@ -361,12 +361,12 @@ static void wait_for_something(void) {
   long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(clock);
 
   /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
-  if (ended_gathering() && any_sink_starved())
+  if (ended_any_unrecorded() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, idle_exit_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
   decision_log_round(in_flight().count(), ms, waits_for(now));
-  worker_wait(ms, !ended_gathering(), in_flight().count() > 0);
+  worker_wait(ms, !ended_any_unrecorded(), in_flight().count() > 0);
   reload_settings();
 }
 
@@ -375,8 +375,8 @@ static void land(void) {
   Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 
   worker_slot_leave();
-  worker_slot_say("shutting down");
-  submit_give_back();
+  worker_slot_report_activity("shutting down");
+  submit_return_held();
   /* Whoever waits for us to go waits for no lock of somebody else's besides. */
   SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
   for (;;) {
@@ -401,18 +401,18 @@ static void land(void) {
  * turn would get the same events in each; nothing new is begun. */
 static void end_turn(void) {
   worker_slot_leave();
-  worker_slot_say("ending its turn");
-  submit_give_back();
+  worker_slot_report_activity("ending its turn");
+  submit_return_held();
   worker_sinks_close();
   while (!ShutdownRequestPending && in_flight().count() > in_flight().ended()) {
     worker_wait(1000, true, true);
     Now now = now_read();
     completions_collect(now);
-    if (ended_ripe(now.moment))
+    if (ended_record_is_due(now.moment))
       (void)round_trip(now, true, false);
   }
   land();
-  worker_slot_yield();
+  worker_slot_expect_exit();
 }
 
 static void begin(const WorkerArguments *arguments) {
@@ -432,7 +432,7 @@ void outbox_worker_main(Datum) {
   WorkerArguments arguments;
 
   memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
-  worker_health_watch(arguments.database);
+  worker_health_init(arguments.database);
   begin(&arguments);
 
   while (!ShutdownRequestPending && !look_around(true))
@@ -447,7 +447,7 @@ void outbox_worker_main(Datum) {
       worker_stop();
       proc_exit(0);
     }
-    if (worker_slot_turn_is_over()) {
+    if (worker_slot_is_revoked()) {
       end_turn();
       proc_exit(0);
     }

@@ -86,7 +86,7 @@ static void set_session(void) {
 
 ob_engine *worker_start(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
-  pqsignal(SIGTERM, worker_end_handler);
+  pqsignal(SIGTERM, worker_sigterm_handler);
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   settings_reread();
