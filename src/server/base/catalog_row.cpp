@@ -7,11 +7,13 @@ extern "C" {
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 }
 
 HeapTuple catalog_row_as_written(Oid catalog, Oid index, AttrNumber key_column, Oid oid) {
+  Assert(IsTransactionState());
   Relation relation = table_open(catalog, AccessShareLock);
   ScanKeyData key;
   ScanKeyInit(&key, key_column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));

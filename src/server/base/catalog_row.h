@@ -1,4 +1,4 @@
-/* catalog_row.h: a look at what the running command has just written to a catalog. */
+/* catalog_row.h: reads a catalog row as the running command has written it. */
 #pragma once
 
 #include "server/base/server.h"
@@ -8,5 +8,6 @@ extern "C" {
 #include "access/htup.h"
 }
 
-/* A copy of the row with this OID as it stands now, when even the caches do not show it yet; NULL: none. */
+/* Returns a palloc'd copy of the row with this OID, with the running command's own changes, or NULL when there is no
+ * such row. In a transaction. */
 HeapTuple catalog_row_as_written(Oid catalog, Oid index, AttrNumber key_column, Oid oid);

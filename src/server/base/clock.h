@@ -1,9 +1,8 @@
 /*
  * clock.h: reads the two clocks. Pauses, bounds and due times inside the server are moments of the monotonic clock,
- * which all processes of one boot share and nobody sets. What stands in rows is wall time (TimestampTz).
- * With one clock for both, setting the clock back by a minute stopped delivery under load for that minute. A wait
- * for a time in a row is bounded, by 5 s in a worker and 10 s in the launcher, because the clock may be set
- * meanwhile.
+ * which all processes of one boot share and which cannot be set. Rows hold wall time (TimestampTz). With one clock
+ * for both, setting the clock back by a minute stopped delivery under load for that minute. A wait for a time in a
+ * row is bounded, by 5 s in a worker and 10 s in the launcher, because the clock may be set meanwhile.
  */
 #pragma once
 

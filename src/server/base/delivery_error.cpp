@@ -40,25 +40,26 @@ void delivery_error(const ob_error *error) {
   pg_unreachable();
 }
 
-static void name_the_sink(void *sink) {
+static void sink_context(void *sink) {
   errcontext("sink \"%s\"", (const char *)sink);
 }
 
 void delivery_error_of_sink(const ob_error *error, const char *sink) {
-  ErrorContextCallback context = {error_context_stack, name_the_sink, const_cast<char *>(sink)};
+  ErrorContextCallback context = {error_context_stack, sink_context, const_cast<char *>(sink)};
 
   error_context_stack = &context;
   delivery_error(error);
 }
 
-/* The delivery library says what it knows; these fill in what holds for every option. */
+/* DETAIL and HINT for errors to which the delivery library gave none. */
 static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
   const char *where = scope == OB_SERVER ? "server" : "user mapping for a server";
 
   if (error->kind == OB_UNKNOWN_OPTION)
     snprintf(error->detail, sizeof error->detail, "A %s of wrapper \"outbox_%s\" has no such option.", where, kind);
   else if (error->kind == OB_FORBIDDEN)
-    snprintf(error->detail, sizeof error->detail, "It gives access to more than its owner may reach.");
+    snprintf(error->detail, sizeof error->detail,
+             "It gives access to more than its owner may reach.");
   else if (error->subject[0])
     snprintf(error->detail, sizeof error->detail, "The option \"%s\" cannot work as given.", error->subject);
 }
@@ -67,11 +68,11 @@ static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
   if (error->kind == OB_UNKNOWN_OPTION) {
     const char **names = (const char **)palloc(sizeof(char *) * MAX_OPTION_NAMES);
     size_t n = ob_option_names(kind, scope, names, MAX_OPTION_NAMES);
-    const char *nearest = closest_match(error->subject, names, n);
+    const char *closest = closest_match(error->subject, names, n);
     StringInfoData list;
 
-    if (nearest) {
-      snprintf(error->hint, sizeof error->hint, "Perhaps you meant the option \"%s\".", nearest);
+    if (closest) {
+      snprintf(error->hint, sizeof error->hint, "Perhaps you meant the option \"%s\".", closest);
       return;
     }
     initStringInfo(&list);
@@ -103,11 +104,11 @@ void delivery_option_error(const ob_error *error, const char *kind, ob_scope sco
 
 const char *closest_match(const char *given, const char *const *names, size_t n) {
   int given_length = (int)strlen(given);
-  int best = Max(given_length / 2, 1) + 1; /* more changes than this is another word */
-  const char *nearest = NULL;
+  int best = Max(given_length / 2, 1) + 1; /* a name that differs in more characters is no typing error */
+  const char *closest = NULL;
 
   if (given_length == 0 || given_length > 255)
-    return NULL; /* the distance is not defined for longer ones */
+    return NULL; /* varstr_levenshtein() takes at most 255 bytes */
   for (size_t i = 0; i < n; i++) {
     int length = (int)strlen(names[i]);
     if (length > 255)
@@ -115,8 +116,8 @@ const char *closest_match(const char *given, const char *const *names, size_t n)
     int distance = varstr_levenshtein_less_equal(given, given_length, names[i], length, 1, 1, 1, best - 1, true);
     if (distance < best) {
       best = distance;
-      nearest = names[i];
+      closest = names[i];
     }
   }
-  return nearest;
+  return closest;
 }

@@ -1,9 +1,10 @@
-/* error_class.h: what an error's SQLSTATE says about who is to blame. */
+/* error_class.h: tells errors that a row's data can cause from errors of the server. */
 #pragma once
 
 #include "server/base/server.h"
 
-/* May a row be to blame for an error with this SQLSTATE? Not for a lock, a full disk or the end. */
+/* Can a row's data have caused an error with this SQLSTATE? Locks, a full disk, serialization failures, system errors
+ * and a shutdown have other causes. */
 static inline bool error_is_of_rows(int code) {
   int category = ERRCODE_TO_CATEGORY(code);
 

@@ -1,4 +1,4 @@
-/* grow.h: an array that grows. */
+/* grow.h: makes room in a palloc'd array. */
 #pragma once
 
 #include "server/base/server.h"
@@ -7,8 +7,8 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
-/* Makes room for one more than `n`; `max` has room now. NULL: a first array, in `context`. Out of memory is an error,
- * after which the array and `max` are as before. */
+/* Makes room for element `n` of `list`, which has memory for `max` elements; a NULL list is allocated in `context`.
+ * Running out of memory raises an error and leaves `list` and `max` unchanged. */
 template <class T> void make_room(T *&list, int n, int &max, MemoryContext context = TopMemoryContext) {
   if (n < max)
     return;

@@ -1,5 +1,4 @@
-/* is_worker.h: is this process a worker? Its own UPDATEs and DELETEs of events are no user's: they queue_rescan
- * nothing. */
+/* is_worker.h: is this process a worker? The triggers on events queue a rescan for changes by users only. */
 #pragma once
 
 inline bool server_is_worker = false;

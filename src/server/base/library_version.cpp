@@ -1,8 +1,7 @@
 /*
  * library_version.cpp: library and extension can be of different versions while an upgrade is under way. Functions
- * that return rows therefore check how many columns the SQL declaration has. GRANTs of the install script go
- * through a function here, because a GRANT in a script makes all rights on the object the extension's own
- * (pg_init_privs), and pg_dump would leave out those that users gave.
+ * that return rows therefore check how many columns the SQL declaration has. GRANTs of the install script run through
+ * outbox_grant_privilege(): see there.
  */
 #include "server/base/library_version.h"
 
@@ -13,6 +12,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -30,6 +30,7 @@ SQL_FUNCTION(outbox_library_version) {
 }
 
 bool extension_version(Oid extension, char *version, size_t size) {
+  Assert(IsTransactionState());
   ScanKeyData key;
   bool is_null = true;
 
@@ -50,12 +51,11 @@ bool extension_version(Oid extension, char *version, size_t size) {
 static void require_columns(FunctionCallInfo fcinfo, const TupleDescData *desc, int columns) {
   if (desc && desc->natts <= columns)
     return;
-  ereport(ERROR,
-          (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-           errmsg("the library of outbox is older than the extension in this database"),
-           errdetail("The library is version %s, and function %u is declared with a result that it does not know.",
-                     OUTBOX_VERSION, fcinfo->flinfo->fn_oid),
-           errhint("Install the package of the extension's version, and restart the server.")));
+  ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                  errmsg("the library of outbox is older than the extension in this database"),
+                  errdetail("The library is version %s, and function %u is declared with a result that it does not know.",
+                            OUTBOX_VERSION, fcinfo->flinfo->fn_oid),
+                  errhint("Install the package of the extension's version, and restart the server.")));
 }
 
 TupleDesc row_type_of(FunctionCallInfo fcinfo, int columns) {
@@ -74,8 +74,8 @@ ReturnSetInfo *rows_of(FunctionCallInfo fcinfo, int columns) {
   return result;
 }
 
-/* Within a script a GRANT makes all rights on its object the extension's own (pg_init_privs), those that users gave
- * included, and pg_dump leaves them out. Through this one it is a user's. */
+/* A plain GRANT in an extension's script marks all privileges of its object as the extension's own (pg_init_privs),
+ * including those that users granted, and pg_dump omits them. A GRANT through this function counts as a user's. */
 SQL_FUNCTION(outbox_grant_privilege) {
   const char *statement = text_to_cstring(PG_GETARG_TEXT_PP(0));
   const bool was_creating = creating_extension;

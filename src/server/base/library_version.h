@@ -1,5 +1,4 @@
-/* library_version.h: which version of the extension this library is made for, and what other versions may do with it.
- */
+/* library_version.h: the version of this library, and checks against the version of the extension. */
 #pragma once
 
 #include "server/base/server.h"
@@ -9,15 +8,17 @@ extern "C" {
 #include "nodes/execnodes.h"
 }
 
-/* As in outbox.control. */
+/* The library's version: equal to default_version in outbox.control. */
 const char *library_version(void);
 
-/* The version of an extension of this database; false when there is none of that oid. */
+/* Copies the version of this database's extension with that OID; false when there is no such extension. In a
+ * transaction. */
 bool extension_version(Oid extension, char *version, size_t size);
 
-/* The row type that the function was declared with, of which we fill so many columns from the left: an earlier
- * version of the extension has fewer. An error for what is declared with more, or is no row. */
+/* Returns the row type with which the function was declared. The caller fills the first `columns` columns; an earlier
+ * version of the extension may declare fewer. Raises an error when the result has more columns or is no row. */
 TupleDesc row_type_of(FunctionCallInfo fcinfo, int columns);
 
-/* The same for a function that returns a set: where its rows go, by tuplestore_putvalues(). */
+/* Prepares a function that returns a set; the caller adds rows by tuplestore_putvalues(). Raises an error when the
+ * set has more than `columns` columns. */
 ReturnSetInfo *rows_of(FunctionCallInfo fcinfo, int columns);

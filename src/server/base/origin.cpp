@@ -12,19 +12,19 @@ extern "C" {
 }
 
 int64 origin_here(void) {
-  static char *hashed_identity = NULL; /* what `origin` was made from */
+  static char *hashed_name = NULL; /* the setting from which `origin` was computed */
   static int64 origin;
 
-  if (hashed_identity == NULL || strcmp(hashed_identity, setting_cluster_name) != 0) {
+  if (hashed_name == NULL || strcmp(hashed_name, setting_cluster_name) != 0) {
     char text[1024];
     if (setting_cluster_name[0])
       snprintf(text, sizeof text, "%s/%u", setting_cluster_name, MyDatabaseId);
     else
       snprintf(text, sizeof text, UINT64_FORMAT "/%u", GetSystemIdentifier(), MyDatabaseId);
     char *copy = strdup(setting_cluster_name);
-    if (hashed_identity)
-      free(hashed_identity);
-    hashed_identity = copy;
+    if (hashed_name)
+      free(hashed_name);
+    hashed_name = copy;
     origin = (int64)hash_bytes_extended((const unsigned char *)text, (int)strlen(text), 0);
   }
   return origin;

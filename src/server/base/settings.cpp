@@ -28,7 +28,7 @@ int setting_worker_idle_timeout = 60 * 1000;
 
 static const int TEN_YEARS_S = 3650 * 24 * 60 * 60;
 
-/* The delivery library's checks; an empty text is no value. */
+/* Runs a check of the delivery library. An empty text means "not set" and passes. */
 static bool passes(const char *text, bool (*check)(const char *, ob_error *) noexcept) {
   ob_error error;
   if (text == NULL || *text == '\0' || check(text, &error))
@@ -138,14 +138,12 @@ void settings_define(void) {
       "failover such an event may have been delivered although its transaction is gone. Default: on.",
       &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
-  DefineCustomIntVariable("outbox.worker_idle_timeout", "How long a worker with nothing to deliver stays.",
-                          "Then it leaves its database, and comes back when an event is committed or due, in some "
-                          "tens of milliseconds. It "
-                          "leaves sooner when databases wait for a free background worker slot. Unit: milliseconds. "
-                          "Default: 1min. Range: "
-                          "0 (it stays) to 1d.",
-                          &setting_worker_idle_timeout, 60 * 1000, 0, 24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
-                          NULL, NULL, NULL);
+  DefineCustomIntVariable(
+      "outbox.worker_idle_timeout", "How long a worker with nothing to deliver stays.",
+      "Then it exits. It starts again within some tens of milliseconds when an event is committed "
+      "or due. It exits sooner when other databases wait for a free background worker slot. "
+      "Unit: milliseconds. Default: 1min. Range: 0 (it never exits) to 1d.",
+      &setting_worker_idle_timeout, 60 * 1000, 0, 24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.workers", "How many workers each database with the extension gets.",

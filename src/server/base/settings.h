@@ -1,4 +1,4 @@
-/* settings.h: the settings of postgresql.conf, one variable each. Described where they are defined: settings.cpp. */
+/* settings.h: one variable for each setting of postgresql.conf. settings.cpp describes them. */
 #pragma once
 
 #include "server/base/server.h"
@@ -21,9 +21,10 @@ extern int setting_worker_idle_timeout; /* ms; 0 = never */
 
 void settings_define(void);
 
-/* At the start of a process, once its handlers are set: the server discards a reload that comes between the fork and
- * them, and nobody would repeat it. */
+/* Reads postgresql.conf again. A background process calls it once its signal handlers are set, because the SIGHUP of
+ * a reload between the fork and that moment is lost. */
 void settings_reread(void);
 
-/* Of the settings that give a database at rest something to do: which events are its own, and whether it may rest. */
+/* A hash of the settings that can give an idle database work: outbox.cluster_name, which decides on the origin of its
+ * events, and whether outbox.worker_idle_timeout is 0. */
 uint32 settings_idle_hash(void);

@@ -1,5 +1,5 @@
-/* sql_function.h: SQL_FUNCTION(outbox_x) { ... } defines a function that the SQL script names. Our symbols are hidden
- * unless declared otherwise, and PostgreSQL 15 does not declare it. */
+/* sql_function.h: SQL_FUNCTION(outbox_x) { ... } defines a function that the SQL script names. The library is
+ * compiled with -fvisibility=hidden, and the declaration in PostgreSQL 15's macro does not export the symbol. */
 #pragma once
 
 #include "server/base/server.h"
