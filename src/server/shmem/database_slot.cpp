@@ -1,5 +1,5 @@
-/* database_slot.cpp: finds a database's slot, and what sessions ask of it at each commit. Slots do not move, so that
- * a session looks for its own once. */
+/* database_slot.cpp: finds a database's slot, and answers the questions of sessions at each commit. Slots do not
+ * move, so a session searches for its own only once. */
 #include "server/shmem/database_slot.h"
 
 #include "server/shmem/shared_state.h"
@@ -62,13 +62,13 @@ DatabaseSlot *shared_database(Oid database, bool create) {
   return free_slot;
 }
 
-/* Slots do not move; this one may have become another database's only when ours is gone. */
+/* A slot does not move, so its address is kept. It can be reused only after this database was dropped. */
 static DatabaseSlot *my_database(void) {
-  static DatabaseSlot *mine = NULL;
+  static DatabaseSlot *own_slot = NULL;
 
-  if (mine == NULL || mine->oid != MyDatabaseId)
-    mine = shared_database(MyDatabaseId, false);
-  return mine;
+  if (own_slot == NULL || own_slot->oid != MyDatabaseId)
+    own_slot = shared_database(MyDatabaseId, false);
+  return own_slot;
 }
 
 void shared_request_workers(void) {
@@ -86,12 +86,13 @@ bool shared_is_idle(void) {
 
 pg_atomic_uint64 *shared_drawn(Oid sequence) {
   SharedState *shared = shared_state();
+  Assert(shared == NULL || !LWLockHeldByMe(shared->lock));
   const DatabaseSlot *database = shared ? my_database() : NULL;
 
   if (database == NULL)
     return NULL;
   DrawnPosition *drawn = &shared->drawn[database - shared->databases];
-  if (drawn->sequence != sequence) { /* made anew by DROP and CREATE EXTENSION, or the slot was another database's */
+  if (drawn->sequence != sequence) { /* after DROP and CREATE EXTENSION, or in a reused slot */
     LWLockAcquire(shared->lock, LW_EXCLUSIVE);
     if (drawn->sequence != sequence) {
       pg_atomic_write_u64(&drawn->highest, 0);

@@ -1,4 +1,4 @@
-/* database_slot.h: what launcher, workers and sessions tell one another of a database. */
+/* database_slot.h: the shared state of one database, for the launcher, workers and sessions. */
 #pragma once
 
 #include "server/base/clock.h"
@@ -9,20 +9,20 @@ extern "C" {
 
 #define OUTBOX_MAX_DATABASES 4096
 
-/* What the launcher knows of a database. The last two are in no need of workers until CREATE or ALTER EXTENSION. */
+/* What the launcher knows about a database. The last two states need no worker until CREATE or ALTER EXTENSION. */
 typedef enum DatabaseState {
-  DATABASE_FREE,      /* nobody's slot; next: UNKNOWN */
-  DATABASE_UNKNOWN,   /* a worker must look; next: ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
-  DATABASE_ANNOUNCED, /* newly found or made, no pause of earlier failures applies; next: ACTIVE, IDLE, OTHER_VERSION,
-                         NO_OUTBOX, FREE */
+  DATABASE_FREE,      /* the slot is unused; next: UNKNOWN */
+  DATABASE_UNKNOWN,   /* a worker must look for the extension; next: ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_ANNOUNCED, /* the extension was found or created: workers start without a pause for earlier failures; next:
+                         ACTIVE, IDLE, OTHER_VERSION, NO_OUTBOX, FREE */
   DATABASE_ACTIVE,    /* its workers run; next: IDLE, ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
-  DATABASE_IDLE,      /* nothing is due, its workers leave; next: ACTIVE (called, or something is due), ANNOUNCED,
-                         OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_IDLE, /* no event is due, its workers exit; next: ACTIVE (a wake-up was requested, or an event is due),
+                    ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
   DATABASE_OTHER_VERSION, /* the extension is not of the library's version; next: ANNOUNCED, NO_OUTBOX, FREE */
   DATABASE_NO_OUTBOX      /* no extension; next: ANNOUNCED, OTHER_VERSION, FREE */
 } DatabaseState;
 
-/* It has the extension, in the library's version. */
+/* Does the database have the extension in the library's version? */
 static inline bool database_has_outbox(DatabaseState state) {
   return state == DATABASE_ANNOUNCED || state == DATABASE_ACTIVE || state == DATABASE_IDLE;
 }
@@ -30,45 +30,45 @@ static inline bool database_has_outbox(DatabaseState state) {
 typedef struct DatabaseSlot {
   Oid oid; /* InvalidOid = DATABASE_FREE */
   DatabaseState state;
-  pid_t blocked_by_ddl_pid; /* a session that is about to drop, rename or copy the database: no worker may start */
-  int workers;              /* shards are spread over so many; 0 = the launcher has not yet said */
-  Moment idle_until;        /* DATABASE_IDLE: no worker starts until it is called, or until then, or until … */
-  TimestampTz idle_due;     /* … the wall clock says that an event is due; DT_NOEND = none is scheduled */
-  uint32 idle_settings;     /* settings_idle_hash() of the worker that saw it */
-  uint64 expected_exits;    /* the workers, by index, that left for that reason */
-  pg_atomic_uint32 wakeup_requested; /* 1: something was committed that maybe no worker has heard of */
+  pid_t blocked_by_ddl_pid; /* the session whose DDL needs the database alone: no worker may start; 0 = none */
+  int workers;              /* shards are divided among this number; 0 = not set by the launcher yet */
+  Moment idle_until;        /* DATABASE_IDLE: a worker starts on a wake-up request, or at this moment, or … */
+  TimestampTz idle_due;     /* … at this wall time, when an event is due; DT_NOEND = none is scheduled */
+  uint32 idle_settings;     /* settings_idle_hash() of the worker that found the database idle */
+  uint64 expected_exits;    /* bit i: the worker of index i is about to exit, and this is no failure */
+  pg_atomic_uint32 wakeup_requested; /* 1: a commit may have woken no worker */
 } DatabaseSlot;
 
-/* The highest position drawn in a database since the server started; beside DatabaseSlot, so that draws do not
- * disturb those who read that. */
+/* The highest position drawn in a database since the server started. It is separate from DatabaseSlot to keep these
+ * frequent writes out of the cache lines that others read. */
 typedef struct DrawnPosition {
-  Oid sequence; /* whose positions these are: InvalidOid = nobody's */
+  Oid sequence; /* the sequence of the positions; InvalidOid = unused */
   pg_atomic_uint64 highest;
 } DrawnPosition;
 
-/* Why a database has no worker: worker_health.h. Beside DatabaseSlot, which the launcher copies each round. */
+/* Why a database has no worker: worker_health.h. Separate from DatabaseSlot, which the launcher copies each round. */
 typedef struct WorkerHealth {
-  Moment wanted_since; /* a worker is wanted and none has a slot; MOMENT_NONE = all is well */
-  int failures;        /* unexpected ends in a row, until one has lived for a minute */
+  Moment wanted_since; /* a worker should run and none has a slot; MOMENT_NONE = no worker is missing */
+  int failures;        /* unexpected exits in a row; 0 again after a worker has run for 1 min */
   TimestampTz failed_at;
-  Moment next_start; /* not before */
-  char failure[200]; /* what the last one said before it ended; empty = nothing */
+  Moment next_start; /* no worker starts before this moment */
+  char failure[200]; /* the last error message of the worker that failed; empty = none */
 } WorkerHealth;
 
-/* Finds or makes (then the lock must be held exclusively) a database's slot. NULL when there is none, or the table is
- * full. */
+/* Returns the database's slot, or NULL. With `create` it makes a missing one, unless the table is full; the lock must
+ * then be held exclusively. Without `create` it may run without the lock. */
 DatabaseSlot *shared_database(Oid database, bool create);
 
 /* The only writer of DatabaseSlot.state. The lock must be held exclusively. */
 void database_change_state(DatabaseSlot *slot, DatabaseState next);
 
-/* After a commit, without the lock: the launcher starts this database's workers if they are at rest. Once until
- * one of them has come. */
+/* Asks the launcher to start the idle workers of this database. Sets the launcher's latch once until a worker has
+ * started. After a commit; takes no lock. */
 void shared_request_workers(void);
 
-/* Is this database at rest? */
+/* Is this database in DATABASE_IDLE? Takes no lock. */
 bool shared_is_idle(void);
 
-/* The highest position drawn in this database from its sequence since the server started, 0 = none is known; NULL
- * while the launcher has not met the database. */
+/* The highest position drawn from this database's sequence since the server started; 0 = none is known. Returns NULL
+ * until the launcher has made a slot for the database. May take the lock. */
 pg_atomic_uint64 *shared_drawn(Oid sequence);

@@ -4,7 +4,7 @@
  */
 #include "server/shmem/latency.h"
 
-/* Upper edges, in microseconds. All that is published is among them. */
+/* Upper edges in microseconds. They include all published edges. */
 static const int64 EDGES[LATENCY_BUCKETS - 1] = {
     100,       125,       160,       200,       250,       300,      400,      500,      600,      800,
     1000,      1250,      1600,      2000,      2500,      3000,     4000,     5000,     6000,     8000,
@@ -17,7 +17,7 @@ static const int64 EDGES[LATENCY_BUCKETS - 1] = {
 const double latency_published_edges[LATENCY_PUBLISHED] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                                            0.5,   1,      2.5,   5,    10,    30,   60,  300};
 
-/* The first bucket whose edge is not below. Every delivered event passes here: no loop that depends on the data. */
+/* The first bucket whose edge is at least this. It runs for each delivered event, so the number of steps is fixed. */
 static int bucket_of(int64 microseconds) {
   int at = 0;
 

@@ -1,4 +1,4 @@
-/* probe_slot.h: what a session asks a worker to try, and what was found: outbox.probe(). */
+/* probe_slot.h: a request of outbox.probe() to a worker, and the worker's findings. */
 #pragma once
 
 #include "server/base/clock.h"
@@ -14,20 +14,20 @@ extern "C" {
 
 typedef enum ProbeState {
   PROBE_FREE,
-  PROBE_WANTED, /* no worker has it yet */
+  PROBE_WANTED, /* no worker has taken it yet */
   PROBE_RUNNING,
-  PROBE_NO_SINK, /* the worker sees no such sink */
+  PROBE_NO_SINK, /* the worker found no such sink */
   PROBE_DONE
 } ProbeState;
 
-/* A session's question to a worker: outbox.probe(). The session that takes a slot also frees it. */
+/* The session that takes a slot also frees it. */
 typedef struct ProbeSlot {
   ProbeState state;
-  uint64 number; /* of the request, since the slot is used again */
+  uint64 number; /* of the request; tells a reused slot from the former request */
   Oid database, server;
-  bool send; /* a test event */
-  Moment until;
-  Latch *latch; /* the session's */
+  bool send;    /* send a test event */
+  Moment until; /* the deadline */
+  Latch *latch; /* of the session */
   int n_steps;
   ob_probe_step steps[OUTBOX_MAX_PROBE_STEPS];
 } ProbeSlot;

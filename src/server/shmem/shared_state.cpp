@@ -1,6 +1,6 @@
 /*
- * shared_state.cpp: one LWLock for all of it: it is held for short looks and changes, and never over I/O or an SQL
- * statement.
+ * shared_state.cpp: one LWLock guards the shared memory. It is held for short reads and changes, and never across I/O
+ * or an SQL statement.
  */
 #include "server/shmem/shared_state.h"
 

@@ -1,8 +1,8 @@
 /*
- * shared_state.h: what backends, launcher and workers tell one another in shared memory. Counters, flags and
- * latches of the server's own PGPROCs only: never a heap pointer or a descriptor.
+ * shared_state.h: the shared memory of backends, launcher and workers. It holds counters, flags and pointers to
+ * latches of PGPROCs, and no pointer to a process's own memory or file descriptor.
  *
- * Absent (shared_state() == NULL) when the library was not preloaded.
+ * shared_state() returns NULL when the library is not in shared_preload_libraries.
  */
 #pragma once
 
@@ -16,28 +16,28 @@ extern "C" {
 }
 
 typedef struct SharedState {
-  LWLock *lock;        /* guards everything below but the atomics */
-  TimestampTz made_at; /* at the server's start, and after the crash of one of its processes */
+  LWLock *lock;        /* guards everything below except the atomics */
+  TimestampTz made_at; /* the server's start, or its restart after a process crashed */
   pid_t launcher_pid;
   Latch *launcher_latch;
   bool rescan;            /* pg_database has changed */
-  bool out_of_slots;      /* the launcher could not start a worker */
-  Moment launcher_looked; /* when it last went round */
+  bool out_of_slots;      /* the launcher found no free background worker slot */
+  Moment launcher_looked; /* its last round */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];
   WorkerHealth health[OUTBOX_MAX_DATABASES]; /* of the database at that index */
-  DrawnPosition drawn[OUTBOX_MAX_DATABASES]; /* likewise */
+  DrawnPosition drawn[OUTBOX_MAX_DATABASES]; /* of the database at that index */
   WorkerSlot workers[OUTBOX_MAX_WORKERS];
   SinkStats sinks[OUTBOX_MAX_SINKS];
-  pg_atomic_uint32 n_probes; /* slots in use: mostly none */
+  pg_atomic_uint32 n_probes; /* slots in use: usually 0, so that workers need not read the slots */
   uint64 last_probe;
   ProbeSlot probes[OUTBOX_MAX_PROBES];
 } SharedState;
 
-/* Asks for the memory; from _PG_init under shared_preload_libraries. */
+/* Requests the shared memory. From _PG_init, while shared_preload_libraries are loaded. */
 void shared_state_request(void);
 
-/* NULL without the preload. */
+/* NULL when the library is not in shared_preload_libraries. */
 SharedState *shared_state(void);
 
-/* Sets the launcher's latch, if there is one. */
+/* Sets the launcher's latch, if a launcher runs. Takes no lock. */
 void shared_wake_launcher(void);

@@ -1,4 +1,4 @@
-/* sink_stats.cpp: finds, fills and resets the counters of a sink. They outlive workers, and go with the server. */
+/* sink_stats.cpp: finds, fills and resets the counters of a sink. They outlive workers, but not a server restart. */
 #include "server/shmem/sink_stats.h"
 
 #include "server/shmem/shared_state.h"

@@ -6,57 +6,59 @@
 
 #include "delivery/delivery.h"
 
-#define OUTBOX_MAX_SINKS 4096     /* 6 MB; further ones deliver, and are not counted */
-#define OUTBOX_COUNTED_WORKERS 32 /* of one database */
+#define OUTBOX_MAX_SINKS 4096     /* 6 MB; further sinks deliver, but have no counters */
+#define OUTBOX_COUNTED_WORKERS 32 /* workers per database with their own counters */
 
-/* How long a sink has been failing without a success: worker_stops.h. */
+/* For how long a sink has failed without a success: worker_stops.h. */
 typedef struct FailingClock {
-  bool known;       /* what outbox_internal.failing_sinks had of it before the server started was read */
-  bool has_row;     /* it stands there */
-  int64 written_ms; /* with so much */
+  bool known;       /* the sink's row of outbox_internal.failing_sinks was read since the server started */
+  bool has_row;     /* the sink has a row there */
+  int64 written_ms; /* `failed_ms` as written there */
   int64 failed_ms;
-  TimestampTz last_failed_at; /* 0 = it does not fail */
-  Moment last_failed;         /* the same; MOMENT_NONE = before the server started */
+  TimestampTz last_failed_at; /* 0 = the sink does not fail */
+  Moment last_failed;         /* last_failed_at by the monotonic clock; MOMENT_NONE = before the server started */
 } FailingClock;
 
-/* One per sink and database. Survives the worker; gone with the server. */
+/* One per sink and database. It outlives workers, and is lost at a restart of the server. */
 typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
   Oid server;
   char state[40];
   uint32 in_flight[OUTBOX_COUNTED_WORKERS]; /* by worker index */
-  int64 turns; /* in which the workers keep the sink's rate limit together: delivery.h, ob_sink_share() */
+  int64 turns; /* the workers share the sink's rate limit by it: delivery.h, ob_sink_share() */
   uint64 delivered;
   uint64 retried;
   uint64 failed;
-  uint64 redriven_late; /* by force, after later events of their keys */
+  uint64 redriven_late; /* redriven with force, after later events of their keys */
   char last_error[512];
   TimestampTz last_error_at;
-  TimestampTz since; /* the counters count; 0 = since this memory was made */
+  TimestampTz since; /* the start of the counters; 0 = SharedState.made_at */
   FailingClock failing;
   double rate; /* events/s, exponentially smoothed over about 10 s */
   Moment rate_at;
-  uint64 failures[OB_REASONS]; /* deliveries that failed, and peers that could not be reached */
-  Latency latency;             /* enqueued, or due if later, to acknowledgement */
-  /* By worker index: of its shards' rows without available_at none that the sink still has stands before. 0 =
-   * unknown.
+  uint64 failures[OB_REASONS]; /* failed deliveries and unreachable peers, by reason */
+  Latency latency;             /* from the enqueue (or available_at, if later) to the acknowledgement */
+  /* By worker index: all pending rows of the sink in the worker's shards that have no available_at are at this
+   * position or after it. 0 = unknown.
    */
   int64 low_watermark[OUTBOX_COUNTED_WORKERS];
 } SinkStats;
 
-/* Finds or makes a sink's counters; takes the lock. NULL when the table is full or there is no preload. */
+/* Returns a sink's counters, which `create` makes if there are none. NULL when the table is full or the library is
+ * not preloaded. Takes the lock. */
 SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
 
-/* Puts an error text into a sink's statistics, cut at a whole character. Takes the lock. */
+/* Stores the sink's last error, cut at a character boundary. Takes the lock. */
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 
-/* So many were delivered since the last look: the rate follows, smoothed over ten seconds. The lock must be held
- * exclusively.
+/* Adds the number of events delivered since the last call to the rate, which is smoothed over 10 s. The lock must be
+ * held exclusively.
  */
 void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now);
 
-/* Counters begin anew: of one sink, or (server invalid) of all of the database. Takes the lock. */
+/* Resets the counters of one sink, or with InvalidOid as server those of all sinks of the database. Takes the lock.
+ */
 void shared_sink_reset(Oid database, Oid server);
 
-/* Forgets the counters of a dropped sink (server valid) or of a dropped database (server invalid). */
+/* Frees the counters of a dropped sink, or with InvalidOid as server those of a dropped database. Takes the lock. */
 void shared_sink_forget(Oid database, Oid server);

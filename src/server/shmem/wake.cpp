@@ -1,6 +1,6 @@
 /*
- * wake.cpp: the commit callback sets the worker's latch once per round of its loop: while the worker is awake
- * further commits do nothing. The commit that finds no worker listening calls the launcher.
+ * wake.cpp: the commit callback sets the worker's latch once per round of its loop: while the worker is awake,
+ * further commits leave it alone. A commit that finds no running worker wakes the launcher.
  */
 #include "server/shmem/wake.h"
 
@@ -13,48 +13,50 @@ extern "C" {
 #include "utils/resowner.h"
 }
 
-static bool marked = false;
-static bool marked_recalled = false;
-static bool marked_created = false;
-static bool marked_sinks = false;
+static bool wake_workers_wanted = false;
+static bool rescan_wanted = false;
+static bool announce_wanted = false;
+static bool sinks_changed = false;
 
-/* Runs after the transaction is visible to others. Nothing here may fail or allocate. */
+/* As a commit callback it runs after the transaction is visible to others: it must not fail and must not allocate. */
 void wake_workers(void) {
   SharedState *shared = shared_state();
-  bool heard = false;
+  bool reached_worker = false;
+
+  Assert(shared != NULL);
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
     if (slot->database != MyDatabaseId || slot->pid == 0)
       continue;
-    if (marked_recalled)
+    if (rescan_wanted)
       pg_atomic_write_u32(&slot->recalled, 1);
-    /* A worker arms itself before it takes its snapshot: one latch per round, however many commits. */
-    uint32 armed = pg_atomic_exchange_u32(&slot->needs_wakeup, 0);
-    if (armed == 1)
+    /* A worker sets this flag before it takes its snapshot, so any number of commits set its latch once per round. */
+    uint32 needs_wakeup = pg_atomic_exchange_u32(&slot->needs_wakeup, 0);
+    if (needs_wakeup == 1)
       SetLatch(slot->latch);
-    /* It leaves, or was another's by then. */
-    heard = heard || (armed != 2 && slot->database == MyDatabaseId);
+    /* A worker with 2 is exiting, and a slot with another database was reused meanwhile: neither reads the event. */
+    reached_worker = reached_worker || (needs_wakeup != 2 && slot->database == MyDatabaseId);
   }
-  if (!heard || shared_is_idle())
+  if (!reached_worker || shared_is_idle())
     shared_request_workers();
 }
 
-/* A logical replication worker commits what its publisher prepared without a statement: in a transaction that has
- * no id, of which there are few. */
+/* A logical replication worker commits a prepared transaction of its publisher without a statement, in a transaction
+ * of its own that has no ID. Few of its other transactions have none. */
 static bool may_commit_prepared(void) {
   return IsLogicalWorker() && !TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
 static void at_end_of_transaction(XactEvent event, void *) {
   if (event == XACT_EVENT_COMMIT && may_commit_prepared())
-    marked = marked_recalled = true;
-  if (!marked && !marked_created)
+    wake_workers_wanted = rescan_wanted = true;
+  if (!wake_workers_wanted && !announce_wanted)
     return;
   if (event == XACT_EVENT_COMMIT && shared_state() != NULL) {
-    if (marked)
+    if (wake_workers_wanted)
       wake_workers();
-    if (marked_created) {
+    if (announce_wanted) {
       LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
       DatabaseSlot *slot = shared_database(MyDatabaseId, true);
       if (slot && slot->state != DATABASE_ANNOUNCED)
@@ -64,15 +66,15 @@ static void at_end_of_transaction(XactEvent event, void *) {
     }
   }
   if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-    marked = marked_recalled = marked_created = false;
+    wake_workers_wanted = rescan_wanted = announce_wanted = false;
 }
 
-/* The callbacks above run before the catalog invalidations are sent, these phases after: a worker that was woken
- * earlier could look at its sinks too soon, and sleep on. */
+/* The transaction callback runs before the commit sends its catalog invalidations. A worker woken then could read its
+ * sinks too early and sleep again. This phase comes after them. */
 static void at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *) {
-  if (!marked_sinks || !is_top_level || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+  if (!sinks_changed || !is_top_level || phase != RESOURCE_RELEASE_AFTER_LOCKS)
     return;
-  marked_sinks = false;
+  sinks_changed = false;
   if (is_commit && shared_state() != NULL)
     wake_workers();
 }
@@ -84,24 +86,24 @@ void wake_init(void) {
 
 void wake_at_commit(void) {
   Assert(IsTransactionState());
-  marked = true;
+  wake_workers_wanted = true;
 }
 
 void wake_when_sinks_changed(void) {
-  marked_sinks = true;
+  sinks_changed = true;
 }
 
 void request_rescan_at_commit(void) {
   Assert(IsTransactionState());
-  marked = marked_recalled = true;
+  wake_workers_wanted = rescan_wanted = true;
 }
 
 void wake_launcher_at_commit(void) {
   Assert(IsTransactionState());
-  marked_created = true;
+  announce_wanted = true;
 }
 
-/* Called at the end of the install and upgrade scripts: the launcher then knows the database. */
+/* Called at the end of the install and upgrade scripts: tells the launcher about the database. */
 SQL_FUNCTION(outbox_announce) {
   if (shared_state() == NULL)
     ereport(NOTICE,

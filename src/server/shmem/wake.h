@@ -6,18 +6,20 @@
 /* Registers the transaction callbacks, once per backend. Called from _PG_init. */
 void wake_init(void);
 
-/* Marks the current transaction: when it commits, this database's workers are woken. Cheap; call as often as rows
- * are written. A subtransaction that rolls back may leave the mark: a needless wake-up is harmless. */
+/* Makes the commit of the current transaction wake this database's workers. It sets a flag, so it may be called for
+ * each row. A rolled back subtransaction leaves the flag set: a needless wake-up is harmless. */
 void wake_at_commit(void);
 
-/* Likewise, and the worker will read outbox_internal.rescan_queue. */
+/* Makes the commit of the current transaction wake this database's workers, which then read
+ * outbox_internal.rescan_queue. */
 void request_rescan_at_commit(void);
 
-/* This database has the extension: the launcher is told when the transaction commits. */
+/* Makes the commit of the current transaction tell the launcher that this database has the extension. */
 void wake_launcher_at_commit(void);
 
-/* At once, outside of any commit: this database's workers look around, also if they are at rest. */
+/* Wakes this database's workers now, and asks the launcher to start them if they are idle. Takes no lock and
+ * allocates nothing. The library must be preloaded. */
 void wake_workers(void);
 
-/* A sink was made, changed or dropped: wakes the workers once the commit and its invalidations are out. */
+/* A sink was created, changed or dropped: wakes the workers after the commit has sent its invalidations. */
 void wake_when_sinks_changed(void);

@@ -1,5 +1,4 @@
-/* worker_slots.cpp: the state of a worker, and what others than the workers themselves do to all workers of a
- * database. */
+/* worker_slots.cpp: changes a worker's state, and signals all workers of a database. */
 #include "server/shmem/worker_slots.h"
 
 #include "server/shmem/shared_state.h"
@@ -43,6 +42,7 @@ int shared_stop_workers(Oid database) {
   SharedState *shared = shared_state();
   int n = 0;
 
+  Assert(!LWLockHeldByMe(shared->lock));
   LWLockAcquire(shared->lock, LW_SHARED);
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
