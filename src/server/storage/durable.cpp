@@ -1,6 +1,6 @@
 /*
- * durable.cpp: what the commit log knows of a commit's WAL position is shared by 32 transactions, our own
- * asynchronous ones included. So a synchronous commit costs a flush when one of ours came just after it: 4 of 150
+ * durable.cpp: the commit log keeps one WAL position for 32 transactions, including the worker's own asynchronous
+ * ones. So a synchronous commit costs a flush when a commit of the worker follows it in its group: 4 of 150
  * transactions one after the other (148 if every claim flushed), about 30 of 300 in bursts of ten.
  */
 #include "server/storage/durable.h"
@@ -13,15 +13,15 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-/* Transactions before this one are known to be flushed. The commit log may have forgotten them, so they must not be
- * looked up either. Moved forward now and then, long before the log is truncated. */
+/* Transactions before this one are flushed. They must not be looked up in the commit log, which may be truncated
+ * there. durable_flush() moves the horizon every HORIZON_AGE transactions, long before the log is truncated. */
 static TransactionId horizon = InvalidTransactionId;
 static const uint32 HORIZON_AGE = 1000000;
 
 static TransactionId last_noted = InvalidTransactionId;
 static XLogRecPtr needed = InvalidXLogRecPtr;
 
-/* A synchronous commit of our own flushes every commit record before it. */
+/* The synchronous commit of an own transaction flushes every commit record before it. */
 void durable_init(void) {
   Assert(!IsTransactionState());
   StartTransactionCommand();
@@ -34,14 +34,15 @@ void durable_init(void) {
 }
 
 void durable_note(TransactionId xmin) {
+  Assert(TransactionIdIsValid(horizon)); /* durable_init() was called */
   if (xmin == last_noted || TransactionIdPrecedes(xmin, horizon))
     return;
-  /* A frozen row keeps its old xmin, which can look like one of the future after a wraparound. */
+  /* A frozen row keeps its old xmin, which can look like a future one after a wraparound. */
   if (!TransactionIdIsNormal(xmin) || !TransactionIdPrecedes(xmin, ReadNextTransactionId()))
     return;
   last_noted = xmin;
   XLogRecPtr lsn = InvalidXLogRecPtr;
-  LWLockAcquire(XactTruncationLock, LW_SHARED); /* what the commit log has forgotten was flushed long ago */
+  LWLockAcquire(XactTruncationLock, LW_SHARED); /* truncated parts of the commit log were flushed long ago */
   if (!TransactionIdPrecedes(xmin, OUTBOX_OLDEST_CLOG_XID))
     lsn = TransactionIdGetCommitLSN(xmin);
   LWLockRelease(XactTruncationLock);

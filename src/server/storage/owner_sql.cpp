@@ -20,20 +20,21 @@ extern "C" {
 #include "server/storage/sql.h"
 
 static Oid events_oid, pending_oid, owner_oid, sequence_oid;
-static bool known = false;
+static bool oids_valid = false;
 
-static void forget(Datum, Oid relation) {
+static void invalidate_oids(Datum, Oid relation) {
   if (relation == InvalidOid || relation == events_oid || relation == pending_oid || relation == sequence_oid)
-    known = false;
+    oids_valid = false;
 }
 
-static void look_up(void) {
+static void look_up_oids(void) {
   static bool registered = false;
 
-  if (known)
+  Assert(IsTransactionState());
+  if (oids_valid)
     return;
   if (!registered) {
-    CacheRegisterRelcacheCallback(forget, (Datum)0);
+    CacheRegisterRelcacheCallback(invalidate_oids, (Datum)0);
     registered = true;
   }
   Oid schema = get_namespace_oid("outbox", false);
@@ -46,42 +47,43 @@ static void look_up(void) {
                     errhint("CREATE EXTENSION outbox.")));
   owner_oid = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
   ReleaseSysCache(tuple);
-  known = true;
+  oids_valid = true;
 }
 
 Oid outbox_pending_oid(void) {
-  look_up();
+  look_up_oids();
   return pending_oid;
 }
 
 Oid outbox_sequence_oid(void) {
-  look_up();
+  look_up_oids();
   return sequence_oid;
 }
 
 Oid outbox_owner_oid(void) {
-  look_up();
+  look_up_oids();
   return owner_oid;
 }
 
 bool is_owner(Oid role) {
-  look_up();
+  look_up_oids();
   return has_privs_of_role(role, owner_oid);
 }
 
 OwnerScope owner_enter(void) {
   OwnerScope scope;
 
-  look_up();
+  look_up_oids();
   if (SPI_connect() != SPI_OK_CONNECT)
     elog(ERROR, "SPI_connect failed");
   GetUserIdAndSecContext(&scope.user, &scope.context);
-  /* Row security is for those who look at the table: what the extension does in it is not subject to it. */
+  /* Row security restricts users' queries of the table. The extension's own statements must see all rows. */
   SetUserIdAndSecContext(owner_oid, scope.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
   return scope;
 }
 
 void owner_leave(OwnerScope scope) {
+  Assert(in_spi());
   SetUserIdAndSecContext(scope.user, scope.context);
   SPI_finish();
 }
@@ -89,7 +91,7 @@ void owner_leave(OwnerScope scope) {
 SPIPlanPtr owner_plan(OwnerSql *sql) {
   Assert(in_spi());
   if (sql->plan == NULL) {
-    /* The values never matter to these plans: no custom ones. */
+    /* Custom plans would gain nothing: the best plan does not depend on the values. */
     SPIPlanPtr plan =
         SPI_prepare_cursor(sql->text, sql->nargs, const_cast<Oid *>(sql->types), CURSOR_OPT_GENERIC_PLAN);
     if (plan == NULL)

@@ -1,7 +1,7 @@
 /*
- * owner_sql.h: fixed statements that run as the owner of outbox.events, so that a producer needs no right on the
- * tables behind it. Plans are kept per backend. Every name in them is qualified, operators too: they run with the
- * caller's search_path.
+ * owner_sql.h: runs fixed statements as the owner of outbox.events, so that a producer needs no privilege on the
+ * extension's internal tables. Each backend keeps their plans. All names and operators in them must be qualified,
+ * because they run with the caller's search_path.
  */
 #pragma once
 
@@ -23,24 +23,28 @@ typedef struct OwnerScope {
   int context;
 } OwnerScope;
 
-/* Connects SPI and becomes the owner. An error in between ends with the transaction, which restores the role. */
+/* owner_enter() connects SPI and switches to the owner's role; owner_leave() undoes both. After an error in between,
+ * the abort of the transaction restores the role. In a transaction. */
 OwnerScope owner_enter(void);
 void owner_leave(OwnerScope scope);
 
-/* Its plan, made at first use. */
+/* Returns the statement's plan, prepared at its first use. In SPI. */
 SPIPlanPtr owner_plan(OwnerSql *sql);
 
-/* Runs it; the result is the number of rows, SPI_tuptable what it returned. `nulls` as SPI_execute_plan wants it. */
+/* Runs the statement and returns the number of rows; SPI_tuptable has the rows. `nulls` as in SPI_execute_plan(). In
+ * SPI. */
 uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
 
-/* OIDs of what the extension made, from the caches. */
+/* OIDs of outbox.events_pending and outbox.events_position, cached. An error when the extension's tables are missing.
+ * In a transaction. */
 Oid outbox_pending_oid(void);
 Oid outbox_sequence_oid(void);
 
 Oid outbox_owner_oid(void); /* of outbox.events */
 
-/* Is the role the owner of outbox.events, or one that may act for it? */
+/* Does the role have the privileges of the owner of outbox.events? In a transaction. */
 bool is_owner(Oid role);
 
-/* Tells the worker to look again at a pending row whose position it may have passed. */
+/* Queues a pending row for a rescan, since the worker may have passed its position. In a transaction, whose commit
+ * wakes the worker. */
 void queue_rescan(int64 position);

@@ -20,7 +20,7 @@ extern "C" {
 
 #include "server/storage/owner_sql.h"
 
-static Statement look_by_position = {
+static Statement select_by_position = {
     "SELECT position, ctid FROM outbox.events_pending WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
 
 typedef struct LockRun {
@@ -28,9 +28,9 @@ typedef struct LockRun {
   TupleTableSlot *slot;
   AttrNumber position;
   BlockNumber n_blocks;
-  RowCheck follow;   /* may be NULL */
-  RowLock **missing; /* by position */
-  int n_missing;
+  RowCheck follow;      /* may be NULL */
+  RowLock **not_locked; /* sorted by position */
+  int n_not_locked;
 } LockRun;
 
 static int by_ctid(const void *a, const void *b) {
@@ -43,8 +43,7 @@ static bool is_row(LockRun *run, const RowLock *lock) {
   return DatumGetInt64(slot_getattr(run->slot, run->position, &is_null)) == lock->position && !is_null;
 }
 
-/* Below the executor, whose FOR UPDATE SKIP LOCKED fails as a whole (40001) when one of its rows has just moved to
- * another partition. A place can have been vacuumed and given to another row: only the position says whose it is. */
+/* Vacuum may have given the place to another row, so the position is compared. */
 static RowLockResult lock_at_place(LockRun *run, RowLock *lock, Snapshot snapshot) {
   TM_FailureData failure;
 
@@ -67,11 +66,11 @@ static RowLock *find_position(LockRun *run, int64 position) {
   RowLock *wanted = &key;
 
   key.position = position;
-  RowLock **found = (RowLock **)bsearch(&wanted, run->missing, run->n_missing, sizeof(RowLock *), by_position);
+  RowLock **found = (RowLock **)bsearch(&wanted, run->not_locked, run->n_not_locked, sizeof(RowLock *), by_position);
   return found ? *found : NULL;
 }
 
-static bool seen_by_position(TupleTableSlot *row, void *context) {
+static bool visit_by_position(TupleTableSlot *row, void *context) {
   RowLock *lock = find_position((LockRun *)context, DatumGetInt64(row->tts_values[0]));
 
   if (lock) {
@@ -92,37 +91,37 @@ void row_lock(RowLock *locks, int n, RowCheck follow) {
   run.position = get_attnum(RelationGetRelid(run.table), "position");
   run.n_blocks = RelationGetNumberOfBlocks(run.table);
   run.follow = follow;
-  run.missing = (RowLock **)palloc(sizeof(RowLock *) * n);
-  run.n_missing = 0;
-  qsort(locks, n, sizeof(RowLock), by_ctid); /* page by page */
+  run.not_locked = (RowLock **)palloc(sizeof(RowLock *) * n);
+  run.n_not_locked = 0;
+  qsort(locks, n, sizeof(RowLock), by_ctid); /* so that each page is read once */
 
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   for (int i = 0; i < n; i++) {
     locks[i].result = lock_at_place(&run, &locks[i], snapshot);
     if (locks[i].result == ROW_BUSY) {
-      run.missing[run.n_missing++] = &locks[i];
-      locks[i].result = ROW_GONE; /* until it is seen elsewhere */
+      run.not_locked[run.n_not_locked++] = &locks[i];
+      locks[i].result = ROW_GONE; /* until it is found by its position */
     }
   }
   UnregisterSnapshot(snapshot);
 
-  /* The few that are not where they were: moved, held by somebody, or gone. */
-  if (run.n_missing > 0) {
-    qsort(run.missing, run.n_missing, sizeof(RowLock *), by_position);
-    int64 *positions = (int64 *)palloc(sizeof(int64) * run.n_missing);
-    for (int i = 0; i < run.n_missing; i++)
-      positions[i] = run.missing[i]->position;
-    Datum by_key = int8_array(positions, run.n_missing);
+  /* Looks for the few other rows by position: they were moved, locked by another transaction, or deleted. */
+  if (run.n_not_locked > 0) {
+    qsort(run.not_locked, run.n_not_locked, sizeof(RowLock *), by_position);
+    int64 *positions = (int64 *)palloc(sizeof(int64) * run.n_not_locked);
+    for (int i = 0; i < run.n_not_locked; i++)
+      positions[i] = run.not_locked[i]->position;
+    Datum by_key = int8_array(positions, run.n_not_locked);
     snapshot = RegisterSnapshot(GetLatestSnapshot());
-    statement_read(&look_by_position, &by_key, snapshot, seen_by_position, &run);
+    statement_read(&select_by_position, &by_key, snapshot, visit_by_position, &run);
     run.n_blocks = RelationGetNumberOfBlocks(run.table);
-    for (int i = 0; i < run.n_missing && follow; i++)
-      if (run.missing[i]->result == ROW_BUSY)
-        run.missing[i]->result = lock_at_place(&run, run.missing[i], snapshot);
+    for (int i = 0; i < run.n_not_locked && follow; i++)
+      if (run.not_locked[i]->result == ROW_BUSY)
+        run.not_locked[i]->result = lock_at_place(&run, run.not_locked[i], snapshot);
     UnregisterSnapshot(snapshot);
     pfree(positions);
   }
-  pfree(run.missing);
+  pfree(run.not_locked);
   ExecDropSingleTupleTableSlot(run.slot);
   table_close(run.table, NoLock);
 }

@@ -1,5 +1,5 @@
 /*
- * sql.cpp: a DestReceiver hands each row over as the executor makes it: no tuple table of a whole round is built.
+ * sql.cpp: a DestReceiver passes each row to the visitor, so that no tuple table of a whole round is built.
  */
 #include "server/storage/sql.h"
 
@@ -12,7 +12,7 @@ extern "C" {
 }
 
 typedef struct VisitReceiver {
-  DestReceiver receiver; /* first: the executor knows only this */
+  DestReceiver receiver; /* must be the first member: the executor's type for this object */
   RowVisitor visit;
   void *context;
 } VisitReceiver;
@@ -60,7 +60,7 @@ static uint64 run(Statement *statement, const Datum *values, bool read_only, Row
 }
 
 void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, RowVisitor visit, void *context) {
-  /* A read-only SPI run takes the active snapshot. */
+  /* A read-only SPI statement uses the active snapshot. */
   PushActiveSnapshot(snapshot != InvalidSnapshot ? snapshot : GetTransactionSnapshot());
   run(statement, values, true, visit, context);
   PopActiveSnapshot();
@@ -70,7 +70,8 @@ uint64 statement_write(Statement *statement, const Datum *values, RowVisitor vis
   return run(statement, values, false, visit, context);
 }
 
-/* SPI tells it of itself only by what it answers: here, to a name that nobody has registered. */
+/* SPI has no function for this question. SPI_unregister_relation() fails for the unregistered name "", but with
+ * another error code when SPI is not connected. */
 bool in_spi(void) {
   return SPI_unregister_relation("") != SPI_ERROR_UNCONNECTED;
 }

@@ -1,5 +1,6 @@
 /*
- * sql.h: the worker's statements: prepared once, run through SPI, rows handed over as the executor makes them.
+ * sql.h: prepares the worker's statements once, runs them through SPI, and passes each row to a visitor as the
+ * executor returns it.
  */
 #pragma once
 
@@ -18,21 +19,24 @@ typedef struct Statement {
   SPIPlanPtr plan; /* NULL until first run */
 } Statement;
 
-/* Sees one row; false ends the statement early. Values live until it returns. */
+/* Called for each row; returning false ends the statement early. The row's values are valid until it returns. */
 typedef bool (*RowVisitor)(TupleTableSlot *row, void *context);
 
-/* Runs a statement that reads with the given snapshot (InvalidSnapshot: a fresh one) and hands every row to `visit`.
+/* Runs a read-only statement with this snapshot (InvalidSnapshot: the transaction's) and passes every row to `visit`.
+ * In SPI.
  */
 void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, RowVisitor visit, void *context);
 
-/* Runs a statement that writes or locks; its rows, if any, go to `visit` (may be NULL). Returns how many it touched.
+/* Runs a statement that writes or locks, and passes the rows that it returns to `visit`, which may be NULL. Returns
+ * the number of rows that it processed. In SPI.
  */
 uint64 statement_write(Statement *statement, const Datum *values, RowVisitor visit, void *context);
 
-/* A column's number. `known` is what it was in the row before: it holds until the table is another one. */
+/* Returns the number of the column with this name. `known` caches it for the next row; it is checked against the
+ * name. */
 AttrNumber column_number(TupleDesc desc, const char *name, AttrNumber *known);
 
-/* For Asserts: is SPI connected? */
+/* Is SPI connected? For Asserts. */
 bool in_spi(void);
 
 /* Arrays for `= ANY($1)` and unnest(). */

@@ -1,7 +1,7 @@
 /*
- * standby.cpp: the claim waits until the standbys have confirmed what this server had flushed when the claim was
- * made, and not up to a row's commit: a commit whose wait was cancelled leaves no trace of its position. Four
- * drains of 200,000 events with a live standby: median 13,300 events/s waiting, 13,100 not waiting.
+ * standby.cpp: claimed events wait until the standbys have confirmed the LSN that this server had flushed at the
+ * claim. The LSN of a row's own commit is not available: a commit whose wait was cancelled leaves no record of it.
+ * Four drains of 200,000 events with a live standby: median 13,300 events/s waiting, 13,100 not waiting.
  */
 #include "server/storage/standby.h"
 
@@ -19,9 +19,9 @@ extern "C" {
 
 static int wait_mode = SYNC_REP_WAIT_FLUSH;
 
-/* The worker's own commits are asynchronous: what the server is configured for is what a RESET would bring.
- * remote_apply is no more than flush here: what waited for it became visible after it, and for the others it is only
- * reported now and then. */
+/* The worker sets synchronous_commit = off for itself, so the server's setting is the reset value. remote_apply
+ * counts as flush: a commit that waits for the apply becomes visible after it, and for other commits standbys report
+ * the applied LSN only at intervals. */
 void standby_reread(void) {
   bool only_written = strcmp(GetConfigOptionResetString("synchronous_commit"), "remote_write") == 0;
 

@@ -1,7 +1,7 @@
 /*
- * standby.h: with synchronous_standby_names set, WAL that only this server has flushed may vanish in a failover. A
- * commit can be visible here without its standby: under synchronous_commit = local or off, and when its wait was
- * cancelled. So the server's own count of what the standbys have confirmed decides, not the commit.
+ * standby.h: with synchronous_standby_names set, a failover loses WAL that only this server has flushed. A commit can
+ * be visible here before a standby has it: under synchronous_commit = local or off, and when its wait was cancelled.
+ * So a visible commit proves nothing; the LSN that the standbys have confirmed decides.
  */
 #pragma once
 
@@ -11,18 +11,20 @@ extern "C" {
 #include "access/xlogdefs.h"
 }
 
-/* At the worker's start and after a reload: the server's synchronous_commit says what a confirmation is. */
+/* Reads from the server's synchronous_commit whether a standby confirms WAL when it is written or when it is flushed.
+ * At the worker's start and after a reload. */
 void standby_reread(void);
 
-/* Are there standbys to wait for? By synchronous_standby_names and outbox.wait_for_standbys. */
+/* Must events wait for standbys, by synchronous_standby_names and outbox.wait_for_standbys? */
 bool standby_required(void);
 
-/* After durable_flush(): every transaction that a snapshot of ours has seen ends below this, and it is flushed here,
- * so that it is on its way without anybody's doing. */
+/* The LSN that standbys must confirm before claimed events are sent; call it after durable_flush(). All transactions
+ * that the worker's snapshots have seen end before it. It is flushed here, so the WAL senders send it without a
+ * further request. */
 XLogRecPtr standby_target(void);
 
-/* Have the synchronous standbys confirmed WAL up to here? Never waits. */
+/* Have the synchronous standbys confirmed WAL up to this LSN? Does not wait for them. */
 bool standby_has(XLogRecPtr lsn);
 
-/* WAL up to here outlives a crash and, where standbys are required, a failover to one of them. */
+/* Returns the LSN up to which WAL survives a crash and, where standbys are required, a failover to one of them. */
 XLogRecPtr standby_safe(void);

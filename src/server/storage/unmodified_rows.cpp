@@ -1,6 +1,6 @@
 /*
- * unmodified_rows.cpp: a row that stands where it was read, with the same writer in the same file of the table,
- * leaves by one heap deletion that waits for nobody. Rows that users hold or have changed, and tables with users'
+ * unmodified_rows.cpp: a row that has the same ctid and xmin as when it was read, in the same file of the table, is
+ * deleted by one heap_delete() that waits for no lock. Rows that users have locked or changed, and tables with users'
  * triggers or rules, go through the executor. A drain's main thread: 9.5 -> 7.2 µs per event; WAL from claim to
  * deletion: 168 -> 56 bytes.
  */
@@ -22,10 +22,11 @@ extern "C" {
 
 #include "server/storage/owner_sql.h"
 
-/* A vacuum cannot give the place to another row while its page is pinned, and what another transaction puts there has
- * another writer. Only a rewrite of the table (VACUUM FULL) moves rows of one writer about: then its file is another.
+/* Vacuum cannot reuse the place while its page is pinned, and a row that another transaction puts there has another
+ * xmin. Only a rewrite of the table (VACUUM FULL) can put another row of the same xmin there, and it changes the
+ * table's file.
  */
-static bool is_untouched(Relation table, Buffer buffer, const RowLock *row, CommandId command) {
+static bool is_unmodified(Relation table, Buffer buffer, const RowLock *row, CommandId command) {
   Page page = BufferGetPage(buffer);
   OffsetNumber place = ItemPointerGetOffsetNumber(&row->ctid);
 
@@ -45,15 +46,15 @@ static BlockNumber page_of(const RowLock *row) {
   return ItemPointerGetBlockNumber(&row->ctid);
 }
 
-/* Rows of one page, which stays pinned; marks those that are untouched. */
-static void look_at_page(Relation table, Buffer buffer, RowLock *rows, int n, CommandId command) {
+/* Marks the unmodified rows of one page. The caller has pinned the page. */
+static void mark_unmodified(Relation table, Buffer buffer, RowLock *rows, int n, CommandId command) {
   LockBuffer(buffer, BUFFER_LOCK_SHARE);
   for (int i = 0; i < n; i++)
-    rows[i].result = is_untouched(table, buffer, &rows[i], command) ? ROW_FREE : ROW_BUSY;
+    rows[i].result = is_unmodified(table, buffer, &rows[i], command) ? ROW_FREE : ROW_BUSY;
   LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 }
 
-static void delete_free(Relation table, RowLock *rows, int n, CommandId command) {
+static void delete_marked(Relation table, RowLock *rows, int n, CommandId command) {
   TM_FailureData failure;
 
   for (int i = 0; i < n; i++)
@@ -61,7 +62,7 @@ static void delete_free(Relation table, RowLock *rows, int n, CommandId command)
       rows[i].result = ROW_DELETED;
 }
 
-static int visit_pages(Relation table, RowLock *rows, int n, bool remove) {
+static int process_pages(Relation table, RowLock *rows, int n, bool remove) {
   BlockNumber n_pages = RelationGetNumberOfBlocks(table);
   CommandId command = GetCurrentCommandId(remove);
   RowLockResult wanted = remove ? ROW_DELETED : ROW_FREE;
@@ -73,12 +74,12 @@ static int visit_pages(Relation table, RowLock *rows, int n, bool remove) {
   for (int first = 0, end; first < n; first = end) {
     for (end = first + 1; end < n && page_of(&rows[end]) == page_of(&rows[first]); end++)
       ;
-    if (page_of(&rows[first]) >= n_pages) /* truncated meanwhile */
+    if (page_of(&rows[first]) >= n_pages) /* vacuum has truncated the table */
       continue;
     Buffer buffer = ReadBuffer(table, page_of(&rows[first]));
-    look_at_page(table, buffer, rows + first, end - first, command);
+    mark_unmodified(table, buffer, rows + first, end - first, command);
     if (remove)
-      delete_free(table, rows + first, end - first, command);
+      delete_marked(table, rows + first, end - first, command);
     ReleaseBuffer(buffer);
   }
   return (int)(std::partition(rows, rows + n, [wanted](const RowLock &row) { return row.result == wanted; }) - rows);
@@ -95,7 +96,7 @@ int heap_find_unmodified(RowLock *rows, int n) {
   Relation table = table_open(outbox_pending_oid(), AccessShareLock);
   int found = 0;
   if (table->rd_rel->relam == HEAP_TABLE_AM_OID) {
-    found = visit_pages(table, rows, n, false);
+    found = process_pages(table, rows, n, false);
     for (int i = 0; i < n; i++)
       rows[i].file = outbox_relation_file(table);
   }
@@ -103,8 +104,8 @@ int heap_find_unmodified(RowLock *rows, int n) {
   return found;
 }
 
-/* Our own trigger has nothing to say to the worker. */
-static bool may_delete_plainly(Relation table) {
+/* The extension's own trigger does nothing for deletions by the worker, so it does not count. */
+static bool may_bypass_executor(Relation table) {
   if (table->rd_rel->relam != HEAP_TABLE_AM_OID || table->rd_rules != NULL)
     return false;
   const TriggerDesc *triggers = table->trigdesc;
@@ -121,12 +122,12 @@ int heap_delete_unmodified(RowLock *rows, int n) {
     return 0;
   Relation table = table_open(outbox_pending_oid(), RowExclusiveLock);
   int deleted = 0;
-  if (may_delete_plainly(table)) {
+  if (may_bypass_executor(table)) {
     CheckCmdReplicaIdentity(table, CMD_DELETE);
     int same =
         (int)(std::partition(rows, rows + n, [table](const RowLock &row) { return is_same_file(table, &row); }) -
               rows);
-    deleted = visit_pages(table, rows, same, true);
+    deleted = process_pages(table, rows, same, true);
     if (deleted > 0)
       CommandCounterIncrement();
   }

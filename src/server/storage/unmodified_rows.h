@@ -1,16 +1,17 @@
 /*
- * unmodified_rows.h: rows of events_pending that stand where they were read, unchanged, and that nobody holds: almost
- * all, almost always. They are told by place and writer, and seen to page by page below the executor; for the others
- * there is row_lock.h.
+ * unmodified_rows.h: a fast path for rows of events_pending that are unchanged since they were read and not locked:
+ * nearly all rows. They are recognized by ctid and xmin, and handled page by page below the executor. row_lock.h
+ * handles the others.
  */
 #pragma once
 
 #include "server/storage/row_lock.h"
 
-/* In a transaction that has read them. Those that are untouched come first, marked ROW_FREE; returns how many. The
- * array is sorted by place. */
+/* Moves the unmodified rows to the front, marked ROW_FREE, and returns their number. Sets `file` of all rows, if the
+ * table is a heap. In the transaction that has read them. */
 int heap_find_unmodified(RowLock *rows, int n);
 
-/* Deletes those that are untouched, without waiting for anybody. They come first, marked ROW_DELETED; returns how
- * many: none when the table has triggers, rules or whatever else only the executor knows about. */
+/* Deletes the unmodified rows without waiting for a lock. Moves them to the front, marked ROW_DELETED, and returns
+ * their number: 0 when the table has rules or users' triggers on DELETE, or is no heap, because those need the
+ * executor. In a transaction. */
 int heap_delete_unmodified(RowLock *rows, int n);
