@@ -1,4 +1,4 @@
-/* event_row.h: a pending row as the claiming statements read it, and the event made of it. */
+/* event_row.h: a pending row as the worker's statements read it, and the event made from it. */
 #pragma once
 
 #include "server/storage/sql.h"
@@ -18,38 +18,38 @@ extern "C" {
 
 #define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
 
-/* Was it a dead letter that a user put back? */
+/* Was the event a dead letter that a user redrove, in order or with force? */
 typedef enum Redrive { NOT_REDRIVEN, REDRIVEN_IN_ORDER, REDRIVEN_LATE } Redrive;
 
-/* Pointers into the executor's slot: valid while the row is visited. */
+/* Its pointers point into the executor's slot: valid while the row is visited. */
 typedef struct EventRow {
   ItemPointerData ctid;
   TransactionId xmin;
   int64 position;
-  const char *sink; /* not terminated; NULL = unrouted */
+  const char *sink; /* without a terminating zero; NULL = unrouted */
   int sink_length;
   uint64 key_hash;          /* 0 = no key */
   TimestampTz available_at; /* DT_NOBEGIN = at once */
   int attempts;
-  int64 blocked_by; /* 0 = not held */
+  int64 blocked_by; /* 0 = not blocked */
   Redrive redrive;
-  int64 overtaken_by; /* 0 = by none */
+  int64 overtaken_by; /* 0 = by no event */
   int64 origin;
   TimestampTz created_at;
   TupleTableSlot *slot;
 } EventRow;
 
-/* What routes look at; palloc'd, the headers in pieces (header_list). */
+/* What routes match; palloc'd. The headers are several allocations (header_list). */
 char *event_row_aggregate_type(const EventRow *row);
 char *event_row_event_type(const EventRow *row);
 ob_header *event_row_headers(const EventRow *row, size_t *n);
 
 void event_row_read(TupleTableSlot *slot, EventRow *row);
 
-/* Is there memory to copy the event, here and in the delivery library? Always true for small ones. */
+/* Is there enough memory to copy the event, here and in the delivery library? Always true below 1 MB. */
 bool event_row_fits(const EventRow *row);
 
-/* The events that are made from now on are copied into this context, up to its reset. */
+/* event_row_to_event() copies into this context from now on. Call it again after each reset of the context. */
 void event_rows_begin(MemoryContext round);
 
 /* Unix time in microseconds. */
@@ -59,5 +59,5 @@ static inline int64 event_unix_us(TimestampTz time) {
   return time + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* Fills everything of the event but its ticket. Returns its size in bytes. */
+/* Fills the event except its ticket, after event_rows_begin(). Returns its size in bytes. */
 uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event);

@@ -1,4 +1,4 @@
-/* header_text.h: the headers of an event in JSON, as the texts that are sent. */
+/* header_text.h: converts the JSON headers of an event to the texts that are sent. */
 #pragma once
 
 #include "server/base/server.h"
@@ -9,12 +9,14 @@ extern "C" {
 #include "utils/jsonb.h"
 }
 
-/* In the server's encoding. Strings lie where they are, numbers are palloc'd; data NULL: null, an array or an object.
+/* Returns a header's value in the server's encoding; `data` is NULL for null, an array or an object. A string points
+ * into the jsonb, a number is palloc'd.
  */
 ob_text header_text(const JsonbValue *value);
 
-/* The headers of a stored event, of which there are JB_ROOT_COUNT: the trigger has seen to it that they are a flat
- * object, in which values that are objects stand for bytes. `text_of` makes names and values. */
+/* Reads the headers of a stored event into `list`, which has room for JB_ROOT_COUNT entries, and returns their
+ * number. The trigger has checked that the headers are a flat object in which a nested object stands for bytes.
+ * `text_of` converts names and values. */
 template <class TextOf> size_t headers_read(Jsonb *headers, ob_header *list, TextOf text_of) {
   JsonbIterator *walk = JsonbIteratorInit(&headers->root);
   JsonbValue value;
@@ -32,12 +34,13 @@ template <class TextOf> size_t headers_read(Jsonb *headers, ob_header *list, Tex
   return n;
 }
 
-/* A header whose value is bytes is written {"base64": "AQID"}: is the value an object with that one member, a string?
- * Then *text is the string, in the container itself. */
+/* A header whose value is bytes is written as {"base64": "AQID"}. Returns true if the value is an object with this
+ * one member and a string in it; *text then points to the string in the jsonb. */
 bool binary_header_text(const JsonbValue *value, JsonbValue *text);
-/* The bytes of that string, which are fewer; their number, or -1 when it is no base64. */
+/* Decodes that string into `bytes`, which has room for as many bytes as the string has. Returns the number of bytes,
+ * or -1 for invalid base64. */
 int binary_header_decode(const JsonbValue *text, char *bytes);
 
-/* The headers of a stored event as a list in UTF-8; of bytes, without these. palloc'd, in pieces: for a context that
- * is soon reset. */
+/* Returns the headers of a stored event as a list in UTF-8; a header of bytes has no value. Several allocations: call
+ * it in a context that is reset soon. */
 ob_header *header_list(Jsonb *headers, size_t *n);

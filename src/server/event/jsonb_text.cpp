@@ -11,18 +11,19 @@ extern "C" {
 #include "utils/numeric.h"
 }
 
-/* Of a string at once: room is made for the worst, which is six bytes for each. */
+/* Bytes of a string that are escaped at once. Room is made for the worst case, \u00XX for each byte. */
 static const int SLICE = 1024;
-static const int WORST = 6;
+static const int MAX_ESCAPED_BYTES = 6;
 
-static const uint64 EACH = UINT64CONST(0x0101010101010101);
+static const uint64 EVERY_BYTE = UINT64CONST(0x0101010101010101);
 
-/* Has one of eight bytes to be escaped: below 0x20, a quote, a backslash? */
+/* Must one of these eight bytes be escaped: below 0x20, a quote, a backslash? */
 static inline bool has_special(uint64 bytes) {
-  uint64 quote = bytes ^ (EACH * '"'), backslash = bytes ^ (EACH * '\\');
+  uint64 quote = bytes ^ (EVERY_BYTE * '"'), backslash = bytes ^ (EVERY_BYTE * '\\');
 
-  return ((((bytes - EACH * 0x20) & ~bytes) | ((quote - EACH) & ~quote) | ((backslash - EACH) & ~backslash)) &
-          (EACH * 0x80)) != 0;
+  return ((((bytes - EVERY_BYTE * 0x20) & ~bytes) | ((quote - EVERY_BYTE) & ~quote) |
+           ((backslash - EVERY_BYTE) & ~backslash)) &
+          (EVERY_BYTE * 0x80)) != 0;
 }
 
 static char *put_escaped(char *to, unsigned char byte) {
@@ -35,13 +36,13 @@ static char *put_escaped(char *to, unsigned char byte) {
       *to++ = letter[1];
       return to;
     }
-  memcpy(to, "u00", 3); /* NOLINT(bugprone-not-null-terminated-result): it goes into the middle of a text */
+  memcpy(to, "u00", 3); /* NOLINT(bugprone-not-null-terminated-result): the text goes on behind it */
   to[3] = DIGITS[byte >> 4];
   to[4] = DIGITS[byte & 15];
   return to + 5;
 }
 
-/* Asks for room only when there is none: enlargeStringInfo() would be called for every comma. */
+/* Checks the room first, to save a call of enlargeStringInfo() for every comma. */
 static inline void make_room(StringInfo out, int length) {
   if (out->maxlen - out->len <= length)
     enlargeStringInfo(out, length);
@@ -78,7 +79,7 @@ static void put_string(StringInfo out, const char *from, int length) {
   put(out, "\"", 1);
   do {
     int slice = Min(length, SLICE);
-    make_room(out, slice * WORST + 1);
+    make_room(out, slice * MAX_ESCAPED_BYTES + 1);
     out->len = (int)(put_slice(out->data + out->len, from, from + slice) - out->data);
     from += slice;
     length -= slice;
@@ -93,31 +94,31 @@ static void put_number(StringInfo out, Numeric number) {
   pfree(text);
 }
 
-/* Walks over a container's children: an entry says where the next child begins, or how long this one is. */
-typedef struct Place {
+/* A position in a container's children. Their entries store end offsets or lengths, so it advances child by child. */
+typedef struct ChildCursor {
   const JEntry *entry;
   uint32 start, end; /* of the child, in the container's data */
-} Place;
+} ChildCursor;
 
-static Place place_at(const JsonbContainer *container, uint32 index) {
+static ChildCursor child_at(const JsonbContainer *container, uint32 index) {
   uint32 start = getJsonbOffset(container, (int)index);
 
   return {&container->children[index], start, start + getJsonbLength(container, (int)index)};
 }
 
-static inline void step(Place *place) {
-  place->start = place->end;
-  place->entry++;
-  JBE_ADVANCE_OFFSET(place->end, *place->entry);
+static inline void next_child(ChildCursor *child) {
+  child->start = child->end;
+  child->entry++;
+  JBE_ADVANCE_OFFSET(child->end, *child->entry);
 }
 
-/* Numbers and containers begin at multiples of four. */
-static void put_child(StringInfo out, char *data, const Place *place) {
-  char *aligned = data + INTALIGN(place->start);
-  JEntry entry = *place->entry;
+/* Numbers and containers are aligned to 4 bytes. */
+static void put_child(StringInfo out, char *data, const ChildCursor *child) {
+  char *aligned = data + INTALIGN(child->start);
+  JEntry entry = *child->entry;
 
   if (JBE_ISSTRING(entry))
-    put_string(out, data + place->start, (int)(place->end - place->start));
+    put_string(out, data + child->start, (int)(child->end - child->start));
   else if (JBE_ISNUMERIC(entry))
     put_number(out, (Numeric)aligned);
   else if (JBE_ISCONTAINER(entry))
@@ -136,10 +137,10 @@ static void put_array(StringInfo out, JsonbContainer *array) {
 
   if (n == 0)
     return;
-  Place element = place_at(array, 0);
+  ChildCursor element = child_at(array, 0);
   put_child(out, data, &element);
   for (uint32 i = 1; i < n; i++) {
-    step(&element);
+    next_child(&element);
     put(out, ", ", 2);
     put_child(out, data, &element);
   }
@@ -152,7 +153,7 @@ static void put_object(StringInfo out, JsonbContainer *object) {
 
   if (n == 0)
     return;
-  Place key = place_at(object, 0), value = place_at(object, n);
+  ChildCursor key = child_at(object, 0), value = child_at(object, n);
   for (uint32 i = 0;; i++) {
     put_child(out, data, &key);
     put(out, ": ", 2);
@@ -160,8 +161,8 @@ static void put_object(StringInfo out, JsonbContainer *object) {
     if (i == n - 1)
       return;
     put(out, ", ", 2);
-    step(&key);
-    step(&value);
+    next_child(&key);
+    next_child(&value);
   }
 }
 

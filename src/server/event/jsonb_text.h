@@ -1,5 +1,5 @@
-/* jsonb_text.h: a jsonb value as text, byte for byte as its output function writes it, in a third of the time:
- * strings are copied in runs and straight into the text. */
+/* jsonb_text.h: writes a jsonb value as text, byte for byte as jsonb's output function does, in a third of the time.
+ */
 #pragma once
 
 #include "server/base/server.h"
@@ -9,4 +9,5 @@ extern "C" {
 #include "utils/jsonb.h"
 }
 
+/* Appends the text of the container. Raises an error when it is nested too deeply for the stack. */
 void jsonb_append_text(StringInfo out, JsonbContainer *root);

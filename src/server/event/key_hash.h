@@ -1,4 +1,4 @@
-/* key_hash.h: the hash of a partition key. In SQL it is hashtextextended(partition_key, 0), by which indexes find it.
+/* key_hash.h: the hash of a partition key, equal to hashtextextended(partition_key, 0) in SQL, which indexes contain.
  */
 #pragma once
 
@@ -8,7 +8,7 @@ extern "C" {
 #include "common/hashfn.h"
 }
 
-/* Never 0, which stands for "no key, no order". */
+/* Returns 1 instead of 0, because 0 means "no key, no order". */
 static inline uint64 key_hash_of(const char *key, int length) {
   uint64 hash = hash_bytes_extended((const unsigned char *)key, length, 0);
 

@@ -26,14 +26,14 @@ const Oid event_column_types[EV_COLUMNS] = {
     TEXTOID, INT8OID, INT8OID,        XID8OID,        INT8OID,  INT8OID,  BOOLOID,
 };
 
-/* Which attribute is which column, for the few partitions that a backend writes to. */
+/* The attribute numbers of one relation. */
 typedef struct ColumnMap {
   Oid relation;
   AttrNumber number[EV_COLUMNS];
 } ColumnMap;
 static ColumnMap maps[4];
 
-static void forget(Datum, Oid relation) {
+static void invalidate_map(Datum, Oid relation) {
   for (ColumnMap &map : maps)
     if (relation == InvalidOid || map.relation == relation)
       map.relation = InvalidOid;
@@ -63,7 +63,7 @@ const AttrNumber *column_numbers(Relation relation) {
   if (map->relation == oid)
     return map->number;
   if (!registered) {
-    CacheRegisterRelcacheCallback(forget, (Datum)0);
+    CacheRegisterRelcacheCallback(invalidate_map, (Datum)0);
     registered = true;
   }
   map->relation = InvalidOid;
@@ -92,7 +92,8 @@ bool row_same(const TriggerRow *a, const TriggerRow *b, EventColumn column) {
   if (row_isnull(a, column) || row_isnull(b, column))
     return row_isnull(a, column) == row_isnull(b, column);
   Form_pg_attribute attribute = TupleDescAttr(a->desc, a->number[column] - 1);
-  /* An UPDATE that leaves a column alone keeps its TOAST value, which need not be read, and may be damaged. */
+  /* An UPDATE that does not set a column keeps its TOAST pointer. Comparing pointers saves reading the value, which
+   * may also be damaged. */
   if (attribute->attlen == -1 && is_same_toast_value(row_get(a, column), row_get(b, column)))
     return true;
   return datum_image_eq(row_get(a, column), row_get(b, column), attribute->attbyval, attribute->attlen);

@@ -1,4 +1,4 @@
-/* trigger_row.h: a row of outbox.events in a trigger, taken apart. */
+/* trigger_row.h: the columns of a row of outbox.events in a trigger. */
 #pragma once
 
 #include "server/base/server.h"
@@ -30,7 +30,7 @@ typedef enum EventColumn {
   EV_LAST_ATTEMPT_AT,
   EV_SINK,
   EV_BLOCKED_BY,
-  EV_GIVEN, /* so many columns a writer may give; the rest is the server's */
+  EV_GIVEN, /* a writer may set the columns before this one; the extension sets the others */
   EV_POSITION = EV_GIVEN,
   EV_XACT,
   EV_ORIGIN,
@@ -49,7 +49,8 @@ typedef struct TriggerRow {
   bool *isnull;
 } TriggerRow;
 
-/* Takes the tuple apart, in the current memory context. Partitions may number their attributes differently. */
+/* Deforms the tuple, with arrays in the current memory context. Partitions may number their attributes differently.
+ */
 void trigger_row_open(TriggerRow *row, Relation relation, HeapTuple tuple);
 
 static inline bool row_isnull(const TriggerRow *row, EventColumn column) {
@@ -70,11 +71,12 @@ static inline void row_default(TriggerRow *row, EventColumn column, Datum value)
     row_set(row, column, value);
 }
 
-/* Which attribute of outbox.events or a partition is which column. Valid until the caches change. */
+/* Returns the attribute numbers of outbox.events or a partition, by EventColumn. Valid until the next call or
+ * invalidation. */
 const AttrNumber *column_numbers(Relation relation);
 
-/* Is the column the same in both rows, byte for byte? */
+/* Is the column's value the same in both rows, byte for byte? */
 bool row_same(const TriggerRow *a, const TriggerRow *b, EventColumn column);
 
-/* Is the status this one? A NULL status counts as PENDING: writers may send an explicit NULL. */
+/* Does the row have this status? NULL counts as PENDING, since writers may insert an explicit NULL. */
 bool row_has_status(const TriggerRow *row, const char *status);

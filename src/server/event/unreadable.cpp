@@ -1,7 +1,7 @@
 /*
- * unreadable.cpp: the error that ended the round is kept with the row's position and xmin. The next round records
- * it as a failure that spends no attempt and claims the others. outbox.route_waiting() and outbox.claim() read in a
- * subtransaction instead, and repeat without such a row.
+ * unreadable.cpp: the error that aborted the round is kept with the row's position and xmin. The next round records
+ * it as a failure that uses up no attempt, and claims the other rows. outbox.route_waiting() and outbox.claim() read
+ * in a subtransaction instead, and repeat without such a row.
  */
 #include "server/event/unreadable.h"
 
@@ -14,11 +14,11 @@ extern "C" {
 #include "utils/resowner.h"
 }
 
-/* Each further try costs a round that fails, for as long as nobody mends the row. */
+/* Each further try costs an aborted round until a user repairs the row. */
 static const int64 FIRST_PAUSE_MS = 60 * 1000;
 static const int64 LAST_PAUSE_MS = 3600 * 1000;
 
-static HTAB *rows = NULL; /* NULL until there is one */
+static HTAB *rows = NULL; /* NULL until there is an unreadable row */
 
 static int64 position_read = 0; /* 0 = no row is being read */
 static TransactionId xmin_read;
@@ -34,8 +34,8 @@ void unreadable_done(void) {
   position_read = 0;
 }
 
-/* The row at hand. */
-static void blame(const char *error, UnreadableRow *row) {
+/* Attributes the error to the row that is being read. */
+static void attribute_error(const char *error, UnreadableRow *row) {
   row->position = position_read;
   row->xmin = xmin_read;
   row->part = part_read;
@@ -64,12 +64,13 @@ bool unreadable_aborted(const char *error) {
 
   if (position_read == 0)
     return false;
-  blame(error, &failed);
+  attribute_error(error, &failed);
   unreadable_remember(&failed);
   return true;
 }
 
 bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed) {
+  Assert(IsTransactionState());
   MemoryContext context = CurrentMemoryContext;
   ResourceOwner owner = CurrentResourceOwner;
   ErrorData *volatile error = NULL;
@@ -98,7 +99,7 @@ bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed)
     unreadable_done();
     ReThrowError(error);
   }
-  blame(error->message ? error->message : "", failed);
+  attribute_error(error->message ? error->message : "", failed);
   FreeErrorData(error);
   return false;
 }

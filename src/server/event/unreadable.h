@@ -1,30 +1,31 @@
 /*
- * unreadable.h: pending rows that cannot be read: text that has no equivalent in UTF-8, a damaged TOAST value. The
- * error ends the round that claims. It is remembered for this version of the row, so that the next round records it
- * as the row's failure and claims everything else.
+ * unreadable.h: pending rows that cannot be read, because of text without an equivalent in UTF-8 or a damaged TOAST
+ * value. The error aborts the worker's round. It is remembered for this version of the row, so that the next round
+ * records it as the row's failure and claims the other rows.
  */
 #pragma once
 
 #include "server/base/server.h"
 
-/* How much of a row is being read. */
+/* The part of a row that is being read. */
 typedef enum UnreadablePart {
-  PART_KEY,    /* its sink and its key */
-  PART_EVENT,  /* all that is sent */
-  PART_ROUTING /* what routes look at, of a row without a sink */
+  PART_KEY,    /* sink, partition key and origin */
+  PART_EVENT,  /* everything that is sent */
+  PART_ROUTING /* what routes match, of a row without a sink */
 } UnreadablePart;
 
-/* From here to unreadable_done() an error is this row's own. */
+/* From here to unreadable_done() an error is attributed to this row. */
 void unreadable_begin(int64 position, TransactionId xmin, UnreadablePart part);
 void unreadable_done(void);
 
-/* After a round that failed with this error: true when it was a row's, which is remembered. */
+/* After a round that was aborted by this error: remembers the row that was being read. Returns false when no row was.
+ */
 bool unreadable_aborted(const char *error);
 
-/* Of that row: is its sink known, so that its error can be told there? */
+/* Is the sink of that row known, so that its statistics can show the error? */
 bool unreadable_has_sink(void);
 
-/* What an error said when this version of the row was read. */
+/* The error that reading this version of a row raised. */
 typedef struct UnreadableRow {
   int64 position; /* the hash key: first */
   TransactionId xmin;
@@ -32,18 +33,18 @@ typedef struct UnreadableRow {
   int failures;
   char error[256];
 } UnreadableRow;
-/* Does this in a subtransaction. False when an error of one row ended it: nothing of it was done, and `failed` has
- * the row. Any other error is thrown. */
+/* Calls `read` in a subtransaction. When an error of one row ends it, rolls it back, sets `failed` and returns false.
+ * Throws any other error again. In a transaction. */
 bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed);
 
-/* As after a round that failed. */
+/* Remembers a failed row, as unreadable_aborted() does. */
 void unreadable_remember(const UnreadableRow *failed);
 
-/* NULL: it is not known to be unreadable. */
+/* Returns NULL when this version of the row is not known to be unreadable. */
 const UnreadableRow *unreadable_find(int64 position, TransactionId xmin);
 
-/* After so long the row is to be read again. */
+/* The pause before the row is read again, in milliseconds. */
 int64 unreadable_pause_ms(const UnreadableRow *row);
 
-/* It was read after all. */
+/* Forgets a row that could be read. */
 void unreadable_forget(int64 position);
