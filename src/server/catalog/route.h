@@ -1,9 +1,10 @@
 /*
- * route.h: which sinks take an event. A per-backend cache of the foreign servers of our wrappers, rebuilt after a
- * catalog invalidation. Read at enqueue time by every backend, and by the worker for rows that wait for a sink.
+ * route.h: the sinks as routing needs them: a cache of the foreign servers of outbox's wrappers, which each backend
+ * rebuilds after a catalog invalidation. Sessions route the events that they enqueue, and the worker routes unrouted
+ * events.
  *
- * A session that enqueues one event reads all sinks, and there may be thousands: so the cache holds what routing
- * needs, and all else of a sink is read when that one is chosen.
+ * A session that enqueues one event reads all sinks, possibly thousands. So the cache holds only the options for
+ * routing; the other options of a sink are read when it is chosen.
  */
 #pragma once
 
@@ -15,19 +16,20 @@ typedef struct RouteSink {
   Oid server_oid;
   char name[NAMEDATALEN];
   const char *kind;      /* "kafka", "webhook": the wrapper's name without "outbox_" */
-  bool is_manual;        /* no worker delivers its events: outbox.claim() gives them out */
+  bool is_manual;        /* no worker delivers its events: consumers call outbox.claim() */
   char **events;         /* glob list, NULL-terminated */
   char **aggregates;     /* glob list, NULL-terminated */
   const char *retention; /* NULL = not set */
   bool by_headers;       /* it has the option "match" */
-  int n_headers; /* 0 with `by_headers`: nobody can read them (written by another library), it takes nothing */
+  int n_headers; /* 0 with `by_headers`: another version of the library wrote "match", and this one cannot parse it:
+                    no event matches */
   ob_match *headers;
-  struct RouteSink *same_header; /* the next one that stands under this one's header */
+  struct RouteSink *same_header; /* the next sink of the same hash entry: route_index.h */
   bool checker_tried;
   ob_checker *checker;
 } RouteSink;
 
-/* What routes look at. Text in the server's encoding, headers in UTF-8. */
+/* The part of an event that routes match. Names are in the server's encoding, headers in UTF-8. */
 typedef struct RouteEvent {
   const char *aggregate_type;
   const char *event_type;
@@ -35,24 +37,25 @@ typedef struct RouteEvent {
   size_t n_headers;
 } RouteEvent;
 
-/* The cache. What these functions return is valid until the next call of one of them. Order: by server OID. */
+/* Returns all sinks, ordered by OID. The results of the functions below are valid until the next call of one of them
+ * or the next statement. In a transaction, as the functions below. */
 RouteSink *route_sinks(int *n);
 
-/* Changes with whatever decides who takes an event, and with nothing else that the catalog is touched for. */
+/* A number that changes when the routing of events changes, and at no other change of the catalog. */
 uint64 route_generation(void);
 
-/* "order.*, customer.*" as a NULL-terminated list, palloc'd. */
+/* Splits "order.*, customer.*" into a NULL-terminated list, palloc'd. */
 char **route_globs(const char *globs);
 
-/* NULL when there is none of that name. */
+/* Returns NULL when no sink has this name. */
 RouteSink *route_find(const char *name);
 
-/* Raises an error when there is none. */
+/* Raises an error when no sink has this name. */
 RouteSink *route_must_find(const char *name);
 
-/* Raises an error when there is none, or when the role has no USAGE on it. */
+/* Raises an error when no sink has this name, or when the role has no USAGE on the server. */
 RouteSink *route_require(const char *name, Oid role);
 
-/* Judges events for the sink; opened when first asked for. NULL when the options do not parse (written by another
- * library). The cache stays as it is. */
+/* Returns the sink's checker of events, opened at the first call. NULL when the options do not parse, because another
+ * version of the library wrote them. Does not rebuild the cache. */
 const ob_checker *route_checker(RouteSink *sink);

@@ -1,5 +1,5 @@
 /*
- * route_index.cpp: a sink with `match` stands in a hash table under the rarest of its pairs. An enqueue without any
+ * route_index.cpp: a hash table has each sink with `match` under the rarest of its pairs. An enqueue without any
  * `match` costs 261.1 thousand instructions (261.3 without this table), with 1,000 sinks 261.5.
  */
 #include "server/catalog/route_index.h"
@@ -15,11 +15,11 @@ extern "C" {
 
 typedef struct WantedHeader {
   ob_match header; /* the key */
-  int n;           /* how many sinks name it */
+  int n;           /* number of sinks with this pair */
   RouteSink *first;
 } WantedHeader;
 
-static RouteSink **any_headers; /* sinks without "match": each is looked at */
+static RouteSink **any_headers; /* sinks without "match": each is compared with each event */
 static int n_any_headers;
 static HTAB *by_header; /* NULL = no sink has "match" */
 
@@ -60,7 +60,7 @@ static void count_headers(const RouteSink *sink) {
   }
 }
 
-/* Under the rarest of its headers: so 'region=eu, tenant=42' is found by the tenant. */
+/* Adds the sink under the rarest of its pairs: 'region=eu, tenant=42' is found by the tenant. */
 static void put_sink(RouteSink *sink) {
   WantedHeader *rarest = NULL;
 
@@ -135,19 +135,19 @@ typedef struct Takers {
   int n, room;
 } Takers;
 
-static void take(Takers *takers, RouteSink *sink) {
+static void add_taker(Takers *takers, RouteSink *sink) {
   make_room(takers->list, takers->n, takers->room);
   takers->list[takers->n++] = sink;
 }
 
-/* They lie in one array, by OID. */
-static int place_order(const void *a, const void *b) {
+/* All sinks are elements of one array, ordered by OID. */
+static int oid_order(const void *a, const void *b) {
   const RouteSink *left = *(RouteSink *const *)a, *right = *(RouteSink *const *)b;
 
   return left < right ? -1 : left > right;
 }
 
-static void take_by_headers(Takers *takers, const RouteEvent *event) {
+static void add_takers_by_headers(Takers *takers, const RouteEvent *event) {
   int before = takers->n;
 
   for (size_t i = 0; i < event->n_headers; i++) {
@@ -155,23 +155,23 @@ static void take_by_headers(Takers *takers, const RouteEvent *event) {
     const WantedHeader *wanted = (const WantedHeader *)hash_search(by_header, &header, HASH_FIND, NULL);
     for (RouteSink *sink = wanted ? wanted->first : NULL; sink; sink = sink->same_header)
       if (has_headers(event, sink) && takes_types(sink, event))
-        take(takers, sink);
+        add_taker(takers, sink);
   }
   if (takers->n > before && takers->n > 1)
-    qsort(takers->list, takers->n, sizeof(RouteSink *), place_order);
+    qsort(takers->list, takers->n, sizeof(RouteSink *), oid_order);
 }
 
 RouteSink **route_takers(const RouteEvent *event, int *n) {
-  enum { MOSTLY = 8 };
+  enum { INITIAL_ROOM = 8 };
   int all;
-  Takers takers = {(RouteSink **)palloc(sizeof(RouteSink *) * MOSTLY), 0, MOSTLY};
+  Takers takers = {(RouteSink **)palloc(sizeof(RouteSink *) * INITIAL_ROOM), 0, INITIAL_ROOM};
 
   (void)route_sinks(&all);
   for (int i = 0; i < n_any_headers; i++)
     if (takes_types(any_headers[i], event))
-      take(&takers, any_headers[i]);
+      add_taker(&takers, any_headers[i]);
   if (by_header)
-    take_by_headers(&takers, event);
+    add_takers_by_headers(&takers, event);
   *n = takers.n;
   return takers.list;
 }

@@ -1,20 +1,20 @@
-/* route_index.h: finds the sinks that want an event's headers by one look-up for each header, however many sinks
- * there are. */
+/* route_index.h: finds the sinks whose option `match` fits an event's headers by one hash lookup per header, for any
+ * number of sinks. */
 #pragma once
 
 #include "server/catalog/route.h"
 
-/* Indexes the cache, in the current memory context; `sinks` stays where it is until the next call. */
+/* Builds the index in the current memory context. `sinks` must stay valid until the next call. */
 void route_index(RouteSink *sinks, int n);
 
-/* The sinks that take such an event, in that order; palloc'd. */
+/* Returns the sinks that take the event, ordered by OID; palloc'd. */
 RouteSink **route_takers(const RouteEvent *event, int *n);
 
-/* Does this one? */
+/* Does this sink take the event? */
 bool route_takes(const RouteSink *sink, const RouteEvent *event);
 
-/* Does one of the list match? */
+/* Does one of the globs match the text? */
 bool route_globs_match(char *const *globs, const char *text);
 
-/* Does any sink look at headers? */
+/* Does any sink have the option `match`? */
 bool route_by_headers(void);

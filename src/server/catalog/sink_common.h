@@ -1,5 +1,4 @@
-/* sink_common.h: the options that every kind of sink has, with what the settings and the kind say where they are
- * silent. */
+/* sink_common.h: the options that every kind of sink has, with defaults from the settings and the kind of sink. */
 #pragma once
 
 #include "server/base/server.h"
@@ -8,12 +7,12 @@
 
 typedef struct SinkCommon {
   bool ordered;
-  bool hold; /* a dead letter's key waits for a user */
+  bool hold; /* on_dead_letter 'block': a dead letter blocks its key until a user acts on it */
   int max_attempts;
   int64 retention_ms;
   char retry[256];
   int64 disable_after_ms; /* 0 = never */
 } SinkCommon;
 
-/* False when the options do not parse (written by another library): then nothing is filled in. */
+/* Returns false and sets nothing when the options do not parse, because another version of the library wrote them. */
 bool sink_common(const char *kind, const ob_option *options, size_t n, SinkCommon *common);

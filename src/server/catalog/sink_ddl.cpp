@@ -1,7 +1,6 @@
 /*
- * sink_ddl.cpp: a ProcessUtility hook alone does not know what a command changed, so an object access hook notes
- * the catalog rows that changed, and the end of the command compares them. The wake-up for changed sinks comes
- * after the commit's invalidations: a worker that was woken earlier looked too soon.
+ * sink_ddl.cpp: a ProcessUtility hook alone does not know what a command changed. So an object access hook notes the
+ * changed catalog rows, and the end of the command applies the changes.
  */
 #include "server/catalog/sink_ddl.h"
 
@@ -35,7 +34,7 @@ typedef struct Change {
   NameData new_name; /* of SINK_RENAMED */
 } Change;
 
-static List *changes = NIL; /* of Change, in the order in which they were made, in TopTransactionContext */
+static List *changes = NIL; /* of Change, in order, in TopTransactionContext */
 
 static void note(ChangeKind kind, const char *sink, const char *new_name) {
   MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
@@ -64,7 +63,8 @@ static bool same_options(OUTBOX_SYSCACHE cache, AttrNumber column, HeapTuple bef
   return datumIsEqual(PointerGetDatum(PG_DETOAST_DATUM(a)), PointerGetDatum(PG_DETOAST_DATUM(b)), false, -1);
 }
 
-/* Such a name would break lines of the log, statements that are copied from a screen, and headers. */
+/* A control character in a name would break lines of the log, HTTP headers, and statements that are copied from a
+ * screen. */
 static void check_name(const char *name) {
   for (const char *c = name; *c; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
@@ -73,7 +73,7 @@ static void check_name(const char *name) {
                       errhint("Use a name without line breaks and tabs, such as crm.")));
 }
 
-/* The caches still have the row as it was before this command. */
+/* The catalog cache still has the row from before this command. */
 static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
   HeapTuple before = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(now->oid));
 
@@ -120,7 +120,7 @@ static void note_mapping(ObjectAccessType access, Oid oid) {
       catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, oid);
   Form_pg_user_mapping mapping = HeapTupleIsValid(written) ? (Form_pg_user_mapping)GETSTRUCT(written) : NULL;
 
-  /* The worker reads no other than PUBLIC's. */
+  /* The worker reads PUBLIC's mappings only. */
   if (mapping == NULL || OidIsValid(mapping->umuser) ||
       (access == OAT_POST_ALTER && !mapping_is_altered(oid, written)))
     return;
@@ -142,8 +142,8 @@ void sink_ddl_note(ObjectAccessType access, Oid class_id, Oid object_id) {
     note_mapping(access, object_id);
 }
 
-/* Gone with the extension, or not yet restored by pg_upgrade. */
-static bool tables_are_there(void) {
+/* The tables are missing while the extension is dropped, and before pg_upgrade has restored them. */
+static bool tables_exist(void) {
   Oid schema = get_namespace_oid("outbox", true), internal = get_namespace_oid("outbox_internal", true);
 
   return OidIsValid(schema) && OidIsValid(get_relname_relid("events", schema)) &&
@@ -152,7 +152,7 @@ static bool tables_are_there(void) {
          OidIsValid(get_relname_relid("failing_sinks", internal));
 }
 
-/* Also under the names that it bore before. Each part has its index. */
+/* Counts under the sink's former names as well. Each of the three parts has an index. */
 static int64 count_pending(const char *sink) {
   static const Oid types[] = {TEXTOID};
   static OwnerSql count = {
@@ -183,7 +183,8 @@ static void warn_of_pending(const char *sink) {
         WARNING,
         (errmsg_plural("%lld event still waits for the dropped sink \"%s\"",
                        "%lld events still wait for the dropped sink \"%s\"", (unsigned long)n, (long long)n, sink),
-         errdetail("Nobody delivers them. Until then outbox.sinks shows the sink in state \"dropped\"."),
+         errdetail(
+             "Nobody delivers them. Until then outbox.sinks shows the sink in state \"dropped\"."),
          errhint("CREATE SERVER with the same name delivers them, and so does another sink: UPDATE outbox.events "
                  "SET sink = 'other' WHERE status = 'PENDING' AND sink = %s;",
                  quote_literal_cstr(sink))));
@@ -195,12 +196,12 @@ void sink_ddl_apply(void) {
   if (changes == NIL)
     return;
   CommandCounterIncrement();
-  /* A trigger on these tables may run commands of its own, which come here again. */
-  List *mine = changes;
+  /* A trigger on these tables may run utility commands, which call this function again. */
+  List *pending_changes = changes;
   changes = NIL;
-  if (!tables_are_there())
+  if (!tables_exist())
     return;
-  foreach (cell, mine) {
+  foreach (cell, pending_changes) {
     Change *change = (Change *)lfirst(cell);
     const char *sink = NameStr(change->sink);
     switch (change->kind) {
@@ -228,7 +229,7 @@ static void at_end_of_transaction(XactEvent event, void *) {
     changes = NIL;
 }
 
-/* Later subtransactions have higher numbers, and those of its own are undone with it. */
+/* Later subtransactions have higher numbers. All changes since the start of the aborted one are undone. */
 static void at_end_of_subtransaction(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId, void *) {
   ListCell *cell;
 

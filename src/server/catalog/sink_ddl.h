@@ -1,7 +1,7 @@
 /*
- * sink_ddl.h: what DDL did to foreign servers that are sinks, and what follows for the tables that know sinks by name
- * (outbox.stopped_sinks, failing_sinks, renamed_sinks). It goes by the rows of the catalogs: a command with IF [NOT]
- * EXISTS may have been skipped before any right was looked at, and servers also go by DROP OWNED or a CASCADE.
+ * sink_ddl.h: follows DDL on foreign servers that are sinks, and updates the tables that contain names of sinks
+ * (outbox.stopped_sinks, failing_sinks, renamed_sinks). It compares catalog rows instead of commands: a command with
+ * IF [NOT] EXISTS may have changed nothing, and DROP OWNED or CASCADE drop servers too.
  */
 #pragma once
 
@@ -14,8 +14,9 @@ extern "C" {
 /* Registers the transaction callbacks. Called from _PG_init. */
 void sink_ddl_init(void);
 
-/* Part of the object access hook: notes what a command does to a server or to a user mapping for PUBLIC. */
+/* From the object access hook: notes a command's change of a server or of a user mapping for PUBLIC. */
 void sink_ddl_note(ObjectAccessType access, Oid class_id, Oid object_id);
 
-/* After each utility command: writes down what was noted, and warns of the events of a sink that was dropped. */
+/* After each utility command: applies the noted changes to the tables, and warns of pending events of a dropped sink.
+ */
 void sink_ddl_apply(void);

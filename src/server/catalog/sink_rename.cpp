@@ -1,6 +1,6 @@
 /*
- * sink_rename.cpp: the former name goes into outbox.renamed_sinks, and rows find their sink by it, also rows of
- * transactions that commit later. Only rows that wait for a time are rewritten.
+ * sink_rename.cpp: the former name goes into outbox_internal.renamed_sinks, by which rows find their sink, also rows
+ * of transactions that commit later. Only rows that wait for a time are rewritten.
  */
 #include "server/catalog/sink_rename.h"
 
@@ -24,16 +24,16 @@ void sink_rename_claim(const char *name) {
 }
 
 void sink_rename_record(const char *old_name, const char *new_name) {
-  static OwnerSql follow = {
+  static OwnerSql update_names = {
       "UPDATE outbox_internal.renamed_sinks SET new_name = $2 WHERE new_name OPERATOR(pg_catalog.=) $1", 2, TYPES,
       NULL};
-  static OwnerSql note = {"INSERT INTO outbox_internal.renamed_sinks (old_name, new_name) VALUES ($1, $2)", 2, TYPES,
-                          NULL};
+  static OwnerSql insert_name = {"INSERT INTO outbox_internal.renamed_sinks (old_name, new_name) VALUES ($1, $2)", 2,
+                                 TYPES, NULL};
   Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
 
   sink_rename_claim(new_name);
   OwnerScope scope = owner_enter();
-  owner_execute(&follow, names, NULL);
-  owner_execute(&note, names, NULL);
+  owner_execute(&update_names, names, NULL);
+  owner_execute(&insert_name, names, NULL);
   owner_leave(scope);
 }

@@ -24,12 +24,11 @@ static ob_option *options_of(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber 
 
 ob_checker *sink_checker_with_secrets(Oid server_oid, const char *kind) {
   size_t n_options, n_mapping = 0;
-  ob_error error; /* told to nobody */
+  ob_error error; /* not reported: it could contain part of a secret */
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));
   if (!HeapTupleIsValid(server))
     return NULL;
-  /* As pg_user_mappings decides about PUBLIC's options. */
   bool may_read = has_privs_of_role(GetUserId(), ((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
   ob_option *options = options_of(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &n_options);
   ReleaseSysCache(server);

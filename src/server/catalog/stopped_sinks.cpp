@@ -16,7 +16,7 @@ extern "C" {
 #include "utils/rel.h"
 }
 
-/* An ordinary table tells nobody that it has changed: so its relation is said to have. */
+/* Changed rows of an ordinary table send no invalidation, so the trigger invalidates the table's relation. */
 SQL_FUNCTION(outbox_stopped_sinks_changed) {
   if (!CALLED_AS_TRIGGER(fcinfo))
     ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
@@ -37,7 +37,7 @@ static void run(OwnerSql *sql, size_t n, const char *sink, const char *new_name)
   owner_leave(scope);
 }
 
-/* With $1 the sink's name, with $2 its new one. */
+/* The statement on both tables. $1 is the sink's name, $2 its new one. */
 #define ON_BOTH(before, after)                                                                                       \
   {before "outbox.stopped_sinks" after, 2, TYPES, NULL}, {                                                           \
     before "outbox_internal.failing_sinks" after, 2, TYPES, NULL                                                     \
@@ -52,11 +52,11 @@ void stopped_sinks_forget(const char *sink) {
 void stopped_sinks_rename(const char *sink, const char *new_name) {
   static OwnerSql sql[] = {ON_BOTH("UPDATE ", " SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1")};
 
-  stopped_sinks_forget(new_name); /* of a sink that is gone */
+  stopped_sinks_forget(new_name); /* rows of a dropped sink */
   run(sql, lengthof(sql), sink, new_name);
 }
 
-/* Another endpoint may want what this one did not; a user's pause is a user's to end. */
+/* A changed endpoint may accept what the former one refused. A pause that a user made is ended by a user. */
 void stopped_sinks_enable(const char *sink) {
   static OwnerSql sql = {"DELETE FROM outbox.stopped_sinks WHERE sink OPERATOR(pg_catalog.=) $1 AND state "
                          "OPERATOR(pg_catalog.=) 'disabled'",

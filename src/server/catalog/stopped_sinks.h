@@ -1,15 +1,17 @@
 /*
- * stopped_sinks.h: sinks that deliver nothing until outbox.resume(), as sessions see them: outbox.stopped_sinks
- * follows what DDL does to the servers (sink_ddl.h). What the worker makes of it: worker_stops.h.
+ * stopped_sinks.h: keeps outbox.stopped_sinks in step with DDL on servers (sink_ddl.h). Its sinks deliver nothing
+ * until outbox.resume(). worker_stops.h has the worker's part.
  */
 #pragma once
 
 #include "server/base/server.h"
 
-/* Its rows are deleted: the sink is gone, or is another one of the same name. */
+/* Deletes the rows of a sink that was dropped, or created anew under the same name. In a transaction, as the other
+ * functions. */
 void stopped_sinks_forget(const char *sink);
 
+/* Renames the sink in its rows. */
 void stopped_sinks_rename(const char *sink, const char *new_name);
 
-/* The options of the server or of its user mapping have changed: ends `disabled`, and no pause. */
+/* Ends the state `disabled`, and no pause, because the options of the server or its user mapping have changed. */
 void stopped_sinks_enable(const char *sink);

@@ -61,15 +61,16 @@ static void check_owner(Oid table) {
   if (!OidIsValid(owner) || owner == owner_of(table) || superuser_arg(owner) ||
       owner == owner_of(get_relname_relid("events", get_namespace_oid("outbox", true))))
     return;
-  ereport(ERROR,
-          (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-           errmsg("permission denied to change owner of table %s", get_rel_name(table)),
-           errdetail("All of outbox belongs to one role, and functions with superuser rights write to its tables: an "
-                     "owner could have them run what it likes."),
-           errhint("GRANT what the role needs instead.")));
+  ereport(
+      ERROR,
+      (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+       errmsg("permission denied to change owner of table %s", get_rel_name(table)),
+       errdetail("All tables of outbox belong to one role. Functions with superuser privileges write to them, so the "
+                 "owner of a table could run code with these privileges."),
+       errhint("GRANT what the role needs instead.")));
 }
 
-/* Positions are drawn one by one and upwards, else they are not the order in which events were enqueued. */
+/* Positions must be drawn one by one and upwards to be the order in which events were enqueued. */
 static void check_sequence(Oid sequence) {
   if (get_rel_relkind(sequence) != RELKIND_SEQUENCE || !is_ours(sequence) ||
       strcmp(get_rel_name(sequence), "events_position") != 0)

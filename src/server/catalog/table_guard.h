@@ -1,7 +1,7 @@
 /*
- * table_guard.h: who may have code run within statements on the extension's tables. Those statements run with their
- * owner's rights (enqueue(), the SECURITY DEFINER functions, the worker), so a TRIGGER right alone, which GRANT ALL
- * ON ALL TABLES includes, would give its holder all of the owner's.
+ * table_guard.h: limits whose code runs within statements on the extension's tables. Those statements run with the
+ * owner's privileges (enqueue(), the SECURITY DEFINER functions, the worker), so the TRIGGER privilege, which GRANT
+ * ALL ON ALL TABLES includes, would give its holder all privileges of the owner.
  */
 #pragma once
 
@@ -11,6 +11,7 @@ extern "C" {
 #include "catalog/objectaccess.h"
 }
 
-/* From the object access hook: refuses a sequence of positions that would lose their order, triggers and foreign keys
- * of others than the owner, and owners that are no superusers. */
+/* From the object access hook. Raises an error for a change of the position sequence that would break the order of
+ * positions, for triggers and foreign keys that another role than the owner creates, and for a new owner that is no
+ * superuser. */
 void table_guard(ObjectAccessType access, Oid class_id, Oid object_id);

@@ -1,13 +1,14 @@
 /*
- * wrappers.cpp: a wrapper is a kind of sink when its validator is this library's and both bear the kind's name, and
- * not when it belongs to the extension: an added kind needs no change of the install script, and a dump contains
- * its wrapper. Only superusers make wrappers and functions in C.
+ * wrappers.cpp: a wrapper is a kind of sink when its validator is this library's and both names contain the kind; it
+ * need not belong to the extension. So an added kind needs no change of the install script, and a dump contains its
+ * wrapper. Only superusers can create wrappers and functions in C.
  */
 #include "server/catalog/wrappers.h"
 
 extern "C" {
 #include "access/htup_details.h"
 #include "access/reloptions.h"
+#include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
@@ -38,7 +39,8 @@ static const char VALIDATOR_SUFFIX[] = "_validator";
 static object_access_hook_type next_access_hook;
 
 void wrappers_name_database(void) {
-  static bool named = false; /* a database with sessions is not renamed */
+  Assert(IsTransactionState());
+  static bool named = false; /* a database with sessions cannot be renamed */
   char *name = named ? NULL : get_database_name(MyDatabaseId);
 
   if (name == NULL)
@@ -47,7 +49,7 @@ void wrappers_name_database(void) {
   named = true;
 }
 
-/* The kind that a validator of ours checks; false when it is no validator of ours. Only superusers can make one. */
+/* Sets the kind that this validator checks; returns false when it is no validator of this library. */
 static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
   HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(validator));
   bool ours = false;
@@ -66,6 +68,7 @@ static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
 }
 
 bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]) {
+  Assert(IsTransactionState());
   ForeignDataWrapper *wrapper = GetForeignDataWrapper(wrapper_oid);
   size_t prefix = strlen(WRAPPER_PREFIX);
 
@@ -88,7 +91,7 @@ ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
   return out;
 }
 
-/* One function for all kinds: outbox_internal.kafka_validator checks options of the kind "kafka". */
+/* The validator of all kinds: its SQL name says which kind, as in outbox_internal.kafka_validator. */
 SQL_FUNCTION(outbox_validator) {
   Oid catalog = PG_GETARG_OID(1);
   size_t n;
@@ -117,9 +120,9 @@ SQL_FUNCTION(outbox_validator) {
   PG_RETURN_VOID();
 }
 
-/* The worker acts for no role, so it reads PUBLIC's mapping alone: another one would be a secret without effect. */
+/* The worker reads PUBLIC's mapping only, because it acts for no role. A mapping for a role would have no effect. */
 static void refuse_private_mapping(Oid mapping_oid) {
-  /* The row was written a moment ago by this very command. */
+  /* The running command has written the row. */
   HeapTuple tuple =
       catalog_row_as_written(UserMappingRelationId, UserMappingOidIndexId, Anum_pg_user_mapping_oid, mapping_oid);
   char kind[NAMEDATALEN];
@@ -140,7 +143,7 @@ static void refuse_private_mapping(Oid mapping_oid) {
 static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg) {
   if (next_access_hook)
     next_access_hook(access, class_id, object_id, sub_id, arg);
-  /* Whatever happens to a sink, the worker learns of it at commit, not at its next poll. */
+  /* Wakes the worker at the commit of each change of a sink, so that it need not wait for its next poll. */
   if (class_id == ForeignServerRelationId || class_id == UserMappingRelationId)
     wake_when_sinks_changed();
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)

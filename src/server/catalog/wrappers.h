@@ -1,4 +1,4 @@
-/* wrappers.h: our foreign-data wrappers. */
+/* wrappers.h: outbox's foreign-data wrappers, their validator and their options. */
 #pragma once
 
 #include "server/base/server.h"
@@ -8,13 +8,13 @@
 /* Installs the hook that keeps user mappings to PUBLIC. Called from _PG_init. */
 void wrappers_init(void);
 
-/* Tells the delivery library what ${database} is: to be called before it parses options. Needs a transaction. */
+/* Tells the delivery library the value of ${database}; call it before the library parses options. In a transaction.
+ */
 void wrappers_name_database(void);
 
-/* The kind of sink that a foreign server of this wrapper is ("kafka": the wrapper is outbox_kafka, and its validator,
- * kafka_validator, is ours); false when it is somebody else's. Needs a transaction. */
+/* Sets the kind of sink of this wrapper: "kafka" for outbox_kafka with the validator kafka_validator of this library.
+ * Returns false for a wrapper that is not outbox's. In a transaction. */
 bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]);
 
-/* The generic options of a catalog row as the delivery API takes them, palloc'd. NULL bits aside: a null array is
- * none. */
+/* Converts the options array of a catalog row for the delivery API; palloc'd. A null array has no options. */
 ob_option *wrapper_options(Datum options, bool isnull, size_t *n);
