@@ -1,7 +1,7 @@
 /*
- * dedup.cpp: the primary key of outbox.dedup decides between concurrent writers: the second one waits for the
- * first. The window of a key begins when the key is taken and not when its transaction began, else a transaction
- * older than the window would leave an expired key.
+ * dedup.cpp: the primary key of outbox_internal.dedup decides between concurrent writers: the second one waits for
+ * the first. The window of a key begins when the key is claimed and not at the start of the transaction, because a
+ * transaction older than the window would leave an expired key.
  */
 #include "server/enqueue/dedup.h"
 
@@ -16,8 +16,10 @@ extern "C" {
 
 #include "server/base/settings.h"
 #include "server/storage/owner_sql.h"
+#include "server/storage/sql.h"
 
 bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
+  Assert(in_spi() && GetUserId() == outbox_owner_oid());
   static const Oid claim_types[] = {TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
   static OwnerSql claim = {
       "INSERT INTO outbox_internal.dedup AS known (dedup_key, event_id, created_at) VALUES ($1, $2, $3) "
@@ -27,13 +29,13 @@ bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
   static const Oid read_types[] = {TEXTOID};
   static OwnerSql read = {"SELECT event_id FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1", 1,
                           read_types, NULL};
-  TimestampTz now = GetCurrentTimestamp(); /* a transaction may be older than the window */
+  TimestampTz now = GetCurrentTimestamp(); /* not the transaction's start, which may be before the window */
   TimestampTz expired = now - (TimestampTz)setting_dedup_window * USECS_PER_SEC;
   Datum values[] = {key, event_id, TimestampTzGetDatum(now), TimestampTzGetDatum(expired)};
 
   if (owner_execute(&claim, values, NULL) > 0)
     return true;
-  /* The failed claim has locked the row, so it is there and committed. */
+  /* The claim that failed has locked the row, so the row exists and is committed. */
   if (owner_execute(&read, values, NULL) != 1)
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                     errmsg("could not read the event of a dedup key due to a concurrent change"),
@@ -46,7 +48,7 @@ bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
 
 void dedup_release(Datum key, Datum event_id, int64 position) {
   static const Oid types[] = {TEXTOID, UUIDOID, INT8OID};
-  /* A row that was moved to another status has its position still. */
+  /* A row that has another status now has kept its position. */
   static OwnerSql release = {"DELETE FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1 AND "
                              "event_id OPERATOR(pg_catalog.=) $2 "
                              "AND NOT EXISTS (SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $2) "

@@ -1,4 +1,4 @@
-/* dedup.h: a dedup key names one event within outbox.dedup_window, whatever became of that event. */
+/* dedup.h: within outbox.dedup_window a dedup key belongs to one event, whatever the status of that event. */
 #pragma once
 
 #include "server/base/server.h"
@@ -7,12 +7,13 @@ extern "C" {
 #include "utils/uuid.h"
 }
 
-/* Takes the key for this event, waiting for a concurrent transaction that wrote the same key. False when it names
- * another event already; `first` is that one's id. Inside owner_enter(). */
+/* Claims the key for this event, and waits for a concurrent transaction that writes the same key. Returns false when
+ * the key belongs to another event, whose id it stores in `first`. Between owner_enter() and owner_leave(). */
 bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first);
 
-/* A user cancelled a pending event: unless another row of it is left, its key may be used again. */
+/* After a user has deleted a pending event: frees its key, unless another row of the event exists. In a transaction.
+ */
 void dedup_release(Datum key, Datum event_id, int64 position);
 
-/* As a unique index would say it. */
+/* Raises the error that a unique index would raise. */
 [[noreturn]] void dedup_report_duplicate(Datum key);

@@ -1,8 +1,8 @@
 /*
- * enqueue.cpp: an event comes in. Every way in (outbox.enqueue, INSERT, COPY, an ORM, a restore) ends in the BEFORE
- * INSERT trigger; outbox.enqueue() only spares its caller the rights on the table.
- * The trigger function sets no search_path, as the only function of the extension: it runs per row, and every name
- * in its statements is qualified.
+ * enqueue.cpp: enqueues events. outbox.enqueue(), INSERT, COPY, ORMs and restores all reach the BEFORE INSERT
+ * trigger; outbox.enqueue() only saves its caller the privileges on the table. The trigger function is the only
+ * function of the extension that sets no search_path: it runs for each row, and every name in its statements is
+ * qualified.
  */
 #include "server/base/is_worker.h"
 #include "server/base/origin.h"
@@ -34,7 +34,7 @@ extern "C" {
 #include "utils/xid8.h"
 }
 
-/* The last id that we made, until a row is written with it: nobody else can have that. */
+/* The last generated id, until a row is written with it: no other row can have it. */
 static pg_uuid_t newest_id;
 static bool newest_is_unused = false;
 
@@ -47,7 +47,7 @@ static bool is_new_id(const TriggerRow *row) {
 
 static Datum new_uuid(void) {
   static Uuid7Clock clock;
-  static uint8_t random[64 * 8]; /* drawn 64 at a time: one call each would cost as much as all the rest */
+  static uint8_t random[64 * 8]; /* for 64 ids: one call per id would double the cost of new_uuid() */
   static size_t used = sizeof random;
   pg_uuid_t *uuid = (pg_uuid_t *)palloc(sizeof *uuid);
   struct timespec now;
@@ -65,14 +65,14 @@ static Datum new_uuid(void) {
   return UUIDPGetDatum(uuid);
 }
 
-/* What languages without NULL send for an id that was never set (Go's uuid.UUID{}, .NET's Guid.Empty). */
+/* Languages without NULL send the nil UUID for an id that was never set (Go's uuid.UUID{}, .NET's Guid.Empty). */
 static bool is_nil(Datum id) {
   static const pg_uuid_t nil = {};
 
   return memcmp(DatumGetUUIDP(id), &nil, sizeof nil) == 0;
 }
 
-/* ORMs send explicit NULLs, which no DEFAULT catches. */
+/* ORMs insert explicit NULLs, to which a column's DEFAULT does not apply. */
 static void fill_defaults(TriggerRow *row) {
   if (row_isnull(row, EV_ID) || (row_isnull(row, EV_POSITION) && is_nil(row_get(row, EV_ID))))
     row_set(row, EV_ID, new_uuid());
@@ -82,7 +82,7 @@ static void fill_defaults(TriggerRow *row) {
     row_set(row, EV_STATUS, CStringGetTextDatum("PENDING"));
 }
 
-/* The position comes after the transaction id (see position_draw), and with it the origin. */
+/* Sets position and origin. The transaction must have its ID before (position_draw()). */
 static void draw_position(TriggerRow *row) {
   row_set(row, EV_POSITION, Int64GetDatum(position_draw()));
   row_set(row, EV_ORIGIN, Int64GetDatum(origin_here()));
@@ -92,7 +92,7 @@ static void stamp_transaction(TriggerRow *row) {
   row_set(row, EV_XACT, FullTransactionIdGetDatum(GetTopFullTransactionId()));
 }
 
-/* The sinks that the event goes to: the one it names, or all that take it. */
+/* Returns the sinks of the event: the one that it names, or all that take it. */
 static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *headers, EventWriter writer, int *n) {
   if (row_isnull(row, EV_SINK)) {
     RouteEvent event = {TextDatumGetCString(row_get(row, EV_AGGREGATE_TYPE)),
@@ -107,7 +107,7 @@ static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *heade
   return chosen;
 }
 
-/* One more row for each further sink, so that each has its own progress, retries and dead letters. */
+/* Inserts one more row for each further sink, so that each sink has its own progress, retries and dead letters. */
 static void insert_copies(const TriggerRow *row, bool is_new, const Datum *sinks, int n) {
   Datum values[EV_GIVEN];
   bool isnull[EV_GIVEN];
@@ -138,7 +138,7 @@ static void claim_dedup_key(const TriggerRow *row) {
   owner_leave(scope);
 }
 
-/* What the server fills while it delivers. A restore by the owner may bring it along. */
+/* Resets the columns that delivery sets. Only the owner may set them, for a restore. */
 static void reset_delivery(TriggerRow *row) {
   bool given = DatumGetInt32(row_get(row, EV_ATTEMPTS)) != 0 || !row_isnull(row, EV_LAST_ERROR) ||
                !row_isnull(row, EV_SENT_AT) || !row_isnull(row, EV_LAST_ATTEMPT_AT);
@@ -157,7 +157,7 @@ static void check_named(const TriggerRow *row, EventColumn column, const char *e
                     errdetail("Sinks route and name events by it."), errhint("Use a name such as %s.", example)));
 }
 
-/* The key is the aggregate's, unless one is given; an empty one says that the event has none. */
+/* The key defaults to aggregate_id. An empty one means that the event has no key. */
 static void fill_key(TriggerRow *row) {
   if (row_isnull(row, EV_PARTITION_KEY)) {
     if (!row_isnull(row, EV_AGGREGATE_ID))
@@ -181,7 +181,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
     event_check_sinks(row, &headers, sinks, n, true);
-    /* The sinks are gone after the next statement: keep their names. */
+    /* The next statement may rebuild the cache of sinks, so their names are copied. */
     names = (Datum *)palloc(sizeof(Datum) * (n + 1));
     bool for_worker = n == 0;
     for (int i = 0; i < n; i++) {
@@ -197,8 +197,9 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   } else if (!event_is_manual(row)) {
     wake_at_commit();
   }
-  static const EventColumn servers[] = {EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
-  for (EventColumn column : servers) /* or it could pass events of others of its key */
+  static const EventColumn extension_columns[] = {EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+  /* A writer that could set these columns could make the event overtake others of its key. */
+  for (EventColumn column : extension_columns)
     row_set_null(row, column);
   stamp_transaction(row);
   draw_position(row);
@@ -206,8 +207,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     insert_copies(row, is_new, names + 1, n - 1);
 }
 
-/* Whoever gives a position also says where the event goes and whose it is, past all checks: a restore may, a producer
- * may not. */
+/* A row with a position keeps its sink and origin without checks. Only the owner may insert one, for a restore. */
 static void keep_position(const TriggerRow *row) {
   int64 position = DatumGetInt64(row_get(row, EV_POSITION));
 
@@ -226,15 +226,15 @@ static void queue_rescan_if_ours(const TriggerRow *row) {
     queue_rescan(DatumGetInt64(row_get(row, EV_POSITION)));
 }
 
-/* A pending row that brings its position: restored, or moved back by an UPDATE. It is routed and deduplicated
- * already, and keeps its place; the worker may have passed that. Of another origin, it waits for outbox.adopt(). */
+/* A pending row that has a position: restored, or moved back by an UPDATE. It is routed and deduplicated already. The
+ * worker may have passed its position, so it is rescanned. A row of another origin waits for outbox.adopt(). */
 static void return_event(TriggerRow *row) {
   keep_position(row);
   stamp_transaction(row);
   queue_rescan_if_ours(row);
 }
 
-/* A delivered event or a dead letter: the worker's own move, a user's, or a restore. */
+/* A delivered event or a dead letter, written by the worker, a user or a restore. */
 static void record_event(TriggerRow *row) {
   if (!server_is_worker && row_isnull(row, EV_POSITION) && !is_owner(GetUserId()))
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -250,7 +250,7 @@ static void record_event(TriggerRow *row) {
   else
     keep_position(row);
   if (row_has_status(row, "FAILED") && !server_is_worker)
-    queue_rescan_if_ours(row); /* it may hold its key */
+    queue_rescan_if_ours(row); /* it may block its key */
 }
 
 SQL_FUNCTION(outbox_events_before_insert) {
@@ -265,7 +265,8 @@ SQL_FUNCTION(outbox_events_before_insert) {
 
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
   fill_defaults(&row);
-  if (row_isnull(&row, EV_POSITION) && writer != WRITER_COPY) /* what was enqueued before has its key, or has none */
+  /* A row that was enqueued before keeps its key, also if it has none. */
+  if (row_isnull(&row, EV_POSITION) && writer != WRITER_COPY)
     fill_key(&row);
   if (!row_has_status(&row, "PENDING"))
     record_event(&row);
@@ -278,8 +279,8 @@ SQL_FUNCTION(outbox_events_before_insert) {
 
 /* ---- outbox.enqueue() and outbox.enqueue_bytes() ------------------------------------------------------------- */
 
-/* The argument as a column, NULL or not. */
-static void take(FunctionCallInfo fcinfo, int argument, Datum *values, bool *isnull, EventColumn column) {
+/* Copies an argument into a column. */
+static void copy_argument(FunctionCallInfo fcinfo, int argument, Datum *values, bool *isnull, EventColumn column) {
   isnull[column] = PG_ARGISNULL(argument);
   if (!PG_ARGISNULL(argument))
     values[column] = PG_GETARG_DATUM(argument);
@@ -287,18 +288,18 @@ static void take(FunctionCallInfo fcinfo, int argument, Datum *values, bool *isn
 
 typedef enum PayloadType {
   PAYLOAD_JSONB,
-  PAYLOAD_JSON, /* or text, with headers of jsonb */
-  PAYLOAD_TEXT, /* likewise, and the headers too */
+  PAYLOAD_JSON, /* json or text, with headers of jsonb */
+  PAYLOAD_TEXT, /* json or text, and so are the headers */
   PAYLOAD_BYTES
 } PayloadType;
 
-/* json and text look alike. */
+/* json and text have the same representation. */
 static void parse(Datum *values, const bool *isnull, EventColumn column) {
   if (!isnull[column])
     values[column] = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(values[column])));
 }
 
-static void check_given(const bool *isnull) {
+static void check_order(const bool *isnull) {
   if (!isnull[EV_AGGREGATE_ID] || !isnull[EV_PARTITION_KEY])
     return;
   ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("aggregate_id must not be null"),
@@ -312,30 +313,30 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
   Datum values[EV_GIVEN] = {};
   bool isnull[EV_GIVEN];
   pg_uuid_t *id = (pg_uuid_t *)palloc(sizeof *id);
-  int tail = bytes ? 5 : 4;
+  int after_payload = bytes ? 5 : 4;
 
-  /* No statement around the insert would say so. */
+  /* The insert runs without an SQL statement, which would make these checks. */
   PreventCommandDuringRecovery("outbox.enqueue()");
   PreventCommandIfReadOnly("outbox.enqueue()");
   PreventCommandIfParallelMode("outbox.enqueue()");
   memset(isnull, true, sizeof isnull);
-  take(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
-  take(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);
+  copy_argument(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
+  copy_argument(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);
   if (id_to_text && !isnull[EV_AGGREGATE_ID])
     values[EV_AGGREGATE_ID] =
         CStringGetTextDatum(DatumGetCString(DirectFunctionCall1(id_to_text, values[EV_AGGREGATE_ID])));
-  take(fcinfo, 2, values, isnull, EV_EVENT_TYPE);
-  take(fcinfo, 3, values, isnull, bytes ? EV_PAYLOAD_BYTES : EV_PAYLOAD);
+  copy_argument(fcinfo, 2, values, isnull, EV_EVENT_TYPE);
+  copy_argument(fcinfo, 3, values, isnull, bytes ? EV_PAYLOAD_BYTES : EV_PAYLOAD);
   if (bytes)
-    take(fcinfo, 4, values, isnull, EV_CONTENT_TYPE);
-  take(fcinfo, tail + 0, values, isnull, EV_HEADERS);
-  take(fcinfo, tail + 1, values, isnull, EV_PARTITION_KEY);
-  take(fcinfo, tail + 2, values, isnull, EV_DEDUP_KEY);
-  take(fcinfo, tail + 3, values, isnull, EV_AVAILABLE_AT);
-  take(fcinfo, tail + 4, values, isnull, EV_SINK);
-  take(fcinfo, tail + 5, values, isnull, EV_ID);
+    copy_argument(fcinfo, 4, values, isnull, EV_CONTENT_TYPE);
+  copy_argument(fcinfo, after_payload + 0, values, isnull, EV_HEADERS);
+  copy_argument(fcinfo, after_payload + 1, values, isnull, EV_PARTITION_KEY);
+  copy_argument(fcinfo, after_payload + 2, values, isnull, EV_DEDUP_KEY);
+  copy_argument(fcinfo, after_payload + 3, values, isnull, EV_AVAILABLE_AT);
+  copy_argument(fcinfo, after_payload + 4, values, isnull, EV_SINK);
+  copy_argument(fcinfo, after_payload + 5, values, isnull, EV_ID);
 
-  check_given(isnull);
+  check_order(isnull);
   if (type == PAYLOAD_JSON || type == PAYLOAD_TEXT)
     parse(values, isnull, EV_PAYLOAD);
   if (type == PAYLOAD_TEXT)
@@ -344,7 +345,7 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
     values[EV_ID] = new_uuid();
   isnull[EV_ID] = false;
   memcpy(id, DatumGetUUIDP(values[EV_ID]), sizeof *id);
-  if (!isnull[EV_SINK]) /* as the caller, before we become the owner */
+  if (!isnull[EV_SINK]) /* as the caller, before the switch to the owner */
     route_require(TextDatumGetCString(values[EV_SINK]), GetUserId());
 
   if (!isnull[EV_DEDUP_KEY]) {
@@ -358,7 +359,8 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
   PG_RETURN_UUID_P(id);
 }
 
-/* The parser comes here when payload and headers are of two types, or the payload is no JSON. */
+/* The payload type of a call for which no more specific function matched: payload and headers differ in type, or the
+ * payload is not JSON. */
 static PayloadType payload_type(FunctionCallInfo fcinfo) {
   Oid type = get_fn_expr_argtype(fcinfo->flinfo, 3);
   char category;

@@ -1,8 +1,7 @@
 /*
- * event_check.cpp: a checker of the sink's kind tries to make the message, without network and without sending.
- * What it refuses would have become a dead letter later. A user's UPDATE of type, headers, key or sink is checked
- * in the same way; other changes are not, so that an event which newer options refuse can still be put off or
- * moved.
+ * event_check.cpp: a checker of the sink's kind builds the message without sending it. An event that it refuses would
+ * become a dead letter later. A user's UPDATE of type, headers, key or sink is checked in the same way. Other changes
+ * are not, so that an event which newer options refuse can still be postponed or moved.
  */
 #include "server/enqueue/event_check.h"
 
@@ -20,7 +19,7 @@ extern "C" {
 #include "server/event/event_row.h"
 #include "server/event/header_text.h"
 
-/* Kafka's bound for a topic's name, of which the type is usually a part. */
+/* Kafka's limit for a topic's name, which usually contains the type. In characters. */
 enum { MAX_TYPE_LENGTH = 249 };
 
 static ob_text to_utf8(const char *data, size_t len) {
@@ -39,7 +38,7 @@ static bool has_line_break(const char *data, size_t len) {
   return memchr(data, '\r', len) != NULL || memchr(data, '\n', len) != NULL;
 }
 
-/* What becomes a header must stay on its line. */
+/* The column becomes a header, which must be one line. */
 static void check_one_line(const TriggerRow *row, EventColumn column) {
   if (row_isnull(row, column))
     return;
@@ -93,7 +92,7 @@ static void check_header_value(const JsonbValue *name, const JsonbValue *value) 
          errhint("Remove the line break, put the text into the payload, or write bytes as {\"base64\": \"AQID\"}.")));
 }
 
-/* A header's value as text: in JSON a number or a boolean may stand there too. */
+/* Converts a header's value to text: JSON allows numbers and booleans too. */
 static JsonbValue value_as_text(const JsonbValue *name, const JsonbValue *value) {
   JsonbValue out = *value;
 
@@ -123,7 +122,7 @@ static ob_header binary_header(const JsonbValue *name, const JsonbValue *text) {
   return {to_utf8(name->val.string.val, name->val.string.len), {bytes, (size_t)length}, true};
 }
 
-/* What some ORMs make of a JSON column's None. */
+/* Some ORMs write a missing value of a JSON column as JSON null. */
 static bool is_json_null(Jsonb *json) {
   JsonbValue scalar;
 
@@ -176,7 +175,8 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
     row_set(row, EV_HEADERS, JsonbPGetDatum(JsonbValueToJsonb(object)));
 }
 
-/* A payload column that was left out has its default, {}: with payload_bytes given, that means none. */
+/* A payload column that the INSERT left out has the default {}. When payload_bytes is given, {} counts as no payload.
+ */
 static void check_payload(TriggerRow *row) {
   if (row_isnull(row, EV_PAYLOAD_BYTES) || row_isnull(row, EV_PAYLOAD))
     return;
@@ -187,7 +187,7 @@ static void check_payload(TriggerRow *row) {
   row_set_null(row, EV_PAYLOAD);
 }
 
-/* Formats write it as a date with four digits for the year. */
+/* Message formats write created_at with a year of four digits. */
 static void check_created_at(const TriggerRow *row) {
   static const TimestampTz FIRST = ((TimestampTz)1721426 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY; /* 0001-01-01 */
   static const TimestampTz END = ((TimestampTz)5373485 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;   /* 10000-01-01 */
@@ -203,7 +203,7 @@ static void check_created_at(const TriggerRow *row) {
          errhint("Leave it out to have the start of the transaction. To deliver later, set available_at.")));
 }
 
-static void say_column(void *column) {
+static void column_context(void *column) {
   errcontext("conversion of column %s of the event to UTF-8", *(const char *const *)column);
 }
 
@@ -211,7 +211,7 @@ void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
   static const EventColumn texts[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID, EV_EVENT_TYPE, EV_PARTITION_KEY,
                                       EV_DEDUP_KEY,      EV_CONTENT_TYPE, EV_HEADERS,    EV_PAYLOAD};
   const char *name;
-  ErrorContextCallback context = {error_context_stack, say_column, &name};
+  ErrorContextCallback context = {error_context_stack, column_context, &name};
 
   if (GetDatabaseEncoding() == PG_UTF8)
     return;
@@ -241,8 +241,8 @@ void event_check(TriggerRow *row, EventHeaders *headers) {
   check_payload(row);
 }
 
-/* Sinks judge the payload's length alone. A jsonb is only rendered when it may come near their limit: its binary
- * form is seldom less than a quarter of its text. */
+/* Sinks check only the payload's length. A jsonb is rendered only when its size may be near the limit: its binary
+ * form is seldom smaller than a quarter of its text. */
 static ob_text payload_of(const TriggerRow *row, size_t limit) {
   EventColumn column = row_isnull(row, EV_PAYLOAD) ? EV_PAYLOAD_BYTES : EV_PAYLOAD;
 

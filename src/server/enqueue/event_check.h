@@ -1,4 +1,4 @@
-/* event_check.h: what an event must look like, judged while its writer can still be told. */
+/* event_check.h: checks an event while its writer can still get an error. */
 #pragma once
 
 #include "server/catalog/route.h"
@@ -6,18 +6,21 @@
 
 #include "delivery/delivery.h"
 
-/* Names and headers; numbers and booleans in headers become text. `headers` gets the list, UTF-8, palloc'd. */
+/* The headers of an event in UTF-8, palloc'd. */
 typedef struct EventHeaders {
   ob_header *list;
   size_t n;
 } EventHeaders;
-/* Refuses text that is not UTF-8 or has no equivalent there: no sink could be sent it. What is as it was `before`
- * (NULL: the row is new) is not looked at. Costs nothing where the database's encoding is UTF8. */
+/* Raises an error for text that cannot be converted to UTF-8, because it could not be sent. Skips columns that equal
+ * `before` (NULL: the row is new), and does nothing in a database with encoding UTF8. */
 void event_check_encoding(const TriggerRow *before, const TriggerRow *row);
 
+/* Raises an error for invalid names, headers, payload or created_at. Converts numbers and booleans in headers to
+ * text, and sets `headers`. */
 void event_check(TriggerRow *row, EventHeaders *headers);
 
-/* Asks each sink whether it can ever send the event. Too large for some of them is left to their dead letters; too
- * large for all is an error. `is_new`: the event is being enqueued, and is refused for probable mistakes as well. */
+/* Raises an error when a sink can never send the event. An event that is too large for some of the sinks is accepted
+ * and becomes a dead letter there; one that is too large for all is an error. `is_new`: the event is being enqueued,
+ * so probable mistakes are errors as well. */
 void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
                        bool is_new);

@@ -1,28 +1,30 @@
-/* event_insert.h: our own INSERTs of pending events. They ask for no right on the table. */
+/* event_insert.h: the extension's own INSERTs of pending events, without a privilege check on the table. */
 #pragma once
 
 #include "server/event/trigger_row.h"
 
 typedef enum EventWriter {
-  WRITER_USER,    /* INSERT, COPY, an ORM */
-  WRITER_ENQUEUE, /* outbox.enqueue(): the sink's USAGE and the dedup key are settled */
-  WRITER_COPY     /* one more row of an event that goes to several sinks: all is settled */
+  WRITER_USER,    /* a user's INSERT or COPY, also by an ORM */
+  WRITER_ENQUEUE, /* outbox.enqueue(): the sink's USAGE and the dedup key are checked already */
+  WRITER_COPY     /* one more row of an event with several sinks: everything is checked already */
 } EventWriter;
 
-/* For outbox.enqueue(): straight to the executor's end, without a statement around it. `values` and `isnull` are by
- * EventColumn, up to EV_GIVEN. */
+/* For outbox.enqueue(): inserts one row without an SQL statement. `values` and `isnull` have the columns before
+ * EV_GIVEN. In a transaction. */
 void event_insert(const Datum *values, const bool *isnull);
 
-/* One more row of an event for each of these sinks (names, as text). The id is new: nobody else can have written it.
+/* Inserts one more row of an event for each of these sinks (names, as text). The extension has just made the id, so
+ * no other row has it. In a transaction.
  */
 void event_insert_copies(const Datum *values, const bool *isnull, const Datum *sinks, int n);
 
-/* One more row of an event; nothing when its id and sink are there already, so that a repeated event whose writer
- * said ON CONFLICT DO NOTHING does not fail in its copies. Inside owner_enter(). */
+/* Inserts one more row of an event, or nothing if a row with its id and sink exists: a writer that repeats an event
+ * with ON CONFLICT DO NOTHING must not get an error for its copies. Between owner_enter() and owner_leave(). */
 void event_insert_copy_if_missing(const Datum *values, const bool *isnull);
 
-/* Runs a statement each of whose rows is one more row of an event, with its sink. */
+/* Calls `insert`, which runs a statement that inserts rows of existing events with their sinks. The trigger sees them
+ * as WRITER_COPY. */
 void event_insert_copies_by(void (*insert)(void *), void *argument);
 
-/* For the trigger: who wrote the row at hand. Asking once is all: the next row is a user's again. */
+/* For the trigger: returns the writer of the current row, once. The next call returns WRITER_USER. */
 EventWriter event_writer_take(void);

@@ -1,6 +1,6 @@
 /*
- * position.cpp: a position is drawn after the transaction has its id: a worker can then bound late commits by
- * transaction. Only the owner of the table may give a position: with the INSERT right alone it would bypass the
+ * position.cpp: a position is drawn after the transaction has its ID, so that a worker can find late commits by
+ * transaction ID. Only the owner of the table may insert a position: for another role with INSERT it would bypass the
  * check of a sink's USAGE.
  */
 #include "server/enqueue/position.h"
@@ -16,11 +16,11 @@ extern "C" {
 #include "server/shmem/shared_state.h"
 #include "server/storage/owner_sql.h"
 
-/* Positions up to this one are known to be drawn, in this sequence. */
+/* Positions of this sequence up to this one have been drawn. */
 static Oid known_sequence;
 static int64 known_drawn;
 
-static void remember(Oid sequence, int64 drawn) {
+static void note_drawn(Oid sequence, int64 drawn) {
   if (known_sequence != sequence || drawn > known_drawn)
     known_drawn = drawn;
   known_sequence = sequence;
@@ -29,7 +29,7 @@ static void remember(Oid sequence, int64 drawn) {
 static int64 last_drawn(Oid sequence) {
   LOCAL_FCINFO(fcinfo, 1);
 
-  /* NULL while nothing was drawn, so not by DirectFunctionCall. */
+  /* The result is NULL before the first draw, which DirectFunctionCall() does not allow. */
   InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
   fcinfo->args[0].value = ObjectIdGetDatum(sequence);
   fcinfo->args[0].isnull = false;
@@ -37,12 +37,13 @@ static int64 last_drawn(Oid sequence) {
   return fcinfo->isnull ? 0 : DatumGetInt64(last);
 }
 
-/* Restores take turns here; nextval does not. Nothing can make our look and our setval one step with it, short of a
- * lock that every producer would queue behind. So the sequence jumps far ahead of what is given: in the microseconds
- * between the two nobody draws that many positions, and a restore of millions moves the sequence a few times only. */
+/* A lock serializes restores, but not nextval(): only a lock that every producer would have to take could make
+ * reading the sequence and setval() one step. So setval() moves the sequence 1,000,000 positions past the given one:
+ * sessions cannot draw that many between the two calls, and a restore of millions of rows moves the sequence only a
+ * few times. */
 static const int64 HEADROOM = 1000000;
 
-static void move_ahead(Oid sequence, int64 of) {
+static void advance_sequence(Oid sequence, int64 of) {
   OwnerScope scope = owner_enter();
 
   LockDatabaseObject(RelationRelationId, sequence, 0, ExclusiveLock);
@@ -51,22 +52,23 @@ static void move_ahead(Oid sequence, int64 of) {
     last = of + HEADROOM;
     DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(last));
   }
-  remember(sequence, last);
+  note_drawn(sequence, last);
   UnlockDatabaseObject(RelationRelationId, sequence, 0, ExclusiveLock);
   owner_leave(scope);
 }
 
-static void raise(pg_atomic_uint64 *highest, int64 position) {
+static void raise_highest(pg_atomic_uint64 *highest, int64 position) {
   uint64 known = pg_atomic_read_u64(highest);
 
   while ((int64)known < position && !pg_atomic_compare_exchange_u64(highest, &known, (uint64)position))
     ;
 }
 
-/* A position at or below one that was drawn before is thrown away: another session was quicker, or it had cached
- * values, or somebody set the sequence back (setval, RESTART). The last is repaired, else the worker would pass the
- * event by, and events of its key would change places. */
+/* Discards a position that is not above all drawn ones: another session was faster or had cached values, or the
+ * sequence was set back (setval(), RESTART). A sequence that was set back is repaired; otherwise the worker would
+ * skip the event, and events of its key would be out of order. */
 int64 position_draw(void) {
+  Assert(IsTransactionState());
   Oid sequence = outbox_sequence_oid();
 
   (void)GetTopTransactionId();
@@ -75,18 +77,18 @@ int64 position_draw(void) {
     for (bool again = false; position <= (int64)pg_atomic_read_u64(highest); again = true) {
       int64 drawn = (int64)pg_atomic_read_u64(highest);
       if (again && last_drawn(sequence) < drawn)
-        move_ahead(sequence, drawn);
+        advance_sequence(sequence, drawn);
       position = nextval_internal(sequence, false);
     }
-    raise(highest, position);
+    raise_highest(highest, position);
   }
-  remember(sequence, position);
+  note_drawn(sequence, position);
   return position;
 }
 
 void position_seen(int64 position) {
   if (pg_atomic_uint64 *highest = shared_drawn(outbox_sequence_oid()))
-    raise(highest, position);
+    raise_highest(highest, position);
 }
 
 bool position_known(void) {
@@ -105,5 +107,5 @@ void position_keep(int64 given) {
             (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("position " INT64_FORMAT " is out of range", given),
              errdetail("Positions go from 1 to " INT64_FORMAT ".", PG_INT64_MAX / 2),
              errhint("Leave the position out: the server draws it.")));
-  move_ahead(sequence, given);
+  advance_sequence(sequence, given);
 }

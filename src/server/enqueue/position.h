@@ -3,15 +3,15 @@
 
 #include "server/base/server.h"
 
-/* Draws the next position. Makes sure first that the transaction has its id: the worker bounds late committers by
- * transaction, so a position must never be older than the xid. */
+/* Draws the next position, after the transaction has got its ID: the worker finds late commits by transaction ID, so
+ * a transaction must have its ID before its first position. */
 int64 position_draw(void);
 
-/* There is a row with this position: none is drawn at or below it. */
+/* A row with this position exists: positions up to it are not drawn again. */
 void position_seen(int64 position);
 
-/* Is any position known to have been drawn since the server started? */
+/* Was a position drawn, or seen by position_seen(), since the server started? */
 bool position_known(void);
 
-/* A row brought its position along (a restore): the sequence must not draw it again. */
+/* A restored row has kept its position: moves the sequence past it, so that it is not drawn again. */
 void position_keep(int64 given);

@@ -1,9 +1,8 @@
 /*
- * unrouted_events.cpp: events that no sink took wait, unrouted; when sinks change, outbox.route_waiting() looks
- * again.
- * The positions of events that are locked when they are to be routed are noted, and only these are tried again. An
- * event enqueued before a sink was made and committed after it stops the sinks that take it until it is routed;
- * otherwise later events of its key would pass it.
+ * unrouted_events.cpp: when sinks change, outbox.route_waiting() routes the events that had no sink. It notes the
+ * positions of locked events, and only these are tried again. An event that was enqueued before a sink was created
+ * and committed after it stops the sinks that take it until it is routed; otherwise later events of its key would
+ * overtake it.
  */
 #include "server/enqueue/unrouted_events.h"
 
@@ -38,23 +37,23 @@ typedef struct Batch {
   int n;
 } Batch;
 
-enum { UNTOLD = 64 };
+enum { MAX_UNREPORTED = 64 };
 
-/* A scan for events that some sink takes now, and what came of it. */
-typedef struct Look {
-  Batch *batch; /* comes back with what was routed */
-  OwnerSql *scan;
+/* A scan for events that a sink takes by now, and its result. */
+typedef struct RoutingScan {
+  Batch *batch; /* filled with the routed events */
+  OwnerSql *statement;
   Datum where;
   int found;
-  Datum last; /* of those that were found */
-  UnreadableRow untold[UNTOLD];
-  int n_untold; /* they do not yet say why they wait */
-} Look;
+  Datum last; /* the last position that was found */
+  UnreadableRow unreported[MAX_UNREPORTED];
+  int n_unreported; /* unreadable rows whose last_error is not written yet */
+} RoutingScan;
 
-static int64 locked[BATCH]; /* in order */
+static int64 locked[BATCH]; /* sorted */
 static int n_locked = 0;
 
-/* NULL: no headers. */
+/* `headers` is NULL if the event has none. */
 static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum *headers, int *n) {
   RouteEvent event = {TextDatumGetCString(aggregate_type), TextDatumGetCString(event_type), NULL, 0};
 
@@ -65,30 +64,30 @@ static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum
 
 static const Oid find_all_types[] = {INT8OID, INT8OID}, find_noted_types[] = {INT8OID, INT8ARRAYOID};
 
-/* The row says why it waits. If somebody has it locked, the next look writes it. */
-static void tell_unreadable(const UnreadableRow *row) {
+/* Writes the error into the row's last_error. The next scan writes it if the row is locked now. */
+static void report_unreadable(const UnreadableRow *row) {
   static const Oid types[] = {INT8OID, TEXTOID};
-  static OwnerSql tell = {
+  static OwnerSql report = {
       "UPDATE outbox.events_pending SET last_error = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
       "SELECT ctid FROM outbox.events_pending WHERE position OPERATOR(pg_catalog.=) $1 "
       "AND sink IS NULL AND last_error IS NULL FOR UPDATE SKIP LOCKED))",
       2, types, NULL};
   Datum values[] = {Int64GetDatum(row->position), CStringGetTextDatum(row->error)};
 
-  owner_execute(&tell, values, NULL);
+  owner_execute(&report, values, NULL);
 }
 
-static bool is_unreadable(Look *look, HeapTuple tuple, TupleDesc desc) {
+static bool is_unreadable(RoutingScan *scan, HeapTuple tuple, TupleDesc desc) {
   bool isnull;
   const UnreadableRow *row = unreadable_find(DatumGetInt64(SPI_getbinval(tuple, desc, 1, &isnull)),
                                              DatumGetTransactionId(SPI_getbinval(tuple, desc, 5, &isnull)));
 
-  if (row && look->n_untold < UNTOLD && !DatumGetBool(SPI_getbinval(tuple, desc, 6, &isnull)))
-    look->untold[look->n_untold++] = *row;
+  if (row && scan->n_unreported < MAX_UNREPORTED && !DatumGetBool(SPI_getbinval(tuple, desc, 6, &isnull)))
+    scan->unreported[scan->n_unreported++] = *row;
   return row != NULL;
 }
 
-/* Of such a scan's row, in memory that is used again for the next one. */
+/* Does a sink take the event of this row of a scan? Resets `scratch` for the next row. */
 static bool some_sink_takes(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
   bool isnull, never;
   int n;
@@ -106,33 +105,33 @@ static bool some_sink_takes(HeapTuple tuple, TupleDesc desc, MemoryContext scrat
   return n > 0;
 }
 
-/* The first events after a position that some sink takes now. Reads only: what still has to wait is not locked. Rows
- * of another origin are not ours to send. */
+/* Reads unrouted events after a position, without locking them. Only rows of this origin: those of another one are
+ * not sent from here. */
 static OwnerSql find_all = {
     "SELECT position, aggregate_type, event_type, headers, xmin, last_error IS NOT NULL FROM outbox.events_pending "
     "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 "
     "AND position OPERATOR(pg_catalog.>) $2 ORDER BY position",
     2, find_all_types, NULL};
-/* Or of those that were locked. */
+/* Reads the noted events that are still unrouted. */
 static OwnerSql find_noted = {
     "SELECT position, aggregate_type, event_type, headers, xmin, last_error IS NOT NULL FROM outbox.events_pending "
     "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 "
     "AND position OPERATOR(pg_catalog.=) ANY ($2) ORDER BY position",
     2, find_noted_types, NULL};
 
-static void find_routable(Look *look) {
-  Batch *batch = look->batch;
-  Datum values[] = {Int64GetDatum(origin_here()), look->where};
-  Portal cursor = SPI_cursor_open(NULL, owner_plan(look->scan), values, NULL, false);
+static void find_routable(RoutingScan *scan) {
+  Batch *batch = scan->batch;
+  Datum values[] = {Int64GetDatum(origin_here()), scan->where};
+  Portal cursor = SPI_cursor_open(NULL, owner_plan(scan->statement), values, NULL, false);
   MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox waiting event",
-                                                ALLOCSET_SMALL_SIZES); /* millions may wait */
+                                                ALLOCSET_SMALL_SIZES); /* reset for each row: there may be millions */
 
   for (;;) {
     SPI_cursor_fetch(cursor, true, BATCH);
     SPITupleTable *rows = SPI_tuptable;
     for (uint64 i = 0; i < SPI_processed && batch->n < BATCH; i++) {
       bool isnull;
-      if (!is_unreadable(look, rows->vals[i], rows->tupdesc) &&
+      if (!is_unreadable(scan, rows->vals[i], rows->tupdesc) &&
           some_sink_takes(rows->vals[i], rows->tupdesc, scratch))
         batch->positions[batch->n++] = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
     }
@@ -145,8 +144,9 @@ static void find_routable(Look *look) {
   MemoryContextDelete(scratch);
 }
 
-/* What copies need, as it cannot be read later. Their own TOAST values are made of it. */
-static void fetch(Datum *values, const bool *isnull) {
+/* Fetches the TOAST values that the copies need; each copy gets TOAST values of its own. They are fetched here, where
+ * an error is attributed to the row. */
+static void fetch_toasted(Datum *values, const bool *isnull) {
   static const EventColumn large[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID,  EV_EVENT_TYPE,
                                       EV_PAYLOAD,        EV_PAYLOAD_BYTES, EV_CONTENT_TYPE,
                                       EV_HEADERS,        EV_PARTITION_KEY, EV_DEDUP_KEY};
@@ -156,7 +156,8 @@ static void fetch(Datum *values, const bool *isnull) {
       values[column] = PointerGetDatum(detoast_external_attr((struct varlena *)DatumGetPointer(values[column])));
 }
 
-/* The row itself goes to the first sink that takes it, a copy to every further one. NULL: none takes it any more. */
+/* Inserts a copy of the row for each sink that takes it but the first, whose name it returns for the row itself. NULL
+ * when no sink takes the event anymore. */
 static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
   Datum values[EV_GIVEN];
   bool isnull[EV_GIVEN], never;
@@ -168,13 +169,14 @@ static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
                    DatumGetTransactionId(SPI_getbinval(tuple, desc, EV_GIVEN + 2, &never)), PART_ROUTING);
   RouteSink **takers = takers_of(values[EV_AGGREGATE_TYPE], values[EV_EVENT_TYPE],
                                  isnull[EV_HEADERS] ? NULL : &values[EV_HEADERS], &n);
-  char **names = (char **)palloc(sizeof(char *) * (n + 1)); /* the sinks are gone after the next statement */
+  /* The names are copied, because the next statement may rebuild the cache of sinks. */
+  char **names = (char **)palloc(sizeof(char *) * (n + 1));
   for (int i = 0; i < n; i++)
     names[i] = pstrdup(takers[i]->name);
 
   if (n > 1) {
     MemoryContext caller = MemoryContextSwitchTo(scratch);
-    fetch(values, isnull);
+    fetch_toasted(values, isnull);
     MemoryContextSwitchTo(caller);
   }
   unreadable_done();
@@ -196,8 +198,8 @@ static Datum positions_array(Datum *positions, int n) {
   return PointerGetDatum(construct_array(positions, n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* Leaves in the batch those that were routed. (Both lists are in order, and a place in the first is free once it was
- * looked at.) */
+/* Locks and routes the events of the batch, and leaves the routed ones in it. (Both lists are sorted, so entries of
+ * the batch that were already compared can be overwritten.) */
 static void lock_and_route(Batch *batch) {
   static const Oid types[] = {INT8ARRAYOID};
   static OwnerSql lock = {NULL, 1, types, NULL};
@@ -217,8 +219,8 @@ static void lock_and_route(Batch *batch) {
   uint64 n = owner_execute(&lock, values, NULL);
   SPITupleTable *rows = SPI_tuptable;
   int found = batch->n, next = 0;
-  MemoryContext scratch =
-      AllocSetContextCreate(CurrentMemoryContext, "outbox event to copy", ALLOCSET_SMALL_SIZES); /* a large one */
+  MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox event to copy",
+                                                ALLOCSET_SMALL_SIZES); /* for large payloads */
 
   batch->n = 0;
   for (uint64 i = 0; i < n; i++) {
@@ -238,7 +240,7 @@ static void lock_and_route(Batch *batch) {
   MemoryContextDelete(scratch);
 }
 
-/* Their positions may lie behind the worker's cursors. */
+/* The positions may be behind the worker's cursors, so they go to the rescan queue. */
 static void write_sinks(Batch *batch) {
   static const Oid types[] = {INT8ARRAYOID, TEXTARRAYOID};
   static OwnerSql update = {"WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
@@ -253,13 +255,13 @@ static void write_sinks(Batch *batch) {
   request_rescan_at_commit();
 }
 
-/* Routes what is in the batch and leaves there what was. */
+/* Routes the events of the batch, and leaves the routed ones in it. */
 static void route_batch(Batch *batch) {
   bool is_worker = server_is_worker;
 
   if (batch->n == 0)
     return;
-  server_is_worker = true; /* whoever calls: this UPDATE is the server's */
+  server_is_worker = true; /* this UPDATE is not a user's, whichever session calls */
   PG_TRY();
   {
     lock_and_route(batch);
@@ -271,53 +273,53 @@ static void route_batch(Batch *batch) {
   PG_END_TRY();
 }
 
-static Look *look_for(Batch *batch, OwnerSql *scan, Datum where) {
-  Look *look = (Look *)palloc0(sizeof(Look));
+static RoutingScan *new_scan(Batch *batch, OwnerSql *statement, Datum where) {
+  RoutingScan *scan = (RoutingScan *)palloc0(sizeof(RoutingScan));
 
-  look->batch = batch;
-  look->scan = scan;
-  look->where = where;
-  return look;
+  scan->batch = batch;
+  scan->statement = statement;
+  scan->where = where;
+  return scan;
 }
 
 static void route_found(void *argument) {
-  Look *look = (Look *)argument;
-  Batch *batch = look->batch;
+  RoutingScan *scan = (RoutingScan *)argument;
+  Batch *batch = scan->batch;
 
-  batch->n = look->n_untold = 0;
-  find_routable(look);
-  look->found = batch->n;
-  if (look->found > 0)
-    look->last = batch->positions[look->found - 1];
+  batch->n = scan->n_unreported = 0;
+  find_routable(scan);
+  scan->found = batch->n;
+  if (scan->found > 0)
+    scan->last = batch->positions[scan->found - 1];
   route_batch(batch);
 }
 
-/* Again and again without those that cannot be read. */
-static void route_readable(Look *look) {
+/* Repeats the scan without each row that turned out to be unreadable. */
+static void route_readable(RoutingScan *scan) {
   const int n_before = n_locked;
   UnreadableRow failed;
 
-  while (!unreadable_try(route_found, look, &failed)) {
+  while (!unreadable_try(route_found, scan, &failed)) {
     unreadable_remember(&failed);
     n_locked = n_before;
     CHECK_FOR_INTERRUPTS();
   }
-  for (int i = 0; i < look->n_untold; i++)
-    tell_unreadable(&look->untold[i]);
+  for (int i = 0; i < scan->n_unreported; i++)
+    report_unreadable(&scan->unreported[i]);
 }
 
-/* Routes at most BATCH waiting events and says how many: call it, each time in a transaction of its own, until it
- * returns 0. A page of which all are locked does not stand in the way of those behind it. */
+/* Routes at most BATCH unrouted events and returns their number. Call it until it returns 0, each time in a
+ * transaction of its own. When all events of a page are locked, it goes on with the next page. */
 SQL_FUNCTION(outbox_route_waiting) {
   Batch *batch = (Batch *)palloc0(sizeof(Batch));
-  Look *look = look_for(batch, &find_all, Int64GetDatum(PG_INT64_MIN));
+  RoutingScan *scan = new_scan(batch, &find_all, Int64GetDatum(PG_INT64_MIN));
 
   OwnerScope scope = owner_enter();
   n_locked = 0;
   do {
-    route_readable(look);
-    look->where = look->last;
-  } while (batch->n == 0 && look->found == BATCH);
+    route_readable(scan);
+    scan->where = scan->last;
+  } while (batch->n == 0 && scan->found == BATCH);
   owner_leave(scope);
   PG_RETURN_INT64(batch->n);
 }
@@ -331,9 +333,9 @@ bool unrouted_route_locked(void) {
   OwnerScope scope = owner_enter();
   for (int i = 0; i < n_locked; i++)
     positions[i] = Int64GetDatum(locked[i]);
-  Look *look = look_for(batch, &find_noted, positions_array(positions, n_locked));
+  RoutingScan *scan = new_scan(batch, &find_noted, positions_array(positions, n_locked));
   n_locked = 0;
-  route_readable(look);
+  route_readable(scan);
   owner_leave(scope);
   return full && n_locked == 0;
 }

@@ -1,16 +1,18 @@
 /*
- * unrouted_events.h: events that no sink took wait, unrouted. Those that a sink takes now, and that somebody had
- * locked when they were to be routed, are noted by position, so that nothing else has to be looked at again until
- * they are free.
+ * unrouted_events.h: events that no sink takes are pending without a sink. An event that a sink takes by now, but
+ * that was locked when it should be routed, is noted by position, so that only noted events are tried again.
  */
 #pragma once
 
 #include "server/base/server.h"
 
-/* How many the last outbox.route_waiting() of this process has noted; a full page of them stands for more. */
+/* The number of locked events that the last outbox.route_waiting() of this process has noted, at most 1,000. At 1,000
+ * there may be more. */
 int unrouted_locked(void);
 
+/* Is the event at this position among the noted ones? */
 bool unrouted_is_locked(int64 position);
 
-/* In a transaction, in SPI: routes those that are free by now. True when more than were noted may wait. */
+/* Routes the noted events that are no longer locked. Returns true when events beyond the noted ones may wait. In SPI.
+ */
 bool unrouted_route_locked(void);

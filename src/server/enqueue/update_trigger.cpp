@@ -1,7 +1,7 @@
 /*
- * update_trigger.cpp: plain SQL works on events at any moment. What a user changes on a pending event may lie behind
- * the worker's cursor, or free a key that it holds: the position goes to outbox_internal.rescan_queue, and the worker
- * looks again. The columns and WHEN clauses of the triggers keep all other changes from coming here.
+ * update_trigger.cpp: users may change events by plain SQL at any time. A changed pending event may be behind the
+ * worker's cursor, or may have blocked its key: its position goes to outbox_internal.rescan_queue, and the worker
+ * reads it again. The columns and WHEN clauses of the triggers exclude all other changes.
  */
 #include "server/enqueue/update_trigger.h"
 
@@ -22,9 +22,11 @@ extern "C" {
 #include "server/enqueue/event_check.h"
 #include "server/storage/owner_sql.h"
 
-/* The row that an UPDATE of its status is about to move, within the same statement and subtransaction; 0 = none. */
+/* The row that an UPDATE of its status moves to another partition next; 0 = none. Valid within the same statement and
+ * subtransaction. */
 static int64 moving_position;
-static TimestampTz moving_statement; /* one that fails before it moves its row leaves no right behind */
+static TimestampTz
+    moving_statement; /* a statement that failed before it moved the row must not allow a later INSERT */
 static SubTransactionId moving_subtransaction;
 
 static void note_move(int64 position) {
@@ -58,23 +60,25 @@ static bool is_ours(const TriggerRow *row) {
   return DatumGetInt64(row_get(row, EV_ORIGIN)) == origin_here();
 }
 
-/* A subscription applies what its publisher did: unchecked, since the publisher's sinks may not be here, and a
- * delivered event that leaves there keeps its dedup key. */
+/* Did a subscription replicate this change? It is not checked, since the publisher's sinks may not exist here, and a
+ * delivered event that the publisher deletes keeps its dedup key. */
 static bool is_replicated(const TriggerRow *before) {
   return IsLogicalWorker() && !is_ours(before);
 }
 
-/* Whoever makes a dead letter pending by hand wants it sent, in its place or late: as outbox.redrive() with force. */
-static void redrive_by_hand(const TriggerRow *before, TriggerRow *after) {
+/* A user who sets a dead letter to PENDING wants it sent, even after later events of its key: the same as
+ * outbox.redrive() with force. */
+static void redrive_by_update(const TriggerRow *before, TriggerRow *after) {
   if (row_has_status(before, "FAILED") && row_has_status(after, "PENDING"))
     row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
   else
     row_set_null(after, EV_REDRIVE_LATE);
 }
 
-/* The server alone fills these columns. An ORM writes back what it read before, so a change is dropped, not refused.
+/* Only the extension sets these columns. A user's change is undone without an error, because ORMs write back all
+ * columns that they have read.
  */
-static void keep_columns_of_server(const TriggerRow *before, TriggerRow *after) {
+static void keep_extension_columns(const TriggerRow *before, TriggerRow *after) {
   static const EventColumn columns[] = {EV_POSITION,   EV_XACT,         EV_ORIGIN,
                                         EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
 
@@ -90,8 +94,9 @@ static void keep_columns_of_server(const TriggerRow *before, TriggerRow *after) 
   }
 }
 
-/* Such as outbox.adopt(): what the event says was checked when it was enqueued. */
-static bool only_server_columns_change(const TriggerRow *before, const TriggerRow *after) {
+/* Does the UPDATE leave all checked columns alone, as outbox.adopt() does? The event was checked when it was
+ * enqueued. */
+static bool only_unchecked_columns_change(const TriggerRow *before, const TriggerRow *after) {
   static const EventColumn checked[] = {EV_STATUS,  EV_SINK,         EV_SENT_AT,   EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
                                         EV_HEADERS, EV_CONTENT_TYPE, EV_DEDUP_KEY, EV_PARTITION_KEY};
 
@@ -101,14 +106,14 @@ static bool only_server_columns_change(const TriggerRow *before, const TriggerRo
   return true;
 }
 
-/* Dispatchers that know no status mark an event by its time alone: UPDATE ... SET processed_at = now(). */
+/* Users' programs that know no status set only the time: UPDATE ... SET sent_at = now(). */
 static void mark_sent_by_time(const TriggerRow *before, TriggerRow *after) {
   if (row_isnull(before, EV_SENT_AT) && !row_isnull(after, EV_SENT_AT) && row_same(before, after, EV_STATUS))
     row_set(after, EV_STATUS, CStringGetTextDatum("SENT"));
 }
 
-/* What the sink would refuse would only come back as a dead letter: better to say so now. What else a user changes
- * must stay possible, also on an event that the sink's newer options refuse. */
+/* Raises an error for a change that would make the event a dead letter of its sink. Other changes must stay possible,
+ * also for an event that newer options of the sink refuse. */
 static void check_for_sink(const TriggerRow *before, const TriggerRow *after, const EventHeaders *headers) {
   static const EventColumn sent[] = {EV_SINK,    EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
                                      EV_HEADERS, EV_CONTENT_TYPE,   EV_PARTITION_KEY};
@@ -135,25 +140,25 @@ SQL_FUNCTION(outbox_events_before_update) {
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
 
-  keep_columns_of_server(&before, &after);
+  keep_extension_columns(&before, &after);
   if (row_isnull(&after, EV_STATUS))
     row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
   mark_sent_by_time(&before, &after);
   if (!row_same(&before, &after, EV_STATUS)) {
     note_move(row_isnull(&after, EV_POSITION) ? 0 : DatumGetInt64(row_get(&after, EV_POSITION)));
-    if (row_has_status(&after, "SENT")) /* else it had no day to go to */
+    if (row_has_status(&after, "SENT")) /* sent_at decides on the daily partition */
       row_default(&after, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
     else
       row_set_null(&after, EV_SENT_AT);
-    redrive_by_hand(&before, &after);
+    redrive_by_update(&before, &after);
   }
   if (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY))
-    row_set_null(&after, EV_OVERTAKEN_BY); /* that was another order */
-  if (event_is_manual(&after))             /* nobody would take back what a worker marked */
+    row_set_null(&after, EV_OVERTAKEN_BY); /* the order of another key or sink */
+  if (event_is_manual(&after))             /* no worker would remove the mark */
     row_set_null(&after, EV_BLOCKED_BY);
   if (!is_replicated(&before))
     event_check_encoding(&before, &after);
-  if (is_replicated(&before) || only_server_columns_change(&before, &after))
+  if (is_replicated(&before) || only_unchecked_columns_change(&before, &after))
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))
     route_require(TextDatumGetCString(row_get(&after, EV_SINK)), GetUserId());
@@ -174,7 +179,7 @@ SQL_FUNCTION(outbox_events_after_update) {
     return PointerGetDatum(NULL);
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
-  /* A dead letter may hold its key. */
+  /* Dead letters too: one may block its key. */
   if (!row_has_status(&row, "SENT") && (is_ours(&before) || is_ours(&row)) &&
       !(event_is_manual(&before) && event_is_manual(&row)))
     queue_rescan(DatumGetInt64(row_get(&row, EV_POSITION)));
@@ -195,11 +200,11 @@ SQL_FUNCTION(outbox_events_after_delete) {
   int64 position = DatumGetInt64(row_get(&row, EV_POSITION));
   const bool has_worker = !event_is_manual(&row);
   if (row_has_status(&row, "FAILED") && is_ours(&row) && has_worker)
-    queue_rescan(position); /* its key may have waited for it */
+    queue_rescan(position); /* its key may have been blocked by it */
   if (!row_has_status(&row, "PENDING"))
     return PointerGetDatum(NULL);
   if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0 && has_worker)
-    queue_rescan(position); /* its key waited for it */
+    queue_rescan(position); /* its key was blocked by it */
   if (!row_isnull(&row, EV_DEDUP_KEY))
     dedup_release(row_get(&row, EV_DEDUP_KEY), row_get(&row, EV_ID), position);
   return PointerGetDatum(NULL);
