@@ -21,10 +21,10 @@ extern "C" {
 }
 
 static ProcessUtility_hook_type previous_hook = NULL;
-static bool marked = false; /* this transaction changes pg_database */
+static bool database_changed = false; /* this transaction changes pg_database */
 
-/* The database that the command needs to be alone with, or NULL. */
-static const char *database_to_leave(Node *statement) {
+/* The database that must have no sessions for the command, or NULL. */
+static const char *exclusive_database(Node *statement) {
   ListCell *cell;
 
   switch (nodeTag(statement)) {
@@ -38,7 +38,7 @@ static const char *database_to_leave(Node *statement) {
       if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
         return defGetString(option);
     }
-    return NULL; /* template1: we never connect to templates */
+    return NULL; /* template1: workers never connect to templates */
   case T_AlterDatabaseStmt:
     foreach (cell, ((AlterDatabaseStmt *)statement)->options)
       if (strcmp(((DefElem *)lfirst(cell))->defname, "tablespace") == 0)
@@ -49,13 +49,13 @@ static const char *database_to_leave(Node *statement) {
   }
 }
 
-/* Not before the transaction has ended: until then the launcher sees pg_database as it was. */
+/* At the end of the transaction: before it, the launcher sees the former pg_database. */
 static void at_end_of_transaction(XactEvent event, void *) {
   SharedState *shared = shared_state();
 
-  if (!marked || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
+  if (!database_changed || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE))
     return;
-  marked = false;
+  database_changed = false;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
     if (shared->databases[i].blocked_by_ddl_pid == MyProcPid)
@@ -65,9 +65,9 @@ static void at_end_of_transaction(XactEvent event, void *) {
   shared_wake_launcher();
 }
 
-/* Sends the workers of the database away and waits until they are gone, ten seconds at most: then the command
- * itself says who is in the way. */
-static void stand_aside(Oid database) {
+/* Stops the workers of the database and waits for their exit, at most 10 s. After that the command's own error
+ * reports the remaining sessions. */
+static void stop_workers_and_wait(Oid database) {
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -87,16 +87,17 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
                             ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
                             DestReceiver *destination, QueryCompletion *completion) {
   ProcessUtility_hook_type next = previous_hook ? previous_hook : standard_ProcessUtility;
-  const char *name = database_to_leave(planned->utilityStmt);
+  const char *name = exclusive_database(planned->utilityStmt);
   Oid database = name ? get_database_oid(name, true) : InvalidOid;
 
-  /* A new one, or one that becomes a template, takes connections no longer, or the reverse. */
+  /* The command may add a database, or change whether a database is a template or allows connections. */
   if (IsA(planned->utilityStmt, CreatedbStmt) || IsA(planned->utilityStmt, AlterDatabaseStmt))
-    marked = true;
-  /* Only the owner may make a worker pause. (Others may copy a template, where no worker ever connects.) */
+    database_changed = true;
+  /* Only the database's owner may stop its workers. (Other roles may copy a template, to which no worker connects.)
+   */
   if (OidIsValid(database) && outbox_owns_database(database, GetUserId())) {
-    marked = true;
-    stand_aside(database);
+    database_changed = true;
+    stop_workers_and_wait(database);
   }
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);

@@ -1,6 +1,6 @@
 /*
- * prepared.cpp: nobody knows any more what the prepared transaction wrote, so the commit of COMMIT PREPARED wakes
- * the workers as if it had enqueued, changed rows and sinks.
+ * prepared.cpp: COMMIT PREPARED cannot know the writes of the prepared transaction, so it wakes the workers as if the
+ * transaction had enqueued events and changed rows and sinks.
  */
 #include "server/hooks/prepared.h"
 
@@ -15,7 +15,7 @@ extern "C" {
 
 static ProcessUtility_hook_type previous_hook = NULL;
 
-/* Nobody has told the launcher of an extension whose creation was prepared. */
+/* Announces an extension whose CREATE EXTENSION was prepared: the prepared transaction itself could not. */
 static void announce_extension(void) {
   LWLockAcquire(shared_state()->lock, LW_SHARED);
   DatabaseSlot *slot = shared_database(MyDatabaseId, false);
@@ -25,7 +25,6 @@ static void announce_extension(void) {
     wake_launcher_at_commit();
 }
 
-/* What was prepared may have enqueued, brought rows back, or changed sinks: nobody knows any more. */
 static void process_utility(PlannedStmt *planned, const char *query, bool read_only_tree,
                             ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
                             DestReceiver *destination, QueryCompletion *completion) {

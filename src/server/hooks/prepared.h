@@ -1,5 +1,5 @@
-/* prepared.h: COMMIT PREPARED runs in another session, maybe after a restart: the marks of the one that wrote are
- * gone. */
+/* prepared.h: wakes the workers after COMMIT PREPARED. It may run in another session or after a restart, where the
+ * flags of the transaction that wrote are lost. */
 #pragma once
 
 #include "server/base/server.h"

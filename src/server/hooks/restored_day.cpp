@@ -1,7 +1,6 @@
 /*
- * restored_day.cpp: a dump contains the days of delivered events as tables. Where a worker has made the same day
- * meanwhile, the restore failed at its first statement, whatever the worker waited for: nothing tells a database
- * that is being restored from a new one.
+ * restored_day.cpp: a worker cannot tell a database that is being restored from a new one, so it cannot hold back its
+ * daily partitions during a restore. The restore itself removes them.
  */
 #include "server/hooks/restored_day.h"
 
@@ -27,7 +26,7 @@ bool restored_day_concerns(Node *statement) {
   return table->schemaname != NULL && strcmp(table->schemaname, "outbox") == 0;
 }
 
-/* Of which it is a partition by its name: events_sent_20260131. */
+/* The partitioned table to which the name belongs: outbox.events_sent for events_sent_20260131. */
 static Oid parent_by_name(const char *name, Oid schema) {
   char *parent_name = pstrdup(name);
   char *end = strrchr(parent_name, '_');
@@ -48,7 +47,7 @@ void restored_day_make_room(Node *statement) {
 
   if (!OidIsValid(parent) || !is_owner(GetUserId()))
     return;
-  /* Makers of partitions take turns by this: the worker may be about to make the same one. */
+  /* This lock serializes the creation of partitions: the worker may be about to create the same one. */
   LockRelationOid(parent, ShareUpdateExclusiveLock);
   Oid table = get_relname_relid(name, schema);
   if (!OidIsValid(table) || !get_rel_relispartition(table) || get_partition_parent(table, false) != parent)

@@ -1,5 +1,5 @@
-/* restored_day.h: a dump brings its days of delivered events (and of processed ones) as tables of its own. Where a
- * worker has made the same day meanwhile, CREATE TABLE would fail; so an empty day gives way to it. */
+/* restored_day.h: a dump creates its daily partitions of delivered and processed events as tables. CREATE TABLE would
+ * fail where a worker has created the same partition meanwhile; so an empty one is dropped first. */
 #pragma once
 
 #include "server/base/server.h"
@@ -8,8 +8,8 @@ extern "C" {
 #include "nodes/parsenodes.h"
 }
 
-/* Does the statement make a table in our schema? */
+/* Does the statement create a table in the schema outbox? */
 bool restored_day_concerns(Node *statement);
 
-/* Before it: drops an empty partition of that name. */
+/* Before that statement: drops an empty partition of the same name. */
 void restored_day_make_room(Node *statement);
