@@ -1,4 +1,4 @@
-/* metrics.cpp: the counters of shared memory that only metrics show: outbox.metrics() and queries.yaml. */
+/* metrics.cpp: returns the counters in shared memory that only outbox.metrics() and queries.yaml show. */
 #include "server/base/library_version.h"
 #include "server/base/sql_function.h"
 #include "server/shmem/shared_state.h"
@@ -11,7 +11,7 @@ extern "C" {
 #include "utils/tuplestore.h"
 }
 
-/* Hands a copy of each sink's counters of this database to `put`. */
+/* Calls `put` with a copy of the counters of each sink of this database. */
 static Datum each_sink(FunctionCallInfo fcinfo, int columns,
                        void (*put)(ReturnSetInfo *result, const SinkStats *stats)) {
   SharedState *shared = shared_state();
@@ -22,17 +22,17 @@ static Datum each_sink(FunctionCallInfo fcinfo, int columns,
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
-    bool ours = shared->sinks[i].database == MyDatabaseId;
-    if (ours)
+    bool in_database = shared->sinks[i].database == MyDatabaseId;
+    if (in_database)
       *copy = shared->sinks[i];
     LWLockRelease(shared->lock);
-    if (ours)
+    if (in_database)
       put(result, copy);
   }
   PG_RETURN_NULL();
 }
 
-/* Only the reasons that there were: with all of them for each sink most series would stay at zero for ever. */
+/* Returns only reasons that have occurred: with all of them for each sink, most time series would stay at 0. */
 static void put_failures(ReturnSetInfo *result, const SinkStats *stats) {
   for (int reason = 0; reason < OB_REASONS; reason++) {
     if (stats->failures[reason] == 0)

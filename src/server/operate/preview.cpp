@@ -1,6 +1,6 @@
 /*
- * preview.cpp: outbox.preview(). The row becomes an event as in the worker, the event a message as in the sink; only
- * nothing is sent.
+ * preview.cpp: outbox.preview(). It makes the event from the row as the worker does, and the message from the event
+ * as the sink does, and does not send it.
  */
 #include "server/base/library_version.h"
 #include "server/base/delivery_error.h"
@@ -24,7 +24,7 @@ extern "C" {
 #include "utils/uuid.h"
 }
 
-/* What goes to one sink. */
+/* The event for one sink. */
 typedef struct Message {
   char *sink; /* NULL = unrouted */
   char *aggregate_type;
@@ -44,11 +44,11 @@ static const char *uuid_cstring(const pg_uuid_t *id) {
 
 /* ---- the event's rows ---- */
 
-/* Behind EVENT_ROW_COLUMNS: the sink, by the name that it has now. */
+/* The column after EVENT_ROW_COLUMNS: the present name of the sink. */
 enum { C_SINK_NOW = EVENT_ROW_N_COLUMNS };
 
-/* Of several rows for one sink (delivered, and enqueued again) first the one that is the next to be sent, or was
- * last. */
+/* If the event has several rows for one sink (delivered and enqueued again), the first is the one that is sent next,
+ * or was sent last. */
 static Statement rows_of_event = {
     "SELECT " EVENT_ROW_COLUMNS
     ", coalesce((SELECT r.new_name FROM outbox_internal.renamed_sinks AS r WHERE r.old_name = sink), "
@@ -78,7 +78,7 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
   bool is_wanted = reading->wanted && same_sink(sink, reading->wanted);
 
   if (is_wanted)
-    reading->messages = NIL; /* its own row goes before any other */
+    reading->messages = NIL; /* the row of the wanted sink replaces a row of another sink */
   if (reading->wanted ? reading->messages == NIL : !has_message_for(reading, sink)) {
     Message *message = (Message *)palloc0(sizeof(Message));
     EventRow row;
@@ -111,7 +111,7 @@ static List *read_messages(const pg_uuid_t *id, const char *sink) {
   return reading.messages;
 }
 
-/* An unrouted event: those that would take it. */
+/* The sinks that would take an unrouted event. */
 static List *names_of_takers(const Message *message, const pg_uuid_t *id) {
   List *names = NIL;
   int n;
@@ -132,7 +132,7 @@ static List *names_of_takers(const Message *message, const pg_uuid_t *id) {
 
 /* ---- the parts of a message ---- */
 
-/* NULL when the bytes are no text that this database could hold. */
+/* Returns NULL when the bytes are not UTF-8, or cannot be converted to the database's encoding. */
 static text *text_of_bytes(const ob_text *bytes) {
   int encoding = GetDatabaseEncoding();
 
@@ -172,7 +172,7 @@ static void put_part(ReturnSetInfo *result, const char *sink, const ob_part *par
     nulls[4] = false;
   } else if (part->text.data) {
     text *value = text_of_bytes(&part->text);
-    if (value == NULL) { /* what the database cannot hold stands there as UTF-8 */
+    if (value == NULL) { /* text that the database's encoding cannot represent is returned as bytes of UTF-8 */
       values[4] = PointerGetDatum(cstring_to_text_with_len(part->text.data, (int)part->text.len));
       nulls[4] = false;
     }

@@ -1,4 +1,4 @@
-/* probe.cpp: outbox.probe(): asks the worker to try a sink, and waits for what it found, holding no lock. */
+/* probe.cpp: outbox.probe(): asks the worker to try a sink, and waits for the result without holding a lock. */
 #include "server/shmem/shared_state.h"
 
 #include "server/base/library_version.h"
@@ -16,26 +16,26 @@ extern "C" {
 #include "utils/wait_event.h"
 }
 
-static const int64 LEAST_MS = 100;
-static const int64 MOST_MS = 5 * 60 * 1000;
-/* The answer comes within its time, if a worker is there; so much later nobody waits for it. */
+static const int64 MIN_TIMEOUT_MS = 100;
+static const int64 MAX_TIMEOUT_MS = 5 * 60 * 1000;
+/* The worker ends the probe at its deadline; the session waits this much longer for the result. */
 static const int GRACE_MS = 900;
-/* A worker may have come or gone meanwhile. */
-static const int LOOK_AGAIN_MS = 100;
+/* A worker may start or exit while the session waits, so it checks at this interval. */
+static const int CHECK_INTERVAL_MS = 100;
 
 static int64 timeout_ms(const Interval *timeout) {
   int64 ms = timeout->time / 1000 + ((int64)timeout->month * DAYS_PER_MONTH + timeout->day) * (USECS_PER_DAY / 1000);
 
-  if (ms < LEAST_MS || ms > MOST_MS)
+  if (ms < MIN_TIMEOUT_MS || ms > MAX_TIMEOUT_MS)
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("timeout of a probe is out of range"),
                     errdetail("It is " INT64_FORMAT " ms, and must be between " INT64_FORMAT " ms and " INT64_FORMAT
                               " minutes.",
-                              ms, LEAST_MS, MOST_MS / 60000),
+                              ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS / 60000),
                     errhint("Leave it out for 10 seconds.")));
   return ms;
 }
 
-/* What is known beforehand. */
+/* Raises an error when it is known beforehand that no worker runs. */
 static void require_workers(void) {
   const char *detail = NULL, *hint = NULL;
 
@@ -64,8 +64,9 @@ static void report_no_worker(ProbeState state, int64 ms) {
           (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
            state == PROBE_WANTED ? errmsg("no worker has begun the probe within " INT64_FORMAT " ms", ms)
                                  : errmsg("the worker has not ended the probe within " INT64_FORMAT " ms", ms),
-           errdetail("%s", scarce ? "The server has no free background worker slot."
-                                  : "It starts, waits for a lock, or has as many other probes as it takes at once."),
+           errdetail("%s",
+                     scarce ? "The server has no free background worker slot."
+                            : "It starts, waits for a lock, or has as many other probes as it takes at once."),
            errhint("%s", scarce ? "Increase max_worker_processes; it takes a restart of the server."
                                 : "SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers; tell more.")));
 }
@@ -96,7 +97,7 @@ static ProbeSlot *take_slot(Oid server, int64 ms, bool send) {
   return slot;
 }
 
-/* Also when the session is cancelled or ends. */
+/* Runs also when the session is cancelled or ends. */
 static void free_slot(int, Datum slot) {
   SharedState *shared = shared_state();
 
@@ -123,7 +124,8 @@ static ProbeState wait_for_answer(ProbeSlot *slot) {
       return state;
     if (state == PROBE_WANTED)
       wake_workers();
-    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(left, LOOK_AGAIN_MS), wait_event);
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min(left, CHECK_INTERVAL_MS),
+                    wait_event);
     CHECK_FOR_INTERRUPTS();
   }
 }
@@ -152,10 +154,12 @@ SQL_FUNCTION(outbox_probe) {
   const RouteSink *sink = route_require(name, GetUserId());
   Oid server = sink->server_oid;
   if (sink->is_manual)
-    ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("sink \"%s\" has nothing to probe", name),
-                    errdetail("It is of kind outbox_manual: it sends nothing, outbox.claim() gives its events out."),
-                    errhint("SELECT name, state, in_flight, pending FROM outbox.sinks WHERE name = %s;",
-                            quote_literal_cstr(name))));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("sink \"%s\" has nothing to probe", name),
+         errdetail("It is of kind outbox_manual: it sends nothing, outbox.claim() gives its events out."),
+         errhint("SELECT name, state, in_flight, pending FROM outbox.sinks WHERE name = %s;",
+                 quote_literal_cstr(name))));
   require_workers();
 
   ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2));
@@ -172,9 +176,10 @@ SQL_FUNCTION(outbox_probe) {
   free_slot(0, PointerGetDatum(slot));
 
   if (found->state == PROBE_NO_SINK)
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("the worker sees no sink \"%s\"", name),
-                    errdetail("It was made in this transaction, which is not committed, or has just been dropped."),
-                    errhint("Commit, then probe.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("the worker sees no sink \"%s\"", name),
+             errdetail("It was made in this transaction, which is not committed, or has just been dropped."),
+             errhint("Commit, then probe.")));
   if (found->state != PROBE_DONE)
     report_no_worker(found->state, ms);
   for (int i = 0; i < found->n_steps; i++)

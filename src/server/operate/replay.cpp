@@ -1,5 +1,5 @@
 /*
- * replay.cpp: delivered events that are still kept are enqueued again, for one sink.
+ * replay.cpp: enqueues delivered events that are still kept again, for one sink.
  * A replay of one million events is one INSERT … SELECT of 36 s (16 s for a plain one of the same rows).
  */
 #include "server/base/server.h"
@@ -24,15 +24,15 @@ extern "C" {
 #include "server/shmem/wake.h"
 #include "server/storage/owner_sql.h"
 
-/* Each id once, as the sink itself had it, else as the first other one had. available_at says since when they are
- * due: their age and latency count from there. The names of the sink are those that it ever had. */
+/* Enqueues each id once: the sink's own row if there is one, otherwise the first row of another sink. available_at is
+ * now(), so that age and latency count from the replay. NAMES has all names that the sink has had. */
 #define REPLAYED                                                                                                     \
   "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, "    \
   "e.partition_key, e.dedup_key, e.seq, e.created_at, e.position"
 #define NAMES                                                                                                        \
   "names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = "  \
   "$1), "
-#define NOT_THERE_AGAIN                                                                                              \
+#define NOT_ENQUEUED_AGAIN                                                                                           \
   "NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "        \
   "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
 #define ENQUEUE_ONCE                                                                                                 \
@@ -51,19 +51,19 @@ static const char *const REPLAY =
     "AND outbox_internal.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
     "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had JOIN names AS n ON n.name = had.sink WHERE had.id = "
     "e.id)), "
-    "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_THERE_AGAIN
+    "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
     "ORDER BY k.id, k.own DESC, k.position) " ENQUEUE_ONCE;
-/* As the sink had it last, else as another one had it. */
+/* The sink's own last row, otherwise the last row of another sink. */
 static const char *const RESEND =
     "WITH " NAMES "kept AS (SELECT " REPLAYED ", e.sink IN (SELECT n.name FROM names AS n) AS own "
     "FROM outbox.events_sent AS e WHERE e.id = $2), "
-    "once AS (SELECT k.* FROM kept AS k WHERE " NOT_THERE_AGAIN
+    "once AS (SELECT k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
     "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
 
-/* ---- what may be chosen ------------------------------------------------------------------------------------ */
+/* ---- filters of outbox.replay() ----------------------------------------------------------------------------- */
 
 static char **globs_of(const char *text) {
-  bool empty = true; /* the item at hand */
+  bool empty = true; /* the current item */
   bool bad = false;
 
   for (const char *at = text;; at++) {
@@ -156,14 +156,14 @@ typedef struct Replay {
 static void insert_rows(void *argument) {
   Replay *replay = (Replay *)argument;
 
-  /* Not a kept plan: how many rows there are differs by orders of magnitude. */
+  /* Planned at each call, because the number of rows differs by orders of magnitude. */
   if (SPI_execute_with_args(replay->statement, replay->n_values, replay->types, replay->values, NULL, false, 0) !=
       SPI_OK_INSERT)
     elog(ERROR, "could not replay: %s", SPI_result_code_string(SPI_result));
   replay->n = SPI_processed;
 }
 
-/* The first day that is kept, at its beginning; DT_NOEND when there is none. */
+/* The start of the oldest day of events_sent; DT_NOEND when there is none. In SPI. */
 static TimestampTz kept_since(void) {
   bool isnull = true;
   Datum first = 0;
@@ -181,7 +181,7 @@ static bool any_is_kept(void) {
   return SPI_execute("SELECT FROM outbox.events_sent LIMIT 1", true, 1) == SPI_OK_SELECT && SPI_processed == 1;
 }
 
-static void tell(const Replay *replay) {
+static void notice_missing(const Replay *replay) {
   TimestampTz since = DatumGetTimestampTz(replay->values[1]), first = kept_since();
 
   if (replay->n == 0 && !any_is_kept())
@@ -190,17 +190,20 @@ static void tell(const Replay *replay) {
                      errhint("Keep those that are delivered from now on: ALTER SYSTEM SET outbox.retention = '7d'; "
                              "SELECT pg_reload_conf();")));
   else if (!TIMESTAMP_NOT_FINITE(since) && since < first)
-    ereport(NOTICE, (errmsg("what was delivered before %s is not kept any more", time_text(first)),
-                     errhint("outbox.retention, or the option retention of a sink, says how long.")));
-  else if (replay->n == 0)
     ereport(NOTICE,
-            (errmsg("no event is sent again: none that is kept matches"),
-             errdetail("since and until are compared with sent_at. What is pending or a dead letter is left out."),
-             errhint("SELECT sink, event_type, count(*), min(sent_at), max(sent_at) FROM outbox.events WHERE status "
-                     "= 'SENT' GROUP BY 1, 2;")));
+            (errmsg("what was delivered before %s is not kept any more", time_text(first)),
+             errhint("outbox.retention, or the option retention of a sink, says how long.")));
+  else if (replay->n == 0)
+    ereport(
+        NOTICE,
+        (errmsg("no event is sent again: none that is kept matches"),
+         errdetail("since and until are compared with sent_at. What is pending or a dead letter is left out."),
+         errhint("SELECT sink, event_type, count(*), min(sent_at), max(sent_at) FROM outbox.events WHERE status "
+                 "= 'SENT' GROUP BY 1, 2;")));
 }
 
-/* One statement: it holds no lock that anybody waits for, and what it adds is read by the worker like any backlog. */
+/* The replay is one statement: it takes no lock that blocks others, and the worker reads the added rows like any
+ * backlog. */
 SQL_FUNCTION(outbox_replay) {
   PreventCommandDuringRecovery("outbox.replay()");
   PreventCommandIfReadOnly("outbox.replay()");
@@ -214,33 +217,33 @@ SQL_FUNCTION(outbox_replay) {
 
   OwnerScope scope = owner_enter();
   event_insert_copies_by(insert_rows, &replay);
-  tell(&replay);
+  notice_missing(&replay);
   owner_leave(scope);
   PG_RETURN_INT64((int64)replay.n);
 }
 
 /* ---- outbox.resend() --------------------------------------------------------------------------------------- */
 
-static bool is_there(const char *statement, const Replay *resend) {
+static bool has_row(const char *statement, const Replay *resend) {
   Oid types[] = {TEXTOID, UUIDOID};
 
-  /* Not read-only: it sees what this statement has added. */
+  /* Not read-only, to see the rows that this statement has added. */
   return SPI_execute_with_args(statement, 2, types, const_cast<Datum *>(resend->values), NULL, false, 1) ==
              SPI_OK_SELECT &&
          SPI_processed == 1;
 }
 
-static void tell_not_resent(const Replay *resend, const char *sink) {
+static void warn_not_resent(const Replay *resend, const char *sink) {
   const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, resend->values[1]));
 
-  if (is_there("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
+  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
     ereport(WARNING,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
              errdetail("It is pending for the sink \"%s\".", sink),
              errhint("To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = '%s' AND "
                      "status = 'PENDING';",
                      id)));
-  else if (is_there("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
+  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
     ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
                       errdetail("It is a dead letter of the sink \"%s\".", sink),
                       errhint("SELECT outbox.redrive('%s', %s);", id, quote_literal_cstr(sink))));
@@ -251,7 +254,8 @@ static void tell_not_resent(const Replay *resend, const char *sink) {
                               "are kept.")));
 }
 
-/* Also from a SELECT over many: one that cannot be sent must not stop the others. */
+/* Warns instead of raising an error: in a SELECT over many events, one that cannot be resent must not stop the
+ * others. */
 SQL_FUNCTION(outbox_resend) {
   static const char *const names[] = {"id", "sink"};
 
@@ -268,7 +272,7 @@ SQL_FUNCTION(outbox_resend) {
   OwnerScope scope = owner_enter();
   event_insert_copies_by(insert_rows, &resend);
   if (resend.n == 0)
-    tell_not_resent(&resend, sink);
+    warn_not_resent(&resend, sink);
   owner_leave(scope);
   PG_RETURN_BOOL(resend.n > 0);
 }

@@ -1,4 +1,5 @@
-/* row_holders.cpp: for the doctor: which transactions hold a row of outbox.events_pending. No view shows row locks.
+/* row_holders.cpp: for outbox.doctor(): returns the transactions that have locked a row of outbox.events_pending.
+ * PostgreSQL has no view of row locks.
  */
 #include "server/base/sql_function.h"
 #include "server/storage/owner_sql.h"
@@ -17,17 +18,18 @@ extern "C" {
 #include "utils/rel.h"
 }
 
-/* Who has locked it or is about to change it; invalid when nobody does. */
-static TransactionId holder_of(Relation table, ItemPointer place, uint16 *infomask) {
+/* Returns the transaction (or multixact) that has locked or changed the row; InvalidTransactionId when there is none.
+ */
+static TransactionId holder_of(Relation table, ItemPointer ctid, uint16 *infomask) {
   TransactionId holder = InvalidTransactionId;
 
   if (table->rd_rel->relam != HEAP_TABLE_AM_OID ||
-      ItemPointerGetBlockNumber(place) >= RelationGetNumberOfBlocks(table))
+      ItemPointerGetBlockNumber(ctid) >= RelationGetNumberOfBlocks(table))
     return holder;
-  Buffer buffer = ReadBuffer(table, ItemPointerGetBlockNumber(place));
+  Buffer buffer = ReadBuffer(table, ItemPointerGetBlockNumber(ctid));
   LockBuffer(buffer, BUFFER_LOCK_SHARE);
   Page page = BufferGetPage(buffer);
-  OffsetNumber offset = ItemPointerGetOffsetNumber(place);
+  OffsetNumber offset = ItemPointerGetOffsetNumber(ctid);
   if (offset >= FirstOffsetNumber && offset <= PageGetMaxOffsetNumber(page) &&
       ItemIdIsNormal(PageGetItemId(page, offset))) {
     ItemId item = PageGetItemId(page, offset);
@@ -35,7 +37,7 @@ static TransactionId holder_of(Relation table, ItemPointer place, uint16 *infoma
     tuple.t_data = (HeapTupleHeader)PageGetItem(page, item);
     tuple.t_len = ItemIdGetLength(item);
     tuple.t_tableOid = RelationGetRelid(table);
-    tuple.t_self = *place;
+    tuple.t_self = *ctid;
     if (HeapTupleSatisfiesUpdate(&tuple, GetCurrentCommandId(false), buffer) == TM_BeingModified) {
       holder = HeapTupleHeaderGetRawXmax(tuple.t_data);
       *infomask = tuple.t_data->t_infomask;

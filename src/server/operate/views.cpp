@@ -1,4 +1,4 @@
-/* views.cpp: what shared memory says to SQL. */
+/* views.cpp: returns shared memory to the SQL views. */
 #include "server/base/library_version.h"
 #include "server/base/origin.h"
 #include "server/base/settings.h"
@@ -21,7 +21,7 @@ extern "C" {
 #include "utils/tuplestore.h"
 }
 
-/* What a worker that has not looked for longer than its poll interval and this knew may be outdated. */
+/* A worker whose last loop is longer ago than its poll interval plus this time may have outdated information. */
 static const int FRESH_MS = 5000;
 
 static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_null) {
@@ -31,7 +31,7 @@ static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_nul
   return Float8GetDatum(ms);
 }
 
-/* A rate that was true ten seconds ago fades when nothing is delivered any more. */
+/* The rate decays since the last update, so that it falls to 0 when no more events are delivered. */
 static double faded_rate(const SinkStats *stats) {
   double seconds = (moment_now().us - stats->rate_at.us) / 1000000.0;
 
@@ -67,13 +67,14 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
 
 /* The workers of this database. */
 typedef struct Workers {
-  bool alive;       /* there is one: the sinks' states are its word */
-  bool all_present; /* every shard has one, and each has just looked: what they say they know is true */
+  bool alive; /* at least one worker runs, so the sinks' states are current */
+  bool
+      all_present; /* each shard has a worker, and all workers have looped lately: their low watermarks are current */
   uint64 indexes;
 } Workers;
 
-static Workers our_workers(const SharedState *shared) {
-  Workers ours = {false, false, 0};
+static Workers get_workers(const SharedState *shared) {
+  Workers workers = {false, false, 0};
   Moment now = moment_now();
   int shards = 0;
   bool fresh = true;
@@ -82,24 +83,24 @@ static Workers our_workers(const SharedState *shared) {
     const WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0 || slot->database != MyDatabaseId)
       continue;
-    ours.alive = true;
+    workers.alive = true;
     shards += (int)pg_popcount((const char *)&slot->shards, sizeof(slot->shards));
     fresh = fresh && slot->index < OUTBOX_COUNTED_WORKERS &&
             !moment_is_past(slot->last_loop, now, setting_poll_interval + FRESH_MS);
     if (slot->index < OUTBOX_COUNTED_WORKERS)
-      ours.indexes |= UINT64CONST(1) << slot->index;
+      workers.indexes |= UINT64CONST(1) << slot->index;
   }
-  ours.all_present = fresh && shards == dispatch::SHARDS;
-  return ours;
+  workers.all_present = fresh && shards == dispatch::SHARDS;
+  return workers;
 }
 
-static int64 low_watermark(const SinkStats *stats, const Workers *ours) {
+static int64 low_watermark(const SinkStats *stats, const Workers *workers) {
   int64 below = PG_INT64_MAX;
 
   for (int i = 0; i < OUTBOX_COUNTED_WORKERS; i++)
-    if (ours->indexes & (UINT64CONST(1) << i))
+    if (workers->indexes & (UINT64CONST(1) << i))
       below = Min(below, stats->low_watermark[i]);
-  return ours->all_present ? below : 0;
+  return workers->all_present ? below : 0;
 }
 
 static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 low_watermark) {
@@ -112,7 +113,7 @@ static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 low_
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* A row per sink of this database. */
+/* Returns a row for each sink of this database. */
 static void put_sinks(ReturnSetInfo *result, bool bounds) {
   SharedState *shared = shared_state();
 
@@ -120,8 +121,8 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
     return;
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
   LWLockAcquire(shared->lock, LW_SHARED);
-  Workers ours = our_workers(shared);
-  bool at_rest = shared_is_idle(); /* nothing has changed since the last worker left */
+  Workers workers = get_workers(shared);
+  bool is_idle = shared_is_idle(); /* no state has changed since the last worker exited */
   LWLockRelease(shared->lock);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
@@ -131,10 +132,10 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
     LWLockRelease(shared->lock);
     if (!used)
       continue;
-    if (!ours.alive && !at_rest)
+    if (!workers.alive && !is_idle)
       copy->state[0] = '\0';
     if (bounds)
-      put_bounds(result, copy, low_watermark(copy, &ours));
+      put_bounds(result, copy, low_watermark(copy, &workers));
     else
       put_sink(result, copy);
   }
@@ -159,12 +160,13 @@ SQL_FUNCTION(outbox_forget_statistics) {
   PG_RETURN_VOID();
 }
 
-/* The same at each look, and true also when the clock was set since. */
+/* The wall time of the worker's last loop. It is the same at each call, and is corrected when the clock was set
+ * since. */
 static TimestampTz last_loop_of(const WorkerSlot *slot) {
-  TimestampTz now_told = wall_of_moment(now_read(), slot->last_loop);
-  int64 set_by = now_told - slot->last_loop_at;
+  TimestampTz by_monotonic_clock = wall_of_moment(now_read(), slot->last_loop);
+  int64 clock_step = by_monotonic_clock - slot->last_loop_at;
 
-  return set_by < -USECS_PER_SEC || set_by > USECS_PER_SEC ? now_told : slot->last_loop_at;
+  return clock_step < -USECS_PER_SEC || clock_step > USECS_PER_SEC ? by_monotonic_clock : slot->last_loop_at;
 }
 
 SQL_FUNCTION(outbox_worker_slots) {
@@ -200,7 +202,7 @@ SQL_FUNCTION(outbox_worker_slots) {
   PG_RETURN_NULL();
 }
 
-/* The days of SENT are kept until nobody wants them any more. */
+/* Daily partitions of events_sent are kept for the longest retention of all sinks. */
 static int64 longest_retention_ms(void) {
   int64 longest = (int64)setting_retention * 1000;
   int n;

@@ -1,7 +1,7 @@
 /*
- * wait_delivered.cpp: CALL outbox.wait_delivered(). It looks, commits, and sleeps: while it sleeps it holds no
- * snapshot and no lock. The sleep grows with the time that has passed, up to a second: a thousand who wait through an
- * outage cost a thousand short queries a second, and the worker has nobody to wake.
+ * wait_delivered.cpp: CALL outbox.wait_delivered(). It reads the event, commits, and sleeps without a snapshot or
+ * lock. The sleep grows with the time that has passed, up to 1 s, so that 1,000 sessions that wait through an outage
+ * cost 1,000 short queries per second. The worker need not wake the sessions.
  */
 #include "server/base/server.h"
 
@@ -30,15 +30,15 @@ static const long LONGEST_MS = 1000;
 
 enum { W_FAILED, W_SINK, W_ATTEMPTS, W_AVAILABLE_AT, W_LAST_ERROR, W_XACT, W_BLOCKED };
 
-static const Oid look_types[] = {UUIDOID};
-/* A dead letter first, then what has been tried. */
-static OwnerSql look = {
+static const Oid select_types[] = {UUIDOID};
+/* Dead letters first, then the events with most attempts. */
+static OwnerSql select_rows = {
     "SELECT true AS failed, f.sink, f.attempts, f.available_at, f.last_error, f.xact, false AS blocked "
     "FROM outbox.events_failed AS f WHERE f.id OPERATOR(pg_catalog.=) $1 "
     "UNION ALL SELECT false, p.sink, p.attempts, p.available_at, p.last_error, p.xact, p.blocked_by IS NOT NULL "
     "FROM outbox.events_pending AS p WHERE p.id OPERATOR(pg_catalog.=) $1 "
     "ORDER BY failed DESC, attempts DESC",
-    1, look_types, NULL};
+    1, select_types, NULL};
 
 typedef struct Wait {
   pg_uuid_t id;
@@ -58,11 +58,12 @@ static const char *text_column(int number) {
   return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number + 1);
 }
 
-/* The first row that stands in the table; false when none does. */
-static bool stands(const Wait *wait) {
+/* Reads the event's first row that is not delivered; false when all are delivered. Between owner_enter() and
+ * owner_leave(). */
+static bool read_first_row(const Wait *wait) {
   Datum values[] = {UUIDPGetDatum(&wait->id)};
 
-  return owner_execute(&look, values, NULL) > 0;
+  return owner_execute(&select_rows, values, NULL) > 0;
 }
 
 static bool is_dead(void) {
@@ -70,7 +71,7 @@ static bool is_dead(void) {
   return DatumGetBool(column(W_FAILED, &isnull));
 }
 
-/* Did this very transaction write it? */
+/* Did this transaction write the row? */
 static bool is_own(void) {
   bool isnull;
   FullTransactionId here = GetTopFullTransactionIdIfAny();
@@ -115,27 +116,27 @@ static void fail_late(const Wait *wait) {
                   errdetail("%s", reason()), errhint("What is in its way: SELECT * FROM outbox.doctor();")));
 }
 
-/* One look; false = wait on. */
+/* Reads the event once. Raises an error if it is a dead letter or the time is up; false = wait on. */
 static bool is_delivered(const Wait *wait, bool first, Moment now) {
   OwnerScope scope = owner_enter();
-  bool there = stands(wait);
+  bool exists = read_first_row(wait);
 
-  if (there && first && is_own())
+  if (exists && first && is_own())
     ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION), errmsg("event %s is not committed yet", id_text(wait)),
                     errdetail("It was enqueued in this transaction, and is delivered after its COMMIT."),
                     errhint("COMMIT before you wait.")));
-  if (there && is_dead())
+  if (exists && is_dead())
     fail_dead(wait);
-  if (there && now >= wait->until)
+  if (exists && now >= wait->until)
     fail_late(wait);
   owner_leave(scope);
-  return !there;
+  return !exists;
 }
 
-/* A COMMIT there would only say "invalid transaction termination". */
+/* Without this check the COMMIT would raise only "invalid transaction termination". */
 static void refuse_block(const Wait *wait) {
   OwnerScope scope = owner_enter();
-  bool own = stands(wait) && is_own();
+  bool own = read_first_row(wait) && is_own();
 
   owner_leave(scope);
   ereport(ERROR,
@@ -152,7 +153,7 @@ static void sleep_ms(long ms) {
   CHECK_FOR_INTERRUPTS();
 }
 
-/* A day or a month is as long as the calendar has it from now on. */
+/* Adds days and months by the calendar. */
 static Moment end_of(const Wait *wait) {
   const Now now = {wait->began, GetCurrentTimestamp()};
   Datum end =
@@ -179,7 +180,7 @@ SQL_FUNCTION(outbox_wait_delivered) {
   SPI_connect_ext(SPI_OPT_NONATOMIC);
   Moment now = wait.began;
   while (!is_delivered(&wait, now == wait.began, now)) {
-    SPI_commit(); /* lets go of the snapshot and the locks */
+    SPI_commit(); /* releases the snapshot and the locks */
     long ms = Min(Max((long)((now.us - wait.began.us) / 1000 / 4), SHORTEST_MS), LONGEST_MS);
     sleep_ms(Min(ms, Max(milliseconds_until(now, wait.until), 1L)));
     now = moment_now();
