@@ -18,9 +18,10 @@ extern "C" {
 
 void scan_databases(void) {
   SharedState *shared = shared_state();
+  Assert(shared->launcher_pid == MyProcPid && !IsTransactionState());
   bool *present = (bool *)palloc0(sizeof(bool) * OUTBOX_MAX_DATABASES);
-  Oid *gone = (Oid *)palloc(sizeof(Oid) * OUTBOX_MAX_DATABASES);
-  int n_gone = 0;
+  Oid *dropped = (Oid *)palloc(sizeof(Oid) * OUTBOX_MAX_DATABASES);
+  int n_dropped = 0;
   bool full = false;
   HeapTuple tuple;
 
@@ -42,7 +43,7 @@ void scan_databases(void) {
     LWLockRelease(shared->lock);
     if (slot == NULL && !full)
       ereport(WARNING, (errmsg("outbox serves at most %d databases", OUTBOX_MAX_DATABASES)));
-    full = full || slot == NULL; /* those that come after it in pg_database may have theirs */
+    full = full || slot == NULL; /* goes on, because later databases may have slots already */
   }
   table_endscan(scan);
   table_close(relation, AccessShareLock);
@@ -51,13 +52,13 @@ void scan_databases(void) {
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
     if (shared->databases[i].oid != InvalidOid && !present[i] && shared->databases[i].blocked_by_ddl_pid == 0) {
-      gone[n_gone++] = shared->databases[i].oid;
+      dropped[n_dropped++] = shared->databases[i].oid;
       shared->databases[i].oid = InvalidOid;
       database_change_state(&shared->databases[i], DATABASE_FREE);
     }
   LWLockRelease(shared->lock);
-  for (int i = 0; i < n_gone; i++)
-    shared_sink_forget(gone[i], InvalidOid);
-  pfree(gone);
+  for (int i = 0; i < n_dropped; i++)
+    shared_sink_forget(dropped[i], InvalidOid);
+  pfree(dropped);
   pfree(present);
 }

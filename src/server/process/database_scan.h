@@ -1,7 +1,8 @@
-/* database_scan.h: which databases there are. */
+/* database_scan.h: finds the server's databases. */
 #pragma once
 
 #include "server/base/server.h"
 
-/* Brings the launcher's table of databases in line with pg_database; forgets the counters of those that are gone. */
+/* Updates the database slots from pg_database, and frees the counters of dropped databases. In the launcher, outside
+ * a transaction. */
 void scan_databases(void);

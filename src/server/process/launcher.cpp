@@ -1,9 +1,9 @@
 /*
  * launcher.cpp: starts workers, restarts dead ones with growing pauses, and follows pg_database.
  *
- * It connects to no database. A database is UNKNOWN until a worker has looked into it; the worker stays where it
- * finds the extension, in the library's version, and leaves where it does not. CREATE EXTENSION and ALTER EXTENSION
- * UPDATE mark their database at commit (wake.cpp).
+ * It connects to no database. A database is UNKNOWN until a worker has looked for the extension in it. The worker
+ * stays if it finds the extension in the library's version, and exits otherwise. The commit of CREATE EXTENSION or
+ * ALTER EXTENSION UPDATE marks its database (wake.cpp).
  */
 #include "server/process/launcher.h"
 
@@ -27,32 +27,31 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
-/* Restart pauses double from one second to a minute; a minute's life forgives. */
+/* Restart pauses double from 1 s to 1 min, and begin anew after a worker has run for 1 min. */
 static const int64 FIRST_PAUSE_MS = 1000;
 static const int64 LAST_PAUSE_MS = 60000;
-/* Looking into databases must not eat the worker slots of others. */
-static const int MAX_LOOKING = 2;
+/* Workers that look for the extension at the same time, so that they leave slots to other programs. */
+static const int MAX_SEARCHING = 2;
 static const int RESCAN_MS = 60000;
-/* Who waits for a time of the wall clock looks at it again so soon, at the latest. */
-static const long CLOCK_LOOK_MS = 10000;
-/* Workers that an earlier launcher left were asked to end, and a full server may have a free slot again: so soon the
- * launcher looks again. */
-static const int LEFT_OVER_LOOK_MS = 100;
-static const int OUT_OF_SLOTS_LOOK_MS = 5000;
-/* That databases take turns is no news; that one has waited for so long is. */
+/* The longest sleep while waiting for a wall time, because the clock may be set. */
+static const long CLOCK_CHECK_MS = 10000;
+/* The longest sleep while workers of an earlier launcher end, and while no background worker slot is free. */
+static const int LEFT_OVER_CHECK_MS = 100;
+static const int OUT_OF_SLOTS_CHECK_MS = 5000;
+/* Databases share slots without a log message until one has waited this long. */
 static const int LONG_WAIT_MS = 10000;
 
 /* A worker that this launcher started. */
 typedef struct Child {
   bool used;
   bool stopping;
-  bool dismissed; /* its shards are spread over the others: it leaves by itself */
+  bool dismissed; /* outbox.workers has shrunk: it exits by own_bit after its shards are handed over */
   WorkerArguments arguments;
   BackgroundWorkerHandle *handle;
   Moment started;
 } Child;
 
-/* Why a worker is not started right now: it died lately. */
+/* The pause before a database's next worker, after its last ones failed. */
 typedef struct Pause {
   Oid database;
   int failures;
@@ -61,7 +60,7 @@ typedef struct Pause {
 
 static Child children[OUTBOX_MAX_WORKERS];
 static Pause pauses[OUTBOX_MAX_DATABASES];
-static bool said_out_of_slots = false;
+static bool reported_out_of_slots = false;
 
 extern "C" PGDLLEXPORT void outbox_launcher_main(Datum argument);
 
@@ -90,7 +89,7 @@ static void forget_launcher(int, Datum) {
   LWLockRelease(shared->lock);
 }
 
-/* A launcher that died left workers whose handles are lost: they are asked to end, and new ones take over. */
+/* Workers of a launcher that crashed get SIGTERM, because their handles are lost; new ones replace them. */
 static void announce_launcher(void) {
   SharedState *shared = shared_state();
 
@@ -122,8 +121,8 @@ static Pause *pause_of(Oid database) {
   return free_pause;
 }
 
-/* Takes notice of children that ended. */
-static void reap(Now now) {
+/* Handles workers that have exited. */
+static void handle_exited(Now now) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     Child *child = &children[i];
     pid_t pid;
@@ -136,12 +135,12 @@ static void reap(Now now) {
 
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     DatabaseSlot *slot = shared_database(child->arguments.database, false);
-    uint64 itself = UINT64CONST(1) << child->arguments.index;
-    bool rests = slot && (slot->expected_exits & itself) != 0;
+    uint64 own_bit = UINT64CONST(1) << child->arguments.index;
+    bool announced = slot && (slot->expected_exits & own_bit) != 0;
     bool expected = child->stopping || slot == NULL || slot->blocked_by_ddl_pid != 0 ||
-                    slot->state >= DATABASE_OTHER_VERSION || rests;
+                    slot->state >= DATABASE_OTHER_VERSION || announced;
     if (slot)
-      slot->expected_exits &= ~itself;
+      slot->expected_exits &= ~own_bit;
     LWLockRelease(shared_state()->lock);
     Pause *pause = pause_of(child->arguments.database);
     if (pause == NULL)
@@ -160,11 +159,11 @@ static void reap(Now now) {
   }
 }
 
-/* The workers of a database, by index: those that run or are being started. */
+/* The workers of a database that run or are starting; bit i is the worker of index i. */
 typedef struct Running {
-  uint64 ours;
-  uint64 others; /* left by an earlier launcher, which had their handles: they were asked to end */
-  bool at_work;  /* any of them has its slot */
+  uint64 started_here;
+  uint64 left_over; /* started by an earlier launcher; they have got SIGTERM */
+  bool has_slot;    /* at least one has its worker slot */
 } Running;
 
 static bool is_child(pid_t pid) {
@@ -183,24 +182,24 @@ static Running running_workers(Oid database) {
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
     if (children[i].used && children[i].arguments.database == database)
-      running.ours |= UINT64CONST(1) << children[i].arguments.index;
+      running.started_here |= UINT64CONST(1) << children[i].arguments.index;
   LWLockAcquire(shared->lock, LW_SHARED);
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0 || slot->database != database)
       continue;
-    running.at_work = true;
+    running.has_slot = true;
     if (is_child(slot->pid))
       continue;
-    running.others |= UINT64CONST(1) << slot->index;
+    running.left_over |= UINT64CONST(1) << slot->index;
     kill(slot->pid, SIGTERM);
   }
   LWLockRelease(shared->lock);
   return running;
 }
 
-/* Over how many workers the shards of a database are spread. The workers hand them over among themselves, and those
- * that are too many leave when they have none left. */
+/* Sets the number of workers among which the database's shards are divided. The workers hand the shards over; surplus
+ * workers exit when they have none left. */
 static void spread_shards(DatabaseSlot *slot, Oid database, int workers) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
     if (children[i].used && children[i].arguments.database == database && children[i].arguments.index >= workers)
@@ -221,7 +220,7 @@ static void stop_children(Oid database) {
     }
 }
 
-/* Those of databases that no worker may be in any more: they became templates, or take no connections. */
+/* Stops workers of databases that became templates or allow no connections anymore. */
 static void stop_strays(void) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     if (!children[i].used || children[i].stopping)
@@ -234,7 +233,7 @@ static void stop_strays(void) {
   }
 }
 
-/* False when the server has no free worker slot. */
+/* Returns false when the server has no free background worker slot. */
 static bool start_child(const WorkerArguments *arguments, Moment now) {
   BackgroundWorker worker;
   Child *child = NULL;
@@ -248,7 +247,7 @@ static bool start_child(const WorkerArguments *arguments, Moment now) {
   memset(&worker, 0, sizeof(worker));
   worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
   worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-  worker.bgw_restart_time = BGW_NEVER_RESTART; /* the launcher restarts, with growing pauses */
+  worker.bgw_restart_time = BGW_NEVER_RESTART; /* the launcher restarts it, with growing pauses */
   worker.bgw_notify_pid = MyProcPid;
   strlcpy(worker.bgw_library_name, "outbox", sizeof(worker.bgw_library_name));
   strlcpy(worker.bgw_function_name, "outbox_worker_main", sizeof(worker.bgw_function_name));
@@ -268,12 +267,12 @@ static bool start_child(const WorkerArguments *arguments, Moment now) {
   return true;
 }
 
-/* Does the database go on expected_exits? */
-static bool rests(DatabaseSlot *slot, Now now) {
-  bool called = slot->idle_until <= now.moment || slot->idle_due <= now.wall ||
+/* Does the database stay idle? Otherwise sets DATABASE_ACTIVE. */
+static bool stays_idle(DatabaseSlot *slot, Now now) {
+  bool wanted = slot->idle_until <= now.moment || slot->idle_due <= now.wall ||
                 slot->idle_settings != settings_idle_hash() || pg_atomic_read_u32(&slot->wakeup_requested) == 1;
 
-  if (!called)
+  if (!wanted)
     return true;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   if (slot->state == DATABASE_IDLE)
@@ -282,10 +281,10 @@ static bool rests(DatabaseSlot *slot, Now now) {
   return false;
 }
 
-static void say_out_of_slots(int waiting, Moment since, Moment now) {
-  if (said_out_of_slots || waiting == 0 || !moment_is_past(since, now, LONG_WAIT_MS))
+static void report_out_of_slots(int waiting, Moment since, Moment now) {
+  if (reported_out_of_slots || waiting == 0 || !moment_is_past(since, now, LONG_WAIT_MS))
     return;
-  said_out_of_slots = true;
+  reported_out_of_slots = true;
   ereport(WARNING,
           (errmsg("no free background worker slot for outbox"),
            errdetail("Databases that wait for a worker: %d, one of them for %ld s. While there is work in more "
@@ -294,21 +293,21 @@ static void say_out_of_slots(int waiting, Moment since, Moment now) {
            errhint("Increase max_worker_processes.")));
 }
 
-/* Which databases wait for a free slot of the server's. */
+/* The queue of databases for free background worker slots. */
 static struct {
-  int first;     /* this one is the next to get one */
-  bool starving; /* in the last round a database was left without any worker */
-} line;
+  int first;               /* index of the database that gets the next free slot */
+  bool any_without_worker; /* in the last round a database was left without any worker */
+} slot_queue;
 
-/* What a round has found out so far, over all databases. */
+/* The results of a round over all databases. */
 typedef struct Round {
   Now now;
   long sleep_ms;      /* until the next round, at most */
-  int looking;        /* workers that look into a database */
-  bool full;          /* the server has no free slot */
-  bool out_of_slots;  /* a worker that is wanted was not started */
-  int waiting;        /* databases that have no worker for this reason … */
-  Moment waits_since; /* … and since when the first of them waits */
+  int searching;      /* workers that look for the extension */
+  bool full;          /* the server has no free background worker slot */
+  bool out_of_slots;  /* a missing worker could not be started */
+  int waiting;        /* databases without a worker for this reason … */
+  Moment waits_since; /* … and the moment since which the first of them waits */
 } Round;
 
 static void sleep_until(Round *round, Moment moment) {
@@ -321,7 +320,7 @@ static int wanted_workers(const DatabaseSlot *slot) {
   return database_has_outbox(slot->state) ? setting_workers : slot->state == DATABASE_UNKNOWN ? 1 : 0;
 }
 
-/* A session that died within the command for which its database's workers stand aside keeps them away no longer. */
+/* Lets workers start again if the session that stopped them for its DDL has died. */
 static void forget_dead_session(DatabaseSlot *shared_slot, DatabaseSlot *slot) {
   if (slot->blocked_by_ddl_pid == 0 || kill(slot->blocked_by_ddl_pid, 0) == 0 || errno != ESRCH)
     return;
@@ -331,7 +330,7 @@ static void forget_dead_session(DatabaseSlot *shared_slot, DatabaseSlot *slot) {
   LWLockRelease(shared_state()->lock);
 }
 
-/* Its last workers died, and the next one may not start yet. CREATE EXTENSION ends the pause. */
+/* Is the pause after failed workers not over yet? CREATE EXTENSION ends it. */
 static bool is_paused(DatabaseSlot *shared_slot, const DatabaseSlot *slot, Round *round) {
   Pause *pause = pause_of(slot->oid);
 
@@ -350,21 +349,21 @@ static bool is_paused(DatabaseSlot *shared_slot, const DatabaseSlot *slot, Round
   return true;
 }
 
-/* Starts workers up to the first that cannot be started; a database gets its second one only when none waits for its
- * first. Returns how many there are then. */
+/* Starts missing workers until one cannot be started. A database gets a second worker only when no other waits for
+ * its first. Returns the number of workers, counted from index 0, that now run or start. */
 static int start_missing(int i, Oid database, Running running, int wanted, Round *round) {
-  const uint64 there = running.ours | running.others;
+  const uint64 present = running.started_here | running.left_over;
 
   for (int index = 0; index < wanted; index++) {
     WorkerArguments arguments = {database, index};
-    if ((there >> index) & 1)
+    if ((present >> index) & 1)
       continue;
-    bool has_none = there == 0 && index == 0;
-    bool last_in_line = line.starving && !has_none;
-    if (!round->full && !last_in_line) {
+    bool has_none = present == 0 && index == 0;
+    bool must_wait = slot_queue.any_without_worker && !has_none;
+    if (!round->full && !must_wait) {
       if (start_child(&arguments, round->now.moment))
         continue;
-      line.first = i;
+      slot_queue.first = i;
       round->full = true;
     }
     round->out_of_slots = true;
@@ -394,36 +393,36 @@ static void reconcile_database(int i, Round *round) {
       stop_children(slot.oid);
     return;
   }
-  if (slot.state == DATABASE_IDLE && rests(shared_slot, round->now)) {
+  if (slot.state == DATABASE_IDLE && stays_idle(shared_slot, round->now)) {
     worker_health_wanted(shared_slot, slot.oid, false, now);
     sleep_until(round, slot.idle_until);
     if (slot.idle_due != DT_NOEND) /* the clock may be set */
-      sleep_until(round, Min(moment_of_wall(round->now, slot.idle_due), moment_after(now, CLOCK_LOOK_MS)));
+      sleep_until(round, Min(moment_of_wall(round->now, slot.idle_due), moment_after(now, CLOCK_CHECK_MS)));
     return;
   }
   const Running running = running_workers(slot.oid);
-  worker_health_wanted(shared_slot, slot.oid, !running.at_work, now);
-  if (slot.state == DATABASE_UNKNOWN && running.ours != 0) {
-    round->looking++;
+  worker_health_wanted(shared_slot, slot.oid, !running.has_slot, now);
+  if (slot.state == DATABASE_UNKNOWN && running.started_here != 0) {
+    round->searching++;
     return;
   }
-  if (running.others != 0)
-    sleep_until(round, moment_after(now, LEFT_OVER_LOOK_MS));
+  if (running.left_over != 0)
+    sleep_until(round, moment_after(now, LEFT_OVER_CHECK_MS));
   if (slot.workers > wanted)
     spread_shards(shared_slot, slot.oid, wanted);
   if (is_paused(shared_slot, &slot, round))
     return;
-  if (slot.state == DATABASE_UNKNOWN && ++round->looking > MAX_LOOKING)
+  if (slot.state == DATABASE_UNKNOWN && ++round->searching > MAX_SEARCHING)
     return;
   const int present = start_missing(i, slot.oid, running, wanted, round);
-  spread_shards(shared_slot, slot.oid, Max(present, 1)); /* no shard waits for a worker that cannot be */
+  spread_shards(shared_slot, slot.oid, Max(present, 1)); /* workers that cannot start get no shards */
 }
 
-/* Makes what runs what should run. Returns how long to sleep. */
+/* Starts and stops workers as needed. Returns how long to sleep, in milliseconds. */
 static long reconcile(Now now) {
   SharedState *shared = shared_state();
   Round round = {};
-  const int first = line.first;
+  const int first = slot_queue.first;
 
   round.now = now;
   round.sleep_ms = RESCAN_MS;
@@ -433,16 +432,16 @@ static long reconcile(Now now) {
 
   shared->out_of_slots = round.out_of_slots;
   if (round.out_of_slots)
-    sleep_until(&round, moment_after(now.moment, OUT_OF_SLOTS_LOOK_MS));
+    sleep_until(&round, moment_after(now.moment, OUT_OF_SLOTS_CHECK_MS));
   else
-    said_out_of_slots = false;
+    reported_out_of_slots = false;
   if (round.waiting > 0) {
-    say_out_of_slots(round.waiting, round.waits_since, now.moment);
+    report_out_of_slots(round.waiting, round.waits_since, now.moment);
     slot_sharing_revoke(round.waiting, now.moment, &round.sleep_ms);
-  } else if (line.starving) {
-    round.sleep_ms = 0; /* now those that have one may have more */
+  } else if (slot_queue.any_without_worker) {
+    round.sleep_ms = 0; /* databases that have one worker may now get more */
   }
-  line.starving = round.waiting > 0;
+  slot_queue.any_without_worker = round.waiting > 0;
   shared->launcher_looked = now.moment;
   return round.sleep_ms;
 }
@@ -469,7 +468,7 @@ void outbox_launcher_main(Datum) {
       MemoryContextSwitchTo(round);
       scanned_at = now.moment;
     }
-    reap(now);
+    handle_exited(now);
     long sleep_ms = reconcile(now);
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, sleep_ms, wait_event);
     ResetLatch(MyLatch);
@@ -479,5 +478,6 @@ void outbox_launcher_main(Datum) {
       ProcessConfigFile(PGC_SIGHUP);
     }
   }
-  proc_exit(1); /* 0 would unregister the launcher: pg_terminate_backend must not turn delivery off */
+  proc_exit(
+      1); /* exit code 0 would unregister the launcher, and pg_terminate_backend() would end delivery for good */
 }

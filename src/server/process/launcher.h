@@ -3,4 +3,5 @@
 
 #include "server/base/server.h"
 
+/* Registers the launcher. From _PG_init, while shared_preload_libraries are loaded. */
 void launcher_register(void);

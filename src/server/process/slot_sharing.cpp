@@ -1,31 +1,33 @@
 /*
- * slot_sharing.cpp: a turn is two seconds at least. Before turns, six busy databases (or six with hanging sinks)
- * kept all slots and starved the others. A hanging sink's worker leaves when its requests have timed out.
+ * slot_sharing.cpp: a worker keeps its slot for at least 2 s. Without sharing, six busy databases (or six with
+ * hanging sinks) kept all slots and starved the others. The worker of a hanging sink exits when its requests have
+ * timed out.
  */
 #include "server/process/slot_sharing.h"
 
 #include "server/shmem/shared_state.h"
 
-/* Long against the start of a worker (some 30 ms), short for whoever waits: with 50 busy databases and 6 slots each
- * is served every 18 seconds. */
-static const int TURN_MS = 2000;
-/* One that needs longer to leave, since an endpoint hangs, holds up no turn of another. */
-static const int LEAVING_MS = 1000;
-static const int LOOK_AGAIN_MS = 1000;
+/* Much longer than the start of a worker (about 30 ms), but short for waiting databases: with 50 busy databases and 6
+ * slots each gets a slot every 18 s. */
+static const int MIN_RUN_MS = 2000;
+/* A worker that takes longer to exit, since an endpoint hangs, no longer counts: another slot is revoked. */
+static const int EXIT_MS = 1000;
+static const int CHECK_INTERVAL_MS = 1000;
 
 void slot_sharing_revoke(int waiting, Moment now, long *sleep_ms) {
   SharedState *shared = shared_state();
+  Assert(shared->launcher_pid == MyProcPid && !LWLockHeldByMe(shared->lock));
   int leaving = 0;
 
-  *sleep_ms = Min(*sleep_ms, LOOK_AGAIN_MS);
+  *sleep_ms = Min(*sleep_ms, CHECK_INTERVAL_MS);
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0)
       continue;
-    if (slot->revoked_since != MOMENT_NONE && !moment_is_past(slot->revoked_since, now, LEAVING_MS))
+    if (slot->revoked_since != MOMENT_NONE && !moment_is_past(slot->revoked_since, now, EXIT_MS))
       leaving++;
-    if (slot->state == WORKER_IDLE) /* it leaves by itself, now that others wait */
+    if (slot->state == WORKER_IDLE) /* wakes it, because an idle worker exits at once when others wait */
       SetLatch(slot->latch);
   }
   for (; leaving < waiting; leaving++) {
@@ -38,7 +40,7 @@ void slot_sharing_revoke(int waiting, Moment now, long *sleep_ms) {
     }
     if (oldest == NULL)
       break;
-    Moment end = moment_after(oldest->slot_taken, TURN_MS);
+    Moment end = moment_after(oldest->slot_taken, MIN_RUN_MS);
     if (now < end) {
       *sleep_ms = Min(*sleep_ms, milliseconds_until(now, end));
       break;

@@ -1,6 +1,6 @@
 /*
- * worker_error.cpp: what ended is recorded by the next transaction, what was claimed is given back, and every scan
- * goes back to where the round began. After an error recording and claiming run in separate transactions until both
+ * worker_error.cpp: after a failed transaction the next one records the ended events, claimed events are returned,
+ * and every scan restarts where the round began. Recording and claiming run in separate transactions until both
  * succeed. A row that cannot be recorded (a user's trigger or constraint) is found by halving the batch; it waits
  * alone and is not sent again.
  */
@@ -20,36 +20,36 @@ extern "C" {
 
 static const int FIRST_PAUSE_MS = 100;
 static const int LAST_PAUSE_MS = 10000;
-/* The wait for the lock itself takes its time already. */
+/* Short, because lock_timeout has passed already. */
 static const int LOCK_PAUSE_MS = 100;
-/* The same words are told again after so long. */
+/* A repeated error is logged again after this time. */
 static const int REPEAT_MS = 60000;
 
-typedef struct Trouble {
-  int pause_ms; /* 0 = none */
+typedef struct TaskErrors {
+  int pause_ms; /* 0 = no error */
   Moment until;
-  Moment told_at;
-  char told[256];
+  Moment logged_at;
+  char logged[256];
   bool locked;
-} Trouble;
+} TaskErrors;
 
-static Trouble troubles[TASK_MAINTAIN + 1];
-static Trouble locks; /* whichever task meets it */
-static Trouble unreadable;
+static TaskErrors task_errors[TASK_MAINTAIN + 1];
+static TaskErrors locks; /* of all tasks */
+static TaskErrors unreadable;
 static char last_error[1024];
-static volatile sig_atomic_t end_cancels = false;
+static volatile sig_atomic_t cancel_on_sigterm = false;
 
-static bool told_lately(Trouble *trouble, const char *message, Moment now) {
-  if (trouble->told_at != MOMENT_NONE && strncmp(trouble->told, message, sizeof(trouble->told) - 1) == 0 &&
-      !moment_is_past(trouble->told_at, now, REPEAT_MS))
+static bool logged_lately(TaskErrors *errors, const char *message, Moment now) {
+  if (errors->logged_at != MOMENT_NONE && strncmp(errors->logged, message, sizeof(errors->logged) - 1) == 0 &&
+      !moment_is_past(errors->logged_at, now, REPEAT_MS))
     return true;
-  strlcpy(trouble->told, message, sizeof(trouble->told));
-  trouble->told_at = now;
+  strlcpy(errors->logged, message, sizeof(errors->logged));
+  errors->logged_at = now;
   return false;
 }
 
 WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error)) {
-  Trouble *trouble = &troubles[task];
+  TaskErrors *errors = &task_errors[task];
 
   MemoryContextSwitchTo(TopMemoryContext);
   HOLD_INTERRUPTS();
@@ -63,16 +63,17 @@ WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(con
   WorkerFault fault = !error_is_of_rows(code)                      ? FAULT_OF_SERVER
                       : is_of_one_row && is_of_one_row(last_error) ? FAULT_OF_ONE_ROW
                                                                    : FAULT_OF_ROWS;
-  trouble->locked = locked;
+  errors->locked = locked;
   if (locked) {
-    if (!told_lately(&locks, last_error, now))
+    if (!logged_lately(&locks, last_error, now))
       ereport(LOG, (errmsg("outbox waits for a lock that somebody holds on its tables: %s", last_error),
                     errhint("SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%d));", MyProcPid)));
   } else if (fault == FAULT_OF_ONE_ROW) {
-    if (!told_lately(&unreadable, "", now))
-      ereport(WARNING, (errmsg("outbox cannot read an event: %s", last_error),
-                        errdetail("It waits, with this error in its row, and holds up its key alone.")));
-  } else if (!moved && !ending && !told_lately(trouble, last_error, now)) {
+    if (!logged_lately(&unreadable, "", now))
+      ereport(WARNING,
+              (errmsg("outbox cannot read an event: %s", last_error),
+               errdetail("It waits, with this error in its row, and holds up its key alone.")));
+  } else if (!moved && !ending && !logged_lately(errors, last_error, now)) {
     EmitErrorReport();
   }
   FreeErrorData(error);
@@ -81,39 +82,38 @@ WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(con
   MemoryContextSwitchTo(TopMemoryContext);
   RESUME_INTERRUPTS();
 
-  trouble->pause_ms =
-      locked || moved ? LOCK_PAUSE_MS : Min(Max(trouble->pause_ms * 2, FIRST_PAUSE_MS), LAST_PAUSE_MS);
-  trouble->until = moment_after(moment_now(), trouble->pause_ms);
+  errors->pause_ms = locked || moved ? LOCK_PAUSE_MS : Min(Max(errors->pause_ms * 2, FIRST_PAUSE_MS), LAST_PAUSE_MS);
+  errors->until = moment_after(moment_now(), errors->pause_ms);
   return fault;
 }
 
 void worker_succeeded(WorkerTask task) {
-  troubles[task].pause_ms = 0;
-  troubles[task].until = MOMENT_NONE;
-  troubles[task].locked = false;
+  task_errors[task].pause_ms = 0;
+  task_errors[task].until = MOMENT_NONE;
+  task_errors[task].locked = false;
 }
 
 bool worker_waits_for_lock(void) {
-  return troubles[TASK_RECORD].locked || troubles[TASK_CLAIM].locked;
+  return task_errors[TASK_RECORD].locked || task_errors[TASK_CLAIM].locked;
 }
 
 Moment worker_pause_end(WorkerTask task) {
-  return troubles[task].until;
+  return task_errors[task].until;
 }
 
 bool worker_has_errors(void) {
-  return troubles[TASK_RECORD].pause_ms > 0 || troubles[TASK_CLAIM].pause_ms > 0;
+  return task_errors[TASK_RECORD].pause_ms > 0 || task_errors[TASK_CLAIM].pause_ms > 0;
 }
 
 const char *worker_last_error(void) {
   return last_error;
 }
 
-/* It comes again and again while somebody waits for us to go: it cancels once. */
+/* SIGTERM is repeated while a session waits for the worker's exit; only the first one cancels. */
 void worker_sigterm_handler(SIGNAL_ARGS) {
   int saved_errno = errno;
 
-  if (end_cancels && !ShutdownRequestPending) {
+  if (cancel_on_sigterm && !ShutdownRequestPending) {
     QueryCancelPending = true;
     InterruptPending = true;
   }
@@ -122,7 +122,7 @@ void worker_sigterm_handler(SIGNAL_ARGS) {
 }
 
 void worker_set_cancel_on_sigterm(bool yes) {
-  end_cancels = yes;
+  cancel_on_sigterm = yes;
   if (!yes)
     QueryCancelPending = false;
 }

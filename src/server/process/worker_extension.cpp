@@ -1,7 +1,6 @@
 /*
- * worker_extension.cpp: a worker stays in its database for as long as the extension is there, in the library's
- * version. Each of its transactions locks the extension, so that no table goes away under a statement; only then does
- * a look at the catalog say that it is still there.
+ * worker_extension.cpp: each transaction of the worker locks the extension before it reads the catalog, so that the
+ * extension that it finds there cannot be dropped before the transaction ends.
  */
 #include "server/process/worker_extension.h"
 
@@ -26,13 +25,13 @@ static Oid extension_oid = InvalidOid;
 static bool check_extension = true;
 
 static void relation_changed(Datum, Oid) {
-  check_extension = true; /* DROP EXTENSION invalidates its tables; so does much else, and a look is cheap */
+  check_extension = true; /* DROP EXTENSION invalidates its tables; other changes do as well, but a check is cheap */
 }
 
-/* What this database has, and in `version` which. */
+/* Returns what this database has; sets the extension's OID and version. */
 static DatabaseState installed_extension(Oid *oid, char *version, size_t size) {
   *oid = get_extension_oid("outbox", true);
-  /* CREATE EXTENSION may be under way: its tables are there when the extension is visible. */
+  /* Without the schema the extension is not usable: it is being created or dropped. */
   if (!OidIsValid(*oid) || !OidIsValid(get_namespace_oid("outbox", true)))
     return DATABASE_NO_OUTBOX;
   if (!extension_version(*oid, version, size))
@@ -40,17 +39,17 @@ static DatabaseState installed_extension(Oid *oid, char *version, size_t size) {
   return strcmp(version, library_version()) == 0 ? DATABASE_ACTIVE : DATABASE_OTHER_VERSION;
 }
 
-/* Leaves: the launcher starts nobody here until CREATE or ALTER EXTENSION says so. Our word comes before our last
- * look, so that it cannot overrule one that commits in between. */
-static void leave(DatabaseState found) {
+/* Exits the process; the launcher starts no worker here until CREATE or ALTER EXTENSION. The state is reported before
+ * the catalog is read again, so that a CREATE or ALTER EXTENSION that commits in between is not overwritten. */
+static void exit_without_extension(DatabaseState found) {
   char version[64] = "";
   Oid oid;
 
-  bool news = worker_slot_report_state(found);
+  bool has_changed = worker_slot_report_state(found);
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
   found = installed_extension(&oid, version, sizeof version);
-  if (found == DATABASE_OTHER_VERSION && news)
+  if (found == DATABASE_OTHER_VERSION && has_changed)
     ereport(WARNING,
             (errmsg("outbox does not deliver in database \"%s\": its extension is version %s, and the library %s",
                     get_database_name(MyDatabaseId), version, library_version()),
@@ -76,7 +75,8 @@ void worker_lock_extension(void) {
   if (found == DATABASE_ACTIVE && oid == extension_oid)
     return;
   AbortCurrentTransaction();
-  leave(found == DATABASE_ACTIVE ? DATABASE_NO_OUTBOX : found); /* or, when it was made again, start anew */
+  /* An extension that was created again needs a new worker, which exit_without_extension() gets. */
+  exit_without_extension(found == DATABASE_ACTIVE ? DATABASE_NO_OUTBOX : found);
 }
 
 void worker_find_extension(void) {
@@ -88,7 +88,7 @@ void worker_find_extension(void) {
   DatabaseState found = installed_extension(&extension_oid, version, sizeof version);
   CommitTransactionCommand();
   if (found != DATABASE_ACTIVE)
-    leave(found);
+    exit_without_extension(found);
   (void)worker_slot_report_state(found);
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
 }

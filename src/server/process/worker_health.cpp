@@ -1,7 +1,7 @@
 /*
- * worker_health.cpp: a database whose worker is about to start is no complaint: the launcher notes since when a
- * worker is wanted, and the doctor counts ten seconds from there. The last words of a dying worker are kept here,
- * because its log lines may be far away.
+ * worker_health.cpp: the launcher notes since when a database lacks a worker, and the doctor reports it after 10 s,
+ * so that a worker that is about to start is no finding. The last error of a failed worker is kept here, because its
+ * log line may be hard to find.
  */
 #include "server/process/worker_health.h"
 
@@ -17,9 +17,9 @@ extern "C" {
 }
 
 static emit_log_hook_type previous_hook = NULL;
-static char said[sizeof(((WorkerHealth *)0)->failure)];
+static char last_message[sizeof(((WorkerHealth *)0)->failure)];
 
-/* The lock must be held. NULL when the database has no slot. */
+/* Returns NULL when the database has no slot. The lock must be held. */
 static WorkerHealth *health_of(Oid database) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   SharedState *shared = shared_state();
@@ -30,21 +30,21 @@ static WorkerHealth *health_of(Oid database) {
 
 /* ---- the worker --------------------------------------------------------------------------------------------- */
 
-static void remember(ErrorData *error) {
+static void keep_message(ErrorData *error) {
   if (error->elevel >= ERROR && error->message)
-    strlcpy(said, error->message, sizeof(said));
+    strlcpy(last_message, error->message, sizeof(last_message));
   if (previous_hook)
     previous_hook(error);
 }
 
-static void tell_at_exit(int code, Datum database) {
+static void store_message_at_exit(int code, Datum database) {
   if (code == 0)
     return;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   WorkerHealth *health = health_of(DatumGetObjectId(database));
   if (health) {
-    int length = pg_mbcliplen(said, strlen(said), sizeof(health->failure) - 1);
-    memcpy(health->failure, said, length);
+    int length = pg_mbcliplen(last_message, strlen(last_message), sizeof(health->failure) - 1);
+    memcpy(health->failure, last_message, length);
     health->failure[length] = '\0';
   }
   LWLockRelease(shared_state()->lock);
@@ -52,12 +52,12 @@ static void tell_at_exit(int code, Datum database) {
 
 void worker_health_init(Oid database) {
   previous_hook = emit_log_hook;
-  emit_log_hook = remember;
-  before_shmem_exit(tell_at_exit, ObjectIdGetDatum(database));
+  emit_log_hook = keep_message;
+  before_shmem_exit(store_message_at_exit, ObjectIdGetDatum(database));
 }
 
 void worker_health_clear(void) {
-  said[0] = '\0';
+  last_message[0] = '\0';
 }
 
 /* ---- the launcher ------------------------------------------------------------------------------------------- */

@@ -1,14 +1,15 @@
-/* worker_health.h: why a database has no worker, for outbox.doctor(): since when one is wanted, how often the last
- * ones died, and what they said. */
+/* worker_health.h: for outbox.doctor(): since when a database has lacked a worker, how often the last ones failed,
+ * and their last error. */
 #pragma once
 
 #include "server/shmem/shared_state.h"
 
-/* First thing in a worker: what it says before it dies is kept. */
+/* At the worker's start: keeps its last error message for the case that it fails. The library must be preloaded. */
 void worker_health_init(Oid database);
-/* A round of its loop begins: what it said before is not why it ends. */
+/* At the start of each loop: forgets the message, because an earlier error is not the reason of a later exit. */
 void worker_health_clear(void);
 
-/* The launcher's word; they take the lock. `slot` is one of the shared databases. */
+/* From the launcher: whether the database lacks a worker, and how its last one ended. `slot` is an element of
+ * SharedState.databases. They take the lock. */
 void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now);
 void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next_start);

@@ -11,16 +11,16 @@ extern "C" {
 #include "utils/guc.h"
 }
 
-static Oid self;
+static Oid session_user;
 static int nest_level;
 
 void worker_owner_enter(void) {
   Assert(IsTransactionState());
   Oid owner = outbox_owner_oid();
 
-  self = GetUserId();
+  session_user = GetUserId();
   nest_level = NewGUCNestLevel();
-  /* A superuser's code may do as it likes; other users' must leave nothing behind in this session either. */
+  /* Code of an owner who is no superuser must not change the session beyond the transaction. */
   SetUserIdAndSecContext(owner, superuser_arg(owner) ? 0
                                                      : SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION |
                                                            SECURITY_NOFORCE_RLS);
@@ -33,5 +33,5 @@ void worker_owner_leave_settings(void) {
 
 void worker_owner_leave(void) {
   Assert(!IsTransactionState());
-  SetUserIdAndSecContext(self, 0);
+  SetUserIdAndSecContext(session_user, 0);
 }

@@ -1,7 +1,7 @@
 /*
- * worker_slot.cpp: a slot is cleared on exit only if it is still this process's. Before a worker leaves for
- * idleness it takes back its readiness to be woken in one atomic step and stays if a commit was quicker: no commit
- * falls between.
+ * worker_slot.cpp: on exit a slot is cleared only if it still belongs to this process. Before an idle worker exits,
+ * it changes its needs_wakeup flag from 1 to 2 in one atomic step, and stays if a commit has cleared the flag before.
+ * So each commit wakes either the worker or the launcher.
  */
 #include "server/process/worker_slot.h"
 
@@ -17,24 +17,23 @@ extern "C" {
 #include "utils/backend_status.h"
 }
 
-static WorkerSlot *mine = NULL;
+static WorkerSlot *own_slot = NULL;
 
-/* The lock must be held exclusively. */
 static void give_up_slot(void) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   SharedState *shared = shared_state();
 
-  if (mine && mine->pid == MyProcPid) {
+  if (own_slot && own_slot->pid == MyProcPid) {
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
-      if (shared->sinks[i].database == mine->database) {
-        shared->sinks[i].in_flight[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
-        shared->sinks[i].low_watermark[mine->index % OUTBOX_COUNTED_WORKERS] = 0;
+      if (shared->sinks[i].database == own_slot->database) {
+        shared->sinks[i].in_flight[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
+        shared->sinks[i].low_watermark[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
       }
-    Oid database = mine->database;
-    mine->pid = 0;
-    mine->database = InvalidOid;
-    worker_change_state(mine, WORKER_FREE);
-    shared_shards_changed(database); /* its shards are free */
+    Oid database = own_slot->database;
+    own_slot->pid = 0;
+    own_slot->database = InvalidOid;
+    worker_change_state(own_slot, WORKER_FREE);
+    shared_shards_changed(database); /* the other workers may take its shards */
   }
 }
 
@@ -45,7 +44,7 @@ static void give_up_slot_at_exit(int, Datum) {
 }
 
 bool worker_slot_take(const WorkerArguments *arguments) {
-  Assert(mine == NULL && shared_state() != NULL);
+  Assert(own_slot == NULL && shared_state() != NULL);
   SharedState *shared = shared_state();
   WorkerSlot *free_slot = NULL;
   bool taken = false;
@@ -77,32 +76,33 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     pg_atomic_write_u32(&free_slot->needs_wakeup, 0);
     pg_atomic_write_u32(&free_slot->recalled, 1);
     pg_atomic_write_u32(&free_slot->slot_revoked, 0);
-    mine = free_slot;
+    own_slot = free_slot;
     DatabaseSlot *database = shared_database(arguments->database, false);
-    if (database) { /* it looks at everything */
+    if (database) { /* a new worker reads all pending events, so earlier requests are done */
       pg_atomic_write_u32(&database->wakeup_requested, 0);
       shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
     }
-    shared_shards_changed(arguments->database); /* whoever has shards for us gives them now */
+    shared_shards_changed(arguments->database); /* other workers hand this one its shards */
   }
   LWLockRelease(shared->lock);
-  return mine != NULL;
+  return own_slot != NULL;
 }
 
 bool worker_slot_resign(void) {
+  Assert(own_slot != NULL);
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  DatabaseSlot *database = shared_database(mine->database, false);
-  bool needed = database == NULL || mine->index < database->workers;
+  DatabaseSlot *database = shared_database(own_slot->database, false);
+  bool needed = database == NULL || own_slot->index < database->workers;
   if (!needed)
     give_up_slot();
   LWLockRelease(shared->lock);
   return !needed;
 }
 
-/* Do all the database's workers have nothing to do? None is missing: its shards may have something. The lock must be
- * held. */
+/* Are all workers of the database present and idle? (The shards of a missing worker may have events.) Sets the
+ * earliest times at which one has work. The lock must be held. */
 static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *due) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   const SharedState *shared = shared_state();
@@ -122,58 +122,63 @@ static bool all_idle(const DatabaseSlot *database, Moment *until, TimestampTz *d
 }
 
 bool worker_slot_exit_idle(Moment until, TimestampTz due) {
+  Assert(own_slot != NULL);
   SharedState *shared = shared_state();
-  uint32 armed = 1;
+  uint32 needs_wakeup = 1;
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  DatabaseSlot *database = shared_database(mine->database, false);
-  if (mine->state != WORKER_IDLE)
-    worker_change_state(mine, WORKER_IDLE);
-  mine->idle_until = until;
-  mine->idle_due = due;
-  bool rest = database != NULL && database_has_outbox(database->state) &&
-              (database->state == DATABASE_IDLE || all_idle(database, &until, &due));
-  /* Whoever commits from here on calls the launcher; whoever did before has disarmed us. */
-  if (rest && pg_atomic_compare_exchange_u32(&mine->needs_wakeup, &armed, 2)) {
+  DatabaseSlot *database = shared_database(own_slot->database, false);
+  if (own_slot->state != WORKER_IDLE)
+    worker_change_state(own_slot, WORKER_IDLE);
+  own_slot->idle_until = until;
+  own_slot->idle_due = due;
+  bool may_exit = database != NULL && database_has_outbox(database->state) &&
+                  (database->state == DATABASE_IDLE || all_idle(database, &until, &due));
+  /* A commit after this exchange wakes the launcher. A commit before it has cleared the flag, so that the exchange
+   * fails. */
+  if (may_exit && pg_atomic_compare_exchange_u32(&own_slot->needs_wakeup, &needs_wakeup, 2)) {
     if (database->state != DATABASE_IDLE) {
       database->idle_until = until;
       database->idle_due = due;
       database->idle_settings = settings_idle_hash();
       database_change_state(database, DATABASE_IDLE);
     }
-    worker_change_state(mine, WORKER_LEAVING);
-    database->expected_exits |= UINT64CONST(1) << mine->index;
+    worker_change_state(own_slot, WORKER_LEAVING);
+    database->expected_exits |= UINT64CONST(1) << own_slot->index;
   } else {
-    rest = false;
+    may_exit = false;
   }
   LWLockRelease(shared->lock);
-  if (rest)
+  if (may_exit)
     shared_wake_launcher();
-  return rest;
+  return may_exit;
 }
 
 void worker_slot_run(void) {
-  if (mine->state == WORKER_RUNNING)
+  Assert(own_slot != NULL && !IsTransactionState());
+  if (own_slot->state == WORKER_RUNNING)
     return;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  worker_change_state(mine, WORKER_RUNNING);
+  worker_change_state(own_slot, WORKER_RUNNING);
   LWLockRelease(shared_state()->lock);
 }
 
 void worker_slot_leave(void) {
+  Assert(own_slot != NULL);
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  if (mine->state != WORKER_LEAVING)
-    worker_change_state(mine, WORKER_LEAVING);
+  if (own_slot->state != WORKER_LEAVING)
+    worker_change_state(own_slot, WORKER_LEAVING);
   LWLockRelease(shared_state()->lock);
 }
 
 void worker_slot_expect_exit(void) {
+  Assert(own_slot != NULL);
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  DatabaseSlot *database = shared_database(mine->database, false);
+  DatabaseSlot *database = shared_database(own_slot->database, false);
   if (database)
-    database->expected_exits |= UINT64CONST(1) << mine->index;
+    database->expected_exits |= UINT64CONST(1) << own_slot->index;
   LWLockRelease(shared->lock);
 }
 
@@ -182,11 +187,12 @@ bool worker_slots_are_scarce(void) {
 }
 
 bool worker_slot_is_revoked(void) {
-  return pg_atomic_read_u32(&mine->slot_revoked) == 1;
+  Assert(own_slot != NULL);
+  return pg_atomic_read_u32(&own_slot->slot_revoked) == 1;
 }
 
 WorkerSlot *worker_slot(void) {
-  return mine;
+  return own_slot;
 }
 
 bool worker_slot_report_state(DatabaseState state) {
@@ -204,35 +210,35 @@ bool worker_slot_report_state(DatabaseState state) {
   return changed;
 }
 
-static bool working = false;
+static bool reported_work = false;
 
 void worker_slot_report_work(const char *activity) {
-  working = true;
+  reported_work = true;
   pgstat_report_activity(STATE_RUNNING, activity);
 }
 
 void worker_slot_report_activity(const char *activity) {
-  Assert(!IsTransactionState());
-  if (!working && strcmp(mine->activity, activity) == 0)
+  Assert(own_slot != NULL && !IsTransactionState());
+  if (!reported_work && strcmp(own_slot->activity, activity) == 0)
     return;
-  working = false;
-  strlcpy(mine->activity, activity, sizeof(mine->activity));
+  reported_work = false;
+  strlcpy(own_slot->activity, activity, sizeof(own_slot->activity));
   pgstat_report_activity(STATE_IDLE, activity);
 }
 
 void worker_slot_refresh(Now now) {
   static Moment refreshed_at = MOMENT_NONE;
 
-  mine->last_loop = now.moment;
-  mine->last_loop_at = now.wall;
+  own_slot->last_loop = now.moment;
+  own_slot->last_loop_at = now.wall;
   if (!moment_is_past(refreshed_at, now.moment, 1000))
     return;
   refreshed_at = now.moment;
-  long resident = 0, shared = 0; /* shared_buffers is not the worker's */
+  long resident = 0, shared = 0; /* shared_buffers is not counted */
   FILE *file = fopen("/proc/self/statm", "r");
   if (file == NULL)
     return;
   if (fscanf(file, "%*s %ld %ld", &resident, &shared) == 2)
-    mine->memory = (uint64)(resident - shared) * (uint64)sysconf(_SC_PAGESIZE);
+    own_slot->memory = (uint64)(resident - shared) * (uint64)sysconf(_SC_PAGESIZE);
   fclose(file);
 }

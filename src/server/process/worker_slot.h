@@ -1,44 +1,49 @@
-/* worker_slot.h: the worker's place in shared memory, by which commits wake it and users see it. */
+/* worker_slot.h: the worker's own slot in shared memory, by which commits wake it and outbox.workers shows it. */
 #pragma once
 
 #include "server/shmem/shared_state.h"
 
-/* What the launcher tells a worker, in bgw_extra. */
+/* The launcher's arguments for a worker, in bgw_extra. */
 typedef struct WorkerArguments {
   Oid database;
   int index; /* of the database's workers, from 0 */
 } WorkerArguments;
 
-/* Takes a free slot; false when another process has this index (it is about to leave: come back later). */
+/* Takes a free slot. Returns false when there is none, or when another process, which is about to exit, has this
+ * index. Once per process; takes the lock. */
 bool worker_slot_take(const WorkerArguments *arguments);
+/* The slot of this process; NULL before worker_slot_take(). The functions below need it. */
 WorkerSlot *worker_slot(void);
 
-/* For one worker too many that has nothing left to do: gives the slot up, unless it is needed again. */
+/* For a surplus worker without shards: gives the slot up and returns true, unless the launcher wants it again. Takes
+ * the lock. */
 bool worker_slot_resign(void);
 
-/* It has found what it is here for, or has something to do again. Between transactions. */
+/* Sets WORKER_RUNNING: after the start, or when the worker has work again. Outside a transaction; takes the lock. */
 void worker_slot_run(void);
-/* It is about to end. */
+/* Sets WORKER_LEAVING: the worker is about to exit. Takes the lock. */
 void worker_slot_leave(void);
 
-/* Nothing is due here before `until`. True when that holds for all workers of the database, and nothing was committed
- * since this one looked: then it must end, and the launcher starts workers again when they are called. */
+/* Sets WORKER_IDLE: the worker has no work before `until`, and no event is due before `due`. Returns true when all
+ * workers of the database are idle and no commit came since this one looked. Then it must exit; the launcher starts
+ * workers again at the next commit or when an event is due. Takes the lock. */
 bool worker_slot_exit_idle(Moment until, TimestampTz due);
-/* Before it ends with work left to do: that is no failure, and the launcher starts another one as soon as it may. */
+/* Before the worker exits with work left to do: marks the exit as expected, so that the launcher starts another
+ * worker without a pause. Takes the lock. */
 void worker_slot_expect_exit(void);
-/* Other databases wait for a worker. */
+/* Do other databases wait for a background worker slot? */
 bool worker_slots_are_scarce(void);
-/* This worker must leave: another database is to have its slot (slot_sharing.h). */
+/* Must this worker exit, because another database gets its slot (slot_sharing.h)? */
 bool worker_slot_is_revoked(void);
 
-/* What the launcher should know of this database. True when it is new to it. */
+/* Reports the state of this database to the launcher. Returns true when it has changed. Takes the lock. */
 bool worker_slot_report_state(DatabaseState state);
 
-/* For pg_stat_activity: what the transaction that begins is about. */
+/* Shows the purpose of the running or next transaction in pg_stat_activity. */
 void worker_slot_report_work(const char *activity);
 
-/* For pg_stat_activity and outbox.workers, between transactions; no-op when nothing changed. */
+/* Shows the activity in pg_stat_activity and outbox.workers; no-op when it is unchanged. Outside a transaction. */
 void worker_slot_report_activity(const char *activity);
 
-/* Once a second at most: memory and the like. */
+/* Stores the time of this loop, and once per second the memory of the process. */
 void worker_slot_refresh(Now now);

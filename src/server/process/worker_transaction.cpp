@@ -1,9 +1,9 @@
 /*
- * worker_transaction.cpp: every transaction takes a share lock on the extension: DROP EXTENSION waits for it
+ * worker_transaction.cpp: every transaction takes a share lock on the extension, so that DROP EXTENSION waits for it
  * instead of deadlocking with it. DDL locks outbox.events before its partitions, the worker mostly the other way
- * round; the worker's `deadlock_timeout` of 10 ms and a `lock_timeout` shorter than others' `deadlock_timeout` make
- * it the one that gives way (a user's LOCK TABLE was the victim in 3 of 8 runs with the first alone, in 0 of 8 with
- * both).
+ * round. The worker's `deadlock_timeout` of 10 ms and a `lock_timeout` shorter than the `deadlock_timeout` of other
+ * sessions make the worker the victim of a deadlock (a user's LOCK TABLE was the victim in 3 of 8 runs with the first
+ * alone, in 0 of 8 with both).
  */
 #include "server/process/worker_transaction.h"
 

@@ -1,8 +1,8 @@
-/* worker_transaction.h: what the worker does now and then besides delivering, each in a transaction of its own. */
+/* worker_transaction.h: runs a task other than recording and claiming in a transaction of its own. */
 #pragma once
 
 #include "server/base/server.h"
 
-/* Runs `first` (a statement such as SET LOCAL; may be NULL) and then the body, with SPI connected. False when it
- * failed, which is logged and stops nothing. */
+/* Runs the utility statement `first` (may be NULL) and then `body`, with SPI connected. Returns false after an error,
+ * which is logged. In the worker, outside a transaction. */
 bool worker_transaction(const char *first, void (*body)(void *), void *argument);
