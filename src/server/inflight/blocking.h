@@ -1,6 +1,6 @@
 /*
- * blocking.h: what blocks keys (dispatch/blocked_keys.h), where more than the key is concerned: memory may be short,
- * which is an error of the running transaction, and a blocker may lose its place to an earlier event.
+ * blocking.h: changes the blocked keys (dispatch/blocked_keys.h) from within a transaction. Out of memory is raised
+ * as an error of the transaction.
  */
 #pragma once
 
@@ -9,11 +9,14 @@
 using dispatch::BlockedKey;
 using dispatch::KeyState;
 
-/* The event blocks its key, unless an earlier one does. A blocker that it replaces is looked at again soon. */
+/* Makes the event the blocker of its key, unless an earlier event is. A blocker that it replaces is rescanned soon.
+ */
 void key_block(Oid sink, uint64 key_hash, int64 position);
 
-/* Marked rows of the key were found, or one was marked. */
+/* Rows of the key that are marked as blocked (blocked_by) were found: unless the key is blocked, it drains, and these
+ * rows are claimed first. */
 void key_drain(Oid sink, uint64 key_hash, int64 group);
+/* A row of the key was marked as blocked. */
 void key_marked(Oid sink, uint64 key_hash, int64 group, int64 position);
 
 /* This worker's blocked keys. */

@@ -31,7 +31,7 @@ static Statement read_of_key = {FAILED_ROWS " WHERE sink = $1 AND pg_catalog.has
 
 static bool stale = false;
 
-static DeadLetter take_note(const EventRow *row) {
+static DeadLetter note_dead_letter(const EventRow *row) {
   WorkerSink *sink;
 
   dispatcher().dead_letter_keys.note(row->key_hash);
@@ -47,11 +47,11 @@ static bool visit_dead(TupleTableSlot *slot, void *) {
   EventRow row;
 
   event_row_read(slot, &row);
-  take_note(&row);
+  note_dead_letter(&row);
   return true;
 }
 
-/* What a user put back leads its key from the first round on, whichever stream comes first. */
+/* A redriven event blocks its key from the first round on, whichever scan reads first. */
 static bool visit_redriven(TupleTableSlot *slot, void *) {
   WorkerSink *sink;
   EventRow row;
@@ -96,42 +96,42 @@ int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash) {
   Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), Int64GetDatum((int64)key_hash)};
 
   statement_read(&read_of_key, values, InvalidSnapshot, visit_first, &first);
-  /* Dead, and not yet written down: somebody holds the row. */
+  /* Rejected events that are not recorded as dead letters yet, because their rows are locked. */
   for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (event->outcome == Outcome::REJECTED && event->sink == &sink->events && event->key_hash == key_hash)
       first = Min(first, event->position);
   return first;
 }
 
-typedef struct Look {
+typedef struct DeadLetterQuery {
   const int64 *positions;
   DeadLetter *states;
   int n;
-} Look;
+} DeadLetterQuery;
 
-static bool visit_looked(TupleTableSlot *slot, void *context) {
-  Look *look = (Look *)context;
+static bool visit_position(TupleTableSlot *slot, void *context) {
+  DeadLetterQuery *query = (DeadLetterQuery *)context;
   WorkerSink *sink;
   EventRow row;
 
   event_row_read(slot, &row);
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
   blocked_keys().row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
-  DeadLetter state = take_note(&row);
-  for (int i = 0; i < look->n; i++)
-    if (look->positions[i] == row.position)
-      look->states[i] = state;
+  DeadLetter state = note_dead_letter(&row);
+  for (int i = 0; i < query->n; i++)
+    if (query->positions[i] == row.position)
+      query->states[i] = state;
   return true;
 }
 
 void dead_letters_look(const int64 *positions, DeadLetter *states, int n) {
   Assert(in_spi());
-  Look look = {positions, states, n};
+  DeadLetterQuery query = {positions, states, n};
 
   for (int i = 0; i < n; i++)
     states[i] = NOT_DEAD;
   if (n == 0)
     return;
   Datum values[] = {int8_array(positions, n)};
-  statement_read(&read_positions, values, InvalidSnapshot, visit_looked, &look);
+  statement_read(&read_positions, values, InvalidSnapshot, visit_position, &query);
 }

@@ -1,7 +1,7 @@
 /*
- * dead_letters.h: what the worker must know of the rows in events_failed. In a sink with on_dead_letter 'block' each
- * of them holds its key until a user redrives, moves or deletes it; in every ordered sink a later event of such a
- * key that goes out is written down (out_of_order.h), so that a redrive knows whether it comes too late.
+ * dead_letters.h: the worker's knowledge of the rows in events_failed. In a sink with on_dead_letter 'block' each of
+ * them blocks its key until a user redrives, moves or deletes it. In every ordered sink the delivery of a later event
+ * of such a key is recorded (out_of_order.h), so that a redrive knows whether it comes too late.
  */
 #pragma once
 
@@ -9,22 +9,25 @@
 
 struct WorkerSink;
 
-/* Reads them all: when shards were taken, and when a sink begins to hold. In SPI. */
+/* Reads all dead letters: after the worker has taken shards, and when on_dead_letter of a sink becomes 'block'. In
+ * SPI. */
 void dead_letters_read(void);
 
-/* A sink holds from now on: dead_letters_refresh() reads again. */
+/* dead_letters_stale(): on_dead_letter of a sink became 'block', so the next dead_letters_refresh() reads again. The
+ * latter runs in SPI. */
 void dead_letters_stale(void);
 void dead_letters_refresh(void);
 
-/* The first dead letter that holds this key of a holding sink; PG_INT64_MAX when there is none. In SPI. */
+/* The position of the first dead letter of this key; PG_INT64_MAX when there is none. For sinks with on_dead_letter
+ * 'block'. In SPI. */
 int64 dead_letter_first(const struct WorkerSink *sink, uint64 key_hash);
 
-/* Which of these positions stand in events_failed? Holds their keys where the sink says so, and sets `state[i]`. In
- * SPI. */
+/* Sets `states[i]` for each of the `n` positions, and blocks the keys of dead letters of sinks with on_dead_letter
+ * 'block'. In SPI. */
 typedef enum DeadLetter {
   NOT_DEAD,
-  DEAD,          /* its key goes on */
-  DEAD_HOLDS,    /* its key waits for it */
-  DEAD_ELSEWHERE /* of another worker */
+  DEAD,          /* its key is not blocked */
+  DEAD_HOLDS,    /* it blocks its key */
+  DEAD_ELSEWHERE /* a dead letter in a shard of another worker */
 } DeadLetter;
 void dead_letters_look(const int64 *positions, DeadLetter *states, int n);

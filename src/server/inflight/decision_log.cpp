@@ -1,6 +1,6 @@
 /*
- * decision_log.cpp: the lines of decision_log.h. Decisions are counted whatever the level is, since one addition
- * costs less than to ask; the level is asked once a round.
+ * decision_log.cpp: the lines of decision_log.h. Decisions are counted at every log level, since an addition costs
+ * less than reading the level, which is read once per round.
  */
 #include "server/inflight/decision_log.h"
 
@@ -13,7 +13,7 @@ void decision_log_begin(void) {
   decisions.each = message_level_is_interesting(DEBUG2);
 }
 
-void decision_log_tell(Decision decision, int64 position, const char *sink, const char *reason, int64 other) {
+void decision_log_event(Decision decision, int64 position, const char *sink, const char *reason, int64 other) {
   char by[48] = "";
 
   if (other != 0)
@@ -24,7 +24,7 @@ void decision_log_tell(Decision decision, int64 position, const char *sink, cons
                    errhidestmt(true), errhidecontext(true)));
 }
 
-static void tell_round(int in_flight, long ms, const char *waits_for) {
+static void log_round(int in_flight, long ms, const char *waits_for) {
   const int *n = decisions.n;
   const int recorded = n[EVENT_DELIVERED] + n[EVENT_FAILED] + n[EVENT_DEAD] + n[EVENT_GONE];
 
@@ -38,13 +38,13 @@ static void tell_round(int in_flight, long ms, const char *waits_for) {
 }
 
 void decision_log_round(int in_flight, long ms, const char *waits_for) {
-  static const char *told = NULL; /* a string literal */
+  static const char *last_waits_for = NULL; /* a string literal */
   bool any = false;
 
   for (int i = 0; i < DECISIONS; i++)
     any = any || decisions.n[i] > 0;
-  if ((any || waits_for != told) && message_level_is_interesting(DEBUG1))
-    tell_round(in_flight, ms, waits_for);
-  told = waits_for;
+  if ((any || waits_for != last_waits_for) && message_level_is_interesting(DEBUG1))
+    log_round(in_flight, ms, waits_for);
+  last_waits_for = waits_for;
   memset(decisions.n, 0, sizeof(decisions.n));
 }

@@ -1,7 +1,7 @@
 /*
- * ended.cpp: when events that have ended are to be recorded. They are gathered for 20 ms, or up to 2,000 of them:
- * nobody waits for the recording, and fewer of the worker's asynchronous commits share a commit-log group with
- * applications' transactions, whose flush the worker would have to wait for.
+ * ended.cpp: outcomes are collected for 20 ms, or up to 2,000 of them, before they are recorded. The delay costs
+ * nothing, since no session waits for the recording. Fewer asynchronous commits of the worker then share a commit-log
+ * group with applications' transactions, whose flush the worker would have to wait for.
  */
 #include "server/inflight/ended.h"
 

@@ -1,4 +1,4 @@
-/* in_flight.cpp: flushes the WAL of recordings before they fill half of the bound on what is in flight. */
+/* in_flight.cpp: flushes the WAL of recordings before they fill half of outbox.max_in_flight. */
 #include "server/inflight/in_flight.h"
 
 #include "server/base/settings.h"
@@ -10,7 +10,7 @@ extern "C" {
 #include "access/xlog.h"
 }
 
-/* Lets go of recordings that have reached the disk, and the synchronous standbys. */
+/* Forgets recordings whose WAL is flushed and confirmed by the synchronous standbys. */
 static void settle_unflushed(int max_events) {
   dispatch::Unflushed &unflushed = in_flight().unflushed;
 
@@ -41,7 +41,7 @@ InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed) {
 }
 
 void in_flight_committed(XLogRecPtr lsn) {
-  if (in_flight().unflushed.flush_wanted(INT_MAX) != InvalidXLogRecPtr) /* its list is full */
+  if (in_flight().unflushed.flush_wanted(INT_MAX) != InvalidXLogRecPtr) /* the list of unflushed recordings is full */
     settle_unflushed(INT_MAX);
   in_flight().committed(lsn);
 }

@@ -1,6 +1,5 @@
 /*
- * in_flight.h: what this worker has in flight (dispatch/in_flight.h), where the server's settings, sinks and WAL are
- * concerned.
+ * in_flight.h: connects the worker's events in flight (dispatch/in_flight.h) with settings, sinks and WAL.
  */
 #pragma once
 
@@ -24,21 +23,23 @@ static inline WorkerSink *sink_of(const InFlightEvent *event) {
   return (WorkerSink *)((char *)event->sink - offsetof(WorkerSink, events));
 }
 
-/* Where the row was when it was read. */
+/* The row's ctid when it was read. */
 static inline ItemPointerData place_of(const dispatch::RowHandle *row) {
-  ItemPointerData place;
+  ItemPointerData ctid;
 
-  ItemPointerSet(&place, row->page, row->line);
-  return place;
+  ItemPointerSet(&ctid, row->page, row->line);
+  return ctid;
 }
 
-/* How many more may be claimed, by number and by memory. */
+/* How many more events, and how many more bytes of events, may be claimed. */
 int in_flight_free(void);
 int64 in_flight_free_bytes(void);
 
-/* A claimed event for a position that has none; an error of the running transaction when memory is short. */
+/* Adds a claimed event. Its position must not be in flight already. Out of memory is raised as an error of the
+ * transaction. */
 InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed);
 
-/* After a commit up to this LSN. It is asynchronous: until its WAL is safe, a crash (or a failover to a synchronous
- * standby) would send the recorded events again, so they count against outbox.max_in_flight. */
+/* After a recording's commit, which ends at this LSN. The commit is asynchronous: until its WAL is safe, a crash or
+ * failover to a synchronous standby would send the recorded events again. So they count against outbox.max_in_flight
+ * until then. */
 void in_flight_committed(XLogRecPtr lsn);

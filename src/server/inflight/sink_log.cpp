@@ -1,7 +1,6 @@
 /*
- * sink_log.cpp: writes to the server's log what becomes of sinks and events. Lines that differ in numbers alone are
- * of one kind. The first of a kind are written at once; further ones are counted, and written as one line after a
- * pause, which doubles as long as they go on. So an outage is a few lines, however many events fail in it.
+ * sink_log.cpp: lines that differ only in numbers are of one kind. The first of a kind are written at once. Further
+ * ones are counted, and written as one line after a pause, which doubles while they continue.
  */
 #include "server/inflight/sink_log.h"
 
@@ -23,25 +22,25 @@ enum class About { SINK, RETRIED_EVENTS, DEAD_LETTERS };
 typedef struct LineKind {
   About about;
   uint32 hash;                            /* of sink, About and text */
-  int counted;                            /* not yet written */
-  int written;                            /* since it has begun to repeat itself */
-  int pause_ms;                           /* after the last line, before the next */
-  Moment seen_at, counted_at, written_at; /* last; the first of those that are counted; the last line */
-  TimestampTz counted_since;              /* as counted_at */
-  char id[40];                            /* of one of the events */
-  int attempts;                           /* its */
+  int counted;                            /* lines not yet written */
+  int written;                            /* lines written since the kind was made */
+  int pause_ms;                           /* between the last line and the next */
+  Moment seen_at, counted_at, written_at; /* the last occurrence; the first counted one; the last written line */
+  TimestampTz counted_since;              /* counted_at by the wall clock */
+  char id[40];                            /* the id of one of the events */
+  int attempts;                           /* of that event */
   ob_log_line line;
 } LineKind;
 
-/* Of a sink, so many kinds of errors of events are told apart; what comes beyond them counts with the last. */
+/* ERRORS_OF_A_SINK: kinds of event errors per sink; further errors count as the last kind. KINDS: of all sinks. */
 enum { ERRORS_OF_A_SINK = 4, KINDS = 1024 };
 
 static LineKind kinds[KINDS];
 static int n_kinds = 0;
 static Moment next_moment = MOMENT_NEVER;
 
-/* An HTTP status makes another kind. Other numbers do not, nor does what librdkafka adds in brackets: durations, and
- * how many lines it has left out. */
+/* The HTTP status is part of the kind. Other numbers are not, nor is text that librdkafka adds in parentheses:
+ * durations and the number of suppressed lines. */
 static uint32 hash_of(About about, const char *sink, const char *text) {
   uint32 hash = hash_combine(hash_bytes((const unsigned char *)sink, (int)strlen(sink)), (uint32)about);
   int status = 0;
@@ -62,7 +61,7 @@ static Moment due(const LineKind *kind) {
   return kind->written < at_once(kind) ? MOMENT_NONE : moment_after(kind->written_at, kind->pause_ms);
 }
 
-/* After a time of silence it is news again. */
+/* After two pauses without a line, the kind starts anew. */
 static bool is_over(const LineKind *kind, Moment now) {
   return kind->counted == 0 && moment_is_past(kind->seen_at, now, 2 * Max(kind->pause_ms, FIRST_PAUSE_MS));
 }
@@ -80,14 +79,14 @@ static void write_about_sink(const LineKind *kind, int minutes) {
                          : 0));
 }
 
-static int detail_of_events(const LineKind *kind, int minutes, bool held_back) {
-  if (held_back)
+static int detail_of_events(const LineKind *kind, int minutes, bool was_delayed) {
+  if (was_delayed)
     return errdetail("Counted since %s. Further ones with such an error are counted, and told after %d min.",
                      timestamptz_to_str(kind->counted_since), minutes);
   return errdetail("Further ones with such an error are counted, and told after %d min.", minutes);
 }
 
-static void write_about_events(const LineKind *kind, int minutes, bool held_back) {
+static void write_about_events(const LineKind *kind, int minutes, bool was_delayed) {
   const char *sink = kind->line.sink, *error = kind->line.text;
 
   if (kind->about == About::RETRIED_EVENTS) {
@@ -97,7 +96,7 @@ static void write_about_events(const LineKind *kind, int minutes, bool held_back
                       : errmsg("outbox sink \"%s\": %d deliveries failed and are tried again, such as event "
                                "%s (attempt %d): %s",
                                sink, kind->counted, kind->id, kind->attempts, error),
-                  detail_of_events(kind, minutes, held_back)));
+                  detail_of_events(kind, minutes, was_delayed)));
     return;
   }
   const char *attempts = kind->attempts == 1 ? "attempt" : "attempts";
@@ -106,14 +105,14 @@ static void write_about_events(const LineKind *kind, int minutes, bool held_back
                                        kind->id, kind->attempts, attempts, error)
                               : errmsg("outbox sink \"%s\": %d events are dead letters, such as %s after %d %s: %s",
                                        sink, kind->counted, kind->id, kind->attempts, attempts, error),
-           detail_of_events(kind, minutes, held_back),
+           detail_of_events(kind, minutes, was_delayed),
            errhint("When the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events "
                    "WHERE status = 'FAILED' AND sink = %s;",
                    quote_literal_cstr(sink))));
 }
 
 static void write_line(LineKind *kind, Moment now) {
-  bool held_back = kind->counted_at < due(kind);
+  bool was_delayed = kind->counted_at < due(kind);
 
   kind->written_at = now;
   if (++kind->written >= at_once(kind))
@@ -121,12 +120,12 @@ static void write_line(LineKind *kind, Moment now) {
   if (kind->about == About::SINK)
     write_about_sink(kind, kind->pause_ms / FIRST_PAUSE_MS);
   else
-    write_about_events(kind, kind->pause_ms / FIRST_PAUSE_MS, held_back);
+    write_about_events(kind, kind->pause_ms / FIRST_PAUSE_MS, was_delayed);
   kind->counted = 0;
 }
 
-/* Room for another kind: where there was none, or that of the kind that was written longest ago. */
-static LineKind *make_room(Moment now) {
+/* Returns a free kind, or reuses the one that was written longest ago. */
+static LineKind *take_kind(Moment now) {
   if (n_kinds < KINDS)
     return &kinds[n_kinds++];
   LineKind *oldest = &kinds[0];
@@ -160,7 +159,7 @@ static LineKind *kind_of(About about, const char *sink, const char *text, Moment
   if (n_others >= ERRORS_OF_A_SINK)
     return other;
   if (kind == NULL)
-    kind = make_room(now);
+    kind = take_kind(now);
   memset(kind, 0, sizeof(*kind));
   kind->about = about;
   kind->hash = hash;

@@ -1,6 +1,6 @@
 /*
- * sink_log.h: what the server's log says of sinks and of their events. An outage is a few lines, however many events
- * fail and however often something is tried again: what repeats itself is counted, and told ever more seldom.
+ * sink_log.h: writes lines about sinks and their events to the server's log. Repeated lines are counted and written
+ * at growing intervals, so that an outage is a few lines for any number of failed events.
  */
 #pragma once
 
@@ -13,15 +13,15 @@ extern "C" {
 #include "executor/tuptable.h"
 }
 
-/* A line of the delivery library's. */
+/* Logs a line of the delivery library. */
 void sink_log_line(const ob_log_line *line, Moment now);
 
-/* While a failure is recorded: the row tells the event's id. */
+/* While a failure is recorded, in its transaction: reads the event's id from the row. */
 void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, TupleDesc desc);
-/* Once that is committed. */
+/* After that transaction has committed: counts the failure. */
 void sink_log_count_failed(const InFlightEvent *event);
 
-/* Between transactions: tells what is due; with `all`, before the end, everything. */
+/* Writes the counted lines that are due; with `all`, before the process exits, all of them. Outside a transaction. */
 void sink_log_flush(Moment now, bool all);
-/* When that should be done next. */
+/* When the next counted line is due. */
 Moment sink_log_next_moment(void);
