@@ -8,7 +8,7 @@
 #include "server/shmem/shared_state.h"
 #include "server/shmem/wake.h"
 
-/* Said once, in the log of the server's start: what follows is a Kafka sink that does not open. */
+/* Warns once, at the server's start: with an unfit librdkafka, Kafka sinks do not open. */
 static void check_librdkafka(void) {
   ob_error advice;
 
@@ -24,7 +24,7 @@ PG_MODULE_MAGIC;
 PGDLLEXPORT void _PG_init(void); /* NOLINT(bugprone-reserved-identifier): PostgreSQL looks it up by this name */
 
 void _PG_init(void) {
-  /* pg_upgrade loads us only to look: no settings to reject, no worker to start. */
+  /* pg_upgrade only loads the library: it needs no settings, hooks and workers. */
   if (IsBinaryUpgrade)
     return;
   settings_define();

@@ -1,9 +1,10 @@
 /*
  * completions.cpp: collects until the delivery library has nothing left, at most 4,096 at a time, and counts
- * outcomes and latencies. A completion is 16 bytes and brings no message back.
+ * outcomes and latencies. A completion has 16 bytes and does not contain the message.
  */
 #include "server/worker/completions.h"
 
+#include "server/base/is_worker.h"
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/ended.h"
@@ -15,9 +16,10 @@ extern "C" {
 #include "access/xact.h"
 }
 
-/* A failure that may be the sink's own is recorded so much later: when the circuit opens meanwhile, it never was. */
+/* The recording of a failure that may be the sink's own is delayed by this time. If the circuit opens meanwhile, the
+ * failure is discarded. */
 static const int SUSPECT_DELAY_MS = 250;
-/* Taken at a time. */
+/* Completions per call of ob_collect(). */
 static const int COLLECT_MAX = 4096;
 
 static_assert((int)Outcome::SENT == OB_SENT && (int)Outcome::RETRY == OB_RETRY &&
@@ -30,8 +32,8 @@ void completions_init(ob_engine *engine_) {
   engine = engine_;
 }
 
-/* What waits for its topic behind an earlier event of its key waits for that one: only the first is to have a time of
- * its own, or the key would be through no sooner than the last of them. */
+/* Is an earlier event the blocker of this event's key? Only the blocker waits for the topic with a retry time of its
+ * own. If each event had one, the key would wait for the last of them. */
 static bool waits_for_its_blocker(const InFlightEvent *event) {
   return sink_of(event)->common.ordered &&
          blocked_keys().find_before(sink_of(event)->oid, event->key_hash, event->position);
@@ -58,7 +60,7 @@ static void take_completion(const ob_completion *completion, Now now) {
   worker_sink_event_ended(sink, event->bytes);
   sink->last_failed = outcome == Outcome::RETRY || outcome == Outcome::DEFERRED;
   in_flight().end(event, outcome, completion->retry_after_ms, completion->error, now.wall);
-  /* The key is held or goes on from here, before anything more of it is claimed. */
+  /* The key is blocked or released here, before more events of it are claimed. */
   if (completion->suspect) {
     event->suspect = true;
     event->record_after = moment_after(now.moment, SUSPECT_DELAY_MS);
@@ -75,26 +77,27 @@ static void take_completion(const ob_completion *completion, Now now) {
   ended_note(now.moment);
 }
 
-static void give_back_suspect(InFlightEvent *event) {
+static void return_suspect(InFlightEvent *event) {
   WorkerSink *sink = sink_of(event);
 
-  if (event->attempts == 0) /* else it blocks its key as before */
+  if (event->attempts == 0) /* an event that has failed before still blocks its key */
     blocked_keys().release(sink->oid, event->key_hash, event->position);
   worker_sink_event_not_ended(sink, event->bytes);
   claim_return(event);
 }
 
 void discard_suspected_failures(void) {
+  Assert(!IsTransactionState());
   for (WorkerSink *sink : worker_sinks_all())
     if (sink->status.state == OB_SINK_CIRCUIT_OPEN && in_flight().ended() > 0)
       for (InFlightEvent *event = in_flight().take_suspects(&sink->events), *next = NULL; event; event = next) {
         next = event->next;
-        give_back_suspect(event);
+        return_suspect(event);
       }
 }
 
 void completions_collect(Now now) {
-  Assert(!IsTransactionState());
+  Assert(server_is_worker && !IsTransactionState() && engine != NULL);
   static ob_completion completions[COLLECT_MAX];
   size_t n;
   ob_log_line line;

@@ -1,4 +1,4 @@
-/* completions.h: takes from the delivery library how events ended. */
+/* completions.h: takes the outcomes of events from the delivery library. */
 #pragma once
 
 #include "server/base/clock.h"
@@ -6,10 +6,12 @@
 
 #include "delivery/delivery.h"
 
+/* Once, before the other functions. */
 void completions_init(ob_engine *engine);
 
-/* Takes what has come, and logs what the delivery library has to say. Outside a transaction. */
+/* Takes all outcomes, and writes the delivery library's log lines. Outside a transaction. */
 void completions_collect(Now now);
 
-/* Takes back the failures by which an outage was recognised: they are not their events' fault. */
+/* Discards the failures by which an outage was recognized and returns their events: those failures were the sink's,
+ * not the events'. Outside a transaction. */
 void discard_suspected_failures(void);

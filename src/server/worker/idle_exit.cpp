@@ -1,6 +1,6 @@
 /*
- * idle_exit.cpp: asks the sinks whether this worker is idle. A sink that is not open and well keeps its worker: the
- * next one would have to find out anew what is wrong with it.
+ * idle_exit.cpp: collects from the sinks whether this worker is idle. A sink that is not open and healthy keeps its
+ * worker, because the next worker would not know the sink's failures.
  */
 #include "server/worker/idle_exit.h"
 
@@ -16,7 +16,7 @@
 static bool sinks_are_quiet(void) {
   for (const WorkerSink *sink : worker_sinks_all()) {
     if (sink->state == SINK_STOPPED)
-      continue; /* until a user starts it */
+      continue; /* it delivers nothing until a user resumes it */
     if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->starved || sink->n_late > 0 ||
         sink->resumed.going || blocked_keys().any_draining(sink->oid))
       return false;
@@ -32,12 +32,12 @@ bool should_exit_idle(Now now, bool quiet) {
   dispatch::IdleExit &idle_exit = dispatcher().idle_exit;
   const dispatch::Idleness idle =
       idleness(quiet && sinks_are_quiet() && !unrouted_routing() && unrouted_locked() == 0);
-  const bool long_enough = idle_exit.idle_for_long(now.moment, idle);
+  const bool is_long_enough = idle_exit.idle_for_long(now.moment, idle);
   Moment until;
 
   if (idle_exit.busy())
     worker_slot_run();
-  if (!long_enough)
+  if (!is_long_enough)
     return false;
   const Moment next =
       Min(Min(worker_sinks_next_moment(now.moment), dispatcher().locked_rows.next_moment()), shards_next_moment());

@@ -1,6 +1,7 @@
 /*
- * maintenance.cpp: days are made beside rows of another origin as well: a pause for these protected no restore, and
- * a subscriber that nobody adopted deleted after four days what it should have kept.
+ * maintenance.cpp: daily partitions are also created while rows of another origin exist. A pause in that case
+ * protected no restore, and without partitions a subscriber that was not adopted deleted after four days events that
+ * it should have kept.
  */
 #include "server/worker/maintenance.h"
 
@@ -21,17 +22,17 @@ static const int RETRY_MS = 5000;
 
 static Moment route_at = MOMENT_NONE;
 static Moment maintain_at = MOMENT_NONE;
-static bool am_first = true;
+static bool is_first_worker = true;
 
-/* Tables whose rows expire one by one: a worker goes through them again and again, a little at a time. */
+/* A table whose rows expire one by one. The worker scans it again and again, EXPIRY_BLOCKS pages at a time. */
 typedef struct Expiry {
   const char *call;
-  const int *window; /* s: how long a row lives */
-  int64 block;       /* the next one */
+  const int *window; /* how long a row is kept, in seconds */
+  int64 block;       /* the next page to scan */
   Moment at;
 } Expiry;
 
-enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: some 20,000 dedup keys, 20 ms when all of them go */
+enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: about 20,000 dedup keys; deleting all of them takes 20 ms */
 static Expiry expiries[] = {
     {"SELECT outbox_internal.expire_dedup(%lld, %d)", &setting_dedup_window, 0, MOMENT_NONE},
     {"SELECT outbox_internal.expire_processed(%lld, %d)", &setting_processed_retention, 0, MOMENT_NONE}};
@@ -52,31 +53,31 @@ static void run_call(void *argument) {
   call->result = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
 }
 
-/* Runs one function of ours that returns bigint; -1 when it failed. */
+/* Runs one function of the extension that returns bigint. Returns -1 after an error. */
 static int64 call(const char *before, const char *statement) {
   Call call = {statement, -1};
 
   return worker_transaction(before, run_call, &call) ? call.result : -1;
 }
 
-/* Workers take turns: when one finds nothing left to route, nothing is under way elsewhere either. */
-static const char *const TAKE_TURNS = "LOCK TABLE outbox_internal.rescan_queue IN SHARE UPDATE EXCLUSIVE MODE";
+/* This lock serializes routing: when a worker finds no event left to route, no other worker is routing one. */
+static const char *const SERIALIZE_ROUTING = "LOCK TABLE outbox_internal.rescan_queue IN SHARE UPDATE EXCLUSIVE MODE";
 
 static void run_route_locked(void *more) {
   *(bool *)more = unrouted_route_locked();
 }
 
-/* All that wait, or only those that somebody had locked. */
+/* Routes all unrouted events, or only the noted ones that were locked. */
 static void route(Moment now) {
   bool done, more = false;
 
   worker_slot_report_work("routing events that waited for a sink");
   if (unrouted_wanted()) {
-    int64 routed = call(TAKE_TURNS, "SELECT outbox.route_waiting()");
+    int64 routed = call(SERIALIZE_ROUTING, "SELECT outbox.route_waiting()");
     done = routed >= 0;
     more = routed > 0;
   } else {
-    done = worker_transaction(TAKE_TURNS, run_route_locked, &more);
+    done = worker_transaction(SERIALIZE_ROUTING, run_route_locked, &more);
   }
   unrouted_routed(done, more);
   route_at = !done                            ? moment_after(now, RETRY_MS)
@@ -84,23 +85,23 @@ static void route(Moment now) {
                                               : now;
 }
 
-/* So that a row stays an eighth longer than it must, at most; a small table is looked at as often as the days are. */
+/* Deletes expired rows of the next pages. One scan of the table takes at most an eighth of the window, so rows are
+ * kept at most an eighth too long. A table of one piece is scanned every 10 min. */
 static void expire(Expiry *expiry, Moment now) {
   char statement[100];
 
   snprintf(statement, sizeof statement, expiry->call, (long long)expiry->block, (int)EXPIRY_BLOCKS);
   int64 size = call(NULL, statement);
-  int64 pieces = size / EXPIRY_BLOCKS + 1;
+  int64 steps = size / EXPIRY_BLOCKS + 1;
   int64 round_ms = Max((int64)*expiry->window * 1000 / 8, EXPIRY_ROUND_MIN_MS);
-  int64 pause_ms =
-      size <= 0 ? MAINTAIN_EVERY_MS : Min(Max(round_ms / pieces, EXPIRY_PAUSE_MIN_MS), MAINTAIN_EVERY_MS);
+  int64 pause_ms = size <= 0 ? MAINTAIN_EVERY_MS : Min(Max(round_ms / steps, EXPIRY_PAUSE_MIN_MS), MAINTAIN_EVERY_MS);
   expiry->block = expiry->block + EXPIRY_BLOCKS < size ? expiry->block + EXPIRY_BLOCKS : 0;
   expiry->at = moment_after(now, pause_ms);
 }
 
 void maintenance_run(Moment now, bool first_worker) {
   Assert(!IsTransactionState());
-  am_first = first_worker;
+  is_first_worker = first_worker;
   if ((unrouted_wanted() || unrouted_locked() > 0) && now >= route_at)
     route(now);
   if (first_worker && now >= maintain_at) {
@@ -120,7 +121,7 @@ void maintenance_day_missing(void) {
 Moment maintenance_next_moment(void) {
   Moment moment = MOMENT_NEVER;
 
-  if (am_first) {
+  if (is_first_worker) {
     moment = maintain_at;
     for (const Expiry &expiry : expiries)
       moment = Min(moment, expiry.at);

@@ -1,16 +1,18 @@
 /*
- * maintenance.h: what the worker does now and then besides delivering: routes events that waited for a sink, makes
- * and drops the days of SENT, forgets expired dedup keys. Each in a transaction of its own; a failure is logged and
- * tried again, and never stops delivery.
+ * maintenance.h: the worker's tasks besides delivery: routing unrouted events, creating and dropping daily partitions
+ * of events_sent, deleting expired dedup keys and processed events. Each runs in a transaction of its own; an error
+ * is logged and the task is tried again, while delivery goes on.
  */
 #pragma once
 
 #include "server/base/clock.h"
 
-/* Does what is due. Every worker routes; the rest is the first one's. */
+/* Runs the tasks that are due. Every worker routes; the first worker of the database does the rest. Outside a
+ * transaction. */
 void maintenance_run(Moment now, bool first_worker);
 
-/* A delivered event has no partition to go to. */
+/* The daily partition for a delivered event is missing: runs that task at the next call. */
 void maintenance_day_missing(void);
 
+/* When the next task is due. */
 Moment maintenance_next_moment(void);

@@ -1,6 +1,5 @@
 /*
- * probe_worker.cpp: the session waits for the worker and holds a snapshot meanwhile, so a probe takes five minutes
- * at most.
+ * probe_worker.cpp: the session holds a snapshot while it waits for the worker, so a probe takes at most 5 min.
  */
 #include "server/worker/probe_worker.h"
 
@@ -11,9 +10,9 @@ extern "C" {
 #include "storage/ipc.h"
 }
 
-/* At once; others wait for their turn within their time. */
+/* Further probes wait, at most until their deadlines. */
 enum { MAX_RUNNING = 16 };
-/* Of a probe whose turn comes late: then it says that it had no time. */
+/* The timeout of a probe that begins at its deadline or later: it then reports a timeout. */
 static const int SHORTEST_MS = 50;
 
 typedef struct RunningProbe {
@@ -26,8 +25,9 @@ static ob_engine *engine = NULL;
 static RunningProbe running[MAX_RUNNING];
 static int n_running = 0;
 
-/* Whoever comes after this worker begins anew. Its session still waits. */
-static void give_back(int, Datum) {
+/* At the worker's exit: sets its probes to PROBE_WANTED again for the next worker, because the sessions still wait.
+ */
+static void request_again(int, Datum) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   for (int i = 0; i < MAX_RUNNING; i++)
     if (running[i].probe && running[i].slot->number == running[i].number && running[i].slot->state == PROBE_RUNNING)
@@ -37,17 +37,17 @@ static void give_back(int, Datum) {
 
 void probe_worker_init(ob_engine *engine_) {
   engine = engine_;
-  before_shmem_exit(give_back, 0);
+  before_shmem_exit(request_again, 0);
 }
 
-static RunningProbe *free_place(void) {
+static RunningProbe *find_free(void) {
   for (int i = 0; i < MAX_RUNNING; i++)
     if (running[i].probe == NULL)
       return &running[i];
   return NULL;
 }
 
-static bool waits_here(const ProbeSlot *slot) {
+static bool is_wanted_here(const ProbeSlot *slot) {
   return slot->state == PROBE_WANTED && slot->database == MyDatabaseId;
 }
 
@@ -59,7 +59,7 @@ bool probe_wanted(void) {
     return false;
   LWLockAcquire(shared->lock, LW_SHARED);
   for (int i = 0; i < OUTBOX_MAX_PROBES && !wanted; i++)
-    wanted = waits_here(&shared->probes[i]);
+    wanted = is_wanted_here(&shared->probes[i]);
   LWLockRelease(shared->lock);
   return wanted;
 }
@@ -71,8 +71,8 @@ static void answer(ProbeSlot *slot, ProbeState state) {
   SetLatch(slot->latch);
 }
 
-/* The lock must be held exclusively: nothing here waits. */
-static void begin_one(ProbeSlot *slot, RunningProbe *place) {
+/* The lock must be held exclusively; starting a probe does not wait for the network. */
+static void begin_one(ProbeSlot *slot, RunningProbe *free_probe) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   const WorkerSink *sink = worker_sink_of(slot->server);
   ob_error error;
@@ -82,8 +82,8 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
     return;
   }
   long left = milliseconds_until(moment_now(), slot->until);
-  place->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), slot->send, &error);
-  if (place->probe == NULL) {
+  free_probe->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), slot->send, &error);
+  if (free_probe->probe == NULL) {
     slot->n_steps = 1;
     memset((void *)&slot->steps[0], 0, sizeof(slot->steps[0]));
     strlcpy(slot->steps[0].name, "probe", sizeof(slot->steps[0].name));
@@ -92,8 +92,8 @@ static void begin_one(ProbeSlot *slot, RunningProbe *place) {
     answer(slot, PROBE_DONE);
     return;
   }
-  place->slot = slot;
-  place->number = slot->number;
+  free_probe->slot = slot;
+  free_probe->number = slot->number;
   slot->state = PROBE_RUNNING;
   n_running++;
 }
@@ -104,11 +104,11 @@ void probe_begin(void) {
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_PROBES; i++) {
-    RunningProbe *place = free_place();
-    if (place == NULL)
+    RunningProbe *free_probe = find_free();
+    if (free_probe == NULL)
       break;
-    if (waits_here(&shared->probes[i]))
-      begin_one(&shared->probes[i], place);
+    if (is_wanted_here(&shared->probes[i]))
+      begin_one(&shared->probes[i], free_probe);
   }
   LWLockRelease(shared->lock);
 }
@@ -122,14 +122,14 @@ void probe_poll(void) {
       continue;
     bool done = ob_probe_poll(each->probe, steps, lengthof(steps), &n);
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-    bool awaited = each->slot->number == each->number && each->slot->state == PROBE_RUNNING;
-    if (done && awaited) {
+    bool session_waits = each->slot->number == each->number && each->slot->state == PROBE_RUNNING;
+    if (done && session_waits) {
       memcpy((void *)each->slot->steps, steps, sizeof(ob_probe_step) * n);
       each->slot->n_steps = (int)n;
       answer(each->slot, PROBE_DONE);
     }
     LWLockRelease(shared_state()->lock);
-    if (done || !awaited) {
+    if (done || !session_waits) {
       ob_probe_finish(each->probe);
       each->probe = NULL;
       n_running--;

@@ -1,7 +1,7 @@
 /*
- * probe_worker.h: outbox.probe() from the worker's side. A session writes its question into shared memory
- * (operate/probe.cpp) and waits; the database's first worker has the delivery library try the sink
- * (probe_worker.cpp), and writes the answer.
+ * probe_worker.h: the worker's part of outbox.probe(). A session writes its request into shared memory
+ * (operate/probe.cpp) and waits. The database's first worker lets the delivery library try the sink, and writes the
+ * result.
  */
 #pragma once
 
@@ -9,16 +9,18 @@
 
 #include "delivery/delivery.h"
 
+/* Once, before the other functions. */
 void probe_worker_init(ob_engine *engine);
 
-/* Is a session of this database waiting for a probe to begin? Cheap when nobody is. */
+/* Does a session of this database wait for a probe to begin? Without requests it only reads an atomic; otherwise it
+ * takes the lock. */
 bool probe_wanted(void);
 
-/* Begins those that are wanted, outside a transaction, with the sinks as they were just read. */
+/* Begins the requested probes. The caller has just read the sinks' options. Outside a transaction; takes the lock. */
 void probe_begin(void);
 
-/* Tells sessions what was found, and ends what nobody waits for any more. */
+/* Writes results for sessions, and ends probes whose sessions have stopped waiting. Takes the lock. */
 void probe_poll(void);
 
-/* Is any under way? */
+/* Is a probe running? */
 bool probe_running(void);

@@ -1,7 +1,7 @@
 /*
- * submit.cpp: nothing is submitted in a transaction: an error after it would roll the claim back while the event is
- * on its way. What waits for a standby longer than a second is given back, so that a user's DELETE keeps its
- * meaning while a standby is away for hours.
+ * submit.cpp: events are submitted after the claim's commit: an error in the transaction would roll the claim back
+ * while the event is being sent. Events that have waited for a standby for more than 1 s are returned, so that a user
+ * can still delete them while a standby is away for hours.
  */
 #include "server/worker/submit.h"
 
@@ -16,30 +16,33 @@ extern "C" {
 #include "replication/syncrep.h"
 }
 
-/* How long events are held in hand; doubled when it was too short, so that a slow standby stops nothing for ever. */
-static const int PATIENCE_MS = 1000;
-static const int PATIENCE_MAX_MS = 60000;
-/* The longer it takes, the rarer the looks: a standby nearby answers within a millisecond or two, one that is away
- * may be so for hours. */
+/* How long events are held. The time doubles when it was too short, so that a slow standby cannot stop delivery for
+ * good. */
+static const int HOLD_MS = 1000;
+static const int HOLD_MAX_MS = 60000;
+/* The pause between checks grows with the wait, up to this time: a running standby confirms within 1 or 2 ms, and a
+ * stopped one may stay away for hours. */
 static const int64 LONGEST_PAUSE_MS = 50;
 
 static XLogRecPtr awaited = InvalidXLogRecPtr;
 static Moment since = MOMENT_NONE;
-static bool in_hand = false;
-static bool said = false;
-static int patience_ms = PATIENCE_MS;
+static bool holds_events = false;
+static bool reported = false;
+static int hold_ms = HOLD_MS;
 
-/* Completions that came while it was held may have put earlier events back, or have closed its sink. */
-static bool must_go_back(const InFlightEvent *event) {
+/* Must a held event be returned? Completions that came meanwhile may have returned or blocked earlier events of its
+ * sink or key. */
+static bool must_return(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
 
   return event->position > sink->rewound_to ||
          (sink->common.ordered && blocked_keys().find_before(sink->oid, event->key_hash, event->position));
 }
 
-/* The failing event of its key, behind which the others wait in the table. That it has failed before does not say so:
- * it may have done so while its sink was not ordered, or drain with others behind a head that is through. */
-static bool goes_alone(const InFlightEvent *event) {
+/* Is the event the blocker of its key, for which the others wait in the table? Failed attempts alone do not prove it:
+ * the event may have failed while its sink was unordered, or may drain with others after its former blocker has
+ * ended. */
+static bool is_blocker(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
   const BlockedKey *key =
       event->attempts > 0 && sink->common.ordered ? blocked_keys().find(sink->oid, event->key_hash) : NULL;
@@ -51,12 +54,12 @@ static void hand_over(WorkerSink *sink, bool was_held) {
   int n = 0;
 
   for (int i = 0; i < sink->n_batch; i++) {
-    if (was_held && must_go_back(sink->batch_events[i])) {
+    if (was_held && must_return(sink->batch_events[i])) {
       claim_return(sink->batch_events[i]);
       continue;
     }
     sink->batch[n] = sink->batch[i];
-    sink->batch[n].alone = goes_alone(sink->batch_events[i]);
+    sink->batch[n].alone = is_blocker(sink->batch_events[i]);
     sink->batch_events[n++] = sink->batch_events[i];
   }
   int taken = n > 0 && sink->state == SINK_OPEN ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
@@ -81,7 +84,7 @@ int submit_claimed(void) {
   if (standby_required() && !standby_has(target)) {
     awaited = target;
     since = moment_now();
-    in_hand = true;
+    holds_events = true;
     for (WorkerSink *sink : worker_sinks_all())
       sink->rewound_to = PG_INT64_MAX;
     return claimed;
@@ -92,26 +95,27 @@ int submit_claimed(void) {
 }
 
 void submit_return_held(void) {
-  if (in_hand)
+  Assert(!IsTransactionState());
+  if (holds_events)
     for (WorkerSink *sink : worker_sinks_all()) {
       for (int i = 0; i < sink->n_batch; i++)
         claim_return(sink->batch_events[i]);
       sink->n_batch = 0;
     }
-  in_hand = false;
+  holds_events = false;
 }
 
-/* The wait is over. */
-static void go_on(void) {
-  if (in_hand) {
+/* The standbys have confirmed, or are not waited for anymore. */
+static void end_wait(void) {
+  if (holds_events) {
     for (WorkerSink *sink : worker_sinks_all())
       hand_over(sink, true);
-    patience_ms = PATIENCE_MS;
+    hold_ms = HOLD_MS;
   }
-  if (said)
+  if (reported)
     ereport(LOG, (errmsg("outbox goes on: no synchronous standby is waited for any more")));
   awaited = InvalidXLogRecPtr;
-  in_hand = said = false;
+  holds_events = reported = false;
 }
 
 bool submit_check_standbys(Moment now) {
@@ -119,15 +123,15 @@ bool submit_check_standbys(Moment now) {
   if (!submit_waits())
     return false;
   if (!standby_required() || standby_has(awaited)) {
-    go_on();
+    end_wait();
     return true;
   }
-  if (in_hand && moment_is_past(since, now, patience_ms)) {
+  if (holds_events && moment_is_past(since, now, hold_ms)) {
     submit_return_held();
-    patience_ms = Min(patience_ms * 2, PATIENCE_MAX_MS);
+    hold_ms = Min(hold_ms * 2, HOLD_MAX_MS);
   }
-  if (!in_hand && !said) {
-    said = true;
+  if (!holds_events && !reported) {
+    reported = true;
     ereport(
         WARNING,
         (errmsg("outbox waits for a synchronous standby"),
@@ -143,7 +147,7 @@ bool submit_waits(void) {
 }
 
 bool submit_is_stalled(void) {
-  return submit_waits() && !in_hand;
+  return submit_waits() && !holds_events;
 }
 
 long submit_pause_ms(Moment now) {

@@ -1,25 +1,27 @@
 /*
  * submit.h: hands claimed events to their sinks, after the commit and once their transactions are safe. Where a
- * synchronous standby has to confirm them first they are held in hand for a moment, and nothing more is claimed; if
- * it takes longer they are given back, because a user may change or delete them meanwhile, and claimed again when
- * the standby has caught up. The worker never blocks for it: it looks now and then.
+ * synchronous standby must confirm them first, the worker holds them and claims no more events. If the standby takes
+ * longer than 1 s, the events are returned to the table, because a user may change or delete them meanwhile, and are
+ * claimed again when the standby has confirmed. The worker does not block: it checks at intervals of 1 to 50 ms.
  */
 #pragma once
 
 #include "server/base/clock.h"
 
-/* What the round has claimed, after durable_flush(): hands it over, or holds it. Returns how many events. */
+/* Hands the events that the round has claimed to their sinks, or holds them. Returns their number. After
+ * durable_flush(), outside a transaction. */
 int submit_claimed(void);
 
-/* Once per loop, after the completions were collected. True when a wait is over: claim again. */
+/* Once per loop, after completions_collect(): hands held events over if the standbys have confirmed. Returns true
+ * when the wait is over, so that events are claimed again. Outside a transaction. */
 bool submit_check_standbys(Moment now);
 
-/* Is a standby waited for? Nothing is claimed then. */
+/* Does the worker wait for a standby? Then it claims no events. */
 bool submit_waits(void);
-/* … in vain, so far: nothing is held in hand any more. */
+/* Does the worker wait for a standby, and has returned the held events? */
 bool submit_is_stalled(void);
-/* With submit_waits(): how long to sleep before the next look. */
+/* While submit_waits(): how long to sleep before the next check, in milliseconds. */
 long submit_pause_ms(Moment now);
 
-/* Gives back what is held in hand. */
+/* Returns the held events. */
 void submit_return_held(void);

@@ -4,8 +4,8 @@
  *   wait (latch | engine's descriptor | timer) -> collect completions -> one short transaction: record + claim ->
  *   commit -> submit -> wait
  *
- * No transaction is open and no row locked while the network works: the network works on the engine's threads, and
- * this thread only waits on the latch and runs SQL, so it answers signals at once.
+ * No transaction is open and no row is locked while requests run. They run on the engine's threads; this thread only
+ * waits on the latch and runs SQL, so it handles signals at once.
  */
 #include "server/base/origin.h"
 #include "server/base/settings.h"
@@ -52,36 +52,36 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-/* A sink that has more to claim than room waits for completions: they are collected this often. */
+/* Completions are collected at this interval while a sink has more events to claim than room for them. */
 static const int COLLECT_MS = 3;
 static const int START_PAUSE_MS = 200;
-/* While something waits for a time of the wall clock, that is looked at again so soon, at the latest. */
-static const long CLOCK_LOOK_MS = 5000;
+/* The longest sleep while an event waits for a wall time, because the clock may be set. */
+static const long CLOCK_CHECK_MS = 5000;
 
 extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);
 
-static MemoryContext claim_context = NULL; /* of a round that claims: the batches, until they are submitted */
+static MemoryContext claim_context = NULL; /* of rounds that claim: the batches, until they are submitted */
 static MemoryContext record_context = NULL;
-static MemoryContext round_context = NULL; /* one of them */
+static MemoryContext round_context = NULL; /* the one of the two that the running round uses */
 
 /* The loop's state. */
 static bool claims_wanted = true;
-static bool recalled_wanted = true;
+static bool rescan_wanted = true;
 static Moment polled_at = MOMENT_NONE;
-static bool polls_only = false; /* this round has no other reason */
+static bool polls_only = false; /* this round runs only because of outbox.poll_interval */
 
 /* ---- one round --------------------------------------------------------------------------------------------- */
 
-static volatile WorkerTask task; /* what the running transaction is about */
+static volatile WorkerTask task; /* the task of the running transaction */
 
-/* What was remembered of sinks that are gone, or altered, is of no use any more. */
-static void follow_sinks(SinkChanges changes) {
+/* */
+static void handle_sink_changes(SinkChanges changes) {
   if (changes.hold_begins)
     dead_letters_stale();
 }
 
 static void refresh_sinks(Now now) {
-  follow_sinks(worker_sinks_refresh(now, !unrouted_routing(), submit_is_stalled()));
+  handle_sink_changes(worker_sinks_refresh(now, !unrouted_routing(), submit_is_stalled()));
 }
 
 static void begin_transaction(void) {
@@ -92,10 +92,10 @@ static void begin_transaction(void) {
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
   const SinkChanges changes = worker_sinks_reload();
-  follow_sinks(changes);
+  handle_sink_changes(changes);
   if (changes.reloaded) {
     unrouted_look_at_routes();
-    recalled_wanted = true; /* dead letters of a sink that holds no more let their keys go */
+    rescan_wanted = true; /* dead letters of a sink whose on_dead_letter is no longer 'block' release their keys */
   }
 }
 
@@ -105,7 +105,7 @@ static void commit_transaction(void) {
   CommitTransactionCommand();
   worker_owner_leave();
   MemoryContextSwitchTo(round_context);
-  pgstat_report_stat(false); /* autovacuum goes by it */
+  pgstat_report_stat(false); /* autovacuum needs the statistics */
 }
 
 static bool any_sink_starved(void) {
@@ -115,7 +115,7 @@ static bool any_sink_starved(void) {
   return false;
 }
 
-/* The transaction. True when more could be claimed at once. */
+/* The transaction of a round, and the submit after it. Returns true when more events can be claimed at once. */
 static bool transact(Now now, bool record, bool claim) {
   bool more = false;
 
@@ -131,8 +131,8 @@ static bool transact(Now now, bool record, bool claim) {
   }
   if (claim && !(polls_only && !claim_has_news())) {
     refresh_sinks(now);
-    recalled_wanted = recalled_wanted || polls_only;
-    more = claim_events(now, &recalled_wanted);
+    rescan_wanted = rescan_wanted || polls_only;
+    more = claim_events(now, &rescan_wanted);
   }
   commit_transaction();
   if (record) {
@@ -151,10 +151,10 @@ static bool transact(Now now, bool record, bool claim) {
   return more;
 }
 
-/* A failed transaction loses nothing: what ended is recorded in the next one, what was claimed is given back. */
-static bool round_trip(Now now, bool wants_record, bool claim) {
+/* A failed transaction loses nothing: the next one records the ended events, and the claimed events are returned. */
+static bool round_trip(Now now, bool record_wanted, bool claim) {
   volatile bool more = false;
-  const volatile bool record = wants_record && in_flight().ended() > 0;
+  const volatile bool record = record_wanted && in_flight().ended() > 0;
 
   round_context = claim ? claim_context : record_context;
   MemoryContextReset(round_context);
@@ -168,20 +168,20 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
     MemoryContextSwitchTo(round_context);
     if (record) {
       if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
-        worker_succeeded(TASK_RECORD); /* a smaller part of them may do, at once */
+        worker_succeeded(TASK_RECORD); /* a smaller batch may succeed, so it is tried without a pause */
       in_flight().aborted();
       ended_recorded(false);
     }
     if (claim) {
       claim_give_back();
-      recalled_wanted = true;
+      rescan_wanted = true;
     }
-    more = fault == FAULT_OF_ONE_ROW; /* the others at once */
+    more = fault == FAULT_OF_ONE_ROW; /* the other rows are claimed without a pause */
     if (more)
       worker_succeeded(TASK_CLAIM);
     if (task == TASK_CLAIM && (fault == FAULT_OF_ROWS || (more && !unreadable_has_sink())))
       claim_tell_error(worker_last_error());
-    worker_sinks_settings_changed(); /* the catalog may have been read in vain */
+    worker_sinks_settings_changed(); /* what the aborted transaction read of the catalog must be read again */
   }
   PG_END_TRY();
   worker_set_cancel_on_sigterm(false);
@@ -190,7 +190,7 @@ static bool round_trip(Now now, bool wants_record, bool claim) {
 
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
-static bool any_sink_can_go_on(TimestampTz now) {
+static bool any_sink_can_claim(TimestampTz now) {
   for (WorkerSink *sink : worker_sinks_all())
     if (sink->room > 0 && (sink->starved || blocked_keys().any_draining(sink->oid) || late_commits_can_go_on(sink) ||
                            sink->resumed.going || sink->due.next <= now))
@@ -202,7 +202,7 @@ static bool may_claim(Moment now) {
   return now >= dispatcher().linger.until() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
 }
 
-/* How long the worker may sleep if nobody wakes it. */
+/* How long the worker may sleep if its latch is not set, in milliseconds. */
 static long sleep_time(Now clock) {
   const Moment now = clock.moment;
   long ms =
@@ -211,15 +211,15 @@ static long sleep_time(Now clock) {
   if (!submit_waits()) {
     TimestampTz due = worker_sinks_next_due();
     if (due != DT_NOEND) /* the clock may be set */
-      ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_LOOK_MS));
+      ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_CHECK_MS));
     ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
     ms = Min(ms, milliseconds_until(now, dispatcher().locked_rows.next_moment()));
   }
   ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
   ms = Min(ms, milliseconds_until(now, shards_next_moment()));
-  if (now < dispatcher().linger.until()) /* no commit wakes us before */
+  if (now < dispatcher().linger.until()) /* commits do not wake the worker before */
     ms = milliseconds_until(now, dispatcher().linger.until());
-  /* After an error nothing goes faster than its pause. */
+  /* After an error, its pause is the shortest sleep. */
   ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
   return Min(ms, milliseconds_until(now, Max(ended_record_at(), worker_pause_end(TASK_RECORD))));
 }
@@ -232,12 +232,12 @@ static void reload_settings(void) {
   ProcessConfigFile(PGC_SIGHUP);
   standby_reread();
   if (origin_here() != origin)
-    ShutdownRequestPending = true; /* outbox.cluster_name: which rows are ours is found out by a worker that begins */
+    ShutdownRequestPending = true; /* outbox.cluster_name has changed: a new worker starts with the new origin */
   worker_sinks_settings_changed();
   claims_wanted = true;
 }
 
-static void say_what_goes_on(void) {
+static void report_activity(void) {
   worker_slot_report_activity(worker_waits_for_lock()      ? "waiting for a lock"
                               : submit_is_stalled()        ? "waiting for a synchronous standby"
                               : shards_draining()          ? "handing shards over"
@@ -246,14 +246,15 @@ static void say_what_goes_on(void) {
                                                            : "waiting for events");
 }
 
-/* Between transactions: what we have claimed of a shard is known when it changes hands. */
-static void follow_shards(Moment now) {
+/* Outside a transaction, where it is known which events of a shard are claimed when it is handed over. */
+static void update_shards(Moment now) {
   if (shards_follow(now))
-    claims_wanted = recalled_wanted = true;
+    claims_wanted = rescan_wanted = true;
 }
 
-/* A look at the catalog, and at the first one also at the rows; false when somebody's lock is in the way. */
-static bool look_around(bool first) {
+/* Reads the catalog, and with `first` also the rows that claims start from. Returns false after an error, such as
+ * another session's lock. */
+static bool read_catalog(bool first) {
   volatile bool done = false;
 
   worker_set_cancel_on_sigterm(!ShutdownRequestPending);
@@ -275,14 +276,14 @@ static bool look_around(bool first) {
   return done;
 }
 
-/* A probe takes a sink's options as they are committed now. */
+/* A probe uses the sink's committed options, so the catalog is read before it begins. */
 static void serve_probes(void) {
   probe_poll();
   if (!probe_wanted())
     return;
   round_context = record_context;
   MemoryContextReset(round_context);
-  if (look_around(false))
+  if (read_catalog(false))
     probe_begin();
 }
 
@@ -290,29 +291,29 @@ static void one_loop(void) {
   WorkerSlot *slot = worker_slot();
   const Now clock = now_read();
   const Moment now = clock.moment;
-  bool gathers = now < dispatcher().linger.until();
+  bool lingers = now < dispatcher().linger.until();
 
   decision_log_begin();
   worker_health_clear();
   worker_slot_refresh(clock);
-  /* Armed before the snapshot is taken: whatever commits after it sets the latch. */
-  if (!gathers && pg_atomic_exchange_u32(&slot->needs_wakeup, 1) == 0)
+  /* Set before the snapshot is taken: each later commit sets the latch. */
+  if (!lingers && pg_atomic_exchange_u32(&slot->needs_wakeup, 1) == 0)
     claims_wanted = true;
   pg_memory_barrier();
   if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
-    recalled_wanted = claims_wanted = true;
+    rescan_wanted = claims_wanted = true;
 
   completions_collect(clock);
   if (submit_check_standbys(now))
     claims_wanted = true;
   refresh_sinks(clock);
   discard_suspected_failures();
-  bool poll = !gathers && moment_is_past(polled_at, now, setting_poll_interval);
-  if (poll) /* what no commit has announced: crashes in between, sessions without our library */
+  bool poll = !lingers && moment_is_past(polled_at, now, setting_poll_interval);
+  if (poll) /* finds events whose commits woke no worker: a crash in between, sessions without this library */
     polled_at = now;
-  bool wanted = claims_wanted || any_sink_can_go_on(clock.wall) || dispatcher().locked_rows.next_moment() <= now;
-  polls_only = poll && !wanted && !recalled_wanted;
-  recalled_wanted = recalled_wanted || (poll && !polls_only);
+  bool wanted = claims_wanted || any_sink_can_claim(clock.wall) || dispatcher().locked_rows.next_moment() <= now;
+  polls_only = poll && !wanted && !rescan_wanted;
+  rescan_wanted = rescan_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
   bool record = (claim || ended_record_is_due(now)) && now >= worker_pause_end(TASK_RECORD);
   if (record && (worker_has_errors() || record_in_trouble())) {
@@ -324,7 +325,7 @@ static void one_loop(void) {
   else if (record)
     (void)round_trip(clock, true, false);
   if (now < dispatcher().linger.until())
-    pg_atomic_write_u32(&slot->needs_wakeup, 0); /* which counts as a wake-up once it is over */
+    pg_atomic_write_u32(&slot->needs_wakeup, 0); /* 0 counts as a wake-up when the linger time is over */
   if (record_take_day_missing())
     maintenance_day_missing();
   if (now >= worker_pause_end(TASK_CLAIM))
@@ -332,19 +333,19 @@ static void one_loop(void) {
   worker_stops_write(now);
   if (slot->index == 0)
     serve_probes();
-  follow_shards(now);
-  low_watermark_publish(now, recalled_wanted);
+  update_shards(now);
+  low_watermark_publish(now, rescan_wanted);
   sink_log_flush(now, false);
-  say_what_goes_on();
+  report_activity();
 }
 
-/* Nothing is to be done but what has its own time (idle_exit.h). */
+/* Is only scheduled work left (idle_exit.h)? */
 static bool is_quiet(void) {
-  return !claims_wanted && !recalled_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
+  return !claims_wanted && !rescan_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
          !worker_has_errors() && !record_in_trouble() && !probe_running();
 }
 
-/* For the log. */
+/* For the log line of a round. A string literal. */
 static const char *waits_for(Moment now) {
   return now < worker_pause_end(TASK_CLAIM)  ? "the end of the pause after an error"
          : submit_waits()                    ? "a synchronous standby"
@@ -360,7 +361,8 @@ static void wait_for_something(void) {
   const Moment now = clock.moment;
   long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(clock);
 
-  /* While completions are gathered for one recording, more of them are no reason to wake up at once. */
+  /* While completions are collected for one recording, further ones do not wake the worker; they are collected at
+   * intervals. */
   if (ended_any_unrecorded() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, idle_exit_next_moment(now)));
@@ -370,14 +372,15 @@ static void wait_for_something(void) {
   reload_settings();
 }
 
-/* A planned end should cost no duplicate: what is in flight may land, within outbox.shutdown_timeout. */
-static void land(void) {
+/* A planned exit should cause no duplicates: waits for events in flight, at most outbox.shutdown_timeout, records the
+ * outcomes, and stops the delivery library. */
+static void drain_and_stop(void) {
   Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 
   worker_slot_leave();
   worker_slot_report_activity("shutting down");
   submit_return_held();
-  /* Whoever waits for us to go waits for no lock of somebody else's besides. */
+  /* Sessions may wait for this worker's exit, so it waits at most 200 ms for locks of others. */
   SetConfigOption("lock_timeout", "200ms", PGC_SUSET, PGC_S_OVERRIDE);
   for (;;) {
     Now now = now_read();
@@ -393,13 +396,13 @@ static void land(void) {
       (void)round_trip(now_read(), true, false);
   } while (in_flight().ended() < before);
   sink_log_flush(moment_now(), true);
-  /* Nobody takes our shards over while old threads still send: the slot goes after them. */
+  /* The threads end before the slot is freed, so that no worker takes the shards while requests are still sent. */
   worker_stop();
 }
 
-/* Another database waits for this worker's slot. What is on the wire ends normally, else an endpoint slower than a
- * turn would get the same events in each; nothing new is begun. */
-static void end_turn(void) {
+/* Gives the slot to another database. Events that are being sent end normally, because an endpoint that is slower
+ * than slot sharing would get the same events from each worker. No new event is sent. */
+static void give_slot_away(void) {
   worker_slot_leave();
   worker_slot_report_activity("ending its turn");
   submit_return_held();
@@ -411,11 +414,11 @@ static void end_turn(void) {
     if (ended_record_is_due(now.moment))
       (void)round_trip(now, true, false);
   }
-  land();
+  drain_and_stop();
   worker_slot_expect_exit();
 }
 
-static void begin(const WorkerArguments *arguments) {
+static void init_worker(const WorkerArguments *arguments) {
   ob_engine *engine = worker_start(arguments);
   dispatcher_init();
   round_context = claim_context = AllocSetContextCreate(TopMemoryContext, "outbox claim", ALLOCSET_DEFAULT_SIZES);
@@ -433,12 +436,12 @@ void outbox_worker_main(Datum) {
 
   memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
   worker_health_init(arguments.database);
-  begin(&arguments);
+  init_worker(&arguments);
 
-  while (!ShutdownRequestPending && !look_around(true))
+  while (!ShutdownRequestPending && !read_catalog(true))
     worker_wait(START_PAUSE_MS, false, false);
   worker_slot_run();
-  follow_shards(moment_now());
+  update_shards(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
     if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
@@ -448,12 +451,12 @@ void outbox_worker_main(Datum) {
       proc_exit(0);
     }
     if (worker_slot_is_revoked()) {
-      end_turn();
+      give_slot_away();
       proc_exit(0);
     }
     if (!ShutdownRequestPending)
       wait_for_something();
   }
-  land();
-  proc_exit(1); /* the launcher decides whether anybody comes after us */
+  drain_and_stop();
+  proc_exit(1); /* the launcher decides whether to start another worker */
 }

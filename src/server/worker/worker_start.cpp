@@ -1,6 +1,6 @@
 /*
- * worker_start.cpp: the worker's settings (search_path, timeouts and others) are set here, whatever ALTER DATABASE
- * or ALTER ROLE say: those are for sessions.
+ * worker_start.cpp: the worker sets its own search_path, timeouts and other settings, because those of ALTER DATABASE
+ * and ALTER ROLE are meant for users' sessions.
  */
 #include "server/worker/worker_start.h"
 
@@ -22,7 +22,7 @@ extern "C" {
 }
 
 static ob_engine *engine = NULL;
-static bool engine_hangs = false; /* it was closed in vain */
+static bool engine_hangs = false; /* its threads did not end in time */
 
 void worker_stop(void) {
   if (engine == NULL || engine_hangs)
@@ -33,17 +33,18 @@ void worker_stop(void) {
     engine_hangs = true;
 }
 
-/* However the process ends, its slot goes after its threads: while they send, no other worker may have its shards.
- * Nobody waits for locks of ours meanwhile. */
-static void stop_before_slot_goes(int, Datum) {
+/* Stops the threads before the slot is freed, however the process exits: while they send, no other worker may take
+ * its shards. Aborts the transaction first, so that no session waits for its locks meanwhile. */
+static void stop_before_slot_is_freed(int, Datum) {
   if (engine && !engine_hangs)
     AbortOutOfAnyTransaction();
   worker_stop();
 }
 
 /* A thread that hangs in a resolver would crash in OpenSSL's exit handler, and a crashed worker restarts the whole
- * cluster: so leave without the server's exit handlers then. Runs after shared memory is let go. */
-static void leave_hanging_threads(int code, Datum) {
+ * cluster. So the process exits here without the remaining exit handlers. Runs after the process has detached from
+ * shared memory. */
+static void exit_despite_hanging_threads(int code, Datum) {
   if (engine_hangs)
     _exit(code);
 }
@@ -52,17 +53,18 @@ static void set_session(void) {
   static const char *const session[][2] = {
       {"application_name", "outbox worker"},
       {"search_path", "pg_catalog, pg_temp"},
-      /* A user's lock on a table must not keep us from our signals. DDL locks the table and then its partitions, we
-       * often the other way round: we are the one to give way, before others look for a deadlock (after 1 s). */
+      /* A user's lock on a table must not keep the worker from handling signals. DDL locks the table and then its
+         partitions, the worker often the other way round: with these timeouts the worker is the victim, before other
+         sessions check for a deadlock (after 1 s). */
       {"lock_timeout", "900ms"},
       {"deadlock_timeout", "10ms"},
       {"statement_timeout", "0"},
-      {"transaction_timeout", "0"}, /* from 17 on; it ends the process */
+      {"transaction_timeout", "0"}, /* from 17 on; a timeout would end the process */
       {"idle_in_transaction_session_timeout", "0"},
       {"default_transaction_isolation", "read committed"},
       {"default_transaction_read_only", "off"},
       {"session_replication_role", "origin"},
-      /* Every statement has one right plan, also while the table has never been analysed. */
+      /* Each statement has one right plan, also before the first ANALYZE of the table. */
       {"plan_cache_mode", "force_generic_plan"},
       {"enable_seqscan", "off"},
       {"enable_indexscan", "on"},
@@ -70,8 +72,8 @@ static void set_session(void) {
       {"enable_bitmapscan", "off"},
       {"enable_sort", "off"},
       {"jit", "off"},
-      /* No parallel workers: they start with the settings of the database, and a transaction_timeout among those ends
-       * them before ours reach them. Nothing here would gain from them. */
+      /* No parallel workers: no statement needs them, and they start with the settings of the database, where a
+         transaction_timeout would end them before they read this worker's settings. */
       {"max_parallel_workers_per_gather", "0"},
       {"max_parallel_maintenance_workers", "0"},
   };
@@ -79,8 +81,8 @@ static void set_session(void) {
   for (size_t i = 0; i < lengthof(session); i++)
     if (GetConfigOption(session[i][0], true, false))
       SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
-  /* What a crash loses of the recordings is sent again; what an application committed is another matter.
-   * As a SET, so that the server's own value stays known: standby.h. */
+  /* Recordings that a crash loses are sent again, so their commits need not wait. Set at session level, so that the
+   * server's own value remains the reset value: standby.h. */
   SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION);
 }
 
@@ -102,7 +104,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   engine = ob_engine_open(&error);
   if (engine == NULL)
     ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));
-  before_shmem_exit(stop_before_slot_goes, 0);
-  on_proc_exit(leave_hanging_threads, 0);
+  before_shmem_exit(stop_before_slot_is_freed, 0);
+  on_proc_exit(exit_despite_hanging_threads, 0);
   return engine;
 }

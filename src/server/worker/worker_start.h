@@ -1,13 +1,13 @@
-/* worker_start.h: how a worker's process begins and ends. */
+/* worker_start.h: starts and stops a worker's process. */
 #pragma once
 
 #include "server/process/worker_slot.h"
 
 #include "delivery/delivery.h"
 
-/* Connects to the database, takes the slot and starts the delivery library; does not return when there is nothing to
- * do here. */
+/* Connects to the database, takes the slot and starts the delivery library. Exits the process when another one has
+ * the slot, or the database does not have the extension in the library's version. */
 ob_engine *worker_start(const WorkerArguments *arguments);
 
-/* Ends the delivery library's threads, within outbox.shutdown_timeout. */
+/* Stops the delivery library's threads, within outbox.shutdown_timeout. */
 void worker_stop(void);

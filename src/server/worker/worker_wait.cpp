@@ -5,6 +5,7 @@
 #include "server/worker/worker_wait.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
@@ -36,9 +37,10 @@ void worker_wait_init(int engine_fd) {
 void worker_wait(long milliseconds, bool listen_to_engine, bool delivering) {
   WaitEvent event;
 
+  Assert(!IsTransactionState() && with_engine != NULL);
   (void)WaitEventSetWait(listen_to_engine ? with_engine : without_engine, Min(milliseconds, LONGEST_MS), &event, 1,
                          delivering ? delivery_event : idle_event);
   ResetLatch(MyLatch);
-  QueryCancelPending = false; /* pg_cancel_backend: there is no query of anybody's to cancel */
+  QueryCancelPending = false; /* pg_cancel_backend(): a worker runs no user's query */
   CHECK_FOR_INTERRUPTS();
 }
