@@ -308,7 +308,7 @@ def test_a_lock_on_the_table_is_told_once(db, hook, pg):
     key_goes_on(db, hook, [])
     with open(pg.log, errors="replace") as log:
         log.seek(start)
-        assert log.read().count("outbox waits for a lock that somebody holds") == 1
+        assert log.read().count("outbox waits for a lock that another session holds") == 1
 
 
 def make_pending_anew(db) -> None:

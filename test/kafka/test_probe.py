@@ -204,7 +204,7 @@ def test_what_is_refused(db, kafka):
     with db.connect() as connection:
         connection.autocommit = False
         connection.execute("CREATE SERVER fresh FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:1')")
-        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='the worker sees no sink "fresh"'):
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='the worker finds no sink "fresh"'):
             connection.execute("SELECT * FROM outbox.probe('fresh')")
 
 

@@ -59,7 +59,7 @@ static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
     snprintf(error->detail, sizeof error->detail, "A %s of wrapper \"outbox_%s\" has no such option.", where, kind);
   else if (error->kind == OB_FORBIDDEN)
     snprintf(error->detail, sizeof error->detail,
-             "It gives access to more than its owner may reach.");
+             "The option gives access to more than the server's owner may reach.");
   else if (error->subject[0])
     snprintf(error->detail, sizeof error->detail, "The option \"%s\" cannot work as given.", error->subject);
 }
@@ -79,7 +79,7 @@ static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
     for (size_t i = 0; i < n && i < 20; i++)
       appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     if (n == 0)
-      snprintf(error->hint, sizeof error->hint, "It has none: leave it out.");
+      snprintf(error->hint, sizeof error->hint, "It has no options: leave this one out.");
     else
       snprintf(error->hint, sizeof error->hint, "Options here are %s%s.", list.data, n > 20 ? ", ..." : "");
   } else if (error->kind == OB_FORBIDDEN) {

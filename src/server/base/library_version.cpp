@@ -53,7 +53,7 @@ static void require_columns(FunctionCallInfo fcinfo, const TupleDescData *desc, 
     return;
   ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                   errmsg("the library of outbox is older than the extension in this database"),
-                  errdetail("The library is version %s, and function %u is declared with a result that it does not know.",
+                  errdetail("The library is version %s and does not know the declared result type of function %u.",
                             OUTBOX_VERSION, fcinfo->flinfo->fn_oid),
                   errhint("Install the package of the extension's version, and restart the server.")));
 }

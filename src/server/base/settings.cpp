@@ -62,7 +62,7 @@ void settings_define(void) {
   DefineCustomStringVariable(
       "outbox.allow_networks", "Networks that are not public and that every webhook may reach.",
       "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: only public "
-      "addresses. The networks of a sink's own option allow_networks come on top.",
+      "addresses. A sink's own option allow_networks adds further networks.",
       &setting_allow_networks, "", PGC_SIGHUP, 0, check_networks, NULL, NULL);
 
   DefineCustomStringVariable(
@@ -89,7 +89,7 @@ void settings_define(void) {
 
   DefineCustomIntVariable(
       "outbox.max_in_flight", "How many events a worker holds at once.",
-      "Claimed events that are not yet acknowledged and durably recorded: also the bound of what a crash can send "
+      "Counts claimed events until they are acknowledged and durably recorded. A crash can send at most this many "
       "twice. Unit: events. Default: 40000. Range: 1 to 1000000.",
       &setting_max_in_flight, 40000, 1, 1000000, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
@@ -114,7 +114,7 @@ void settings_define(void) {
 
   DefineCustomIntVariable(
       "outbox.retention", "How long delivered events are kept.",
-      "They stand in outbox.events with status SENT and are dropped by the day. A sink's own "
+      "They have status SENT in outbox.events, in daily partitions that are dropped as a whole. A sink's own "
       "option retention wins. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
       &setting_retention, 0, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 
@@ -125,7 +125,7 @@ void settings_define(void) {
       &setting_retry, "", PGC_SUSET, 0, check_retry, NULL, NULL);
 
   DefineCustomIntVariable("outbox.shutdown_timeout", "How long a stopping worker waits for acknowledgements.",
-                          "What is not acknowledged by then is sent again by the next worker. Unit: milliseconds. "
+                          "The next worker sends unacknowledged events again. Unit: milliseconds. "
                           "Default: 1s. Range: 0 to 1min.",
                           &setting_shutdown_timeout, 1000, 0, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
@@ -139,7 +139,7 @@ void settings_define(void) {
       &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
-      "outbox.worker_idle_timeout", "How long a worker with nothing to deliver stays.",
+      "outbox.worker_idle_timeout", "How long a worker with nothing to deliver keeps running.",
       "Then it exits. It starts again within some tens of milliseconds when an event is committed "
       "or due. It exits sooner when other databases wait for a free background worker slot. "
       "Unit: milliseconds. Default: 1min. Range: 0 (it never exits) to 1d.",

@@ -184,7 +184,7 @@ static void warn_of_pending(const char *sink) {
         (errmsg_plural("%lld event still waits for the dropped sink \"%s\"",
                        "%lld events still wait for the dropped sink \"%s\"", (unsigned long)n, (long long)n, sink),
          errdetail(
-             "Nobody delivers them. Until then outbox.sinks shows the sink in state \"dropped\"."),
+             "They are not delivered. outbox.sinks shows the sink in state \"dropped\" while there are such events."),
          errhint("CREATE SERVER with the same name delivers them, and so does another sink: UPDATE outbox.events "
                  "SET sink = 'other' WHERE status = 'PENDING' AND sink = %s;",
                  quote_literal_cstr(sink))));

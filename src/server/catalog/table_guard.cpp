@@ -48,9 +48,9 @@ static void check_trigger(Oid trigger) {
   ereport(ERROR,
           (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
            errmsg("must be owner of table %s to give it a trigger or refer to it", get_rel_name(table)),
-           errdetail("What triggers do, outbox's worker would do with its owner's rights."),
-           errhint("Put the trigger on a table of your own. The right TRIGGER (or REFERENCES) on it is of no use: "
-                   "REVOKE it.")));
+           errdetail("The worker of outbox would run the trigger with the privileges of the table's owner."),
+           errhint("Put the trigger on a table of your own, and REVOKE the privilege TRIGGER (or REFERENCES), which "
+                   "has no effect here.")));
 }
 
 static void check_owner(Oid table) {

@@ -239,7 +239,7 @@ static void record_event(TriggerRow *row) {
   if (!server_is_worker && row_isnull(row, EV_POSITION) && !is_owner(GetUserId()))
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("permission denied to insert an event that is not pending"),
-                    errdetail("A dead letter that somebody redrives would reach its sink unchecked."),
+                    errdetail("A redrive would send an inserted dead letter to its sink unchecked."),
                     errhint("Leave the column \"status\" out.")));
   if (row_has_status(row, "SENT"))
     row_default(row, EV_SENT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));

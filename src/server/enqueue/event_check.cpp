@@ -46,7 +46,7 @@ static void check_one_line(const TriggerRow *row, EventColumn column) {
   if (has_line_break(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)))
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("%s must not contain a line break", event_column_names[column]),
-                    errdetail("It travels as a header, and a carriage return or line feed would end that."),
+                    errdetail("It is sent as a header, which a carriage return or line feed would end."),
                     errhint("Remove the line break, or put the text into the payload.")));
 }
 

@@ -66,9 +66,9 @@ static void report_no_worker(ProbeState state, int64 ms) {
                                  : errmsg("the worker has not ended the probe within " INT64_FORMAT " ms", ms),
            errdetail("%s",
                      scarce ? "The server has no free background worker slot."
-                            : "It starts, waits for a lock, or has as many other probes as it takes at once."),
+                            : "The worker is starting, waits for a lock, or already runs as many probes as it can."),
            errhint("%s", scarce ? "Increase max_worker_processes; it takes a restart of the server."
-                                : "SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers; tell more.")));
+                                : "See SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers;")));
 }
 
 static ProbeSlot *take_slot(Oid server, int64 ms, bool send) {
@@ -157,7 +157,7 @@ SQL_FUNCTION(outbox_probe) {
     ereport(
         ERROR,
         (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("sink \"%s\" has nothing to probe", name),
-         errdetail("It is of kind outbox_manual: it sends nothing, outbox.claim() gives its events out."),
+         errdetail("It is of kind outbox_manual: it sends nothing; consumers fetch its events by outbox.claim()."),
          errhint("SELECT name, state, in_flight, pending FROM outbox.sinks WHERE name = %s;",
                  quote_literal_cstr(name))));
   require_workers();
@@ -177,8 +177,8 @@ SQL_FUNCTION(outbox_probe) {
 
   if (found->state == PROBE_NO_SINK)
     ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("the worker sees no sink \"%s\"", name),
-             errdetail("It was made in this transaction, which is not committed, or has just been dropped."),
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("the worker finds no sink \"%s\"", name),
+             errdetail("It was created in this transaction, which has not committed, or has just been dropped."),
              errhint("Commit, then probe.")));
   if (found->state != PROBE_DONE)
     report_no_worker(found->state, ms);

@@ -191,13 +191,13 @@ static void notice_missing(const Replay *replay) {
                              "SELECT pg_reload_conf();")));
   else if (!TIMESTAMP_NOT_FINITE(since) && since < first)
     ereport(NOTICE,
-            (errmsg("what was delivered before %s is not kept any more", time_text(first)),
-             errhint("outbox.retention, or the option retention of a sink, says how long.")));
+            (errmsg("events delivered before %s are no longer kept", time_text(first)),
+             errhint("outbox.retention and the option retention of a sink set how long delivered events are kept.")));
   else if (replay->n == 0)
     ereport(
         NOTICE,
         (errmsg("no event is sent again: none that is kept matches"),
-         errdetail("since and until are compared with sent_at. What is pending or a dead letter is left out."),
+         errdetail("since and until are compared with sent_at. Pending events and dead letters are not sent again."),
          errhint("SELECT sink, event_type, count(*), min(sent_at), max(sent_at) FROM outbox.events WHERE status "
                  "= 'SENT' GROUP BY 1, 2;")));
 }

@@ -99,7 +99,7 @@ static const char *reason(void) {
   bool isnull;
 
   if (sink == NULL)
-    return "It waits, because no sink takes it.";
+    return "It is pending, because no sink takes it.";
   if (error)
     return psprintf("The sink \"%s\" has not taken it yet, after %s: %s", sink, failed_attempts(), error);
   if (DatumGetBool(column(W_BLOCKED, &isnull)))
@@ -113,7 +113,7 @@ static void fail_late(const Wait *wait) {
   ereport(ERROR, (errcode(ERRCODE_EVENT_LATE),
                   errmsg("event %s was not delivered within %s", id_text(wait),
                          DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&wait->timeout)))),
-                  errdetail("%s", reason()), errhint("What is in its way: SELECT * FROM outbox.doctor();")));
+                  errdetail("%s", reason()), errhint("To find the cause: SELECT * FROM outbox.doctor();")));
 }
 
 /* Reads the event once. Raises an error if it is a dead letter or the time is up; false = wait on. */

@@ -287,8 +287,8 @@ static void report_out_of_slots(int waiting, Moment since, Moment now) {
   reported_out_of_slots = true;
   ereport(WARNING,
           (errmsg("no free background worker slot for outbox"),
-           errdetail("Databases that wait for a worker: %d, one of them for %ld s. While there is work in more "
-                     "databases than slots they take turns.",
+           errdetail("Databases that wait for a worker: %d, the first of them for %ld s. Databases with work share "
+                     "the slots.",
                      waiting, (long)((now.us - since.us) / USECS_PER_SEC)),
            errhint("Increase max_worker_processes.")));
 }

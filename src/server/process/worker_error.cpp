@@ -66,13 +66,13 @@ WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(con
   errors->locked = locked;
   if (locked) {
     if (!logged_lately(&locks, last_error, now))
-      ereport(LOG, (errmsg("outbox waits for a lock that somebody holds on its tables: %s", last_error),
+      ereport(LOG, (errmsg("outbox waits for a lock that another session holds on its tables: %s", last_error),
                     errhint("SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%d));", MyProcPid)));
   } else if (fault == FAULT_OF_ONE_ROW) {
     if (!logged_lately(&unreadable, "", now))
       ereport(WARNING,
               (errmsg("outbox cannot read an event: %s", last_error),
-               errdetail("It waits, with this error in its row, and holds up its key alone.")));
+               errdetail("It is tried again later and blocks only its key; its column last_error has this error.")));
   } else if (!moved && !ending && !logged_lately(errors, last_error, now)) {
     EmitErrorReport();
   }

@@ -53,7 +53,7 @@ static void exit_without_extension(DatabaseState found) {
     ereport(WARNING,
             (errmsg("outbox does not deliver in database \"%s\": its extension is version %s, and the library %s",
                     get_database_name(MyDatabaseId), version, library_version()),
-             errdetail("Events are enqueued, and wait."),
+             errdetail("Events are enqueued but not delivered."),
              errhint("In that database: ALTER EXTENSION outbox UPDATE; if the library is the older one, restart the "
                      "server first.")));
   CommitTransactionCommand();

@@ -107,8 +107,8 @@ void wake_launcher_at_commit(void) {
 SQL_FUNCTION(outbox_announce) {
   if (shared_state() == NULL)
     ereport(NOTICE,
-            (errmsg("outbox is not preloaded: events are enqueued, and nobody delivers them"),
-             errhint("Add outbox to shared_preload_libraries and restart the server; outbox.doctor() tells more.")));
+            (errmsg("events are enqueued but not delivered, because outbox is not in shared_preload_libraries"),
+             errhint("Add outbox to shared_preload_libraries and restart the server. See outbox.doctor().")));
   wake_launcher_at_commit();
   PG_RETURN_VOID();
 }

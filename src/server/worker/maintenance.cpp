@@ -71,7 +71,7 @@ static void run_route_locked(void *more) {
 static void route(Moment now) {
   bool done, more = false;
 
-  worker_slot_report_work("routing events that waited for a sink");
+  worker_slot_report_work("routing events without a sink");
   if (unrouted_wanted()) {
     int64 routed = call(SERIALIZE_ROUTING, "SELECT outbox.route_waiting()");
     done = routed >= 0;
@@ -105,7 +105,7 @@ void maintenance_run(Moment now, bool first_worker) {
   if ((unrouted_wanted() || unrouted_locked() > 0) && now >= route_at)
     route(now);
   if (first_worker && now >= maintain_at) {
-    worker_slot_report_work("making days of delivered events, and dropping those that are over");
+    worker_slot_report_work("creating and dropping daily partitions");
     int64 done = call(NULL, "SELECT outbox_internal.maintain_days(true)");
     maintain_at = moment_after(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }

@@ -113,7 +113,7 @@ static void end_wait(void) {
     hold_ms = HOLD_MS;
   }
   if (reported)
-    ereport(LOG, (errmsg("outbox goes on: no synchronous standby is waited for any more")));
+    ereport(LOG, (errmsg("outbox no longer waits for a synchronous standby")));
   awaited = InvalidXLogRecPtr;
   holds_events = reported = false;
 }

@@ -404,7 +404,7 @@ static void drain_and_stop(void) {
  * than slot sharing would get the same events from each worker. No new event is sent. */
 static void give_slot_away(void) {
   worker_slot_leave();
-  worker_slot_report_activity("ending its turn");
+  worker_slot_report_activity("giving its slot to another database");
   submit_return_held();
   worker_sinks_close();
   while (!ShutdownRequestPending && in_flight().count() > in_flight().ended()) {
