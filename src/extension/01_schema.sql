@@ -2,6 +2,6 @@
 -- PostgreSQL refuses the statements where such a schema exists and is not the extension's.
 -- The schema is a member of the extension, which itself is in pg_catalog, so DROP EXTENSION drops the schema too.
 CREATE SCHEMA IF NOT EXISTS outbox;
-COMMENT ON SCHEMA outbox IS 'What applications and operators use: functions to call, tables and views to read.';
+COMMENT ON SCHEMA outbox IS 'The objects that applications and operators use: functions to call, tables and views to read.';
 CREATE SCHEMA IF NOT EXISTS outbox_internal;
-COMMENT ON SCHEMA outbox_internal IS 'Parts of the extension outbox: its functions and its worker use them, and nobody else needs them.';
+COMMENT ON SCHEMA outbox_internal IS 'Internals of the extension outbox, used by its functions and its worker. Not for other use.';

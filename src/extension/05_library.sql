@@ -21,14 +21,14 @@ CREATE OR REPLACE FUNCTION outbox_internal.grant_privilege(statement text) RETUR
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
 COMMENT ON FUNCTION outbox_internal.grant_privilege(text) IS
-  'For install and upgrade scripts: a GRANT as if a user gave it, so that the rights which users gave on the same object stay theirs, and in their dumps.';
+  'For install and upgrade scripts: runs a GRANT as if a user gave it, so that users'' rights on the same object stay theirs and remain in their dumps.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$ SELECT counted.n || ' ' || CASE counted.n WHEN 1 THEN counted.one ELSE counted.many END $$;
-COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS 'For messages: the number with the words that agree with it.';
+COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS 'For messages: a number with its noun in singular or plural.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_announce';
-COMMENT ON FUNCTION outbox_internal.announce() IS 'Tells the launcher, at commit, to start workers for this database. Install and upgrade scripts call it.';
+COMMENT ON FUNCTION outbox_internal.announce() IS 'Tells the launcher at commit to start workers for this database. Install and upgrade scripts call it.';

@@ -10,7 +10,7 @@
 
 CREATE SEQUENCE IF NOT EXISTS outbox.events_position AS bigint CACHE 1;
 COMMENT ON SEQUENCE outbox.events_position IS
-  'Dispatch order of events. It counts up by 1 without a cache, which ALTER SEQUENCE cannot change: its order is the order of delivery.';
+  'The order of delivery. It increments by 1 without a cache, and ALTER SEQUENCE cannot change that, because the numbers are the order of delivery.';
 
 CREATE TABLE IF NOT EXISTS outbox.events (
   id uuid NOT NULL,
@@ -41,31 +41,31 @@ CREATE TABLE IF NOT EXISTS outbox.events (
 ) PARTITION BY LIST (status);
 
 COMMENT ON TABLE outbox.events IS 'The transactional outbox: one row per event and sink. INSERT here, or call outbox.enqueue(), in the transaction that changes your data.';
-COMMENT ON COLUMN outbox.events.id IS 'Identifies the event in every delivery, so that consumers can drop duplicates. UUIDv7 unless given. The same for every sink of one event.';
-COMMENT ON COLUMN outbox.events.aggregate_type IS 'What kind of thing the event is about, such as Order. Names the Kafka topic by default.';
-COMMENT ON COLUMN outbox.events.aggregate_id IS 'Which thing the event is about.';
+COMMENT ON COLUMN outbox.events.id IS 'The event''s id in every delivery, the same for all sinks; consumers drop duplicates by it. Default: a UUIDv7.';
+COMMENT ON COLUMN outbox.events.aggregate_type IS 'The kind of thing that the event is about, such as Order. By default part of the Kafka topic''s name.';
+COMMENT ON COLUMN outbox.events.aggregate_id IS 'The id of the thing that the event is about.';
 COMMENT ON COLUMN outbox.events.event_type IS 'What happened, such as order.created.';
-COMMENT ON COLUMN outbox.events.payload IS 'The event''s body. NULL, said explicitly, is a tombstone for Kafka sinks that say so (tombstone_on_empty_payload), and refused by those that do not; left out it is {}.';
-COMMENT ON COLUMN outbox.events.payload_bytes IS 'The body as raw bytes (Avro, Protobuf), sent exactly as given; then payload is NULL.';
+COMMENT ON COLUMN outbox.events.payload IS 'The event''s body; {} if left out. An explicit NULL is a tombstone for Kafka sinks with the option tombstone_on_empty_payload; Kafka sinks without it refuse it.';
+COMMENT ON COLUMN outbox.events.payload_bytes IS 'The body as raw bytes (Avro, Protobuf), sent exactly as given; payload is then NULL.';
 COMMENT ON COLUMN outbox.events.content_type IS 'The media type of payload_bytes.';
-COMMENT ON COLUMN outbox.events.headers IS 'A flat JSON object: sent as headers beside the body.';
-COMMENT ON COLUMN outbox.events.partition_key IS 'Events with the same key reach a sink in the order in which they were enqueued. aggregate_id unless given; given as an empty text, the event has no key.';
-COMMENT ON COLUMN outbox.events.dedup_key IS 'Within outbox.dedup_window, a second event with the same key is not enqueued.';
-COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number; NULL unless given.';
-COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued: start of its transaction unless given.';
-COMMENT ON COLUMN outbox.events.available_at IS 'Not delivered before this time: a schedule, or the next attempt after a failure. NULL = at once.';
-COMMENT ON COLUMN outbox.events.attempts IS 'Failed deliveries so far.';
-COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter). Made PENDING by hand, a dead letter is sent as by outbox.redrive() with force: in its place where it still can be, else late.';
-COMMENT ON COLUMN outbox.events.last_error IS 'What the last failed delivery said.';
+COMMENT ON COLUMN outbox.events.headers IS 'A flat JSON object, sent as headers beside the body.';
+COMMENT ON COLUMN outbox.events.partition_key IS 'Events with the same key reach a sink in the order in which they were enqueued. Default: aggregate_id. With an empty text the event has no key.';
+COMMENT ON COLUMN outbox.events.dedup_key IS 'A second event with the same key within outbox.dedup_window is not enqueued.';
+COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number. Default: NULL.';
+COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued. Default: the start of its transaction.';
+COMMENT ON COLUMN outbox.events.available_at IS 'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once.';
+COMMENT ON COLUMN outbox.events.attempts IS 'The number of failed deliveries so far.';
+COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter). Changing a dead letter to PENDING does the same as outbox.redrive() with force: the event is sent in order if possible, otherwise late.';
+COMMENT ON COLUMN outbox.events.last_error IS 'The error of the last failed delivery.';
 COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event.';
 COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed.';
-COMMENT ON COLUMN outbox.events.position IS 'Dispatch order, drawn from outbox.events_position by the server.';
-COMMENT ON COLUMN outbox.events.sink IS 'The foreign server that this row goes to. NULL = no sink takes it yet: it waits.';
-COMMENT ON COLUMN outbox.events.blocked_by IS 'Filled by the worker: position of the event of the same key that this row waits for: a failing one, or a dead letter where on_dead_letter is block.';
-COMMENT ON COLUMN outbox.events.xact IS 'Filled by the server: the transaction that wrote the row.';
-COMMENT ON COLUMN outbox.events.origin IS 'Filled by the server: the cluster and database that enqueued the row. Rows of another origin wait for outbox.adopt().';
-COMMENT ON COLUMN outbox.events.overtaken_by IS 'Filled by the worker while the event is failing or a dead letter: position of the first later event of its key that was delivered to this sink.';
-COMMENT ON COLUMN outbox.events.redrive_late IS 'Filled by outbox.redrive(): true = send it even after later events of its key (force), false = only before them. NULL = not redriven.';
+COMMENT ON COLUMN outbox.events.position IS 'The place in the order of delivery, drawn from outbox.events_position by the server.';
+COMMENT ON COLUMN outbox.events.sink IS 'The foreign server to which this row goes. NULL: no sink takes the event yet, and it waits.';
+COMMENT ON COLUMN outbox.events.blocked_by IS 'Set by the worker: the position of the event of the same key for which this row waits. That is a failing event, or a dead letter if on_dead_letter is block.';
+COMMENT ON COLUMN outbox.events.xact IS 'Set by the server: the transaction that wrote the row.';
+COMMENT ON COLUMN outbox.events.origin IS 'Set by the server: the cluster and database in which the row was enqueued. Rows of another origin wait for outbox.adopt().';
+COMMENT ON COLUMN outbox.events.overtaken_by IS 'Set by the worker while the event is failing or a dead letter: the position of the first later event of its key that was delivered to this sink.';
+COMMENT ON COLUMN outbox.events.redrive_late IS 'Set by outbox.redrive(). true: send the event even after later events of its key (force). false: only before them. NULL: not redriven.';
 
 -- ORMs send explicit NULLs, and partition routing comes before triggers: so PENDING takes NULL too.
 CREATE TABLE IF NOT EXISTS outbox.events_pending PARTITION OF outbox.events (
@@ -86,7 +86,7 @@ CREATE INDEX IF NOT EXISTS events_pending_unrouted ON outbox.events_pending (pos
 -- With a key's failing and redriven rows the worker finds out what a delivered event has overtaken.
 CREATE INDEX IF NOT EXISTS events_pending_troubled ON outbox.events_pending (sink, pg_catalog.hashtextextended(partition_key, 0), position)
   WHERE attempts > 0 OR redrive_late IS NOT NULL;
-COMMENT ON TABLE outbox.events_pending IS 'Events on their way: small and hot.';
+COMMENT ON TABLE outbox.events_pending IS 'Pending events: a small table with many changes.';
 
 CREATE TABLE IF NOT EXISTS outbox.events_failed PARTITION OF outbox.events (
   CONSTRAINT events_failed_pkey PRIMARY KEY (position)
@@ -96,29 +96,29 @@ CREATE INDEX IF NOT EXISTS events_failed_id ON outbox.events_failed (id);
 COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a user acts.';
 
 CREATE TABLE IF NOT EXISTS outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);
-COMMENT ON TABLE outbox.events_sent IS 'Delivered events, kept for outbox.retention; one partition per day (UTC), dropped whole.';
+COMMENT ON TABLE outbox.events_sent IS 'Delivered events, kept for outbox.retention. One partition per day (UTC), dropped as a whole.';
 
 CREATE TABLE IF NOT EXISTS outbox_internal.dedup (
   dedup_key text PRIMARY KEY,
   event_id uuid NOT NULL,
   created_at timestamptz NOT NULL
 );
-COMMENT ON TABLE outbox_internal.dedup IS 'Dedup keys seen within outbox.dedup_window and the event that each names.';
+COMMENT ON TABLE outbox_internal.dedup IS 'Dedup keys of the last outbox.dedup_window, and the event that each names.';
 
 CREATE TABLE IF NOT EXISTS outbox_internal.rescan_queue (position bigint NOT NULL, xact xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id());
 -- Under an old snapshot emptied rows stay: the worker reads on from the oldest transaction that may still write one.
 CREATE INDEX IF NOT EXISTS rescan_queue_xact ON outbox_internal.rescan_queue (xact, position);
 -- It has no key: without this a publication FOR ALL TABLES would make the worker's DELETEs fail.
 ALTER TABLE outbox_internal.rescan_queue REPLICA IDENTITY FULL;
-COMMENT ON TABLE outbox_internal.rescan_queue IS 'Positions of pending rows that came back behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
+COMMENT ON TABLE outbox_internal.rescan_queue IS 'Positions of pending rows behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
 
 CREATE TABLE IF NOT EXISTS outbox_internal.renamed_sinks (
   old_name text PRIMARY KEY,
   new_name text NOT NULL
 );
-COMMENT ON TABLE outbox_internal.renamed_sinks IS 'Former names of sinks: events that were enqueued for one go to the sink that bore it. ALTER SERVER ... RENAME writes it.';
-COMMENT ON COLUMN outbox_internal.renamed_sinks.old_name IS 'What the foreign server was called.';
-COMMENT ON COLUMN outbox_internal.renamed_sinks.new_name IS 'What it is called now.';
+COMMENT ON TABLE outbox_internal.renamed_sinks IS 'Former names of sinks: events that were enqueued for a former name go to the renamed sink. ALTER SERVER ... RENAME writes it.';
+COMMENT ON COLUMN outbox_internal.renamed_sinks.old_name IS 'The former name of the foreign server.';
+COMMENT ON COLUMN outbox_internal.renamed_sinks.new_name IS 'Its present name.';
 
 -- A partitioned parent dumps nothing: every leaf, the dedup table and the sequence are registered one by one.
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_pending', '');

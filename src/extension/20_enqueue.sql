@@ -26,9 +26,9 @@ BEGIN
         AS 'MODULE_PATHNAME', 'outbox_enqueue_%1$s%4$s' $$,
         key, json, headers, suffix, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
       EXECUTE format('COMMENT ON FUNCTION outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L', key, json, headers,
-        'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, json, or JSON as text. An event without a key says so: '
-        'partition_key => ''''. Needs USAGE on schema outbox, and no right on its tables; naming a sink needs USAGE on that foreign server. With a known dedup_key it adds nothing '
-        'and returns the first event''s id.');
+        'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, json, or JSON as text. For an event without a key, use '
+        'partition_key => ''''. With a known dedup_key it adds no event and returns the first event''s id. Needs USAGE on schema outbox, and no right on its tables; naming a '
+        'sink needs USAGE on that foreign server.');
     END LOOP;
   END LOOP;
 END
@@ -41,7 +41,7 @@ CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
 ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_text';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, text, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id bigint, event_type text, payload bytea, content_type text,
@@ -50,7 +50,7 @@ CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
 ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_bigint';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, bigint, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id uuid, event_type text, payload bytea, content_type text,
@@ -59,27 +59,27 @@ CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
 ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_uuid';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, uuid, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type: sent exactly as given.';
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_before_insert() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_insert';
 COMMENT ON FUNCTION outbox_internal.events_before_insert() IS
-  'Trigger of outbox.events: fills what is missing, refuses what can never be sent, routes to the sinks and draws the position.';
+  'Trigger of outbox.events: fills in missing columns, refuses events that can never be sent, routes to the sinks and draws the position.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_before_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_before_update';
 COMMENT ON FUNCTION outbox_internal.events_before_update() IS
-  'Trigger of outbox.events: checks what a user changes as if it were enqueued.';
+  'Trigger of outbox.events: checks a user''s change as a new event would be checked.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_after_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_update';
 COMMENT ON FUNCTION outbox_internal.events_after_update() IS
-  'Trigger of outbox.events: makes the worker look again at a pending event that a user changed.';
+  'Trigger of outbox.events: makes the worker read a pending event again that a user changed.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_after_delete() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_delete';
 COMMENT ON FUNCTION outbox_internal.events_after_delete() IS
-  'Trigger of outbox.events: a cancelled event frees its dedup key and what waited behind it.';
+  'Trigger of outbox.events: frees the dedup key of a cancelled event, and the events that waited behind it.';
 
 -- The WHEN clauses keep the worker's bulk DELETEs, and changes that do not matter, out of the triggers.
 CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
@@ -115,16 +115,16 @@ CREATE OR REPLACE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLA
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_route_waiting';
 COMMENT ON FUNCTION outbox.route_waiting() IS
-  'Routes at most 1000 events that waited for a sink which takes them now, and returns how many: 0 when none is left. The worker calls it when sinks change.';
+  'Routes at most 1000 events that waited for a sink and that a sink takes now. Returns their number; 0 when none is left. The worker calls it when sinks change.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.has_taker(aggregate_type text, event_type text, headers jsonb) RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_has_taker';
 COMMENT ON FUNCTION outbox_internal.has_taker(text, text, jsonb) IS
-  'Part of outbox.doctor(): does any sink take such an event?';
+  'Part of outbox.doctor(): whether any sink takes such an event.';
 
-COMMENT ON COLUMN outbox_internal.dedup.dedup_key IS 'As the producer gave it.';
+COMMENT ON COLUMN outbox_internal.dedup.dedup_key IS 'The key as the producer gave it.';
 COMMENT ON COLUMN outbox_internal.dedup.event_id IS 'The event that the key names.';
-COMMENT ON COLUMN outbox_internal.dedup.created_at IS 'Since when the key names that event; after outbox.dedup_window it may name another.';
-COMMENT ON COLUMN outbox_internal.rescan_queue.position IS 'Position of the event to look at again.';
-COMMENT ON COLUMN outbox_internal.rescan_queue.xact IS 'The transaction that says so.';
+COMMENT ON COLUMN outbox_internal.dedup.created_at IS 'The time since which the key names that event; after outbox.dedup_window it may name another.';
+COMMENT ON COLUMN outbox_internal.rescan_queue.position IS 'The position of the event to read again.';
+COMMENT ON COLUMN outbox_internal.rescan_queue.xact IS 'The transaction that added the row.';

@@ -36,4 +36,4 @@ COMMENT ON FOREIGN DATA WRAPPER outbox_webhook IS
   'Sinks that are HTTP endpoints: CREATE SERVER name FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url ''https://example.com/hooks''), and CREATE USER MAPPING FOR PUBLIC with the secret. USAGE on this wrapper lets a role make sinks that receive every event.';
 
 COMMENT ON FOREIGN DATA WRAPPER outbox_manual IS
-  'Sinks whose events a program of your own claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this wrapper lets a role make sinks that take every event.';
+  'Sinks whose events your own program claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this wrapper lets a role make sinks that take every event.';

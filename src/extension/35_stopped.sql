@@ -10,30 +10,30 @@ CREATE TABLE IF NOT EXISTS outbox.stopped_sinks (
   CONSTRAINT stopped_sinks_pkey PRIMARY KEY (sink),
   CONSTRAINT stopped_sinks_state_check CHECK (state IN ('paused', 'disabled'))
 );
-COMMENT ON TABLE outbox.stopped_sinks IS 'Sinks that deliver nothing until outbox.resume(): a row per sink that is paused or disabled. outbox.pause() and the worker write it.';
+COMMENT ON TABLE outbox.stopped_sinks IS 'Sinks that deliver nothing until outbox.resume(): one row per paused or disabled sink. outbox.pause() and the worker write it.';
 COMMENT ON COLUMN outbox.stopped_sinks.sink IS 'The foreign server.';
 COMMENT ON COLUMN outbox.stopped_sinks.state IS 'paused (by outbox.pause()) or disabled (by the worker).';
-COMMENT ON COLUMN outbox.stopped_sinks.reason IS 'Why it was disabled: 410, what its endpoint said, or disable_after, how long it may fail.';
-COMMENT ON COLUMN outbox.stopped_sinks.error IS 'What it last said before it was disabled.';
-COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When it was stopped.';
-COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused it; NULL for the worker.';
+COMMENT ON COLUMN outbox.stopped_sinks.reason IS 'Why the sink was disabled: 410 (the endpoint''s answer) or disable_after (it failed for that time).';
+COMMENT ON COLUMN outbox.stopped_sinks.error IS 'The last error before the sink was disabled.';
+COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When the sink was stopped.';
+COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused the sink; NULL if the worker disabled it.';
 
 CREATE TABLE IF NOT EXISTS outbox_internal.failing_sinks (
   sink text PRIMARY KEY,
   failed_for interval NOT NULL,
   last_failed_at timestamptz NOT NULL
 );
-COMMENT ON TABLE outbox_internal.failing_sinks IS 'How long sinks have been failing without a success, written now and then, so that disable_after survives a restart. The worker writes it.';
+COMMENT ON TABLE outbox_internal.failing_sinks IS 'How long sinks have been failing without a success, so that disable_after survives a restart. The worker writes it from time to time.';
 COMMENT ON COLUMN outbox_internal.failing_sinks.sink IS 'The foreign server.';
-COMMENT ON COLUMN outbox_internal.failing_sinks.failed_for IS 'How long it has been tried in vain.';
-COMMENT ON COLUMN outbox_internal.failing_sinks.last_failed_at IS 'When it was last tried.';
+COMMENT ON COLUMN outbox_internal.failing_sinks.failed_for IS 'How long all tries have failed.';
+COMMENT ON COLUMN outbox_internal.failing_sinks.last_failed_at IS 'When the last try failed.';
 
 SELECT pg_catalog.pg_extension_config_dump('outbox.stopped_sinks', '');
 
 CREATE OR REPLACE FUNCTION outbox_internal.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_stopped_sinks_changed';
-COMMENT ON FUNCTION outbox_internal.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or goes on.';
+COMMENT ON FUNCTION outbox_internal.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or resumed.';
 CREATE OR REPLACE TRIGGER tell_workers AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.stopped_sinks
   FOR EACH STATEMENT EXECUTE FUNCTION outbox_internal.stopped_sinks_changed();
 ALTER TABLE outbox.stopped_sinks ENABLE ALWAYS TRIGGER tell_workers;
@@ -60,7 +60,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.require_sink(text) IS 'Raises an error when there is no such sink.';
+COMMENT ON FUNCTION outbox_internal.require_sink(text) IS 'Raises an error if there is no such sink.';
 
 -- In a SECURITY DEFINER function current_user is the extension's owner.
 CREATE OR REPLACE FUNCTION outbox.pause(sink text) RETURNS boolean
@@ -83,7 +83,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.pause(text) IS
-  'Stops a sink until outbox.resume(), as soon as the transaction commits and for all workers, also after a restart. What is on the wire ends normally, nothing more is claimed, no attempt is spent; events go on being enqueued. False and a notice when it was paused already. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Stops a sink until outbox.resume(): for all workers, when the transaction commits, also after a restart. Events in flight end normally, no further event is claimed, and no attempt is spent; applications continue to enqueue. Returns false, with a notice, if the sink was paused already. The caller need not own the server: GRANT EXECUTE is enough.';
 
 CREATE OR REPLACE FUNCTION outbox.resume(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -111,4 +111,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.resume(text) IS
-  'Lets a sink go on that was paused, or disabled by a 410 or by failing for disable_after: as soon as the transaction commits its events go, in their order, slowly at first. What had failed is due at once, where the sink was disabled. False and a notice when it was neither. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. Returns false, with a notice, if the sink was neither paused nor disabled. The caller need not own the server: GRANT EXECUTE is enough.';

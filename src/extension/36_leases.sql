@@ -14,16 +14,16 @@ CREATE TABLE IF NOT EXISTS outbox.leases (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX IF NOT EXISTS leases_token ON outbox.leases (token);
-COMMENT ON TABLE outbox.leases IS 'What is claimed from sinks of kind outbox_manual: a row per key, or per event where no order is kept. outbox.claim() writes it, outbox.ack() and outbox.nack() end it.';
+COMMENT ON TABLE outbox.leases IS 'Claimed events of sinks of kind outbox_manual: one row per key, or per event if the sink keeps no order. outbox.claim() writes it, outbox.ack() and outbox.nack() end it.';
 COMMENT ON COLUMN outbox.leases.server IS 'The sink.';
 COMMENT ON COLUMN outbox.leases.ordered IS 'Whether the sink kept order when the events were claimed.';
-COMMENT ON COLUMN outbox.leases.key_hash IS 'The key that nobody else is given events of; 0 where the lease is of one event.';
-COMMENT ON COLUMN outbox.leases.single IS 'The position of that one event; 0 where the lease is of a key.';
-COMMENT ON COLUMN outbox.leases.token IS 'Names the claim: who has lost the lease to another claim cannot end it.';
-COMMENT ON COLUMN outbox.leases.lease_until IS 'After this moment another claim may take the events.';
-COMMENT ON COLUMN outbox.leases.overtaken_by IS 'Position of the last event of the key that this claim has acknowledged before others of its own.';
-COMMENT ON COLUMN outbox.leases.ids IS 'The events that are not yet acknowledged or refused, in order.';
-COMMENT ON COLUMN outbox.leases.positions IS 'Their positions.';
+COMMENT ON COLUMN outbox.leases.key_hash IS 'The hash of the claimed key, of which no other claim gets events; 0 for a lease of one event.';
+COMMENT ON COLUMN outbox.leases.single IS 'The position of the claimed event; 0 for a lease of a key.';
+COMMENT ON COLUMN outbox.leases.token IS 'The name of the claim. A claim that has lost its lease to another cannot end it.';
+COMMENT ON COLUMN outbox.leases.lease_until IS 'After this time another claim may take the events.';
+COMMENT ON COLUMN outbox.leases.overtaken_by IS 'The position of the last event of the key that this claim has acknowledged before earlier events of its own.';
+COMMENT ON COLUMN outbox.leases.ids IS 'The events that are neither acknowledged nor refused yet, in order.';
+COMMENT ON COLUMN outbox.leases.positions IS 'The positions of these events.';
 
 CREATE OR REPLACE FUNCTION outbox.claim(
   sink text, "limit" integer DEFAULT 100, lease interval DEFAULT '30 seconds',
@@ -33,16 +33,16 @@ CREATE OR REPLACE FUNCTION outbox.claim(
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_claim';
 COMMENT ON FUNCTION outbox.claim(text, integer, interval) IS
-  'Gives out at most limit events of a sink of kind outbox_manual that are due, in order, to be handled before lease_until; commit, handle them, and then outbox.ack(token, ids) or outbox.nack(). In an ordered sink nobody else is given events of the same keys until all of them are ended, or the lease is over. An event that fails holds up its key as for every sink. Claims that run at once wait for nobody. A paused sink gives out nothing, and says so in a notice. limit: 1 to 10000; lease: 1 ms to 7 days. Needs USAGE on the foreign server.';
+  'Returns at most limit due events of a sink of kind outbox_manual, in order. Commit, handle them before lease_until, and then call outbox.ack(token, ids) or outbox.nack(). In an ordered sink no other claim gets events of the same keys until all of them are ended or the lease is over. A failing event blocks its key as in every sink. Concurrent claims do not wait for each other. A paused sink returns nothing and raises a notice. limit: 1 to 10000; lease: 1 ms to 7 days. Needs USAGE on the foreign server.';
 
 CREATE OR REPLACE FUNCTION outbox.ack(token uuid, ids uuid[] DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.ack(uuid, uuid[]) IS
-  'Says that claimed events have been delivered: they leave, or are kept for the retention. Without ids, all that the claim still has. Returns how many it took: fewer than given where the lease was over and another claim has taken them, or where an outbox.nack() gave them back. Needs USAGE on the foreign server.';
+  'Reports claimed events as delivered: they are deleted, or kept for the retention. Without ids: all events that the claim still has. Returns the number of accepted events, which is smaller if the lease was over and another claim has taken some, or if an outbox.nack() returned some to the table. Needs USAGE on the foreign server.';
 
 CREATE OR REPLACE FUNCTION outbox.nack(token uuid, id uuid, error text, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false) RETURNS text
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.nack(uuid, uuid, text, interval, boolean) IS
-  'Says that a claimed event has failed: an attempt is counted, and it comes again after retry_in, or by the option retry of its sink; later events of its key that the claim has are given back. After max_attempts, or with give_up at once, it becomes a dead letter. Returns its status, PENDING or FAILED; NULL when the claim does not have it any more. Needs USAGE on the foreign server.';
+  'Reports a claimed event as failed: an attempt is counted, and the event comes again after retry_in, or as the sink''s option retry says. Later events of its key in the claim are returned to the table. After max_attempts, or at once with give_up, it becomes a dead letter. Returns its status, PENDING or FAILED, or NULL if the claim does not have the event any more. Needs USAGE on the foreign server.';

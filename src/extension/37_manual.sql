@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.manual_sink(
 RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_manual_sink';
 COMMENT ON FUNCTION outbox_internal.manual_sink(oid, text) IS
-  'Part of outbox.ack() and nack(): the options of a sink of kind outbox_manual, with what the settings say where they are silent; keep: delivered events are kept. An error where the caller may not claim from it.';
+  'Part of outbox.ack() and nack(): the options of a sink of kind outbox_manual, with the settings for options that are not set; keep: whether delivered events are kept. Raises an error if the caller may not claim from it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.retry_delay(retry text, attempt integer) RETURNS interval
 LANGUAGE c VOLATILE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.count_delivered(server oid, latencies
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_count_delivered';
 COMMENT ON FUNCTION outbox_internal.count_delivered(oid, bigint[], bigint) IS
-  'Part of outbox.ack(): counts delivered events for outbox.sinks when the transaction commits: how long each took, in microseconds, and how many came late, as by outbox.redrive() with force.';
+  'Part of outbox.ack(): counts delivered events for outbox.sinks when the transaction commits: the latency of each in microseconds, and the number of events delivered late after outbox.redrive() with force.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.count_failed(server oid, dead boolean, error text) RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -35,7 +35,7 @@ BEGIN
                                      AND NOT EXISTS (SELECT FROM pg_foreign_server AS s WHERE s.srvname = r.old_name));
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.names_of_sink(text) IS 'Part of outbox.ack() and nack(): the names by which rows name a sink: its own first, then its former ones.';
+COMMENT ON FUNCTION outbox_internal.names_of_sink(text) IS 'Part of outbox.ack() and nack(): the names that rows of a sink may have: its own first, then its former ones.';
 
 -- Not an UPDATE of status: one concurrent move to another partition makes everybody's SKIP LOCKED fail.
 CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint) RETURNS void
@@ -105,7 +105,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.record_failure(oid, uuid, uuid, text, interval, boolean, bigint) IS
-  'Part of outbox.nack() and claim(): the failure of a claimed event, or that it cannot be read at this position: then no attempt is spent, as it was not given out.';
+  'Part of outbox.nack() and claim(): records the failure of a claimed event, or that the event at this position cannot be read. The latter spends no attempt, because the event was not returned.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.nack_for(caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -121,7 +121,7 @@ BEGIN
   RETURN outbox_internal.record_failure(caller, token, id, error, retry_in, give_up);
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'What outbox.nack() does for its caller.';
+COMMENT ON FUNCTION outbox_internal.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'The work of outbox.nack() for its caller.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
@@ -233,4 +233,4 @@ BEGIN
   RETURN coalesce(cardinality(deleted.since), 0);
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.ack_for(oid, uuid, uuid[]) IS 'What outbox.ack() does for its caller.';
+COMMENT ON FUNCTION outbox_internal.ack_for(oid, uuid, uuid[]) IS 'The work of outbox.ack() for its caller.';

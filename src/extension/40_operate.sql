@@ -12,13 +12,13 @@ CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
-  'Counters of this database''s sinks from shared memory, since stats_since: the raw material of the view outbox.sinks. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
+  'Part of outbox.sinks: the counters of this database''s sinks in shared memory, since stats_since. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT low_watermark bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
 COMMENT ON FUNCTION outbox_internal.sink_bounds() IS
-  'Since when the counters of this database''s sinks count, and before which position no pending row of theirs without available_at stands, as the workers know (0 = they do not): the raw material of the view outbox.sinks.';
+  'Part of outbox.sinks: the time since which the counters of this database''s sinks count, and the position before which they have no pending row without available_at, as far as the workers know (0: not known).';
 
 CREATE OR REPLACE FUNCTION outbox_internal.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT shards integer, OUT state text,
@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.worker_slots(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_slots';
 COMMENT ON FUNCTION outbox_internal.worker_slots() IS
-  'The running workers of the whole cluster, from shared memory: the raw material of the view outbox.workers.';
+  'Part of outbox.workers: the running workers of the whole cluster, from shared memory.';
 
 CREATE OR REPLACE FUNCTION outbox.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
@@ -34,18 +34,18 @@ CREATE OR REPLACE FUNCTION outbox.library(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_library';
 COMMENT ON FUNCTION outbox.library() IS
-  'What the loaded library says of itself: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database needs no worker until something is committed or due (outbox.worker_idle_timeout).';
+  'The state of the loaded library: its version, whether it was preloaded, the launcher, this database''s origin, the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database is idle: it needs no worker until an event is committed or due (outbox.worker_idle_timeout).';
 
 CREATE OR REPLACE FUNCTION outbox_internal.kafka_library(OUT status text, OUT detail text, OUT hint text) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_kafka_library';
 COMMENT ON FUNCTION outbox_internal.kafka_library() IS
-  'Whether the librdkafka that the server has loaded will do, as a row of outbox.doctor(): ok, warning for a version with a defect, error for one that is too old.';
+  'Part of outbox.doctor(): whether the loaded librdkafka is suitable: ok, warning for a version with a defect, error for one that is too old.';
 
 CREATE OR REPLACE VIEW outbox.workers AS
   SELECT d.datname AS database, w.pid, w.worker, w.workers, w.shards, w.state, w.started_at, w.last_loop_at, w.memory
   FROM outbox_internal.worker_slots() AS w LEFT JOIN pg_catalog.pg_database AS d ON d.oid = w.database;
-COMMENT ON VIEW outbox.workers IS 'A row per running worker of the cluster; memory in bytes. A database with nothing due has none: outbox.worker_idle_timeout.';
+COMMENT ON VIEW outbox.workers IS 'One row per running worker of the cluster. An idle database has none (outbox.worker_idle_timeout).';
 
 CREATE OR REPLACE VIEW outbox_internal.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
@@ -53,9 +53,9 @@ CREATE OR REPLACE VIEW outbox_internal.wrappers AS
   JOIN pg_catalog.pg_proc AS v ON v.oid = w.fdwvalidator AND v.prosrc = 'outbox_validator'
   JOIN pg_catalog.pg_language AS l ON l.oid = v.prolang AND l.lanname = 'c'
   WHERE w.fdwname = 'outbox_' || pg_catalog.regexp_replace(v.proname, '_validator$', '');
-COMMENT ON VIEW outbox_internal.wrappers IS 'The kinds of sink: a row per foreign-data wrapper whose validator is this library''s.';
+COMMENT ON VIEW outbox_internal.wrappers IS 'The kinds of sink: one row per foreign-data wrapper whose validator belongs to this library.';
 COMMENT ON COLUMN outbox_internal.wrappers.oid IS 'The wrapper.';
-COMMENT ON COLUMN outbox_internal.wrappers.name IS 'What CREATE SERVER names: outbox_kafka.';
+COMMENT ON COLUMN outbox_internal.wrappers.name IS 'The name that CREATE SERVER uses, such as outbox_kafka.';
 COMMENT ON COLUMN outbox_internal.wrappers.kind IS 'The kind of sink: the name without outbox_.';
 
 CREATE OR REPLACE VIEW outbox_internal.sink_names AS
@@ -66,7 +66,7 @@ CREATE OR REPLACE VIEW outbox_internal.sink_names AS
   FROM outbox_internal.renamed_sinks AS r JOIN pg_catalog.pg_foreign_server AS s ON s.srvname = r.new_name
   JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS now WHERE now.srvname = r.old_name);
-COMMENT ON VIEW outbox_internal.sink_names IS 'By which names rows name a sink: what it is called, and what it was called before.';
+COMMENT ON VIEW outbox_internal.sink_names IS 'The names that rows of a sink may have: its present name and its former names.';
 COMMENT ON COLUMN outbox_internal.sink_names.server IS 'The foreign server.';
 COMMENT ON COLUMN outbox_internal.sink_names.name IS 'Its name, or a former one.';
 
@@ -112,7 +112,7 @@ AS $$
   WHERE f.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = f.low COLLATE "C")
 $$;
 COMMENT ON FUNCTION outbox_internal.dropped_sinks() IS
-  'Sinks that do not exist any more, and for which events wait or stand as dead letters: the raw material of the view outbox.sinks.';
+  'Part of outbox.sinks: sinks that were dropped and that still have pending events or dead letters.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_dead_letters(names text[]) RETURNS TABLE (sink text, n bigint, estimated boolean)
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -138,7 +138,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
-  'How many dead letters sinks have, by the names that the rows bear: what outbox_internal.sink_backlog() calls. Of a large table the first ones are counted by the index, and what goes beyond them is estimated from a sample.';
+  'Part of outbox_internal.sink_backlog(): the number of dead letters of sinks, by the names in the rows. In a large table the first ones are counted by the index, and the others are estimated from a sample.';
 
 -- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no sink's
 -- are overlooked, and what goes beyond them is estimated from a sample of its pages. Ages come from rows that the indexes
@@ -259,7 +259,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.sink_backlog() IS
-  'Counts of each sink''s pending events and dead letters, and since when the first one has been waiting, and the first one due; of dropped sinks as well, by name: the raw material of the view outbox.sinks. Bounded in what it reads, however many there are.';
+  'Part of outbox.sinks: for each sink, also for dropped ones, the counts of pending events and dead letters, and since when the first pending and the first due event have waited. It reads a bounded number of rows, however many there are.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -267,7 +267,7 @@ AS $$
   SELECT l.server, sum(cardinality(l.positions))::integer FROM outbox.leases AS l WHERE l.lease_until > clock_timestamp() GROUP BY l.server
 $$;
 COMMENT ON FUNCTION outbox_internal.sink_claimed() IS
-  'How many events of each sink of kind outbox_manual are claimed, and neither acknowledged nor refused: the raw material of the view outbox.sinks.';
+  'Part of outbox.sinks: for each sink of kind outbox_manual, the number of claimed events that are neither acknowledged nor refused.';
 
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
@@ -298,12 +298,12 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox_internal.sink_bounds() AS bound ON bound.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'A row per sink: state (delivering, idle, failing, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, dropped: what waits for a sink that does not exist any more), counts of waiting and failed events (of large tables estimates, and marked as such), how long the first due event has been waiting (never an estimate, and from committed rows: a worker that stands still shows), totals since stats_since, events per second, latencies in milliseconds, and the last error.';
+  'One row per sink. state is one of: delivering, idle, failing, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_forget_statistics';
-COMMENT ON FUNCTION outbox_internal.forget_statistics(oid) IS 'What outbox.reset_stats() calls: counters in shared memory begin anew, of this sink or (NULL) of all of this database.';
+COMMENT ON FUNCTION outbox_internal.forget_statistics(oid) IS 'Part of outbox.reset_stats(): sets the counters in shared memory to zero, of this sink or, with NULL, of all sinks of this database.';
 
 CREATE OR REPLACE FUNCTION outbox.reset_stats(sink text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -316,41 +316,41 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.reset_stats(text) IS
-  'Sets the counters of a sink to zero, or of all sinks of the database: delivered, retried, failed and late totals, failures by reason, rate, latencies, the last error. At once, whether the transaction commits or not; stats_since says when. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Sets the counters of a sink, or of all sinks of the database, to zero: delivered, retried, failed and late totals, failures by reason, rate, latencies, the last error. It acts at once, whether the transaction commits or not; stats_since shows the time. The caller need not own the server: GRANT EXECUTE is enough.';
 
 -- What the columns of the operator's views mean.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
-COMMENT ON COLUMN outbox.sinks.target IS 'Where it delivers to, without credentials.';
-COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with it; failing: the last delivery has failed, and events wait for their next attempt. Of a database at rest (outbox.worker_idle_timeout) what the worker did last.';
-COMMENT ON COLUMN outbox.sinks.pending IS 'Events that wait for it, scheduled and blocked ones included.';
-COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at lies ahead and that have not failed.';
-COMMENT ON COLUMN outbox.sinks.blocked IS 'Pending events that wait for a failing one of the same key, or for a dead letter where on_dead_letter is block.';
-COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether one of pending, scheduled, blocked and failed is an estimate: the tables are large.';
-COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed over and not yet acknowledged.';
-COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters that stand in the table.';
-COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the event that is first in the order has been waiting: since its transaction began, or since it was due where it had a time. Never an estimate. Events that only wait for their time do not count; failing ones do.';
+COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials.';
+COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: the last delivery has failed, and events wait for their next attempt. For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
+COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
+COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at is in the future and that have not failed.';
+COMMENT ON COLUMN outbox.sinks.blocked IS 'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';
+COMMENT ON COLUMN outbox.sinks.estimated IS 'Whether one of pending, scheduled, blocked and failed is an estimate, because the tables are large.';
+COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed to the sink and not yet acknowledged.';
+COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters in the table.';
+COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS 'How long the first event in the order has waited: since its transaction began or, if it was scheduled, since it was due. Always exact. Events scheduled for later do not count; failing ones do.';
 COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since stats_since.';
-COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries that were tried again since stats_since.';
+COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries since stats_since whose event is tried again.';
 COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since stats_since.';
-COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters that were redriven by force and delivered after later events of their keys, since stats_since.';
-COMMENT ON COLUMN outbox.sinks.rate IS 'Deliveries per second, lately.';
+COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters since stats_since that were redriven by force and delivered after later events of their keys.';
+COMMENT ON COLUMN outbox.sinks.rate IS 'Recent deliveries per second.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
-COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'Its 99th percentile, in milliseconds.';
-COMMENT ON COLUMN outbox.sinks.last_error IS 'What last went wrong, of an event or of the sink as a whole, at last_error_at: it stays when all is well again.';
-COMMENT ON COLUMN outbox.sinks.last_error_at IS 'When it went wrong.';
-COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor blocked.';
-COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt; what waits behind them is blocked.';
-COMMENT ON COLUMN outbox.sinks.oldest_due_age IS 'How long the oldest of the due ones has been due. Never an estimate. Failing and blocked events do not count.';
-COMMENT ON COLUMN outbox.sinks.stats_since IS 'Since when its counters count: the server''s start or the crash of one of its processes, or outbox.reset_stats().';
+COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'The 99th percentile of that time, in milliseconds.';
+COMMENT ON COLUMN outbox.sinks.last_error IS 'The last error of an event or of the whole sink, at last_error_at. It stays after a later success.';
+COMMENT ON COLUMN outbox.sinks.last_error_at IS 'The time of that error.';
+COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
+COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt. Events that wait behind them are blocked.';
+COMMENT ON COLUMN outbox.sinks.oldest_due_age IS 'How long the oldest due event has been due. Always exact. Failing and blocked events do not count.';
+COMMENT ON COLUMN outbox.sinks.stats_since IS 'The time since which the counters count: the start of the server, the crash of one of its processes, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';
-COMMENT ON COLUMN outbox.workers.worker IS 'Which worker of its database it is, from 0.';
+COMMENT ON COLUMN outbox.workers.worker IS 'The number of the worker within its database, from 0.';
 COMMENT ON COLUMN outbox.workers.workers IS 'How many workers its database has.';
 COMMENT ON COLUMN outbox.workers.shards IS 'How many of the 256 shards it serves.';
-COMMENT ON COLUMN outbox.workers.state IS 'What it is doing.';
-COMMENT ON COLUMN outbox.workers.started_at IS 'When it started.';
-COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When it last went round its loop.';
+COMMENT ON COLUMN outbox.workers.state IS 'What the worker is doing.';
+COMMENT ON COLUMN outbox.workers.started_at IS 'When the worker started.';
+COMMENT ON COLUMN outbox.workers.last_loop_at IS 'When the last round of its loop began.';
 COMMENT ON COLUMN outbox.workers.memory IS 'Its memory, in bytes.';
 
 CREATE OR REPLACE FUNCTION outbox.probe(
@@ -359,4 +359,4 @@ CREATE OR REPLACE FUNCTION outbox.probe(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_probe';
 COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
-  'Has the worker try a sink with its options as they are committed, whatever state the sink is in: connect (a webhook: resolve, network guard, TLS), authenticate, ask for metadata and rights, without sending an event or request or making a topic. With send => true a webhook then gets a test event, of type outbox.probe and with the header Outbox-Probe: true, signed and with the sink''s credentials as an event would be. A row per step, with how long it took; a step that failed says why and what to do. Needs USAGE on the server. All well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
+  'Lets the worker try a sink with its committed options, whatever the state of the sink: it connects (a webhook: resolve, network guard, TLS), authenticates, and asks for metadata and rights. It sends no event or request and creates no topic. With send => true a webhook then gets a test event of type outbox.probe, with the header Outbox-Probe: true, signed and with the sink''s credentials like an event. Returns one row per step with its duration; a failed step says why and what to do. Needs USAGE on the server. To check that all is well: SELECT bool_and(ok) FROM outbox.probe(''name'').';

@@ -22,7 +22,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_partition(regclass, text, text, timestamptz, timestamptz) IS
-  'Makes and attaches a partition for a span of time, with its columns of the primary key; false when a table of that name is there. outbox.run_maintenance() calls it.';
+  'Creates and attaches a partition for a span of time, with the columns of its primary key. Returns false if a table of that name exists. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -36,7 +36,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.drop_partition(text) IS
-  'Drops a partition, for which nobody must use its parent; false when somebody is in the way for longer than lock_timeout. outbox.run_maintenance() calls it.';
+  'Drops a partition, which needs its parent unused. Returns false if another session prevents that for longer than lock_timeout. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.empty_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -55,7 +55,7 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.empty_partition(text) IS
-  'Gives back the space of a partition that is to be dropped, also where its parent is always in use; false when somebody is reading it. outbox.run_maintenance() calls it.';
+  'Frees the space of a partition that is to be dropped, also if its parent is always in use. Returns false if a session is reading it. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_rows(rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -75,4 +75,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_rows(regclass, text, timestamptz, bigint, bigint) IS
-  'Deletes rows of some blocks of a table (from first_block on; without blocks: all) that are older than a time, and returns how many blocks the table has. outbox.run_maintenance() and the worker call it.';
+  'Deletes rows that are older than a time from some blocks of a table (from first_block on; without blocks: from all). Returns the number of blocks of the table. outbox.run_maintenance() and the worker call it.';

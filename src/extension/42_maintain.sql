@@ -22,7 +22,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.restore_seen() IS
-  'Whether a restore seems to be under way, or events of another origin wait for outbox.adopt(). Then the worker drops no partition, and makes only those that it needs for delivered events: more would disturb the restore.';
+  'Whether a restore seems to be running, or events of another origin wait for outbox.adopt(). The worker then drops no partition, and creates only those that delivered events need, so that it does not disturb the restore.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -74,7 +74,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.maintain_days(boolean) IS
-  'The part of outbox.run_maintenance() that makes and drops partitions, and clears leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only makes days of outbox.events_sent.';
+  'Part of outbox.run_maintenance(): creates and drops partitions, and deletes leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only creates days of outbox.events_sent.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -83,7 +83,7 @@ AS $$
     clock_timestamp() - current_setting('outbox.dedup_window')::interval, first_block, blocks)
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_dedup(bigint, bigint) IS
-  'Forgets expired dedup keys in some blocks of their table (without arguments: in all) and returns how many blocks it has. The worker goes through the table little by little.';
+  'Deletes expired dedup keys in some blocks of their table (without arguments: in all). Returns the number of its blocks. The worker calls it for a part of the table at a time.';
 
 CREATE OR REPLACE FUNCTION outbox.run_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -96,4 +96,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.run_maintenance() IS
-  'Makes the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and forgets expired dedup keys. The worker does the same by itself, all the time; call it yourself, every few minutes, where no worker runs. A day that is in use is left for the next call. Returns how many partitions it made or dropped. The caller need not own the tables: GRANT EXECUTE is enough.';
+  'Creates the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and deletes expired dedup keys. The worker does this by itself; call it every few minutes where no worker runs. A day that is in use is left for the next call. Returns the number of partitions that it created or dropped. The caller need not own the tables: GRANT EXECUTE is enough.';

@@ -26,4 +26,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.adopt() IS
-  'Lets this database deliver events that were enqueued elsewhere: after it was restored, copied or upgraded into another cluster. Until then they wait. Returns how many pending events it took over.';
+  'Lets this database deliver events that were enqueued elsewhere: after a restore, a copy or an upgrade into another cluster. Until then they wait. Returns the number of adopted pending events.';

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.matches_globs(value text, globs text)
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_matches_globs';
 COMMENT ON FUNCTION outbox_internal.matches_globs(text, text) IS
-  'Whether a text matches one of a comma-separated list of globs, such as ''order.*, customer.created'': as the options events and aggregates of a sink do.';
+  'Whether a text matches one of a comma-separated list of globs, such as ''order.*, customer.created'', as in the options events and aggregates of a sink.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_takes(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS boolean
 LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -16,13 +16,13 @@ CREATE OR REPLACE FUNCTION outbox.replay(sink text, since timestamptz, until tim
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_replay';
 COMMENT ON FUNCTION outbox.replay(text, timestamptz, timestamptz, text) IS
-  'Sends events again that were delivered from since to before until and are still kept (outbox.retention), with their ids; returns how many. Those that this sink had, and those that only others had and that it takes by its options: so a sink that was made later gets what it missed. events chooses by event type, with globs as in a sink''s option. They go in their old order, as if they were enqueued now: after what is pending. What is pending or a dead letter for the sink is left out. Needs USAGE on the foreign server.';
+  'Sends delivered events again, with their ids: those that were delivered from since to before until and are still kept (outbox.retention). Returns their number. It includes events that this sink delivered, and events that only other sinks delivered and that this one takes by its options; so a sink that was created later gets the events that it missed. events selects by event type, with globs as in a sink''s option. The events are sent in their old order, as if they were enqueued now, after pending events. Events that are pending or dead letters for the sink are left out. Needs USAGE on the foreign server.';
 
 CREATE OR REPLACE FUNCTION outbox.replay(sink text, since interval, events text DEFAULT '*') RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT outbox.replay(sink, now() - since, now(), events) $$;
 COMMENT ON FUNCTION outbox.replay(text, interval, text) IS
-  'Sends events again that were delivered within this interval up to now: as outbox.replay() with since => now() - the interval.';
+  'Sends events again that were delivered within this interval up to now: the same as since => now() - the interval.';
 
 -- For literals and parameters without a type, such as '2 hours' and '2026-01-01': the parser takes this one.
 CREATE OR REPLACE FUNCTION outbox.replay(sink text, since text, until text DEFAULT 'now', events text DEFAULT '*') RETURNS bigint
@@ -48,10 +48,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.replay(text, text, text, text) IS
-  'As outbox.replay() with times. since and until are each a time, or an interval that means so long ago: outbox.replay(''main'', ''2 hours'').';
+  'The same with since and until as text: each is a time, or an interval counted back from now: outbox.replay(''main'', ''2 hours'').';
 
 CREATE OR REPLACE FUNCTION outbox.resend(id uuid, sink text) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_resend';
 COMMENT ON FUNCTION outbox.resend(uuid, text) IS
-  'Sends a delivered event that is still kept (outbox.retention) once more to this sink, with its id, after what is pending. True when it goes; where it is pending, a dead letter or not kept, a warning says so and the result is false. Many: SELECT outbox.resend(id, sink) FROM outbox.events WHERE status = ''SENT''. Needs USAGE on the foreign server.';
+  'Sends a delivered event that is still kept (outbox.retention) once more to this sink, with its id, after pending events. Returns true if it is sent; if it is pending, a dead letter or not kept, it returns false with a warning. Many: SELECT outbox.resend(id, sink) FROM outbox.events WHERE status = ''SENT''. Needs USAGE on the foreign server.';

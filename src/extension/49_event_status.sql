@@ -10,4 +10,4 @@ AS $$
   ORDER BY 1
 $$;
 COMMENT ON FUNCTION outbox.event_status(uuid) IS
-  'Where an event stands that has not been delivered to all its sinks: a row for each sink that it still waits for (PENDING) or is a dead letter of (FAILED), and no payload. sink NULL: no sink takes it yet. No row: delivered, rolled back, deleted, or never enqueued. For applications, which have no right on the table: whoever knows the id and has EXECUTE may ask.';
+  'Shows the state of an event that has not been delivered to all its sinks: one row for each sink, PENDING or FAILED (a dead letter), without the payload. sink NULL: no sink takes it yet. No row: the event was delivered, rolled back, deleted, or never enqueued. It is for applications, which have no right on the table: EXECUTE and the id are enough.';

@@ -8,12 +8,12 @@ CREATE OR REPLACE FUNCTION outbox_internal.worker_health(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_health';
 COMMENT ON FUNCTION outbox_internal.worker_health() IS
-  'Why this database has no worker: since when it wants one, how often in a row the last ones ended unexpectedly, when the last time was, when the next one starts, what the last one said, and when the launcher last looked.';
+  'Why this database has no worker: since when it needs one, how many in a row ended unexpectedly, when the last one did and with which message, when the next one starts, and when the launcher last checked.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.needs_no_worker() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$ SELECT coalesce(bool_and(k.kind = 'manual'), false) FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS k ON k.oid = s.srvfdw $$;
-COMMENT ON FUNCTION outbox_internal.needs_no_worker() IS 'Part of outbox.doctor(): are all sinks of kind outbox_manual?';
+COMMENT ON FUNCTION outbox_internal.needs_no_worker() IS 'Part of outbox.doctor(): whether all sinks are of kind outbox_manual.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_library(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -156,4 +156,4 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_worker(interval) IS 'Part of outbox.doctor(): is there a worker, and does it go round.';
+COMMENT ON FUNCTION outbox_internal.doctor_worker(interval) IS 'Part of outbox.doctor(): whether there is a worker, and whether its loop runs.';

@@ -7,7 +7,7 @@ AS $$
                                                     'from ' || a.client_addr, a.state || ' since ' || date_trunc('second', a.state_change)))
   FROM pg_stat_activity AS a WHERE a.pid = doctor_session.pid
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_session(integer) IS 'Part of outbox.doctor(): who a session is, without its statement, in which secrets may stand.';
+COMMENT ON FUNCTION outbox_internal.doctor_session(integer) IS 'Part of outbox.doctor(): the description of a session, without its statement, which may contain secrets.';
 
 -- Control characters become escapes: a global transaction identifier may have any, and a table that is shown on a screen cannot be copied from there with them.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_literal(value text) RETURNS text
@@ -18,7 +18,7 @@ AS $$
                                                        WHEN c.c IN ('''', '\') THEN c.c || c.c ELSE c.c END, '' ORDER BY c.n))
                FROM regexp_split_to_table(doctor_literal.value, '') WITH ORDINALITY AS c(c, n)) END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS 'Part of outbox.doctor(): a literal on one line, whatever is in it.';
+COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS 'Part of outbox.doctor(): any text as a literal on one line.';
 
 -- What conflicts with the worker's and every producer's ROW EXCLUSIVE. An autovacuum worker that cuts off a table's end makes way at once.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
@@ -124,7 +124,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_row_locks(interval) IS 'Part of outbox.doctor(): who has locked events that are to go.';
+COMMENT ON FUNCTION outbox_internal.doctor_row_locks(interval) IS 'Part of outbox.doctor(): sessions that have locked due events.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_transactions(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -196,4 +196,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_transactions(interval) IS
-  'Part of outbox.doctor(): open and prepared transactions whose events nobody sees yet, or that keep vacuum from its work.';
+  'Part of outbox.doctor(): open and prepared transactions whose events are not visible yet, or that prevent vacuum.';

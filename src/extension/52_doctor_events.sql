@@ -16,7 +16,7 @@ AS $$
                       FROM pg_options_to_table(s.srvoptions) AS o) AS n
   WHERE n.matches = 0 AND n.globs > 0 ORDER BY n.globs, s.srvname LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that lets a sink take this kind of event too; NULL when no sink is to be widened.';
+COMMENT ON FUNCTION outbox_internal.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that makes a sink take this kind of event too; NULL if no sink is suitable.';
 
 -- Row comparisons and the order leave one index, whatever the table's statistics say.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_far_ahead(since timestamptz) RETURNS TABLE (id uuid, sink text, available_at timestamptz)
@@ -29,7 +29,7 @@ AS $$
       AND (e.sink, e.available_at) > (n.name COLLATE "default", doctor_far_ahead.since) AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
     ORDER BY e.sink DESC, e.available_at DESC, e.position DESC LIMIT 1) AS f
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_far_ahead(timestamptz) IS 'Part of outbox.doctor(): of each sink the event that is scheduled farthest ahead, if it is due later than that.';
+COMMENT ON FUNCTION outbox_internal.doctor_far_ahead(timestamptz) IS 'Part of outbox.doctor(): for each sink the event with the latest available_at, if that is after the given time.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_ahead(since timestamptz) RETURNS TABLE (created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -56,7 +56,7 @@ AS $$
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS t)
   SELECT ends.created_at FROM ends WHERE ends.created_at > doctor_ahead.since
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_ahead(timestamptz) IS 'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those that were enqueued later than that.';
+COMMENT ON FUNCTION outbox_internal.doctor_ahead(timestamptz) IS 'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those that were enqueued after the given time.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_events(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -153,7 +153,7 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that nobody delivers, and dead letters.';
+COMMENT ON FUNCTION outbox_internal.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that no worker delivers, and dead letters.';
 
 -- Failing events and dead letters that block their keys, the oldest of each sink. Both are found by partial indexes, also while the table has never been analysed.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean)
@@ -178,4 +178,4 @@ AS $$
         LEFT JOIN outbox_internal.renamed_sinks AS r ON r.old_name = f.sink) AS h
   ORDER BY h.sink, h.dead DESC, h.position
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_heads() IS 'Part of outbox.doctor(): for each sink how many events are failing (counted up to 1,000), and the oldest of them or the dead letter that holds its key.';
+COMMENT ON FUNCTION outbox_internal.doctor_heads() IS 'Part of outbox.doctor(): for each sink the number of failing events (counted up to 1,000), and the oldest of them or the dead letter that blocks its key.';

@@ -94,4 +94,4 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS 'Part of outbox.doctor(): a row per sink, and one more where its webhooks go unsigned.';
+COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS 'Part of outbox.doctor(): one row per sink, and one more for a sink with unsigned webhooks.';

@@ -95,7 +95,7 @@ BEGIN
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that everybody can read.';
+COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that PUBLIC can read.';
 
 -- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It
 -- answers whatever happens to its parts: one that fails, or that a lock keeps from looking, is a row too.
@@ -134,10 +134,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.doctor(interval) IS
-  'Looks for whatever keeps events from being delivered: a row per check and per sink, with status ok, warning or error, the fact, and a hint to paste as it stands. Transactions and locks that are older than patience are named. It waits for no lock, and reads no payload.';
+  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, the facts, and a hint to paste. It names transactions and locks that are older than patience. It waits for no lock, and reads no payload.';
 
 CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT d."check", d.status, d.detail, d.hint FROM outbox.doctor(interval '30 seconds') AS d $$;
 COMMENT ON FUNCTION outbox.doctor() IS
-  'Looks for whatever keeps events from being delivered: a row per check and per sink, with status ok, warning or error, the fact, and a hint to paste as it stands. Transactions and locks that are older than 30 seconds are named. It waits for no lock, and reads no payload.';
+  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, the facts, and a hint to paste. It names transactions and locks that are older than 30 seconds. It waits for no lock, and reads no payload.';

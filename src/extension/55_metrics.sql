@@ -5,14 +5,14 @@ CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT rea
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_failures';
 COMMENT ON FUNCTION outbox_internal.sink_failures() IS
-  'How often deliveries of this database''s sinks have failed, or their peers could not be reached, by reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
+  'The number of failed deliveries, and of times that the peer was unreachable, of this database''s sinks by reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_latency(
   OUT server oid, OUT le double precision[], OUT buckets bigint[], OUT sum double precision, OUT count bigint)
 RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_latency';
 COMMENT ON FUNCTION outbox_internal.sink_latency() IS
-  'A histogram for each of this database''s sinks: how many events (buckets) took at most so many seconds (le) from created_at to the acknowledgement; the sum of all, and how many they are.';
+  'A histogram for each of this database''s sinks: the number of events (buckets) that took at most le seconds from created_at to the acknowledgement; the sum of these times, and their number.';
 
 -- As outbox_internal.sink_backlog() counts: a small table in one pass. Of a large one the first are counted by the indexes, so that
 -- none is overlooked, and what goes beyond them is estimated from a sample of its pages.
@@ -42,7 +42,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.backlog_apart() IS
-  'Pending events that wait for no sink of theirs: those of another database or cluster, and those that no sink takes. Exact up to 2,000, beyond that from a sample where the table is large.';
+  'Pending events that belong to no sink of this database: those of another database or cluster, and those that no sink takes. Exact up to 2,000; beyond that, for a large table, estimated from a sample.';
 
 -- Each column of the three views that is not a label is a metric, outbox_COLUMN, and its comment is the HELP text. Empty on
 -- a standby: its primary tells the same rows.
@@ -59,16 +59,16 @@ CREATE OR REPLACE VIEW outbox.database_metrics AS
               WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
                                   WHERE d.datname = pg_catalog.current_database())) AS workers
   WHERE NOT pg_catalog.pg_is_in_recovery();
-COMMENT ON VIEW outbox.database_metrics IS 'Metrics of this database, for exporters: a row.';
+COMMENT ON VIEW outbox.database_metrics IS 'Metrics of this database, for exporters: one row.';
 COMMENT ON COLUMN outbox.database_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.database_metrics.worker_up IS
-  '1: a worker delivers this database''s events, or none is needed since nothing is due; 0: nobody delivers.';
-COMMENT ON COLUMN outbox.database_metrics.worker_processes IS 'Workers of this database that run.';
+  '1: a worker delivers this database''s events, or none is needed because nothing is due; 0: no worker delivers.';
+COMMENT ON COLUMN outbox.database_metrics.worker_processes IS 'Running workers of this database.';
 COMMENT ON COLUMN outbox.database_metrics.not_adopted_events IS
-  'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for outbox.adopt(); an estimate where very many are pending.';
-COMMENT ON COLUMN outbox.database_metrics.unrouted_events IS 'Pending events that no sink takes; an estimate where very many are pending.';
+  'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for outbox.adopt(); an estimate if very many are pending.';
+COMMENT ON COLUMN outbox.database_metrics.unrouted_events IS 'Pending events that no sink takes; an estimate if very many are pending.';
 COMMENT ON COLUMN outbox.database_metrics.dropped_sink_events IS
-  'Pending events of sinks that were dropped; an estimate where very many are pending.';
+  'Pending events of sinks that were dropped; an estimate if very many are pending.';
 
 CREATE OR REPLACE VIEW outbox.sink_metrics AS
   SELECT pg_catalog.current_database() AS datname, s.name AS sink,
@@ -88,58 +88,58 @@ CREATE OR REPLACE VIEW outbox.sink_metrics AS
   JOIN pg_catalog.pg_foreign_server AS f ON f.srvname = s.name
   LEFT JOIN outbox_internal.sink_latency() AS l ON l.server = f.oid
   WHERE NOT pg_catalog.pg_is_in_recovery();
-COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: a row per sink.';
+COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: one row per sink.';
 COMMENT ON COLUMN outbox.sink_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.sink_metrics.sink IS 'Label: the sink.';
 COMMENT ON COLUMN outbox.sink_metrics.pending_events IS
-  'Events that wait for the sink, scheduled and blocked ones included.';
+  'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sink_metrics.pending_events_estimated IS
-  '1: very many events are pending, and the numbers of pending, scheduled, blocked and dead ones are estimates.';
-COMMENT ON COLUMN outbox.sink_metrics.scheduled_events IS 'Pending events whose available_at lies ahead.';
+  '1: very many events are pending, and the numbers of pending, scheduled and blocked events and of dead letters are estimates.';
+COMMENT ON COLUMN outbox.sink_metrics.scheduled_events IS 'Pending events whose available_at is in the future.';
 COMMENT ON COLUMN outbox.sink_metrics.blocked_events IS
-  'Pending events that wait for a failing one of the same key, or for a dead letter where on_dead_letter is block.';
+  'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';
 COMMENT ON COLUMN outbox.sink_metrics.failing_events IS
   'Pending events that have failed and wait for their next attempt.';
 COMMENT ON COLUMN outbox.sink_metrics.due_events IS
-  'Pending events that nothing keeps from being delivered now: neither scheduled nor failing nor blocked.';
+  'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_pending_age_seconds IS
-  'How long the oldest event has been waiting that is not scheduled for later, failing ones included, by the committed rows; 0 when there is none.';
+  'How long the oldest event that is not scheduled for later has waited, failing ones included, from the committed rows; 0 if there is none.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_due_age_seconds IS
-  'How long the oldest due event has been due, failing and blocked ones left out, by the committed rows; 0 when none is due.';
-COMMENT ON COLUMN outbox.sink_metrics.inflight_events IS 'Events handed over and not yet acknowledged.';
-COMMENT ON COLUMN outbox.sink_metrics.dead_letter_events IS 'Dead letters that stand in the table.';
+  'How long the oldest due event has been due, without failing and blocked ones, from the committed rows; 0 if none is due.';
+COMMENT ON COLUMN outbox.sink_metrics.inflight_events IS 'Events handed to the sink and not yet acknowledged.';
+COMMENT ON COLUMN outbox.sink_metrics.dead_letter_events IS 'Dead letters in the table.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_circuit_open IS
-  '1: the peer is down as a whole; it is probed, and no event''s attempts are spent.';
+  '1: the whole sink is down; it is probed, and no event spends an attempt.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_degraded IS
-  '1: the sink delivers, but not to all of its topics, or slower than it could.';
+  '1: the sink delivers, but not to all of its topics, or more slowly than usual.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_paused IS '1: a user has paused the sink.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_disabled IS
-  '1: the sink has stopped for good (HTTP 410, or disable_after) until outbox.resume().';
+  '1: the sink is disabled (HTTP 410, or disable_after) until outbox.resume().';
 COMMENT ON COLUMN outbox.sink_metrics.sink_misconfigured IS '1: the sink cannot be opened with its options.';
-COMMENT ON COLUMN outbox.sink_metrics.published_events_total IS 'Events that the peer has acknowledged.';
-COMMENT ON COLUMN outbox.sink_metrics.retries_total IS 'Deliveries that failed and were put off to be tried again.';
+COMMENT ON COLUMN outbox.sink_metrics.published_events_total IS 'Events that the sink has acknowledged.';
+COMMENT ON COLUMN outbox.sink_metrics.retries_total IS 'Failed deliveries whose event is tried again.';
 COMMENT ON COLUMN outbox.sink_metrics.dead_letters_total IS 'Events that became dead letters.';
 COMMENT ON COLUMN outbox.sink_metrics.redriven_late_total IS
   'Dead letters that were redriven by force and delivered after later events of their keys.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds IS
-  'From created_at, the start of the enqueuing transaction, to the acknowledgement, retries and the time until a scheduled event is due included.';
+  'Seconds from created_at, the start of the enqueuing transaction, to the acknowledgement, including retries and the time until a scheduled event is due.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_bucket IS
-  'How many of them took at most so many seconds as publish_latency_seconds says at the same place.';
-COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_sum IS 'The sum of them.';
-COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_count IS 'How many they are.';
+  'The number of events that took at most the seconds at the same place of publish_latency_seconds.';
+COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_sum IS 'The sum of these times.';
+COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_count IS 'The number of these events.';
 
 CREATE OR REPLACE VIEW outbox.failure_metrics AS
   SELECT pg_catalog.current_database() AS datname, f.srvname AS sink, e.reason, e.failures AS publish_failures_total
   FROM outbox_internal.sink_failures() AS e
   JOIN pg_catalog.pg_foreign_server AS f ON f.oid = e.server
   WHERE NOT pg_catalog.pg_is_in_recovery();
-COMMENT ON VIEW outbox.failure_metrics IS 'Metrics of failures, for exporters: a row per sink and reason that has occurred.';
+COMMENT ON VIEW outbox.failure_metrics IS 'Metrics of failures, for exporters: one row per sink and reason that has occurred.';
 COMMENT ON COLUMN outbox.failure_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.failure_metrics.sink IS 'Label: the sink.';
 COMMENT ON COLUMN outbox.failure_metrics.reason IS
   'Label: timeout, connection (refused or lost), dns, tls, auth, http_3xx, http_4xx, http_5xx, rate_limited, too_large, topic, broker, blocked (by the network guard), invalid (this event), or other.';
 COMMENT ON COLUMN outbox.failure_metrics.publish_failures_total IS
-  'Deliveries that failed, also those that cost no attempt, and times that the peer was found down.';
+  'Failed deliveries, also those that cost no attempt, and times that the sink was found down.';
 
 CREATE OR REPLACE FUNCTION outbox.metrics(format text DEFAULT 'prometheus') RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

@@ -9,23 +9,23 @@ CREATE TABLE IF NOT EXISTS outbox.processed_events (
   processed_at timestamptz NOT NULL DEFAULT pg_catalog.now()
 ) PARTITION BY RANGE (id_time);
 COMMENT ON TABLE outbox.processed_events IS
-  'Events that handlers of this database have processed: outbox.mark_processed() writes it. One partition per day of their ids (UTC), per hour where outbox.processed_retention is below 2d, dropped whole.';
+  'Events that handlers of this database have processed, written by outbox.mark_processed(). One partition per day of their ids (UTC), per hour if outbox.processed_retention is below 2d; dropped as a whole.';
 COMMENT ON COLUMN outbox.processed_events.event_id IS 'The event.';
-COMMENT ON COLUMN outbox.processed_events.handler IS 'Who processed it: an event may have several handlers.';
-COMMENT ON COLUMN outbox.processed_events.id_time IS 'The time that a UUIDv7 carries, so that an id always meets itself in the same partition; infinity for ids of other versions.';
-COMMENT ON COLUMN outbox.processed_events.processed_at IS 'When: start of the consumer''s transaction.';
+COMMENT ON COLUMN outbox.processed_events.handler IS 'The name of the handler that processed it; an event may have several.';
+COMMENT ON COLUMN outbox.processed_events.id_time IS 'The time in a UUIDv7, by which the same id always belongs to the same partition; infinity for ids of other versions.';
+COMMENT ON COLUMN outbox.processed_events.processed_at IS 'When it was processed: the start of the consumer''s transaction.';
 
 CREATE TABLE IF NOT EXISTS outbox.processed_events_other PARTITION OF outbox.processed_events (
   PRIMARY KEY (event_id, handler, id_time)
 ) FOR VALUES FROM ('infinity') TO (MAXVALUE);
 COMMENT ON TABLE outbox.processed_events_other IS
-  'Processed events whose ids carry no time (UUID versions other than 7). They are deleted row by row when outbox.processed_retention has passed since they were processed.';
+  'Processed events whose ids contain no time (UUID versions other than 7). They are deleted row by row, outbox.processed_retention after they were processed.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT coalesce(nullif(current_setting('outbox.processed_retention', true), ''), '7d')::interval $$;
 COMMENT ON FUNCTION outbox_internal.processed_retention() IS
-  'The setting outbox.processed_retention, 7d where it is not set. Also where the library is not loaded.';
+  'The setting outbox.processed_retention; 7d if it is not set, or if the library is not loaded.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partition(id_time timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -49,7 +49,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_processed_partition(timestamptz) IS
-  'Makes the partition of outbox.processed_events for ids of that time, unless it is there.';
+  'Creates the partition of outbox.processed_events for ids of that time, if it does not exist.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.refuse_processed(event_id uuid, handler text, id_time timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -74,7 +74,7 @@ BEGIN
     HINT = 'Correct the clock of the machine that makes the ids.';
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.refuse_processed(uuid, text, timestamptz) IS 'Says what is wrong with the arguments of outbox.mark_processed().';
+COMMENT ON FUNCTION outbox_internal.refuse_processed(uuid, text, timestamptz) IS 'Raises the error for wrong arguments of outbox.mark_processed().';
 
 -- Exact because an id always comes to the same partition, which has a unique index. No subtransaction: a consumer may call
 -- it thousands of times in one transaction.
@@ -105,7 +105,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.mark_processed(uuid, text) IS
-  'Notes in the consumer''s own transaction that a handler has processed an event: true the first time, false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits for that transaction: it gets false when that commits, true when it rolls back. An event whose id is older than outbox.processed_retention is an error: it would be new again.';
+  'Records in the consumer''s own transaction that a handler has processed an event. Returns true the first time, and false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits for that transaction: it returns false if that commits, true if it rolls back. An event whose id is older than outbox.processed_retention is an error, because it would count as new again.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -132,7 +132,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_processed_partitions() IS
-  'Makes the next three partitions of outbox.processed_events, where that is in use, and returns how many it made.';
+  'Creates the next three partitions of outbox.processed_events, if that table is in use. Returns the number of created ones.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.drop_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -162,7 +162,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.drop_processed_partitions() IS
-  'Drops the partitions of outbox.processed_events whose retention is over, empties those that are in use, and returns how many it dropped.';
+  'Drops the partitions of outbox.processed_events whose retention is over, and empties those that are in use. Returns the number of dropped ones.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_processed(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -171,7 +171,7 @@ AS $$
     clock_timestamp() - outbox_internal.processed_retention(), first_block, blocks)
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_processed(bigint, bigint) IS
-  'Forgets processed events of outbox.processed_events_other whose retention is over, in some blocks (without arguments: in all), and returns how many blocks it has.';
+  'Deletes processed events of outbox.processed_events_other whose retention is over, in some blocks (without arguments: in all). Returns the number of its blocks.';
 
 CREATE OR REPLACE FUNCTION outbox.run_inbox_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -184,4 +184,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.run_inbox_maintenance() IS
-  'Makes the coming partitions of outbox.processed_events and drops those whose retention is over. outbox.run_maintenance() does it too; call it yourself, every few minutes, where there is only outbox_inbox.sql. Returns how many partitions it made or dropped.';
+  'Creates the coming partitions of outbox.processed_events and drops those whose retention is over. outbox.run_maintenance() does the same; call this one every few minutes if only outbox_inbox.sql is installed. Returns the number of partitions that it created or dropped.';

@@ -25,7 +25,7 @@ def errors() -> list[tuple[str, str]]:
 
 
 def made(connection: psycopg.Connection) -> str:
-    table = "| it says something about | errors |\n|---|---|\n"
+    table = "| it concerns | errors |\n|---|---|\n"
     for fault, meaning in faults().items():
         names = " ".join(f"`{name}`" for name, of in errors() if of == fault)
         table += f"| {meaning} | {names} |\n"

@@ -7,15 +7,15 @@ from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/reference.md"
 HEAD = """# Functions and views
-Made by `make docs` from what the database tells of them: `\\df+ outbox.*`, `\\d+ outbox.sinks`. The schema `outbox_internal` has their parts; it is not for use.
+In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. `make docs` makes this page from these descriptions. The schema `outbox_internal` contains internals and is not for use.
 
 """
-# All of the schema, by what people are about to do.
+# All functions of the schema, by the user's task.
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes"),
-    "Look": ("doctor", "event_status", "preview", "probe", "metrics", "library"),
-    "Steer": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
-    "Deliver by a program of your own": ("claim", "ack", "nack"),
+    "Inspect": ("doctor", "event_status", "preview", "probe", "metrics", "library"),
+    "Operate": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
+    "Your own dispatcher": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "run_inbox_maintenance"),
 }
 RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", "leases", "database_metrics", "sink_metrics", "failure_metrics")
@@ -26,7 +26,7 @@ FUNCTIONS = """
     SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
     FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s AND NOT 'anyelement'::regtype = ANY (p.proargtypes) ORDER BY 1"""
-# As people write them.
+# Types and defaults as users write them.
 SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
 COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), col_description(a.attrelid, a.attnum)
@@ -47,7 +47,7 @@ def made(connection: psycopg.Connection) -> str:
             for pattern, short in SHORT:
                 signatures = pattern.sub(short, signatures)
             comments = dict.fromkeys(comment for *_, comment in rows)
-            text += f"### outbox.{name}\n```text\n{signatures}\n```\n" + "\n".join(comments) + "\n\n"
+            text += f"### outbox.{name}\n```text\n{signatures}\n```\n" + "\n\n".join(comments) + "\n\n"
     text += "## Views and tables\n"
     for name in RELATIONS:
         comment = connection.execute("SELECT obj_description(%s::regclass, 'pg_class')", [f"outbox.{name}"]).fetchone()[0]

@@ -9,10 +9,13 @@ from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/settings.md"
 HEAD = """# Settings
-Set them in postgresql.conf or by `ALTER SYSTEM`; none needs to be touched to begin with. This page is made by `make docs` from what the server
-tells of them: `SELECT name, setting, unit, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'outbox.%'`. What a single sink can do otherwise
-is an option of it: [sinks.md](sinks.md). What `ALTER DATABASE` sets
-holds, as PostgreSQL has it, for sessions that begin after it, and so for a worker after its next start: `SELECT pg_terminate_backend(pid) FROM outbox.workers` gives the database a new one at once.
+Set them in postgresql.conf or by `ALTER SYSTEM`, then reload with `SELECT pg_reload_conf()`. The defaults are good to begin with. Options of a single sink are in
+[sinks.md](sinks.md).
+
+A value of `ALTER DATABASE` applies to sessions that begin afterwards, and so to the next worker of the database. To start a new worker at once:
+`SELECT pg_terminate_backend(pid) FROM outbox.workers`.
+
+`make docs` makes this page from the descriptions in the server: `SELECT name, setting, unit, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'outbox.%'`.
 
 """
 # By the context that PostgreSQL tells.
@@ -47,5 +50,5 @@ def made(connection: psycopg.Connection) -> str:
             raise ValueError(f"{name}: the description says no range")
         span = told.get("Range", {"bool": "on, off"}.get(kind, ""))
         text += f"| [`{name}`](#{name.replace('.', '')}) | {told['Default']} | {span} | {CHANGED[context]} |\n"
-        sections += f"\n## {name}\n{short} {more}\n"
+        sections += f"\n## {name}\n{short} {more}".rstrip() + "\n"
     return text + sections

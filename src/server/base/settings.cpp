@@ -60,31 +60,34 @@ uint32 settings_idle_hash(void) {
 
 void settings_define(void) {
   DefineCustomStringVariable(
-      "outbox.allow_networks", "Networks that are not public and that every webhook may reach.",
+      "outbox.allow_networks", "Private networks to which every webhook may connect.",
       "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: only public "
       "addresses. A sink's own option allow_networks adds further networks.",
       &setting_allow_networks, "", PGC_SIGHUP, 0, check_networks, NULL, NULL);
 
   DefineCustomStringVariable(
       "outbox.cluster_name", "The name of this cluster in its events.",
-      "Events carry where they were enqueued, and a worker delivers only those of its own cluster and database. The "
-      "default is empty: the system identifier, which pg_upgrade changes and a physical copy shares. Set a name of "
-      "your own to keep it through an upgrade, or to silence a copy; a primary and its standbys need the same one.",
+      "Each event has the cluster and database in which it was enqueued, and a worker delivers only those of its "
+      "own. The default is empty: the system identifier is used, which pg_upgrade changes and a physical copy "
+      "shares. Set a name to keep it through pg_upgrade, or to prevent a copy from delivering. A primary and its "
+      "standbys need the same name.",
       &setting_cluster_name, "", PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.dedup_window", "How long a dedup key is remembered.",
-      "Within this time a second event with the same dedup_key is not enqueued. Unit: seconds. Default: 1d. Range: 0 "
+      "A second event with the same dedup_key is not enqueued within this time. Unit: seconds. Default: 1d. Range: 0 "
       "(not remembered) to 3650d.",
       &setting_dedup_window, 24 * 60 * 60, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 
   DefineCustomBoolVariable("outbox.enabled", "Whether workers deliver events.",
-                           "Off stops every worker of the cluster; events are still enqueued and wait. Default: on.",
+                           "Off stops every worker of the cluster. Applications can still enqueue; the events wait. "
+                           "Default: on.",
                            &setting_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
-      "outbox.max_attempts", "After how many failed deliveries an event becomes a dead letter.",
-      "A sink's own option max_attempts wins. Default: 0, which leaves it to the kind of sink. Range: 0 to 1000000.",
+      "outbox.max_attempts", "The number of failed deliveries after which an event becomes a dead letter.",
+      "A sink's own option max_attempts takes precedence. Default: 0, which means the default of the kind of sink. "
+      "Range: 0 to 1000000.",
       &setting_max_attempts, 0, 0, 1000000, PGC_SUSET, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
@@ -93,21 +96,20 @@ void settings_define(void) {
       "twice. Unit: events. Default: 40000. Range: 1 to 1000000.",
       &setting_max_in_flight, 40000, 1, 1000000, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
-  DefineCustomIntVariable("outbox.max_in_flight_memory", "How much memory the events that a worker holds may take.",
+  DefineCustomIntVariable("outbox.max_in_flight_memory", "The maximum memory for the events in flight in a worker.",
                           "Unit: kB. Default: 32MB. Range: 1MB to 1TB.", &setting_max_in_flight_memory, 32 * 1024,
                           1024, 1024 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
-      "outbox.poll_interval", "How long an idle worker sleeps before it looks for events by itself.",
-      "A commit wakes the worker at once; this is the safety net for what no commit can announce, such as prepared "
-      "transactions. Unit: milliseconds. Default: 5s. Range: 100ms to 1h.",
+      "outbox.poll_interval", "The time after which an idle worker looks for events by itself.",
+      "A commit wakes the worker at once. This setting is for events that no commit can announce, such as those of "
+      "prepared transactions. Unit: milliseconds. Default: 5s. Range: 100ms to 1h.",
       &setting_poll_interval, 5000, 100, 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
   DefineCustomIntVariable("outbox.processed_retention", "How long outbox.mark_processed() remembers an event.",
-                          "Counted from the time in the event's id, for ids that carry none from when it was "
-                          "processed. An older event is "
-                          "refused: it would count as new again. Kept by the day, below 2d by the hour. Unit: "
-                          "seconds. Default: 7d. Range: "
+                          "The time counts from the time in the event's id or, for an id without a time, from the "
+                          "processing. An older event is refused, because it would count as new again. Processed "
+                          "events are dropped by the day, below 2d by the hour. Unit: seconds. Default: 7d. Range: "
                           "1h to 3650d.",
                           &setting_processed_retention, 7 * 24 * 60 * 60, 60 * 60, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S,
                           NULL, NULL, NULL);
@@ -115,13 +117,14 @@ void settings_define(void) {
   DefineCustomIntVariable(
       "outbox.retention", "How long delivered events are kept.",
       "They have status SENT in outbox.events, in daily partitions that are dropped as a whole. A sink's own "
-      "option retention wins. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
+      "option retention takes precedence. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
       &setting_retention, 0, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 
   DefineCustomStringVariable(
       "outbox.retry", "When a failed delivery is tried again.",
       "'exponential 100ms..5min' (the delay doubles, with jitter) or steps such as '15s*3, 5m*5' (the last one "
-      "repeats). A sink's own option retry wins. The default is empty, which leaves it to the kind of sink.",
+      "repeats). A sink's own option retry takes precedence. The default is empty, which means the default of the "
+      "kind of sink.",
       &setting_retry, "", PGC_SUSET, 0, check_retry, NULL, NULL);
 
   DefineCustomIntVariable("outbox.shutdown_timeout", "How long a stopping worker waits for acknowledgements.",
@@ -130,12 +133,11 @@ void settings_define(void) {
                           &setting_shutdown_timeout, 1000, 0, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
   DefineCustomBoolVariable(
-      "outbox.wait_for_standbys", "Whether an event is delivered only when the synchronous standbys have it.",
-      "With synchronous_standby_names set, events wait until the standbys have confirmed the WAL of their "
-      "transactions, "
-      "also of those that did not wait themselves (synchronous_commit = local or off, or a cancelled wait). Off: "
-      "after a "
-      "failover such an event may have been delivered although its transaction is gone. Default: on.",
+      "outbox.wait_for_standbys", "Whether an event is delivered only after the synchronous standbys have it.",
+      "If synchronous_standby_names is set, events wait until the standbys have confirmed the WAL of their "
+      "transactions, also of transactions that did not wait themselves (synchronous_commit = local or off, or a "
+      "cancelled wait). If off, an event may have been delivered although its transaction is lost in a failover. "
+      "Default: on.",
       &setting_wait_for_standbys, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
@@ -146,10 +148,10 @@ void settings_define(void) {
       &setting_worker_idle_timeout, 60 * 1000, 0, 24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
-      "outbox.workers", "How many workers each database with the extension gets.",
-      "Events are spread over them by key; a change moves keys to their new workers without a "
-      "pause. Each takes one of max_worker_processes. Unit: workers. Default: 1. Range: 0 (none) to "
-      "32.",
+      "outbox.workers", "The number of workers of each database with the extension.",
+      "Events are distributed over them by key. A change moves keys to their new workers without "
+      "a pause. Each worker uses one of max_worker_processes. Unit: workers. Default: 1. Range: 0 "
+      "(none) to 32.",
       &setting_workers, 1, 0, 32, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
   MarkGUCPrefixReserved("outbox");

@@ -12,14 +12,14 @@ namespace outbox {
 /* What an error says something about. */
 enum class KafkaFault {
   None,     /* nothing: it was stored */
-  Event,    /* this event, which may pass later: an attempt is spent */
-  Never,    /* this event, which can never pass: a dead letter */
-  Batch,    /* some event of the batch: its events go again, one at a time */
-  Topic,    /* the topic, for every event of it that librdkafka holds: they wait */
+  Event,    /* this event, which may succeed later: an attempt is spent */
+  Never,    /* this event, which can never succeed: it becomes a dead letter */
+  Batch,    /* some event of the batch: its events are sent again, one at a time */
+  Topic,    /* the topic: all of its events in librdkafka wait */
   Leader,   /* the topic, which its brokers cannot store now: its events wait */
-  Sink,     /* all brokers, or how the sink is set up: the circuit opens */
-  Producer, /* librdkafka's own state, or a purge: the event goes again */
-  Unclear   /* the event or the broker, as every other error: by the other keys' events the circuit tells which */
+  Sink,     /* all brokers, or the sink's options: the circuit opens */
+  Producer, /* librdkafka's own state, or a purge: the event is sent again */
+  Unclear   /* the event or the broker, as every error not listed: the events of other keys decide which */
 };
 
 struct KafkaError {
