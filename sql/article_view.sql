@@ -48,7 +48,7 @@ EXECUTE published ('01890a5d-ac96-774b-bcce-b302099a8002');
 SELECT status, published_at IS NOT NULL AS published FROM outbox_events WHERE id = '01890a5d-ac96-774b-bcce-b302099a8002';
 SELECT count(*) FROM outbox_events WHERE published_at IS NULL;
 -- Delivery failed: another attempt later, and in the end none.
-PREPARE failed AS UPDATE outbox_events SET retry_count = retry_count + 1, last_error = $2, next_retry_at = NOW() + INTERVAL '1 second' * POWER(2, retry_count) WHERE id = $1;
+PREPARE failed AS UPDATE outbox_events SET retry_count = retry_count + 1, last_error = $2, next_retry_at = NOW() + INTERVAL '1 minute' * POWER(2, retry_count) WHERE id = $1;
 EXECUTE failed ('01890a5d-ac96-774b-bcce-b302099a8003', 'connection refused');
 SELECT status, retry_count, last_error, next_retry_at > NOW() AS later FROM outbox_events WHERE id = '01890a5d-ac96-774b-bcce-b302099a8003';
 SELECT count(*) FROM (SELECT * FROM outbox_events WHERE status = 'PENDING' AND retry_count < 5 AND (next_retry_at IS NULL OR next_retry_at <= NOW()) ORDER BY created_at LIMIT 50 FOR UPDATE SKIP LOCKED) AS due;
