@@ -1,7 +1,7 @@
 /* text.h: small things about text. */
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,8 +54,7 @@ inline bool percent_encoding_ends(std::string_view text) {
 /* Copies text into a fixed field of the delivery API, cut at a whole character. */
 template <size_t N> void copy_text(char (&to)[N], std::string_view from) {
   size_t length = utf8_prefix(from, N - 1);
-  if (length > 0)
-    std::memcpy(to, from.data(), length);
+  std::copy_n(from.begin(), length, to);
   to[length] = '\0';
 }
 

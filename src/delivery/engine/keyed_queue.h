@@ -75,6 +75,7 @@ public:
   /* Hands back everything that is not running, each key in its order. */
   std::vector<Item> drain() {
     std::vector<Item> items;
+    items.reserve(ready_.size());
     for (auto &[key, item] : ready_)
       items.push_back(std::move(item));
     ready_.clear();

@@ -9,6 +9,10 @@
 
 namespace outbox {
 
+inline ob_text as_text(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
 /* Points into the event and into itself: valid as long as both are. Meant to be used again for the next event, whose
  * texts then need no new memory. */
 struct Record {
@@ -59,17 +63,11 @@ struct Record {
       copy.headers.push_back({keep(header.name), keep(header.value), header.binary});
     return copy;
   }
-  void add_header(std::string_view name, const ob_text &value) {
-    headers.push_back({{name.data(), name.size()}, value, false});
-  }
+  void add_header(std::string_view name, const ob_text &value) { headers.push_back({as_text(name), value, false}); }
 
 private:
   std::deque<std::string> texts_; /* a deque: they stay where they are */
   size_t used_ = 0;
 };
-
-inline ob_text as_text(std::string_view text) {
-  return {text.data(), text.size()};
-}
 
 }  // namespace outbox
