@@ -1,4 +1,4 @@
--- Sinks of kind outbox_manual: a program of the user's own claims their events and says how they ended. What ack() and nack() do is in 37_manual.sql.
+-- Sinks of kind outbox_manual: a program of the user's own claims their events and says how they ended. What claim(), ack() and nack() do is in 37_manual.sql.
 
 CREATE TABLE IF NOT EXISTS outbox.leases (
   server oid NOT NULL,
@@ -31,7 +31,7 @@ CREATE OR REPLACE FUNCTION outbox.claim(
   OUT content_type text, OUT headers jsonb, OUT partition_key text, OUT dedup_key text, OUT seq bigint, OUT created_at timestamptz,
   OUT attempts integer, OUT "position" bigint, OUT token uuid, OUT lease_until timestamptz) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_claim';
+AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.claim(text, integer, interval) IS
   'Returns at most limit due events of a sink of kind outbox_manual, in order. Commit, handle them before lease_until, and then call outbox.ack(token, ids) or outbox.nack(). In an ordered sink no other claim gets events of the same keys until all of them are ended or the lease is over. A failing event blocks its key as in every sink. Concurrent claims do not wait for each other. A paused sink returns nothing and raises a notice. limit: 1 to 10000; lease: 1 ms to 7 days. Needs USAGE on the foreign server.';
 

@@ -163,6 +163,25 @@ def test_what_is_known_of_it_and_comes_back(db):
     assert db.sql("SELECT count(*), count(DISTINCT id) FROM outbox.events WHERE status = 'SENT'") == [(5, 3)]
 
 
+def test_the_free_event_of_a_blocked_key_is_found_however_many_wait_behind(db):
+    """One key has a redriven event in front of one that waits for its retry, and a backlog behind that; so has another key a claimed one."""
+    manual_sink(db, max_attempts="3")
+    for key in "ab":
+        for n in range(3):
+            db.enqueue("Order", key, f"{key}{n}")
+    claimed = {kind: (token, id) for kind, token, id in claim(db)}
+    assert db.value("SELECT outbox.nack(%s, %s, 'no', give_up => true)", *claimed["a0"]) == "FAILED"
+    assert db.value("SELECT outbox.ack(%s, ARRAY[%s]::uuid[])", *claimed["b0"]) == 1
+    assert db.value("SELECT outbox.nack(%s, %s, 'no', '1 hour')", *claimed["a1"]) == "PENDING"
+    assert db.value("SELECT outbox.redrive(%s)", claimed["a0"][1])
+    for key in "ab":
+        db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', %s, 'behind' FROM generate_series(1, 1000)", key)
+    db.enqueue("Order", "c", "c0")
+    db.enqueue("Order", "d", "single", partition_key="")
+    assert [kind for kind, *_ in claim(db)] == ["a0", "c0", "single"]
+    assert claim(db) == []
+
+
 def test_an_ack_names_some_of_the_events(db):
     """What it does not name the claim still has, whatever else stands in the list."""
     manual_sink(db, max_attempts="3")

@@ -1,7 +1,7 @@
 /*
  * unreadable.cpp: the error that aborted the round is kept with the row's position and xmin. The next round records
- * it as a failure that uses up no attempt, and claims the other rows. outbox.route_waiting() and outbox.claim() read
- * in a subtransaction instead, and repeat without such a row.
+ * it as a failure that uses up no attempt, and claims the other rows. outbox.route_waiting() reads in a
+ * subtransaction instead, and repeats without such a row.
  */
 #include "server/event/unreadable.h"
 

@@ -1,8 +1,8 @@
 /*
- * as_owner.cpp: outbox.ack() and nack() as their callers see them. Each calls the SQL function of outbox_internal of
- * the same name with "_for" behind it, as the owner of the tables, and tells it who the caller is: in a SECURITY
- * DEFINER function no SQL expression could. What is done to events there is the server's doing: no row is looked at
- * again by a worker, and no dedup key is free, because an event was delivered.
+ * as_owner.cpp: outbox.claim(), ack() and nack() as their callers see them. Each calls the SQL function of
+ * outbox_internal of the same name with "_for" appended, as the owner of the tables, and passes the caller's role: in
+ * a SECURITY DEFINER function no SQL expression knows it. The triggers treat changes of events made there as the
+ * server's own: no worker reads the row again, and delivery of an event does not free its dedup key.
  */
 #include "server/base/sql_function.h"
 #include "server/base/is_worker.h"

@@ -1,20 +1,21 @@
-/* manual_sink.cpp: sinks of kind outbox_manual: who may claim from one, its options with what the settings say where
- * they are silent, and the delay of a retry. */
-#include "server/manual/manual_sink.h"
-
+/*
+ * manual_sink.cpp: what the SQL of claim(), ack() and nack() (extension/37_manual.sql) asks about a sink of kind
+ * outbox_manual: who may claim from it, its options, and the delay of a retry. The delivery library knows the options
+ * and their defaults, and the catalog cache the sink: SQL would need a second copy of both.
+ */
+#include "server/base/origin.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
+#include "server/catalog/sink_common.h"
 #include "server/catalog/wrappers.h"
 
 extern "C" {
 #include "access/htup_details.h"
 #include "catalog/pg_foreign_server.h"
-#include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "funcapi.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 }
@@ -50,56 +51,21 @@ static void read_options(const RouteSink *sink, SinkCommon *common) {
              errhint("Correct them with ALTER SERVER %s.", quote_identifier(sink->name))));
 }
 
-void manual_sink_require(const char *name, Oid role, ManualSink *sink) {
-  const RouteSink *route = route_must_find(name);
-
-  require_manual(route, role);
-  sink->server = route->server_oid;
-  strlcpy(sink->name, route->name, NAMEDATALEN);
-  read_options(route, &sink->common);
-}
-
-typedef struct Names {
-  MemoryContext context;
-  Datum list;
-} Names;
-
-static bool visit_names(TupleTableSlot *slot, void *context) {
-  Names *names = (Names *)context;
-  MemoryContext previous = MemoryContextSwitchTo(names->context);
-
-  names->list = datumCopy(slot->tts_values[0], false, -1);
-  MemoryContextSwitchTo(previous);
-  return true;
-}
-
-void manual_sink_read_names(ManualSink *sink) {
-  static Statement read = {
-      "SELECT $1 || ARRAY(SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = $1 "
-      "AND NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS s "
-      "WHERE s.srvname = r.old_name))",
-      1,
-      {TEXTOID},
-      NULL};
-  Names names = {CurrentMemoryContext, (Datum)0};
-  Datum values[] = {CStringGetTextDatum(sink->name)};
-
-  statement_read(&read, values, InvalidSnapshot, visit_names, &names);
-  sink->names = names.list;
-}
-
 /* outbox_internal.manual_sink(role, name): an error unless it is such a sink and the role has USAGE on it. */
 SQL_FUNCTION(outbox_manual_sink) {
-  ManualSink sink;
+  const RouteSink *sink = route_must_find(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+  SinkCommon common;
   TupleDesc desc;
 
-  manual_sink_require(text_to_cstring(PG_GETARG_TEXT_PP(1)), PG_GETARG_OID(0), &sink);
+  require_manual(sink, PG_GETARG_OID(0));
+  const Oid server = sink->server_oid; /* reading the options may make the cache anew */
+  read_options(sink, &common);
   if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
     elog(ERROR, "outbox_internal.manual_sink() must return a row");
-  const SinkCommon *common = &sink.common;
-  Datum values[] = {ObjectIdGetDatum(sink.server),      BoolGetDatum(common->ordered),
-                    BoolGetDatum(common->hold),         Int32GetDatum(common->max_attempts),
-                    CStringGetTextDatum(common->retry), BoolGetDatum(common->retention_ms > 0)};
+  Datum values[] = {ObjectIdGetDatum(server),          BoolGetDatum(common.ordered),
+                    BoolGetDatum(common.hold),         Int32GetDatum(common.max_attempts),
+                    CStringGetTextDatum(common.retry), BoolGetDatum(common.retention_ms > 0),
+                    Int64GetDatum(origin_here())};
   bool nulls[lengthof(values)] = {};
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
