@@ -19,6 +19,7 @@ void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcep
   locked_rows.begin_round(now.moment);
   marks.begin_round();
   redrive_order.begin_round();
+  rescan_cursor.begin_round();
 }
 
 void Dispatch::commit_round() noexcept {
@@ -31,6 +32,7 @@ void Dispatch::roll_back_round() noexcept {
   round.open = false;
   locked_rows.roll_back_round();
   marks.roll_back_round();
+  rescan_cursor.roll_back_round();
 }
 
 bool Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "dispatch/blocked_keys.h"
+#include "dispatch/blocker_check.h"
 #include "dispatch/idle_exit.h"
 #include "dispatch/in_flight.h"
 #include "dispatch/key_filter.h"
@@ -14,6 +15,7 @@
 #include "dispatch/locked_rows.h"
 #include "dispatch/marks.h"
 #include "dispatch/redrive_order.h"
+#include "dispatch/rescan_cursor.h"
 #include "dispatch/round.h"
 #include "dispatch/shards.h"
 
@@ -21,6 +23,7 @@ namespace dispatch {
 
 struct Dispatch {
   BlockedKeys blocked_keys;
+  BlockerCheck blocker_check;
   KeyFilter dead_letter_keys; /* of dead letters and redriven rows */
   IdleExit idle_exit;
   InFlight in_flight;
@@ -29,6 +32,7 @@ struct Dispatch {
   LockedRows locked_rows;
   Marks marks;
   RedriveOrder redrive_order;
+  RescanCursor rescan_cursor;
   Round round = {};
   Shards shards;
 

@@ -74,7 +74,7 @@ static bool visit_group(TupleTableSlot *slot, void *) {
 static void read_fresh_shards(Snapshot snapshot) {
   statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
   statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
-  rescan_restart();
+  dispatcher().rescan_cursor.restart();
   shards_read();
 }
 
@@ -139,8 +139,7 @@ static bool visit_answer(TupleTableSlot *slot, void *news) {
 static bool is_news(Snapshot snapshot) {
   int n, n_ended;
   WorkerSink **sinks = worker_sinks_all(&n);
-  int64 cursor = PG_INT64_MAX, position;
-  uint64 xact;
+  int64 cursor = PG_INT64_MAX;
   bool news = true;
 
   for (int i = 0; i < n; i++) {
@@ -152,8 +151,8 @@ static bool is_news(Snapshot snapshot) {
   }
   if (n == 0 || !dispatcher().marks.returned().empty() || shards_any_fresh() || blocked_keys().any())
     return true;
-  rescan_next_place(&xact, &position);
-  Datum values[] = {UInt64GetDatum(xact), Int64GetDatum(position), Int64GetDatum(cursor),
+  const dispatch::RescanPlace rescanned = dispatcher().rescan_cursor.after();
+  Datum values[] = {UInt64GetDatum(rescanned.xact), Int64GetDatum(rescanned.position), Int64GetDatum(cursor),
                     late_commits_ended(snapshot, &n_ended), Int64GetDatum(origin_here())};
   statement_read(&ask_for_news, values, snapshot, visit_answer, &news);
   if (!news)
@@ -171,7 +170,7 @@ bool claim_has_news(void) {
   return news;
 }
 
-bool claim_events(Now now, bool *look_for_recalled) {
+bool claim_events(Now now, bool *rescan) {
   Assert(server_is_worker && IsTransactionState());
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -202,10 +201,10 @@ bool claim_events(Now now, bool *look_for_recalled) {
     more |= scan_resumed(sinks[i], snapshot);
   }
   locked_rows_claim(snapshot);
-  if (*look_for_recalled) {
-    bool heads_left = rescan_check_blockers(snapshot);
-    *look_for_recalled = rescan_claim(snapshot, &more) || heads_left;
-    more |= heads_left;
+  if (*rescan) {
+    bool check_again = rescan_check_blockers(snapshot);
+    *rescan = rescan_claim(snapshot, &more) || check_again;
+    more |= check_again;
   }
   more |= scan_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
@@ -261,7 +260,6 @@ void claim_give_back(void) {
   for (const dispatch::Mark &mark : dispatcher().marks.returned())
     rewind_returned(mark);
   dispatcher().roll_back_round();
-  rescan_give_back();
   blocked_keys().drain_all_again();
 }
 

@@ -15,9 +15,9 @@ void claim_init(int64 origin);
 void claim_tell_error(const char *error);
 
 /* In a transaction. Fills the sinks' batches with claimed events; their memory lives until the next claim.
- * `*look_for_recalled` comes back true when recalled rows were left for the next round. True when there may be more
- * at once. */
-bool claim_events(Now now, bool *look_for_recalled);
+ * `*rescan` asks for the rescan queue to be read, and comes back true when the next round should read it too. True
+ * when there may be more at once. */
+bool claim_events(Now now, bool *rescan);
 
 /* In a transaction, when nothing but the safety poll asks for a round: is there anything that it could find? */
 bool claim_has_news(void);

@@ -1,7 +1,8 @@
 /*
- * rescan.cpp: rows that came back behind the cursors, and heads that left.
- * A full page of rows is followed by the next at once: outbox.adopt() of a million events for a paused sink took
- * one poll per 1,000 otherwise.
+ * rescan.cpp: reads single rows that no scan comes across: rows that users or the router have changed behind the
+ * sinks' cursors, and blockers that may have left the table (dispatch/rescan_cursor.h, dispatch/blocker_check.h).
+ * A full page of the queue is followed by the next page at once: otherwise outbox.adopt() of a million events for a
+ * paused sink took one poll per 1,000 events.
  */
 #include "server/claim/rescan.h"
 
@@ -21,13 +22,13 @@ extern "C" {
 }
 
 static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
-static Statement read_recalled = {
+static Statement read_queue = {
     "SELECT ctid, position, xact FROM outbox_internal.rescan_queue WHERE (xact, position) > ($1, $2) "
     "ORDER BY xact, position LIMIT $3",
     3,
     {XID8OID, INT8OID, INT8OID},
     NULL};
-static Statement forget_recalled = {
+static Statement delete_entries = {
     "DELETE FROM outbox_internal.rescan_queue WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
 
 static int by_position(const void *a, const void *b) {
@@ -49,7 +50,7 @@ static int first_of(const RescanList *list, int64 position) {
   return low;
 }
 
-static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
+static bool visit_row(TupleTableSlot *slot, void *context) {
   RescanList *list = (RescanList *)context;
   WorkerSink *sink;
   EventRow row;
@@ -61,7 +62,7 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   if (verdict == RowVerdict::STOP)
     sink->starved = list->wanted_again = true;
   bool mine = shard_is_mine(sink, dispatch::shard_of(row.key_hash, row.position));
-  /* A position may stand there more than once. */
+  /* The queue may name a position more than once. */
   for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
     list->by_position[i]->fate = !mine                         ? RescanRow::OTHERS
                                  : verdict == RowVerdict::STOP ? RescanRow::KEEP
@@ -69,7 +70,8 @@ static bool visit_recalled_row(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-/* No pending row: a dead letter, which may hold its key, or deleted by a user, and its key goes on. */
+/* No pending row has the position: the event is a dead letter, which may hold its key, or a user has deleted it, and
+ * its key goes on. */
 static void look_at_gone(RescanList *list) {
   int64 *gone = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(list->n, 1));
@@ -103,11 +105,11 @@ void rescan_look(RescanList *list, Snapshot snapshot) {
   }
   qsort(list->by_position, list->n, sizeof(RescanRow *), by_position);
   Datum values[] = {int8_array(positions, list->n)};
-  statement_read(&read_positions, values, snapshot, visit_recalled_row, list);
+  statement_read(&read_positions, values, snapshot, visit_row, list);
   look_at_gone(list);
 }
 
-static bool visit_recalled(TupleTableSlot *slot, void *context) {
+static bool visit_entry(TupleTableSlot *slot, void *context) {
   RescanList *list = (RescanList *)context;
   RescanRow *item = &list->rows[list->n++];
 
@@ -118,48 +120,28 @@ static bool visit_recalled(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-/* How far outbox_internal.rescan_queue is read. It is read in pages; when all are through, the next time begins with
- * the oldest transaction that was running then, or that wrote a row which had no room. */
-typedef struct RecalledPlace {
-  uint64 xact; /* this page begins after here */
-  int64 position;
-  uint64 next; /* where the next time begins */
-} RecalledPlace;
-static RecalledPlace place = {0, 0, PG_UINT64_MAX}, place_before = {0, 0, PG_UINT64_MAX};
+static void end_page(const RescanList *list, bool full) {
+  dispatch::RescanCursor &cursor = dispatcher().rescan_cursor;
 
-void rescan_restart(void) {
-  place = place_before = {0, 0, PG_UINT64_MAX};
-}
-
-void rescan_next_place(uint64 *xact, int64 *position) {
-  *xact = place.xact;
-  *position = place.position;
-}
-
-void rescan_give_back(void) {
-  place = place_before;
-}
-
-static void next_page(const RescanList *list, bool full) {
   for (int i = 0; i < list->n; i++)
     if (list->rows[i].fate == RescanRow::KEEP)
-      place.next = Min(place.next, list->rows[i].xact);
+      cursor.row_kept(list->rows[i].xact);
   if (full)
-    place = {list->rows[list->n - 1].xact, list->rows[list->n - 1].position, place.next};
+    cursor.end_page({list->rows[list->n - 1].xact, list->rows[list->n - 1].position});
   else
-    place = {place.next - 1, PG_INT64_MAX, PG_UINT64_MAX};
+    cursor.end_pass();
 }
 
 bool rescan_claim(Snapshot snapshot, bool *more) {
   const int limit = 1000;
   RescanList list = {(RescanRow *)palloc(sizeof(RescanRow) * limit), 0, NULL, false};
-  Datum values[] = {UInt64GetDatum(place.xact), Int64GetDatum(place.position), Int64GetDatum(limit)};
+  const dispatch::RescanPlace after = dispatcher().rescan_cursor.after();
+  Datum values[] = {UInt64GetDatum(after.xact), Int64GetDatum(after.position), Int64GetDatum(limit)};
 
-  place_before = place;
-  place.next = Min(place.next, late_commits_full_xid(snapshot->xmin));
-  statement_read(&read_recalled, values, snapshot, visit_recalled, &list);
+  dispatcher().rescan_cursor.begin_page(late_commits_full_xid(snapshot->xmin));
+  statement_read(&read_queue, values, snapshot, visit_entry, &list);
   rescan_look(&list, snapshot);
-  next_page(&list, list.n == limit);
+  end_page(&list, list.n == limit);
   if (list.n == 0)
     return false;
   ItemPointerData *done = (ItemPointerData *)palloc(sizeof(ItemPointerData) * list.n);
@@ -167,13 +149,14 @@ bool rescan_claim(Snapshot snapshot, bool *more) {
   for (int i = 0; i < list.n; i++)
     if (list.rows[i].fate == RescanRow::GONE || list.rows[i].fate == RescanRow::DONE)
       done[n_done++] = list.rows[i].ctid;
-  Datum places = tid_array(done, n_done);
-  statement_write(&forget_recalled, &places, NULL, NULL);
-  *more |= list.n == limit && n_done > 0; /* a million of them must not take a poll for each page */
+  Datum entries = tid_array(done, n_done);
+  statement_write(&delete_entries, &entries, NULL, NULL);
+  *more |= list.n == limit && n_done > 0;
   return list.wanted_again || list.n == limit;
 }
 
-static bool check_dead_heads(void) {
+/* True when some had left. A blocker may be in flight, or a dead letter that holds its key. */
+static bool release_unseen(void) {
   const std::span<const int64> unseen = blocked_keys().check_unseen();
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(unseen.size(), 1));
   bool released = false;
@@ -198,18 +181,16 @@ static bool visit_blocker(TupleTableSlot *slot, void *) {
 }
 
 bool rescan_check_blockers(Snapshot snapshot) {
-  static Moment checked_at = MOMENT_NONE;
-  static bool had_left = false;
+  dispatch::BlockerCheck &check = dispatcher().blocker_check;
+  const Moment now = dispatcher().round.now.moment;
 
-  if (!blocked_keys().checked_at_once() && !had_left &&
-      !moment_is_past(checked_at, dispatcher().round.now.moment, setting_poll_interval))
-    return false; /* what a user changes is named by outbox_internal.rescan_queue: that comes often */
-  checked_at = dispatcher().round.now.moment;
+  if (!check.wanted(blocked_keys(), now, setting_poll_interval))
+    return false;
+  check.begin(now);
   const std::span<const int64> blockers = blocked_keys().check_begin();
   if (blockers.empty())
-    return had_left = false;
+    return check.end(blocked_keys(), false);
   Datum values[] = {int8_array(blockers.data(), (int)blockers.size())};
   statement_read(&read_positions, values, snapshot, visit_blocker, NULL);
-  had_left = check_dead_heads();
-  return had_left && !blocked_keys().checked_at_once();
+  return check.end(blocked_keys(), release_unseen());
 }

@@ -1,5 +1,5 @@
-/* rescan.h: rows that came back behind the cursors (outbox_internal.rescan_queue), and heads that left. All in SPI.
- */
+/* rescan.h: looks at single rows again: those that outbox_internal.rescan_queue names, locked ones, and blockers. All
+ * functions run in SPI. */
 #pragma once
 
 #include "server/base/server.h"
@@ -9,34 +9,33 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* Looks at single positions: classifies each row, releases the keys that a row has left, and tells which had no room
- * (KEEP) or belong to another worker. */
 typedef struct RescanRow {
   int64 position;
-  ItemPointerData ctid; /* in outbox_internal.rescan_queue */
-  uint64 xact;          /* likewise */
-  enum { GONE, KEEP, OTHERS, DONE } fate;
+  ItemPointerData ctid; /* of the entry in outbox_internal.rescan_queue */
+  uint64 xact;          /* of that entry */
+  enum {
+    GONE,   /* no pending row has the position; the initial value */
+    KEEP,   /* there was no room for the row */
+    OTHERS, /* the row belongs to another worker */
+    DONE    /* the row was classified */
+  } fate;
 } RescanRow;
 
 typedef struct RescanList {
   RescanRow *rows;
   int n;
-  RescanRow **by_position; /* while they are looked at */
-  bool wanted_again;       /* some had no room */
+  RescanRow **by_position; /* sorted, while the rows are looked at */
+  bool wanted_again;       /* there was no room for some rows */
 } RescanList;
 
+/* Reads the rows at these positions, classifies each, releases the keys that a row does not block any more, and sets
+ * the fate of each. */
 void rescan_look(RescanList *list, Snapshot snapshot);
 
-/* Reads a page of outbox_internal.rescan_queue; true when some rows were left for the next round. `more` when that
- * may begin at once. */
+/* Reads a page of outbox_internal.rescan_queue; true when some rows were left for the next round. Sets `*more` when
+ * the next round may begin at once. */
 bool rescan_claim(Snapshot snapshot, bool *more);
-/* The next read of it begins after here. */
-void rescan_next_place(uint64 *xact, int64 *position);
-/* Shards were taken: what belonged to others is read again. */
-void rescan_restart(void);
-/* After an abort: what the round read of it comes again. */
-void rescan_give_back(void);
 
-/* A head can leave unseen: deleted in flight, recalled to another worker, truncated. Its key goes on. Many heads are
- * looked up in slices; true when one had left, so that more may have. */
+/* Looks up blockers, of which some may have left the table unseen: their keys go on. True when more may have left, so
+ * that the next round should follow. */
 bool rescan_check_blockers(Snapshot snapshot);
