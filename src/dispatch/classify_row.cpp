@@ -19,7 +19,7 @@ static Mark mark_of(const Row &row, const RowSink &sink, int64_t group) {
 
 /* Is there room for one more event in this round, in its sink and in the worker? */
 static const char *no_room(const Round &round, const RowSink &sink) {
-  return sink.room <= 0                                    ? "its sink takes no more"
+  return sink.cursor->free_slots() <= 0                    ? "its sink takes no more"
          : round.free_events <= 0 || round.free_bytes <= 0 ? "the worker takes no more"
                                                            : nullptr;
 }
@@ -27,7 +27,7 @@ static const char *no_room(const Round &round, const RowSink &sink) {
 /* A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not marked, and
  * have the sink's present name, are found when they are due. */
 static RowDecision put_off(Dispatch &decisions, const Row &row, const RowSink &sink) {
-  sink.due->expect(row.available_at);
+  sink.cursor->due.expect(row.available_at);
   if (sink.ordered && row.attempts > 0) {
     if (!decisions.block_key(sink.id(), row.key_hash, row.position))
       return OUT_OF_MEMORY;
@@ -68,11 +68,11 @@ static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, co
 }
 
 RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sink, RowScan scan) noexcept {
-  if (scan == RowScan::MAIN && !sink.reading)
+  if (scan == RowScan::MAIN && !sink.cursor->reading())
     return skip("its sink reads no farther");
-  if (scan == RowScan::MAIN && row.position <= sink.cursor)
+  if (scan == RowScan::MAIN && row.position <= sink.cursor->position())
     return skip("it was looked at before");
-  if (scan != RowScan::MAIN && row.position > sink.cursor)
+  if (scan != RowScan::MAIN && row.position > sink.cursor->position())
     return skip("its position comes later");
   if (InFlightEvent *event = decisions.in_flight.find(row.position)) {
     if (event->sink != sink.in_flight || event->state == EventState::GONE)

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "dispatch/dispatch.h"
-#include "dispatch/due_cursor.h"
 
 namespace dispatch {
 
@@ -42,11 +41,8 @@ struct Row {
 /* The row's sink, as it stands in the round. */
 struct RowSink {
   SinkInFlight *in_flight;
-  DueCursor *due;
-  int64_t cursor; /* the main scan has seen every row at or below */
-  int room;       /* how many more events it takes */
+  SinkCursor *cursor;
   bool ordered;
-  bool reading; /* it takes part in the running main scan */
 
   SinkId id() const noexcept { return in_flight->id; }
 };

@@ -13,26 +13,33 @@ Dispatch *create() noexcept {
 
 void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
   round = {};
+  round.open = true;
   round.now = now;
   round.free_events = free_events;
   round.free_bytes = free_bytes;
+  late_commits.begin_round();
   locked_rows.begin_round(now.moment);
   marks.begin_round();
   redrive_order.begin_round();
   rescan_cursor.begin_round();
+  sink_cursors.begin_round();
 }
 
 void Dispatch::commit_round() noexcept {
   round.open = false;
+  late_commits.commit_round();
   locked_rows.commit_round();
   marks.commit_round();
 }
 
 void Dispatch::roll_back_round() noexcept {
   round.open = false;
+  blocked_keys.drain_all_again();
+  late_commits.roll_back_round();
   locked_rows.roll_back_round();
   marks.roll_back_round();
   rescan_cursor.roll_back_round();
+  sink_cursors.roll_back_round();
 }
 
 bool Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {

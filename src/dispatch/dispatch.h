@@ -18,6 +18,7 @@
 #include "dispatch/rescan_cursor.h"
 #include "dispatch/round.h"
 #include "dispatch/shards.h"
+#include "dispatch/sink_cursors.h"
 
 namespace dispatch {
 
@@ -35,9 +36,11 @@ struct Dispatch {
   RescanCursor rescan_cursor;
   Round round = {};
   Shards shards;
+  SinkCursors sink_cursors;
 
-  /* A round of claiming: what it changed in the parts stays after commit_round(), when its transaction has committed,
-   * and is taken back by roll_back_round(). It may take so many events, and so many bytes of them. */
+  /* A round of claiming may claim so many events, and so many bytes of them. What it changes in the parts stays after
+   * commit_round(), which follows when its transaction has committed. roll_back_round() takes it back: the claimed
+   * events were given back before, and each scan goes on where the round began. */
   void begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
   void commit_round() noexcept;
   void roll_back_round() noexcept;

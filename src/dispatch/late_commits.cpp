@@ -33,15 +33,23 @@ bool LateCommits::note_running(const TransactionSnapshot &snapshot) noexcept {
   const uint64_t youngest = std::max(snapshot.next, snapshot.xmax) - snapshot.xmax;
 
   try {
-    running_.reserve(snapshot.n_running + youngest);
+    running_before_.reserve(snapshot.n_running + youngest);
   } catch (...) {
     return false;
   }
+  running_.swap(running_before_);
+  noted_ = true;
   running_.assign(snapshot.running, snapshot.running + snapshot.n_running);
   for (uint64_t xid = snapshot.xmax; xid < snapshot.next; xid++)
     if (static_cast<uint32_t>(xid) >= FIRST_NORMAL_XID)
       running_.push_back(xid);
   return true;
+}
+
+void LateCommits::roll_back_round() noexcept {
+  if (noted_)
+    running_.swap(running_before_);
+  noted_ = false;
 }
 
 uint64_t xid_with_epoch(uint32_t xid, uint64_t next) noexcept {

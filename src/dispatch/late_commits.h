@@ -22,17 +22,24 @@ struct TransactionSnapshot {
 
 class LateCommits {
 public:
+  void begin_round() noexcept { noted_ = false; }
+  void commit_round() noexcept { noted_ = false; }
+  /* The transactions that the round has found to have ended are found again. */
+  void roll_back_round() noexcept;
+
   /* Which of the noted transactions have ended: ended_count() of them. False: out of memory. */
   bool find_ended(const TransactionSnapshot &snapshot) noexcept;
   int ended_count() const noexcept { return static_cast<int>(ended_.size()); }
   uint64_t ended(int i) const noexcept { return ended_[i]; }
 
-  /* What the next find_ended() compares with: after the rows of those that ended were looked up. False: out of
-   * memory, and nothing is changed. */
+  /* What the next find_ended() compares with: after the rows of those that ended were looked up, at most once in a
+   * round. False: out of memory, and nothing is changed. */
   bool note_running(const TransactionSnapshot &snapshot) noexcept;
 
 private:
   std::vector<uint64_t> running_, ended_;
+  std::vector<uint64_t> running_before_; /* what the last note_running() has replaced */
+  bool noted_ = false;                   /* that was in this round */
 };
 
 /* A transaction id with its epoch: one that runs or has just ended is never more than 2^31 behind the next one. */

@@ -22,7 +22,8 @@ inline constexpr Moment MOMENT_NEVER = {INT64_MAX}; /* later than all others */
 
 /* Microseconds since an epoch that is the caller's. */
 using WallTime = int64_t;
-inline constexpr WallTime WALL_TIME_NEVER = INT64_MAX;
+inline constexpr WallTime WALL_TIME_NEVER = INT64_MAX; /* later than all others */
+inline constexpr WallTime WALL_TIME_BEGIN = INT64_MIN; /* earlier than all others */
 
 /* Both clocks, read together. */
 struct Now {

@@ -28,10 +28,12 @@ protected:
   void SetUp() override {
     events.id = SINK;
     sink.in_flight = &events;
-    sink.due = &due;
-    sink.cursor = 0;
-    sink.room = 10;
-    sink.ordered = sink.reading = true;
+    sink.cursor = &cursor;
+    sink.ordered = true;
+    cursor.restart(NOW);
+    cursor.due.begin_read(); /* no row has a time of its own */
+    cursor.set_free_slots(10, 1000);
+    cursor.begin_read();
     begin_round();
   }
 
@@ -72,7 +74,7 @@ protected:
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
   dispatch::SinkInFlight events = {};
-  dispatch::DueCursor due = {.after = 0, .after_position = 0, .next = dispatch::WALL_TIME_NEVER};
+  dispatch::SinkCursor cursor;
   RowSink sink = {};
   RowDecision last = {};
 };
@@ -84,14 +86,14 @@ TEST_F(DispatchClassifyRow, ARowThatNothingKeepsIsClaimed) {
 }
 
 TEST_F(DispatchClassifyRow, TheMainScanClaimsWhatLiesAboveTheCursorAndTheOthersWhatLiesBelow) {
-  sink.cursor = 10;
+  cursor.passed(10);
   EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
   EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);
   for (RowScan scan : {RowScan::LATE, RowScan::DRAINING, RowScan::DUE, RowScan::RESCAN}) {
     EXPECT_EQ(classify(row(10), scan), RowVerdict::CLAIM);
     EXPECT_EQ(classify(row(11), scan), RowVerdict::SKIP) << "the main scan would send it once more";
   }
-  sink.reading = false;
+  cursor.end_read(false);
   EXPECT_EQ(classify(row(11)), RowVerdict::SKIP);
 }
 
@@ -120,9 +122,9 @@ TEST_F(DispatchClassifyRow, ARowThatCameBackWhileItsFormerOneIsGoneIsKeptInMind)
 }
 
 TEST_F(DispatchClassifyRow, WithoutRoomTheScanStopsBeforeTheRow) {
-  sink.room = 0;
+  cursor.set_free_slots(0, 1000);
   EXPECT_EQ(classify(row(10)), RowVerdict::STOP);
-  sink.room = 1;
+  cursor.set_free_slots(1, 1000);
   decisions->begin_round({{3'600'000'000}, NOW}, 1, 1000);
   EXPECT_EQ(classify(row(10)), RowVerdict::CLAIM);
   claim(10);
@@ -136,7 +138,7 @@ TEST_F(DispatchClassifyRow, TooManyLockedRowsStopTheMainScanAlone) {
   for (int i = 0; i < 20000; i++)
     ASSERT_TRUE(decisions->locked_rows.add(1000 + i, SINK, KEY + 1));
   EXPECT_EQ(classify(row(10)), RowVerdict::STOP);
-  sink.cursor = 10;
+  cursor.passed(10);
   EXPECT_EQ(classify(row(10), RowScan::DUE), RowVerdict::CLAIM);
 }
 
@@ -185,7 +187,7 @@ TEST_F(DispatchClassifyRow, WithoutOrderNothingWaits) {
 
 TEST_F(DispatchClassifyRow, WhileAKeyDrainsOnlyItsMarkedRowsAreClaimed) {
   ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
-  sink.cursor = 20;
+  cursor.passed(20);
   EXPECT_EQ(classify(row(11), RowScan::DRAINING), RowVerdict::CLAIM);
   EXPECT_EQ(classify(row(11), RowScan::LATE), RowVerdict::BLOCK);
   EXPECT_EQ(classify(row(21)), RowVerdict::BLOCK);
@@ -208,7 +210,7 @@ TEST_F(DispatchClassifyRow, AFailedEventLeadsItsKeyUntilItIsDue) {
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_EQ(key()->blocker, 10);
-  EXPECT_EQ(due.next, NOW + 1);
+  EXPECT_EQ(cursor.due.next(), NOW + 1);
   failed.available_at = NOW;
   EXPECT_EQ(classify(failed), RowVerdict::CLAIM) << "it is due";
 }
@@ -218,7 +220,7 @@ TEST_F(DispatchClassifyRow, AScheduledEventLeadsNothing) {
   scheduled.available_at = NOW + 5;
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
   EXPECT_EQ(key(), nullptr);
-  EXPECT_EQ(due.next, NOW + 5);
+  EXPECT_EQ(cursor.due.next(), NOW + 5);
   block(10);
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "a user has put a failing event off: it no longer blocks its key";
@@ -251,17 +253,17 @@ TEST_F(DispatchClassifyRow, WhatIsFoundWhenItIsDueHasNoMarkAndThePresentName) {
 }
 
 TEST_F(DispatchClassifyRow, AClockThatWasSetBackTakesTheDueCursorAlong) {
-  due.after = NOW + 100;
+  cursor.due.passed(NOW + 100, 1);
   Row scheduled = row(10);
   scheduled.available_at = NOW + 50;
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
-  EXPECT_EQ(due.after, NOW + 49);
+  EXPECT_EQ(cursor.due.after(), NOW + 49);
 }
 
 TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
   Row redriven = row(10);
   redriven.redriven = true;
-  sink.cursor = 20;
+  cursor.passed(20);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
   claim(12, KEY + 1);
   claim(9);
@@ -277,7 +279,7 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
 TEST_F(DispatchClassifyRow, WhatIsInFlightIsAskedInEachRoundAnew) {
   Row redriven = row(10);
   redriven.redriven = true;
-  sink.cursor = 20;
+  cursor.passed(20);
   InFlightEvent *later = claim(12);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::SKIP);
   begin_round();

@@ -53,6 +53,29 @@ TEST(DispatchLateCommits, WhatWasNotNotedIsFoundAgain) {
   EXPECT_EQ(look(&commits, {}, 107, 107), Xids{101});
 }
 
+TEST(DispatchLateCommits, ARoundThatIsRolledBackHasFoundNothing) {
+  LateCommits commits;
+  commits.begin_round();
+  look(&commits, {101, 102}, 105, 105);
+  commits.commit_round();
+  commits.begin_round();
+  EXPECT_EQ(look(&commits, {102}, 106, 106), Xids{101});
+  commits.roll_back_round();
+  commits.begin_round();
+  EXPECT_EQ(look(&commits, {}, 107, 107), (Xids{101, 102}));
+}
+
+TEST(DispatchLateCommits, ARoundThatNotedNothingHasNothingToTakeBack) {
+  LateCommits commits;
+  commits.begin_round();
+  look(&commits, {101}, 105, 105);
+  commits.commit_round();
+  commits.roll_back_round();
+  commits.begin_round();
+  commits.roll_back_round();
+  EXPECT_EQ(look(&commits, {}, 106, 106), Xids{101});
+}
+
 TEST(DispatchLateCommits, TheIdsZeroToTwoOfAnEpochAreNobodys) {
   const uint64_t epoch = uint64_t(1) << 32;
   LateCommits commits;

@@ -26,7 +26,7 @@ using dispatch::moment_of_wall;
 using dispatch::Now;
 using dispatch::wall_of_moment;
 
-static_assert(DT_NOEND == dispatch::WALL_TIME_NEVER);
+static_assert(DT_NOEND == dispatch::WALL_TIME_NEVER && DT_NOBEGIN == dispatch::WALL_TIME_BEGIN);
 
 static inline Moment moment_now(void) {
   struct timespec now;

@@ -9,7 +9,7 @@ extern "C" {
 
 static MemoryContext context = NULL;
 
-MemoryContext batches_begin(void) {
+void batches_begin(void) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
@@ -23,7 +23,6 @@ MemoryContext batches_begin(void) {
     sinks[i]->batch_events = NULL;
     sinks[i]->n_batch = sinks[i]->max_batch = 0;
   }
-  return context;
 }
 
 static void grow(WorkerSink *sink) {

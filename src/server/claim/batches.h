@@ -6,9 +6,9 @@
 /* A round claims at most so much: until its commit each event exists twice more, as a row and as a copy of it. */
 #define ROUND_BYTES (4 * 1024 * 1024)
 
-/* A round begins: all batches are empty. Returns the context in which they lie; it outlives the round while a
- * synchronous standby is waited for. */
-MemoryContext batches_begin(void);
+/* A round begins: all batches are empty. Their memory outlives the round while a synchronous standby is waited for.
+ */
+void batches_begin(void);
 
 /* Where the sink's next event goes; it counts once it is added. */
 ob_event *batch_next(WorkerSink *sink);

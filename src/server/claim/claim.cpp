@@ -23,7 +23,6 @@
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_cursor.h"
-#include "server/sinks/sink_early_retry.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
@@ -79,13 +78,6 @@ static void read_fresh_shards(Snapshot snapshot) {
 }
 
 /* ---- a round ------------------------------------------------------------------------------------------------ */
-
-static MemoryContext begin_round(Now now) {
-  MemoryContext batches = batches_begin();
-
-  dispatcher().begin_round(now, in_flight_free(), Min(in_flight_free_bytes(), (int64)ROUND_BYTES));
-  return batches;
-}
 
 static void add_returned(const InFlightEvent *event) {
   require_memory(
@@ -145,8 +137,8 @@ static bool is_news(Snapshot snapshot) {
   for (int i = 0; i < n; i++) {
     if (sink_is_stopped(sinks[i]->state))
       continue;
-    cursor = Min(cursor, sinks[i]->cursor);
-    if (late_commits_can_go_on(sinks[i]) || sinks[i]->starved || sinks[i]->resumed.going)
+    cursor = Min(cursor, sinks[i]->cursor->position());
+    if (late_commits_can_go_on(sinks[i]) || sinks[i]->cursor->has_backlog() || sinks[i]->cursor->early_retry.going())
       return true;
   }
   if (n == 0 || !dispatcher().marks.returned().empty() || shards_any_fresh() || blocked_keys().any())
@@ -176,7 +168,8 @@ bool claim_events(Now now, bool *rescan) {
   WorkerSink **sinks = worker_sinks_all(&n);
   bool more = false;
 
-  MemoryContext batches = begin_round(now);
+  batches_begin();
+  dispatcher().begin_round(now, in_flight_free(), Min(in_flight_free_bytes(), (int64)ROUND_BYTES));
   mark_returned();
   SPI_connect();
   if (shards_any_fresh())
@@ -187,18 +180,16 @@ bool claim_events(Now now, bool *rescan) {
   if (shards_any_fresh())
     read_fresh_shards(snapshot);
   late_commits_find(snapshot);
-  for (int i = 0; i < n; i++)
-    sink_cursor_begin_round(sinks[i], batches);
-  dispatcher().round.open = true;
   for (int i = 0; i < n; i++) {
-    if (sinks[i]->room <= 0)
+    if (sinks[i]->cursor->free_slots() <= 0)
       continue;
     /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
     more |= scan_draining(sinks[i], snapshot);
     scan_late(sinks[i], snapshot);
-    more |= late_commits_can_go_on(sinks[i]) && sinks[i]->room > 0; /* a long one: the cursor waits for it */
+    more |= late_commits_can_go_on(sinks[i]) &&
+            sinks[i]->cursor->free_slots() > 0; /* the main scan waits for a long one */
     more |= scan_due(sinks[i], snapshot);
-    more |= scan_resumed(sinks[i], snapshot);
+    more |= scan_early_retry(sinks[i], snapshot);
   }
   locked_rows_claim(snapshot);
   if (*rescan) {
@@ -208,7 +199,8 @@ bool claim_events(Now now, bool *rescan) {
   }
   more |= scan_main(snapshot);
   for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
-    more |= sinks[i]->room > 0 && sink_cursor_advanced(sinks[i]) && blocked_keys().any_draining(sinks[i]->oid);
+    more |= sinks[i]->cursor->free_slots() > 0 && sinks[i]->cursor->advanced() &&
+            blocked_keys().any_draining(sinks[i]->oid);
   more |= dispatcher().round.free_bytes <= 0 && in_flight_free() > 0; /* a round is full sooner than the sinks */
   if (dispatcher().round.n_claimed > 0 || !dispatcher().marks.all().empty())
     claim_lock_and_mark();
@@ -228,7 +220,7 @@ void claim_return(InFlightEvent *event) {
   if (given_to)
     sink_cursor_rewind(given_to, position); /* it passed the row while this event had it */
   if (event->early)
-    early_retry_returned(sink);
+    sink->cursor->early_retry.returned();
   worker_sink_event_returned(sink, event->bytes);
   if (key == NULL)
     sink_cursor_rewind(sink, position);
@@ -249,18 +241,17 @@ void claim_give_back(void) {
 
   if (!dispatcher().round.open)
     return;
-  dispatcher().round.open = false;
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < sinks[i]->n_batch; j++)
       if (sinks[i]->batch_events[j])
         claim_return(sinks[i]->batch_events[j]);
     sinks[i]->n_batch = 0;
-    sink_cursor_give_back(sinks[i]);
   }
   for (const dispatch::Mark &mark : dispatcher().marks.returned())
     rewind_returned(mark);
   dispatcher().roll_back_round();
-  blocked_keys().drain_all_again();
+  for (int i = 0; i < n; i++)
+    low_watermark_tell(sinks[i]);
 }
 
 static Statement read_highest = {

@@ -37,7 +37,7 @@ static void drop_event(InFlightEvent *event, const char *reason) {
 
   decision_log(EVENT_RETURNED, event->position, sink->name, reason, 0);
   worker_sink_event_returned(sink, event->bytes);
-  sink->room++;
+  sink->cursor->event_dropped();
   in_flight().give_back(event);
 }
 

@@ -84,8 +84,10 @@ static RowDecision skip(const char *reason) {
 }
 
 static RowDecision pass_foreign(const EventRow *row, WorkerSink *sink) {
-  if (sink && !row_has_our_origin(row) && (sink->first_foreign == 0 || row->position < sink->first_foreign))
-    low_watermark_lower(sink, sink->first_foreign = row->position);
+  if (sink && !row_has_our_origin(row)) {
+    sink->cursor->foreign_row_passed(row->position);
+    low_watermark_tell(sink);
+  }
   return skip(row->sink == NULL          ? "no sink takes it"
               : sink == NULL             ? "its sink is not open here"
               : !row_has_our_origin(row) ? "another cluster or database enqueued it"
@@ -109,11 +111,8 @@ static RowDecision ask_dispatch(const EventRow *row, RowScan scan, WorkerSink *s
   };
   const dispatch::RowSink its_sink = {
       .in_flight = &sink->events,
-      .due = &sink->due,
       .cursor = sink->cursor,
-      .room = sink->room,
       .ordered = sink->common.ordered,
-      .reading = sink->reading,
   };
 
   return dispatch::classify_row(dispatcher(), facts, its_sink, scan);
@@ -144,7 +143,7 @@ static RowDecision decide(const EventRow *row, RowScan scan, WorkerSink **sink_o
     return {RowVerdict::STOP, "it is to be routed first", 0};
   if (!ours)
     return pass_foreign(row, sink);
-  if (row->position < sink->low_watermark)
+  if (row->position < sink->cursor->low_watermark())
     low_watermark_lower(sink, row->position);
   const RowDecision decision = ask_dispatch(row, scan, sink);
   require_memory(decision.verdict != RowVerdict::OUT_OF_MEMORY);

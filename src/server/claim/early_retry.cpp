@@ -1,7 +1,6 @@
 /*
- * early_retry.cpp: claims events before their time when what they wait for is over: a missing topic has come, an
- * outage has ended, outbox.resume() was called. Such events are due far apart (up to an hour), so that they are not
- * written over and over; one pass over what is not yet due follows when the reason ends.
+ * early_retry.cpp: reads the rows of a pass of early retries. A row that the main scan has yet to see ends the read:
+ * earlier rows of its key may stand below it.
  */
 #include "server/claim/early_retry.h"
 
@@ -30,50 +29,47 @@ typedef struct Visit {
   bool stopped;
 } Visit;
 
-/* Not those that began to wait after it. (A time to come is one of before the clock was set back.) */
 static bool is_freed(const WorkerSink *sink, const EventRow *row) {
   bool never_tried, no_error;
+  const Datum tried_at = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &never_tried);
+  const Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
+  dispatch::WaitingRow facts = {row->attempts, row->available_at, DT_NOEND, {}};
 
-  if (row->attempts == 0 || row->available_at <= dispatcher().round.now.wall)
-    return false; /* merely scheduled; due anyway */
-  TimestampTz tried_at = DatumGetTimestampTz(slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &never_tried));
-  Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
-  if (never_tried || (tried_at > sink->resumed.since && tried_at <= dispatcher().round.now.wall) || no_error)
-    return false;
-  if (sink->resumed.tried_since != 0)
-    return tried_at >= sink->resumed.tried_since;
-  text *reason = DatumGetTextPP(error);
-  size_t length = strlen(sink->resumed.reason);
-  return VARSIZE_ANY_EXHDR(reason) >= length && memcmp(VARDATA_ANY(reason), sink->resumed.reason, length) == 0;
+  if (!never_tried)
+    facts.tried_at = DatumGetTimestampTz(tried_at);
+  if (!no_error) {
+    const text *value = DatumGetTextPP(error);
+    facts.error = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+  }
+  return sink->cursor->early_retry.frees(facts, dispatcher().round.now.wall);
 }
 
 static bool visit(TupleTableSlot *slot, void *context) {
   Visit *state = (Visit *)context;
+  dispatch::SinkCursor *cursor = state->sink->cursor;
   WorkerSink *sink = state->sink;
   EventRow row;
 
   event_row_read(slot, &row);
   state->n_rows++;
-  TimestampTz place = row.available_at;
+  const TimestampTz due = row.available_at;
   if (is_freed(sink, &row)) {
-    /* What lies beyond the cursor, that has to see first. */
-    state->stopped = row.position > sink->cursor;
     row.available_at = DT_NOBEGIN;
-    const RowVerdict verdict = state->stopped ? RowVerdict::STOP : classify_row(&row, RowScan::DUE, &sink);
+    const RowVerdict verdict =
+        row.position > cursor->position() ? RowVerdict::STOP : classify_row(&row, RowScan::DUE, &sink);
     if (verdict == RowVerdict::CLAIM)
       in_flight().find(row.position)->early = true;
-    state->stopped = verdict == RowVerdict::STOP;
-    if (state->stopped) {
-      state->sink->starved = true;
+    if (verdict == RowVerdict::STOP) {
+      state->stopped = true;
+      cursor->set_has_backlog(true);
       return false;
     }
   }
-  state->sink->resumed.after = place;
-  state->sink->resumed.after_position = row.position;
+  cursor->early_retry.passed(due, row.position);
   return true;
 }
 
-/* Their rows are not yet written: they would be overlooked. */
+/* Events that began to wait before the reason ended, and whose rows do not yet say so: the pass would miss them. */
 static bool any_to_be_recorded(const WorkerSink *sink) {
   for (const InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (event->sink == &sink->events && event->outcome == Outcome::DEFERRED && !is_recorded(event))
@@ -81,17 +77,18 @@ static bool any_to_be_recorded(const WorkerSink *sink) {
   return false;
 }
 
-bool scan_resumed(WorkerSink *sink, Snapshot snapshot) {
+bool scan_early_retry(WorkerSink *sink, Snapshot snapshot) {
+  dispatch::EarlyRetry *pass = &sink->cursor->early_retry;
   Visit state = {sink, 0, false};
-  int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);
+  int limit = Min(Max(sink->cursor->free_slots() + 1, READ_MIN), READ_MAX);
 
-  if (!sink->resumed.going || sink->room <= 0)
+  if (!pass->going() || sink->cursor->free_slots() <= 0)
     return false;
-  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(sink->resumed.after),
-                    Int64GetDatum(sink->resumed.after_position), Int64GetDatum(limit)};
+  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(pass->after()),
+                    Int64GetDatum(pass->after_position()), Int64GetDatum(limit)};
   statement_read(&read_waiting, values, snapshot, visit, &state);
   if (state.stopped)
     return false;
-  sink->resumed.going = state.n_rows == limit || any_to_be_recorded(sink);
-  return sink->resumed.going;
+  pass->end_read(state.n_rows == limit || any_to_be_recorded(sink));
+  return pass->going();
 }

@@ -1,4 +1,4 @@
-/* early_retry.h: claims events that wait for something of their sink, and need not any longer. */
+/* early_retry.h: claims events before they are due, when the reason for which they wait has ended. */
 #pragma once
 
 #include "server/sinks/worker_sinks.h"
@@ -7,5 +7,6 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* True when there are more. In SPI. */
-bool scan_resumed(WorkerSink *sink, Snapshot snapshot);
+/* One read of the sink's pass (dispatch/early_retry.h), if one is under way. True when there are more rows. In SPI.
+ */
+bool scan_early_retry(WorkerSink *sink, Snapshot snapshot);

@@ -12,7 +12,6 @@ extern "C" {
 #include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "utils/array.h"
-#include "utils/memutils.h"
 }
 
 /* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
@@ -43,29 +42,20 @@ uint64 late_commits_full_xid(TransactionId xid) {
   return dispatch::xid_with_epoch(xid, U64FromFullTransactionId(ReadNextFullTransactionId()));
 }
 
-static void add_late(WorkerSink *sink, uint64 xid) {
-  if (sink->n_late == sink->max_late) {
-    sink->max_late = Max(16, sink->max_late * 2);
-    sink->late = sink->late ? (LateTransaction *)repalloc(sink->late, sizeof(LateTransaction) * sink->max_late)
-                            : (LateTransaction *)MemoryContextAlloc(TopMemoryContext,
-                                                                    sizeof(LateTransaction) * sink->max_late);
-  }
-  sink->late[sink->n_late++] = {xid, 0, sink->cursor};
-  low_watermark_lower(sink, 0);
-}
-
 static bool visit_late(TupleTableSlot *slot, void *) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
-  for (int i = 0; i < n; i++)
-    if (DatumGetInt64(slot->tts_values[1]) <= sinks[i]->cursor) /* else its cursor has it before it */
-      add_late(sinks[i], DatumGetUInt64(slot->tts_values[0]));
+  for (int i = 0; i < n; i++) {
+    require_memory(
+        sinks[i]->cursor->late_commit(DatumGetUInt64(slot->tts_values[0]), DatumGetInt64(slot->tts_values[1])));
+    low_watermark_tell(sinks[i]);
+  }
   return true;
 }
 
 bool late_commits_can_go_on(const WorkerSink *sink) {
-  return sink->n_late > 0 && !unrouted_is_locked(sink->unrouted_at);
+  return !sink->cursor->late.empty() && !unrouted_is_locked(sink->cursor->unrouted_at());
 }
 
 Datum late_commits_ended(Snapshot snapshot, int *n) {
@@ -86,7 +76,7 @@ void late_commits_find(Snapshot snapshot) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    farthest = Max(farthest, sinks[i]->cursor);
+    farthest = Max(farthest, sinks[i]->cursor->position());
   Datum values[] = {late_commits_ended(snapshot, &n_ended), Int64GetDatum(farthest), Int64GetDatum(origin_here())};
   if (n_ended > 0 && farthest > 0)
     statement_read(&find_rows, values, snapshot, visit_late, NULL);

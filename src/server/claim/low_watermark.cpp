@@ -32,7 +32,7 @@ static WorkerSink *sink_of(Oid oid) {
 
 static void lower(WorkerSink *sink, int64 position) {
   if (sink)
-    sink->low_watermark = Min(sink->low_watermark, position);
+    sink->cursor->lower_watermark(position);
 }
 
 static void lower_of(Oid sink, int64 position) {
@@ -52,16 +52,6 @@ static void lower_by_events_in_flight(void) {
   }
 }
 
-/* What the cursor has passed and not disposed of. */
-static void begin_at_cursor(WorkerSink *sink) {
-  sink->low_watermark = sink->cursor + 1;
-  lower(sink, blocked_keys().lowest(sink->oid));
-  for (int i = 0; i < sink->n_late; i++)
-    lower(sink, sink->late[i].after + 1);
-  if (sink->first_foreign != 0)
-    lower(sink, sink->first_foreign);
-}
-
 void low_watermark_publish(Moment now, bool unread) {
   Assert(!IsTransactionState());
   if (!moment_is_past(published_at, now, PUBLISH_EVERY_MS)) {
@@ -73,7 +63,7 @@ void low_watermark_publish(Moment now, bool unread) {
   published_at = now;
   memset(found, 0, sizeof(found));
   for (WorkerSink *sink : worker_sinks_all())
-    begin_at_cursor(sink);
+    sink->cursor->raise_watermark(blocked_keys().lowest(sink->oid));
   lower_by_events_in_flight();
   claim_returned_each(lower_of);
   lower_all(dispatcher().locked_rows.first());

@@ -59,8 +59,10 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
   blocked_keys().row_seen(sink ? sink->oid : InvalidOid, row.key_hash, row.position);
   const RowVerdict verdict = classify_row(&row, RowScan::RESCAN, &sink);
-  if (verdict == RowVerdict::STOP)
-    sink->starved = list->wanted_again = true;
+  if (verdict == RowVerdict::STOP) {
+    sink->cursor->set_has_backlog(true);
+    list->wanted_again = true;
+  }
   bool mine = shard_is_mine(sink, dispatch::shard_of(row.key_hash, row.position));
   /* The queue may name a position more than once. */
   for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)

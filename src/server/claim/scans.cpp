@@ -55,9 +55,9 @@ static void stop_before(ReadState *state, int64 position) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (sinks[i]->reading && sinks[i]->unrouted_at == position) {
-      sinks[i]->cursor = position - 1;
-      sinks[i]->reading = false;
+    if (sinks[i]->cursor->reading() && sinks[i]->cursor->unrouted_at() == position) {
+      sinks[i]->cursor->passed(position - 1);
+      sinks[i]->cursor->end_read(false);
       state->n_reading--;
     }
 }
@@ -72,20 +72,14 @@ static bool visit_main(TupleTableSlot *slot, void *context) {
   state->last_position = row.position;
   const RowVerdict verdict = classify_row(&row, RowScan::MAIN, &sink);
   if (verdict == RowVerdict::CLAIM)
-    sink->cursor = row.position;
+    sink->cursor->passed(row.position);
   else if (verdict == RowVerdict::STOP && sink == NULL)
     stop_before(state, row.position);
   else if (verdict == RowVerdict::STOP) {
-    sink->reading = false;
-    sink->starved = true;
+    sink->cursor->end_read(true);
     state->n_reading--;
   }
   return state->n_reading > 0;
-}
-
-/* What a late transaction wrote comes before what was enqueued after its commit. */
-static bool may_read(const WorkerSink *sink) {
-  return sink->room > 0 && sink->n_late == 0;
 }
 
 /* One read serves all sinks that have come equally far, which is all of them but those that lag. */
@@ -95,21 +89,19 @@ static bool read_from(int64 cursor, Snapshot snapshot) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++) {
-    sinks[i]->reading = may_read(sinks[i]) && sinks[i]->cursor == cursor;
-    if (!sinks[i]->reading)
+    if (!sinks[i]->cursor->may_read() || sinks[i]->cursor->position() != cursor)
       continue;
-    sinks[i]->starved = false;
+    sinks[i]->cursor->begin_read();
     state.n_reading++;
-    room += sinks[i]->room;
+    room += sinks[i]->cursor->free_slots();
   }
   int limit = Min(Max(Min(room, dispatcher().round.free_events) * 2, READ_MIN), READ_MAX);
   Datum values[] = {Int64GetDatum(cursor), Int64GetDatum(limit)};
   statement_read(&read_main, values, snapshot, visit_main, &state);
   for (int i = 0; i < n; i++)
-    if (sinks[i]->reading) {
-      sinks[i]->cursor = state.last_position;
-      sinks[i]->starved = state.n_rows == limit;
-      sinks[i]->reading = false;
+    if (sinks[i]->cursor->reading()) {
+      sinks[i]->cursor->passed(state.last_position);
+      sinks[i]->cursor->end_read(state.n_rows == limit);
     }
   return state.n_rows == limit;
 }
@@ -124,15 +116,15 @@ bool scan_main(Snapshot snapshot) {
   for (;;) {
     int64 next = PG_INT64_MAX;
     for (int i = 0; i < n; i++)
-      if (may_read(sinks[i]) && sinks[i]->cursor > done)
-        next = Min(next, sinks[i]->cursor);
+      if (sinks[i]->cursor->may_read() && sinks[i]->cursor->position() > done)
+        next = Min(next, sinks[i]->cursor->position());
     if (next == PG_INT64_MAX || dispatcher().round.free_events <= 0 || dispatcher().round.free_bytes <= 0)
       return more;
     /* What a read leaves behind moves on, maybe to the next group's place: read on from there only next time. */
     int64 cursors_above = PG_INT64_MAX;
     for (int i = 0; i < n; i++)
-      if (may_read(sinks[i]) && sinks[i]->cursor > next)
-        cursors_above = Min(cursors_above, sinks[i]->cursor);
+      if (sinks[i]->cursor->may_read() && sinks[i]->cursor->position() > next)
+        cursors_above = Min(cursors_above, sinks[i]->cursor->position());
     more |= read_from(next, snapshot);
     if (cursors_above == PG_INT64_MAX)
       return more;
@@ -150,7 +142,7 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
   event_row_read(slot, &row);
   state->n_rows++;
   if (state->scan == RowScan::DUE && row.available_at > dispatcher().round.now.wall) {
-    state->sink->due.next = row.available_at;
+    state->sink->cursor->due.stop_before(row.available_at);
     state->stopped = true;
     return false;
   }
@@ -160,37 +152,31 @@ static bool visit_of_sink(TupleTableSlot *slot, void *context) {
   }
   sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
   if ((sink == state->sink || row.sink == NULL) && classify_row(&row, state->scan, &sink) == RowVerdict::STOP &&
-      (sink != NULL || state->sink->unrouted_at == row.position)) {
+      (sink != NULL || state->sink->cursor->unrouted_at() == row.position)) {
     state->stopped = true;
-    state->sink->starved = sink != NULL;
+    state->sink->cursor->set_has_backlog(sink != NULL);
     if (state->scan == RowScan::DUE)
-      state->sink->due.next = row.available_at;
+      state->sink->cursor->due.stop_before(row.available_at);
     return false;
   }
   state->last_position = row.position;
-  if (state->scan == RowScan::DUE) {
-    state->sink->due.after = row.available_at;
-    state->sink->due.after_position = row.position;
-  }
+  if (state->scan == RowScan::DUE)
+    state->sink->cursor->due.passed(row.available_at, row.position);
   return true;
 }
 
 void scan_late(WorkerSink *sink, Snapshot snapshot) {
-  int i = 0;
+  bool all = true;
 
-  while (i < sink->n_late && sink->room > 0) {
-    LateTransaction *late = &sink->late[i];
-    ReadState state = {RowScan::LATE, sink, 0, 0, late->after, false, 0, false};
-    Datum values[] = {UInt64GetDatum(late->xid), Int64GetDatum(late->after), Int64GetDatum(late->upto),
+  while (all && !sink->cursor->late.empty() && sink->cursor->free_slots() > 0) {
+    const dispatch::LateTransaction late = sink->cursor->late.first();
+    ReadState state = {RowScan::LATE, sink, 0, 0, late.after, false, 0, false};
+    Datum values[] = {UInt64GetDatum(late.xid), Int64GetDatum(late.after), Int64GetDatum(late.upto),
                       Int64GetDatum(READ_MAX), Int64GetDatum(origin_here())};
     statement_read(&read_late, values, snapshot, visit_of_sink, &state);
-    late->after = state.last_position;
-    if (state.stopped || state.n_rows == READ_MAX)
-      break; /* those after it may hold later events of its keys */
-    i++;
+    all = !state.stopped && state.n_rows < READ_MAX; /* else the next one may have later events of its keys */
+    sink->cursor->late.first_read(state.last_position, all);
   }
-  sink->n_late -= i;
-  memmove(sink->late, sink->late + i, sizeof(LateTransaction) * sink->n_late);
 }
 
 bool scan_draining(WorkerSink *sink, Snapshot snapshot) {
@@ -198,14 +184,14 @@ bool scan_draining(WorkerSink *sink, Snapshot snapshot) {
   uint64 hashes[DRAINING_KEYS_MAX];
   int n = (int)blocked_keys().next_draining(sink->oid, hashes);
 
-  for (int i = 0; i < n && sink->room > 0; i++) {
+  for (int i = 0; i < n && sink->cursor->free_slots() > 0; i++) {
     const BlockedKey *key = blocked_keys().find(sink->oid, hashes[i]);
     int64 dead = sink->common.hold ? dead_letter_first(sink, hashes[i]) : PG_INT64_MAX;
     /* After a beginning, rows of the key may lie unmarked before the marked ones: the cursor sees them first. */
     int64 locked = locked_rows.first_of_key(sink->oid, hashes[i]);
-    int64 before = Min(Min(locked, dead), sink->cursor + 1);
+    int64 before = Min(Min(locked, dead), sink->cursor->position() + 1);
     ReadState state = {RowScan::DRAINING, sink, 0, 0, key->drained, false, before, false};
-    int limit = Min(sink->room + 1, READ_MAX);
+    int limit = Min(sink->cursor->free_slots() + 1, READ_MAX);
     Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
     statement_read(&read_held, values, snapshot, visit_of_sink, &state);
     blocked_keys().drained_to(sink->oid, hashes[i], state.last_position);
@@ -214,27 +200,29 @@ bool scan_draining(WorkerSink *sink, Snapshot snapshot) {
       continue;
     locked = locked_rows.first_of_key(sink->oid, hashes[i]); /* this read may have found more */
     if (dead != PG_INT64_MAX) {
-      if (before == dead || (!sink->starved && locked > dead))
+      if (before == dead || (!sink->cursor->has_backlog() && locked > dead))
         key_block(sink->oid, hashes[i], dead); /* a dead letter is next */
     } else if (!state.stopped && locked == dispatch::POSITION_NONE) {
       blocked_keys().forget(sink->oid, hashes[i]); /* nothing is left behind it: new rows may come straight */
     }
   }
-  return n == DRAINING_KEYS_MAX && sink->room > 0;
+  return n == DRAINING_KEYS_MAX && sink->cursor->free_slots() > 0;
 }
 
 bool scan_due(WorkerSink *sink, Snapshot snapshot) {
   ReadState state = {RowScan::DUE, sink, 0, 0, 0, false, 0, false};
 
-  if (sink->due.next > dispatcher().round.now.wall || sink->room <= 0)
+  dispatch::DueCursor *due = &sink->cursor->due;
+
+  if (due->next() > dispatcher().round.now.wall || sink->cursor->free_slots() <= 0)
     return false;
-  sink->due.next = DT_NOEND;
-  int limit = Min(Max(sink->room + 1, READ_MIN), READ_MAX);
-  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(sink->due.after),
-                    Int64GetDatum(sink->due.after_position), Int64GetDatum(limit)};
+  due->begin_read();
+  int limit = Min(Max(sink->cursor->free_slots() + 1, READ_MIN), READ_MAX);
+  Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), TimestampTzGetDatum(due->after()),
+                    Int64GetDatum(due->after_position()), Int64GetDatum(limit)};
   statement_read(&read_due, values, snapshot, visit_of_sink, &state);
   if (state.stopped || state.n_rows < limit)
     return false;
-  sink->due.next = sink->due.after;
+  due->full();
   return true;
 }

@@ -42,8 +42,7 @@ bool unrouted_routing(void) {
 /* Routes may have changed since it was seen before. */
 static void forget_unrouted(int64 position) {
   for (WorkerSink *sink : worker_sinks_all())
-    if (sink->unrouted_at == position)
-      sink->unrouted_at = 0;
+    sink->cursor->routing_over(position);
 }
 
 bool unrouted_saw(const EventRow *row) {
@@ -64,7 +63,7 @@ bool unrouted_saw(const EventRow *row) {
   for (int i = 0; i < n; i++) {
     WorkerSink *sink = worker_sink_find(takers[i]->name, (int)strlen(takers[i]->name));
     if (sink)
-      sink->unrouted_at = row->position;
+      sink->cursor->wait_for_routing(row->position);
   }
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);

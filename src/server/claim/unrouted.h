@@ -7,7 +7,7 @@
 void unrouted_look_at_routes(void);
 
 /* A claim came across an event that waits. True when a sink takes it now: it is about to be routed, and its position
- * is the `unrouted_at` of those that take it. */
+ * is the unrouted_at() of the cursors of those that take it. */
 bool unrouted_saw(const EventRow *row);
 
 /* Events that wait are to be routed. */

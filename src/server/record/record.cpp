@@ -150,7 +150,7 @@ static void record_retries(const Batch *batch, Now now) {
         Max(TimestampTzPlusMilliseconds(event->ended_at, delay), TimestampTzPlusMilliseconds(now.wall, 1));
     times[i] = TimestampTzGetDatum(next);
     names[i] = CStringGetTextDatum(sink->name);
-    sink->due.expect(next);
+    sink->cursor->due.expect(next);
     /* Behind an older failing event of its key it waits like any other. */
     const BlockedKey *key = blocked_keys().find(sink->oid, event->key_hash);
     spent[i] = event->outcome == Outcome::RETRY; /* a wait is no attempt, but makes the row the head of its key */

@@ -1,11 +1,7 @@
-/* sink_early_retry.h: is something over for which events of a sink wait? */
+/* sink_early_retry.h: asks a sink whether something is over for which its events wait. */
 #pragma once
 
 #include "server/sinks/worker_sinks.h"
 
-/* Whatever its events wait for, they try anew. */
-void early_retry_all(WorkerSink *sink, TimestampTz now);
-/* Asks the open sink whether something is over for which events wait. */
+/* A pass of early retries (dispatch/early_retry.h) begins if so. The sink is open. */
 void early_retry_look(WorkerSink *sink, TimestampTz now);
-/* One of them came back unsent. */
-void early_retry_returned(WorkerSink *sink);

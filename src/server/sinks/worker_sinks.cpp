@@ -91,9 +91,17 @@ void worker_sinks_settings_changed(void) {
   stale = true;
 }
 
-static void add_to_list(WorkerSink *sink) {
+/* The name is not yet that of a sink. */
+static SinkEntry *add_sink(const char *name) {
   make_room(list, n_list, max_list);
-  list[n_list++] = sink;
+  SinkEntry *entry = (SinkEntry *)hash_search(sinks, name, HASH_ENTER, NULL);
+  memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
+  entry->sink.cursor = dispatcher().sink_cursors.add();
+  if (entry->sink.cursor == NULL)
+    hash_search(sinks, name, HASH_REMOVE, NULL);
+  require_memory(entry->sink.cursor != NULL);
+  list[n_list++] = &entry->sink;
+  return entry;
 }
 
 /* A renamed server stays what it was: what it has in flight, its blocked keys and counters. (Two that swap their
@@ -166,15 +174,12 @@ void worker_sink_reopen(WorkerSink *sink) {
 static void reload_one(const RouteSink *route, uint64 reload) {
   uint64 fingerprint;
   SinkOptions given = sink_options_read(route->server_oid, route->name, &fingerprint);
-  bool found;
 
   follow_rename(route);
-  SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_ENTER, &found);
+  SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_FIND, NULL);
+  if (entry == NULL)
+    entry = add_sink(route->name);
   WorkerSink *sink = &entry->sink;
-  if (!found) {
-    memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
-    add_to_list(sink);
-  }
   if (sink->oid != route->server_oid) {
     if (OidIsValid(sink->oid))
       dispatcher().blocked_keys.forget_sink(sink->oid); /* another server of the same name */
@@ -353,8 +358,7 @@ static void drop_entry(int i) {
   }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
-  if (entry->sink.late)
-    pfree(entry->sink.late);
+  dispatcher().sink_cursors.remove(entry->sink.cursor);
   last_found = NULL;
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
@@ -388,16 +392,15 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
     }
     if (sink_is_to_open(sink->state) && sink->in_flight == 0 && now.moment >= open_at(sink) && may_open)
       open_sink((SinkEntry *)sink, now.moment);
-    sink->room = 0;
+    sink->cursor->set_free_slots(0, 0);
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
       count_failures(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
       /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
-      sink->room_bytes = sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight;
-      if (sink->room_bytes > 0)
-        sink->room = Max(0, Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight));
+      sink->cursor->set_free_slots(Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight),
+                                   sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
     }
     publish_state(sink, now.wall, waits_for_standby);
   }
@@ -459,16 +462,15 @@ TimestampTz worker_sinks_next_due(void) {
   TimestampTz due = DT_NOEND;
 
   for (int i = 0; i < n_list; i++)
-    if (list[i]->state == SINK_OPEN && !waits_for_credit(list[i]) && list[i]->room > 0)
-      due = Min(due, list[i]->due.next);
+    if (list[i]->state == SINK_OPEN && !waits_for_credit(list[i]) && list[i]->cursor->free_slots() > 0)
+      due = Min(due, list[i]->cursor->due.next());
   return due;
 }
 
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {
   sink->in_flight++;
   sink->bytes_in_flight += bytes;
-  sink->room_bytes -= bytes;
-  sink->room = sink->room_bytes > 0 ? sink->room - 1 : 0;
+  sink->cursor->event_claimed(bytes);
 }
 
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes) {

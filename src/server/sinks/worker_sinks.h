@@ -1,26 +1,17 @@
-/*
- * worker_sinks.h: the sinks of the worker's database: opened, reopened when the catalog changes, closed when gone;
- * and for each the place up to which it has claimed.
+/* worker_sinks.h: the sinks of the worker's database: opened, opened anew when the catalog changes, closed when gone.
  */
 #pragma once
 
 #include <span>
 
-#include "dispatch/due_cursor.h"
 #include "dispatch/in_flight.h"
 #include "dispatch/shards.h"
+#include "dispatch/sink_cursor.h"
 #include "server/catalog/sink_common.h"
 #include "server/shmem/shared_state.h"
 #include "server/sinks/sink_state.h"
 
 #include "delivery/delivery.h"
-
-/* A transaction that committed late: its rows at or below the cursor are looked up by its id. */
-typedef struct LateTransaction {
-  uint64 xid;
-  int64 after; /* claimed up to here */
-  int64 upto;  /* the cursor when it was found: what lies above comes by itself */
-} LateTransaction;
 
 struct WorkerSink {
   char name[NAMEDATALEN]; /* hash key: first */
@@ -36,34 +27,12 @@ struct WorkerSink {
   SinkCommon common;
   dispatch::SinkShards shards;
   dispatch::SinkInFlight events;
-
-  /* how far it has come */
-  int64 cursor;            /* every row at or below was seen, but for late and recalled ones */
-  int64 rewound_to;        /* the smallest cursor since the claimed batch is held in hand: submit.h */
-  int64 first_foreign;     /* the first row of another origin that was passed; 0 = none */
-  int64 low_watermark;     /* its low watermark: sink_cursor.h */
-  int64 unrouted_at;       /* it would take the event here, which has no sink yet: it reads no farther */
-  dispatch::DueCursor due; /* of scheduled and retried rows; its next is DT_NOEND when there is none */
-  struct {
-    bool going;
-    char reason[288];        /* how their errors begin */
-    TimestampTz tried_since; /* instead of the reason: since when they have been tried in vain; 0 = by the reason */
-    TimestampTz since;       /* who began to wait later waits for something new */
-    TimestampTz after;       /* looked through up to here, … */
-    int64 after_position;
-  } resumed; /* events that wait no longer: sink_early_retry.h */
-  LateTransaction *late;
-  int n_late, max_late;
-  struct SinkPlace *before; /* all this at the start of the round; memory of the round */
+  dispatch::SinkCursor *cursor; /* never NULL */
 
   int in_flight;
   int unrecorded; /* ended, not yet written down */
   int64 bytes_in_flight;
-  int room;                 /* how many more it takes in this round */
-  int64 room_bytes;         /* after so much it has no more room */
-  bool last_failed;         /* the event that ended last, and it waits */
-  TimestampTz outage_since; /* of an outage that is not known to be over; 0 = there is none */
-  bool starved;             /* it had more to claim than room */
+  bool last_failed; /* the event that ended last, and it waits */
   ob_sink_status status;
   uint64 failed_tries;         /* of the status, when it was last looked at */
   uint64 n_failures;           /* likewise, and counted … */
@@ -74,7 +43,6 @@ struct WorkerSink {
   ob_event *batch;
   dispatch::InFlightEvent **batch_events;
   int n_batch, max_batch;
-  bool reading; /* takes part in the running read */
 };
 
 /* Begins to try its options, open or not. NULL with *error filled when that cannot start. */

@@ -108,7 +108,7 @@ static void reset(WorkerSink *sink) {
 static void stop(WorkerSink *sink) {
   if (sink->handle && worker_slot()->index == 0 && sink->status.state != OB_SINK_DISABLED)
     ereport(LOG, (errmsg("outbox sink \"%s\" is stopped until outbox.resume()", sink->name)));
-  sink->starved = false;
+  sink->cursor->set_has_backlog(false);
   reset(sink); /* once it goes on it has all its time again */
   worker_sink_close(sink, SINK_STOPPED, STOP_GRACE_MS);
 }

@@ -35,7 +35,7 @@ static int hold_ms = HOLD_MS;
 static bool must_return(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
 
-  return event->position > sink->rewound_to ||
+  return sink->cursor->rewound_before(event->position) ||
          (sink->common.ordered && blocked_keys().find_before(sink->oid, event->key_hash, event->position));
 }
 
@@ -86,7 +86,7 @@ int submit_claimed(void) {
     since = moment_now();
     holds_events = true;
     for (WorkerSink *sink : worker_sinks_all())
-      sink->rewound_to = PG_INT64_MAX;
+      sink->cursor->hold_batch();
     return claimed;
   }
   for (WorkerSink *sink : worker_sinks_all())

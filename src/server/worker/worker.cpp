@@ -110,7 +110,7 @@ static void commit_transaction(void) {
 
 static bool any_sink_starved(void) {
   for (WorkerSink *sink : worker_sinks_all())
-    if (sink->starved && !sink_is_stopped(sink->state))
+    if (sink->cursor->has_backlog() && !sink_is_stopped(sink->state))
       return true;
   return false;
 }
@@ -192,8 +192,9 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
 
 static bool any_sink_can_claim(TimestampTz now) {
   for (WorkerSink *sink : worker_sinks_all())
-    if (sink->room > 0 && (sink->starved || blocked_keys().any_draining(sink->oid) || late_commits_can_go_on(sink) ||
-                           sink->resumed.going || sink->due.next <= now))
+    if (sink->cursor->free_slots() > 0 &&
+        (sink->cursor->has_backlog() || blocked_keys().any_draining(sink->oid) || late_commits_can_go_on(sink) ||
+         sink->cursor->early_retry.going() || sink->cursor->due.next() <= now))
       return true;
   return false;
 }

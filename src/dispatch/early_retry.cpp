@@ -1,0 +1,62 @@
+/*
+ * early_retry.cpp: which events wait for a reason is told by the text of their last error, which stands in the row.
+ * For an outage it is told by the time of the last try: events that spent an attempt before the outage was known to
+ * be one have errors of all kinds.
+ */
+#include "dispatch/early_retry.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dispatch {
+
+/* The failure of an event and that of its sink are timed apart: by at most this much. */
+static constexpr int64_t SLACK_MS = 1000;
+
+/* How the errors of all topics begin. */
+static constexpr char ANY_TOPIC[] = "topic \"";
+
+void EarlyRetry::roll_back_round() noexcept {
+  pass_ = {pass_.going || at_round_begin_.going, at_round_begin_.after, at_round_begin_.after_position};
+}
+
+void EarlyRetry::begin(const char *reason, WallTime now) noexcept {
+  const size_t length = std::min(std::strlen(reason), REASON_MAX - 1);
+
+  std::memcpy(reason_, reason, length);
+  reason_[length] = '\0';
+  tried_since_ = 0;
+  since_ = now;
+  pass_ = {true, now, 0};
+}
+
+void EarlyRetry::begin_all(WallTime now) noexcept {
+  begin(ANY_TOPIC, now);
+}
+
+void EarlyRetry::outage(int64_t outage_ms, WallTime now) noexcept {
+  if (outage_ms >= 0) {
+    if (outage_since_ == 0)
+      outage_since_ = now - (outage_ms + SLACK_MS) * 1000;
+  } else if (outage_since_ != 0 && !going()) {
+    begin("", now);
+    tried_since_ = outage_since_;
+    outage_since_ = 0;
+  }
+}
+
+bool EarlyRetry::frees(const WaitingRow &row, WallTime now) const noexcept {
+  if (row.attempts == 0 || row.available_at <= now)
+    return false; /* it is merely scheduled; or it is due anyway */
+  if (row.tried_at == WALL_TIME_NEVER || row.error.data() == nullptr)
+    return false;
+  if (row.tried_at > since_ && row.tried_at <= now) /* a later time than now is older: the clock was set back */
+    return false;
+  return tried_since_ != 0 ? row.tried_at >= tried_since_ : row.error.starts_with(reason_);
+}
+
+void EarlyRetry::returned() noexcept {
+  pass_ = {true, since_, 0};
+}
+
+}  // namespace dispatch

@@ -1,0 +1,73 @@
+/*
+ * early_retry.h: when events of a sink are tried before they are due, because the reason for which they wait has
+ * ended: a missing topic exists, an outage is over, outbox.resume() was called. Such events are due far apart (up to
+ * an hour), so that their rows are not written over and over. When the reason ends, one pass is made over the rows
+ * that are not yet due, in order of time and position, and claims those that waited for it.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "dispatch/time.h"
+
+namespace dispatch {
+
+/* A row that a pass comes across. */
+struct WaitingRow {
+  int32_t attempts;
+  WallTime available_at;
+  WallTime tried_at;      /* WALL_TIME_NEVER = it was never tried */
+  std::string_view error; /* of the last try; data() is nullptr when there is none */
+};
+
+class EarlyRetry {
+public:
+  static constexpr size_t REASON_MAX = 288;
+
+  void begin_round() noexcept { at_round_begin_ = pass_; }
+  void roll_back_round() noexcept;
+
+  /* A pass is under way. */
+  bool going() const noexcept { return pass_.going; }
+  /* Its next read begins after the row with this time and position. */
+  WallTime after() const noexcept { return pass_.after; }
+  int64_t after_position() const noexcept { return pass_.after_position; }
+
+  /* A reason has ended: a pass begins for the events whose error begins with it. Of a longer one, the first
+   * REASON_MAX - 1 bytes count. */
+  void begin(const char *reason, WallTime now) noexcept;
+  /* Events try again whatever topic they wait for. */
+  void begin_all(WallTime now) noexcept;
+  /* The sink's outage lasts for so long; negative: there is none, and a pass begins when one has just ended. */
+  void outage(int64_t outage_ms, WallTime now) noexcept;
+
+  /* True when the reason of the pass is the one for which the event waits. */
+  bool frees(const WaitingRow &row, WallTime now) const noexcept;
+
+  /* A read has passed this row. */
+  void passed(WallTime available_at, int64_t position) noexcept {
+    pass_.after = available_at;
+    pass_.after_position = position;
+  }
+  /* A read is over, and the pass with it unless there are `more` rows. */
+  void end_read(bool more) noexcept { pass_.going = more; }
+  /* An event of the pass came back unsent: the pass begins again. */
+  void returned() noexcept;
+
+private:
+  struct Pass {
+    bool going;
+    WallTime after;
+    int64_t after_position;
+  };
+
+  Pass pass_ = {}, at_round_begin_ = {};
+  WallTime since_ = 0;        /* when the reason ended: an event that was tried later waits for something else */
+  WallTime tried_since_ = 0;  /* the pass is for events that were tried since then; 0 = for those of reason_ */
+  WallTime outage_since_ = 0; /* of an outage that is not known to be over; 0 = there is none */
+  char reason_[REASON_MAX] = {};
+};
+
+}  // namespace dispatch

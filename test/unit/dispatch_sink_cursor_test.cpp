@@ -1,0 +1,361 @@
+/* How far the rows of a sink were read. */
+#include "dispatch/sink_cursor.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "dispatch/dispatch.h"
+
+using dispatch::Dispatch;
+using dispatch::DueCursor;
+using dispatch::LateTransactions;
+using dispatch::POSITION_NONE;
+using dispatch::SinkCursor;
+using dispatch::WALL_TIME_BEGIN;
+using dispatch::WALL_TIME_NEVER;
+using dispatch::WallTime;
+
+namespace {
+
+constexpr WallTime CURSOR_NOW = 1'000'000;
+
+/* ---- rows with a time of their own ---------------------------------------------------------------------------- */
+
+TEST(DispatchDueCursor, ItBeginsWithTheEarliestTime) {
+  DueCursor due;
+  due.passed(CURSOR_NOW, 7);
+  due.restart();
+  EXPECT_EQ(due.after(), WALL_TIME_BEGIN);
+  EXPECT_EQ(due.after_position(), 0);
+  EXPECT_EQ(due.next(), WALL_TIME_BEGIN) << "what is due is not known: it is read at once";
+}
+
+TEST(DispatchDueCursor, AReadTellsWhenTheNextOneIsWorthIt) {
+  DueCursor due;
+  due.begin_read();
+  EXPECT_EQ(due.next(), WALL_TIME_NEVER) << "all rows were read, and no other is expected";
+  due.passed(CURSOR_NOW, 7);
+  EXPECT_EQ(due.after(), CURSOR_NOW);
+  EXPECT_EQ(due.after_position(), 7);
+  due.full();
+  EXPECT_EQ(due.next(), CURSOR_NOW) << "at once";
+  due.begin_read();
+  due.stop_before(CURSOR_NOW + 50);
+  EXPECT_EQ(due.next(), CURSOR_NOW + 50);
+  EXPECT_EQ(due.after(), CURSOR_NOW);
+}
+
+TEST(DispatchDueCursor, TheEarliestRowThatIsExpectedCounts) {
+  DueCursor due;
+  due.begin_read();
+  due.passed(CURSOR_NOW, 7);
+  due.expect(CURSOR_NOW + 20);
+  due.expect(CURSOR_NOW + 10);
+  due.expect(CURSOR_NOW + 30);
+  EXPECT_EQ(due.next(), CURSOR_NOW + 10);
+  EXPECT_EQ(due.after(), CURSOR_NOW);
+  due.expect(CURSOR_NOW);
+  EXPECT_EQ(due.after(), CURSOR_NOW - 1) << "the clock was set back: the row is found by a new read";
+}
+
+TEST(DispatchDueCursor, ARollBackPassesNothingAndForgetsNothing) {
+  DueCursor due;
+  due.begin_read();
+  due.passed(CURSOR_NOW, 7);
+  due.stop_before(CURSOR_NOW + 50);
+  due.begin_round();
+  due.begin_read();
+  due.passed(CURSOR_NOW + 50, 9);
+  due.roll_back_round();
+  EXPECT_EQ(due.after(), CURSOR_NOW);
+  EXPECT_EQ(due.after_position(), 7);
+  EXPECT_EQ(due.next(), CURSOR_NOW + 50);
+  due.begin_round();
+  due.expect(CURSOR_NOW + 20);
+  due.roll_back_round();
+  EXPECT_EQ(due.next(), CURSOR_NOW + 20);
+}
+
+/* ---- late transactions ---------------------------------------------------------------------------------------- */
+
+TEST(DispatchLateTransactions, OneIsReadAfterTheOther) {
+  LateTransactions late;
+  EXPECT_TRUE(late.empty());
+  EXPECT_EQ(late.lowest(), POSITION_NONE);
+  ASSERT_TRUE(late.add(101, 50));
+  ASSERT_TRUE(late.add(102, 50));
+  EXPECT_EQ(late.first().xid, 101U);
+  EXPECT_EQ(late.first().after, 0);
+  EXPECT_EQ(late.first().upto, 50);
+  late.first_read(20, false);
+  EXPECT_EQ(late.first().xid, 101U);
+  EXPECT_EQ(late.first().after, 20);
+  EXPECT_EQ(late.lowest(), 1) << "the other one's first row";
+  late.first_read(40, true);
+  EXPECT_EQ(late.first().xid, 102U);
+  late.first_read(50, true);
+  EXPECT_TRUE(late.empty());
+  EXPECT_EQ(late.lowest(), POSITION_NONE);
+}
+
+TEST(DispatchLateTransactions, ARollBackReadsAgainWhatTheRoundHasReadAndForgetsWhatItHasFound) {
+  LateTransactions late;
+  ASSERT_TRUE(late.add(101, 50));
+  ASSERT_TRUE(late.add(102, 50));
+  late.first_read(20, false);
+  late.begin_round();
+  ASSERT_TRUE(late.add(103, 60));
+  late.first_read(50, true);
+  late.first_read(50, true);
+  EXPECT_EQ(late.first().xid, 103U);
+  late.roll_back_round();
+  EXPECT_EQ(late.first().xid, 101U);
+  EXPECT_EQ(late.first().after, 20);
+  late.first_read(50, true);
+  EXPECT_EQ(late.first().after, 0);
+  late.first_read(50, true);
+  EXPECT_TRUE(late.empty()) << "103 is found again";
+}
+
+TEST(DispatchLateTransactions, TheNextRoundGoesOnWhereTheLastOneStopped) {
+  LateTransactions late;
+  ASSERT_TRUE(late.add(101, 50));
+  ASSERT_TRUE(late.add(102, 50));
+  late.begin_round();
+  late.first_read(50, true);
+  late.first_read(10, false);
+  late.begin_round();
+  late.roll_back_round();
+  EXPECT_EQ(late.first().xid, 102U);
+  EXPECT_EQ(late.first().after, 10);
+  late.clear();
+  EXPECT_TRUE(late.empty());
+  late.roll_back_round();
+  EXPECT_TRUE(late.empty());
+}
+
+/* ---- the cursor ------------------------------------------------------------------------------------------------ */
+
+class DispatchSinkCursor : public testing::Test {
+protected:
+  void SetUp() override {
+    cursor.restart(CURSOR_NOW);
+    cursor.set_free_slots(10, 1000);
+    read_to(100);
+    cursor.due.begin_read();
+    cursor.early_retry.end_read(false);
+  }
+
+  void read_to(int64_t position) {
+    cursor.begin_read();
+    cursor.passed(position);
+    cursor.end_read(false);
+  }
+
+  SinkCursor cursor;
+};
+
+TEST_F(DispatchSinkCursor, ARestartSeesAllRowsAgain) {
+  ASSERT_TRUE(cursor.late_commit(101, 50));
+  cursor.hold_batch();
+  cursor.restart(CURSOR_NOW);
+  EXPECT_EQ(cursor.position(), 0);
+  EXPECT_TRUE(cursor.has_backlog());
+  EXPECT_EQ(cursor.due.next(), WALL_TIME_BEGIN);
+  EXPECT_TRUE(cursor.early_retry.going());
+  EXPECT_TRUE(cursor.late.empty()) << "their rows come in order of position";
+  EXPECT_TRUE(cursor.rewound_before(1)) << "nothing may be handed over that is held in hand";
+  EXPECT_EQ(cursor.low_watermark(), 0);
+}
+
+TEST_F(DispatchSinkCursor, ARewindGoesBackBeforeTheRowAndNeverForward) {
+  cursor.rewind(60);
+  EXPECT_EQ(cursor.position(), 59);
+  EXPECT_TRUE(cursor.has_backlog());
+  cursor.rewind(80);
+  EXPECT_EQ(cursor.position(), 59);
+}
+
+TEST_F(DispatchSinkCursor, ARollBackGoesToWhereTheRoundBeganOrToTheRewind) {
+  cursor.begin_round();
+  EXPECT_FALSE(cursor.advanced());
+  read_to(200);
+  EXPECT_TRUE(cursor.advanced());
+  cursor.roll_back_round();
+  EXPECT_EQ(cursor.position(), 100);
+  EXPECT_TRUE(cursor.has_backlog());
+  cursor.begin_round();
+  cursor.rewind(40);
+  read_to(200);
+  EXPECT_TRUE(cursor.advanced());
+  cursor.roll_back_round();
+  EXPECT_EQ(cursor.position(), 39) << "what came back below the beginning of the round was not sent";
+}
+
+TEST_F(DispatchSinkCursor, ARollBackTakesAllWaysOfReadingBack) {
+  ASSERT_TRUE(cursor.late_commit(101, 50));
+  cursor.early_retry.begin("e", CURSOR_NOW);
+  cursor.due.stop_before(CURSOR_NOW + 50);
+  cursor.begin_round();
+  cursor.late.first_read(50, true);
+  cursor.early_retry.end_read(false);
+  cursor.due.begin_read();
+  cursor.begin_read();
+  cursor.roll_back_round();
+  EXPECT_FALSE(cursor.late.empty());
+  EXPECT_TRUE(cursor.early_retry.going());
+  EXPECT_EQ(cursor.due.next(), CURSOR_NOW + 50);
+  EXPECT_FALSE(cursor.reading());
+}
+
+TEST_F(DispatchSinkCursor, OfAHeldBatchTheEventsBehindARewindMustNotBeHandedOver) {
+  cursor.rewind(60);
+  read_to(100);
+  cursor.hold_batch();
+  EXPECT_FALSE(cursor.rewound_before(INT64_MAX)) << "only rewinds since then count";
+  cursor.rewind(80);
+  cursor.rewind(90);
+  read_to(100);
+  EXPECT_FALSE(cursor.rewound_before(79));
+  EXPECT_TRUE(cursor.rewound_before(80));
+}
+
+TEST_F(DispatchSinkCursor, RowsOfALateTransactionComeBeforeTheMainScanGoesOn) {
+  EXPECT_TRUE(cursor.may_read());
+  ASSERT_TRUE(cursor.late_commit(101, 101));
+  EXPECT_TRUE(cursor.may_read()) << "its first row lies above: the main scan comes to all of them";
+  ASSERT_TRUE(cursor.late_commit(102, 100));
+  EXPECT_FALSE(cursor.may_read());
+  EXPECT_EQ(cursor.late.first().upto, 100);
+  cursor.late.first_read(100, true);
+  EXPECT_TRUE(cursor.may_read());
+}
+
+TEST_F(DispatchSinkCursor, ASinkClaimsNoMoreThanItHasRoomForByNumberAndByMemory) {
+  cursor.set_free_slots(3, 1000);
+  cursor.event_claimed(1);
+  cursor.event_claimed(1);
+  EXPECT_EQ(cursor.free_slots(), 1);
+  cursor.event_claimed(1);
+  EXPECT_EQ(cursor.free_slots(), 0);
+  EXPECT_FALSE(cursor.may_read());
+  cursor.event_dropped();
+  EXPECT_EQ(cursor.free_slots(), 1);
+  cursor.set_free_slots(3, 1000);
+  cursor.event_claimed(1000);
+  EXPECT_EQ(cursor.free_slots(), 0) << "by memory";
+  cursor.set_free_slots(3, 0);
+  EXPECT_EQ(cursor.free_slots(), 0);
+  cursor.set_free_slots(-1, 1000);
+  EXPECT_EQ(cursor.free_slots(), 0);
+}
+
+TEST_F(DispatchSinkCursor, RoutingIsOverForTheEventThatItWaitsForAlone) {
+  cursor.wait_for_routing(120);
+  cursor.routing_over(121);
+  EXPECT_EQ(cursor.unrouted_at(), 120);
+  cursor.routing_over(120);
+  EXPECT_EQ(cursor.unrouted_at(), 0);
+}
+
+/* ---- the low watermark ------------------------------------------------------------------------------------------
+ */
+
+TEST_F(DispatchSinkCursor, TheLowWatermarkIsTheLowestRowThatIsYetToBeClaimed) {
+  cursor.raise_watermark(POSITION_NONE);
+  EXPECT_EQ(cursor.low_watermark(), 101);
+  cursor.raise_watermark(90);
+  EXPECT_EQ(cursor.low_watermark(), 90);
+  cursor.foreign_row_passed(80);
+  cursor.foreign_row_passed(85);
+  EXPECT_EQ(cursor.low_watermark(), 80);
+  cursor.raise_watermark(90);
+  EXPECT_EQ(cursor.low_watermark(), 80) << "a row of another origin stays where it is";
+  ASSERT_TRUE(cursor.late_commit(101, 50));
+  cursor.late.first_read(60, false);
+  cursor.raise_watermark(90);
+  EXPECT_EQ(cursor.low_watermark(), 61);
+}
+
+TEST_F(DispatchSinkCursor, TheLowWatermarkSinksAtOnceAndIsToBePublishedThen) {
+  cursor.raise_watermark(POSITION_NONE);
+  EXPECT_TRUE(cursor.watermark_to_publish());
+  EXPECT_FALSE(cursor.watermark_to_publish()) << "once";
+  cursor.lower_watermark(101);
+  EXPECT_FALSE(cursor.watermark_to_publish()) << "it is no lower";
+  cursor.rewind(60);
+  EXPECT_EQ(cursor.low_watermark(), 60);
+  EXPECT_TRUE(cursor.watermark_to_publish());
+  cursor.foreign_row_passed(50);
+  EXPECT_EQ(cursor.low_watermark(), 50);
+  EXPECT_TRUE(cursor.watermark_to_publish());
+  ASSERT_TRUE(cursor.late_commit(101, 40));
+  EXPECT_EQ(cursor.low_watermark(), 0);
+  EXPECT_TRUE(cursor.watermark_to_publish());
+}
+
+TEST_F(DispatchSinkCursor, ARollBackLowersTheLowWatermarkToTheCursor) {
+  cursor.begin_round();
+  read_to(200);
+  cursor.raise_watermark(POSITION_NONE);
+  cursor.roll_back_round();
+  EXPECT_EQ(cursor.low_watermark(), 101);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------
+ */
+
+TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  SinkCursor *first = decisions->sink_cursors.add(), *second = decisions->sink_cursors.add();
+  first->passed(10);
+  second->passed(20);
+  decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
+  EXPECT_TRUE(decisions->round.open);
+  first->passed(30);
+  second->passed(30);
+  decisions->rescan_cursor.end_page({50, 7});
+  decisions->roll_back_round();
+  EXPECT_FALSE(decisions->round.open);
+  EXPECT_EQ(first->position(), 10);
+  EXPECT_EQ(second->position(), 20);
+  EXPECT_EQ(decisions->rescan_cursor.after().xact, 0U);
+}
+
+TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  SinkCursor *cursor = decisions->sink_cursors.add();
+  const uint64_t running[] = {101};
+  cursor->passed(50);
+  ASSERT_TRUE(decisions->late_commits.note_running({running, 1, 105, 105}));
+  for (int round = 0; round < 2; round++) {
+    decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
+    ASSERT_TRUE(decisions->late_commits.find_ended({nullptr, 0, 106, 106}));
+    ASSERT_EQ(decisions->late_commits.ended_count(), 1);
+    ASSERT_TRUE(cursor->late_commit(decisions->late_commits.ended(0), 40));
+    ASSERT_TRUE(decisions->late_commits.note_running({nullptr, 0, 106, 106}));
+    cursor->late.first_read(50, true);
+    EXPECT_TRUE(cursor->late.empty());
+    decisions->roll_back_round();
+  }
+}
+
+TEST(DispatchRound, DrainingKeysOfARoundThatIsRolledBackBeginAgain) {
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  ASSERT_TRUE(decisions->blocked_keys.drain(1, 77, 5));
+  decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
+  decisions->blocked_keys.drained_to(1, 77, 30);
+  decisions->roll_back_round();
+  EXPECT_EQ(decisions->blocked_keys.find(1, 77)->drained, 0);
+}
+
+TEST(DispatchRound, ACursorThatWasRemovedTakesNoPart) {
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  SinkCursor *first = decisions->sink_cursors.add(), *second = decisions->sink_cursors.add();
+  decisions->sink_cursors.remove(first);
+  ASSERT_EQ(decisions->sink_cursors.all().size(), 1U);
+  EXPECT_EQ(decisions->sink_cursors.all()[0].get(), second);
+}
+
+}  // namespace
