@@ -6,25 +6,9 @@
 #pragma once
 
 #include "dispatch/dispatch.h"
+#include "dispatch/row_scan.h"
 
 namespace dispatch {
-
-/* How a round came across the row. */
-enum class RowScan : uint8_t {
-  MAIN,     /* in order of position */
-  LATE,     /* it is of a transaction that committed late */
-  DRAINING, /* marked, and its key drains */
-  DUE,      /* its time has come */
-  RESCAN    /* it is named by the rescan queue, or was locked before */
-};
-
-enum class RowVerdict : uint8_t {
-  CLAIM,
-  SKIP,
-  BLOCK,        /* it was marked */
-  STOP,         /* its sink, or the worker, has no room */
-  OUT_OF_MEMORY /* nothing is decided */
-};
 
 /* What a row says. */
 struct Row {

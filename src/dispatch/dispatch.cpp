@@ -19,6 +19,7 @@ void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcep
   round.free_bytes = free_bytes;
   late_commits.begin_round();
   locked_rows.begin_round(now.moment);
+  main_scan.begin_round();
   marks.begin_round();
   redrive_order.begin_round();
   rescan_cursor.begin_round();

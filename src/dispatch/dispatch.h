@@ -13,6 +13,7 @@
 #include "dispatch/late_commits.h"
 #include "dispatch/linger.h"
 #include "dispatch/locked_rows.h"
+#include "dispatch/main_scan.h"
 #include "dispatch/marks.h"
 #include "dispatch/redrive_order.h"
 #include "dispatch/rescan_cursor.h"
@@ -31,6 +32,7 @@ struct Dispatch {
   LateCommits late_commits;
   Linger linger;
   LockedRows locked_rows;
+  MainScan main_scan{sink_cursors};
   Marks marks;
   RedriveOrder redrive_order;
   RescanCursor rescan_cursor;

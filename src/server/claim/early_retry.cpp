@@ -5,7 +5,6 @@
 #include "server/claim/early_retry.h"
 
 #include "server/claim/classify_row.h"
-#include "server/claim/scans.h"
 #include "server/event/event_row.h"
 #include "server/inflight/in_flight.h"
 #include "server/storage/sql.h"
@@ -80,7 +79,7 @@ static bool any_to_be_recorded(const WorkerSink *sink) {
 bool scan_early_retry(WorkerSink *sink, Snapshot snapshot) {
   dispatch::EarlyRetry *pass = &sink->cursor->early_retry;
   Visit state = {sink, 0, false};
-  int limit = Min(Max(sink->cursor->free_slots() + 1, READ_MIN), READ_MAX);
+  const int limit = dispatch::read_limit(sink->cursor->free_slots());
 
   if (!pass->going() || sink->cursor->free_slots() <= 0)
     return false;

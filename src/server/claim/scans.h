@@ -7,10 +7,6 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* A read sees at most so many rows: the worker stays responsive, and one transaction short. */
-#define READ_MAX 10000
-#define READ_MIN 256
-
 /* In order of position, for all sinks; true when there is more. */
 bool scan_main(Snapshot snapshot);
 

@@ -1,0 +1,70 @@
+/*
+ * main_scan.cpp: a sink that has no room for a row leaves the read, and its cursor stays at the last row that it
+ * claimed: to read past a row would send a later event of its key before it.
+ */
+#include "dispatch/main_scan.h"
+
+namespace dispatch {
+
+void MainScan::begin_round() noexcept {
+  from_ = 0;
+  more_ = false;
+}
+
+bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
+  int64_t lowest = POSITION_NONE, above = POSITION_NONE;
+  int free_slots = 0;
+
+  for (const auto &cursor : cursors_.all())
+    if (cursor->may_read() && cursor->position() >= from_)
+      lowest = std::min(lowest, cursor->position());
+  if (lowest == POSITION_NONE || round.free_events <= 0 || round.free_bytes <= 0)
+    return false;
+  n_reading_ = 0;
+  for (const auto &cursor : cursors_.all()) {
+    if (!cursor->may_read() || cursor->position() < lowest)
+      continue;
+    if (cursor->position() > lowest) {
+      above = std::min(above, cursor->position());
+      continue;
+    }
+    cursor->begin_read();
+    n_reading_++;
+    free_slots += cursor->free_slots();
+  }
+  /* A sink that leaves this read may stand at a position of its own then: the next round reads on from there. */
+  from_ = above;
+  n_rows_ = 0;
+  last_position_ = lowest;
+  limit_ = std::clamp(std::min(free_slots, round.free_events) * 2, READ_MIN, READ_MAX);
+  *read = {lowest, limit_};
+  return true;
+}
+
+void MainScan::stop_before(int64_t position, SinkCursor *cursor) noexcept {
+  if (cursor) {
+    cursor->end_read(true);
+    n_reading_--;
+    return;
+  }
+  /* The event is to be routed first: the sinks that take it read up to it. */
+  for (const auto &one : cursors_.all())
+    if (one->reading() && one->unrouted_at() == position) {
+      one->passed(position - 1);
+      one->end_read(false);
+      n_reading_--;
+    }
+}
+
+void MainScan::end_read() noexcept {
+  const bool full = n_rows_ == limit_;
+
+  for (const auto &cursor : cursors_.all())
+    if (cursor->reading()) {
+      cursor->passed(last_position_);
+      cursor->end_read(full);
+    }
+  more_ |= full;
+}
+
+}  // namespace dispatch

@@ -1,0 +1,168 @@
+/* What the main scan reads next, and where each sink's cursor stands after a read. */
+#include "dispatch/main_scan.h"
+
+#include <gtest/gtest.h>
+
+using dispatch::MainRead;
+using dispatch::MainScan;
+using dispatch::READ_MAX;
+using dispatch::READ_MIN;
+using dispatch::Round;
+using dispatch::RowVerdict;
+using dispatch::SinkCursor;
+using dispatch::SinkCursors;
+
+namespace {
+
+class DispatchMainScan : public testing::Test {
+protected:
+  void SetUp() override {
+    round.free_events = 1000;
+    round.free_bytes = 1000;
+  }
+
+  SinkCursor *add(int64_t position, int free_slots = 10) {
+    SinkCursor *cursor = cursors.add();
+    cursor->passed(position);
+    cursor->set_free_slots(free_slots, 1000);
+    return cursor;
+  }
+
+  /* The position after which the next read begins; -1 = there is none. */
+  int64_t begin_read() { return scan.begin_read(round, &read) ? read.after : -1; }
+
+  Round round = {};
+  SinkCursors cursors;
+  MainScan scan{cursors};
+  MainRead read = {};
+};
+
+TEST_F(DispatchMainScan, OneReadServesAllSinksThatHaveComeEquallyFar) {
+  SinkCursor *first = add(100), *second = add(100);
+  EXPECT_EQ(begin_read(), 100);
+  EXPECT_TRUE(first->reading());
+  EXPECT_TRUE(second->reading());
+  EXPECT_TRUE(scan.row_read(105, RowVerdict::CLAIM, first));
+  EXPECT_TRUE(scan.row_read(107, RowVerdict::SKIP, second));
+  scan.end_read();
+  for (const SinkCursor *cursor : {first, second}) {
+    EXPECT_EQ(cursor->position(), 107) << "rows of other sinks are passed as well";
+    EXPECT_FALSE(cursor->reading());
+    EXPECT_FALSE(cursor->has_backlog());
+  }
+  EXPECT_EQ(begin_read(), -1);
+  EXPECT_FALSE(scan.more());
+}
+
+TEST_F(DispatchMainScan, SinksThatLagAreReadForFirstAndEachPositionOnce) {
+  add(300), add(100), add(200), add(100);
+  EXPECT_EQ(begin_read(), 100);
+  EXPECT_TRUE(scan.row_read(150, RowVerdict::SKIP, nullptr));
+  scan.end_read();
+  EXPECT_EQ(begin_read(), 200) << "150 is the next round's";
+  scan.end_read();
+  EXPECT_EQ(begin_read(), 300);
+  scan.end_read();
+  EXPECT_EQ(begin_read(), -1);
+  scan.begin_round();
+  EXPECT_EQ(begin_read(), 150);
+}
+
+TEST_F(DispatchMainScan, ASinkThatReachesTheNextPositionIsReadForWithTheOthers) {
+  SinkCursor *slow = add(100), *fast = add(200);
+  EXPECT_EQ(begin_read(), 100);
+  EXPECT_FALSE(fast->reading());
+  scan.row_read(200, RowVerdict::SKIP, nullptr);
+  scan.end_read();
+  EXPECT_EQ(begin_read(), 200);
+  EXPECT_TRUE(slow->reading());
+  EXPECT_TRUE(fast->reading());
+}
+
+TEST_F(DispatchMainScan, WithoutRoomNothingIsRead) {
+  add(100, 0);
+  SinkCursor *late = add(100);
+  ASSERT_TRUE(late->late_commit(7, 50));
+  EXPECT_EQ(begin_read(), -1) << "rows of a late transaction come first";
+  add(200);
+  round.free_events = 0;
+  EXPECT_EQ(begin_read(), -1);
+  round.free_events = 1;
+  round.free_bytes = 0;
+  EXPECT_EQ(begin_read(), -1);
+  round.free_bytes = 1;
+  EXPECT_EQ(begin_read(), 200);
+}
+
+TEST_F(DispatchMainScan, ASinkThatHasNoRoomForARowStaysBeforeIt) {
+  SinkCursor *full = add(100), *other = add(100);
+  begin_read();
+  EXPECT_TRUE(scan.row_read(105, RowVerdict::CLAIM, full));
+  EXPECT_TRUE(scan.row_read(106, RowVerdict::SKIP, other));
+  EXPECT_TRUE(scan.row_read(107, RowVerdict::STOP, full));
+  EXPECT_FALSE(full->reading());
+  EXPECT_TRUE(full->has_backlog());
+  EXPECT_TRUE(scan.row_read(109, RowVerdict::CLAIM, other));
+  EXPECT_FALSE(scan.row_read(110, RowVerdict::STOP, other)) << "nobody reads on";
+  scan.end_read();
+  EXPECT_EQ(full->position(), 105);
+  EXPECT_EQ(other->position(), 109);
+}
+
+TEST_F(DispatchMainScan, BeforeAnEventThatIsToBeRoutedTheSinksThatTakeItStop) {
+  SinkCursor *taker = add(100), *other = add(100);
+  taker->wait_for_routing(107);
+  begin_read();
+  EXPECT_TRUE(scan.row_read(107, RowVerdict::STOP, nullptr));
+  EXPECT_FALSE(taker->reading());
+  EXPECT_EQ(taker->position(), 106);
+  EXPECT_FALSE(taker->has_backlog()) << "it waits";
+  EXPECT_TRUE(other->reading());
+  other->wait_for_routing(108);
+  EXPECT_FALSE(scan.row_read(108, RowVerdict::STOP, nullptr));
+  scan.end_read();
+  EXPECT_EQ(taker->position(), 106);
+  EXPECT_EQ(other->position(), 107);
+}
+
+TEST_F(DispatchMainScan, AFullReadIsFollowedByAnother) {
+  SinkCursor *cursor = add(0, 1);
+  begin_read();
+  ASSERT_EQ(read.limit, READ_MIN);
+  for (int i = 1; i <= READ_MIN; i++)
+    EXPECT_TRUE(scan.row_read(i, RowVerdict::SKIP, cursor));
+  scan.end_read();
+  EXPECT_TRUE(scan.more());
+  EXPECT_TRUE(cursor->has_backlog());
+  scan.begin_round();
+  EXPECT_FALSE(scan.more());
+  EXPECT_EQ(begin_read(), READ_MIN);
+  for (int i = 1; i < READ_MIN; i++)
+    scan.row_read(READ_MIN + i, RowVerdict::SKIP, cursor);
+  scan.end_read();
+  EXPECT_FALSE(scan.more());
+  EXPECT_FALSE(cursor->has_backlog());
+}
+
+TEST_F(DispatchMainScan, AReadIsTwiceAsLongAsThereIsRoomWithinBounds) {
+  add(0, 200), add(0, 300);
+  begin_read();
+  EXPECT_EQ(read.limit, 1000);
+  scan.begin_round();
+  round.free_events = 400;
+  begin_read();
+  EXPECT_EQ(read.limit, 800);
+  scan.begin_round();
+  round.free_events = 1000000;
+  cursors.all()[0]->set_free_slots(1000000, 1000);
+  begin_read();
+  EXPECT_EQ(read.limit, READ_MAX);
+}
+
+TEST(DispatchReadLimit, AScanOfOneSinkReadsOneRowMoreThanItCanClaim) {
+  EXPECT_EQ(dispatch::read_limit(1), READ_MIN);
+  EXPECT_EQ(dispatch::read_limit(500), 501);
+  EXPECT_EQ(dispatch::read_limit(1000000), READ_MAX);
+}
+
+}  // namespace

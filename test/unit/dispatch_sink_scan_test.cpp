@@ -1,0 +1,190 @@
+/* The scans of a single sink, and how a key drains. */
+#include "dispatch/sink_scan.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "dispatch/draining.h"
+
+using dispatch::BlockedKey;
+using dispatch::Dispatch;
+using dispatch::KeyId;
+using dispatch::KeyState;
+using dispatch::POSITION_NONE;
+using dispatch::RowScan;
+using dispatch::RowVerdict;
+using dispatch::SinkCursor;
+using dispatch::SinkScan;
+using dispatch::WallTime;
+
+namespace {
+
+constexpr WallTime SCAN_NOW = 1'000'000;
+
+class DispatchSinkScan : public testing::Test {
+protected:
+  void SetUp() override {
+    cursor.restart(SCAN_NOW);
+    cursor.due.begin_read();
+    cursor.set_has_backlog(false);
+  }
+
+  SinkScan begin(RowScan scan, int64_t below = 0) { return {scan, &cursor, 3, 0, below}; }
+
+  SinkCursor cursor;
+};
+
+TEST_F(DispatchSinkScan, AScanEndsBeforeTheRowForWhichThereIsNoRoom) {
+  SinkScan scan = begin(RowScan::LATE);
+  EXPECT_FALSE(scan.ends_before(5, SCAN_NOW, SCAN_NOW));
+  EXPECT_TRUE(scan.row_read(5, SCAN_NOW, RowVerdict::CLAIM, true));
+  EXPECT_FALSE(scan.ends_before(6, SCAN_NOW, SCAN_NOW));
+  EXPECT_FALSE(scan.row_read(6, SCAN_NOW, RowVerdict::STOP, true));
+  EXPECT_EQ(scan.last_position, 5);
+  EXPECT_TRUE(cursor.has_backlog());
+  EXPECT_FALSE(scan.all_read());
+}
+
+TEST_F(DispatchSinkScan, AScanThatWasFullMayHaveMore) {
+  SinkScan scan = begin(RowScan::LATE);
+  EXPECT_TRUE(scan.all_read());
+  for (int64_t position : {5, 6, 7}) {
+    EXPECT_TRUE(scan.all_read());
+    EXPECT_FALSE(scan.ends_before(position, SCAN_NOW, SCAN_NOW));
+    EXPECT_TRUE(scan.row_read(position, SCAN_NOW, RowVerdict::SKIP, false));
+  }
+  EXPECT_FALSE(scan.all_read());
+  EXPECT_EQ(scan.last_position, 7);
+}
+
+TEST_F(DispatchSinkScan, AnEventThatIsToBeRoutedStopsTheSinkThatTakesItAlone) {
+  SinkScan scan = begin(RowScan::LATE);
+  cursor.set_has_backlog(true);
+  cursor.wait_for_routing(6);
+  EXPECT_TRUE(scan.row_read(5, SCAN_NOW, RowVerdict::STOP, false));
+  EXPECT_FALSE(scan.row_read(6, SCAN_NOW, RowVerdict::STOP, false));
+  EXPECT_EQ(scan.last_position, 5);
+  EXPECT_FALSE(cursor.has_backlog()) << "it waits for the routing, not for room";
+}
+
+TEST_F(DispatchSinkScan, DueRowsAreReadUpToTheFirstThatIsNotDue) {
+  SinkScan scan = begin(RowScan::DUE);
+  EXPECT_FALSE(scan.ends_before(9, SCAN_NOW - 1, SCAN_NOW));
+  EXPECT_TRUE(scan.row_read(9, SCAN_NOW - 1, RowVerdict::CLAIM, true));
+  EXPECT_FALSE(scan.ends_before(5, SCAN_NOW, SCAN_NOW));
+  EXPECT_TRUE(scan.row_read(5, SCAN_NOW, RowVerdict::SKIP, true));
+  EXPECT_TRUE(scan.ends_before(4, SCAN_NOW + 1, SCAN_NOW));
+  EXPECT_EQ(cursor.due.after(), SCAN_NOW);
+  EXPECT_EQ(cursor.due.after_position(), 5);
+  EXPECT_EQ(cursor.due.next(), SCAN_NOW + 1);
+  EXPECT_TRUE(scan.stopped);
+}
+
+TEST_F(DispatchSinkScan, ADueRowThatHadNoRoomIsTheNextOne) {
+  SinkScan scan = begin(RowScan::DUE);
+  EXPECT_FALSE(scan.row_read(9, SCAN_NOW - 1, RowVerdict::STOP, true));
+  EXPECT_EQ(cursor.due.next(), SCAN_NOW - 1);
+  EXPECT_EQ(cursor.due.after(), dispatch::WALL_TIME_BEGIN);
+}
+
+TEST_F(DispatchSinkScan, ADrainingKeyIsReadUpToItsBound) {
+  SinkScan scan = begin(RowScan::DRAINING, 10);
+  EXPECT_FALSE(scan.ends_before(9, SCAN_NOW + 5, SCAN_NOW)) << "its time is the classification's business";
+  EXPECT_TRUE(scan.row_read(9, SCAN_NOW, RowVerdict::CLAIM, true));
+  EXPECT_TRUE(scan.ends_before(10, SCAN_NOW, SCAN_NOW));
+  EXPECT_TRUE(scan.reached);
+  EXPECT_TRUE(scan.all_read()) << "of the rows below it";
+  EXPECT_EQ(scan.last_position, 9);
+}
+
+class DispatchDraining : public testing::Test {
+protected:
+  static constexpr KeyId KEY = {5, 77};
+
+  void SetUp() override {
+    cursor = decisions->sink_cursors.add();
+    cursor->passed(100);
+    cursor->set_free_slots(10, 1000);
+    ASSERT_TRUE(decisions->blocked_keys.drain(KEY.sink, KEY.key_hash, 7));
+  }
+
+  int64_t below(int64_t dead = POSITION_NONE) { return drain_below(*decisions, *cursor, KEY, dead); }
+  const BlockedKey *key() { return decisions->blocked_keys.find(KEY.sink, KEY.key_hash); }
+  void lock(int64_t position) { ASSERT_TRUE(decisions->locked_rows.add(position, KEY.sink, KEY.key_hash)); }
+
+  /* A read that has passed two rows. */
+  SinkScan scan(int64_t dead = POSITION_NONE) {
+    SinkScan scan = {RowScan::DRAINING, cursor, 10, 0, below(dead)};
+    for (int64_t position : {20, 30})
+      if (!scan.ends_before(position, SCAN_NOW, SCAN_NOW))
+        scan.row_read(position, SCAN_NOW, RowVerdict::CLAIM, true);
+    return scan;
+  }
+
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  SinkCursor *cursor = nullptr;
+};
+
+TEST_F(DispatchDraining, AKeyDrainsUpToTheCursorALockedRowOrADeadLetter) {
+  EXPECT_EQ(below(), 101);
+  EXPECT_EQ(below(60), 60);
+  lock(50);
+  EXPECT_EQ(below(60), 50);
+}
+
+TEST_F(DispatchDraining, AKeyIsFreeWhenNothingIsLeftBehindIt) {
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, POSITION_NONE));
+  EXPECT_EQ(key(), nullptr);
+}
+
+TEST_F(DispatchDraining, AKeyDrainsOnWhenRowsAreLeft) {
+  SinkScan full = scan();
+  full.limit = 2;
+  ASSERT_TRUE(drain_read_ended(*decisions, full, KEY, POSITION_NONE));
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->drained, 30);
+  cursor->passed(24);
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, POSITION_NONE));
+  ASSERT_NE(key(), nullptr) << "the main scan has yet to come to the others";
+  EXPECT_EQ(key()->drained, 20);
+}
+
+TEST_F(DispatchDraining, ALockedRowKeepsTheKeyDraining) {
+  SinkScan read = scan();
+  lock(50);
+  ASSERT_TRUE(drain_read_ended(*decisions, read, KEY, POSITION_NONE)) << "the read itself has come across it";
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+}
+
+TEST_F(DispatchDraining, ADeadLetterBlocksTheKeyWhenItIsNext) {
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(25), KEY, 25));
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+  EXPECT_EQ(key()->blocker, 25);
+}
+
+TEST_F(DispatchDraining, ADeadLetterAboveTheCursorBlocksTheKeyWhenAllBeforeItWasClaimed) {
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, 200));
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->blocker, 200);
+}
+
+TEST_F(DispatchDraining, ADeadLetterDoesNotBlockTheKeyWhileRowsBeforeItWait) {
+  lock(50);
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(60), KEY, 60));
+  EXPECT_EQ(key()->state, KeyState::DRAINING) << "a locked one";
+  cursor->set_has_backlog(true);
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, 200));
+  EXPECT_EQ(key()->state, KeyState::DRAINING) << "one that the main scan has yet to see";
+}
+
+TEST_F(DispatchDraining, AKeyThatARowOfTheReadBlocksStaysBlocked) {
+  ASSERT_TRUE(decisions->block_key(KEY.sink, KEY.key_hash, 30));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, POSITION_NONE));
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->blocker, 30);
+}
+
+}  // namespace
