@@ -3,11 +3,11 @@
 
 #include "server/inflight/in_flight.h"
 
-/* A round claims at most so much: until its commit each event exists twice more, as a row and as a copy of it. */
+/* A round claims events of at most this size: until its commit each event exists twice more, as a row and as a copy.
+ */
 #define ROUND_BYTES (4 * 1024 * 1024)
 
-/* A round begins: all batches are empty. Their memory outlives the round while a synchronous standby is waited for.
- */
+/* A round begins: all batches are empty. Their memory is kept while a synchronous standby is waited for. */
 void batches_begin(void);
 
 /* Where the sink's next event goes; it counts once it is added. */

@@ -1,6 +1,7 @@
 /*
- * claim.cpp: reads rows from every scan in order of position, classifies each of them, then locks or checks what
- * it takes. One round for all sinks in one transaction, so that a row is seen once; a round takes at most 4 MB.
+ * claim.cpp: a round reads rows in each of the ways of dispatch::RowScan, classifies each row, and then checks or
+ * locks the rows that it has chosen. It serves all sinks in one transaction, so that a row is read once; it claims at
+ * most 4 MB of events.
  */
 #include "server/claim/claim.h"
 
@@ -8,10 +9,10 @@
 #include "server/base/origin.h"
 #include "server/claim/batches.h"
 #include "server/claim/claim_lock.h"
+#include "server/claim/early_retry.h"
 #include "server/claim/late_commits.h"
 #include "server/claim/locked_rows.h"
 #include "server/claim/rescan.h"
-#include "server/claim/early_retry.h"
 #include "server/claim/scans.h"
 #include "server/enqueue/position.h"
 #include "server/event/event_row.h"
@@ -20,8 +21,8 @@
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/shard_handoff.h"
 #include "server/sinks/own_rows.h"
+#include "server/sinks/shard_handoff.h"
 #include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -29,7 +30,6 @@
 extern "C" {
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 }
 
@@ -69,7 +69,7 @@ static bool visit_group(TupleTableSlot *slot, void *) {
   return true;
 }
 
-/* Learns from the rows which keys of theirs are held. */
+/* Learns from the rows of fresh shards which of their keys are blocked. */
 static void read_fresh_shards(Snapshot snapshot) {
   statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
   statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
@@ -98,7 +98,7 @@ static void rewind_returned(const dispatch::Mark &mark) {
       sink_cursor_rewind(sinks[i], mark.position);
 }
 
-/* Before anything is read: a key that has become free in between must not drain past them. */
+/* Before anything is read: a key that has become free since must not drain past the events that came back. */
 static void mark_returned(void) {
   require_memory(dispatcher().mark_returned());
   for (const dispatch::Mark &mark : dispatcher().marks.returned()) {
@@ -111,7 +111,7 @@ static void mark_returned(void) {
   }
 }
 
-/* Everything that a round could find in the rows, when nothing waits in memory. */
+/* All that a round could find in the tables, when nothing waits in the worker's memory. */
 static Statement ask_for_news = {
     "SELECT EXISTS (SELECT FROM outbox_internal.rescan_queue WHERE (xact, position) > ($1, $2)) "
     "OR EXISTS (SELECT FROM outbox.events_pending WHERE position > $3) "
@@ -127,7 +127,7 @@ static bool visit_answer(TupleTableSlot *slot, void *news) {
   return true;
 }
 
-/* One query instead of a round's several: an idle database is asked no more than that. */
+/* One query instead of the several of a round: this is all that an idle database is asked. */
 static bool is_news(Snapshot snapshot) {
   int n, n_ended;
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -175,7 +175,7 @@ bool claim_events(Now now, bool *rescan) {
   if (shards_any_fresh())
     dead_letters_stale();
   dead_letters_refresh();
-  /* One snapshot for all reads of the round: the late ones and the cursor's must meet without a gap. */
+  /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   if (shards_any_fresh())
     read_fresh_shards(snapshot);
@@ -183,7 +183,8 @@ bool claim_events(Now now, bool *rescan) {
   for (int i = 0; i < n; i++) {
     if (sinks[i]->cursor->free_slots() <= 0)
       continue;
-    /* Before the late ones: what those mark is not seen by this snapshot, and their key would be set free over it. */
+    /* Before the late scan: this snapshot does not see the rows that the late scan marks, and a key that drains after
+     * it would be free although they wait. */
     more |= scan_draining(sinks[i], snapshot);
     scan_late(sinks[i], snapshot);
     more |= late_commits_can_go_on(sinks[i]) &&
@@ -198,10 +199,10 @@ bool claim_events(Now now, bool *rescan) {
     more |= check_again;
   }
   more |= scan_main(snapshot);
-  for (int i = 0; i < n; i++) /* what the cursor has passed may drain now */
+  for (int i = 0; i < n; i++) /* keys drain up to the cursor */
     more |= sinks[i]->cursor->free_slots() > 0 && sinks[i]->cursor->advanced() &&
             blocked_keys().any_draining(sinks[i]->oid);
-  more |= dispatcher().round.free_bytes <= 0 && in_flight_free() > 0; /* a round is full sooner than the sinks */
+  more |= dispatcher().round.free_bytes <= 0 && in_flight_free() > 0; /* the round is full, and the sinks are not */
   if (dispatcher().round.n_claimed > 0 || !dispatcher().marks.all().empty())
     claim_lock_and_mark();
   more |= dispatcher().round.dropped;
@@ -218,7 +219,7 @@ void claim_return(InFlightEvent *event) {
   decision_log(EVENT_RETURNED, position, sink->name, NULL, 0);
   blocked_keys().drain_again_from(sink->oid, event->key_hash, position);
   if (given_to)
-    sink_cursor_rewind(given_to, position); /* it passed the row while this event had it */
+    sink_cursor_rewind(given_to, position); /* it passed the row while the event was in flight */
   if (event->early)
     sink->cursor->early_retry.returned();
   worker_sink_event_returned(sink, event->bytes);

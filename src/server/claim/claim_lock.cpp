@@ -1,8 +1,8 @@
 /*
- * claim_lock.cpp: the second step of a claim: leave out what somebody holds or has changed, without waiting. What is
- * to be marked is locked; what is to be sent need not be: the lock would end with the transaction, before the event
- * leaves, and would cost a WAL record and a written page each.
- * test/fault/test_skip_locked.py shows that what is claimed is what FOR UPDATE SKIP LOCKED would return.
+ * claim_lock.cpp: rows that another session has locked or changed are left out, without waiting. Rows that are to be
+ * marked are locked. Rows that are to be sent are only checked: a lock would end with the transaction, before the
+ * event is sent, and would cost a WAL record and a written page for each row.
+ * test/fault/test_skip_locked.py shows that the claimed rows are those that FOR UPDATE SKIP LOCKED would return.
  */
 #include "server/claim/claim_lock.h"
 
@@ -21,8 +21,8 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-/* A sink's former name gives way to the present one, unless the event stands there under that one already. */
-static Statement mark_held = {
+/* A marked row gets the present name of its sink, unless the event has a row of that name already. */
+static Statement write_marks = {
     "UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0), sink = CASE WHEN e.sink = h.sink "
     "OR EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = h.sink) THEN e.sink ELSE "
     "h.sink END "
@@ -31,7 +31,7 @@ static Statement mark_held = {
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
     NULL};
 
-/* Takes a claimed event out of the round. */
+/* A claimed event is not kept. */
 static void drop_event(InFlightEvent *event, const char *reason) {
   WorkerSink *sink = sink_of(event);
 
@@ -41,7 +41,7 @@ static void drop_event(InFlightEvent *event, const char *reason) {
   in_flight().give_back(event);
 }
 
-/* Keeps in a batch what may fly: rows that were locked, and whose key nobody else holds meanwhile. */
+/* Keeps in a batch the events that were not dropped and whose key no earlier event blocks by now. */
 static void prune_batch(WorkerSink *sink) {
   int kept = 0;
 
@@ -50,7 +50,7 @@ static void prune_batch(WorkerSink *sink) {
     if (event == NULL)
       continue;
     if (blocked_keys().find_before(sink->oid, event->key_hash, event->position)) {
-      /* An earlier row of its key is busy or redriven: it will be seen again, and marked, from the cursor. */
+      /* An earlier row of its key is locked or redriven: the main scan comes to this row again, and marks it. */
       int64 position = event->position;
       drop_event(event, "an earlier event of its key leads now");
       sink_cursor_rewind(sink, position);
@@ -125,6 +125,6 @@ void claim_lock_and_mark(void) {
 
   if (n_marked > 0) {
     Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked), text_array(names, n_marked)};
-    statement_write(&mark_held, values, NULL, NULL);
+    statement_write(&write_marks, values, NULL, NULL);
   }
 }

@@ -1,5 +1,6 @@
-/* claim_lock.h: the second step of a claim. */
+/* claim_lock.h: the second step of a round of claiming: rows are checked or locked, and marks are written. */
 #pragma once
 
-/* Locks what was taken and what is to be marked; drops from the batches what could not be locked, and marks. */
+/* Drops from the batches the rows that another session has locked or changed, locks the rows that are to be marked,
+ * and marks them. */
 void claim_lock_and_mark(void);

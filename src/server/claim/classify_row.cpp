@@ -1,7 +1,7 @@
 /*
- * classify_row.cpp: what only the server can say of a row: whose it is, whether it is routed, and whether there is
- * memory for it and its values can be read. All other questions are dispatch's (dispatch/classify_row.h). An event is
- * made of the row last, when it is known to be claimed: that is what costs.
+ * classify_row.cpp: answers the questions about a row that only the server can answer: which worker's it is, whether
+ * it is routed, whether there is memory for it, and whether its values can be read. All other questions are
+ * dispatch's (dispatch/classify_row.h). An event is made of the row last, because that costs most.
  */
 #include "server/claim/classify_row.h"
 
@@ -55,7 +55,7 @@ static void add_to_batch(WorkerSink *sink, const EventRow *row) {
   durable_note(row->xmin);
 }
 
-/* An event that the process has no memory for holds up its key alone, and is looked at again. */
+/* The process has no memory for the event: it blocks its own key, and is read again. */
 static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
   char error[128];
 
@@ -70,8 +70,8 @@ static void wait_for_memory(WorkerSink *sink, const EventRow *row) {
   }
 }
 
-/* Its failure is recorded like a delivery's: the row says why it waits, and leads its key. No attempt is spent, since
- * it cannot become a dead letter either: that would be a copy of it. */
+/* The failure is recorded like one of a delivery: the row says why it waits, and blocks its key. No attempt is spent,
+ * since the row cannot become a dead letter: that would be a copy of it. */
 static void fail_unreadable(WorkerSink *sink, const EventRow *row, const UnreadableRow *unreadable) {
   InFlightEvent *event = claim_row(sink, row, 0);
 
@@ -118,7 +118,7 @@ static RowDecision ask_dispatch(const EventRow *row, RowScan scan, WorkerSink *s
   return dispatch::classify_row(dispatcher(), facts, its_sink, scan);
 }
 
-/* A row that dispatch would claim. */
+/* Dispatch would claim the row. */
 static RowDecision claim(const EventRow *row, WorkerSink *sink) {
   if (const UnreadableRow *unreadable = unreadable_find(row->position, row->xmin)) {
     fail_unreadable(sink, row, unreadable);
@@ -136,8 +136,8 @@ static RowDecision decide(const EventRow *row, RowScan scan, WorkerSink **sink_o
   bool ours = row_is_ours(row, sink_out);
   WorkerSink *sink = *sink_out;
 
-  /* Enqueued before, committed after a sink appeared, or locked when it was to be routed. Those that take it claim
-   * nothing that comes after it before it is routed. */
+  /* An unrouted event that a sink takes: it was enqueued before the sink was made and committed after, or it was
+   * locked when it was to be routed. The sinks that take it claim no later event until it is routed. */
   if (row->sink == NULL && row_has_our_origin(row) && unreadable_find(row->position, row->xmin) == NULL &&
       unrouted_saw(row) && (scan == RowScan::MAIN || scan == RowScan::LATE))
     return {RowVerdict::STOP, "it is to be routed first", 0};
@@ -150,7 +150,6 @@ static RowDecision decide(const EventRow *row, RowScan scan, WorkerSink **sink_o
   return decision.verdict == RowVerdict::CLAIM ? claim(row, sink) : decision;
 }
 
-/* What the log calls it. */
 static Decision logged(RowVerdict verdict) {
   return verdict == RowVerdict::CLAIM   ? EVENT_CLAIMED
          : verdict == RowVerdict::BLOCK ? EVENT_BLOCKED

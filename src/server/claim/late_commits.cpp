@@ -1,4 +1,7 @@
-/* late_commits.cpp: looks up the rows of transactions that committed late (dispatch/late_commits.h says which). */
+/*
+ * late_commits.cpp: one query asks for all transactions that have ended since the last round whether they left rows
+ * behind the farthest cursor. Nearly always none did.
+ */
 #include "server/claim/late_commits.h"
 
 #include "server/base/origin.h"
@@ -14,7 +17,6 @@ extern "C" {
 #include "utils/array.h"
 }
 
-/* Which of these transactions left rows behind the farthest cursor? Nearly always none. */
 static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
                               "(SELECT e.position FROM outbox.events_pending AS e "
                               "WHERE (e.origin, e.xact, e.position) >= ($3, x, 0) "
@@ -24,7 +26,7 @@ static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnes
                               {XID8ARRAYOID, INT8OID, INT8OID},
                               NULL};
 
-/* What the snapshot says, with epochs; in the current memory context. */
+/* With epochs; allocated in the current memory context. */
 static dispatch::TransactionSnapshot transactions_of(Snapshot snapshot) {
   const uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
   uint64 *running = (uint64 *)palloc(sizeof(uint64) * Max(snapshot->xcnt, 1));

@@ -1,8 +1,4 @@
-/*
- * locked_rows.cpp: reads rows again that could not be claimed or marked when they were read before.
- * They are looked at every 200 ms plus 0.1 ms per row, and 20,000 of them stop the cursor: a user's UPDATE of all
- * rows costs neither CPU nor memory.
- */
+/* locked_rows.cpp: reads single rows again, by a rescan of their positions. */
 #include "server/claim/locked_rows.h"
 
 #include "server/claim/rescan.h"
@@ -18,7 +14,7 @@ void locked_rows_claim(Snapshot snapshot) {
   list.n = rows.look_count();
   list.rows = (RescanRow *)palloc0(sizeof(RescanRow) * list.n);
   for (int i = 0; i < list.n; i++)
-    list.rows[i].position = rows.looked(i).position; /* its fate: gone, until it is seen */
+    list.rows[i].position = rows.looked(i).position;
   rescan_look(&list, snapshot);
   for (int i = 0; i < list.n; i++)
     if (list.rows[i].fate == RescanRow::KEEP)

@@ -1,4 +1,4 @@
-/* locked_rows.h: looks again at rows that could not be claimed or marked yet (dispatch/locked_rows.h). */
+/* locked_rows.h: reads rows again that could not be claimed or marked before (dispatch/locked_rows.h). */
 #pragma once
 
 #include "server/base/server.h"
@@ -7,5 +7,5 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* Looks again at those whose time has come. In SPI. */
+/* Reads those whose pause is over. In SPI. */
 void locked_rows_claim(Snapshot snapshot);

@@ -1,6 +1,6 @@
 /*
- * low_watermark.cpp: workers publish ten times a second before which position a sink has nothing left. A value
- * counts only while every worker of the database keeps publishing.
+ * low_watermark.cpp: workers publish ten times a second below which position a sink has no row left. The values count
+ * only while every worker of the database keeps publishing.
  */
 #include "server/claim/low_watermark.h"
 
@@ -20,14 +20,14 @@ static const int PUBLISH_EVERY_MS = 100;
 enum { FOUND_SIZE = 4096 };
 
 static Moment published_at = MOMENT_NONE;
-static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks and 40,000 events in flight */
+static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks, and 40,000 events in flight */
 
 static WorkerSink *sink_of(Oid oid) {
-  WorkerSink **place = &found[oid % FOUND_SIZE];
+  WorkerSink **entry = &found[oid % FOUND_SIZE];
 
-  if (*place == NULL || (*place)->oid != oid)
-    *place = worker_sink_of(oid);
-  return *place;
+  if (*entry == NULL || (*entry)->oid != oid)
+    *entry = worker_sink_of(oid);
+  return *entry;
 }
 
 static void lower(WorkerSink *sink, int64 position) {
@@ -58,7 +58,7 @@ void low_watermark_publish(Moment now, bool unread) {
     if (unread)
       for (WorkerSink *sink : worker_sinks_all())
         low_watermark_lower(sink, 0);
-    return; /* until the next time it is lower than it could be */
+    return;
   }
   published_at = now;
   memset(found, 0, sizeof(found));

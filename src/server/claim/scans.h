@@ -1,4 +1,4 @@
-/* scans.h: the ways by which a round comes across rows, each in order of position. All in SPI. */
+/* scans.h: the ways in which a round comes across rows. All functions run in SPI. */
 #pragma once
 
 #include "server/sinks/worker_sinks.h"
@@ -7,14 +7,14 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* In order of position, for all sinks; true when there is more. */
+/* Rows in order of position, for all sinks. True when there are more. */
 bool scan_main(Snapshot snapshot);
 
-/* Of transactions that committed late. */
+/* Rows of transactions that committed late. */
 void scan_late(WorkerSink *sink, Snapshot snapshot);
 
-/* Behind keys that drain; true when there is more. */
+/* Marked rows of draining keys. True when there are more. */
 bool scan_draining(WorkerSink *sink, Snapshot snapshot);
 
-/* Due by their time; true when there is more. */
+/* Rows whose time has come. True when there are more. */
 bool scan_due(WorkerSink *sink, Snapshot snapshot);

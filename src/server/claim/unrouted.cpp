@@ -1,7 +1,6 @@
 /*
- * unrouted.cpp: events that wait for a sink, as the claims see them. Whether one takes them now is found out when a
- * claim comes across them; to route them is a job (worker/maintenance.cpp), and the sinks that take them claim
- * nothing later before it is done.
+ * unrouted.cpp: a claim that comes across an unrouted event finds out whether a sink takes it now. To route it is a
+ * job of worker/maintenance.cpp, and until that is done the sinks that take the event claim no later one.
  */
 #include "server/claim/unrouted.h"
 
@@ -17,7 +16,7 @@ extern "C" {
 
 static bool wanted = false;
 static bool failed = false;
-static uint64 routed_generation = 0; /* of the routes: it is known that they changed up to here */
+static uint64 routed_generation = 0; /* the last change of the routes that was seen */
 
 void unrouted_look_at_routes(void) {
   uint64 generation = route_generation();
@@ -39,14 +38,14 @@ bool unrouted_routing(void) {
   return wanted && !failed;
 }
 
-/* Routes may have changed since it was seen before. */
-static void forget_unrouted(int64 position) {
+/* Routes may have changed since the event was last seen. */
+static void forget_takers(int64 position) {
   for (WorkerSink *sink : worker_sinks_all())
     sink->cursor->routing_over(position);
 }
 
 bool unrouted_saw(const EventRow *row) {
-  static MemoryContext context = NULL; /* thousands may wait, and a round sees them all */
+  static MemoryContext context = NULL; /* a round may see thousands of unrouted events */
   int n;
 
   if (context == NULL)
@@ -59,7 +58,7 @@ bool unrouted_saw(const EventRow *row) {
   unreadable_done();
   RouteSink **takers = route_takers(&event, &n);
   if (n > 0)
-    forget_unrouted(row->position);
+    forget_takers(row->position);
   for (int i = 0; i < n; i++) {
     WorkerSink *sink = worker_sink_find(takers[i]->name, (int)strlen(takers[i]->name));
     if (sink)
@@ -68,5 +67,5 @@ bool unrouted_saw(const EventRow *row) {
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);
   wanted |= n > 0 && !unrouted_is_locked(row->position);
-  return n > 0 && !failed; /* else nothing would go on */
+  return n > 0 && !failed; /* after an error nobody waits for the routing */
 }

@@ -1,20 +1,20 @@
-/* unrouted.h: events that wait for a sink, as the claims see them. */
+/* unrouted.h: events that have no sink yet, when claims come across them. */
 #pragma once
 
 #include "server/event/event_row.h"
 
-/* When routes have changed, events that waited may have a way now. */
+/* The routes may have changed: if so, unrouted events are to be routed. */
 void unrouted_look_at_routes(void);
 
-/* A claim came across an event that waits. True when a sink takes it now: it is about to be routed, and its position
- * is the unrouted_at() of the cursors of those that take it. */
+/* A claim came across an unrouted event. True when a sink takes it now: the event is to be routed, and the cursors of
+ * the sinks that take it wait for that (unrouted_at()). */
 bool unrouted_saw(const EventRow *row);
 
-/* Events that wait are to be routed. */
+/* Unrouted events are to be routed. */
 bool unrouted_wanted(void);
 
-/* That was tried: `done` = no error, `more` = others may still wait. */
+/* Routing was tried: `done` = no error, `more` = other events may still be unrouted. */
 void unrouted_routed(bool done, bool more);
 
-/* While this holds no sink is opened: what waited for it comes first, in its order. */
+/* While this is true no sink is opened: the events that waited for it are routed first, in their order. */
 bool unrouted_routing(void);
