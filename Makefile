@@ -92,7 +92,7 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
+.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos models docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
 demo:
 	test/demo/run
 test:
@@ -109,6 +109,8 @@ bench-peers:
 	test/bench/run --peers
 chaos:
 	test/chaos/run
+models:
+	test/run models
 test-upgrade: # pg_upgrade from 15, in a release that has a newer one as well; UPGRADE_TO=18 chooses it
 	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
 examples:

@@ -18,10 +18,11 @@ static bool rescan_wanted = false;
 static bool announce_wanted = false;
 static bool sinks_changed = false;
 
-/* As a commit callback it runs after the transaction is visible to others: it must not fail and must not allocate. */
+/* As a commit callback it runs after the transaction is visible to others: it must not fail and must not allocate.
+ * test/models/idle.pml shows that no commit is missed, and what each condition is for. */
 void wake_workers(void) {
   SharedState *shared = shared_state();
-  bool reached_worker = false;
+  bool reached_worker = false, one_exits = false;
 
   Assert(shared != NULL);
 
@@ -35,10 +36,13 @@ void wake_workers(void) {
     uint32 needs_wakeup = pg_atomic_exchange_u32(&slot->needs_wakeup, 0);
     if (needs_wakeup == 1)
       SetLatch(slot->latch);
-    /* A worker with 2 is exiting, and a slot with another database was reused meanwhile: neither reads the event. */
-    reached_worker = reached_worker || (needs_wakeup != 2 && slot->database == MyDatabaseId);
+    /* A worker with 2 is exiting; the event may be of its shards, and the other workers leave those to it. */
+    if (needs_wakeup == 2)
+      one_exits = true;
+    else if (slot->database == MyDatabaseId) /* else the slot was reused for another database meanwhile */
+      reached_worker = true;
   }
-  if (!reached_worker || shared_is_idle())
+  if (!reached_worker || one_exits || shared_is_idle())
     shared_request_workers();
 }
 

@@ -234,6 +234,7 @@ SUITES = {
     "operate": Suite("pytest: what operators do and see: views, doctor, rights, metrics, restores and upgrades", tests_in("operate"), 10),
     "fault": Suite("pytest: kills and outages", tests_in("fault"), 11),
     "docs": Suite("pytest: every example of the documentation", tests_in("docs"), 1),
+    "models": Suite("pytest: protocols between processes, model-checked by spin", tests_in("models"), 3, needs="models"),
     "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos, 8),
     "kafka-current": Suite("what depends on librdkafka, with a current one", kafka_current, 7, compiles=True),
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
@@ -257,7 +258,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # What a name stands for besides a suite's own. Of the rest of `all`, what comes first is worth most.
 CHECK = ["unit", "regress"]
 TEST = ["lint", *CHECK, "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
+REST = ["models", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
