@@ -47,7 +47,7 @@ BEGIN
     IF string_to_array(installed, '.')::int[] < string_to_array(lib.version, '.')::int[] THEN
       hint := 'ALTER EXTENSION outbox UPDATE;';
     ELSE
-      hint := '-- restart the server, so that it loads the library of the package that is installed; if that is the older one, upgrade it first';
+      hint := '-- restart the server, so that it loads the library of the installed package; if the package is the older one, upgrade it first';
     END IF;
   END IF;
   RETURN NEXT;
@@ -108,7 +108,7 @@ BEGIN
     status := 'error';
     detail := format('%s; the last one has ended unexpectedly, %s in a row, at %s%s. The next one starts at %s.', running,
                      CASE WHEN health.failures = 1 THEN 'once' ELSE health.failures || ' times' END, date_trunc('second', health.failed_at),
-                     coalesce(', with: ' || health.failure, ' and without a word'), date_trunc('second', health.next_start));
+                     coalesce(', with: ' || health.failure, ' without a message'), date_trunc('second', health.next_start));
     hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log at that time; a worker '
             'that fails is started again with growing pauses, a minute at most';
   ELSIF w.n < wanted AND lib.out_of_slots THEN
@@ -133,12 +133,12 @@ BEGIN
   ELSIF w.last_loop_at < clock_timestamp() - patience - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
     status := 'error';
     detail := format('%s, but the last round of the one with pid %s was at %s.', running, w.pid, w.last_loop_at);
-    hint := format('SELECT pg_terminate_backend(%s); -- another one takes over; what is in flight may be sent twice. Before: SELECT wait_event_type, '
+    hint := format('SELECT pg_terminate_backend(%s); -- another one takes over, and events in flight may be sent twice. Before: SELECT wait_event_type, '
                    'wait_event, pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = ''outbox worker''', w.pid);
   ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
     status := 'warning';
-    detail := format('%s, the last one since %s: before it one has ended unexpectedly, %s times in a row, at %s%s.', running, date_trunc('second', w.started_at),
-                     health.failures, date_trunc('second', health.failed_at), coalesce(', with: ' || health.failure, ' and without a word'));
+    detail := format('%s, the last one since %s: earlier ones ended unexpectedly, %s times in a row, the last at %s%s.', running, date_trunc('second', w.started_at),
+                     health.failures, date_trunc('second', health.failed_at), coalesce(', with: ' || health.failure, ' without a message'));
     hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log';
   ELSE
     detail := running || '.';
@@ -150,8 +150,8 @@ BEGIN
     status := 'warning';
     detail := format('Events wait until the synchronous standbys (%s) have confirmed their transactions.',
                      current_setting('synchronous_standby_names'));
-    hint := 'ALTER SYSTEM SET outbox.wait_for_standbys = off; SELECT pg_reload_conf(); -- delivers without the standbys'' word: a failover may undo what '
-            'was delivered. Better start a standby: SELECT application_name, state, sync_state FROM pg_stat_replication';
+    hint := 'ALTER SYSTEM SET outbox.wait_for_standbys = off; SELECT pg_reload_conf(); -- delivers without the standbys: a failover may undo a transaction '
+            'whose events were delivered. It is better to start a standby: SELECT application_name, state, sync_state FROM pg_stat_replication';
   END IF;
   RETURN NEXT;
 END

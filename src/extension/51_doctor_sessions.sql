@@ -45,23 +45,23 @@ BEGIN
   LOOP
     status := CASE WHEN s.since < clock_timestamp() - patience THEN 'error' ELSE 'warning' END;
     IF s.pid IS NULL THEN
-      detail := format('The prepared transaction %L holds %s on %s since %s: the worker and whoever enqueues wait.',
+      detail := format('The prepared transaction %L holds %s on %s since %s: the worker and all producers wait.',
                        s.gid, s.mode, s.relation, date_trunc('second', s.since));
-      hint := format('ROLLBACK PREPARED %s; -- what it wrote is lost; its transaction manager knows whether COMMIT PREPARED is right instead',
+      hint := format('ROLLBACK PREPARED %s; -- its writes are lost; ask its transaction manager whether COMMIT PREPARED is right instead',
                      outbox_internal.doctor_literal(s.gid));
     ELSIF s.granted THEN
-      detail := format('%s holds %s on %s%s in a transaction that began at %s: the worker and whoever enqueues wait.', outbox_internal.doctor_session(s.pid),
+      detail := format('%s holds %s on %s%s in a transaction that began at %s: the worker and all producers wait.', outbox_internal.doctor_session(s.pid),
                        s.mode, s.relation, CASE WHEN s.more > 0 THEN format(' and %s more', s.more) ELSE '' END, date_trunc('second', s.since));
-      hint := format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid);
+      hint := format('SELECT pg_terminate_backend(%s); -- its transaction is rolled back', s.pid);
     ELSE
-      detail := format('%s waits since %s for %s on %s, held up by %s; the worker and whoever enqueues wait behind it.', outbox_internal.doctor_session(s.pid),
+      detail := format('%s waits since %s for %s on %s, held up by %s; the worker and all producers wait behind it.', outbox_internal.doctor_session(s.pid),
                        date_trunc('second', s.since), s.mode, s.relation, array_to_string(pg_blocking_pids(s.pid), ', '));
-      hint := format('SELECT pg_cancel_backend(%s); -- its statement fails; or end who holds it up, by pg_terminate_backend() with the pid in the detail', s.pid);
+      hint := format('SELECT pg_cancel_backend(%s); -- its statement fails; or end the session for which it waits, by pg_terminate_backend() with the pid in the detail', s.pid);
     END IF;
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := 'No lock on the tables of outbox is in the way.';
+    status := 'ok'; detail := 'No lock on the tables of outbox stops the worker or producers.';
     RETURN NEXT;
   END IF;
 END
@@ -113,13 +113,13 @@ BEGIN
                      CASE WHEN s.n = 1 THEN '1 waiting event' WHEN s.n < most THEN s.n || ' waiting events' ELSE s.n || ' or more waiting events' END,
                      date_trunc('second', s.since), CASE WHEN s.n = 1 THEN 'it is' ELSE 'they are' END);
     hint := CASE WHEN s.pid IS NULL
-                 THEN format('ROLLBACK PREPARED %s; -- what it wrote is lost; its transaction manager knows whether COMMIT PREPARED is right instead',
+                 THEN format('ROLLBACK PREPARED %s; -- its writes are lost; ask its transaction manager whether COMMIT PREPARED is right instead',
                              outbox_internal.doctor_literal(s.gid))
-                 ELSE format('SELECT pg_terminate_backend(%s); -- what its transaction has done is rolled back', s.pid) END;
+                 ELSE format('SELECT pg_terminate_backend(%s); -- its transaction is rolled back', s.pid) END;
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := format('No event that is to go has been locked by a transaction older than %s.', patience); hint := NULL;
+    status := 'ok'; detail := format('No due event has been locked by a transaction older than %s.', patience); hint := NULL;
     RETURN NEXT;
   END IF;
 END
@@ -144,9 +144,9 @@ BEGIN
     ORDER BY a.xact_start LIMIT 10
   LOOP
     status := 'warning';
-    detail := format('%s has an open transaction since %s that has written events or is about to: nobody sees them before it commits.',
+    detail := format('%s has had a transaction open since %s that has written events or is about to: they are not visible before it commits.',
                      outbox_internal.doctor_session(s.pid), date_trunc('second', s.xact_start));
-    hint := format('SELECT pg_terminate_backend(%s); -- its events are rolled back with everything else it has not committed', s.pid);
+    hint := format('SELECT pg_terminate_backend(%s); -- its transaction is rolled back, with its events', s.pid);
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
@@ -164,9 +164,9 @@ BEGIN
     WHERE p.database = current_database() AND p.prepared < clock_timestamp() - patience ORDER BY p.prepared LIMIT 10
   LOOP
     status := 'warning';
-    detail := format('The prepared transaction %L of %s has been left since %s%s. Vacuum cannot remove rows deleted after it began: the worker gets slower.',
+    detail := format('The prepared transaction %L of %s has been open since %s%s. Vacuum cannot remove rows deleted after it began, and the worker becomes slower.',
                      s.gid, s.owner, date_trunc('second', s.prepared), CASE WHEN s.wrote THEN ', with events that nobody sees before it is ended' ELSE '' END);
-    hint := format('ROLLBACK PREPARED %s; -- what it wrote is lost, its events included; its transaction manager knows whether COMMIT PREPARED is right instead',
+    hint := format('ROLLBACK PREPARED %s; -- its writes are lost, with its events; ask its transaction manager whether COMMIT PREPARED is right instead',
                    outbox_internal.doctor_literal(s.gid));
     RETURN NEXT;
   END LOOP;
@@ -184,9 +184,9 @@ BEGIN
     ORDER BY a.xact_start LIMIT 10
   LOOP
     status := 'warning';
-    detail := format('%s has held a snapshot or a transaction id since %s: vacuum cannot remove rows deleted since then, and the worker gets slower.',
+    detail := format('%s has held a snapshot or a transaction id since %s: vacuum cannot remove rows deleted since then, and the worker becomes slower.',
                      outbox_internal.doctor_session(s.pid), date_trunc('second', s.xact_start));
-    hint := format('SELECT pg_terminate_backend(%s); -- its query ends, and what it has not committed is rolled back', s.pid);
+    hint := format('SELECT pg_terminate_backend(%s); -- its query ends, and its transaction is rolled back', s.pid);
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_widen(aggregate_type text, eve
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT (SELECT CASE WHEN bool_and(coalesce(t.type !~ '[,*?[:cntrl:]]|^\s|\s$', false)) THEN
-                   format('ALTER SERVER %I OPTIONS (%s); -- or make a sink of their own; or a match is wrong', s.srvname,
+                   format('ALTER SERVER %I OPTIONS (%s); -- or create a sink for them; or correct a match', s.srvname,
                           string_agg(format('SET %I %L', t.option_name, t.option_value || ', ' || t.type), ', ' ORDER BY t.option_name DESC))
                  ELSE '-- the options events and aggregates cannot name this type (a comma, * or ? has a meaning there): choose by hand what a sink is to take' END
           FROM (SELECT o.option_name, o.option_value, CASE o.option_name WHEN 'events' THEN doctor_widen.event_type ELSE doctor_widen.aggregate_type END AS type
@@ -93,7 +93,7 @@ BEGIN
     status := 'error';
     detail := format('Pending events: %s%s of sink "%s", which does not exist any more%s.', CASE WHEN example.estimated THEN 'about ' ELSE '' END, example.pending,
                      example.sink, CASE WHEN example.sinks > 1 THEN format(', and %s of %s other%s', example.others, example.sinks - 1, CASE WHEN example.sinks > 2 THEN 's' ELSE '' END) ELSE '' END);
-    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or make it again by CREATE SERVER', example.sink);
+    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or create it again by CREATE SERVER', example.sink);
   END IF;
   RETURN NEXT;
 
@@ -114,12 +114,12 @@ BEGIN
     status := 'warning';
     detail := format('Events are scheduled for more than a year ahead: %s for sink "%s" is due at %s. Was that a wrong clock, or milliseconds taken for seconds?',
                      example.id, example.sink, example.available_at);
-    hint := 'UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND available_at > now() + interval ''1 year''; -- if they are to go now';
+    hint := 'UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND available_at > now() + interval ''1 year''; -- if they are to be sent now';
   ELSIF seen.newest IS NOT NULL THEN
     status := 'warning';
     detail := format('Events were enqueued in the future, the newest at %s: the server''s clock was ahead, or created_at was given. Their schedules and ages are wrong.', seen.newest);
     hint := 'UPDATE outbox.events SET created_at = now(), available_at = CASE WHEN available_at > now() THEN now() END WHERE status = ''PENDING'' AND created_at > now() '
-            '+ interval ''1 minute''; -- if they are to go now';
+            '+ interval ''1 minute''; -- if they are to be sent now';
   END IF;
   RETURN NEXT;
 
@@ -133,7 +133,7 @@ BEGIN
     hint := 'ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY 1 MINVALUE 1 NO MAXVALUE CACHE 1 NO CYCLE;';
   ELSIF example.highest > coalesce(example.last_value, 0) THEN
     status := 'error';
-    detail := format('The sequence outbox.events_position was set back to %s, while an event has the position %s. The next event that is enqueued sets it right.',
+    detail := format('The sequence outbox.events_position was set back to %s, while an event has the position %s. The next event that is enqueued repairs it.',
                      coalesce(example.last_value, 0), example.highest);
     hint := format('SELECT setval(''outbox.events_position'', %s);', example.highest + 1000000);
   END IF;

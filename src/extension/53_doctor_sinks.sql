@@ -37,22 +37,22 @@ BEGIN
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN '-- ' || kafka.hint
         WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
-          format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the right one, then its events go by themselves; '
-                 'outbox.probe() looks at it step by step', s.name)
-        WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- it is about to be written down: look again', s.name)
+          format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the correct one; its events are then sent by themselves; '
+                 'outbox.probe() checks it step by step', s.name)
+        WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- the worker is about to record it: run the doctor again', s.name)
         WHEN s.kind = 'webhook' AND s.last_error LIKE 'HTTP %' THEN
-          format('SELECT * FROM outbox.probe(%L, send => true); -- sends a test event, and says what the answer wants: 401 and 403 other credentials in '
-                 'the user mapping, 404 another url. Nothing is lost, and no attempt is spent', s.name)
-        ELSE format('SELECT * FROM outbox.probe(%L); -- says what is wrong, step by step; correct it by ALTER SERVER or ALTER USER MAPPING. Nothing is '
+          format('SELECT * FROM outbox.probe(%L, send => true); -- sends a test event, and explains the answer: 401 and 403 need other credentials in '
+                 'the user mapping, 404 another url. No event is lost, and no attempt is spent', s.name)
+        ELSE format('SELECT * FROM outbox.probe(%L); -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. No event is '
                     'lost, and no attempt is spent', s.name) END;
     ELSIF s.state = 'degraded' THEN
       status := 'warning';
       detail := format('%s is degraded: %s', s.target, coalesce(s.last_error, 'no error is known'));
       hint := CASE
         WHEN s.last_error LIKE 'topic % does not exist%' AND 'allow_auto_create_topics=false' = ANY (s.srvoptions) THEN
-          format('ALTER SERVER %I OPTIONS (SET allow_auto_create_topics ''true''); -- or make the topic; its events go by themselves then', s.name)
-        ELSE format('SELECT * FROM outbox.probe(%L); -- says what is wrong, step by step. The events concerned go by themselves when the cause is gone; '
-                    'nothing is lost, and no attempt is spent', s.name) END;
+          format('ALTER SERVER %I OPTIONS (SET allow_auto_create_topics ''true''); -- or create the topic; its events are then sent by themselves', s.name)
+        ELSE format('SELECT * FROM outbox.probe(%L); -- shows the failing step. The events are sent by themselves when the cause is gone; '
+                    'no event is lost, and no attempt is spent', s.name) END;
     ELSIF s.dead THEN
       status := 'warning';
       detail := format('%s %s, the first behind %s: %s', detail, outbox_internal.counted(s.blocked, 'waits behind a dead letter or a failing event of its key',

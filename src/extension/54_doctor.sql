@@ -18,10 +18,10 @@ BEGIN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
                      'another cluster or database.', outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days by hand: SELECT outbox.run_maintenance()';
+    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days yourself: SELECT outbox.run_maintenance()';
   ELSIF days.over > 0 THEN
     status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: somebody reads them for long, or no worker runs.',
+    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a session has been reading them for long, or no worker runs.',
                      outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
     hint := 'SELECT outbox.run_maintenance(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
   ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox_internal.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
@@ -32,15 +32,15 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  "check" := 'vacuum'; status := 'ok'; hint := NULL; detail := 'Autovacuum looks after the tables.';
+  "check" := 'vacuum'; status := 'ok'; hint := NULL; detail := 'Autovacuum is on for the tables.';
   SELECT c.oid::regclass AS name INTO s FROM pg_class AS c
   WHERE c.oid IN ('outbox.events_pending'::regclass, 'outbox.events_failed'::regclass, 'outbox_internal.rescan_queue'::regclass)
     AND 'autovacuum_enabled=false' = ANY (replace(c.reloptions::text, 'autovacuum_enabled=off', 'autovacuum_enabled=false')::text[]) ORDER BY 1 LIMIT 1;
   IF FOUND THEN
-    status := 'warning'; detail := format('Autovacuum is turned off for %s: deleted rows stay, and the worker gets slower.', s.name);
+    status := 'warning'; detail := format('Autovacuum is turned off for %s: deleted rows stay, and the worker becomes slower.', s.name);
     hint := format('ALTER TABLE %s RESET (autovacuum_enabled);', s.name);
   ELSIF NOT current_setting('autovacuum')::boolean OR NOT current_setting('track_counts')::boolean THEN
-    status := 'warning'; detail := 'Autovacuum is turned off: deleted rows stay, and the worker gets slower.';
+    status := 'warning'; detail := 'Autovacuum is turned off: deleted rows stay, and the worker becomes slower.';
     hint := 'ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();';
   ELSE
     SELECT t.n_dead_tup, t.last_vacuumed INTO s
@@ -50,7 +50,7 @@ BEGIN
       AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = 'outbox.events_pending'::regclass);
     IF FOUND THEN
       status := 'warning';
-      detail := format('About %s deleted rows of outbox.events_pending wait for vacuum, which was there last at %s.', s.n_dead_tup, coalesce(s.last_vacuumed::text, '(never)'));
+      detail := format('About %s deleted rows of outbox.events_pending wait for vacuum, which last ran at %s.', s.n_dead_tup, coalesce(s.last_vacuumed::text, '(never)'));
       hint := 'VACUUM (VERBOSE) outbox.events_pending; -- if it removes few rows, look at the checks horizon, transactions and prepared';
     END IF;
   END IF;
@@ -66,7 +66,7 @@ AS $$
 DECLARE
   s record;
 BEGIN
-  "check" := 'secrets'; status := 'ok'; detail := 'Secrets and payloads are not readable by everybody.';
+  "check" := 'secrets'; status := 'ok'; detail := 'PUBLIC cannot read secrets or payloads.';
   SELECT c.oid::regclass AS name, c.relnamespace = 'pg_catalog'::regnamespace AS of_secrets, a.privilege_type INTO s
   FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
   WHERE a.grantee = 0 AND a.privilege_type = 'SELECT'
@@ -74,7 +74,7 @@ BEGIN
   ORDER BY 2 DESC, 1 LIMIT 1;
   IF FOUND THEN
     status := 'error';
-    detail := format('Everybody may read %s, and with it %s.', s.name, CASE WHEN s.of_secrets THEN 'the secrets of all user mappings' ELSE 'the payloads of events' END);
+    detail := format('PUBLIC may read %s, and with it %s.', s.name, CASE WHEN s.of_secrets THEN 'the secrets of all user mappings' ELSE 'the payloads of events' END);
     hint := format('REVOKE SELECT ON %s FROM PUBLIC;', s.name);
   ELSE
     SELECT f.srvname AS name, EXISTS (SELECT FROM pg_user_mapping AS m WHERE m.umserver = f.oid AND m.umuser = 0) AS mapped INTO s
@@ -84,8 +84,8 @@ BEGIN
     ORDER BY 1 LIMIT 1;
     IF FOUND THEN
       status := 'warning';
-      detail := format('The url of sink %s looks as if it carried a secret, and everybody may read the options of a server.', s.name);
-      hint := format('DO %L; -- puts it into the user mapping; then change the token, which has been readable',
+      detail := format('The url of sink %s seems to contain a secret, and PUBLIC may read the options of a server.', s.name);
+      hint := format('DO %L; -- moves it into the user mapping; then replace the token, because it was readable',
         format('DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = ''url'');'
                ' BEGIN EXECUTE %L; EXECUTE %L || quote_literal(url) || '')''; END', s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
                format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%surl ', CASE WHEN s.mapped THEN 'ALTER' ELSE 'CREATE' END, s.name,
@@ -122,12 +122,12 @@ BEGIN
     EXCEPTION
       WHEN lock_not_available THEN
         locked := true;
-        "check" := part; status := 'warning'; detail := 'Not looked at: somebody has a lock on the tables of outbox. The check locks says who.';
+        "check" := part; status := 'warning'; detail := 'Not looked at: another session has a lock on the tables of outbox. The check locks names it.';
         hint := 'SELECT * FROM outbox.doctor(); -- again, without the lock';
         RETURN NEXT;
       WHEN OTHERS THEN
         "check" := part; status := 'error'; detail := format('The doctor could not look: %s', SQLERRM);
-        hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); -- as a superuser, shows the error whole', part);
+        hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); -- as a superuser, shows the whole error', part);
         RETURN NEXT;
     END;
   END LOOP;
