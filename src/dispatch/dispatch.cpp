@@ -67,4 +67,39 @@ bool Dispatch::event_claimed(const InFlightEvent *event) noexcept {
   return redrive_order.claimed({event->sink->id, event->key_hash}, event->position);
 }
 
+Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention retention) noexcept {
+  if (!recording.is_ready(event, found, retention))
+    return Disposition::LATER;
+  const Disposition disposition = disposition_of(event, found, retention);
+  if (disposition == Disposition::FORGET) {
+    in_flight.gone(event);
+    blocked_keys.release(event->sink->id, event->key_hash, event->position);
+  } else {
+    in_flight.recorded(event);
+  }
+  return disposition;
+}
+
+bool Dispatch::dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept {
+  dead_letter_keys.note(key_hash);
+  if (blocks)
+    return block_key(sink, key_hash, position);
+  blocked_keys.release(sink, key_hash, position);
+  return true;
+}
+
+int64_t Dispatch::group_behind_blocker(const InFlightEvent *event) const noexcept {
+  const BlockedKey *key = blocked_keys.find_before(event->sink->id, event->key_hash, event->position);
+  return key ? key->group : 0;
+}
+
+void Dispatch::commit_recording(uint64_t lsn) noexcept {
+  in_flight.committed(lsn);
+  recording.committed(in_flight);
+}
+
+void Dispatch::roll_back_recording() noexcept {
+  in_flight.aborted();
+}
+
 }  // namespace dispatch

@@ -15,9 +15,11 @@
 #include "dispatch/locked_rows.h"
 #include "dispatch/main_scan.h"
 #include "dispatch/marks.h"
+#include "dispatch/recording.h"
 #include "dispatch/redrive_order.h"
 #include "dispatch/rescan_cursor.h"
 #include "dispatch/round.h"
+#include "dispatch/sent_day.h"
 #include "dispatch/shards.h"
 #include "dispatch/sink_cursors.h"
 
@@ -34,9 +36,11 @@ struct Dispatch {
   LockedRows locked_rows;
   MainScan main_scan{sink_cursors};
   Marks marks;
+  Recording recording;
   RedriveOrder redrive_order;
   RescanCursor rescan_cursor;
   Round round = {};
+  SentDay sent_day;
   Shards shards;
   SinkCursors sink_cursors;
 
@@ -57,6 +61,22 @@ struct Dispatch {
 
   /* A row was claimed: its event takes room in the round. False: out of memory. */
   bool event_claimed(const InFlightEvent *event) noexcept;
+
+  /* In a transaction that records: the row of a chosen event was found so. What becomes of it; unless that is LATER,
+   * the event counts as recorded. The key of an event that is gone waits no more. */
+  Disposition settle(InFlightEvent *event, FoundRow found, Retention retention) noexcept;
+
+  /* An event becomes a dead letter, which blocks its key where its sink says so; else the key goes on. False: out of
+   * memory. */
+  bool dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept;
+
+  /* The group with which a failed event is marked, because an earlier one blocks its key; 0 = it is not. */
+  int64_t group_behind_blocker(const InFlightEvent *event) const noexcept;
+
+  /* That transaction has committed: what it recorded is over, and counts as unflushed until `lsn` is safe; or it was
+   * rolled back, and nothing was recorded. */
+  void commit_recording(uint64_t lsn) noexcept;
+  void roll_back_recording() noexcept;
 };
 
 /* NULL: out of memory. */

@@ -43,5 +43,5 @@ InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed) {
 void in_flight_committed(XLogRecPtr lsn) {
   if (in_flight().unflushed.flush_wanted(INT_MAX) != InvalidXLogRecPtr) /* the list of unflushed recordings is full */
     settle_unflushed(INT_MAX);
-  in_flight().committed(lsn);
+  dispatcher().commit_recording(lsn);
 }

@@ -1,23 +1,17 @@
 /*
- * record.h: writes down how events ended: delivered rows leave (or move to SENT), failed ones get their next time,
- * dead ones move to FAILED. A row that a user holds is skipped and recorded later; it is never sent again.
+ * record.h: records how events ended: delivered rows are deleted (or move to SENT), failed ones get the time of their
+ * next attempt, dead letters move to FAILED. A row that a user has locked is recorded later; it is never sent again.
  */
 #pragma once
 
 #include "server/base/clock.h"
 
-/* In a transaction. Marks the events it recorded: in_flight_committed() after the commit, or aborted(). */
+/* In a transaction. After it: record_committed() or record_rolled_back(). */
 void record_ended(Now now);
 
-/* The transaction failed in it. True when a smaller part should be tried at once: one row that cannot be written down
- * (a user's trigger or constraint) is found by halving, and then waits alone and ever longer. */
-bool record_aborted(Now now, const char *error);
-
-/* Such a row is not found yet, or waits. */
-bool record_in_trouble(void);
-
-/* After the commit: counters, and the keys that may go on. */
+/* After the commit: counters, and the events are over. */
 void record_committed(Now now);
 
-/* Has a delivered event found no partition to go to? Told once. */
-bool record_take_day_missing(void);
+/* `error`: why the transaction failed, if that may be because of the rows that it recorded; else NULL. True when a
+ * smaller batch should be tried at once. */
+bool record_rolled_back(Now now, const char *error);

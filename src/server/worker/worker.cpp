@@ -137,7 +137,6 @@ static bool transact(Now now, bool record, bool claim) {
   commit_transaction();
   if (record) {
     record_committed(now);
-    in_flight_committed(XactLastCommitEnd);
     ended_recorded(true);
     worker_succeeded(TASK_RECORD);
   }
@@ -167,9 +166,9 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
     unreadable_done();
     MemoryContextSwitchTo(round_context);
     if (record) {
-      if (task == TASK_RECORD && fault != FAULT_OF_SERVER && record_aborted(now, worker_last_error()))
+      const bool of_rows = task == TASK_RECORD && fault != FAULT_OF_SERVER;
+      if (record_rolled_back(now, of_rows ? worker_last_error() : NULL))
         worker_succeeded(TASK_RECORD); /* a smaller batch may succeed, so it is tried without a pause */
-      in_flight().aborted();
       ended_recorded(false);
     }
     if (claim) {
@@ -317,7 +316,7 @@ static void one_loop(void) {
   rescan_wanted = rescan_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
   bool record = (claim || ended_record_is_due(now)) && now >= worker_pause_end(TASK_RECORD);
-  if (record && (worker_has_errors() || record_in_trouble())) {
+  if (record && (worker_has_errors() || dispatcher().recording.in_trouble())) {
     (void)round_trip(clock, true, false);
     record = false;
   }
@@ -327,7 +326,7 @@ static void one_loop(void) {
     (void)round_trip(clock, true, false);
   if (now < dispatcher().linger.until())
     pg_atomic_write_u32(&slot->needs_wakeup, 0); /* 0 counts as a wake-up when the linger time is over */
-  if (record_take_day_missing())
+  if (dispatcher().sent_day.take_missing())
     maintenance_day_missing();
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
@@ -343,7 +342,7 @@ static void one_loop(void) {
 /* Is only scheduled work left (idle_exit.h)? */
 static bool is_quiet(void) {
   return !claims_wanted && !rescan_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
-         !worker_has_errors() && !record_in_trouble() && !probe_running();
+         !worker_has_errors() && !dispatcher().recording.in_trouble() && !probe_running();
 }
 
 /* For the log line of a round. A string literal. */

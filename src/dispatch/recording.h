@@ -1,0 +1,86 @@
+/*
+ * recording.h: which of the ended events the next transaction records, and what becomes of their rows. An event whose
+ * row another session has locked is recorded later; it is never sent again. A row that makes the transaction fail,
+ * such as by a user's trigger, is found by halving the batch, and then tried alone after ever longer pauses.
+ */
+#pragma once
+
+#include "dispatch/in_flight.h"
+#include "dispatch/time.h"
+#include "dispatch/types.h"
+
+namespace dispatch {
+
+/* What the server found when it wanted to lock the row of an ended event. */
+enum class FoundRow : uint8_t {
+  OURS,   /* locked by this transaction */
+  LOCKED, /* by another session, which may change it */
+  GONE    /* deleted or moved by a user, or given to another sink */
+};
+
+/* Does the row of a delivered event stay in the table? */
+enum class Retention : uint8_t {
+  NONE,
+  KEPT,
+  UNDECIDED /* the partition that it moves to is about to be made */
+};
+
+/* What becomes of the row of an ended event. */
+enum class Disposition : uint8_t {
+  DELETE,      /* delivered */
+  KEEP,        /* delivered, and kept as SENT */
+  RETRY,       /* it gets the time of its next attempt */
+  DEAD_LETTER, /* it moves to FAILED */
+  FORGET,      /* it is gone: there is nothing to record */
+  LATER        /* a later transaction decides */
+};
+
+Disposition disposition_of(const InFlightEvent *event, FoundRow found, Retention retention) noexcept;
+
+/* When a failed event is tried again. `delay_ms` is that of the sink's schedule, for an event whose destination asked
+ * for no other. */
+WallTime next_attempt(const InFlightEvent *event, int64_t delay_ms, WallTime now) noexcept;
+
+class Recording {
+public:
+  static constexpr int BATCH_MAX = 20000;
+  static constexpr int64_t LOCKED_ROW_PAUSE_MS = 200;
+
+  /* In a transaction. At most so many events may be chosen. */
+  int begin(const InFlight &in_flight, Moment now) noexcept;
+
+  /* The events to be recorded, into `batch`, which has room for what begin() said; returns how many. Those that were
+   * not delivered come first, and there are `*n_failed` of them: which keys are blocked is known once they are
+   * recorded. */
+  int choose(const InFlight &in_flight, InFlightEvent **batch, int *n_failed) noexcept;
+
+  /* A chosen event whose row was found so: can it be recorded in this transaction? If not, it is put off for a pause,
+   * which is longer the more such events there are. */
+  bool is_ready(InFlightEvent *event, FoundRow found, Retention retention) noexcept;
+
+  /* The transaction has committed; `in_flight` knows it. */
+  void committed(const InFlight &in_flight) noexcept;
+
+  struct Failure {
+    bool try_smaller;             /* at once: fewer rows, or the others */
+    const InFlightEvent *culprit; /* its row alone made the transaction fail; NULL when it is not known */
+  };
+  /* The transaction failed because of its rows. */
+  Failure failed(InFlight &in_flight) noexcept;
+
+  /* A row that makes transactions fail is looked for, or waits for its next try. */
+  bool in_trouble() const noexcept { return limit_ < BATCH_MAX || n_troubled_ > 0; }
+
+private:
+  bool is_put_off(const InFlightEvent *event) const noexcept { return event->record_after > began_; }
+
+  Moment began_ = MOMENT_NONE;
+  int limit_ = BATCH_MAX;           /* less while a row that makes transactions fail is looked for */
+  int n_troubled_ = 0;              /* such rows that were found */
+  bool alone_ = false;              /* the last batch was one of them */
+  int n_put_off_ = 0;               /* in this transaction */
+  int n_chosen_ = 0;                /* likewise */
+  InFlightEvent *chosen_ = nullptr; /* the first of them */
+};
+
+}  // namespace dispatch

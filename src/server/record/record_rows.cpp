@@ -1,0 +1,144 @@
+/*
+ * record_rows.cpp: rows move by DELETE and INSERT and never by an UPDATE of `status`: one concurrent move between
+ * partitions makes everybody's SKIP LOCKED fail.
+ */
+#include "server/record/record_rows.h"
+
+#include "server/event/status_sql.h"
+#include "server/sinks/worker_sinks.h"
+#include "server/storage/sql.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "common/pg_prng.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+}
+
+static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
+                              "INSERT INTO outbox.events (" MOVED_COLUMNS
+                              ", overtaken_by, attempts, last_error, last_attempt_at, status, sent_at) "
+                              "SELECT " MOVED_COLUMNS
+                              ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2 FROM gone",
+                              2,
+                              {TIDARRAYOID, TIMESTAMPTZOID},
+                              NULL};
+static Statement move_to_dead_letters = {
+    "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
+    "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
+    "SELECT " MOVED_COLUMNS ", overtaken_by, " ONE_MORE_ATTEMPT ", f.error, f.ended, 'FAILED' FROM gone "
+    "JOIN unnest($2, $3, $4) AS f (at, error, ended) ON f.at = position",
+    4,
+    {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
+    NULL};
+/* With the present name of a renamed sink, by which it is found when it is due. */
+static Statement reschedule = {
+    "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
+    " ELSE greatest(attempts, 1) END, last_error = f.error, "
+    "last_attempt_at = f.ended, "
+    "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
+    "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
+    "(SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = f.sink) THEN e.sink ELSE f.sink END "
+    "FROM unnest($1, $2, $3, $4, $5, $6, $7) AS f (place, error, ended, next, blocked_by, sink, spent) "
+    "WHERE e.ctid = f.place",
+    7,
+    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID},
+    NULL};
+
+RecordedRows recorded_rows(int max) {
+  return {(ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(max, 1)),
+          (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(max, 1)), 0};
+}
+
+void recorded_rows_add(RecordedRows *rows, InFlightEvent *event, ItemPointerData ctid) {
+  rows->tids[rows->n] = ctid;
+  rows->events[rows->n++] = event;
+}
+
+static Datum errors_of(const RecordedRows *rows) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * rows->n);
+
+  for (int i = 0; i < rows->n; i++)
+    values[i] = CStringGetTextDatum(rows->events[i]->error ? rows->events[i]->error : "");
+  return text_array(values, rows->n);
+}
+
+static Datum times_array(Datum *times, int n) {
+  return PointerGetDatum(construct_array(times, n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+static Datum ends_of(const RecordedRows *rows) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * rows->n);
+
+  for (int i = 0; i < rows->n; i++)
+    values[i] = TimestampTzGetDatum(rows->events[i]->ended_at);
+  return times_array(values, rows->n);
+}
+
+void recorded_rows_delete(const RecordedRows *rows) {
+  Assert(in_spi());
+  if (rows->n == 0)
+    return;
+  Datum values[] = {tid_array(rows->tids, rows->n)};
+  statement_write(&delete_sent, values, NULL, NULL);
+}
+
+void recorded_rows_keep(const RecordedRows *rows, Now now) {
+  Assert(in_spi());
+  if (rows->n == 0)
+    return;
+  Datum values[] = {tid_array(rows->tids, rows->n), TimestampTzGetDatum(now.wall)};
+  statement_write(&keep_sent, values, NULL, NULL);
+}
+
+/* Whether a dead letter blocks its key is asked now: its sink may have been altered since the event ended. */
+void recorded_rows_move_to_dead_letters(const RecordedRows *rows) {
+  Assert(in_spi());
+  if (rows->n == 0)
+    return;
+  int64 *positions = (int64 *)palloc(sizeof(int64) * rows->n);
+  for (int i = 0; i < rows->n; i++) {
+    const InFlightEvent *event = rows->events[i];
+    positions[i] = event->position;
+    require_memory(
+        dispatcher().dead_letter(event->sink->id, event->key_hash, event->position, sink_of(event)->common.hold));
+  }
+  Datum values[] = {tid_array(rows->tids, rows->n), int8_array(positions, rows->n), errors_of(rows), ends_of(rows)};
+  statement_write(&move_to_dead_letters, values, NULL, NULL);
+}
+
+/* By the schedule of its sink. */
+static int64 retry_delay_ms(const InFlightEvent *event) {
+  return ob_retry_delay_ms(sink_of(event)->common.retry, event->attempts + 1, event->slow_retry,
+                           pg_prng_uint64(&pg_global_prng_state));
+}
+
+void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
+  Assert(in_spi());
+  if (rows->n == 0)
+    return;
+  Datum *times = (Datum *)palloc(sizeof(Datum) * rows->n);
+  int64 *groups = (int64 *)palloc(sizeof(int64) * rows->n);
+  int64 *spent = (int64 *)palloc(sizeof(int64) * rows->n);
+  Datum *names = (Datum *)palloc(sizeof(Datum) * rows->n);
+
+  for (int i = 0; i < rows->n; i++) {
+    const InFlightEvent *event = rows->events[i];
+    WorkerSink *sink = sink_of(event);
+    const TimestampTz next = dispatch::next_attempt(event, retry_delay_ms(event), now.wall);
+    times[i] = TimestampTzGetDatum(next);
+    names[i] = CStringGetTextDatum(sink->name);
+    sink->cursor->due.expect(next);
+    groups[i] = dispatcher().group_behind_blocker(event);
+    spent[i] = event->outcome == Outcome::RETRY; /* a wait is no attempt, but makes the row the head of its key */
+  }
+  Datum values[] = {tid_array(rows->tids, rows->n),
+                    errors_of(rows),
+                    ends_of(rows),
+                    times_array(times, rows->n),
+                    int8_array(groups, rows->n),
+                    text_array(names, rows->n),
+                    int8_array(spent, rows->n)};
+  statement_write(&reschedule, values, NULL, NULL);
+}

@@ -1,0 +1,9 @@
+/* sent_day.h: can delivered events that are to be kept be kept today? (dispatch/sent_day.h) */
+#pragma once
+
+#include "server/base/clock.h"
+
+#include "dispatch/sent_day.h"
+
+/* Of events that their sink keeps. In a transaction. Warns once an hour when they are deleted instead. */
+dispatch::Retention sent_day_retention(Now now);

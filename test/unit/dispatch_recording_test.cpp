@@ -1,0 +1,307 @@
+/* Which ended events a transaction records, and what becomes of their rows. */
+#include "dispatch/dispatch.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+using dispatch::BlockedKey;
+using dispatch::Dispatch;
+using dispatch::Disposition;
+using dispatch::EventState;
+using dispatch::FoundRow;
+using dispatch::InFlight;
+using dispatch::InFlightEvent;
+using dispatch::KeyState;
+using dispatch::Moment;
+using dispatch::moment_after;
+using dispatch::Outcome;
+using dispatch::Recording;
+using dispatch::Retention;
+using dispatch::SentDay;
+using dispatch::WallTime;
+
+class DispatchRecording : public testing::Test {
+protected:
+  static constexpr dispatch::SinkId SINK = 5;
+  static constexpr uint64_t KEY = 77;
+
+  void SetUp() override { sink.id = SINK; }
+
+  InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT) {
+    InFlight::Claimed claimed = {};
+    claimed.position = position;
+    claimed.key_hash = KEY;
+    claimed.sink = &sink;
+    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    decisions->in_flight.submitted(event);
+    decisions->in_flight.end(event, outcome, -1, nullptr, 1000);
+    return event;
+  }
+
+  /* A transaction begins: the events that it records. */
+  std::vector<InFlightEvent *> choose() {
+    std::vector<InFlightEvent *> batch(decisions->recording.begin(decisions->in_flight, now));
+    batch.resize(decisions->recording.choose(decisions->in_flight, batch.data(), &n_failed));
+    return batch;
+  }
+
+  static std::vector<int64_t> positions(const std::vector<InFlightEvent *> &events) {
+    std::vector<int64_t> all;
+    for (const InFlightEvent *event : events)
+      all.push_back(event->position);
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  using Positions = std::vector<int64_t>;
+
+  /* It fails while the row of the event at `bad` is in it. */
+  bool record(int64_t bad) {
+    const std::vector<InFlightEvent *> batch = choose();
+    for (InFlightEvent *event : batch)
+      decisions->settle(event, FoundRow::OURS, Retention::NONE);
+    if (std::any_of(batch.begin(), batch.end(),
+                    [bad](const InFlightEvent *event) { return event->position == bad; })) {
+      failure = decisions->recording.failed(decisions->in_flight);
+      decisions->roll_back_recording();
+      return false;
+    }
+    decisions->commit_recording(1);
+    return true;
+  }
+
+  const BlockedKey *key() { return decisions->blocked_keys.find(SINK, KEY); }
+
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  dispatch::SinkInFlight sink = {};
+  Moment now = {3'600'000'000};
+  int n_failed = 0;
+  Recording::Failure failure = {};
+};
+
+TEST_F(DispatchRecording, AnOutcomeAndTheRowsStateMakeTheDisposition) {
+  const InFlightEvent *sent = end(1), *retry = end(2, Outcome::RETRY), *deferred = end(3, Outcome::DEFERRED),
+                      *rejected = end(4, Outcome::REJECTED);
+  EXPECT_EQ(disposition_of(sent, FoundRow::OURS, Retention::NONE), Disposition::DELETE);
+  EXPECT_EQ(disposition_of(sent, FoundRow::OURS, Retention::KEPT), Disposition::KEEP);
+  EXPECT_EQ(disposition_of(sent, FoundRow::OURS, Retention::UNDECIDED), Disposition::LATER);
+  for (Retention retention : {Retention::NONE, Retention::KEPT, Retention::UNDECIDED}) {
+    EXPECT_EQ(disposition_of(retry, FoundRow::OURS, retention), Disposition::RETRY);
+    EXPECT_EQ(disposition_of(deferred, FoundRow::OURS, retention), Disposition::RETRY);
+    EXPECT_EQ(disposition_of(rejected, FoundRow::OURS, retention), Disposition::DEAD_LETTER);
+    for (const InFlightEvent *event : {sent, retry, deferred, rejected}) {
+      EXPECT_EQ(disposition_of(event, FoundRow::LOCKED, retention), Disposition::LATER);
+      EXPECT_EQ(disposition_of(event, FoundRow::GONE, retention), Disposition::FORGET);
+    }
+  }
+}
+
+TEST_F(DispatchRecording, TheDestinationsDelayGoesBeforeThatOfTheSchedule) {
+  InFlightEvent *event = end(1, Outcome::RETRY); /* at 1,000 µs */
+  EXPECT_EQ(next_attempt(event, 500, 2000), 1000 + 500'000);
+  event->retry_after_ms = 0;
+  EXPECT_EQ(next_attempt(event, 500, 2000), 2000 + 1000) << "not in this very round";
+  event->retry_after_ms = 70;
+  EXPECT_EQ(next_attempt(event, 500, 2000), 1000 + 70'000);
+}
+
+TEST_F(DispatchRecording, FailedEventsComeFirst) {
+  end(1), end(2, Outcome::RETRY), end(3), end(4, Outcome::REJECTED), end(5, Outcome::DEFERRED), end(6);
+  const std::vector<InFlightEvent *> batch = choose();
+  EXPECT_EQ(positions(batch), (Positions{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(n_failed, 3);
+  EXPECT_EQ(positions({batch.begin(), batch.begin() + 3}), (Positions{2, 4, 5}));
+}
+
+TEST_F(DispatchRecording, AnEventIsChosenFromItsMomentOn) {
+  end(1)->record_after = moment_after(now, 100);
+  end(2);
+  EXPECT_EQ(positions(choose()), Positions{2});
+  now = moment_after(now, 100);
+  EXPECT_EQ(positions(choose()), (Positions{1, 2}));
+}
+
+TEST_F(DispatchRecording, ALockedRowIsRecordedAfter200MillisecondsAndLaterTheMoreThereAre) {
+  for (int64_t position = 1; position <= 25; position++)
+    end(position);
+  for (InFlightEvent *event : choose())
+    EXPECT_EQ(decisions->settle(event, FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
+  EXPECT_EQ(decisions->in_flight.find(1)->record_after, moment_after(now, 200));
+  EXPECT_EQ(decisions->in_flight.find(10)->record_after, moment_after(now, 200));
+  EXPECT_EQ(decisions->in_flight.find(11)->record_after, moment_after(now, 201));
+  EXPECT_EQ(decisions->in_flight.find(25)->record_after, moment_after(now, 202));
+  decisions->commit_recording(1);
+  EXPECT_EQ(decisions->in_flight.ended(), 25);
+  EXPECT_TRUE(choose().empty());
+  now = moment_after(now, 300);
+  ASSERT_EQ(choose().size(), 25U);
+  EXPECT_EQ(decisions->settle(decisions->in_flight.find(25), FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
+  EXPECT_EQ(decisions->in_flight.find(25)->record_after, moment_after(now, 200)) << "each transaction counts anew";
+}
+
+TEST_F(DispatchRecording, AnEventThatWasPutOffIsNotRecordedAlthoughItsRowIsOurs) {
+  InFlightEvent *event = end(1);
+  choose();
+  event->record_after = moment_after(now, 50);
+  EXPECT_FALSE(decisions->recording.is_ready(event, FoundRow::OURS, Retention::NONE));
+  EXPECT_EQ(decisions->settle(event, FoundRow::OURS, Retention::NONE), Disposition::LATER);
+  EXPECT_EQ(event->state, EventState::ENDED);
+  EXPECT_EQ(event->record_after, moment_after(now, 50));
+}
+
+TEST_F(DispatchRecording, WhatIsSettledIsOverAfterTheCommitAndEndedAfterARollback) {
+  InFlightEvent *sent = end(1), *gone = end(2), *locked = end(3);
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 2));
+  choose();
+  EXPECT_EQ(decisions->settle(sent, FoundRow::OURS, Retention::KEPT), Disposition::KEEP);
+  EXPECT_EQ(sent->state, EventState::RECORDED);
+  EXPECT_EQ(decisions->settle(gone, FoundRow::GONE, Retention::NONE), Disposition::FORGET);
+  EXPECT_EQ(gone->state, EventState::GONE);
+  EXPECT_EQ(key()->state, KeyState::DRAINING) << "its key waits for it no more";
+  EXPECT_EQ(decisions->settle(locked, FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
+  decisions->roll_back_recording();
+  for (const InFlightEvent *event : {sent, gone, locked})
+    EXPECT_EQ(event->state, EventState::ENDED);
+  choose();
+  decisions->settle(sent, FoundRow::OURS, Retention::NONE);
+  decisions->settle(gone, FoundRow::GONE, Retention::NONE);
+  decisions->commit_recording(77);
+  EXPECT_EQ(decisions->in_flight.count(), 1);
+  EXPECT_EQ(decisions->in_flight.unflushed.events(), 2);
+}
+
+TEST_F(DispatchRecording, ADeadLetterBlocksItsKeyOrLetsItGoOn) {
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 3));
+  EXPECT_FALSE(decisions->dead_letter_keys.possible(KEY));
+  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 3, true));
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+  EXPECT_TRUE(decisions->dead_letter_keys.possible(KEY));
+  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 3, false));
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 5, true));
+  EXPECT_EQ(key()->blocker, 5);
+  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 7, false));
+  EXPECT_EQ(key()->blocker, 5) << "another one blocks it";
+}
+
+TEST_F(DispatchRecording, AFailedEventIsMarkedBehindAnEarlierBlocker) {
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 3));
+  EXPECT_EQ(decisions->group_behind_blocker(end(4, Outcome::RETRY)), key()->group);
+  EXPECT_EQ(decisions->group_behind_blocker(end(3, Outcome::RETRY)), 0) << "it is the blocker";
+  decisions->blocked_keys.release(SINK, KEY, 3);
+  EXPECT_EQ(decisions->group_behind_blocker(end(5, Outcome::RETRY)), 0) << "the key drains";
+}
+
+TEST_F(DispatchRecording, ABatchIsBoundedAndABadRowIsFoundByHalving) {
+  for (int64_t position = 1; position <= Recording::BATCH_MAX + 500; position++)
+    end(position);
+  ASSERT_EQ(choose().size(), static_cast<size_t>(Recording::BATCH_MAX));
+  const int64_t bad = 12'345;
+  int tries = 0, failures = 0;
+  while (decisions->in_flight.ended() > 1 && tries < 100) {
+    const bool done = record(bad);
+    tries++;
+    if (done)
+      continue;
+    failures++;
+    EXPECT_TRUE(failure.try_smaller);
+    EXPECT_TRUE(decisions->recording.in_trouble());
+    if (failure.culprit) {
+      EXPECT_EQ(failure.culprit->position, bad);
+    }
+  }
+  EXPECT_EQ(decisions->in_flight.ended(), 1) << "all but the bad one are recorded";
+  EXPECT_LE(failures, 30);
+  EXPECT_LE(tries, 50);
+  EXPECT_EQ(decisions->in_flight.find(bad)->record_failures, 1);
+}
+
+TEST_F(DispatchRecording, ABadRowIsTriedAloneAfterPausesThatDoubleToAMinute) {
+  end(1);
+  EXPECT_FALSE(record(1));
+  EXPECT_TRUE(failure.try_smaller) << "the others may do";
+  for (int64_t pause_ms : {1000, 2000, 4000, 8000, 16'000, 32'000, 64'000, 64'000}) {
+    EXPECT_EQ(decisions->in_flight.find(1)->record_after, moment_after(now, pause_ms));
+    now = moment_after(now, pause_ms);
+    EXPECT_FALSE(record(1));
+    EXPECT_EQ(failure.culprit->position, 1);
+    EXPECT_FALSE(failure.try_smaller) << "nothing but it was tried";
+  }
+  EXPECT_TRUE(decisions->recording.in_trouble());
+}
+
+TEST_F(DispatchRecording, BadRowsAndTheOthersTakeTurns) {
+  end(1);
+  EXPECT_FALSE(record(1));
+  now = moment_after(now, 1000);
+  end(2), end(3);
+  EXPECT_EQ(positions(choose()), Positions{1});
+  EXPECT_EQ(positions(choose()), (Positions{2, 3}));
+  EXPECT_EQ(positions(choose()), Positions{1});
+  EXPECT_EQ(positions(choose()), (Positions{2, 3}));
+  decisions->in_flight.find(2)->record_after = decisions->in_flight.find(3)->record_after = moment_after(now, 1);
+  EXPECT_EQ(positions(choose()), Positions{1});
+  EXPECT_EQ(positions(choose()), Positions{1}) << "no other is due";
+}
+
+TEST_F(DispatchRecording, TheSecondBadRowMakesAPause) {
+  end(1);
+  EXPECT_FALSE(record(1));
+  EXPECT_TRUE(failure.try_smaller);
+  end(2);
+  EXPECT_FALSE(record(2));
+  EXPECT_EQ(failure.culprit->position, 2);
+  EXPECT_FALSE(failure.try_smaller) << "it may be all of them";
+}
+
+TEST_F(DispatchRecording, ARecoveredRowIsTroubleNoMore) {
+  end(1);
+  EXPECT_FALSE(record(1));
+  now = moment_after(now, 1000);
+  EXPECT_TRUE(record(0));
+  EXPECT_EQ(decisions->in_flight.ended(), 0);
+  EXPECT_FALSE(decisions->recording.in_trouble());
+}
+
+TEST_F(DispatchRecording, ATransactionThatFailedBeforeAnythingWasChosenBlamesNoRow) {
+  end(1);
+  EXPECT_FALSE(record(1));
+  now = moment_after(now, 1000);
+  decisions->recording.begin(decisions->in_flight, now);
+  failure = decisions->recording.failed(decisions->in_flight);
+  EXPECT_EQ(failure.culprit, nullptr);
+  EXPECT_FALSE(failure.try_smaller);
+  EXPECT_EQ(decisions->in_flight.find(1)->record_failures, 1);
+}
+
+TEST(DispatchSentDay, AMissingPartitionIsWaitedForAndThenDoneWithout) {
+  SentDay days;
+  const Moment now = {3'600'000'000};
+  EXPECT_FALSE(days.is_ready(9000));
+  EXPECT_EQ(days.look(9000, false, now), Retention::UNDECIDED);
+  EXPECT_TRUE(days.take_missing());
+  EXPECT_FALSE(days.take_missing()) << "it was told";
+  EXPECT_EQ(days.look(9000, false, moment_after(now, 9999)), Retention::UNDECIDED);
+  EXPECT_EQ(days.look(9000, false, moment_after(now, 10'000)), Retention::NONE);
+  EXPECT_FALSE(days.take_missing());
+  EXPECT_FALSE(days.is_ready(9000));
+  EXPECT_EQ(days.look(9000, true, moment_after(now, 10'001)), Retention::KEPT);
+  EXPECT_TRUE(days.is_ready(9000));
+  EXPECT_FALSE(days.is_ready(9001));
+  EXPECT_EQ(days.look(9001, false, moment_after(now, 20'000)), Retention::UNDECIDED) << "another day";
+  EXPECT_TRUE(days.take_missing());
+}
+
+TEST(DispatchSentDay, TheWarningComesOnceAnHour) {
+  SentDay days;
+  const Moment now = {7'200'000'000};
+  EXPECT_TRUE(days.warn(now));
+  EXPECT_FALSE(days.warn(now));
+  EXPECT_FALSE(days.warn(moment_after(now, 3'599'999)));
+  EXPECT_TRUE(days.warn(moment_after(now, 3'600'000)));
+  EXPECT_FALSE(days.warn(moment_after(now, 3'600'001)));
+}
