@@ -96,10 +96,12 @@ int64_t Dispatch::group_behind_blocker(const InFlightEvent *event) const noexcep
 void Dispatch::commit_recording(uint64_t lsn) noexcept {
   in_flight.committed(lsn);
   recording.committed(in_flight);
+  out_of_order.end();
 }
 
 void Dispatch::roll_back_recording() noexcept {
   in_flight.aborted();
+  out_of_order.end();
 }
 
 }  // namespace dispatch

@@ -15,6 +15,7 @@
 #include "dispatch/locked_rows.h"
 #include "dispatch/main_scan.h"
 #include "dispatch/marks.h"
+#include "dispatch/out_of_order.h"
 #include "dispatch/recording.h"
 #include "dispatch/redrive_order.h"
 #include "dispatch/rescan_cursor.h"
@@ -36,6 +37,7 @@ struct Dispatch {
   LockedRows locked_rows;
   MainScan main_scan{sink_cursors};
   Marks marks;
+  OutOfOrder out_of_order;
   Recording recording;
   RedriveOrder redrive_order;
   RescanCursor rescan_cursor;
@@ -65,6 +67,12 @@ struct Dispatch {
   /* In a transaction that records: the row of a chosen event was found so. What becomes of it; unless that is LATER,
    * the event counts as recorded. The key of an event that is gone waits no more. */
   Disposition settle(InFlightEvent *event, FoundRow found, Retention retention) noexcept;
+
+  /* Can a delivered event have overtaken an earlier row of its key? False for almost all. */
+  bool may_be_out_of_order(const InFlightEvent *sent) const noexcept {
+    return sent->key_hash != 0 && (dead_letter_keys.possible(sent->key_hash) ||
+                                   blocked_keys.find(sent->sink->id, sent->key_hash) != nullptr);
+  }
 
   /* An event becomes a dead letter, which blocks its key where its sink says so; else the key goes on. False: out of
    * memory. */

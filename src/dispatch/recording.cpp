@@ -1,7 +1,7 @@
 /*
- * recording.cpp: a batch that fails is halved, and not split into single rows: 20,000 rows with one bad one need
- * about 15 failed transactions. The rows that are known to be bad and the others go in turns, so that neither wait
- * for the others for long.
+ * recording.cpp: a batch that fails is halved, and not split into single rows: 20,000 rows with a bad one take 15 to
+ * 28 failed transactions. The rows that are known to be bad and the others go in turns, so that neither wait for the
+ * others for long.
  */
 #include "dispatch/recording.h"
 

@@ -1,15 +1,11 @@
 /*
- * out_of_order.h: when a delivered event is recorded while an earlier one of its key stands as a dead letter, fails,
- * or has been redriven, that one is marked with the position that went before it (overtaken_by): delivered rows leave
- * the table, and a redrive must know. Costs nothing for keys without such rows.
+ * out_of_order.h: when a delivered event is recorded, marks earlier rows of its key that it has overtaken
+ * (dispatch/out_of_order.h).
  */
 #pragma once
 
 #include "server/inflight/in_flight.h"
 
-/* Can it have overtaken anything? False for almost all. */
-bool out_of_order_possible(const InFlightEvent *sent);
-
-/* In the recording transaction, after dead and failed events were written. Events whose recording must wait,
- * because somebody holds the row that is to be marked, get a `record_after` in the future. */
+/* In the recording transaction, after dead and failed events were recorded. Events whose recording must wait are put
+ * off (record_after). */
 void out_of_order_mark(InFlightEvent **sent, int n, Moment now);

@@ -102,7 +102,8 @@ static int record_untouched(RowLock *locks, int n) {
   int plain = (int)(std::partition(locks, locks + n,
                                    [](const RowLock &lock) {
                                      const InFlightEvent *event = event_of(&lock);
-                                     return sink_of(event)->common.retention_ms == 0 && !out_of_order_possible(event);
+                                     return sink_of(event)->common.retention_ms == 0 &&
+                                            !dispatcher().may_be_out_of_order(event);
                                    }) -
                     locks);
   int deleted = heap_delete_unmodified(locks, plain);
