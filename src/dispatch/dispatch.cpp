@@ -1,6 +1,8 @@
 /* dispatch.cpp: makes the object that owns all parts, and passes a round's begin and end to those that have a say. */
 #include "dispatch/dispatch.h"
 
+#include <algorithm>
+
 namespace dispatch {
 
 Dispatch *create() noexcept {
@@ -67,6 +69,41 @@ bool Dispatch::event_claimed(const InFlightEvent *event) noexcept {
   return redrive_order.claimed({event->sink->id, event->key_hash}, event->position);
 }
 
+bool Dispatch::is_returned(const InFlightEvent *event, Outcome outcome, bool ordered) const noexcept {
+  return outcome == Outcome::RETURNED ||
+         (outcome == Outcome::DEFERRED && ordered &&
+          blocked_keys.find_before(event->sink->id, event->key_hash, event->position) != nullptr);
+}
+
+/* A failed attempt is the last one when no more are allowed. */
+static Outcome outcome_of(const InFlightEvent *event, const Completion &completion, const SinkRules &rules) {
+  const int32_t allowed =
+      completion.max_attempts > 0 ? std::min(completion.max_attempts, rules.max_attempts) : rules.max_attempts;
+  return completion.outcome == Outcome::RETRY && event->attempts + 1 >= allowed ? Outcome::REJECTED
+                                                                                : completion.outcome;
+}
+
+static bool blocks_its_key(Outcome outcome, bool suspect, const SinkRules &rules) {
+  return rules.ordered && (outcome == Outcome::RETRY || outcome == Outcome::DEFERRED || suspect ||
+                           (outcome == Outcome::REJECTED && rules.dead_letters_block));
+}
+
+bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules,
+                           Now now) noexcept {
+  const Outcome outcome = outcome_of(event, completion, rules);
+
+  event->slow_retry = completion.outcome == Outcome::RETRY && completion.slow_retry;
+  in_flight.end(event, outcome, completion.retry_after_ms, completion.error, now.wall);
+  if (completion.suspect)
+    recording.suspect_ended(event, now.moment);
+  else
+    recording.ended(now.moment);
+  if (blocks_its_key(outcome, completion.suspect, rules))
+    return block_key(event->sink->id, event->key_hash, event->position);
+  blocked_keys.release(event->sink->id, event->key_hash, event->position);
+  return true;
+}
+
 Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention retention) noexcept {
   if (!recording.is_ready(event, found, retention))
     return Disposition::LATER;
@@ -101,6 +138,7 @@ void Dispatch::commit_recording(uint64_t lsn) noexcept {
 
 void Dispatch::roll_back_recording() noexcept {
   in_flight.aborted();
+  recording.rolled_back(in_flight);
   out_of_order.end();
 }
 

@@ -26,6 +26,23 @@
 
 namespace dispatch {
 
+/* How an event ended, as its destination says. */
+struct Completion {
+  Outcome outcome;
+  int64_t retry_after_ms; /* -1 = by the schedule of its sink */
+  const char *error;      /* NULL = none */
+  int32_t max_attempts;   /* if fewer than its sink's; 0 = those */
+  bool suspect;           /* RETRY: it may be the sink's fault */
+  bool slow_retry;        /* RETRY: not within seconds */
+};
+
+/* What its sink says. */
+struct SinkRules {
+  int32_t max_attempts;
+  bool ordered;
+  bool dead_letters_block;
+};
+
 struct Dispatch {
   BlockedKeys blocked_keys;
   BlockerCheck blocker_check;
@@ -63,6 +80,14 @@ struct Dispatch {
 
   /* A row was claimed: its event takes room in the round. False: out of memory. */
   bool event_claimed(const InFlightEvent *event) noexcept;
+
+  /* An event that was submitted is returned and not recorded: it was not tried, or it is deferred and an earlier
+   * event blocks its key. Only that one gets a time for its next attempt: with one for each, the key would wait for
+   * the latest. */
+  bool is_returned(const InFlightEvent *event, Outcome outcome, bool ordered) const noexcept;
+  /* It has ended, and is to be recorded. Its key is blocked or goes on from here, before anything more of it is
+   * claimed. False: out of memory. */
+  bool event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules, Now now) noexcept;
 
   /* In a transaction that records: the row of a chosen event was found so. What becomes of it; unless that is LATER,
    * the event counts as recorded. The key of an event that is gone waits no more. */

@@ -2,6 +2,8 @@
  * recording.cpp: a batch that fails is halved, and not split into single rows: 20,000 rows with a bad one take 15 to
  * 28 failed transactions. The rows that are known to be bad and the others go in turns, so that neither wait for the
  * others for long.
+ * Fewer transactions of the worker's also means that fewer of its asynchronous commits share a commit-log group with
+ * applications' transactions, whose flush the worker would have to wait for.
  */
 #include "dispatch/recording.h"
 
@@ -9,6 +11,9 @@
 
 namespace dispatch {
 
+static constexpr int64_t GATHER_MS = 20;
+static constexpr int GATHER_MAX = 2000;
+static constexpr int64_t SUSPECT_PAUSE_MS = 250;
 static constexpr int64_t FIRST_TROUBLE_PAUSE_MS = 1000; /* doubles with each failure, to a minute */
 static constexpr int LAST_DOUBLING = 6;
 static constexpr int PUT_OFF_PER_MS = 10; /* so many locked rows make the pause 1 ms longer */
@@ -32,6 +37,21 @@ Disposition disposition_of(const InFlightEvent *event, FoundRow found, Retention
 WallTime next_attempt(const InFlightEvent *event, int64_t delay_ms, WallTime now) noexcept {
   const int64_t delay = event->retry_after_ms >= 0 ? event->retry_after_ms : delay_ms;
   return std::max(event->ended_at + delay * MILLISECOND, now + MILLISECOND);
+}
+
+void Recording::ended(Moment now) noexcept {
+  n_gathered_++;
+  next_moment_ = std::min(next_moment_, moment_after(now, GATHER_MS));
+}
+
+void Recording::suspect_ended(InFlightEvent *event, Moment now) noexcept {
+  event->suspect = true;
+  event->record_after = moment_after(now, SUSPECT_PAUSE_MS);
+  next_moment_ = std::min(next_moment_, event->record_after);
+}
+
+bool Recording::is_due(Moment now) const noexcept {
+  return n_gathered_ >= GATHER_MAX || next_moment_ <= now;
 }
 
 int Recording::begin(const InFlight &in_flight, Moment now) noexcept {
@@ -78,12 +98,18 @@ bool Recording::is_ready(InFlightEvent *event, FoundRow found, Retention retenti
 }
 
 void Recording::committed(const InFlight &in_flight) noexcept {
+  n_gathered_ = 0;
+  next_moment_ = in_flight.next_recording();
   limit_ = std::min(limit_ * 2, BATCH_MAX);
   if (n_troubled_ == 0)
     return;
   n_troubled_ = 0;
   for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
     n_troubled_ += event->record_failures > 0;
+}
+
+void Recording::rolled_back(const InFlight &in_flight) noexcept {
+  next_moment_ = in_flight.next_recording();
 }
 
 Recording::Failure Recording::failed(InFlight &in_flight) noexcept {

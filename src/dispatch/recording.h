@@ -1,5 +1,6 @@
 /*
- * recording.h: which of the ended events the next transaction records, and what becomes of their rows. An event whose
+ * recording.h: when ended events are recorded, which of them by the next transaction, and what becomes of their rows.
+ * They are gathered for 20 ms, or up to 2,000 of them, since nobody waits for their recording. An event whose
  * row another session has locked is recorded later; it is never sent again. A row that makes the transaction fail,
  * such as by a user's trigger, is found by halving the batch, and then tried alone after ever longer pauses.
  */
@@ -46,6 +47,18 @@ public:
   static constexpr int BATCH_MAX = 20000;
   static constexpr int64_t LOCKED_ROW_PAUSE_MS = 200;
 
+  /* One more has ended. */
+  void ended(Moment now) noexcept;
+  /* One has failed, and that may be its sink's fault: it is recorded after a pause, unless that turns out meanwhile.
+   */
+  void suspect_ended(InFlightEvent *event, Moment now) noexcept;
+
+  /* Some are gathered: more of them are no reason to wake up at once. */
+  bool is_gathering() const noexcept { return n_gathered_ > 0; }
+  /* They should be recorded now; at the latest then (MOMENT_NEVER = nothing is to be recorded). */
+  bool is_due(Moment now) const noexcept;
+  Moment next_moment() const noexcept { return next_moment_; }
+
   /* In a transaction. At most so many events may be chosen. */
   int begin(const InFlight &in_flight, Moment now) noexcept;
 
@@ -58,8 +71,9 @@ public:
    * which is longer the more such events there are. */
   bool is_ready(InFlightEvent *event, FoundRow found, Retention retention) noexcept;
 
-  /* The transaction has committed; `in_flight` knows it. */
+  /* The transaction has committed, or was rolled back; `in_flight` knows it. */
   void committed(const InFlight &in_flight) noexcept;
+  void rolled_back(const InFlight &in_flight) noexcept;
 
   struct Failure {
     bool try_smaller;             /* at once: fewer rows, or the others */
@@ -74,7 +88,9 @@ public:
 private:
   bool is_put_off(const InFlightEvent *event) const noexcept { return event->record_after > began_; }
 
-  Moment began_ = MOMENT_NONE;
+  int n_gathered_ = 0;
+  Moment next_moment_ = MOMENT_NEVER;
+  Moment began_ = MOMENT_NONE;      /* the transaction */
   int limit_ = BATCH_MAX;           /* less while a row that makes transactions fail is looked for */
   int n_troubled_ = 0;              /* such rows that were found */
   bool alone_ = false;              /* the last batch was one of them */

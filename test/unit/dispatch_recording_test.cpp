@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 using dispatch::BlockedKey;
+using dispatch::Completion;
 using dispatch::Dispatch;
 using dispatch::Disposition;
 using dispatch::EventState;
@@ -22,6 +23,7 @@ using dispatch::Outcome;
 using dispatch::Recording;
 using dispatch::Retention;
 using dispatch::SentDay;
+using dispatch::SinkRules;
 using dispatch::WallTime;
 
 class DispatchRecording : public testing::Test {
@@ -31,13 +33,18 @@ protected:
 
   void SetUp() override { sink.id = SINK; }
 
-  InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT) {
+  InFlightEvent *submit(int64_t position) {
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = KEY;
     claimed.sink = &sink;
     InFlightEvent *event = decisions->in_flight.claim(claimed);
     decisions->in_flight.submitted(event);
+    return event;
+  }
+
+  InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT) {
+    InFlightEvent *event = submit(position);
     decisions->in_flight.end(event, outcome, -1, nullptr, 1000);
     return event;
   }
@@ -199,6 +206,7 @@ TEST_F(DispatchRecording, AFailedEventIsMarkedBehindAnEarlierBlocker) {
 TEST_F(DispatchRecording, ABatchIsBoundedAndABadRowIsFoundByHalving) {
   for (int64_t position = 1; position <= Recording::BATCH_MAX + 500; position++)
     end(position);
+  ASSERT_EQ(decisions->recording.begin(decisions->in_flight, now), Recording::BATCH_MAX);
   ASSERT_EQ(choose().size(), static_cast<size_t>(Recording::BATCH_MAX));
   const int64_t bad = 12'345;
   int tries = 0, failures = 0;
@@ -261,6 +269,10 @@ TEST_F(DispatchRecording, TheSecondBadRowMakesAPause) {
 TEST_F(DispatchRecording, ARecoveredRowIsTroubleNoMore) {
   end(1);
   EXPECT_FALSE(record(1));
+  end(2);
+  EXPECT_TRUE(record(1));
+  EXPECT_EQ(decisions->in_flight.ended(), 1);
+  EXPECT_TRUE(decisions->recording.in_trouble()) << "another one was recorded";
   now = moment_after(now, 1000);
   EXPECT_TRUE(record(0));
   EXPECT_EQ(decisions->in_flight.ended(), 0);
@@ -276,6 +288,145 @@ TEST_F(DispatchRecording, ATransactionThatFailedBeforeAnythingWasChosenBlamesNoR
   EXPECT_EQ(failure.culprit, nullptr);
   EXPECT_FALSE(failure.try_smaller);
   EXPECT_EQ(decisions->in_flight.find(1)->record_failures, 1);
+}
+
+/* How an event ends, and what that means for its key. */
+class DispatchEventEnded : public DispatchRecording {
+protected:
+  static constexpr SinkRules ORDERED = {.max_attempts = 3, .ordered = true, .dead_letters_block = false};
+  static constexpr SinkRules BLOCKING = {.max_attempts = 3, .ordered = true, .dead_letters_block = true};
+  static constexpr SinkRules UNORDERED = {.max_attempts = 3, .ordered = false, .dead_letters_block = true};
+
+  static Completion completion(Outcome outcome) {
+    Completion one = {};
+    one.outcome = outcome;
+    one.retry_after_ms = -1;
+    return one;
+  }
+
+  InFlightEvent *ended(int64_t position, const Completion &how, const SinkRules &rules, int32_t attempts = 0) {
+    InFlightEvent *event = submit(position);
+    event->attempts = attempts;
+    EXPECT_TRUE(decisions->event_ended(event, how, rules, {now, 5000}));
+    return event;
+  }
+
+  bool is_blocked() { return key() && key()->state == KeyState::BLOCKED; }
+};
+
+TEST_F(DispatchEventEnded, TheLastAttemptThatFailsMakesADeadLetter) {
+  Completion failed = completion(Outcome::RETRY);
+  EXPECT_EQ(ended(1, failed, ORDERED, 1)->outcome, Outcome::RETRY);
+  EXPECT_EQ(ended(2, failed, ORDERED, 2)->outcome, Outcome::REJECTED);
+  failed.max_attempts = 2;
+  EXPECT_EQ(ended(3, failed, ORDERED, 0)->outcome, Outcome::RETRY);
+  EXPECT_EQ(ended(4, failed, ORDERED, 1)->outcome, Outcome::REJECTED) << "the destination allows fewer";
+  failed.max_attempts = 9;
+  EXPECT_EQ(ended(5, failed, ORDERED, 2)->outcome, Outcome::REJECTED) << "the sink allows fewer";
+  EXPECT_EQ(ended(6, completion(Outcome::DEFERRED), ORDERED, 50)->outcome, Outcome::DEFERRED) << "it spends none";
+  EXPECT_EQ(ended(7, completion(Outcome::SENT), ORDERED, 2)->outcome, Outcome::SENT);
+}
+
+TEST_F(DispatchEventEnded, WhatTheDestinationSaidIsKept) {
+  Completion failed = completion(Outcome::RETRY);
+  failed.retry_after_ms = 700;
+  failed.error = "no answer";
+  failed.slow_retry = true;
+  const InFlightEvent *event = ended(1, failed, ORDERED);
+  EXPECT_EQ(event->retry_after_ms, 700);
+  EXPECT_STREQ(event->error, "no answer");
+  EXPECT_TRUE(event->slow_retry);
+  EXPECT_EQ(event->ended_at, 5000);
+  failed.outcome = Outcome::DEFERRED;
+  EXPECT_FALSE(ended(2, failed, ORDERED)->slow_retry);
+}
+
+TEST_F(DispatchEventEnded, AFailureBlocksItsKeyAndASuccessReleasesIt) {
+  ended(1, completion(Outcome::RETRY), UNORDERED);
+  EXPECT_EQ(key(), nullptr) << "its sink keeps no order";
+  ended(2, completion(Outcome::RETRY), ORDERED);
+  EXPECT_TRUE(is_blocked());
+  ended(3, completion(Outcome::SENT), ORDERED);
+  EXPECT_TRUE(is_blocked()) << "it is not the blocker";
+  decisions->blocked_keys.forget(SINK, KEY);
+  ended(4, completion(Outcome::DEFERRED), ORDERED);
+  EXPECT_TRUE(is_blocked());
+  decisions->blocked_keys.forget(SINK, KEY);
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 7));
+  ended(7, completion(Outcome::SENT), ORDERED);
+  EXPECT_FALSE(is_blocked());
+}
+
+TEST_F(DispatchEventEnded, ADeadLetterBlocksWhereItsSinkSaysSo) {
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 1));
+  ended(1, completion(Outcome::REJECTED), ORDERED);
+  EXPECT_FALSE(is_blocked());
+  ended(2, completion(Outcome::REJECTED), BLOCKING);
+  EXPECT_TRUE(is_blocked());
+}
+
+TEST_F(DispatchEventEnded, ASuspectBlocksAndIsRecordedAfter250Milliseconds) {
+  Completion failed = completion(Outcome::RETRY);
+  failed.suspect = true;
+  const InFlightEvent *event = ended(1, failed, ORDERED, 2);
+  EXPECT_EQ(event->outcome, Outcome::REJECTED);
+  EXPECT_TRUE(event->suspect);
+  EXPECT_TRUE(is_blocked()) << "until it is known whether it is a dead letter";
+  EXPECT_FALSE(decisions->recording.is_gathering());
+  EXPECT_EQ(decisions->recording.next_moment(), moment_after(now, 250));
+  EXPECT_TRUE(choose().empty());
+  now = moment_after(now, 250);
+  EXPECT_EQ(positions(choose()), Positions{1});
+}
+
+TEST_F(DispatchEventEnded, WhatWasNotTriedComesBackAndWhatIsDeferredBehindItsBlocker) {
+  const InFlightEvent *event = submit(5);
+  EXPECT_TRUE(decisions->is_returned(event, Outcome::RETURNED, true));
+  EXPECT_TRUE(decisions->is_returned(event, Outcome::RETURNED, false));
+  EXPECT_FALSE(decisions->is_returned(event, Outcome::DEFERRED, true));
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 5));
+  EXPECT_FALSE(decisions->is_returned(event, Outcome::DEFERRED, true)) << "it is the blocker";
+  ASSERT_TRUE(decisions->block_key(SINK, KEY, 4));
+  EXPECT_TRUE(decisions->is_returned(event, Outcome::DEFERRED, true));
+  EXPECT_FALSE(decisions->is_returned(event, Outcome::DEFERRED, false));
+  for (Outcome outcome : {Outcome::SENT, Outcome::RETRY, Outcome::REJECTED})
+    EXPECT_FALSE(decisions->is_returned(event, outcome, true));
+}
+
+TEST_F(DispatchEventEnded, TheyAreGatheredFor20MillisecondsOrUpTo2000) {
+  Recording &recording = decisions->recording;
+  EXPECT_EQ(recording.next_moment(), dispatch::MOMENT_NEVER);
+  EXPECT_FALSE(recording.is_gathering());
+  const Moment first = now;
+  ended(1, completion(Outcome::SENT), ORDERED);
+  now = moment_after(first, 10);
+  ended(2, completion(Outcome::SENT), ORDERED);
+  EXPECT_TRUE(recording.is_gathering());
+  EXPECT_EQ(recording.next_moment(), moment_after(first, 20));
+  EXPECT_FALSE(recording.is_due(moment_after(first, 19)));
+  EXPECT_TRUE(recording.is_due(moment_after(first, 20)));
+  for (int64_t position = 3; position < 2000; position++)
+    ended(position, completion(Outcome::SENT), ORDERED);
+  EXPECT_FALSE(recording.is_due(now));
+  ended(2000, completion(Outcome::SENT), ORDERED);
+  EXPECT_TRUE(recording.is_due(now));
+}
+
+TEST_F(DispatchEventEnded, AfterACommitOnlyWhatWasPutOffIsDueAndAfterARollbackAll) {
+  Recording &recording = decisions->recording;
+  ended(1, completion(Outcome::SENT), ORDERED), ended(2, completion(Outcome::SENT), ORDERED);
+  for (InFlightEvent *event : choose())
+    decisions->settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
+  decisions->roll_back_recording();
+  EXPECT_EQ(recording.next_moment(), dispatch::MOMENT_NONE);
+  EXPECT_TRUE(recording.is_gathering());
+  now = moment_after(now, 1);
+  decisions->in_flight.find(1)->record_after = dispatch::MOMENT_NONE;
+  for (InFlightEvent *event : choose())
+    decisions->settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
+  decisions->commit_recording(1);
+  EXPECT_EQ(recording.next_moment(), moment_after(now, 200));
+  EXPECT_FALSE(recording.is_gathering());
 }
 
 TEST(DispatchSentDay, AMissingPartitionIsWaitedForAndThenDoneWithout) {
@@ -304,4 +455,5 @@ TEST(DispatchSentDay, TheWarningComesOnceAnHour) {
   EXPECT_FALSE(days.warn(moment_after(now, 3'599'999)));
   EXPECT_TRUE(days.warn(moment_after(now, 3'600'000)));
   EXPECT_FALSE(days.warn(moment_after(now, 3'600'001)));
+  EXPECT_TRUE(SentDay().warn({1'000'000})) << "soon after the clock began";
 }

@@ -10,7 +10,6 @@
 #include "server/event/unreadable.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/ended.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/own_rows.h"
 #include "server/sinks/sink_cursor.h"
@@ -76,7 +75,10 @@ static void fail_unreadable(WorkerSink *sink, const EventRow *row, const Unreada
   InFlightEvent *event = claim_row(sink, row, 0);
 
   dispatcher().round.free_events--;
-  ended_fail(event, unreadable_pause_ms(unreadable), unreadable->error, dispatcher().round.now);
+  worker_sink_event_ended(sink, event->bytes);
+  require_memory(dispatcher().event_ended(
+      event, {Outcome::DEFERRED, unreadable_pause_ms(unreadable), unreadable->error, 0, false, false}, rules_of(sink),
+      dispatcher().round.now));
 }
 
 static RowDecision skip(const char *reason) {

@@ -23,6 +23,10 @@ static inline WorkerSink *sink_of(const InFlightEvent *event) {
   return (WorkerSink *)((char *)event->sink - offsetof(WorkerSink, events));
 }
 
+static inline dispatch::SinkRules rules_of(const WorkerSink *sink) {
+  return {sink->common.max_attempts, sink->common.ordered, sink->common.hold};
+}
+
 /* The row's ctid when it was read. */
 static inline ItemPointerData place_of(const dispatch::RowHandle *row) {
   ItemPointerData ctid;

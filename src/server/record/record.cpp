@@ -30,7 +30,7 @@ using dispatch::Disposition;
 using dispatch::FoundRow;
 using dispatch::Retention;
 
-/* A user may have given the event to another sink while it was on its way: then that one has it still to come. */
+/* A user may have given the event to another sink while it was in flight: then that sink is still to send it. */
 static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
   static AttrNumber column = InvalidAttrNumber;
   InFlightEvent *event = (InFlightEvent *)lock->owner;
@@ -96,9 +96,9 @@ static void record_rows(const RowLock *locks, int n, Now now) {
   recorded_rows_reschedule(&retried, now);
 }
 
-/* Delivered rows that nobody has touched and that have overtaken nothing just leave: almost all. They come first;
- * returns how many. */
-static int record_untouched(RowLock *locks, int n) {
+/* Deletes the rows of delivered events that nobody has modified or locked, and that cannot have overtaken an earlier
+ * row: almost all. They come first; returns how many. */
+static int record_unmodified(RowLock *locks, int n) {
   int plain = (int)(std::partition(locks, locks + n,
                                    [](const RowLock &lock) {
                                      const InFlightEvent *event = event_of(&lock);
@@ -113,7 +113,8 @@ static int record_untouched(RowLock *locks, int n) {
   return deleted;
 }
 
-/* Delivered events; earlier ones of their keys that were not must have been written down. */
+/* Delivered events. Failed ones before them in their keys were recorded before, so that they are found in the table.
+ */
 static void record_sent(RowLock *locks, int n, Now now) {
   InFlightEvent **ready = (InFlightEvent **)palloc(sizeof(InFlightEvent *) * n);
   int n_ready = 0;
@@ -143,7 +144,7 @@ void record_ended(Now now) {
     row_lock(locks, failed, is_failing_for_its_sink);
     record_rows(locks, failed, now);
   }
-  const int done = failed + record_untouched(locks + failed, n - failed);
+  const int done = failed + record_unmodified(locks + failed, n - failed);
   if (done < n)
     record_sent(locks + done, n - done, now);
   SPI_finish();
@@ -200,7 +201,7 @@ void record_committed(Now now) {
   for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (is_recorded(event)) {
       WorkerSink *given_to = worker_sink_of(event->given_to);
-      if (given_to) /* not before: while the event is known, claims pass its row */
+      if (given_to) /* not before: while the event is in flight, claims skip its row */
         sink_cursor_rewind(given_to, event->position);
       count_event(event);
       sink_of(event)->unrecorded--;

@@ -7,7 +7,6 @@
 #include "server/base/is_worker.h"
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
-#include "server/inflight/ended.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/sinks/worker_sinks.h"
@@ -16,9 +15,6 @@ extern "C" {
 #include "access/xact.h"
 }
 
-/* The recording of a failure that may be the sink's own is delayed by this time. If the circuit opens meanwhile, the
- * failure is discarded. */
-static const int SUSPECT_DELAY_MS = 250;
 /* Completions per call of ob_collect(). */
 static const int COLLECT_MAX = 4096;
 
@@ -32,49 +28,23 @@ void completions_init(ob_engine *engine_) {
   engine = engine_;
 }
 
-/* Is an earlier event the blocker of this event's key? Only the blocker waits for the topic with a retry time of its
- * own. If each event had one, the key would wait for the last of them. */
-static bool waits_for_its_blocker(const InFlightEvent *event) {
-  return sink_of(event)->common.ordered &&
-         blocked_keys().find_before(sink_of(event)->oid, event->key_hash, event->position);
-}
-
 static void take_completion(const ob_completion *completion, Now now) {
   InFlightEvent *event = in_flight().find_ticket(completion->ticket);
 
   if (event == NULL)
     return;
   WorkerSink *sink = sink_of(event);
-  Outcome outcome = (Outcome)completion->outcome;
-  if (outcome == Outcome::RETURNED || (outcome == Outcome::DEFERRED && waits_for_its_blocker(event))) {
+  const Outcome outcome = (Outcome)completion->outcome;
+  if (dispatcher().is_returned(event, outcome, sink->common.ordered)) {
     claim_return(event);
     return;
   }
-  if (outcome == Outcome::RETRY) {
-    int allowed = completion->max_attempts > 0 ? Min(completion->max_attempts, sink->common.max_attempts)
-                                               : sink->common.max_attempts;
-    event->slow_retry = completion->slow_retry;
-    if (event->attempts + 1 >= allowed)
-      outcome = Outcome::REJECTED;
-  }
   worker_sink_event_ended(sink, event->bytes);
-  sink->last_failed = outcome == Outcome::RETRY || outcome == Outcome::DEFERRED;
-  in_flight().end(event, outcome, completion->retry_after_ms, completion->error, now.wall);
-  /* The key is blocked or released here, before more events of it are claimed. */
-  if (completion->suspect) {
-    event->suspect = true;
-    event->record_after = moment_after(now.moment, SUSPECT_DELAY_MS);
-  }
-  if (sink->common.ordered && (outcome == Outcome::RETRY || outcome == Outcome::DEFERRED || event->suspect ||
-                               (outcome == Outcome::REJECTED && sink->common.hold)))
-    key_block(sink->oid, event->key_hash, event->position);
-  else
-    blocked_keys().release(sink->oid, event->key_hash, event->position);
-  if (event->suspect) {
-    ended_suspect(event->record_after);
-    return;
-  }
-  ended_note(now.moment);
+  require_memory(dispatcher().event_ended(event,
+                                          {outcome, completion->retry_after_ms, completion->error,
+                                           completion->max_attempts, completion->suspect, completion->slow_retry},
+                                          rules_of(sink), now));
+  sink->last_failed = event->outcome == Outcome::RETRY || event->outcome == Outcome::DEFERRED;
 }
 
 static void return_suspect(InFlightEvent *event) {

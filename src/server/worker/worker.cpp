@@ -17,7 +17,6 @@
 #include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/ended.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/process/worker_error.h"
@@ -137,7 +136,6 @@ static bool transact(Now now, bool record, bool claim) {
   commit_transaction();
   if (record) {
     record_committed(now);
-    ended_recorded(true);
     worker_succeeded(TASK_RECORD);
   }
   if (claim) {
@@ -169,7 +167,6 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
       const bool of_rows = task == TASK_RECORD && fault != FAULT_OF_SERVER;
       if (record_rolled_back(now, of_rows ? worker_last_error() : NULL))
         worker_succeeded(TASK_RECORD); /* a smaller batch may succeed, so it is tried without a pause */
-      ended_recorded(false);
     }
     if (claim) {
       claim_give_back();
@@ -221,7 +218,7 @@ static long sleep_time(Now clock) {
     ms = milliseconds_until(now, dispatcher().linger.until());
   /* After an error, its pause is the shortest sleep. */
   ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
-  return Min(ms, milliseconds_until(now, Max(ended_record_at(), worker_pause_end(TASK_RECORD))));
+  return Min(ms, milliseconds_until(now, Max(dispatcher().recording.next_moment(), worker_pause_end(TASK_RECORD))));
 }
 
 static void reload_settings(void) {
@@ -315,7 +312,7 @@ static void one_loop(void) {
   polls_only = poll && !wanted && !rescan_wanted;
   rescan_wanted = rescan_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
-  bool record = (claim || ended_record_is_due(now)) && now >= worker_pause_end(TASK_RECORD);
+  bool record = (claim || dispatcher().recording.is_due(now)) && now >= worker_pause_end(TASK_RECORD);
   if (record && (worker_has_errors() || dispatcher().recording.in_trouble())) {
     (void)round_trip(clock, true, false);
     record = false;
@@ -363,12 +360,12 @@ static void wait_for_something(void) {
 
   /* While completions are collected for one recording, further ones do not wake the worker; they are collected at
    * intervals. */
-  if (ended_any_unrecorded() && any_sink_starved())
+  if (dispatcher().recording.is_gathering() && any_sink_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, idle_exit_next_moment(now)));
   ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
   decision_log_round(in_flight().count(), ms, waits_for(now));
-  worker_wait(ms, !ended_any_unrecorded(), in_flight().count() > 0);
+  worker_wait(ms, !dispatcher().recording.is_gathering(), in_flight().count() > 0);
   reload_settings();
 }
 
@@ -411,7 +408,7 @@ static void give_slot_away(void) {
     worker_wait(1000, true, true);
     Now now = now_read();
     completions_collect(now);
-    if (ended_record_is_due(now.moment))
+    if (dispatcher().recording.is_due(now.moment))
       (void)round_trip(now, true, false);
   }
   drain_and_stop();
