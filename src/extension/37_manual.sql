@@ -310,32 +310,32 @@ BEGIN
         FROM (SELECT DISTINCT r.key_hash, r.single FROM ready AS r) AS k),
       free AS MATERIALIZED (
         SELECT r.*, k.leased FROM ready AS r JOIN key AS k ON k.key_hash = r.key_hash AND k.single = r.single
-        WHERE k.leased IS NOT TRUE AND coalesce(r.position < k.waits_at, true)),
-      found AS MATERIALIZED (SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM free) AS free),
-      chosen AS MATERIALIZED ( -- empty when too few events are free and there are more to read: the next pass finds these again
-        SELECT f.* FROM free AS f
-        WHERE (SELECT n.free >= most - cardinality(given) OR n.ready < span OR pass = 20 FROM found AS n) ORDER BY f.position),
+        WHERE k.leased IS NOT TRUE AND coalesce(r.position < k.waits_at, true) ORDER BY r.position),
+      found AS MATERIALIZED ( -- room: 0 when too few events are free and there are more to read: the next pass finds these again
+        SELECT n.*, CASE WHEN n.free >= most - cardinality(given) OR n.ready < span OR pass = 20 THEN most - cardinality(given) ELSE 0 END AS room
+        FROM (SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM free) AS free) AS n),
       over AS ( -- deletes leases whose time is over; a lease that an ack() has locked at this moment stays
         DELETE FROM outbox.leases AS l WHERE l.ctid = ANY (ARRAY(
           SELECT l.ctid
-          FROM (SELECT DISTINCT c.key_hash, c.single FROM chosen AS c WHERE NOT c.leased) AS c CROSS JOIN LATERAL (
+          FROM (SELECT DISTINCT f.key_hash, f.single FROM free AS f WHERE NOT f.leased AND (SELECT n.room > 0 FROM found AS n)) AS f CROSS JOIN LATERAL (
             SELECT l.ctid FROM outbox.leases AS l
-            WHERE l.server = sink.server AND l.ordered = sink.ordered AND l.key_hash = c.key_hash AND l.single = c.single AND l.lease_until <= pass_at
+            WHERE l.server = sink.server AND l.ordered = sink.ordered AND l.key_hash = f.key_hash AND l.single = f.single AND l.lease_until <= pass_at
             FOR UPDATE SKIP LOCKED) AS l))
         RETURNING l.key_hash, l.single),
       locked AS MATERIALIZED ( -- xmin: an event that was changed after it was read counts as locked by others
-        SELECT e.position
-        FROM (SELECT c.* FROM chosen AS c WHERE c.leased IS NULL OR (c.key_hash, c.single) IN (SELECT l.key_hash, l.single FROM over AS l) ORDER BY c.position) AS c
+        SELECT f.*
+        FROM (SELECT f.* FROM free AS f WHERE f.leased IS NULL OR (f.key_hash, f.single) IN (SELECT l.key_hash, l.single FROM over AS l) ORDER BY f.position) AS f
         CROSS JOIN LATERAL (
-          SELECT e.position FROM outbox.events_pending AS e WHERE e.ctid = c.place AND e.position = c.position AND e.xmin = c.writer FOR UPDATE SKIP LOCKED) AS e
-        LIMIT most - cardinality(given)),
-      taken AS ( -- an event that others have locked blocks its key
-        SELECT c.*, bool_and(c.position IN (SELECT l.position FROM locked AS l)) OVER (PARTITION BY c.key_hash, c.single ORDER BY c.position) AS in_order
-        FROM chosen AS c WHERE c.position <= (SELECT max(l.position) FROM locked AS l)),
+          SELECT FROM outbox.events_pending AS e WHERE e.ctid = f.place AND e.position = f.position AND e.xmin = f.writer FOR UPDATE SKIP LOCKED) AS e
+        LIMIT (SELECT n.room FROM found AS n)),
+      missed AS ( -- an event that others have locked blocks its key
+        SELECT f.key_hash, min(f.position) AS position FROM free AS f
+        WHERE f.single = 0 AND f.position <= (SELECT max(l.position) FROM locked AS l) AND f.position NOT IN (SELECT l.position FROM locked AS l) GROUP BY f.key_hash),
       made AS ( -- leases are unique: of two claims that read the same key at the same time, one gets no lease
         INSERT INTO outbox.leases (server, ordered, key_hash, single, token, lease_until, ids, positions)
         SELECT sink.server, sink.ordered, t.key_hash, t.single, claim_token, given_until, array_agg(t.id), array_agg(t.position)
-        FROM (SELECT t.* FROM taken AS t WHERE t.in_order ORDER BY t.key_hash, t.single, t.position) AS t
+        FROM (SELECT l.* FROM locked AS l LEFT JOIN missed AS m ON m.key_hash = l.key_hash
+              WHERE coalesce(l.position < m.position, true) ORDER BY l.key_hash, l.single, l.position) AS t
         GROUP BY t.key_hash, t.single ORDER BY t.key_hash, t.single
         ON CONFLICT DO NOTHING RETURNING positions)
       SELECT n.ready, n.free, ARRAY(SELECT unnest(m.positions) FROM made AS m),
