@@ -1,6 +1,7 @@
 /*
- * worker_sinks.cpp: ALTER SERVER closes a sink, waits until nothing of its former self is in flight, and opens it
- * from the beginning; before that the events that waited for it are routed.
+ * worker_sinks.cpp: after ALTER SERVER a sink is closed, and opened anew when nothing of its former configuration is
+ * in flight. Its cursor begins anew, since other rows may be delivered now. Before a sink is opened, the events that
+ * waited for it are routed.
  */
 #include "server/sinks/worker_sinks.h"
 
@@ -28,8 +29,8 @@ extern "C" {
 
 static const int REOPEN_PAUSE_MS = 10000;
 static const int CLOSE_GRACE_MS = 1000;
-/* At the end of a turn: a request is not begun anew that its endpoint is still busy with; a broker that has not
- * answered for so long stalls. */
+/* When the worker gives its slot up. An HTTP request is waited for, since its endpoint may still work on it; a broker
+ * that has not answered for so long is stalled. */
 static const int TURN_GRACE_MS = 6 * 60 * 1000, KAFKA_TURN_GRACE_MS = 35 * 1000;
 
 typedef struct SinkEntry {
@@ -40,12 +41,12 @@ typedef struct SinkEntry {
 static ob_engine *engine = NULL;
 static int worker_index = 0;
 static HTAB *sinks = NULL;
-static WorkerSink **list = NULL; /* all entries, for walking */
+static WorkerSink **list = NULL; /* all entries */
 static int n_list = 0, max_list = 0;
 static WorkerSink *last_found = NULL; /* most rows have the sink of the row before */
 static bool stale = true;
 
-/* What a sink was called before. */
+/* A former name of a sink. */
 typedef struct FormerName {
   char name[NAMEDATALEN];
   Oid sink;
@@ -104,8 +105,8 @@ static SinkEntry *add_sink(const char *name) {
   return entry;
 }
 
-/* A renamed server stays what it was: what it has in flight, its blocked keys and counters. (Two that swap their
- * names do not: each begins anew.) */
+/* A renamed server keeps what it has in flight, its blocked keys and its counters. (Two servers that swap their names
+ * do not: each begins anew.) */
 static void follow_rename(const RouteSink *route) {
   for (int i = 0; i < n_list; i++)
     if (list[i]->oid == route->server_oid && strcmp(list[i]->name, route->name) != 0 &&
@@ -196,9 +197,9 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     MemoryContextDelete(entry->given.context);
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
-  (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* else ob_sink_open() says why */
+  (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* ob_sink_open() reports an error */
   if (sink->fingerprint != fingerprint) {
-    /* Another configuration sees all rows anew: what was held or passed for the old one may go now. */
+    /* All rows are read anew: events that were blocked or skipped before may be sent now. */
     sink_cursor_restart(sink);
     if (!sink->common.ordered)
       dispatcher().blocked_keys.forget_sink(sink->oid);
@@ -226,7 +227,7 @@ SinkChanges worker_sinks_reload(void) {
   ob_set_networks(setting_allow_networks);
   RouteSink *routes = route_sinks(&n);
   for (int i = 0; i < n; i++)
-    if (!routes[i].is_manual) /* whoever claims its events has them */
+    if (!routes[i].is_manual) /* its events are claimed in SQL */
       reload_one(&routes[i], reload);
   for (int i = 0; i < n_list; i++)
     if (list[i]->reload != reload)
@@ -250,7 +251,7 @@ static void share_sink(WorkerSink *sink) {
                 sink->stats ? &sink->stats->turns : NULL);
 }
 
-/* Their number has changed. */
+/* The number of workers may have changed. */
 static void share_sinks(void) {
   static int told = 0;
 
@@ -328,7 +329,7 @@ static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_stan
     shared_sink_error(stats, error, now);
 }
 
-/* What has failed since the last look, by reason. */
+/* Adds the failures since the last call to the counters, by reason. */
 static void count_failures(WorkerSink *sink) {
   if (sink->status.n_failures == sink->n_failures)
     return;
@@ -345,7 +346,7 @@ static void count_failures(WorkerSink *sink) {
 static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
-  /* A renamed server lives on under its new name, with the same OID: keys and counters are that one's. */
+  /* A renamed server has another entry with the same OID, which keeps the blocked keys and the counters. */
   bool renamed = false;
   for (int j = 0; j < n_list; j++)
     renamed |= j != i && list[j]->oid == entry->sink.oid;
@@ -398,7 +399,7 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
       count_failures(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
-      /* No sink may fill the whole bound: the others go on whatever happens to it. One event always fits. */
+      /* Each sink has its share, so that one that hangs does not stop the others. One event always fits. */
       sink->cursor->set_free_slots(Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight),
                                    sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
     }

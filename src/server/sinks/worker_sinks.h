@@ -18,7 +18,7 @@ struct WorkerSink {
   Oid oid;
   char kind[NAMEDATALEN];
   uint64 fingerprint; /* of options and user mapping */
-  uint64 reload;      /* the last one that found it in the catalog */
+  uint64 reload;      /* the last reload that found it in the catalog */
   SinkState state;
   ob_sink *handle;  /* while it is open or closing; else NULL */
   Moment reopen_at; /* SINK_MISCONFIGURED: not before */
@@ -30,67 +30,66 @@ struct WorkerSink {
   dispatch::SinkCursor *cursor; /* never NULL */
 
   int in_flight;
-  int unrecorded; /* ended, not yet written down */
+  int unrecorded; /* events that have ended and are not yet recorded */
   int64 bytes_in_flight;
-  bool last_failed; /* the event that ended last, and it waits */
+  bool last_failed; /* the event that ended last has failed, and waits */
   ob_sink_status status;
-  uint64 failed_tries;         /* of the status, when it was last looked at */
-  uint64 n_failures;           /* likewise, and counted … */
-  uint64 failures[OB_REASONS]; /* … so many of them */
+  uint64 failed_tries;         /* status.failed_tries, when it was last looked at */
+  uint64 n_failures;           /* status.n_failures, up to which failures were counted */
+  uint64 failures[OB_REASONS]; /* status.failures, up to which they were counted */
   SinkStats *stats;            /* may be NULL */
 
-  /* claimed in the last round, in order, and not yet submitted */
+  /* Events that were claimed in the last round, in order, and are not yet submitted. */
   ob_event *batch;
   dispatch::InFlightEvent **batch_events;
   int n_batch, max_batch;
 };
 
-/* Begins to try its options, open or not. NULL with *error filled when that cannot start. */
+/* Starts a probe with the sink's options, whether it is open or not. NULL with *error filled when that fails. */
 ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error);
 
 void worker_sinks_init(ob_engine *engine, int worker_index);
 
-/* Defaults have changed: read everything again. */
+/* Defaults of options may have changed: the next worker_sinks_reload() reads all sinks again. */
 void worker_sinks_settings_changed(void);
 
-/* What became of the sinks, for those who remember something of them. */
+/* Changes of sinks, for parts that remember something of them. */
 typedef struct SinkChanges {
   bool reloaded;    /* the catalog was read: the set or its routes may have changed */
-  bool hold_begins; /* dead letters hold their keys in one that is new or altered: they must be read */
+  bool hold_begins; /* dead letters block their keys in a sink that is new or altered: they must be read */
 } SinkChanges;
 
 /* Reads the catalog when it has changed. In a transaction. */
 SinkChanges worker_sinks_reload(void);
 
-/* No more events for this one. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) once its requests in flight
- * have ended; those that still run after so many milliseconds are given up. */
+/* The sink gets no more events. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) when its requests in flight
+ * have ended; those that still run after `grace_ms` are given up. */
 void worker_sink_close(WorkerSink *sink, SinkState closed, int grace_ms);
 
 /* A stopped, dropped or misconfigured sink is to be opened anew. */
 void worker_sink_reopen(WorkerSink *sink);
 
-/* No more events for any: what is not on the wire comes back, what is ends normally, within the endpoints' timeouts.
- */
+/* No sink gets more events. Queued events are returned, and requests in flight end within the endpoints' timeouts. */
 void worker_sinks_close(void);
 
-/* Finishes closing ones, opens what can be opened (if any `may_open`), asks each how much it takes now. It runs no
- * SQL. `waits_for_standby`: nothing is handed to them; outbox.sinks says so. */
+/* Finishes closing sinks, opens those that can be opened (none unless `may_open`), and asks each how much it takes
+ * now. It runs no SQL. `waits_for_standby`: nothing is submitted meanwhile, and outbox.sinks says so. */
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);
 
-/* By the name that a row gives, which may be a former one. NULL when there is none. */
+/* The sink of the name that a row gives, which may be a former name of it. NULL when there is none. */
 WorkerSink *worker_sink_find(const char *name, int length);
 WorkerSink *worker_sink_of(Oid oid);
 
-/* All of them, in no order; valid until the next reload or refresh. */
+/* All sinks, in no order; valid until the next reload or refresh. */
 std::span<WorkerSink *> worker_sinks_all(void);
 WorkerSink **worker_sinks_all(int *n);
 
 /* The earliest moment at which a sink wants to be looked at again. */
 Moment worker_sinks_next_moment(Moment now);
-/* When the first scheduled or retried event is due, of a sink that takes one; DT_NOEND = none. */
+/* When the first scheduled or retried event is due, of the sinks that have room; DT_NOEND = there is none. */
 TimestampTz worker_sinks_next_due(void);
 
 void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
 void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
-void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes that back */
+void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes worker_sink_event_ended() back */
