@@ -47,6 +47,7 @@ TEST(DispatchEarlyRetry, OnlyEventsThatHaveFailedAndAreNotDueAreFreed) {
   row.tried_at = WALL_TIME_NEVER;
   EXPECT_FALSE(retry.frees(row, RETRY_NOW));
   row = waiting({});
+  retry.begin("", RETRY_NOW);
   EXPECT_FALSE(retry.frees(row, RETRY_NOW)) << "no error says why it waits";
 }
 
@@ -68,7 +69,7 @@ TEST(DispatchEarlyRetry, TheEndOfAnOutageFreesWhatWasTriedDuringIt) {
   EXPECT_FALSE(retry.going()) << "there was none";
   retry.outage(30'000, RETRY_NOW);
   EXPECT_FALSE(retry.going());
-  retry.outage(31'000, RETRY_NOW + SECOND);
+  retry.outage(0, RETRY_NOW + SECOND); /* another one, and the first was not seen to end */
   retry.outage(-1, RETRY_NOW + 2 * SECOND);
   EXPECT_TRUE(retry.going());
   WaitingRow row = waiting("anything");
@@ -91,7 +92,9 @@ TEST(DispatchEarlyRetry, ThePassOfAnOutageWaitsForTheOneThatIsUnderWay) {
   retry.outage(-1, RETRY_NOW);
   EXPECT_TRUE(retry.going());
   retry.begin("e", RETRY_NOW);
-  EXPECT_FALSE(retry.frees(waiting("anything"), RETRY_NOW)) << "the next reason is one by the error again";
+  WaitingRow row = waiting("anything");
+  row.tried_at = RETRY_NOW;
+  EXPECT_FALSE(retry.frees(row, RETRY_NOW)) << "the next reason is one by the error again";
 }
 
 TEST(DispatchEarlyRetry, APassReadsOnWhereItStopped) {

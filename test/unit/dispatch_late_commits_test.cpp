@@ -70,7 +70,6 @@ TEST(DispatchLateCommits, ARoundThatNotedNothingHasNothingToTakeBack) {
   commits.begin_round();
   look(&commits, {101}, 105, 105);
   commits.commit_round();
-  commits.roll_back_round();
   commits.begin_round();
   commits.roll_back_round();
   EXPECT_EQ(look(&commits, {}, 106, 106), Xids{101});
