@@ -1,8 +1,8 @@
 /*
- * blocked_keys.cpp: each key is in two tables, by its name and by the position of its blocker, and in the list of its
- * sink and state. What can fail for want of memory comes before the first change, so that a failure leaves no half.
- * A key drains no farther than its sink's cursor: after the cursor was set back, rows of the key may lie unmarked
- * before marked ones. Blockers are checked 2,000 per poll: 100,000 blocked keys cost 0.6 % of a core.
+ * blocked_keys.cpp: each key is in two hash tables, by sink and key hash and by the position of its blocker, and in
+ * the list of its sink and state. All allocations come before the first change, so that a failure changes nothing.
+ * A key drains only up to its sink's cursor: after the cursor was set back, unmarked rows of the key may lie before
+ * marked ones. At most about 2,000 blockers are checked per poll: 100,000 blocked keys cost 0.6 % of a core.
  */
 #include "dispatch/blocked_keys.h"
 
@@ -13,7 +13,7 @@
 
 namespace dispatch {
 
-/* So many blockers are looked up at once: a safety net must not cost more the more keys fail. */
+/* Blockers per check: its cost must not grow with the number of failing keys. */
 static constexpr size_t CHECKED_MAX = 2000;
 
 BlockedKeys::BlockedKeys() = default;
@@ -43,11 +43,11 @@ BlockedKeys::List &BlockedKeys::list_of(const BlockedKey &key) noexcept {
   return key.state == KeyState::BLOCKED ? lists.blocked : lists.draining;
 }
 
-/* The key's place by its blocker, unless another key has taken it. */
+/* Erases the key's entry in blockers_, unless another key has taken the position over. */
 void BlockedKeys::forget_blocker(List::iterator key) noexcept {
-  const auto place = blockers_.find(key->blocker);
-  if (place != blockers_.end() && &*place->second == &*key)
-    blockers_.erase(place);
+  const auto entry = blockers_.find(key->blocker);
+  if (entry != blockers_.end() && &*entry->second == &*key)
+    blockers_.erase(entry);
   key->blocker = 0;
 }
 
@@ -70,7 +70,7 @@ void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
   to.splice(to.end(), from, key);
 }
 
-/* The key's entry, draining when it is new. */
+/* Returns the key's entry; a new one starts as DRAINING. */
 BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) {
   if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
     return found->second;
@@ -90,9 +90,9 @@ BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, i
 /* ---- blockers ------------------------------------------------------------------------------------------------ */
 
 void BlockedKeys::set_blocker(List::iterator key, int64_t position) {
-  const auto [place, added] = blockers_.try_emplace(position, key);
-  if (!added && &*place->second != &*key) { /* its row has another key now */
-    const auto former = std::exchange(place->second, key);
+  const auto [entry, added] = blockers_.try_emplace(position, key);
+  if (!added && &*entry->second != &*key) { /* the blocker's row was updated to another key */
+    const auto former = std::exchange(entry->second, key);
     change_state(former, KeyState::DRAINING);
   }
   if (key->state == KeyState::BLOCKED)
@@ -273,7 +273,7 @@ int64_t BlockedKeys::lowest(SinkId sink) const noexcept {
     return lowest;
   for (const BlockedKey &key : found->second.blocked)
     lowest = std::min(lowest, key.blocker);
-  for (const BlockedKey &key : found->second.draining) /* the next one is unknown */
+  for (const BlockedKey &key : found->second.draining) /* the position of its next marked row is unknown */
     lowest = std::min(lowest, key.drained + 1);
   return lowest;
 }

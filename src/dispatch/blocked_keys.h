@@ -1,9 +1,9 @@
 /*
- * blocked_keys.h: the keys of ordered sinks that wait for one event, their blocker: a failing event, or a dead letter
- * where the sink says so. Rows behind the blocker are marked in the table (blocked_by = group) when the worker comes
- * across them, so memory holds one entry per key, however many rows stand behind it, and a restart rebuilds the
- * entries from the rows. When the blocker is through, the key drains: its marked rows are claimed first, in order,
- * and then the key is free.
+ * blocked_keys.h: the blocked keys of ordered sinks. The events of a blocked key wait for one event, the key's
+ * blocker: a failing event, or a dead letter where the sink's on_dead_letter is 'block'. When the worker reads a
+ * row behind the blocker, it marks the row in the table (blocked_by = group). So memory holds one entry per key,
+ * however many rows wait, and a restart rebuilds the entries from the rows. When the blocker is sent, dead or
+ * deleted, the key drains: its marked rows are claimed first, in order of position. Then the key is free.
  */
 #pragma once
 
@@ -20,19 +20,20 @@
 namespace dispatch {
 
 enum class KeyState : uint8_t {
-  FREE,     /* it has no entry; next: DRAINING (every entry begins so) */
-  DRAINING, /* its marked rows are claimed; next: BLOCKED, FREE */
-  BLOCKED   /* its blocker is yet to be sent, or is dead; next: DRAINING, FREE (its sink or shard is another's) */
+  FREE,     /* the key has no entry; next: DRAINING (every new entry starts there) */
+  DRAINING, /* its marked rows are being claimed; next: BLOCKED, FREE */
+  BLOCKED   /* its blocker is not yet sent, or is a dead letter; next: DRAINING, FREE (this worker lost the sink or
+               shard) */
 };
 
 struct BlockedKey {
   SinkId sink;
   KeyState state;
-  bool seen; /* its blocker stands in the table, or was not asked for */
+  bool seen; /* the current check found the blocker in the table, or does not check this one */
   uint64_t key_hash;
-  int64_t blocker; /* BLOCKED: the position of the event that the key waits for */
-  int64_t group;   /* what the rows behind it are marked with */
-  int64_t drained; /* DRAINING: the last marked row that was claimed */
+  int64_t blocker; /* BLOCKED: the blocker's position */
+  int64_t group;   /* the value of blocked_by in the rows that are marked for this key */
+  int64_t drained; /* DRAINING: the position of the last marked row that was claimed */
 };
 
 class BlockedKeys {
@@ -44,69 +45,75 @@ public:
 
   bool any() const noexcept { return !keys_.empty(); }
 
-  /* NULL when the key is free. Valid until the key is forgotten. */
+  /* NULL when the key is free. The pointer is valid until the key becomes free. */
   const BlockedKey *find(SinkId sink, uint64_t key_hash) const noexcept {
     return keys_.empty() ? nullptr : look_up(sink, key_hash);
   }
 
-  /* The key, when an earlier event than the one at `position` blocks it; else NULL. */
+  /* Returns the key if an event before `position` blocks it, otherwise NULL. */
   const BlockedKey *find_before(SinkId sink, uint64_t key_hash, int64_t position) const noexcept {
     const BlockedKey *key = find(sink, key_hash);
     return key && key->state == KeyState::BLOCKED && key->blocker < position ? key : nullptr;
   }
 
   /*
-   * The event at `position` blocks its key, unless an earlier one does; one without a key (hash 0) blocks nothing.
-   * `*replaced` is the blocker whose place it took, 0 if none: that row is not marked, and those behind it are.
-   * False: out of memory.
+   * The event at `position` blocks its key, unless an earlier event does. Without a key (hash 0) it does nothing.
+   * `*replaced` is the position of the former blocker, 0 if there was none. The row of a former blocker is not
+   * marked, but the rows behind it are. False: out of memory; nothing has changed.
    */
   bool block(SinkId sink, uint64_t key_hash, int64_t position, int64_t *replaced) noexcept;
 
-  /* Marked rows of the key were found: it drains, unless it is blocked. False: out of memory. */
+  /* Marked rows of the key were found: the key drains, unless it is blocked. False: out of memory. */
   bool drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
 
-  /* The event is through (sent, dead, deleted): its key drains. No-op unless it is the blocker. */
+  /* The event was sent, became a dead letter or was deleted: its key drains. No-op unless the event is the blocker.
+   */
   void release(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
-  /* When only the position is known. */
+  /* The same, for a caller that knows only the position. */
   void release(int64_t position) noexcept;
-  /* A row was read: the key that it blocked under another sink or key is released. */
+  /* A row was read. If it is the blocker of another key or of another sink (its columns were updated), that key is
+   * released. */
   void row_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
-  /* A row was marked: its key, if it is free by now or drains, must come back to it. False: out of memory. */
+  /* A row was marked. If its key is free or draining by now, the key drains again from this row. False: out of
+   * memory. */
   bool marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept;
 
-  /* A draining key has claimed its rows up to this position; must claim the one at this position again. */
+  /* drained_to(): a draining key has claimed its rows up to `position`. drain_again_from(): the row at `position`
+   * must be claimed again. */
   void drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
   void drain_again_from(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
-  /* Draining keys begin again with their first marked row. */
+  /* All draining keys start again with their first marked row. */
   void drain_all_again() noexcept;
 
   bool any_draining(SinkId sink) const noexcept;
-  /* The hashes of keys of the sink that drain now, each once before one comes again; returns how many. */
+  /* Writes the hashes of draining keys of the sink and returns their number. The keys take turns: each is returned
+   * once before any is returned again. */
   size_t next_draining(SinkId sink, std::span<uint64_t> key_hashes) noexcept;
 
   void forget(SinkId sink, uint64_t key_hash) noexcept;
   void forget_sink(SinkId sink) noexcept;
-  /* Of the sink, those whose shard is not in the set. */
+  /* Forgets the sink's keys whose shard is not in `known`. */
   void forget_unknown(SinkId sink, const ShardSet &known) noexcept;
 
   /*
-   * Blockers can leave unseen (deleted in flight, truncated), so they are looked up from time to time: check_begin()
-   * tells the positions of the next 2,000 or so, check_seen() takes note of one that stands in the table, and
-   * check_unseen() tells the others. What they tell is valid until the next call of either, empty when there is no
-   * memory: then the next check has to do.
+   * A blocker's row can disappear without notice (deleted while in flight, TRUNCATE), so blockers are looked up
+   * regularly. check_begin() returns the positions of the next 2,000 or so; the caller reports each one that is in
+   * the table with check_seen(); check_unseen() returns the others. Both results are valid until the next call of
+   * either. Out of memory, they are empty, and the keys are checked in a later round.
    */
-  bool checked_at_once() const noexcept; /* all in one check */
+  bool checked_at_once() const noexcept; /* one check covers all blockers */
   std::span<const int64_t> check_begin() noexcept;
   void check_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
   std::span<const int64_t> check_unseen() noexcept;
 
-  /* No row of these keys that is still to be claimed lies below; INT64_MAX when the sink has none. */
+  /* A lower bound: every row of these keys that is still to be claimed is at or above it. INT64_MAX when the sink has
+   * no such keys. */
   int64_t lowest(SinkId sink) const noexcept;
 
 private:
-  /* The keys of one sink by state: with 100,000 blocked ones nobody walks all of them for a few that drain. A key
-   * changes its list without an allocation, so that nothing can fail on the way. */
+  /* The keys of one sink by state, so that finding the few draining keys does not read 100,000 blocked ones. A key
+   * moves between the lists without an allocation, so a change of state cannot fail. */
   using List = std::list<BlockedKey>;
   struct Lists {
     List draining, blocked;
@@ -123,7 +130,7 @@ private:
 
   std::unordered_map<KeyId, List::iterator, KeyIdHash> keys_;
   std::unordered_map<SinkId, Lists> lists_;
-  std::unordered_map<int64_t, List::iterator> blockers_; /* the key that a position blocks */
+  std::unordered_map<int64_t, List::iterator> blockers_; /* by the blocker's position */
   std::vector<int64_t> asked_;
   uint32_t slice_ = 0;
 };

@@ -1,7 +1,7 @@
 /*
- * classify_row.cpp: the order of the questions is part of the promise. A row that is in flight is never claimed
- * again, whatever its columns say by now; a row that is not due leads its key, if it has failed, before anybody asks
- * for room; and the key is asked last, so that nothing is marked for which the scan comes back anyway.
+ * classify_row.cpp: the order of the checks is part of the promise. First: a row that is in flight is never claimed
+ * again, whatever its columns contain by now. Before the free space is checked: a failed row that is not yet due
+ * blocks its key. Last: the key's state, so that no row is marked that the scan will read again anyway.
  */
 #include "dispatch/classify_row.h"
 
@@ -17,22 +17,23 @@ static Mark mark_of(const Row &row, const RowSink &sink, int64_t group) {
   return {row.position, row.handle, group, sink.id(), row.key_hash};
 }
 
-/* Is there room for one more event in this round, in its sink and in the worker? */
+/* Why the round cannot take one more event; NULL if it can. */
 static const char *no_room(const Round &round, const RowSink &sink) {
   return sink.cursor->free_slots() <= 0                    ? "its sink takes no more"
          : round.free_events <= 0 || round.free_bytes <= 0 ? "the worker takes no more"
                                                            : nullptr;
 }
 
-/* A failing event leads its key; a merely scheduled one neither leads nor waits. Only rows that are not marked, and
- * have the sink's present name, are found when they are due. */
-static RowDecision put_off(Dispatch &decisions, const Row &row, const RowSink &sink) {
+/* A failed event blocks its key until it is due; a scheduled one neither blocks nor waits. The search for due rows
+ * finds only unmarked rows with the sink's present name, so other rows are marked with group 0, which repairs both.
+ */
+static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const RowSink &sink) {
   sink.cursor->due.expect(row.available_at);
   if (sink.ordered && row.attempts > 0) {
     if (!decisions.block_key(sink.id(), row.key_hash, row.position))
       return OUT_OF_MEMORY;
     if (const BlockedKey *key = decisions.blocked_keys.find_before(sink.id(), row.key_hash, row.position)) {
-      /* It failed, and then an earlier one did. */
+      /* an earlier event of the key has failed since */
       return row.blocked_by == key->group || decisions.marks.add(mark_of(row, sink, key->group))
                  ? skip("it is not due")
                  : OUT_OF_MEMORY;
@@ -45,11 +46,11 @@ static RowDecision put_off(Dispatch &decisions, const Row &row, const RowSink &s
   return skip("it is not due");
 }
 
-static RowDecision wait_behind(Dispatch &decisions, const Row &row, const RowSink &sink, const BlockedKey &key) {
+static RowDecision block_row(Dispatch &decisions, const Row &row, const RowSink &sink, const BlockedKey &key) {
   const int64_t blocker = key.blocker;
 
   if (row.blocked_by == key.group) {
-    /* It may have come from another sink after the key had drained past its place. */
+    /* The row may have been moved here from another sink, to a position that the key has already drained. */
     decisions.blocked_keys.drain_again_from(sink.id(), row.key_hash, row.position);
     return skip("its key is blocked", blocker);
   }
@@ -58,10 +59,11 @@ static RowDecision wait_behind(Dispatch &decisions, const Row &row, const RowSin
   return {RowVerdict::BLOCK, "its key is blocked", blocker};
 }
 
-/* Later events of the key are in flight: the row leads its key from now on, and is looked at again. */
+/* Later events of the key are in flight: the redriven row blocks its key until they have ended, and is then read
+ * again. */
 static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, const RowSink &sink) {
   if (!decisions.block_key(sink.id(), row.key_hash, row.position) ||
-      !decisions.locked_rows.add(row.position, sink.id(), row.key_hash)) /* an earlier one may take the lead */
+      !decisions.locked_rows.add(row.position, sink.id(), row.key_hash)) /* an earlier event may be the blocker */
     return OUT_OF_MEMORY;
   decisions.round.reordered = true;
   return skip("it was redriven, and later events of its key are in flight");
@@ -80,7 +82,7 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sin
     return skip("it is in flight");
   }
   if (row.available_at > decisions.round.now.wall)
-    return put_off(decisions, row, sink);
+    return handle_not_due(decisions, row, sink);
   if (const char *reason = no_room(decisions.round, sink))
     return {RowVerdict::STOP, reason, 0};
   if (scan == RowScan::MAIN && decisions.locked_rows.full())
@@ -89,7 +91,7 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sin
     return {RowVerdict::CLAIM, nullptr, 0};
   const BlockedKey *key = decisions.blocked_keys.find(sink.id(), row.key_hash);
   if (key && (key->state == KeyState::BLOCKED ? row.position > key->blocker : scan != RowScan::DRAINING))
-    return wait_behind(decisions, row, sink, *key);
+    return block_row(decisions, row, sink, *key);
   if (row.redriven && row.key_hash != 0) {
     bool later;
     if (!decisions.redrive_order.later_in_flight(decisions.in_flight, {sink.id(), row.key_hash}, row.position,

@@ -1,7 +1,7 @@
 /*
- * classify_row.h: what a round of claiming does with a row that belongs to this worker: it is claimed, skipped (not
- * now: another scan, a later moment or another event sees to it), marked to wait behind its key's blocker, or it ends
- * the scan, which comes back to it.
+ * classify_row.h: decides what a round of claiming does with a row of this worker. The row is claimed; skipped,
+ * because another scan, a later time or another event will bring it back; marked to wait for its key's blocker; or
+ * it ends the scan, which will read it again.
  */
 #pragma once
 
@@ -10,19 +10,19 @@
 
 namespace dispatch {
 
-/* What a row says. */
+/* The columns of a row that the decision needs. */
 struct Row {
   int64_t position;
   uint64_t key_hash; /* 0 = no key */
   WallTime available_at;
-  int64_t blocked_by; /* the group that it is marked with, 0 = none */
+  int64_t blocked_by; /* the group with which the row is marked, 0 = not marked */
   int32_t attempts;
   bool redriven;
-  bool former_name; /* of its sink: due rows are found by the present one */
+  bool former_name; /* the row has a former name of its sink; due rows are searched by the present name */
   RowHandle handle;
 };
 
-/* The row's sink, as it stands in the round. */
+/* The row's sink and its state in this round. */
 struct RowSink {
   SinkInFlight *in_flight;
   SinkCursor *cursor;
@@ -33,12 +33,12 @@ struct RowSink {
 
 struct RowDecision {
   RowVerdict verdict;
-  const char *reason; /* a literal; NULL for CLAIM */
-  int64_t blocker;    /* the event that is the reason, or 0 */
+  const char *reason; /* a string literal; NULL for CLAIM */
+  int64_t blocker;    /* the position of the event that is the reason, or 0 */
 };
 
-/* What to do with a row of the running round, of a sink and shard that are this worker's. Unless it is claimed, what
- * is to be remembered of it is. */
+/* Classifies a row that the running round has read; its sink and shard must be this worker's. For every verdict but
+ * CLAIM and STOP it also records what will bring the row back. */
 RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sink, RowScan scan) noexcept;
 
 }  // namespace dispatch

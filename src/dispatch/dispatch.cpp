@@ -1,4 +1,5 @@
-/* dispatch.cpp: makes the object that owns all parts, and passes a round's begin and end to those that have a say. */
+/* dispatch.cpp: creates the object that owns all parts, and passes the begin and end of a round to the parts that
+ * need them. */
 #include "dispatch/dispatch.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 /*
- * dispatch.h: all state of the decisions of one worker, in one object: each part is a class of its own, with a header
- * and unit tests of its own. The server makes the object when a worker starts, keeps a pointer for the life of the
- * process and calls its parts; it never constructs, copies or destroys one, since longjmp skips destructors.
+ * dispatch.h: one object that owns all decision state of one worker. Each part is a class with a header and unit
+ * tests of its own. The server creates the object when a worker starts, keeps a pointer for the life of the process
+ * and calls the parts. Server code never constructs, copies or destroys such an object, since longjmp skips
+ * destructors.
  */
 #pragma once
 
@@ -46,7 +47,7 @@ struct SinkRules {
 struct Dispatch {
   BlockedKeys blocked_keys;
   BlockerCheck blocker_check;
-  KeyFilter dead_letter_keys; /* of dead letters and redriven rows */
+  KeyFilter dead_letter_keys; /* keys of dead letters and of redriven rows */
   IdleExit idle_exit;
   InFlight in_flight;
   LateCommits late_commits;
@@ -63,22 +64,23 @@ struct Dispatch {
   Shards shards;
   SinkCursors sink_cursors;
 
-  /* A round of claiming may claim so many events, and so many bytes of them. What it changes in the parts stays after
-   * commit_round(), which follows when its transaction has committed. roll_back_round() takes it back: the claimed
-   * events were given back before, and each scan goes on where the round began. */
+  /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
+   * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given
+   * back before, and each scan continues where the round began. */
   void begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
   void commit_round() noexcept;
   void roll_back_round() noexcept;
 
-  /* The event blocks its key, unless an earlier one does. A blocker that it replaces is looked at again soon: its row
-   * is not marked, and those behind it are. False: out of memory. */
+  /* The event blocks its key, unless an earlier event does. A blocker that it replaces is put on the list of locked
+   * rows, to be read again: its own row is not marked, but the rows behind it are. False: out of memory. */
   bool block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
-  /* First in a round: the events that came back behind a blocked key are marked. Those whose key is free by now
-   * (group 0) are not: their sinks' cursors must go back to them. False: out of memory. */
+  /* Call it first in a round. Marks the events that came back unsent and whose key is blocked. Events whose key is
+   * free by now get group 0 and no mark: the caller must set their sinks' cursors back to them. False: out of memory.
+   */
   bool mark_returned() noexcept;
 
-  /* A row was claimed: its event takes room in the round. False: out of memory. */
+  /* A row was claimed: counts its event against the round's limits. False: out of memory. */
   bool event_claimed(const InFlightEvent *event) noexcept;
 
   /* An event that was submitted is returned and not recorded: it was not tried, or it is deferred and an earlier

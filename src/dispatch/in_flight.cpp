@@ -1,9 +1,9 @@
 /*
- * in_flight.cpp: events are found by position and by ticket. They lie in blocks of 1,024 that stay, so that a pointer
- * is good for an event's life and claiming one allocates nothing but now and then a block: a drain passes here five
- * times for each event.
- * A round claims at most 4 MB and outbox.max_in_flight_memory is 32 MB: with bounds by number alone 3,000 events of
- * 100 kB took 1 GB of the worker while a broker hung, now 58 MB.
+ * in_flight.cpp: events are found by position and by ticket, about five times per event in a drain. They are
+ * allocated in blocks of 1,024 that are never freed, so a pointer is valid for the event's life and a claim rarely
+ * allocates.
+ * A round claims at most 4 MB, and outbox.max_in_flight_memory is 32 MB by default: with limits by number alone,
+ * 3,000 events of 100 kB took 1 GB of the worker's memory while a broker hung; now 58 MB.
  */
 #include "dispatch/in_flight.h"
 
@@ -14,7 +14,7 @@
 
 namespace dispatch {
 
-/* Instead of an error's own text. */
+/* Takes the place of an error text that could not be allocated. */
 static constexpr char NO_MEMORY[] = "out of memory for the text of the error";
 
 InFlight::InFlight() {
@@ -65,7 +65,7 @@ void InFlight::gone(InFlightEvent *event) noexcept {
 
 /* ---- by position --------------------------------------------------------------------------------------------- */
 
-/* Positions come in sequence: neighbours share a cache line, and blocks of them are spread. */
+/* Positions are consecutive: 16 neighbours share a cache line, and such blocks are spread by hash. */
 InFlightEvent **InFlight::slot_of(int64_t position) const noexcept {
   const uint64_t block = (static_cast<uint64_t>(position) >> 4) * 0x9E3779B97F4A7C15U >> 32;
   return &slots_[(block << 4 | (static_cast<uint64_t>(position) & 15)) & (n_slots_ - 1)];
@@ -78,10 +78,10 @@ void InFlight::enter_slot(InFlightEvent *event) noexcept {
 }
 
 void InFlight::leave_slot(const InFlightEvent *event) noexcept {
-  InFlightEvent **place = slot_of(event->position);
-  while (*place != event)
-    place = &(*place)->next_in_slot;
-  *place = event->next_in_slot;
+  InFlightEvent **link = slot_of(event->position);
+  while (*link != event)
+    link = &(*link)->next_in_slot;
+  *link = event->next_in_slot;
 }
 
 void InFlight::grow_table() {
@@ -115,7 +115,7 @@ int InFlight::free_events(int max_events, int64_t max_bytes) const noexcept {
   return std::max(0, max_events - count_ - unflushed.events());
 }
 
-/* The table first: it may be larger than it must. */
+/* The table grows first: if the allocation of the block then fails, the table is only larger than needed. */
 void InFlight::add_chunk() {
   if ((chunks_.size() + 1) * CHUNK > n_slots_)
     grow_table();
@@ -130,6 +130,7 @@ void InFlight::add_chunk() {
 }
 
 InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
+  assert(find(claimed.position) == nullptr);
   if (first_free_ == nullptr) {
     try {
       add_chunk();
@@ -139,7 +140,7 @@ InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
   }
   InFlightEvent *event = first_free_;
   first_free_ = event->next;
-  __builtin_prefetch(first_free_, 1); /* the next one: by then it is in the cache */
+  __builtin_prefetch(first_free_, 1); /* the next claim finds it in the cache */
   __builtin_prefetch(reinterpret_cast<char *>(first_free_) + 64, 1);
   change_state(event, EventState::CLAIMED);
   event->generation++;
@@ -199,7 +200,7 @@ void InFlight::append_ended(InFlightEvent *event) noexcept {
   n_ended_++;
 }
 
-/* The list as it was. */
+/* Empties the list and returns its former first event. */
 InFlightEvent *InFlight::clear_ended() noexcept {
   InFlightEvent *first = first_ended_;
   first_ended_ = last_ended_ = nullptr;
@@ -271,7 +272,7 @@ InFlightEvent *InFlight::take_suspects(const SinkInFlight *sink) noexcept {
 /* ---- recorded, and not yet safe ------------------------------------------------------------------------------ */
 
 void Unflushed::add(int n, uint64_t lsn) noexcept {
-  if (n_ == static_cast<int>(entries_.size())) { /* a standby lags: they become safe together */
+  if (n_ == static_cast<int>(entries_.size())) { /* a standby lags: merge, these are then flushed together */
     entries_[n_ - 1].lsn = lsn;
     entries_[n_ - 1].n += n;
   } else {

@@ -1,6 +1,6 @@
 /*
- * in_flight.h: the events that the worker has claimed and not yet recorded. A ticket names one of them through the
- * delivery library and back; its generation keeps a late report from ending another event.
+ * in_flight.h: the events in flight: claimed by the worker and not yet recorded. A ticket identifies an event to
+ * the delivery library and back. It contains a generation number, so that a late report cannot end another event.
  */
 #pragma once
 
@@ -18,56 +18,57 @@ namespace dispatch {
 
 enum class EventState : uint8_t {
   FREE,      /* next: CLAIMED */
-  CLAIMED,   /* chosen in the running round; next: IN_FLIGHT, ENDED (it cannot be sent), FREE (given back) */
-  IN_FLIGHT, /* submitted; next: ENDED, FREE (it came back unsent) */
-  ENDED,     /* to be recorded; next: RECORDED, GONE, FREE (its failure was the sink's) */
-  RECORDED,  /* in the running transaction; next: FREE (committed), ENDED (aborted) */
-  GONE       /* a user had deleted or moved its row, nothing is to be recorded; next: FREE, ENDED (aborted) */
+  CLAIMED,   /* claimed in the running round; next: IN_FLIGHT, ENDED (it cannot be sent), FREE (given back) */
+  IN_FLIGHT, /* submitted; next: ENDED, FREE (returned unsent) */
+  ENDED,     /* to be recorded; next: RECORDED, GONE, FREE (the failure was the sink's) */
+  RECORDED,  /* recorded in the running transaction; next: FREE (committed), ENDED (aborted) */
+  GONE       /* its row was deleted or moved, nothing to record; next: FREE (committed), ENDED (aborted) */
 };
 
-/* How an event ended: the delivery library's ob_outcome, by value. */
+/* How an event ended. The values are those of ob_outcome in delivery.h. */
 enum class Outcome : uint8_t {
   SENT,
-  RETRY,    /* it failed: an attempt is spent, and it is tried again */
-  DEFERRED, /* its destination cannot be used now: it is tried again, and no attempt is spent */
-  REJECTED, /* it can never succeed: a dead letter */
-  RETURNED  /* it was not tried, or its sink is down: it is claimed again */
+  RETRY,    /* failed: one attempt is spent, and it is sent again */
+  DEFERRED, /* its destination (a Kafka topic) cannot be used now: sent again later, no attempt is spent */
+  REJECTED, /* can never succeed: a dead letter */
+  RETURNED  /* not sent, or the whole sink is down: claimed again */
 };
 
-/* What a sink has in flight; part of what the server keeps for a sink, which outlives its events. A pointer to it
- * names the sink: while a server is being renamed, two stand for one SinkId. */
+/* What a sink has in flight. The server embeds it in its sink object, which outlives the sink's events. The pointer
+ * identifies the sink: while a server is being renamed, two sink objects have the same SinkId. */
 struct SinkInFlight {
   SinkId id;
   uint32_t of_shard[SHARDS]; /* claimed and not yet recorded */
 };
 
-/* Two cache lines, the first with what most steps ask for: there are tens of thousands. */
+/* Two cache lines, since there are tens of thousands of them; the first holds what most steps read. */
 struct alignas(128) InFlightEvent {
   int64_t position;
-  uint64_t key_hash; /* 0 = it has no key, or its sink keeps no order */
+  uint64_t key_hash; /* 0 = no key, or its sink is unordered */
   SinkInFlight *sink;
-  InFlightEvent *next_in_slot; /* of the table by position */
-  RowHandle row;               /* as it was when it was claimed */
+  InFlightEvent *next_in_slot; /* chain of the hash table by position */
+  RowHandle row;               /* the row version that was claimed */
   uint32_t generation;
-  int32_t attempts; /* failed ones before this */
+  int32_t attempts; /* failed attempts before this one */
   uint32_t bytes;
   EventState state;
-  Outcome outcome; /* once it has ended */
+  Outcome outcome; /* valid in ENDED and later states */
   uint8_t shard;
-  uint8_t record_failures : 3; /* it alone made the transaction fail, so many times, at most 7 */
-  bool late : 1;               /* redriven by force, after later events of its key */
-  bool early : 1;              /* claimed before its time, since what it waited for is over */
-  bool slow_retry : 1;         /* it may not be tried again within seconds */
-  bool suspect : 1;            /* its failure may be the sink's: forgotten if that is known before it is recorded */
+  uint8_t record_failures : 3; /* how often recording this row alone failed the transaction, at most 7 */
+  bool late : 1;               /* redriven with force after later events of its key were sent */
+  bool early : 1;              /* claimed before available_at, because the cause of its delay is over */
+  bool slow_retry : 1;         /* not to be retried within seconds (ob_retry_delay_ms) */
+  bool suspect : 1; /* the sink may be to blame: if the circuit opens before it is recorded, nothing is recorded */
 
-  InFlightEvent *next; /* free list, or list of ended ones */
-  WallTime due_since;  /* enqueued, or the later time that was asked for */
+  InFlightEvent *next; /* in the free list, or in the list of ended events */
+  WallTime due_since;  /* its creation time, or the later time for which it was scheduled */
   WallTime ended_at;
-  Moment record_after; /* somebody held the row: try to record again then */
-  int64_t blocked_by;  /* what the row said when it was claimed */
+  Moment record_after; /* another session had locked the row: record it after this moment */
+  int64_t blocked_by;  /* the row's blocked_by when it was claimed */
   int64_t retry_after_ms;
-  const char *error; /* why it failed; NULL = it did not */
-  SinkId given_to;   /* this sink has the event still to come: its row was seen, and passed, meanwhile */
+  const char *error; /* NULL when it did not fail */
+  SinkId given_to; /* the sink that must still send this event: its row was moved there, and skipped, while it was in
+                      flight; 0 = none */
   uint32_t index;
 };
 static_assert(sizeof(InFlightEvent) == 128 && offsetof(InFlightEvent, next) == 64);
@@ -76,20 +77,21 @@ inline bool has_ended(const InFlightEvent *event) {
   return event->state >= EventState::ENDED;
 }
 
-/* In the running transaction. */
+/* Recorded or gone in the running transaction. */
 inline bool is_recorded(const InFlightEvent *event) {
   return event->state >= EventState::RECORDED;
 }
 
-/* Recordings that a crash would lose, since their WAL is not flushed: their events would be sent again. */
+/* Recordings whose WAL is not yet flushed. A crash would lose them, and their events would be sent again. */
 class Unflushed {
 public:
   int events() const noexcept { return events_; }
 
   void add(int n, uint64_t lsn) noexcept;
-  /* WAL up to here should be flushed now, since they fill half of `max_events`; 0 = need not. */
+  /* The position up to which WAL should be flushed now, because these recordings fill half of `max_events`; 0 = none.
+   */
   uint64_t flush_wanted(int max_events) const noexcept;
-  /* WAL up to here is safe. */
+  /* WAL is flushed up to `lsn`. */
   void safe(uint64_t lsn) noexcept;
 
 private:
@@ -111,7 +113,7 @@ public:
   int count() const noexcept { return count_; }
   int ended() const noexcept { return n_ended_; }
 
-  /* How many more may be claimed, by number and by memory. One event always fits, however large. */
+  /* How many more events may be claimed, by number and by memory. One event always fits, whatever its size. */
   int free_events(int max_events, int64_t max_bytes) const noexcept;
   int64_t free_bytes(int64_t max_bytes) const noexcept { return max_bytes - bytes_; }
 
@@ -127,44 +129,45 @@ public:
     WallTime due_since;
     bool late;
   };
-  /* For a position that has none. Pointers stay valid until the event is given back or settled. NULL: out of memory.
-   */
+  /* Adds an event; its position must not be in flight yet. Pointers stay valid until give_back() or committed() frees
+   * the event. NULL: out of memory. */
   InFlightEvent *claim(const Claimed &claimed) noexcept;
 
   void submitted(InFlightEvent *event) noexcept;
 
-  /* It is over, and nothing is to be recorded. */
+  /* Frees the event; nothing is recorded for it. */
   void give_back(InFlightEvent *event) noexcept;
 
-  /* NULL when there is none. */
+  /* NULL when no event with this position is in flight. */
   InFlightEvent *find(int64_t position) const noexcept;
 
   uint64_t ticket(const InFlightEvent *event) const noexcept {
     return static_cast<uint64_t>(event->generation) << 32 | event->index;
   }
-  /* NULL for a ticket whose event is not in flight any more. */
+  /* NULL when the ticket's event is no longer in flight. */
   InFlightEvent *find_ticket(uint64_t ticket) const noexcept;
 
-  /* Appends it to the ended ones. `error` is copied; may be NULL. */
+  /* Appends the event to the list of ended ones. `error` is copied; it may be NULL. */
   void end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error, WallTime at) noexcept;
-  InFlightEvent *first_ended() const noexcept { return first_ended_; } /* then event->next */
-  /* When the next of them may be recorded: in the past for most, later for rows that somebody holds. */
+  InFlightEvent *first_ended() const noexcept { return first_ended_; } /* the following ones by event->next */
+  /* When the next of them may be recorded: a moment in the past for most, later for rows that another session had
+   * locked. */
   Moment next_recording() const noexcept;
 
-  /* In the running transaction: it is written down; or its row was gone. */
+  /* In the running transaction: the event was recorded, or its row no longer exists. */
   void recorded(InFlightEvent *event) noexcept;
   void gone(InFlightEvent *event) noexcept;
-  /* Its row could not be written down, it alone. True the first time. */
+  /* Recording this event alone failed. True the first time. */
   bool record_failed(InFlightEvent *event) noexcept;
-  /* The transaction has ended: what it recorded is over, and counts as unflushed until `lsn` is safe; or nothing was
-   * recorded. */
+  /* The transaction has ended. committed(): frees what it recorded, which counts as unflushed until `lsn` is flushed.
+   * aborted(): nothing was recorded. */
   void committed(uint64_t lsn) noexcept;
   void aborted() noexcept;
 
-  /* The sink was down: its suspects leave the list of ended ones, and are returned as a list of their own. */
+  /* The sink was down: removes its suspects from the list of ended events and returns them as a list. */
   InFlightEvent *take_suspects(const SinkInFlight *sink) noexcept;
 
-  /* All of them, in no order: the first for NULL, NULL after the last. */
+  /* Iterates over all events, in no order: pass NULL for the first; NULL follows the last. */
   const InFlightEvent *next(const InFlightEvent *event) const noexcept;
 
   Unflushed unflushed;
@@ -182,8 +185,8 @@ private:
   InFlightEvent *clear_ended() noexcept;
 
   std::vector<std::unique_ptr<InFlightEvent[]>> chunks_;
-  std::unique_ptr<InFlightEvent *[]> slots_; /* each a chain */
-  uint32_t n_slots_ = 0;                     /* a power of two, at least as many as there are events */
+  std::unique_ptr<InFlightEvent *[]> slots_; /* hash table, one chain per slot */
+  uint32_t n_slots_ = 0;                     /* a power of two, at least the number of allocated events */
   InFlightEvent *first_free_ = nullptr;
   InFlightEvent *first_ended_ = nullptr, *last_ended_ = nullptr;
   int n_ended_ = 0;

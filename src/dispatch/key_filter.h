@@ -1,7 +1,7 @@
 /*
- * key_filter.h: may this key have dead letters or redriven rows? A filter of fixed size: a bit for every key that
- * has, or had, one. It errs on the side of yes: at 500,000 keys the false-positive rate is 40 %, and a false positive
- * costs one index lookup when the event is recorded.
+ * key_filter.h: tells whether a key may have dead letters or redriven rows. A filter of fixed size, with one bit
+ * for each key that has or had one. It never misses such a key. At 500,000 keys the false-positive rate is 40 %; a
+ * false positive costs one index lookup when the event is recorded.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
- * late_commits.cpp: a snapshot lists running transactions below its xmax only, and its xmax follows the last
- * transaction that has ended: the youngest running ones lie between xmax and the next id. An id that is noted without
- * need costs one look at an index; one that is missed would cost its events.
+ * late_commits.cpp: a snapshot lists running transactions only below its xmax, and xmax is the id after the last
+ * one that has ended. So the youngest running transactions lie between xmax and the next id, and all of these are
+ * noted. Noting one too many costs one index lookup; missing one would lose its events.
  */
 #include "dispatch/late_commits.h"
 
@@ -9,7 +9,7 @@
 
 namespace dispatch {
 
-static constexpr uint32_t FIRST_NORMAL_XID = 3; /* no transaction has the ids 0 to 2 of any epoch */
+static constexpr uint32_t FIRST_NORMAL_XID = 3; /* ids 0 to 2 of every epoch are reserved */
 
 static bool is_running(const TransactionSnapshot &snapshot, uint64_t xid) {
   const uint64_t *end = snapshot.running + snapshot.n_running;

@@ -1,8 +1,10 @@
 /*
- * late_commits.h: transactions that drew positions before others that are already claimed, and commit after them. No
- * row is searched for them: a transaction that ran at the last round's snapshot, and does not run at this one's, has
- * ended meanwhile, and its rows are looked up by its id. All ids are with their epoch.
- * This needs two things of the producer: a transaction id before the first position, and a sequence with CACHE 1.
+ * late_commits.h: finds late commits: transactions that took positions before others that are already claimed, and
+ * commit after them. They are found without searching rows: a transaction that was running in the last round's
+ * snapshot, and is not running in this one's, has ended in between, and its rows are looked up by its transaction
+ * id. All ids include the epoch.
+ * The producer must guarantee two things: a transaction has its id before it takes its first position, and the
+ * sequence of positions has CACHE 1.
  */
 #pragma once
 
@@ -12,12 +14,12 @@
 
 namespace dispatch {
 
-/* What a snapshot says about transactions. */
+/* The running transactions, as a snapshot shows them. */
 struct TransactionSnapshot {
-  const uint64_t *running; /* in progress, and below xmax; in no order */
+  const uint64_t *running; /* ids in progress below xmax, in no order */
   size_t n_running;
-  uint64_t xmax; /* this transaction and all later ones count as running */
-  uint64_t next; /* the next id to be given out, read after the snapshot was taken */
+  uint64_t xmax; /* all ids from here on count as running */
+  uint64_t next; /* the next id to be assigned, read after the snapshot was taken */
 };
 
 class LateCommits {
@@ -27,13 +29,13 @@ public:
   /* The transactions that the round has found to have ended are found again. */
   void roll_back_round() noexcept;
 
-  /* Which of the noted transactions have ended: ended_count() of them. False: out of memory. */
+  /* Finds the noted transactions that have ended; ended_count() is their number. False: out of memory. */
   bool find_ended(const TransactionSnapshot &snapshot) noexcept;
   int ended_count() const noexcept { return static_cast<int>(ended_.size()); }
   uint64_t ended(int i) const noexcept { return ended_[i]; }
 
-  /* What the next find_ended() compares with: after the rows of those that ended were looked up, at most once in a
-   * round. False: out of memory, and nothing is changed. */
+  /* Notes the running transactions for the next find_ended(), at most once in a round. Call it after the rows of the
+   * ended ones were looked up. False: out of memory; nothing has changed. */
   bool note_running(const TransactionSnapshot &snapshot) noexcept;
 
 private:
@@ -42,7 +44,7 @@ private:
   bool noted_ = false;                   /* that was in this round */
 };
 
-/* A transaction id with its epoch: one that runs or has just ended is never more than 2^31 behind the next one. */
+/* Adds the epoch to a transaction id that is running or has just ended: such an id is at most 2^31 behind `next`. */
 uint64_t xid_with_epoch(uint32_t xid, uint64_t next) noexcept;
 
 }  // namespace dispatch

@@ -1,6 +1,6 @@
 /*
- * locked_rows.cpp: a user's UPDATE of a whole backlog locks every row of it. So both the memory for locked rows and
- * the time for looking at them are bounded: 20,000 rows stop the scan, and each row makes the pause 0.1 ms longer.
+ * locked_rows.cpp: a user's UPDATE of a whole backlog locks every row of it. So memory and time are bounded: the
+ * main scan stops at 20,000 locked rows, and each row in the list adds 0.1 ms to the pause.
  */
 #include "dispatch/locked_rows.h"
 
@@ -28,7 +28,7 @@ void LockedRows::roll_back_round() noexcept {
   looked_.clear();
 }
 
-/* Room for the rows that are being looked at is kept, so that a rollback allocates nothing. */
+/* Also reserves capacity for the rows in looked_, so that a rollback allocates nothing. */
 void LockedRows::reserve(size_t more) {
   const size_t wanted = rows_.size() + looked_.size() + more;
 

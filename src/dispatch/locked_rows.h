@@ -1,7 +1,7 @@
 /*
- * locked_rows.h: the rows that could not be claimed or marked yet: another session had locked them, or they no longer
- * lead their key, or the process had no memory for them. Each is looked at again after a pause of 200 ms, and longer
- * the more there are. Until then its key drains no farther.
+ * locked_rows.h: the rows that could not be claimed or marked: another session had locked them, they are no longer
+ * the blocker of their key, or memory was short. Each is read again after a pause of 200 ms plus 0.1 ms per row in
+ * the list. Until then its key does not drain beyond it.
  */
 #pragma once
 
@@ -15,45 +15,45 @@ namespace dispatch {
 
 struct LockedRow {
   int64_t position;
-  uint64_t key_hash; /* 0 = no key waits for it */
+  uint64_t key_hash; /* 0 = the row has no key */
   SinkId sink;
-  bool listed; /* of a row that is being looked at: it is in the list again */
+  bool listed; /* in looked_: the row is back in rows_ */
   Moment look_at;
 };
 
 class LockedRows {
 public:
-  /* The pauses of the rows that are added in this round count from here. */
+  /* The pauses of rows that this round adds start at `now`. */
   void begin_round(Moment now) noexcept;
   void commit_round() noexcept;
-  /* Rows that the round looked at are looked at again. Never out of memory. */
+  /* Puts the rows that the round looked at back into the list. Needs no memory. */
   void roll_back_round() noexcept;
 
   /* False: out of memory. */
   bool add(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
 
-  /* Takes the rows whose time has come off the list: look_count() of them, to be looked at in this round. False: out
-   * of memory. */
+  /* Moves the due rows from the list to the round: look_count() of them, to be looked at now. False: out of memory.
+   */
   bool take_due() noexcept;
   int look_count() const noexcept { return static_cast<int>(looked_.size()); }
   const LockedRow &looked(int i) const noexcept { return looked_[i]; }
-  /* That row had no room in its sink: it is looked at again. Never out of memory. */
+  /* The sink had no free space for that row: it goes back into the list. Needs no memory. */
   void keep(int i) noexcept;
 
-  /* The first position of this key; POSITION_NONE when there is none. */
+  /* The lowest position of this key; POSITION_NONE when the list has none. */
   int64_t first_of_key(SinkId sink, uint64_t key_hash) const noexcept;
-  /* The first one of all; POSITION_NONE when there is none. */
+  /* The lowest position of all; POSITION_NONE when the list is empty. */
   int64_t first() const noexcept;
-  /* There are so many that no new ones should be looked for. */
+  /* The limit is reached: the main scan must stop. */
   bool full() const noexcept;
-  /* When to look again; MOMENT_NEVER = there are none. */
+  /* When the next row is due; MOMENT_NEVER = the list is empty. */
   Moment next_moment() const noexcept;
 
 private:
   void reserve(std::size_t more);
   void append(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
 
-  std::vector<LockedRow> rows_, looked_; /* rows_ has room for looked_ as well */
+  std::vector<LockedRow> rows_, looked_; /* rows_ has capacity for looked_ as well */
   Moment round_began_ = MOMENT_NONE;
 };
 

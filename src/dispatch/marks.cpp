@@ -1,6 +1,6 @@
 /*
- * marks.cpp: events may come back while a round is being committed. So a commit forgets only those that its round has
- * taken up.
+ * marks.cpp: events can be returned while a round is being committed. So commit_round() removes only those that its
+ * round has taken up.
  */
 #include "dispatch/marks.h"
 

@@ -1,7 +1,7 @@
 /*
- * marks.h: the rows that the running round marks in the table: each waits behind its key's blocker (its group is that
- * of the key), or waits no more (group 0). A mark lets the worker find the row when the key drains, and keeps it out
- * of memory until then.
+ * marks.h: the rows that the running round marks in the table. A mark with the group of a blocked key makes the row
+ * wait for the key's blocker; group 0 removes the mark. A marked row need not be kept in memory: the worker finds
+ * it by the mark when the key drains.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ namespace dispatch {
 struct Mark {
   int64_t position;
   RowHandle row;
-  int64_t group; /* 0 = it waits no more */
+  int64_t group; /* 0 = removes the row's mark */
   SinkId sink;
   uint64_t key_hash;
 };
@@ -30,12 +30,12 @@ public:
   bool add(const Mark &mark) noexcept;
   std::span<const Mark> all() const noexcept { return marks_; }
 
-  /* Events that came back unsent, and whose key is blocked since. The next round marks them, so that the cursor need
-   * not go back for them, past all that was claimed meanwhile. A round that is rolled back forgets them: the cursor
-   * must go back. False: out of memory. */
+  /* Events that were returned unsent and whose key has been blocked since. The next round marks them, so that the
+   * cursor need not go back over everything that was claimed after them. A round that is rolled back forgets them:
+   * then the cursor must go back. False: out of memory. */
   bool add_returned(const Mark &mark) noexcept;
   std::span<const Mark> returned() const noexcept { return returned_; }
-  /* The round deals with those that came back before it. */
+  /* The returned events that this round handles: all that were added before this call. */
   std::span<Mark> take_up_returned() noexcept;
 
 private:

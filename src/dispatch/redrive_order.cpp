@@ -1,8 +1,8 @@
 /*
- * redrive_order.cpp: redriven events are rare, so the keys in flight are put into a table only when a round meets
- * one, and the table is forgotten with the round.
- * A redriven event waits in the worker until later in-flight events of its key have ended; in the delivery library it
- * would wait behind them, and it would be too late to decide.
+ * redrive_order.cpp: redriven events are rare, so the table of keys in flight is built only when a round meets one,
+ * and dropped with the round.
+ * A redriven event waits in the worker, not in the delivery library, until later in-flight events of its key have
+ * ended: only then is it known whether it is still in order.
  */
 #include "dispatch/redrive_order.h"
 

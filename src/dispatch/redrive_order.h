@@ -1,7 +1,8 @@
 /*
- * redrive_order.h: whether a redriven event may go. It goes before what is later in its key and not yet sent. Later
- * events of its key that are in flight when it comes back have to end first: if one of them was delivered, the
- * recording has marked the redriven one or made it a dead letter again; if none was, it leads its key.
+ * redrive_order.h: decides whether a redriven event may be sent now. It goes before the later events of its key
+ * that are not yet sent, but in-flight events of its key must end first. If one of them was delivered, the
+ * recording has marked the redriven event or made it a dead letter again; if none was, the redriven event is first
+ * in its key.
  */
 #pragma once
 
@@ -19,16 +20,16 @@ public:
   /* An event was claimed in this round. False: out of memory. */
   bool claimed(const KeyId &key, int64_t position) noexcept { return !known_ || note(key, position); }
 
-  /* Is a later event of the key in flight? The first question of a round looks at all events in flight. False: out of
-   * memory. */
+  /* Sets `*later`: whether a later event of the key is in flight. The first call of a round reads all events in
+   * flight. False: out of memory. */
   bool later_in_flight(const InFlight &in_flight, const KeyId &key, int64_t position, bool *later) noexcept;
 
 private:
   bool note(const KeyId &key, int64_t position) noexcept;
   bool note_all(const InFlight &in_flight) noexcept;
 
-  bool known_ = false;                                 /* last_ is filled */
-  std::unordered_map<KeyId, int64_t, KeyIdHash> last_; /* the last position of a key that is in flight */
+  bool known_ = false;                                 /* last_ is complete for this round */
+  std::unordered_map<KeyId, int64_t, KeyIdHash> last_; /* the highest position in flight of each key */
 };
 
 }  // namespace dispatch

@@ -6,13 +6,13 @@
 namespace dispatch {
 
 struct Round {
-  bool open; /* something of it may have to be taken back */
+  bool open; /* there are changes that a rollback must undo */
   Now now;
-  int free_events;    /* how many more the worker takes, by number and … */
-  int64_t free_bytes; /* … by memory */
+  int free_events;    /* how many more events the worker takes, by number … */
+  int64_t free_bytes; /* … and by memory in bytes */
   int n_claimed;
-  bool dropped;   /* events that were claimed and then not kept have left room */
-  bool reordered; /* a redriven row takes the lead of a key of which later rows may be in the batches */
+  bool dropped;   /* some claimed events were dropped, so the limits allow more */
+  bool reordered; /* a redriven row became a blocker, and later rows of its key may be in the batches */
 };
 
 }  // namespace dispatch

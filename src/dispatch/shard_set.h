@@ -1,4 +1,5 @@
-/* shard_set.h: the fixed shards over which keys are spread, and a set of them. Plain: it lies in shared memory. */
+/* shard_set.h: the fixed shards over which keys are spread, and a set of them. A plain struct, because it lies in
+ * shared memory. */
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace dispatch {
 
 inline constexpr int SHARDS = 256;
 
-/* The shard of an event. Events without a key (hash 0) are spread by position. */
+/* Events without a key (hash 0) are spread by position. */
 inline constexpr int shard_of(uint64_t key_hash, int64_t position) {
   return static_cast<int>((key_hash != 0 ? key_hash : static_cast<uint64_t>(position)) % SHARDS);
 }
@@ -33,7 +34,7 @@ struct ShardSet {
     return a;
   }
 
-  /* Those of a that b has not. */
+  /* The shards of a that are not in b. */
   friend constexpr ShardSet operator-(ShardSet a, const ShardSet &b) {
     for (int i = 0; i < SHARDS / 64; i++)
       a.words[i] &= ~b.words[i];

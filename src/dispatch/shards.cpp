@@ -1,7 +1,6 @@
 /*
- * shards.cpp: the rule by which workers hand shards over among themselves: the launcher says their number, and
- * nothing else. A shard is given away only when its new owner is there to take it, so that none is without a worker
- * for longer than one loop of the new owner.
+ * shards.cpp: workers hand shards over among themselves; the launcher sets only their number. A shard is handed off
+ * only when its new owner is running, so it is without an owner for at most one loop of the new one.
  */
 #include "dispatch/shards.h"
 

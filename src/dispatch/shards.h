@@ -1,14 +1,13 @@
 /*
- * shards.h: which shards are this worker's. Keys are spread by hash over 256 fixed shards, shards over the workers of
- * a database: shard % workers. A shard belongs to one worker at a time: that, and no lock held over the network,
- * keeps two workers off one event.
- *
- * When the number of workers changes, a shard goes to its new owner at once, but for the sinks of which its former
- * owner still has events of the shard in flight: those sinks wait until that part has drained (ended and recorded).
- * So a sink that hangs delays only its own part of a handoff. What a worker must know of a shard it reads from the
- * rows, as after a restart.
- * While 32 requests hung, a change of outbox.workers 1 -> 4 -> 2 -> 1 delayed another sink's events by 20 ms at
- * most; with a million events waiting behind those requests by 1.1 s, because the new owner of a shard reads its
+ * shards.h: which shards this worker owns. Keys are spread by hash over 256 fixed shards, and shards over the
+ * workers of a database: shard % workers. A shard has one owner at a time; that, and no lock during a network
+ * request, keeps two workers from sending the same event.
+ * When the number of workers changes, a shard moves to its new owner at once, except for sinks of which the former
+ * owner still has events of this shard in flight: those sinks wait until these events have ended and are recorded.
+ * So a hanging sink delays only its own part of a shard's handoff. The new owner reads the state of the shard from
+ * the rows, as after a restart.
+ * Measured while 32 requests hung: a change of outbox.workers 1 -> 4 -> 2 -> 1 delayed another sink's events by at
+ * most 20 ms; with a million events queued behind those requests by 1.1 s, because the new owner reads a shard's
  * rows from the beginning.
  */
 #pragma once
@@ -18,15 +17,15 @@
 
 namespace dispatch {
 
-/* A shard, as this worker has it for one sink. */
+/* The state of a shard in this worker, for one sink. */
 enum class ShardState : uint8_t {
-  NOT_OURS, /* another worker's, or one still has events of it in flight; next: FRESH */
-  FRESH,    /* just taken: which of its keys are blocked is not yet read; next: OURS, DRAINING, NOT_OURS */
-  OURS,     /* next: DRAINING, NOT_OURS, FRESH (another sink has got the name) */
-  DRAINING  /* given away, with events of this worker in flight; next: NOT_OURS */
+  NOT_OURS, /* another worker owns it, or still has events of it in flight; next: FRESH */
+  FRESH,    /* just taken over, its blocked keys are not yet read; next: OURS, DRAINING, NOT_OURS */
+  OURS,     /* next: DRAINING, NOT_OURS, FRESH (another sink has taken the name) */
+  DRAINING  /* handed off, with events of this worker still in flight; next: NOT_OURS */
 };
 
-/* What a worker keeps for each of its sinks. Zeroed memory is a sink that has no shard. */
+/* The shards of one sink. Zeroed memory is a sink without shards. */
 class SinkShards {
 public:
   bool may_claim(int shard) const { return state_[shard] == ShardState::FRESH || state_[shard] == ShardState::OURS; }
@@ -34,19 +33,19 @@ public:
   bool any_fresh() const { return n_fresh_ > 0; }
   bool any_draining() const { return n_draining_ > 0; }
   ShardSet draining() const noexcept;
-  /* Those of which this worker knows which keys are blocked. */
+  /* The shards whose blocked keys this worker has read. */
   ShardSet known() const noexcept;
 
-  /* A new sink, or another one of the same name, takes part in the shards that its worker has. `draining_anywhere`:
-   * shards that a worker, maybe this one, gave away while it has events of this sink in flight. */
+  /* A new sink, or another sink with the same name: it starts with the worker's shards `mine`. `draining_anywhere`:
+   * shards that any worker has handed off while it has events of this sink in flight. */
   void begin(const ShardSet &mine, const ShardSet &draining_anywhere) noexcept;
-  /* Those of which it has events in flight drain from now on. */
+  /* The shards of `given` that have events in flight drain from now on; the others are handed off at once. */
   void give_away(const ShardSet &given, const uint32_t (&in_flight)[SHARDS]) noexcept;
-  /* True when shards have drained. */
+  /* Hands off the draining shards that have no events in flight any more. True when there were any. */
   bool note_drained(const uint32_t (&in_flight)[SHARDS]) noexcept;
-  /* True when the sink may claim from shards from which it could not before: it begins at the beginning. */
+  /* True when the sink has gained shards: the caller must read its rows from the beginning. */
   bool update(const ShardSet &mine, const ShardSet &draining_anywhere) noexcept;
-  /* The rows of the fresh shards were asked for blocked keys. */
+  /* The blocked keys of all fresh shards were read from the rows. */
   void fresh_read() noexcept;
 
 private:
@@ -57,10 +56,10 @@ private:
 };
 static_assert(std::is_trivial_v<SinkShards>);
 
-/* A worker of the database, as its slot in shared memory shows it. */
+/* A running worker of the database, as its slot in shared memory shows it. */
 struct PresentWorker {
   int index;
-  ShardSet shards; /* no other worker has them */
+  ShardSet shards; /* no other worker owns them */
 };
 
 class Shards {
@@ -68,19 +67,19 @@ public:
   void init(int index) noexcept { index_ = index; }
 
   const ShardSet &mine() const noexcept { return mine_; }
-  /* So many workers share the shards; 0 = the launcher has not yet said. */
+  /* How many workers share the shards; 0 = the launcher has not set it yet. */
   int workers() const noexcept { return workers_; }
-  /* This worker is one too many, and has no shard any more. */
+  /* The number of workers was reduced, and this worker has handed off its last shard. */
   bool superfluous() const noexcept { return workers_ > 0 && index_ >= workers_ && mine_.empty(); }
 
-  /* Gives away the shards whose new owner is present, takes those that nobody has. `workers`: how many share the
-   * shards, 0 = unknown. Returns what was given away. */
+  /* Hands off the shards whose new owner is running, and takes over those without an owner. `workers`: how many share
+   * the shards, 0 = unknown. Returns the shards that were handed off. */
   ShardSet exchange(int workers, const PresentWorker *present, int n_present) noexcept;
 
-  /* When to exchange again, if that is asked for. */
+  /* When to call exchange() again, if another worker asks for it. */
   Moment exchange_at() const noexcept { return exchange_at_; }
-  /* A sink has gained shards. Its rows are read from the beginning: shards that become free within the next 100 ms
-   * are taken together. */
+  /* A sink has gained shards, so its rows are read from the beginning. The next exchange waits 100 ms, so that shards
+   * that become free in that time are read together. */
   void gained(Moment now) noexcept;
 
 private:

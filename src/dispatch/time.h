@@ -1,7 +1,6 @@
 /*
- * time.h: the two kinds of time of the decisions, which are always arguments. Pauses, bounds and waits are moments of
- * a monotonic clock; what stands in rows is wall time. A Moment is a type of its own, so that neither is taken for
- * the other.
+ * time.h: the two kinds of time, which are always arguments. Pauses, limits and waits are moments of a monotonic
+ * clock; rows contain wall time. Moment is a struct, so that the compiler tells the two apart.
  */
 #pragma once
 
@@ -17,10 +16,10 @@ struct Moment {
   auto operator<=>(const Moment &) const = default;
 };
 
-inline constexpr Moment MOMENT_NONE = {0};          /* long ago, or: not set */
+inline constexpr Moment MOMENT_NONE = {0};          /* long ago, or not set */
 inline constexpr Moment MOMENT_NEVER = {INT64_MAX}; /* later than all others */
 
-/* Microseconds since an epoch that is the caller's. */
+/* Microseconds since the caller's epoch. */
 using WallTime = int64_t;
 inline constexpr WallTime WALL_TIME_NEVER = INT64_MAX; /* later than all others */
 inline constexpr WallTime WALL_TIME_BEGIN = INT64_MIN; /* earlier than all others */
@@ -35,7 +34,8 @@ inline constexpr Moment moment_after(Moment moment, int64_t milliseconds) {
   return {moment.us + milliseconds * 1000};
 }
 
-/* Rounded up, so that the moment has come after a sleep of so long; 0 when it has, LONG_MAX for MOMENT_NEVER. */
+/* Rounded up, so that the moment has passed after a sleep of this length. 0 for a past moment, LONG_MAX for
+ * MOMENT_NEVER. */
 inline constexpr long milliseconds_until(Moment now, Moment moment) {
   return moment == MOMENT_NEVER ? LONG_MAX : moment <= now ? 0 : static_cast<long>((moment.us - now.us + 999) / 1000);
 }
@@ -44,14 +44,14 @@ inline constexpr bool moment_is_past(Moment since, Moment now, int64_t milliseco
   return now >= moment_after(since, milliseconds);
 }
 
-/* When the wall clock will say so, unless somebody sets it: a wait for that must be bounded. */
+/* The moment at which the wall clock will show `wall`, unless the clock is set: limit a wait for it. */
 inline constexpr Moment moment_of_wall(Now now, WallTime wall) {
   if (wall == WALL_TIME_NEVER)
     return MOMENT_NEVER;
   return wall <= now.wall ? now.moment : Moment{now.moment.us + (wall - now.wall)};
 }
 
-/* For users to read: what the wall clock would have said, or will say, by what it says now. */
+/* For display: the wall time of a moment, computed from the clocks' present difference. */
 inline constexpr WallTime wall_of_moment(Now now, Moment moment) {
   return now.wall + (moment.us - now.moment.us);
 }

@@ -1,4 +1,4 @@
-/* types.h: what the decisions call the things of the table. */
+/* types.h: the identifiers that all parts of dispatch use. */
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@ namespace dispatch {
 
 using SinkId = uint32_t; /* the server's Oid; 0 = none */
 
-inline constexpr int64_t POSITION_NONE = INT64_MAX; /* of the first row, when there is none */
+inline constexpr int64_t POSITION_NONE = INT64_MAX; /* "no position" in searches for the lowest one */
 
-/* A key of a sink, for hash tables. */
+/* Identifies a key of a sink in hash tables. */
 struct KeyId {
   SinkId sink;
   uint64_t key_hash;
@@ -20,7 +20,7 @@ struct KeyIdHash {
   size_t operator()(const KeyId &id) const noexcept { return id.key_hash ^ id.sink * 0x9E3779B97F4A7C15U; }
 };
 
-/* Where the server finds a row. Stored here, and never read. */
+/* Where the server finds a row. Dispatch stores it and never reads it. */
 struct RowHandle {
   uint32_t page;
   uint16_t line;

@@ -77,7 +77,7 @@ TEST_F(DispatchBlockedKeys, TheEarliestEventBlocksAndTheOneItReplacesIsTold) {
   EXPECT_EQ(block(SINK, KEY, 10), 20);
   EXPECT_EQ(keys.find(SINK, KEY)->blocker, 10);
   EXPECT_EQ(keys.find(SINK, KEY)->group, 20) << "the rows behind it are marked so";
-  keys.release(20); /* it blocks no more */
+  keys.release(20); /* it is no longer the blocker */
   EXPECT_EQ(state(), KeyState::BLOCKED);
   keys.release(10);
   EXPECT_EQ(state(), KeyState::DRAINING);
@@ -213,7 +213,7 @@ TEST_F(DispatchBlockedKeys, BlockersThatAreNotSeenAreTold) {
   auto asked = keys.check_begin();
   EXPECT_EQ(std::vector<int64_t>(asked.begin(), asked.end()), (std::vector<int64_t>{10, 20}));
   keys.check_seen(SINK, KEY, 10);
-  keys.check_seen(SINK, OTHER_KEY, 10); /* another row of it */
+  keys.check_seen(SINK, OTHER_KEY, 10); /* another of its rows */
   auto unseen = keys.check_unseen();
   EXPECT_EQ(std::vector<int64_t>(unseen.begin(), unseen.end()), std::vector<int64_t>{20});
 }

@@ -1,4 +1,4 @@
-/* What becomes of a row that a round of claiming comes across. */
+/* The verdict of a round of claiming for each kind of row. */
 #include "dispatch/classify_row.h"
 
 #include <memory>
@@ -265,7 +265,7 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
   redriven.redriven = true;
   cursor.passed(20);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
-  claim(12, KEY + 1);
+  claim(13, KEY + 1);
   claim(9);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM) << "of another key, or earlier";
   claim(12);

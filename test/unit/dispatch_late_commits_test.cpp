@@ -14,7 +14,7 @@ TransactionSnapshot snapshot_of(const Xids &running, uint64_t xmax, uint64_t nex
   return {running.data(), running.size(), xmax, next};
 }
 
-/* One round: which have ended since the last one. */
+/* One round: the transactions that have ended since the last one. */
 Xids look(LateCommits *commits, const Xids &running, uint64_t xmax, uint64_t next) {
   Xids ended;
   EXPECT_TRUE(commits->find_ended(snapshot_of(running, xmax, next)));
@@ -34,7 +34,7 @@ TEST(DispatchLateCommits, ATransactionThatRanAndRunsNoMoreHasEnded) {
 
 TEST(DispatchLateCommits, TheYoungestRunningOnesLieAboveTheSnapshotsXmax) {
   LateCommits commits;
-  look(&commits, {}, 100, 103); /* 100 to 102 have begun, and the snapshot does not list them */
+  look(&commits, {}, 100, 103); /* 100 to 102 have begun, but the snapshot does not list them */
   EXPECT_EQ(look(&commits, {101}, 103, 103), (Xids{100, 102}));
 }
 
@@ -49,7 +49,7 @@ TEST(DispatchLateCommits, WhatWasNotNotedIsFoundAgain) {
   LateCommits commits;
   const Xids none;
   look(&commits, {101}, 105, 105);
-  EXPECT_TRUE(commits.find_ended(snapshot_of(none, 106, 106))); /* and the round fails before its rows are read */
+  EXPECT_TRUE(commits.find_ended(snapshot_of(none, 106, 106))); /* the round fails before their rows are read */
   EXPECT_EQ(look(&commits, {}, 107, 107), Xids{101});
 }
 

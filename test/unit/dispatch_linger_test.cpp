@@ -9,7 +9,7 @@ using dispatch::MOMENT_NONE;
 
 static const Moment START = {3'600'000'000};
 
-/* Rounds of 10 ms that claim `events` each: the last one's start. */
+/* Rounds of 10 ms that claim `events` each. Returns the start of the last one. */
 static Moment run(Linger *linger, int rounds, int events) {
   Moment now = START;
   linger->claimed(now, 0, false); /* the first window */

@@ -1,4 +1,4 @@
-/* How workers hand shards over: one worker alone, and several in a simulation with a seed. */
+/* Handoff of shards: one worker alone, and several in a simulation with a seed. */
 #include "dispatch/shards.h"
 
 #include <random>
@@ -28,7 +28,7 @@ bool same(const ShardSet &a, const ShardSet &b) {
   return (a - b).empty() && (b - a).empty();
 }
 
-/* Those of worker `index` when `workers` share them. */
+/* The shards of worker `index` when `workers` share them. */
 ShardSet share(int index, int workers) {
   ShardSet set = {};
   for (int shard = index; shard < SHARDS; shard += workers)
@@ -122,7 +122,7 @@ TEST(DispatchShards, OnlyTheShardsWithEventsInFlightDrain) {
   Sink sink;
   sink.shards.update(set_of({1, 2}), {});
   sink.in_flight[1] = 1;
-  sink.in_flight[3] = 1; /* of a shard that is not given away */
+  sink.in_flight[3] = 1; /* of a shard that is not handed off */
   sink.shards.give_away(set_of({1, 2}), sink.in_flight);
   EXPECT_TRUE(same(sink.shards.draining(), set_of({1})));
   EXPECT_TRUE(sink.claimable().empty());
@@ -184,7 +184,7 @@ TEST(DispatchShards, BlockedKeysOfAFreshShardAreUnknownUntilItsRowsAreRead) {
   EXPECT_TRUE(same(sink.shards.known(), set_of({1}))) << "while its events are in flight";
 }
 
-/* Workers that come, go and deliver, each at its own pace, with one sink. Slots are what shared memory would show. */
+/* Workers that start, exit and deliver, each at its own speed, with one sink. Slots stand for shared memory. */
 struct Database {
   struct Worker {
     bool here = false;
@@ -224,7 +224,7 @@ struct Database {
     worker.sink.shards.update(worker.shards.mine(), draining);
   }
 
-  /* How many workers have, or may claim, events of the shard. */
+  /* How many workers own the shard or may claim its events. */
   int users(int shard) const {
     int n = 0;
     for (const Worker &worker : all)
