@@ -1,9 +1,9 @@
 /*
- * delivery.cpp: the delivery API's functions. Each turns whatever happens inside into its return value: an exception
- * that left here would end every session of the server. Memory is given back to the system when more than 16 MB of it
- * are free, not block by block: the rows of every round lay in fresh pages, whose faults were a tenth of the main
- * thread (4.1 to 4.4 µs per event instead of 5.3). The price: a broker that hangs with 3,000 events of 100 kB costs
- * 58 MB instead of 50.
+ * delivery.cpp: the functions of the delivery API. Each converts every exception into its return value: an
+ * exception that left the library would terminate the process. Memory is returned to the operating system only when
+ * more than 16 MB of it are free: when each free block was returned at once, page faults took a tenth of the main
+ * thread's time (5.3 µs per event instead of 4.1 to 4.4). The price: a hanging broker with 3,000 events of 100 kB
+ * costs 58 MB instead of 50.
  */
 #include "delivery/delivery.h"
 
@@ -37,10 +37,10 @@ struct ob_probe {
 
 struct ob_preview {
   Preview parts;
-  std::vector<ob_part> plain; /* points into parts */
+  std::vector<ob_part> plain; /* points into `parts` */
 };
 
-/* The caller's handles are our objects. */
+/* The opaque handles of the API are pointers to these classes. */
 static Engine *inside(ob_engine *engine) {
   return reinterpret_cast<Engine *>(engine);
 }
@@ -62,7 +62,7 @@ static void fill(ob_error *error, ob_error_kind kind, std::string_view subject, 
   copy_text(error->hint, hint);
 }
 
-/* Runs the body; what it throws becomes *error and `failed`. */
+/* Runs `body`. An exception fills *error, and the result is `failed`. */
 template <class Value, class Body> static Value guarded(ob_error *error, Value failed, Body body) noexcept {
   try {
     Value value = body();
@@ -180,7 +180,8 @@ bool ob_check_retry(const char *policy, ob_error *error) noexcept {
 }
 
 int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) noexcept {
-  constexpr int64_t unreadable_policy = 60'000; /* it was checked before; never spin on it */
+  constexpr int64_t unreadable_policy =
+      60'000; /* for a policy that cannot be parsed, though it was checked: never retry in a tight loop */
   return guarded(nullptr, unreadable_policy,
                  [&] { return int64_t(RetryPolicy::parse("retry", policy).delay(attempts, slow, random).count()); });
 }
@@ -258,8 +259,9 @@ void ob_preview_close(ob_preview *preview) noexcept {
 
 ob_engine *ob_engine_open(ob_error *error) noexcept {
   return guarded(error, static_cast<ob_engine *>(nullptr), [] {
-    /* An arena per thread would keep the memory of every burst. Thresholds that follow the largest block would keep
-     * too much, and low ones would fault the same pages in again in every round. Before the first thread starts. */
+    /* Call before the first thread starts. One arena per thread would keep the memory of every burst. glibc's dynamic
+     * thresholds would keep too much memory, and low thresholds would fault the same pages in again in every round.
+     */
     mallopt(M_ARENA_MAX, 2);
     mallopt(M_MMAP_THRESHOLD, 16 * 1024 * 1024);
     mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
@@ -285,15 +287,15 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
     Options server = to_options(options, n);
     auto config = parse_options(sink, server, &secrets);
     const std::string *on_dead_letter = find_option(server, "on_dead_letter");
-    bool hold = on_dead_letter && parse_on_dead_letter("on_dead_letter", *on_dead_letter);
+    bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter("on_dead_letter", *on_dead_letter);
     return reinterpret_cast<ob_sink *>(
-        inside(engine)->open(name, sink, std::move(config), hold, sink.secrets(secrets)));
+        inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets)));
   });
 }
 
-void ob_sink_share(ob_sink *sink, int index, int of, int64_t *turns) noexcept {
+void ob_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) noexcept {
   guarded(nullptr, false, [&] {
-    inside(sink)->share(static_cast<size_t>(index), static_cast<size_t>(of), turns);
+    inside(sink)->share(static_cast<size_t>(index), static_cast<size_t>(of), rate_clock);
     return true;
   });
 }
@@ -410,5 +412,5 @@ const char *ob_library_versions(void) noexcept {
 
 ob_library_fitness ob_check_librdkafka(ob_error *advice) noexcept {
   return guarded(nullptr, OB_LIBRARY_FIT,
-                 [&] { return judge_librdkafka(rd_kafka_version(), rd_kafka_version_str(), *advice); });
+                 [&] { return check_librdkafka(rd_kafka_version(), rd_kafka_version_str(), *advice); });
 }

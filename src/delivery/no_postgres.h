@@ -1,6 +1,7 @@
 /*
- * no_postgres.h: keeps PostgreSQL's headers out of the delivery library, whichever is included first. Its functions
- * leave by longjmp, which skips destructors: nothing here may call them.
+ * no_postgres.h: makes a compilation fail that includes PostgreSQL's headers in the delivery library, in either
+ * order. PostgreSQL's functions report errors by longjmp, which skips destructors, so this library must not call
+ * them.
  */
 #pragma once
 
@@ -8,5 +9,5 @@
 #error "src/delivery must not include PostgreSQL's headers"
 #endif
 
-/* postgres.h cannot be read without these words, so including it later fails to compile. */
+/* postgres.h cannot be compiled without these words, so including it later fails. */
 #pragma GCC poison ereport palloc pg_unreachable MemoryContextData

@@ -1,4 +1,4 @@
-/* authority.h: certificates made for a test. */
+/* authority.h: certificates that are made for a test. */
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-/* A self-signed certificate for an address, and a server context that shows it. */
+/* A self-signed certificate for an address, and a server context with it. */
 struct Authority {
   explicit Authority(const char *address) : key(EVP_EC_gen("P-256")), certificate(X509_new()) {
     X509_set_version(certificate, X509_VERSION_3);
@@ -38,7 +38,7 @@ struct Authority {
   std::string pem() const {
     return written([&](BIO *bio) { PEM_write_bio_X509(bio, certificate); });
   }
-  /* Encrypted, when there is a password. */
+  /* Encrypted if there is a password. */
   std::string key_pem(const char *password = nullptr) const {
     return written([&](BIO *bio) {
       PEM_write_bio_PKCS8PrivateKey(bio, key, password ? EVP_aes_256_cbc() : nullptr, password,

@@ -1,4 +1,4 @@
-/* BatchSink: one batch under way, the order of what fails, and an end in the middle. */
+/* BatchSink: one batch in flight, the order after a failure, and a close during a batch. */
 #include <gtest/gtest.h>
 
 #include <semaphore>
@@ -14,7 +14,7 @@ using Ends = std::vector<std::pair<uint64_t, Outcome>>;
 
 class BatchSinkTest : public testing::Test {
 protected:
-  /* Event 1 is under way, so that those that follow are one batch. */
+  /* Event 1 is in flight, so that the following events are one batch. */
   void SetUp() override {
     submit(1, 1);
     begun.acquire();
@@ -25,12 +25,12 @@ protected:
       ASSERT_TRUE(sink->submit(TestEvent(ticket, 1, std::to_string(ticket)).get()));
     sink->flush();
   }
-  /* The peer's answer to the batch under way. */
+  /* The peer's result for the batch in flight. */
   void answer(std::function<BatchSink::Outcome()> outcome) {
     next.set(std::move(outcome));
     answered.release();
   }
-  /* How so many events have ended. */
+  /* How many events have ended in this way. */
   Ends collect(size_t n) {
     Ends found;
     for (const Completion &completion : wait_for(*sink, *reporter, n))
@@ -72,7 +72,7 @@ TEST_F(BatchSinkTest, ItTakesNoMoreThanItsCredit) {
 }
 
 TEST_F(BatchSinkTest, WhatFailsIsOvertakenByNothing) {
-  submit(2, 4); /* waits meanwhile */
+  submit(2, 4); /* queued meanwhile */
   answer([] { return BatchSink::Outcome::failed(0, BatchSink::Failure::Retry, "not now"); });
   pollfd readable{reporter->wake_fd(), POLLIN, 0};
   ASSERT_EQ(::poll(&readable, 1, 20'000), 1);
@@ -102,7 +102,7 @@ TEST_F(BatchSinkTest, WhatIsThrownIsNoEventsFault) {
   EXPECT_EQ(reporter->completions()[0].error, "no peer");
 }
 
-/* That a message was not delivered, and did not fail either, cannot be said. */
+/* A message is either delivered or failed; there is no third result. */
 static_assert(!std::is_aggregate_v<BatchSink::Outcome> && !std::is_default_constructible_v<BatchSink::Outcome> &&
               !std::is_constructible_v<BatchSink::Outcome, size_t>);
 static_assert(!std::is_invocable_v<decltype(BatchSink::Outcome::failed), size_t, Outcome, std::string>,

@@ -12,7 +12,7 @@ protected:
   ob_outcome ends(Outcome outcome, uint64_t ticket = 1, uint64_t key = 0) {
     return circuit.on_result({ticket, key ? key : ticket, outcome, -1, {}}, now);
   }
-  /* Time goes on until the circuit takes something; says how long that was. */
+  /* Advances the time until the circuit takes an event; returns how long that took. */
   std::chrono::milliseconds wait_for_credit() {
     auto from = now;
     while (circuit.credit(now) == 0)
@@ -98,7 +98,7 @@ TEST_F(CircuitTest, AfterTheBackoffOneProbeGoesAndItsSuccessCloses) {
   EXPECT_TRUE(circuit.is_open());
   probe(5);
   EXPECT_EQ(circuit.credit(now), 0u);
-  EXPECT_EQ(circuit.retry_in_ms(now), -1); /* the probe's end will tell */
+  EXPECT_EQ(circuit.retry_in_ms(now), -1); /* decided when the probe ends */
   EXPECT_EQ(ends(Outcome::Sent, 5), OB_SENT);
   EXPECT_FALSE(circuit.is_open());
   EXPECT_EQ(circuit.credit(now), UINT32_MAX);
@@ -119,7 +119,7 @@ TEST_F(CircuitTest, FailedProbesWaitLongerAndLonger) {
   wait_for_credit();
   probe(99);
   ends(Outcome::Sent, 99);
-  circuit.down(now); /* from the start again */
+  circuit.down(now); /* from the first backoff again */
   EXPECT_LE(wait_for_credit(), 200ms);
 }
 
@@ -165,7 +165,7 @@ TEST_F(CircuitTest, AfterASuccessNothingOldOpensItAgain) {
   wait_for_credit();
   probe(5);
   ends(Outcome::Sent, 5);
-  for (uint64_t ticket = 10; ticket < 40; ticket++) /* what a sink says of events that began before the outage */
+  for (uint64_t ticket = 10; ticket < 40; ticket++) /* the result of events that were started before the outage */
     EXPECT_EQ(ends(Outcome::Returned, ticket), OB_RETURNED);
   EXPECT_EQ(circuit.credit(now), UINT32_MAX);
 }
@@ -235,7 +235,7 @@ TEST_F(CircuitTest, OneKeyMayBeItsOwnFaultHoweverLongItFails) {
     EXPECT_EQ(ends(Outcome::RetryBlameSink, i, 77), OB_RETRY);
     EXPECT_EQ(circuit.credit(now), UINT32_MAX);
   }
-  for (uint64_t i = 0; i < 100; i++, now += 500ms) { /* likewise one event without a key */
+  for (uint64_t i = 0; i < 100; i++, now += 500ms) { /* the same for one event without a key */
     circuit.on_submit(i, true);
     circuit.on_result({i, 0, Outcome::RetryBlameSink, -1, {}}, now);
     EXPECT_EQ(circuit.credit(now), UINT32_MAX);
@@ -302,18 +302,18 @@ TEST_F(CircuitTest, EventsThatAlwaysFailMakeRoomForOthersWhileItIsOpen) {
     wait_for_credit();
     circuit.on_submit(ticket, true);
     EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket), OB_DEFERRED);
-    EXPECT_EQ(circuit.put_off_ms(), 5000);
+    EXPECT_EQ(circuit.defer_ms(), 5000);
   }
   for (uint64_t ticket = 4; ticket <= 100; ticket++) {
     circuit.on_submit(ticket, true);
     EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket), OB_DEFERRED) << "also one that is no probe any more";
   }
-  EXPECT_EQ(circuit.put_off_ms(), 100'000) << "the more there are, the longer one round of them takes";
+  EXPECT_EQ(circuit.defer_ms(), 100'000) << "the more there are, the longer one round of them takes";
   wait_for_credit();
   probe(101);
   EXPECT_EQ(ends(Outcome::RetryBlameSink, 101), OB_RETURNED) << "no attempt of it was spent, and none is now";
   circuit.up();
-  EXPECT_EQ(circuit.put_off_ms(), 5000);
+  EXPECT_EQ(circuit.defer_ms(), 5000);
 }
 
 TEST_F(CircuitTest, AnAttemptIsSpentWhileItIsOpenOnlyWhereOthersHaveSucceededSince) {

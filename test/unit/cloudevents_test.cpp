@@ -1,5 +1,5 @@
-/* CloudEvents 1.0, protocol bindings for Kafka and HTTP: vectors. The SDKs of two languages read the real thing in
- * test/kafka and test/webhook. */
+/* CloudEvents 1.0, protocol bindings for Kafka and HTTP: test vectors. SDKs of two languages read real records and
+ * requests in test/kafka and test/webhook. */
 #include "delivery/formats/cloudevents.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_F(CloudEventsTest, OneAttributeIsGivenOnce) {
   }
   event.headers = {{"ce-tenant", "a"}, {"ce_tenant2", "b"}, {"tenant", "c"}};
   EXPECT_EQ(check(), "");
-  binding = CloudEvents::Binding::Kafka;  // there the other is a plain header
+  binding = CloudEvents::Binding::Kafka;  // in that binding the other one is a plain header
   event.headers = {{"ce-tenant", "a"}, {"ce_tenant", "b"}};
   EXPECT_EQ(check(), "");
   EXPECT_EQ(headers(CloudEvents::Mode::Binary)["ce_tenant"], "b");
@@ -153,7 +153,7 @@ TEST_F(CloudEventsTest, AnInvalidTraceparentIsNoAttribute) {
     event.headers = {{"tracestate", "a=1"}, {"traceparent", bad}};
     auto all = headers(CloudEvents::Mode::Binary);
     EXPECT_EQ(all.count("ce_traceparent") + all.count("ce_tracestate"), 0u) << bad;
-    EXPECT_EQ(all["traceparent"], bad) << "the application's header goes on its way";
+    EXPECT_EQ(all["traceparent"], bad) << "the application's header is sent unchanged";
   }
   event.headers = {{"traceparent", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more"}};
   EXPECT_EQ(headers(CloudEvents::Mode::Binary).count("ce_traceparent"), 1u) << "a version to come";

@@ -1,4 +1,4 @@
-/* How fast an endpoint gets its requests: a simulated clock, no thread, no socket. */
+/* The rate and concurrency of requests to an endpoint: a simulated clock, no thread, no socket. */
 #include "delivery/sinks/webhook/concurrency_limiter.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 const Time start = Time() + 1h;
 
-/* The most that lie within any stretch of this length. */
+/* The highest number within any period of this length. */
 size_t most_within(const std::vector<Time> &times, RateLimiter::Duration length) {
   size_t most = 0, first = 0;
   for (size_t last = 0; last < times.size(); ++last) {
@@ -31,11 +31,12 @@ size_t most_within(const std::vector<Time> &times, RateLimiter::Duration length)
   return most;
 }
 
-/* An endpoint that takes `latency` for each answer and has more events than it can take: what it sees. */
+/* A simulated endpoint that needs `latency` for each response, with a sink that always has events: records what the
+ * endpoint sees. */
 struct Endpoint {
   explicit Endpoint(size_t concurrency, std::optional<RateLimit> rate = {}) : pace(concurrency, rate) {}
 
-  /* `refuses`: which requests, by how many are open, it answers by asking for less. */
+  /* `refuses`: which requests it answers with a request to slow down, depending on how many are open. */
   void run(RateLimiter::Duration length, RateLimiter::Duration latency, size_t refuses_above = SIZE_MAX) {
     for (Time end = now + length; now < end;) {
       while (pace.start(open.size(), now)) {
@@ -89,8 +90,7 @@ TEST(RateLimit, IsANumberPerATime) {
   }
 }
 
-/* Two processes that share the endpoint, one of which asks ten times as often, on a machine whose threads wake up
- * late. */
+/* Two processes that share the endpoint; one has ten times as many requests; their threads wake up late. */
 TEST(RateLimit, IsNeverExceededInAnyStretchOfTimeAndNearlyReached) {
   std::mt19937 random(7);
   for (RateLimit rate : {RateLimit{1, 10s}, {3, 1s}, {100, 1s}, {600, 60s}, {2000, 1s}, {50'000, 1h}}) {
@@ -137,17 +137,17 @@ TEST(ConcurrencyLimiter, KeepsToTheLimitWhateverTheAnswersTake) {
     endpoint.run(10s, latency);
     EXPECT_LE(most_within(endpoint.starts, 1s), 50u);
     EXPECT_GT(endpoint.starts.size(), 470u);
-    EXPECT_LE(endpoint.pace.room(endpoint.now), 200u) << "no more events than it can send soon";
+    EXPECT_LE(endpoint.pace.max_held(endpoint.now), 200u) << "no more events than it can send soon";
   }
 }
 
 TEST(ConcurrencyLimiter, HoldsNoEventForATurnThatIsFarAway) {
   ConcurrencyLimiter pace(4, RateLimit{1, 1h});
-  EXPECT_EQ(pace.room(start), 1u);
+  EXPECT_EQ(pace.max_held(start), 1u);
   EXPECT_TRUE(pace.start(0, start));
-  EXPECT_EQ(pace.room(start + 1min), 0u);
+  EXPECT_EQ(pace.max_held(start + 1min), 0u);
   EXPECT_EQ(pace.open_at(start + 1min), start + 1h - 2s);
-  EXPECT_EQ(pace.room(start + 1h - 1s), 1u);
+  EXPECT_EQ(pace.max_held(start + 1h - 1s), 1u);
 }
 
 TEST(ConcurrencyLimiter, BeginsWithOneTwoFour) {
@@ -173,20 +173,20 @@ TEST(ConcurrencyLimiter, ARequestThatHangsHoldsUpTheOthersForASecond) {
   EXPECT_EQ(endpoint.starts.size(), 32u);
 }
 
-/* It takes eight at a time, and says so to every further one. */
+/* It accepts eight at a time and refuses every further one. */
 TEST(ConcurrencyLimiter, HalvesWhenAskedToAndRisesAgain) {
   Endpoint endpoint(64);
   endpoint.run(30s, 10ms, 8);
   size_t refused = endpoint.refused, asked = endpoint.starts.size();
   EXPECT_LT(refused * 5, asked) << "most of what is sent is taken";
   EXPECT_GT(asked, 1000u);
-  EXPECT_LT(endpoint.pace.width(), 32u);
+  EXPECT_LT(endpoint.pace.window(), 32u);
   endpoint.most_open = 0;
   endpoint.run(60s, 10ms);
   EXPECT_EQ(endpoint.most_open, 64u) << "it is well again";
 }
 
-/* One answer in fifty is a 503: an accident of one of its servers. */
+/* One response in fifty is a 503: an occasional failure of one of its servers. */
 TEST(ConcurrencyLimiter, AFewRefusalsCostLittle) {
   ConcurrencyLimiter pace(32, {});
   Time now = start;
@@ -195,12 +195,12 @@ TEST(ConcurrencyLimiter, AFewRefusalsCostLittle) {
     if (n % 50 == 0)
       pace.slow_down(now, now + 1us, true);
     else
-      pace.succeeded(pace.width() - 1, now);
-    ASSERT_GE(pace.width(), 16u);
+      pace.succeeded(pace.window() - 1, now);
+    ASSERT_GE(pace.window(), 16u);
   }
 }
 
-/* One answer in five, whatever its load: to ask it less and less would not mend it. */
+/* One response in five, whatever its load: slowing down would not help. */
 static size_t asked_in_ten_minutes(bool too_many) {
   ConcurrencyLimiter pace(8, {});
   std::minstd_rand chance(1);
@@ -232,8 +232,8 @@ TEST(ConcurrencyLimiter, OneRoundOfRefusalsCountsOnce) {
     ASSERT_TRUE(pace.start(n, start));
   for (size_t n = 0; n < 32; ++n)
     pace.slow_down(start, start + 10ms, true);
-  EXPECT_LE(pace.width(), 17u);
-  EXPECT_GE(pace.width(), 16u);
+  EXPECT_LE(pace.window(), 17u);
+  EXPECT_GE(pace.window(), 16u);
   EXPECT_FALSE(pace.start(0, start + 11ms)) << "the rate is halved too";
   EXPECT_GT(pace.next(0, start + 11ms), start + 40ms);
   EXPECT_LT(pace.next(0, start + 11ms), start + 200ms);
@@ -246,7 +246,7 @@ TEST(ConcurrencyLimiter, APauseIsKeptAndNothingIsClaimedForIt) {
   pace.pause_until(start + 10s);
   EXPECT_FALSE(pace.start(0, start + 29s));
   EXPECT_EQ(pace.next(0, start), start + 30s);
-  EXPECT_EQ(pace.room(start + 29s), 0u);
+  EXPECT_EQ(pace.max_held(start + 29s), 0u);
   EXPECT_TRUE(pace.start(0, start + 30s));
 }
 
@@ -255,14 +255,14 @@ TEST(ConcurrencyLimiter, WorkersHaveTheirPartOfTheConcurrency) {
   for (size_t worker = 0; worker < 3; ++worker) {
     ConcurrencyLimiter pace(32, {});
     pace.share(worker, 3, nullptr);
-    sum += pace.width();
+    sum += pace.window();
     pace.share(0, 1, nullptr);
-    EXPECT_EQ(pace.width(), 32u) << "the others have left";
+    EXPECT_EQ(pace.window(), 32u) << "the others have left";
   }
   EXPECT_EQ(sum, 32u);
   ConcurrencyLimiter pace(1, {});
   pace.share(2, 3, nullptr);
-  EXPECT_EQ(pace.width(), 1u);
+  EXPECT_EQ(pace.window(), 1u);
 }
 
 TEST(ConnectionQuota, HogsLeaveSomethingForEverybody) {

@@ -1,4 +1,4 @@
-/* door.h: what the tests of the door share: events with memory of their own, option lists, waiting. */
+/* door.h: shared by the tests that use the delivery API: events that own their texts, option lists, waiting. */
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline ob_text text(const std::string &from) {
 }
 constexpr ob_text null_text{nullptr, 0};
 
-/* An event that owns its texts. Not to be moved once raw() was called. */
+/* An event that owns its texts. Must not be moved after raw() was called. */
 struct Event {
   uint64_t ticket = 1;
   std::string aggregate_type = "Order", aggregate_id = "7", event_type = "order.created", key = "7";
@@ -70,7 +70,7 @@ struct Done {
   std::string error;
 };
 
-/* An engine for one test, with everything that came out of it. */
+/* An engine for one test, with all its completions and log lines. */
 class Engine {
 public:
   Engine() : engine_(ob_engine_open(&error)) { EXPECT_NE(engine_, nullptr) << error.message; }
@@ -89,7 +89,7 @@ public:
     return ob_submit(sink, &raw, 1) == 1;
   }
 
-  /* Takes what there is, without waiting. */
+  /* Takes what is available, without waiting. */
   void collect() {
     ob_completion batch[64];
     while (size_t n = ob_collect(engine_, batch, std::size(batch)))
@@ -100,7 +100,8 @@ public:
       log += std::string(line.sink) + ": " + line.text + "\n";
   }
 
-  /* Waits on the engine's descriptor until the condition holds; `tick` bounds a wait where only time changes it. */
+  /* Waits on the engine's descriptor until the condition holds; `tick` limits a wait for conditions that depend on
+   * time. */
   bool until(const std::function<bool()> &condition, int timeout_ms = 20'000, int tick_ms = 10'000) {
     auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     for (;;) {

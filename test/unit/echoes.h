@@ -1,4 +1,4 @@
-/* echoes.h: the encodings in which a peer may repeat what it was sent. */
+/* echoes.h: the encodings in which a peer may repeat a request. */
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace echoes {
 struct Encoding {
   const char *name;
   std::function<std::string(const std::string &)> encode;
-  size_t others = 0; /* leading characters that stand for something else */
+  size_t others = 0; /* leading characters that also depend on other bytes */
 };
 
 inline std::string each(const std::string &text, const char *format) {
@@ -88,7 +88,7 @@ inline const std::vector<Encoding> &all() {
   return all;
 }
 
-/* No part of what was sent is in the text. */
+/* No part of the secret is in the text. */
 inline void expect_no_part(const std::string &text, const std::string &sent, const Encoding &encoding) {
   constexpr size_t part = 6;
   for (size_t at = encoding.others; at + part <= sent.size(); at++)

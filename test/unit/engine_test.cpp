@@ -1,4 +1,4 @@
-/* The whole door, with the memory kind: open, submit, collect, the circuit, close. */
+/* The whole delivery API with the memory kind of sink: open, submit, collect, the circuit, close. */
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,7 +125,7 @@ TEST_F(EngineTest, AnEventThatTheOptionsForbidIsRejected) {
   EXPECT_EQ(engine.done[0].error, "event type is forbidden: The memory sink does not take it.");
 }
 
-/* Events in one batch: key, and whether the options forbid it. */
+/* Events in one batch: the key, and whether the options forbid the event. */
 struct Batched {
   const char *key;
   bool forbidden = false;
@@ -175,7 +175,7 @@ TEST_F(EngineOrder, WhatIsRejectedAtOnceHoldsNothingWhereItsKeyGoesOn) {
   EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}}));
 }
 
-/* A sink ends an event within submit(), in each way there is: the engine, and not the sink, keeps the order. */
+/* A sink ends an event within submit(), with each outcome: the engine, and not the sink, keeps the order. */
 TEST_F(EngineOrder, WhatASinkEndsAtOnceIsOvertakenByNothingOfItsKey) {
   ob_sink *sink = open();
   for (Outcome outcome :
@@ -246,7 +246,7 @@ TEST_F(EngineTest, SignalsApartFromEvents) {
   EXPECT_FALSE(submit(sink, 1));
 }
 
-/* What the metrics show: each failure once, whatever becomes of its event. */
+/* The metrics count each failure once, whatever the event's outcome is. */
 TEST_F(EngineTest, FailuresAreCountedByReason) {
   ob_sink *sink = open();
   for (uint64_t ticket = 1; ticket <= 5; ticket++)
@@ -304,7 +304,7 @@ TEST_F(EngineTest, TheEndOfTheGraceIsNoticedByTheDescriptor) {
   submit(sink, 1);
   submit(sink, 2);
   ob_sink_close(sink, 100);
-  /* No tick: only the descriptor wakes this wait. */
+  /* No tick: only the descriptor ends this wait. */
   ASSERT_TRUE(engine.until([&] { return engine.done.size() == 2; }, 20'000, 20'000));
   EXPECT_EQ(engine.done[0].outcome, OB_RETURNED);
   EXPECT_EQ(engine.done[1].outcome, OB_RETURNED);

@@ -1,5 +1,5 @@
 /*
- * fault_server.h: an HTTP server on 127.0.0.1 with real sockets that misbehaves as a test tells it to. One thread per
+ * fault_server.h: an HTTP server on 127.0.0.1 with real sockets that misbehaves as a test requires. One thread per
  * connection; the handler writes raw bytes.
  */
 #pragma once
@@ -28,16 +28,16 @@
 
 struct HttpRequest {
   std::string line;                            // "POST /path HTTP/1.1"
-  std::map<std::string, std::string> headers;  // names in lower case
+  std::map<std::string, std::string> headers;  // header names in lower case
   std::string body;
-  int connection = 0;  // which of the server's connections, from 0
+  int connection = 0;  // the number of the connection, from 0
 };
 
 class FaultServer {
 public:
   class Peer {
   public:
-    /* False when the client has gone. */
+    /* Returns false if the client has gone. */
     bool send(const std::string &bytes) {
       for (size_t at = 0; at < bytes.size();) {
         long n = ssl ? SSL_write(ssl, bytes.data() + at, static_cast<int>(bytes.size() - at))
@@ -49,12 +49,12 @@ public:
       return true;
     }
     bool answer(int status, const std::string &headers = {}, const std::string &body = {}) {
-      if (status == 204) /* has no body: what comes all the same would spoil the connection */
+      if (status == 204) /* no body: bytes that arrive anyway would corrupt the connection */
         return send("HTTP/1.1 204 X\r\n" + headers + "\r\n");
       return send("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: " + std::to_string(body.size()) +
                   "\r\n" + headers + "\r\n" + body);
     }
-    /* Says nothing until the client or the test goes away. */
+    /* Sends nothing until the client or the test closes the connection. */
     bool hang() {
       char byte;
       (void)recv(fd, &byte, 1, 0);
@@ -76,7 +76,8 @@ public:
         getsockname(listener_, reinterpret_cast<sockaddr *>(&address), &size) != 0)
       throw std::runtime_error("cannot listen");
     port_ = ntohs(address.sin_port);
-    outbox::SignalsBlocked blocked;  // SIGPIPE, when the client has hung up; the other threads inherit it
+    outbox::SignalsBlocked
+        blocked;  // SIGPIPE, when the client has closed the connection; the other threads inherit this
     acceptor_ = std::thread([this] { accept_all(); });
   }
 
@@ -94,7 +95,7 @@ public:
     close(listener_);
   }
 
-  /* From now on no connection is taken. */
+  /* From now on connections are refused. */
   void refuse() { shutdown(listener_, SHUT_RDWR); }
 
   int port() const { return port_; }
@@ -108,7 +109,7 @@ private:
   void accept_all() {
     for (;;) {
       int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd < 0 && errno == EMFILE && !stopping_) {  // a test's own doing
+      if (fd < 0 && errno == EMFILE && !stopping_) {  // caused by the test itself
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
@@ -193,7 +194,7 @@ private:
   std::thread acceptor_;
 };
 
-/* A port on which nobody listens: bound, and kept so. */
+/* A port on which no program listens: bound and reserved. */
 struct DeadPort {
   DeadPort() : fd(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};

@@ -1,4 +1,4 @@
-/* What an HTTP answer means: a table of statuses, and the header fields that say when to come again. */
+/* What an HTTP response means: a table of statuses, and the header fields that ask for a pause. */
 #include "delivery/http/http_answer.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
   };
   for (auto &each : classes)
     for (long status : each.statuses) {
-      Verdict verdict = judge_answer({.status = status, .body = "why"});
+      Verdict verdict = classify_answer({.status = status, .body = "why"});
       EXPECT_EQ(verdict.outcome, each.outcome) << status;
       EXPECT_EQ(verdict.slow_down, each.slow_down) << status;
       EXPECT_EQ(verdict.slow_retry, each.slow_retry) << status;
@@ -46,7 +46,7 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
       EXPECT_EQ(verdict.retry_after_ms, -1) << status;
       EXPECT_EQ(verdict.pause_ms, -1) << status;
       EXPECT_EQ(verdict.error.empty(), each.outcome == Outcome::Sent) << status;
-      EXPECT_EQ(judge_answer({.status = status, .own_url = true}).outcome, each.with_own_url) << status;
+      EXPECT_EQ(classify_answer({.status = status, .own_url = true}).outcome, each.with_own_url) << status;
     }
 }
 
@@ -66,37 +66,39 @@ TEST(HttpAnswer, EachFailureHasAReasonThatMetricsCount) {
   };
   for (auto &each : classes)
     for (long status : each.statuses)
-      EXPECT_EQ(judge_answer({.status = status}).reason, each.reason) << status;
+      EXPECT_EQ(classify_answer({.status = status}).reason, each.reason) << status;
 }
 
 TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
-  EXPECT_EQ(judge_answer({.status = 422, .idempotency_key = true}).outcome, Outcome::Rejected);
-  EXPECT_EQ(judge_answer({.status = 422}).outcome, Outcome::Retry);
-  Verdict conflict = judge_answer({.status = 409, .idempotency_key = true});
+  EXPECT_EQ(classify_answer({.status = 422, .idempotency_key = true}).outcome, Outcome::Rejected);
+  EXPECT_EQ(classify_answer({.status = 422}).outcome, Outcome::Retry);
+  Verdict conflict = classify_answer({.status = 409, .idempotency_key = true});
   EXPECT_EQ(conflict.outcome, Outcome::Retry);
   EXPECT_EQ(conflict.max_attempts, 0);
 }
 
 TEST(HttpAnswer, RetryAfterIsTheEventsAndWhereTheEndpointIsOverloadedItsToo) {
   for (long status : {429, 502, 503, 504}) {
-    Verdict verdict = judge_answer(
+    Verdict verdict = classify_answer(
         {.status = status, .retry_after = "7", .rate_limit_remaining = "0", .rate_limit_reset = "90", .now = now});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, 7'000) << status << ": Retry-After wins";
   }
   for (long status : {302, 400, 404, 500}) {
-    Verdict verdict = judge_answer({.status = status, .retry_after = "7", .now = now});
+    Verdict verdict = classify_answer({.status = status, .retry_after = "7", .now = now});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, -1) << status;
   }
-  EXPECT_EQ(judge_answer({.status = 200, .retry_after = "7", .now = now}).pause_ms, -1);
-  EXPECT_EQ(judge_answer({.status = 410, .retry_after = "7", .now = now}).retry_after_ms, -1);
+  EXPECT_EQ(classify_answer({.status = 200, .retry_after = "7", .now = now}).pause_ms, -1);
+  EXPECT_EQ(classify_answer({.status = 410, .retry_after = "7", .now = now}).retry_after_ms, -1);
 }
 
 TEST(HttpAnswer, NothingLeftOfTheQuotaPausesTheEndpointAlsoAfterASuccess) {
   for (long status : {200, 429, 500}) {
-    EXPECT_EQ(judge_answer({.status = status, .rate_limit_remaining = "0", .rate_limit_reset = "5"}).pause_ms, 5'000);
-    EXPECT_EQ(judge_answer({.status = status, .rate_limit_remaining = "50", .rate_limit_reset = "30"}).pause_ms, -1);
+    EXPECT_EQ(classify_answer({.status = status, .rate_limit_remaining = "0", .rate_limit_reset = "5"}).pause_ms,
+              5'000);
+    EXPECT_EQ(classify_answer({.status = status, .rate_limit_remaining = "50", .rate_limit_reset = "30"}).pause_ms,
+              -1);
   }
 }
 
@@ -114,7 +116,7 @@ TEST(HttpAnswer, RetryAfterInBothForms) {
       {"Tuesday, 14-Nov-23 22:15:20 GMT", 120'000},
       {"Tue Nov 14 22:15:20 2023", 120'000},
       {"Thu, 16 Nov 2023 22:13:20 GMT", 86'400'000},
-      // over, or no sense in it
+      // in the past, or not meaningful
       {"Tue, 14 Nov 2023 22:13:20 GMT", -1},
       {"Thu, 01 Jan 1998 00:00:00 GMT", -1},
       {"Tue, 14 Nov 2033 22:13:20 GMT", -1},

@@ -1,4 +1,5 @@
-/* Vectors: what Kafka Connect's JsonConverter 4.1.0 wrote, behind Debezium 3.3.1's expansion where it is compact. */
+/* Test vectors: the output of Kafka Connect's JsonConverter 4.1.0, for compact JSON after Debezium 3.3.1's expansion.
+ */
 #include "delivery/formats/json_text.h"
 
 #include <gtest/gtest.h>

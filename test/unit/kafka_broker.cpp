@@ -69,7 +69,7 @@ std::vector<Message> KafkaBroker::read(const char *topic, int partitions, size_t
       messages.push_back(copy(message));
     rd_kafka_message_destroy(message);
   }
-  /* And nothing beyond: what is there comes in the same fetch. */
+  /* No more: all available records come in one fetch. */
   while (rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer.get(), 200)) {
     if (!message->err)
       messages.push_back(copy(message));

@@ -1,4 +1,4 @@
-/* kafka_broker.h: librdkafka's mock cluster of one broker, and a consumer that shows what arrived there. */
+/* kafka_broker.h: librdkafka's mock cluster of one broker, and a consumer that shows what arrived. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -24,20 +24,20 @@ public:
   void create_topic(const char *topic, int partitions) { rd_kafka_mock_topic_create(cluster_, topic, partitions, 1); }
   void stop() { rd_kafka_mock_broker_set_down(cluster_, 1); }
   void start() { rd_kafka_mock_broker_set_up(cluster_, 1); }
-  /* The next `n` produce requests fail like this. */
+  /* The next `n` produce requests fail with this error. */
   void fail_produce(rd_kafka_resp_err_t error, int n) { fail(0, error, n); }
-  /* The next produce requests end like this, one after the other. */
+  /* The next produce requests end with these errors, one after the other. */
   void fail_produce(const std::vector<rd_kafka_resp_err_t> &errors) {
     rd_kafka_mock_push_request_errors_array(cluster_, 0, errors.size(), errors.data());
   }
-  /* Likewise, those of Kafka's protocol with this key. */
+  /* The same for requests with this API key of Kafka's protocol. */
   void fail(int16_t api_key, rd_kafka_resp_err_t error, int n);
-  /* Every answer takes so long. */
+  /* Every response is delayed by this time. */
   void slow_down(int ms) { rd_kafka_mock_broker_set_rtt(cluster_, 1, ms); }
   void topic_error(const char *topic, rd_kafka_resp_err_t error) {
     rd_kafka_mock_topic_set_error(cluster_, topic, error);
   }
-  /* Everything in the topic, once there are at least `n` messages; by partition and offset. */
+  /* All messages of the topic, once there are at least `n`; by partition and offset. */
   std::vector<Message> read(const char *topic, int partitions, size_t n);
 
 private:

@@ -1,4 +1,4 @@
-/* What each error of Kafka's says, and what it is called in metrics. */
+/* The meaning of each Kafka error, and its label in metrics. */
 #include <algorithm>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ TEST(KafkaErrors, EachHasAReasonThatMetricsCount) {
       EXPECT_EQ(kafka_reason(error), each.reason) << rd_kafka_err2name(error);
 }
 
-/* Of consumers, transactions and administration: a producer meets none of them, and takes them for unclear. */
+/* Errors of consumers, transactions and administration: producers do not get them, so they are unclear. */
 static const std::string foreign =
     " _BAD_COMPRESSION _PARTITION_EOF _FS _NODE_UPDATE _WAIT_COORD _UNKNOWN_GROUP _IN_PROGRESS _PREV_IN_PROGRESS "
     "_EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS _REVOKE_PARTITIONS _CONFLICT _UNKNOWN_PROTOCOL _WAIT_CACHE "
@@ -90,7 +90,7 @@ TEST(KafkaErrors, AnAttemptIsSpentOnlyOnWhatMayBeTheEventsFault) {
     EXPECT_EQ(kafka_reason(error) == OB_REASON_NONE, each.code == 0) << each.name;
     if (outcome == Outcome::Retry)
       spent.push_back(each.name);
-    /* Taken for unclear, so that the circuit judges: nothing is the event's by default. */
+    /* Unclear, so that the circuit decides: by default no error is the event's fault. */
     if (each.fault == KafkaFault::Unclear) {
       EXPECT_EQ(outcome, Outcome::RetryBlameSink) << each.name;
     }

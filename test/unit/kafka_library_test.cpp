@@ -1,4 +1,4 @@
-/* Which versions of librdkafka will do. */
+/* Which versions of librdkafka are supported. */
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,8 +14,8 @@ namespace {
 
 TEST(KafkaLibrary, TellsWhatIsTooOld) {
   ob_error advice;
-  EXPECT_EQ(judge_librdkafka(0x020001ff, "2.0.1", advice), OB_LIBRARY_TOO_OLD);
-  EXPECT_EQ(judge_librdkafka(0x010902ff, "1.9.2", advice), OB_LIBRARY_TOO_OLD);
+  EXPECT_EQ(check_librdkafka(0x020001ff, "2.0.1", advice), OB_LIBRARY_TOO_OLD);
+  EXPECT_EQ(check_librdkafka(0x010902ff, "1.9.2", advice), OB_LIBRARY_TOO_OLD);
   EXPECT_STREQ(advice.message, "librdkafka 1.9.2 is too old: outbox needs 2.0.2 or later");
   EXPECT_NE(advice.detail[0], '\0');
   EXPECT_NE(advice.hint[0], '\0');
@@ -23,22 +23,22 @@ TEST(KafkaLibrary, TellsWhatIsTooOld) {
 
 TEST(KafkaLibrary, TakesTheOldestAndNewerOnes) {
   ob_error advice;
-  EXPECT_EQ(judge_librdkafka(0x020002ff, "2.0.2", advice), OB_LIBRARY_FIT);
+  EXPECT_EQ(check_librdkafka(0x020002ff, "2.0.2", advice), OB_LIBRARY_FIT);
   EXPECT_STREQ(advice.detail, "2.12.0 or later is recommended.");
-  EXPECT_EQ(judge_librdkafka(0x020c00ff, "2.12.0", advice), OB_LIBRARY_FIT);
+  EXPECT_EQ(check_librdkafka(0x020c00ff, "2.12.0", advice), OB_LIBRARY_FIT);
   EXPECT_STREQ(advice.detail, "");
   EXPECT_STREQ(advice.hint, "");
 }
 
 TEST(KafkaLibrary, TellsOfADefect) {
   ob_error advice;
-  EXPECT_EQ(judge_librdkafka(0x020800ff, "2.8.0", advice), OB_LIBRARY_FIT);
-  EXPECT_EQ(judge_librdkafka(0x020a00ff, "2.10.0", advice), OB_LIBRARY_DEFECTIVE);
+  EXPECT_EQ(check_librdkafka(0x020800ff, "2.8.0", advice), OB_LIBRARY_FIT);
+  EXPECT_EQ(check_librdkafka(0x020a00ff, "2.10.0", advice), OB_LIBRARY_DEFECTIVE);
   EXPECT_STREQ(advice.hint, "Upgrade it to 2.10.1 or later, then restart the server.");
-  EXPECT_EQ(judge_librdkafka(0x020a01ff, "2.10.1", advice), OB_LIBRARY_FIT);
+  EXPECT_EQ(check_librdkafka(0x020a01ff, "2.10.1", advice), OB_LIBRARY_FIT);
 }
 
-/* LIBRDKAFKA: where the one is that these tests are to run with. */
+/* LIBRDKAFKA: the directory of the version that these tests must use. */
 TEST(KafkaLibrary, WhatIsLoadedWasAskedForAndWillDo) {
   if (const char *wanted = getenv("LIBRDKAFKA")) {
     std::ifstream file("/proc/self/maps");

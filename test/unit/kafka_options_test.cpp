@@ -1,4 +1,4 @@
-/* The options of a Kafka sink, and what they say about events, through the door. No broker. */
+/* The options of a Kafka sink, and the checks of events, through the delivery API. No broker. */
 #include <gtest/gtest.h>
 
 #include <set>

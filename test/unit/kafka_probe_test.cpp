@@ -1,4 +1,4 @@
-/* Probes of Kafka: librdkafka's mock cluster, sockets that misbehave, and the words that a person gets to read. */
+/* Kafka probes: librdkafka's mock cluster, sockets that misbehave, and the texts for users. */
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ bool has(const std::string &text, const char *part) {
   return text.find(part) != std::string::npos;
 }
 
-/* A port that is listened on and never answered, or (closed) that nobody listens on. */
+/* A port that accepts connections and never responds, or (closed) on which no program listens. */
 class Port {
 public:
   explicit Port(bool listens) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -64,7 +64,7 @@ TEST(KafkaProbe, TopicsThatFitATemplate) {
 
 TEST(KafkaProbe, ATopicThatMayNotBeSeen) {
   KafkaBroker broker;
-  broker.create_topic("secret", 0); /* a real broker shows no partition of it; librdkafka 2.8 crashes at any */
+  broker.create_topic("secret", 0); /* real brokers show no partition of it; librdkafka 2.8 crashes if there is one */
   broker.topic_error("secret", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   door::Engine engine;
   door::Probe probe(engine, "kafka", {{"bootstrap_servers", broker.address()}, {"topic", "secret"}});

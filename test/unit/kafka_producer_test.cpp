@@ -1,4 +1,4 @@
-/* The producer that stops at a failure, against librdkafka's mock cluster. */
+/* The producer stops at a failure; tested with librdkafka's mock cluster. */
 #include "delivery/sinks/kafka/kafka_slots.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,9 @@ struct LatePurge {
 
 namespace {
 
-/* A purge reaches the broker's thread when that gets round to it, which may be after everything has come back for
- * another reason and the producer goes on. It takes what came since; what comes next must not pass that. */
+/* A broker thread executes a purge when it gets to it, perhaps after all messages have ended for another reason and
+ * the producer runs again. The purge then takes messages that were produced later; messages after those must not
+ * overtake them. */
 TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   KafkaBroker broker;
   broker.create_topic("t", 1);
@@ -44,7 +45,7 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   EXPECT_TRUE(producer.stopped());
   EXPECT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR__QUEUE_FULL);
 
-  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__PURGE_QUEUE; /* the purge that came with the stop may be late, too */
+  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__PURGE_QUEUE; /* the purge of the stop may be late too */
   for (int i = 0; i < 100 && error == RD_KAFKA_RESP_ERR__PURGE_QUEUE; i++) {
     producer.resume();
     ASSERT_EQ(producer.produce(topic, record, third), RD_KAFKA_RESP_ERR_NO_ERROR);
@@ -52,15 +53,15 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   }
   EXPECT_EQ(error, RD_KAFKA_RESP_ERR_NO_ERROR);
 
-  /* One on purpose stops nothing. */
+  /* A requested purge does not stop it. */
   ASSERT_EQ(producer.produce(topic, record, second), RD_KAFKA_RESP_ERR_NO_ERROR);
   producer.purge_queued();
   ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
   EXPECT_FALSE(producer.stopped());
 }
 
-/* What is said of the event that has been under way for the longest time names its topic, also when librdkafka is
- * done with it and many other topics came meanwhile. */
+/* The text about the event that has been in flight longest names its topic, even if librdkafka no longer uses the
+ * topic and many other topics were used since. */
 TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   KafkaConfig config({{"bootstrap_servers", "127.0.0.1:1"}}, nullptr);
   KafkaProducer producer(config, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

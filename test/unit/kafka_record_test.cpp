@@ -1,4 +1,4 @@
-/* What is sent of an event: topic, partition, key, value, headers and timestamp for each option. Pure functions. */
+/* The record of an event: topic, partition, key, value, headers and timestamp with each option. Pure functions. */
 #include "delivery/sinks/kafka/kafka_record.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ protected:
   }
   std::optional<std::string> value(const Options &options) { return make(options).value; }
 
-  /* The error that the options, or this event with them, give. */
+  /* The error for these options, or for this event with them. */
   static std::string error_of(const std::function<void()> &body, std::string *rest = nullptr) {
     try {
       body();
@@ -55,26 +55,26 @@ protected:
   static std::string refused(const Options &options, std::string *rest = nullptr) {
     return error_of([&] { KafkaRecordMaker maker(options); }, rest);
   }
-  /* Of an event that is in the table. */
+  /* The record of an event that is in the table. */
   std::string check(const Options &options, std::string *rest = nullptr) {
     KafkaRecordMaker maker(options);
     return error_of(
         [&] {
           ob_event raw = event.raw();
-          if (raw.payload.data) /* at enqueue time nobody may read it */
+          if (raw.payload.data) /* at enqueue time the payload must not be read */
             raw.payload.data = reinterpret_cast<const char *>(16);
           maker.check(raw);
         },
         rest);
   }
-  /* Of an event that is being enqueued. */
+  /* The record of an event that is being enqueued. */
   std::string check_new(const Options &options, std::string *rest = nullptr) {
     KafkaRecordMaker maker(options);
     return error_of([&] { maker.check_new(event.raw()); }, rest);
   }
 
   door::Event event;
-  Record record; /* used again and again, as a sink does */
+  Record record; /* reused, as a sink does */
 };
 
 const Headers only_id = {{"id", door::event_id}};
@@ -170,7 +170,7 @@ TEST_F(KafkaRecord, ValueFormats) {
 }
 
 TEST_F(KafkaRecord, BytesPassUntouchedWhateverTheFormat) {
-  event.payload = std::string("\0\0\0\0\x07\xff\n\"", 8); /* as Confluent's serializers frame them */
+  event.payload = std::string("\0\0\0\0\x07\xff\n\"", 8); /* framed as Confluent's serializers do */
   event.payload_is_bytes = true;
   for (const char *format : {"raw", "json_string", "json_compact", "connect_json", "bytes"}) {
     EXPECT_EQ(value({{"value_format", format}}), event.payload) << format;
@@ -243,7 +243,7 @@ TEST_F(KafkaRecord, HeadersArePlacedInTheOrderOfTheOption) {
                                    {"aggregateid", "7"},
                                    {"dedup", std::nullopt}, /* as Debezium sends NULL */
                                    {"x-tenant", "acme"},
-                                   {"none", std::nullopt}, /* nor has the event this */
+                                   {"none", std::nullopt}, /* the event does not have this either */
                                    {"position", "1"},
                                    {"other", "o"}}));
   EXPECT_EQ(make({{"headers", "id:header"}}).headers.size(), 5u) << "twice, as Debezium sends it";

@@ -1,4 +1,4 @@
-/* The options of a Kafka sink that concern TLS and authentication, through the door: who may set them, and what fits
+/* The TLS and authentication options of a Kafka sink, through the delivery API: who may set them, and which fit
  * together. No broker. */
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
@@ -27,7 +27,7 @@ struct KafkaSecurity : testing::Test {
 
 /* ---- who ---- */
 
-/* Name and description of each. */
+/* Name and description of each property. */
 std::vector<std::pair<std::string, std::string>> producer_properties() {
   char *text = nullptr;
   size_t size = 0;
@@ -47,8 +47,8 @@ bool contains_one(const std::string &text, std::initializer_list<const char *> p
                      [&](const char *part) { return text.find(part) != std::string::npos; });
 }
 
-/* What reads a file, runs a command, loads code or fetches an address does so with the rights of the server: told
- * from how the library names and describes it, so that what a newer one brings is seen. */
+/* An option that reads a file, runs a command, loads code or fetches an address uses the server's rights. The test
+ * recognizes such options by librdkafka's names and descriptions, so that those of newer versions are found. */
 TEST_F(KafkaSecurity, FilesCommandsCodeAndAddressesAreForSuperusers) {
   int walked = 0, closed = 0;
   for (auto [name, description] : producer_properties()) {

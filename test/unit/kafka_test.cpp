@@ -1,4 +1,4 @@
-/* The Kafka sink against librdkafka's mock cluster, through the door. */
+/* The Kafka sink with librdkafka's mock cluster, through the delivery API. */
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/* While it lives no thread starts: each is to have more stack than there is. */
+/* No thread can be started during its lifetime: each would need more stack than is available. */
 class NoThreads {
 public:
   NoThreads() {
@@ -56,7 +56,7 @@ protected:
         std::count_if(engine.done.begin(), engine.done.end(), [](auto &done) { return done.outcome == OB_SENT; }));
   }
 
-  /* One event after the other, until one arrives. */
+  /* One event after another, until one arrives. */
   bool sends_again(ob_sink *sink, uint64_t ticket) {
     const uint64_t first = ticket;
     return engine.until(
@@ -70,7 +70,7 @@ protected:
         20'000, 100);
   }
 
-  /* After a refusal: a purge that is late would take one of the events that come next. */
+  /* After a refusal: a late purge would take one of the next events. */
   void settle(ob_sink *sink) {
     door::Event event;
     event.ticket = 1'000'000;
@@ -88,7 +88,7 @@ protected:
     engine.done.clear();
   }
 
-  /* They are refused as one batch: it gathers while there is no broker. */
+  /* They are refused as one batch: it accumulates while there is no broker. */
   void refused_together(ob_sink *sink, const std::vector<ob_event> &events, size_t n) {
     engine.collect();
     engine.done.clear();
@@ -200,7 +200,7 @@ TEST_F(KafkaTest, AGivenPartitionIsTakenAndOneTooManyIsToldWithoutAHang) {
   broker.create_topic("outbox.event.Order", 4);
   ob_sink *sink = open({{"partition", "${header.shard}"}});
   const char *shards[] = {"2", "9", "0", "3"};
-  door::Event events[4]; /* the first is sent when the topic is not yet known */
+  door::Event events[4]; /* the first one is sent when the topic is not yet known */
   for (uint64_t i = 0; i < 4; i++) {
     events[i].ticket = i + 1;
     events[i].key = std::to_string(i);
@@ -219,7 +219,7 @@ TEST_F(KafkaTest, AGivenPartitionIsTakenAndOneTooManyIsToldWithoutAHang) {
   uint64_t ticket = 10;
   for (door::Event *again : {&events[0], &events[2], &events[3]}) {
     bool arrived = false;
-    for (int tries = 0; tries < 10 && !arrived; tries++) { /* the purge may still be on its way */
+    for (int tries = 0; tries < 10 && !arrived; tries++) { /* the purge may still be on its way to a broker thread */
       again->ticket = ++ticket;
       ASSERT_TRUE(engine.until([&] { return engine.submit(sink, *again); }, 20'000, 50));
       ASSERT_TRUE(engine.until([&] { return engine.done.back().ticket == ticket; }));
@@ -243,7 +243,7 @@ TEST_F(KafkaTest, ManyEventsKeepTheOrderOfTheirKeys) {
     for (int key = 0; key < keys; key++) {
       ticket++;
       while (!send(sink, ticket, std::to_string(key), std::to_string(i))) {
-        size_t before = engine.done.size(); /* back-pressure: room comes soon after completions */
+        size_t before = engine.done.size(); /* back-pressure: there is credit again soon after completions */
         ASSERT_TRUE(engine.until([&] { return engine.done.size() > before; }));
       }
     }
@@ -313,7 +313,7 @@ TEST_F(KafkaTest, AnIdleSinkLeavesItsCallerAlone) {
   ob_sink *sink = open();
   ASSERT_TRUE(send(sink, 1, "7", "1"));
   ASSERT_TRUE(done(1));
-  EXPECT_FALSE(engine.until([&] { return false; }, 1000)); /* what belongs to that event */
+  EXPECT_FALSE(engine.until([&] { return false; }, 1000)); /* that event's data */
   EXPECT_FALSE(engine.wait(6000));
 }
 
@@ -356,7 +356,7 @@ TEST_P(KafkaBrokerError, HasItsOutcomeAndItsWholeText) {
   ASSERT_TRUE(done(2));
   EXPECT_EQ(engine.done[1].outcome, GetParam().outcome);
   EXPECT_EQ(engine.done[1].error, GetParam().text);
-  /* The cause is gone, and the sink goes on. */
+  /* The cause is gone, and the sink continues. */
   EXPECT_TRUE(sends_again(sink, 2));
 }
 
@@ -416,7 +416,7 @@ TEST_F(KafkaTest, WhatOneRequestAtATimeSendsAgainKeepsItsPlace) {
   EXPECT_EQ(arrived, payloads);
 }
 
-/* With several requests on the way librdkafka acknowledges a failed batch when a later one succeeds. */
+/* With several requests in flight, librdkafka acknowledges a failed batch when a later one succeeds. */
 TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
   broker.create_topic("outbox.event.Order", 1);
   ob_sink *sink = open({{"batch_num_messages", "1"}, {"max_in_flight_requests_per_connection", "5"}});
@@ -436,7 +436,7 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
   }
 }
 
-/* What is queued behind such an event goes after it: it is not sent as if nothing had happened. */
+/* Events that are queued behind such an event are sent after it, not as if nothing had happened. */
 TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
   broker.create_topic("outbox.event.Order", 1);
   ob_sink *sink = open({{"batch_num_messages", "1"}, {"max_in_flight_requests_per_connection", "5"}});
@@ -446,7 +446,7 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
   broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
   uint64_t n = 1;
   while (n < 1000 &&
-         send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure takes no more */
+         send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure accepts no more */
     n++;
   ASSERT_GT(n, 50);
   ASSERT_TRUE(done(n));
@@ -458,21 +458,20 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
   EXPECT_LT(sent(), n / 2) << "its followers went on";
 }
 
-/* What breaks the producer itself comes with how often it may break. */
+/* A problem that breaks the producer itself: limits how often it can break. */
 struct Disturbance {
   rd_kafka_resp_err_t error;
-  int every; /* so many events */
+  int every; /* the number of events */
 };
 void PrintTo(const Disturbance &disturbance, std::ostream *out) {
   *out << rd_kafka_err2name(disturbance.error);
 }
 class KafkaOrder : public KafkaTest, public testing::WithParamInterface<Disturbance> {};
 
-/* As the server does it: per key the first that is not through goes again, and its followers after it.
- *
- * A broker that has forgotten a producer refuses whatever does not begin with sequence 0. The mock refuses one
- * request and stores the next, which librdkafka had made already, with the gap: the one case in which an event may be
- * overtaken here. It is the sink that notices, by the missing offset. */
+/* Behaves like the server: per key the first undelivered event is sent again, and its followers after it. A broker
+ * that has forgotten a producer refuses every batch that does not start with sequence 0. The mock refuses one request
+ * and stores the next, which librdkafka had already built, with the gap: the only case in which an event may be
+ * overtaken here. The sink detects it by the missing offset. */
 TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
   constexpr int keys = 50, each = 200;
   const bool fatal = GetParam().every > 300;
@@ -480,8 +479,8 @@ TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
   ob_sink *sink = open({{"batch_num_messages", "20"}, {"queue_buffering_max_messages", "1000"}});
   std::vector<int> next(keys, 1), claimed(keys, 1), attempts(keys, 0);
   std::map<uint64_t, std::pair<int, int>> under_way; /* ticket: key, number */
-  std::set<std::pair<int, int>> taken;               /* in the air, or delivered and gone */
-  std::set<std::pair<int, int>> overtaken;           /* the broker stored a later request of theirs */
+  std::set<std::pair<int, int>> taken;               /* in flight, or delivered and gone */
+  std::set<std::pair<int, int>> overtaken;           /* the broker stored a later request of their key */
   uint64_t ticket = 0;
   int left = keys * each, refusals = 0, dead = 0;
   size_t seen = 0;
@@ -492,7 +491,7 @@ TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
       broker.fail_produce(GetParam().error, 1);
     }
     for (int key = 0; key < keys; key++) {
-      /* A failing event goes alone. */
+      /* A failing event is sent alone. */
       int until = attempts[key] > 0 ? std::min(claimed[key], next[key]) : each;
       for (; claimed[key] <= until && claimed[key] <= each; claimed[key]++) {
         if (taken.count({key, claimed[key]}) > 0)
@@ -511,7 +510,7 @@ TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
       }
     }
     engine.wait(100);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5)); /* a busy main thread comes late */
+    std::this_thread::sleep_for(std::chrono::milliseconds(5)); /* a busy main thread is late */
     engine.collect();
     for (; seen < engine.done.size(); seen++) {
       auto [key, number] = under_way.at(engine.done[seen].ticket);
@@ -553,7 +552,7 @@ TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
     EXPECT_NE(engine.log.find("sequence desynchronization"), std::string::npos) << engine.log;
   }
   EXPECT_EQ(known.size(), static_cast<size_t>(keys * each - dead)) << "lost";
-  EXPECT_LE(n - known.size(), static_cast<size_t>(refusals * 4 * 20)) << "more than was on its way";
+  EXPECT_LE(n - known.size(), static_cast<size_t>(refusals * 4 * 20)) << "more than was in flight";
   for (auto &[key, numbers] : first)
     EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << "key " << key;
 }
@@ -566,7 +565,8 @@ INSTANTIATE_TEST_SUITE_P(Errors, KafkaOrder,
                                          Disturbance{RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, 2000}),
                          [](const auto &info) { return std::string(rd_kafka_err2name(info.param.error)); });
 
-/* A sink was `ordered false` while they failed, and is ordered now: each has failed before, and none goes alone. */
+/* The sink was `ordered false` while they failed, and is ordered now: each has failed before, and none is sent alone.
+ */
 TEST_F(KafkaTest, AnEventThatHasFailedBeforeIsNotTakenForOneThatGoesAlone) {
   broker.create_topic("outbox.event.Order", 1);
   ob_sink *sink = open({{"batch_num_messages", "1"}});
@@ -581,7 +581,7 @@ TEST_F(KafkaTest, AnEventThatHasFailedBeforeIsNotTakenForOneThatGoesAlone) {
     raw.push_back(events[i].raw());
     raw.back().attempt = 2;
   }
-  broker.slow_down(100); /* so that all are handed in before the second fails */
+  broker.slow_down(100); /* so that all are submitted before the second fails */
   size_t taken = ob_submit(sink, raw.data(), raw.size());
   ASSERT_GE(taken, 2u);
   ASSERT_TRUE(done(1 + taken));
@@ -591,7 +591,7 @@ TEST_F(KafkaTest, AnEventThatHasFailedBeforeIsNotTakenForOneThatGoesAlone) {
   EXPECT_EQ(arrived, (std::vector<std::string>{"warm up", "1"})) << "the second failed, and was passed";
 }
 
-/* Of a refused batch each event is the culprit or is not: one request for each, and nothing more for the rest. */
+/* Each event of a refused batch may be the culprit: one request for each, and no more for the others. */
 TEST_F(KafkaTest, ARefusedBatchIsSentSinglyWhileOtherTopicsGoOn) {
   constexpr uint64_t n = 20;
   broker.create_topic("outbox.event.Order", 1);
@@ -620,7 +620,7 @@ TEST_F(KafkaTest, ARefusedBatchIsSentSinglyWhileOtherTopicsGoOn) {
   EXPECT_EQ(ended(OB_REJECTED), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(ended(OB_SENT).size(), n - 5) << "no other batch is given back";
 
-  /* As many as were refused are through: together again, and so refused together. */
+  /* As many events as were refused have been sent: they share batches again, and are refused as a batch. */
   refused_together(sink, raw, n);
   broker.slow_down(20);
   send_first(2 * n);
@@ -634,7 +634,8 @@ TEST_F(KafkaTest, ARefusedBatchIsSentSinglyWhileOtherTopicsGoOn) {
       << "the other topic's are through before";
 }
 
-/* It waits for its turn: what comes later of its key waits, too, whatever its topic, and goes back when it fails. */
+/* The event waits for its topic: later events of its key wait too, whatever their topics, and are returned if it
+ * fails. */
 TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
   broker.create_topic("outbox.event.Order", 1);
   broker.create_topic("outbox.event.Customer", 1);
@@ -661,14 +662,14 @@ TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
   }
 }
 
-/* Its events were deleted, as one does with those of a topic that will never be there. */
+/* Its events were deleted, as users do for a topic that will never exist. */
 TEST_F(KafkaTest, AMissingTopicThatNoEventAsksForIsForgotten) {
   broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   ob_sink *sink = open({{"topic_metadata_propagation_max_ms", "100"}});
   ASSERT_TRUE(send(sink, 1, "7", "{}"));
   ASSERT_TRUE(done(1));
   ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_DEGRADED; }, 10'000, 20));
-  /* No tick: it is the descriptor that rings. */
+  /* No tick: the descriptor wakes the engine. */
   EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 20'000, 20'000));
   EXPECT_STREQ(engine.status(sink).last_error, "");
 }
@@ -685,7 +686,7 @@ TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
   ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_DEGRADED; }, 10'000, 20));
   EXPECT_EQ(engine.status(sink).last_error, reason);
 
-  /* Others go on meanwhile, and the events of one key stay together. */
+  /* Other events continue meanwhile, and the events of one key stay in order. */
   broker.create_topic("outbox.event.Customer", 1);
   uint64_t ticket = 1;
   for (const char *type : {"Customer", "Order", "Order", "Customer"}) {
@@ -723,7 +724,8 @@ TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
   ASSERT_TRUE(done(2));
   ASSERT_EQ(engine.done[1].ticket, 2u);
   EXPECT_EQ(engine.done[1].outcome, OB_RETURNED);
-  /* Its own report and the producer's end may come in either order; in any case the sink says what happened. */
+  /* The event's report and the end of the producer can come in either order; the sink reports the cause in both
+   * cases. */
   ASSERT_TRUE(engine.until([&] { return engine.log.find("circuit opened: ") != std::string::npos; })) << engine.log;
   EXPECT_NE(engine.log.find("sequence desynchronization"), std::string::npos) << engine.log;
   ASSERT_TRUE(engine.until([&] { return send(sink, 3, "7", "3"); }, 20'000, 20));
@@ -731,7 +733,7 @@ TEST_F(KafkaTest, AFatalErrorReplacesTheProducerAndReleasesWhatWasUnderWay) {
   EXPECT_EQ(engine.done[2].outcome, OB_SENT) << engine.done[2].error;
 }
 
-/* The producer is destroyed on a thread of its own; where there is none, the server goes on all the same. */
+/* The producer is destroyed on a thread of its own; if there is none, the server continues anyway. */
 TEST_F(KafkaTest, AFatalErrorIsSurvivedWhereNoThreadStarts) {
   broker.create_topic("outbox.event.Order", 1);
   ob_sink *sink = open();

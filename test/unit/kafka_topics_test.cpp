@@ -1,4 +1,4 @@
-/* The Kafka topics that are in trouble: pauses and narrow topics, with a clock of the test's. */
+/* Kafka topics with problems: paused and careful ones, with a simulated clock. */
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ TEST(KafkaTopics, APausedTopicIsTriedByOneEventEverLessOften) {
   for (int i = 0; i < 6; i++) {
     KafkaTopics::Topic *a = topics.find("a");
     ASSERT_NE(a, nullptr);
-    EXPECT_EQ(topics.ask(*a, a->until - 1ms), Answer::Wait);
+    EXPECT_EQ(topics.ask(*a, a->until - 1ms), Answer::Defer);
     now = a->until;
-    ASSERT_EQ(topics.ask(*a, now), Answer::Go);
+    ASSERT_EQ(topics.ask(*a, now), Answer::Send);
     topics.submitted("a", 7, 1);
-    EXPECT_EQ(topics.ask(*a, now + 1h), Answer::Wait) << "one is on its way";
+    EXPECT_EQ(topics.ask(*a, now + 1h), Answer::Defer) << "one is in flight";
     pauses.push_back(topics.failed("a", 7, "missing", now));
   }
   EXPECT_EQ(pauses, (std::vector<KafkaTopics::Duration>{1000ms, 2000ms, 4000ms, 5000ms, 5000ms, 5000ms}));
@@ -60,29 +60,29 @@ TEST(KafkaTopics, ATopicThatNoEventAsksForIsForgotten) {
   const KafkaTopics::Time start{};
   topics.failed("a", 1, "missing", start);
   topics.failed("b", 2, "missing too", start);
-  EXPECT_EQ(topics.look_at(), start + KafkaTopics::forgotten_after);
+  EXPECT_EQ(topics.look_at(), start + KafkaTopics::forget_after);
   topics.ask(*topics.find("b"), start + 8s);
-  EXPECT_FALSE(topics.forget_unasked(start + 9s));
-  EXPECT_TRUE(topics.forget_unasked(start + 10s));
+  EXPECT_FALSE(topics.forget_unused(start + 9s));
+  EXPECT_TRUE(topics.forget_unused(start + 10s));
   EXPECT_EQ(topics.find("a"), nullptr) << "its events were deleted";
   EXPECT_EQ(topics.summary(), "missing too");
   EXPECT_EQ(topics.look_at(), start + 18s);
 
-  ASSERT_EQ(topics.ask(*topics.find("b"), start + 11s), Answer::Go);
+  ASSERT_EQ(topics.ask(*topics.find("b"), start + 11s), Answer::Send);
   topics.submitted("b", 3, 1);
-  EXPECT_FALSE(topics.forget_unasked(start + 40s)) << "one is on its way";
+  EXPECT_FALSE(topics.forget_unused(start + 40s)) << "one is in flight";
   topics.failed("b", 3, "missing too", start + 40s);
-  EXPECT_TRUE(topics.forget_unasked(start + 50s));
+  EXPECT_TRUE(topics.forget_unused(start + 50s));
   EXPECT_EQ(topics.summary(), "");
   EXPECT_EQ(topics.look_at(), KafkaTopics::Time::max());
 
   topics.refused("c", 4, start + 60s);
   EXPECT_EQ(topics.look_at(), start + 70s);
-  EXPECT_FALSE(topics.forget_unasked(start + 70s)) << "nothing was said of it";
+  EXPECT_FALSE(topics.forget_unused(start + 70s)) << "nothing was said of it";
   EXPECT_TRUE(topics.empty());
 }
 
-/* Events in order, to one partition whose broker refuses batches with a culprit in them. */
+/* Events in order, to one partition whose broker refuses batches with a culprit. */
 struct Broker {
   KafkaTopics topics;
   KafkaTopics::Time now{};
@@ -95,7 +95,7 @@ struct Broker {
       std::vector<uint64_t> batch;
       while (!queue.empty() && batch.size() < most) {
         KafkaTopics::Topic *topic = topics.find("a");
-        if (topic && topics.ask(*topic, now) != Answer::Go)
+        if (topic && topics.ask(*topic, now) != Answer::Send)
           break;
         topics.submitted("a", queue.front(), 300);
         batch.push_back(queue.front());

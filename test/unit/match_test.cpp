@@ -1,4 +1,4 @@
-/* The option "match": what its notation means, and that the door's memory is enough for it. */
+/* The option "match": the meaning of its notation, and the size of the buffers of the delivery API. */
 #include "delivery/options/match.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-/* Through the door, with exactly the memory that it asks for. */
+/* Through the delivery API, with exactly the memory that it requires. */
 Pairs pairs_of(const std::string &match) {
   std::vector<ob_match> pairs((match.size() + 1) / 4);
   std::vector<char> room(match.size());
@@ -46,7 +46,7 @@ TEST(Match, IsRefused) {
     EXPECT_EQ(pairs_of(bad), (Pairs{{"error", std::string("invalid value for option \"match\": \"") + bad + "\""}}));
 }
 
-/* Any short text is either refused or taken apart within the memory asked for. */
+/* Any short text is either refused or parsed within the required memory. */
 TEST(Match, EveryShortText) {
   const std::string alphabet = "a=,\" b";
   size_t taken = 0;

@@ -11,7 +11,7 @@ using namespace outbox;
 namespace memory {
 
 Control &control(const std::string &sink) {
-  static auto &mutex = *new std::mutex; /* probes ask on threads of their own */
+  static auto &mutex = *new std::mutex; /* probes use it on threads of their own */
   static auto &all = *new std::map<std::string, Control>;
   std::lock_guard lock(mutex);
   return all[sink];
@@ -64,7 +64,7 @@ public:
     return true;
   }
   void pause() override { control_.pauses++; }
-  void release_queued() override { /* all of it counts as being on the wire */
+  void release_queued() override { /* all events count as being on the wire */
   }
   void abandon() override {
     while (!control_.held.empty())

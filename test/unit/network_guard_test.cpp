@@ -12,7 +12,8 @@ using namespace outbox;
 TEST(NetworkGuard, RefusesEveryRegisteredNetworkFromEndToEnd) {
   NetworkGuard guard({});
   /* IANA's special-purpose registries for IPv4 (October 2025) and IPv6, row by row, and multicast. NAT64's well-known
-   * prefix and v4-mapped addresses, which stand there too, are judged by what they lead to. */
+   * prefix and IPv4-mapped addresses, which are in the registries too, are checked by the IPv4 address that they
+   * contain. */
   for (const Network &network : parse_networks(
            "", "0.0.0.0/8, 0.0.0.0/32, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12, "
                "192.0.0.0/24, 192.0.0.0/29, 192.0.0.8/32, 192.0.0.9/32, 192.0.0.10/32, 192.0.0.170/32, "

@@ -1,4 +1,4 @@
-/* Option values and the checks that every kind shares, through the door, with the memory kind. */
+/* Option values and the checks that all kinds share, through the delivery API, with the memory kind. */
 #include "delivery/options/options.h"
 
 #include <gtest/gtest.h>
@@ -236,7 +236,7 @@ TEST(Options, NamesByScopeForAHint) {
 
 TEST(Options, LongTextsAreCutAtWholeCharacters) {
   std::string name(62, 'x');
-  name += "ü and more"; /* the ü would straddle the end of the field of 64 bytes */
+  name += "ü and more"; /* the ü would be cut by the end of the 64-byte field */
   door::OptionList options = {{name.c_str(), ""}};
   ob_error error;
   EXPECT_FALSE(ob_check_options("memory", OB_SERVER, options.data(), 1, true, &error));

@@ -1,4 +1,4 @@
-/* What a preview says, beside what is sent. */
+/* Previews: what they show besides what is sent. */
 #include "webhook_fixture.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using Peer = FaultServer::Peer;
 
 namespace {
 
-/* A checker and a preview of one event, through the door. */
+/* A checker and a preview of one event, through the delivery API. */
 class Previewed {
 public:
   Previewed(const char *kind, const door::OptionList &options, const ob_event &event)
@@ -28,7 +28,7 @@ public:
   Previewed(const Previewed &) = delete;
   Previewed &operator=(const Previewed &) = delete;
 
-  /* One line per part: name, then =bytes, ~text or nothing for null. */
+  /* One line per part: name, then =bytes, ~text, or nothing for null. */
   std::vector<std::string> lines() const {
     std::vector<std::string> all;
     for (size_t i = 0; i < n_; i++) {

@@ -1,4 +1,4 @@
-/* probe_door.h: a probe through the door, and what it found. */
+/* probe_door.h: runs a probe through the delivery API and collects its steps. */
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace door {
 
-/* Of this process. */
+/* The number of this process's threads. */
 inline size_t threads() {
   size_t n = 0;
   for ([[maybe_unused]] const auto &entry : std::filesystem::directory_iterator("/proc/self/task"))
@@ -32,7 +32,7 @@ public:
       ob_probe_finish(std::exchange(probe_, nullptr));
   }
 
-  /* Waits on the engine's descriptor until it has ended. */
+  /* Waits on the engine's descriptor until the probe has ended. */
   bool end() {
     return engine_.until([this] {
       ob_probe_step found[32];
@@ -44,7 +44,7 @@ public:
     });
   }
 
-  /* The step of this name, or a failed one without a name. */
+  /* The step of this name, or a failed step without a name. */
   const ob_probe_step &step(const char *name) const {
     static const ob_probe_step none{};
     for (const ob_probe_step &step : steps)

@@ -1,4 +1,4 @@
-/* Probes through the door: their thread, their bound, and what is left when nobody waits. */
+/* Probes through the delivery API: their thread, their time limit, and abandoned probes. */
 #include <chrono>
 #include <fstream>
 
@@ -65,7 +65,7 @@ TEST(Probe, EndsWhenItsTimeIsUp) {
   EXPECT_FALSE(probe.steps[0].ok);
 }
 
-/* What hangs in a destructor (a resolver) must not hold up what was found. */
+/* A destructor that hangs (a resolver) must not delay the results. */
 TEST(Probe, IsToldBeforeItsRemainsAreGone) {
   auto hang = std::make_shared<memory::Hang>();
   struct Remains {

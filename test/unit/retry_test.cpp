@@ -59,7 +59,7 @@ TEST(Retry, ASlowOneTakesAMinuteOrTheLongestDelay) {
   }
 }
 
-/* No jitter, or one that leaves its bounds, would make all that failed together come back together, or too late. */
+/* Without jitter, events that failed together would be retried together; with too much, too late. */
 TEST(Retry, JitterReachesBothEndsOfEveryStepAndNoFarther) {
   const char *policy = "exponential 100ms..5min";
   for (int attempts = 1; attempts <= 20; attempts++) {

@@ -16,7 +16,7 @@ void expect_masked(const SecretMask &mask, const std::string &secret) {
     std::string sent = encoding.encode(secret), text = mask.masked("you sent <" + sent + "> to me");
     echoes::expect_no_part(text, sent, encoding);
     EXPECT_TRUE(text.starts_with("you sent <") && text.ends_with("> to me")) << encoding.name << ": " << text;
-    /* Its beginning, where reading stopped: also in the middle of an escape. */
+    /* The beginning of a secret where the text was cut: also in the middle of an escape. */
     for (size_t length = 30; length < 42; length++) {
       std::string beginning = sent.substr(0, std::min(length, sent.size() - 1));
       text = mask.masked("you sent <" + beginning, true);
@@ -94,7 +94,7 @@ TEST(SecretMask, HoldsForRandomSecretsInTwoEncodingsAtOnce) {
   std::mt19937 random(4711);
   const std::string characters = "abcXYZ0189+/=-_.~:@!$&'()*,;?% #<>\"";
   for (int i = 0; i < 100; i++) {
-    std::string secret = "a"; /* not a blank, which would stay */
+    std::string secret = "a"; /* no blank, which would stay */
     for (size_t length = 12 + random() % 30; secret.size() < length;)
       secret += characters[random() % characters.size()];
     secret += 'z';
@@ -103,7 +103,7 @@ TEST(SecretMask, HoldsForRandomSecretsInTwoEncodingsAtOnce) {
     for (const Encoding &inner : echoes::all())
       for (const Encoding &outer : echoes::all()) {
         if (is_base64(outer) && std::string_view(inner.name) != "plain")
-          continue; /* of something else than the secret */
+          continue; /* not part of the secret */
         std::string sent = outer.encode(inner.encode(secret)), text = mask.masked("<" + sent + ">");
         auto left = [](const Encoding &encoding) { return encoding.others + (is_base64(encoding) ? 4 : 0); };
         ASSERT_LE(text.size(), std::string_view("<***>").size() + left(outer) + 6 * left(inner))

@@ -1,4 +1,4 @@
-/* What belongs to one thread says so when another one calls it. */
+/* An object that belongs to one thread asserts when another thread calls it. */
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -58,7 +58,7 @@ TEST(Uuid7, NeverGoesBackwardsOrRepeatsWhateverTheClockDoes) {
   Uuid7Clock clock{};
   const uint64_t start = 1700000000'000000000;
   Uuid last = make(clock, start);
-  /* A clock that stands, goes back by an hour, creeps, and jumps ahead. */
+  /* A clock that stands still, goes back by an hour, advances slowly, and jumps ahead. */
   const int64_t jumps[] = {0, 0, -3600'000000000, 1, 100, 244, 245, 999999, 1000000, -1, 5'000000000};
   uint64_t now = start;
   for (int round = 0; round < 1000; round++)

@@ -1,4 +1,4 @@
-/* Option body: JSON with variables, in and outside of quotes. */
+/* Option body: JSON with variables, inside and outside of quotes. */
 #include "delivery/sinks/webhook/webhook_body.h"
 
 #include <gtest/gtest.h>

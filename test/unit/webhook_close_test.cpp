@@ -1,4 +1,4 @@
-/* Closing while something outside hangs: a resolver, or an endpoint seen through the door. */
+/* Closing while a peer hangs: a resolver, or an endpoint. */
 #include "webhook_fixture.h"
 
 #include <atomic>
@@ -22,7 +22,7 @@ std::atomic<int> resolving{0};
 
 }  // namespace
 
-/* In front of the C library's: some names take their time, as a resolver does whose server is away. */
+/* Overrides the C library's function: some names take long, as with a resolver whose server is down. */
 extern "C" int getaddrinfo(const char *node, const char *service, const addrinfo *hints, addrinfo **result) {
   static const auto next = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   if (!node || !std::string(node).ends_with(slow_host))
@@ -33,7 +33,7 @@ extern "C" int getaddrinfo(const char *node, const char *service, const addrinfo
   return EAI_AGAIN;
 }
 
-/* Nothing is left behind for other tests. */
+/* Leaves nothing behind for other tests. */
 static void wait_for_resolvers(Clock::time_point begin) {
   while (resolving > 0 && Clock::now() - begin < 2 * slowness)
     std::this_thread::sleep_for(milliseconds(10));
@@ -149,7 +149,7 @@ TEST(WebhookClose, GivesUpAtOnceWhileThePeerHangs) {
     crm.sink->flush();
     while (hanging < 4 && Clock::now() - begin < std::chrono::seconds(20))
       std::this_thread::sleep_for(milliseconds(1));
-  }  // destroyed with a request under way: nothing is reported, nothing hangs
+  }  // destroyed with a request in flight: nothing is reported, nothing hangs
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
 }
 

@@ -1,5 +1,4 @@
-/* A peer that repeats what it was sent, in whatever encoding its framework writes: no credential stays in an error.
- */
+/* A peer that repeats the request, in the encodings of common frameworks: no credential appears in an error. */
 #include "echoes.h"
 #include "webhook_fixture.h"
 
@@ -20,7 +19,7 @@ void echo(const Options &mapping, const std::vector<std::string> &secrets) {
       std::string error = crm.send(TestEvent(++ticket, 1)).error;
       echoes::expect_no_part(error, sent, encoding);
       EXPECT_TRUE(error.starts_with("HTTP 500: you sent <") && error.ends_with("> to me")) << error;
-      /* Where reading stops, its beginning is left alone. */
+      /* The beginning of a secret at a cut is not masked. */
       std::string beginning = sent.substr(0, sent.size() - 1);
       body.set(std::string(1024 - beginning.size(), '.') + sent + "> to me");
       error = crm.send(TestEvent(++ticket, 1)).error;

@@ -1,4 +1,4 @@
-/* A peer that hangs, babbles, is not there or must not be reached. */
+/* A peer that hangs, sends nonsense, is down, or must not be reached. */
 #include "webhook_fixture.h"
 
 #include <fstream>
@@ -42,7 +42,7 @@ TEST(WebhookFault, ATricklingPeerTimesOut) {
   EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::RetryBlameSink);
 }
 
-/* The end of an outage must not be followed by another pause. */
+/* After the end of an outage there must not be another pause. */
 TEST(WebhookFault, WhatBeganBeforeAnOutageSaysNothingNewWhenItFails) {
   FaultServer peer([](const HttpRequest &, FaultServer::Peer &to) { return to.hang(); });
   WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "500ms"}, {"concurrency", "2"}}));
@@ -115,7 +115,7 @@ TEST(WebhookFault, AnEndlessAnswerCostsLittle) {
   Completion completion = crm.send(TestEvent(6, 1));
   EXPECT_EQ(completion.outcome, Outcome::RetryBlameSink);
   EXPECT_EQ(completion.error, "HTTP 500: " + std::string(1024, 'x'));
-  EXPECT_LT(sent.load(), size_t(200) << 20);  // what the sockets swallowed
+  EXPECT_LT(sent.load(), size_t(200) << 20);  // bytes in the sockets' buffers
   EXPECT_LT(resident_kb(), before + 64 * 1024);
 }
 
@@ -131,10 +131,10 @@ TEST(WebhookFault, ARefusedConnectionIsTheSinksFault) {
   EXPECT_NE(completions.at(0).error.find("Failed to connect"), std::string::npos) << completions.at(0).error;
   for (size_t i = 1; i < 4; ++i)
     EXPECT_EQ(completions.at(i).outcome, Outcome::Returned);
-  EXPECT_EQ(crm.send(TestEvent(5, 1)).outcome, Outcome::SinkDown);  // a probe gets through to the same end
+  EXPECT_EQ(crm.send(TestEvent(5, 1)).outcome, Outcome::SinkDown);  // a probe comes to the same result
 }
 
-/* libcurl tries a connection anew by itself, and keeps its words about the broken one when that fails. */
+/* libcurl retries by itself on a new connection, and keeps its text about the broken one if that fails. */
 TEST(WebhookFault, AKeptConnectionThatBreaksWhereNoneIsTakenAnymoreIsNamed) {
   FaultServer *server = nullptr;
   FaultServer peer([&](const HttpRequest &, Peer &to) {
@@ -185,9 +185,9 @@ TEST(WebhookFault, PrivateNetworksAreRefusedWithTheStatementThatAllowsThem) {
                            "[64:ff9b::7f00:1]", "[fe80::1%251]", "[2002:7f00:1::]"})
     EXPECT_NE(send_to(host).find("ALTER SERVER"), std::string::npos) << host;
   for (std::string host : {"LOCALHOST.", "127.0.0.1."})
-    send_to(host);  // may not even resolve, which is up to the resolver
+    send_to(host);  // may be unresolvable, which depends on the resolver
   for (std::string host : {"①②⑦.⓪.⓪.①", "１２７.0.0.1", "127。0。0。1"})
-    EXPECT_THROW(send_to(host), BadInput) << host;  // would be up to the locale
+    EXPECT_THROW(send_to(host), BadInput) << host;  // would depend on the locale
   EXPECT_EQ(peer.connections(), 0);
 }
 
@@ -201,7 +201,7 @@ TEST(WebhookFault, TheEnvironmentsProxiesAreNotMeant) {
   EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
   EXPECT_EQ(proxy.connections(), 0);
 
-  /* The sink's own is, also where the environment excepts the host. */
+  /* The sink's own proxy is used even if the environment excepts the host. */
   setenv("no_proxy", "*", 1);
   WebhookHarness other(WebhookHarness::local(peer, {{"proxy", proxy.url("")}}));
   EXPECT_EQ(other.send(TestEvent(1, 1)).error, "HTTP 502");
@@ -224,7 +224,7 @@ TEST(WebhookFault, AProxyThatRefusesTheTunnelIsNamed) {
   EXPECT_EQ(completion.reason, OB_REASON_AUTH);
   const std::string credentials = "it refuses proxy_username and proxy_password of the user mapping, or misses them";
   EXPECT_EQ(completion.error, "HTTP 407" + from + credentials);
-  status.set(401);  // as tinyproxy has it
+  status.set(401);  // as tinyproxy sends it
   EXPECT_EQ(crm.send(TestEvent(2, 1)).error, "HTTP 401" + from + credentials);
   for (int other : {403, 502, 503}) {
     status.set(other);
@@ -251,7 +251,7 @@ TEST(WebhookFault, AConnectionOfAnotherSinkDoesNotLeadPastTheGuard) {
 TEST(WebhookFault, AConnectionThatIsBeingClosedIsReplaced) {
   FaultServer peer([](const HttpRequest &, Peer &to) {
     to.answer(200);
-    return false;  // closes without having said so, while the next request may already be on its way
+    return false;  // closes without notice, while the next request may already be in flight
   });
   WebhookHarness crm(WebhookHarness::local(peer));
   for (uint64_t n = 1; n <= 1000; ++n) {
@@ -266,7 +266,7 @@ TEST(WebhookFault, AConnectionThatThePeerClosesBetweenRequestsIsReplaced) {
     FaultServer peer([&](const HttpRequest &request, Peer &to) {
       if (last.exchange(request.connection) != request.connection)
         return to.answer(200);
-      linger at_once{1, 0};  // the second request on a connection meets its end: a reset, or just nothing
+      linger at_once{1, 0};  // the second request on a connection fails: a reset, or no response
       if (reset)
         setsockopt(to.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
       return false;

@@ -1,4 +1,4 @@
-/* webhook_fixture.h: a webhook sink without the engine, and a reporter that remembers. */
+/* webhook_fixture.h: a webhook sink without the engine, and a reporter that records. */
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ inline ob_text text(std::string_view value) {
   return {value.data(), value.size()};
 }
 
-/* What a test and its peer's threads both touch. */
+/* State that a test and its peer's threads share. */
 template <typename Value> class Shared {
 public:
   Shared() = default;
@@ -117,7 +117,7 @@ private:
   std::string disabled_;
 };
 
-/* At least that many completions in all, as the engine gets them: when the descriptor is readable it polls. */
+/* Waits for at least this many completions in total, polling when the descriptor is readable, as the engine does. */
 inline std::vector<Completion> wait_for(Sink &sink, RecordingReporter &reporter, size_t n,
                                         std::chrono::seconds limit = std::chrono::seconds(30)) {
   auto end = std::chrono::steady_clock::now() + limit;
@@ -132,7 +132,7 @@ inline std::vector<Completion> wait_for(Sink &sink, RecordingReporter &reporter,
   return reporter.completions();
 }
 
-/* As the engine drives it. */
+/* Drives the sink as the engine does. */
 class WebhookHarness {
 public:
   explicit WebhookHarness(Options server, Options mapping = {}, const std::string &name = "crm") {
@@ -146,11 +146,11 @@ public:
   }
 
   void submit(TestEvent event) { ASSERT_TRUE(sink->submit(event.get())); }
-  /* Waits for at least that many completions in all. */
+  /* Waits for at least this many completions in total. */
   std::vector<Completion> wait(size_t n, std::chrono::seconds limit = std::chrono::seconds(30)) {
     return wait_for(*sink, *reporter, n, limit);
   }
-  /* One event, sent to its end. */
+  /* Sends one event and waits for its end. */
   Completion send(TestEvent event) {
     size_t before = reporter->completions().size();
     submit(std::move(event));

@@ -1,4 +1,5 @@
-/* Which of an event's headers a request carries: what the owner of the sink lists, and never what others believe. */
+/* Which of an event's headers a request carries: those that the owner of the sink lists, and never those that servers
+ * trust. */
 #include "webhook_fixture.h"
 
 #include "delivery/sinks/webhook/webhook_config.h"
@@ -11,7 +12,7 @@ const SinkKind &webhook() {
   return *SinkKind::find("webhook");
 }
 
-/* What the request of an event with these headers carries of them: those whose value is "the event's". */
+/* The event's headers that the request carries: those with the value "the event's". */
 std::vector<std::string> sent(const Options &more, const std::vector<std::string> &names) {
   Options server = {{"url", "https://example.com/"}};
   server.insert(more.begin(), more.end());
@@ -30,7 +31,7 @@ std::vector<std::string> sent(const Options &more, const std::vector<std::string
 using Names = std::vector<std::string>;
 const Names tracing = {"traceparent", "tracestate", "baggage", "X-Request-ID", "x-correlation-id"};
 
-/* In each spelling that CGI, WSGI, PHP or Rack make the same variable of. */
+/* In each spelling that CGI, WSGI, PHP or Rack map to the same variable. */
 const Names never = {"Authorization",
                      "authorization",
                      "Proxy-Authorization",
@@ -92,7 +93,7 @@ TEST(WebhookForward, NeverWhatOthersBelieve) {
     EXPECT_EQ(sent({{"forward_headers", list}}, all), Names{"tenant"}) << list;
 }
 
-/* Also where the sink's own has no value for this event. */
+/* Also if the sink's own header has no value for this event. */
 TEST(WebhookForward, NotWhatTheSinkWrites) {
   Options server = {{"forward_headers", "*"},
                     {"idempotency_key", "true"},

@@ -1,5 +1,5 @@
-/* An answer that breaks off: a complete head of 2xx is a success whatever its body, an incomplete head is no answer.
- */
+/* A response that ends early: with a complete 2xx head it is a success whatever its body; an incomplete head is no
+ * response. */
 #include "authority.h"
 #include "webhook_fixture.h"
 
@@ -18,7 +18,7 @@ struct Answer {
 
 const std::vector<Answer> &answers() {
   static const auto &all = *new std::vector<Answer>{
-      /* The head is complete, and what follows is not. */
+      /* The head is complete, the body is not. */
       {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", Then::Closes, Outcome::Sent},
       {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Then::Closes, Outcome::Sent},
       {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Then::Hangs, Outcome::Sent},
@@ -30,7 +30,7 @@ const std::vector<Answer> &answers() {
        Outcome::Sent},
       {"HTTP/1.1 204 No Content\r\n\r\n", Then::Closes, Outcome::Sent},
       {"HTTP/1.0 200 OK\r\n\r\nuntil the end", Then::Closes, Outcome::Sent},
-      /* The head is not. */
+      /* The head is incomplete. */
       {"HTTP/1.1 200 OK\r\nContent-Le", Then::Closes, Outcome::RetryBlameSink},
       {"HTTP/1.1 200 OK\r\nContent-Le", Then::Resets, Outcome::RetryBlameSink},
       {"HTTP/1.1 200 OK\r\nContent-Le", Then::Hangs, Outcome::RetryBlameSink},
@@ -44,10 +44,10 @@ const std::vector<Answer> &answers() {
       {"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Le", Then::Closes,
        Outcome::RetryBlameSink},
       {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", Then::Closes, Outcome::RetryBlameSink},
-      /* A refusal of which nothing but the first line is known is none: neither is the endpoint gone. */
+      /* A refusal with only its first line does not count: neither as 410. */
       {"HTTP/1.1 410 Gone\r\nContent-Le", Then::Closes, Outcome::RetryBlameSink},
       {"HTTP/1.1 400 Bad Request\r\n", Then::Closes, Outcome::RetryBlameSink},
-      /* One with a complete head is what it says. */
+      /* With a complete head it counts. */
       {"HTTP/1.1 400 Bad Request\r\nContent-Length: 100\r\n\r\nshort", Then::Closes, Outcome::Retry},
       {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\nshort", Then::Hangs, Outcome::Refused},
   };

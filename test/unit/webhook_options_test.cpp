@@ -1,4 +1,4 @@
-/* What CREATE SERVER and CREATE USER MAPPING may say for a webhook, and what an event must look like. */
+/* Options of CREATE SERVER and CREATE USER MAPPING for webhooks, and the requirements for events. */
 #include "authority.h"
 #include "webhook_fixture.h"
 
@@ -158,7 +158,7 @@ TEST(WebhookOptions, UrlsAreHttpsUnlessSaidOtherwiseAndNeverShown) {
   EXPECT_NO_THROW(webhook().parse({{"url", "HTTPS://example.com:8443/a?b=c"}}, nullptr));
 }
 
-/* What a proxy is asked for is judged as libcurl reads it, however it is written; the proxy's own host likewise. */
+/* The target of a proxy request is checked as libcurl parses it, in any spelling; so is the proxy's own host. */
 TEST(WebhookOptions, AProxyIsNotAskedForInnerAddresses) {
   for (const char *host :
        {"127.0.0.1", "0x7f.1", "2130706433", "017700000001", "127.1", "127.0.0.1.", "%31%32%37.1", "[::1]",
@@ -175,7 +175,7 @@ TEST(WebhookOptions, AProxyIsNotAskedForInnerAddresses) {
 }
 
 TEST(WebhookOptions, TheUrlMayStandInTheUserMapping) {
-  EXPECT_NO_THROW(webhook().parse({}, nullptr));  // it may come later
+  EXPECT_NO_THROW(webhook().parse({}, nullptr));  // it may be set later
   Options none, mapping = {{"url", "https://example.com/token"}};
   EXPECT_EQ(refused({}, &none).kind, OB_MISSING_OPTION);
   auto config =

@@ -1,5 +1,5 @@
-/* A peer that breaks the rules of HTTP, or of politeness: bounded time and memory, and its words are never taken for
- * the answer to another request. */
+/* A peer that violates HTTP: time and memory are bounded, and its bytes are never taken for the response to another
+ * request. */
 #include "webhook_fixture.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@ using Peer = FaultServer::Peer;
 
 namespace {
 
-/* The system takes the connection, and nobody ever reads from it. */
+/* The kernel accepts the connection, and no program reads from it. */
 struct DeafPort : DeadPort {
   DeafPort() {
     int small = 4096;
@@ -23,7 +23,7 @@ struct DeafPort : DeadPort {
   }
 };
 
-/* As many files as are open now. */
+/* As many descriptors as are open now. */
 class NoMoreFiles {
 public:
   NoMoreFiles() {
@@ -69,7 +69,7 @@ TEST(WebhookPeer, OneThatNeverReadsTakesItsTimeoutAndNobodyElsesTime) {
   EXPECT_LT(Clock::now() - begin, milliseconds(10'000));
 }
 
-/* Response splitting: what follows an answer, at once or when the connection is idle, answers nothing. */
+/* Response splitting: bytes after a response, sent at once or on an idle connection, are no response. */
 TEST(WebhookPeer, SurplusAnswersAreNotTakenForTheNext) {
   for (milliseconds later : {milliseconds(0), milliseconds(30)}) {
     std::atomic<int> surplus{0};
@@ -95,7 +95,7 @@ TEST(WebhookPeer, SurplusAnswersAreNotTakenForTheNext) {
   }
 }
 
-/* Before it has read the event: a refusal that is then kept open or closed, and a consent. */
+/* Responses before the request was read: a refusal, with the connection kept or closed, and a success. */
 TEST(WebhookPeer, AnAnswerBeforeTheBodyIsSentIsTheAnswer) {
   enum class Then { Reads, Leaves };
   for (auto [status, then] : {std::pair(413, Then::Reads), {413, Then::Leaves}, {200, Then::Reads}}) {

@@ -1,4 +1,4 @@
-/* Delivery to a real socket that answers well, slowly, wrongly or not at all. */
+/* Delivery to a real socket that responds well, slowly, wrongly or not at all. */
 #include "webhook_fixture.h"
 
 #include <algorithm>
@@ -94,7 +94,7 @@ TEST(Webhook, KeepsOrderPerKeyManyKeysAtOnceOverFewConnections) {
       most_at_once = std::max(most_at_once, busy.size());
       got[key].push_back(n);
     }
-    std::this_thread::sleep_for(milliseconds((key * 7 + n) % 3));  // a peer that answers unevenly
+    std::this_thread::sleep_for(milliseconds((key * 7 + n) % 3));  // a peer with uneven response times
     {
       std::lock_guard lock(mutex);
       busy.erase(key);
@@ -108,7 +108,7 @@ TEST(Webhook, KeepsOrderPerKeyManyKeysAtOnceOverFewConnections) {
     for (int key = 1; key <= keys; ++key) {
       std::string payload = "{\"key\": " + std::to_string(key) + ", \"n\": " + std::to_string(n) + "}";
       TestEvent event(static_cast<uint64_t>(submitted), static_cast<uint64_t>(key), payload);
-      /* Completions on the HTTP thread can only raise the credit between the two calls. */
+      /* Completions on the HTTP thread can only increase the credit between the two calls. */
       for (unsigned credit = crm.sink->credit(); !crm.sink->submit(event.get()); credit = crm.sink->credit()) {
         ++full;  // back-pressure
         EXPECT_EQ(credit, 0u);
@@ -147,7 +147,8 @@ TEST(Webhook, AFailingEventHandsItsFollowersBackAndNothingSlipsPast) {
     crm.submit(TestEvent(static_cast<uint64_t>(n), 7, "{\"n\": " + std::to_string(n) + "}"));
   crm.submit(TestEvent(10, 8, "{\"n\": 10}"));
   crm.sink->flush();
-  // The failure has happened when its eventfd rings, and is not yet known to us: what is submitted now must wait too.
+  // When the eventfd is readable, the failure has happened but the main thread does not know it yet: an event
+  // submitted now must wait too.
   auto end = Clock::now() + std::chrono::seconds(10);
   for (int rings = 0; rings < 2 && Clock::now() < end;) {  // one for key 8's success, one for key 7's failure
     pollfd ready{crm.reporter->wake_fd(), POLLIN, 0};
@@ -173,7 +174,7 @@ TEST(Webhook, AFailingEventHandsItsFollowersBackAndNothingSlipsPast) {
     EXPECT_EQ(by_ticket[ticket].outcome, Outcome::Returned);
   EXPECT_EQ(by_ticket[10].outcome, Outcome::Sent);
   EXPECT_EQ(peer.requests(), 2);
-  // The key is free again once the failure is known.
+  // The key is free again when the failure has been fetched.
   EXPECT_EQ(crm.send(TestEvent(2, 7, "{\"n\": 2}")).outcome, Outcome::Sent);
 }
 
@@ -206,11 +207,11 @@ TEST(Webhook, JudgesEveryStatus) {
     EXPECT_EQ(completion.outcome, Outcome::Refused);
     EXPECT_EQ(completion.error, "HTTP " + std::to_string(code) + ": redirect not followed");
   }
-  EXPECT_EQ(peer.requests(), static_cast<int>(ticket));  // no redirect was followed, nothing was sent twice
+  EXPECT_EQ(peer.requests(), static_cast<int>(ticket));  // no redirect was followed, no request was sent twice
   EXPECT_EQ(peer.connections(), 1);                      // and one connection served them all
 }
 
-/* For the event, and for the endpoint: nothing more is taken before. */
+/* For the event and for the endpoint: no event is accepted before. */
 TEST(Webhook, HonoursRetryAfterInBothForms) {
   char date[64];
   time_t later = time(nullptr) + 600;
@@ -228,7 +229,7 @@ TEST(Webhook, HonoursRetryAfterInBothForms) {
       return to.answer(503, "Retry-After: " + std::string(value) + "\r\n");
     });
     WebhookHarness crm(WebhookHarness::local(peer));
-    for (uint64_t n = 1; n <= 40; ++n)  // more than go at once: what has to wait for long is given back
+    for (uint64_t n = 1; n <= 40; ++n)  // more than run at once: events that would wait long are returned
       crm.submit(TestEvent(n, n));
     crm.sink->flush();
     auto completions = crm.wait(most > 0 ? 40 : 32);

@@ -1,4 +1,4 @@
-/* A webhook over TLS, to a peer with a certificate made here. */
+/* A webhook over TLS to a peer whose certificate is made here. */
 #include "authority.h"
 #include "webhook_fixture.h"
 
@@ -57,7 +57,7 @@ Options client(const Authority &own) {
   return {{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open")}, {"ssl_key_password", "open"}};
 }
 
-/* Whose certificate the peer was shown: its public key. */
+/* The public key of the certificate that the peer was shown. */
 std::string shown(const Peer &to) {
   X509 *certificate = SSL_get1_peer_certificate(to.ssl);
   std::string key =

@@ -1,4 +1,4 @@
-/* URLs with variables: what a person may write, and what an event can do to one. */
+/* URLs with variables: what users may write, and what events can do to them. */
 #include "delivery/sinks/webhook/webhook_url.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ using namespace outbox;
 
 namespace {
 
-/* What is said of it: detail and hint; empty when it is accepted. */
+/* Detail and hint of the error; empty if the URL is accepted. */
 std::string refusal(const std::string &url) {
   try {
     WebhookUrl::parse("url", url);
@@ -28,7 +28,7 @@ std::string rendered(const std::string &url, door::Event &event) {
   return WebhookUrl::parse("url", url).render(event.raw());
 }
 
-/* The message of what is refused. */
+/* The message of a refused URL. */
 std::string unsendable(const std::string &url, door::Event &event) {
   try {
     return "sent to " + rendered(url, event);
@@ -156,7 +156,7 @@ TEST(WebhookUrl, WhatIsWrongIsSaid) {
     EXPECT_EQ(refusal(url), "") << url;
 }
 
-/* Whichever way the host is written: what libcurl reads in the template is what it reads in each event's URL. */
+/* However the host is spelled: libcurl reads the same host in the template and in each event's URL. */
 TEST(WebhookUrl, NoEventChangesTheHost) {
   const std::vector<std::pair<std::string, std::string>> hosts = {
       {"h", "h"},

@@ -12,7 +12,7 @@ bool append_base64_decoded(std::string_view text, std::string &out) {
   if (text.size() % 4 == 0)
     for (int i = 0; i < 2 && text.ends_with('='); i++)
       text.remove_suffix(1);
-  // EVP_DecodeBlock skips white space and wants whole blocks: judge the alphabet here, and pad.
+  // EVP_DecodeBlock skips white space and needs whole blocks: check the alphabet and add the padding here.
   for (char c : text)
     if (!(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '+' && c != '/')
       return false;
@@ -31,7 +31,7 @@ bool append_base64_decoded(std::string_view text, std::string &out) {
 
 void append_base64(std::string_view bytes, std::string &out) {
   size_t before = out.size();
-  out.resize(before + (bytes.size() + 2) / 3 * 4 + 1); /* a NUL is written after it */
+  out.resize(before + (bytes.size() + 2) / 3 * 4 + 1); /* EVP_EncodeBlock adds a NUL */
   int n = EVP_EncodeBlock(reinterpret_cast<unsigned char *>(out.data() + before),
                           reinterpret_cast<const unsigned char *>(bytes.data()), static_cast<int>(bytes.size()));
   out.resize(before + static_cast<size_t>(n));

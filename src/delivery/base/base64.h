@@ -1,4 +1,4 @@
-/* base64.h: RFC 4648's standard alphabet. */
+/* base64.h: base64 with the standard alphabet of RFC 4648. */
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace outbox {
 
-/* Appends the bytes behind the text; padding may be left out. False, and nothing is appended, when it is no base64.
- */
+/* Decodes `text`, whose padding may be missing, and appends the bytes. False, with nothing appended, if it is not
+ * base64. */
 bool append_base64_decoded(std::string_view text, std::string &out);
 
-/* Appends the text of the bytes, padded. */
+/* Encodes `bytes` with padding and appends the text. */
 void append_base64(std::string_view bytes, std::string &out);
 
 }  // namespace outbox

@@ -12,7 +12,7 @@ namespace outbox {
 
 std::string clean_text(std::string_view text) {
   using json = nlohmann::json;
-  // A round through JSON turns every invalid byte into U+FFFD.
+  // Writing and parsing JSON replaces every invalid byte with U+FFFD.
   std::string valid =
       json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get_ref<const std::string &>();
   std::string clean;

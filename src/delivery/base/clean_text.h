@@ -1,4 +1,4 @@
-/* clean_text.h: text of a peer made fit for a log line and a text column. */
+/* clean_text.h: makes a peer's text safe for a log line and a text column. */
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace outbox {
 
-/* Valid UTF-8, one line, no control characters. */
+/* Returns valid UTF-8 on one line, without control characters. */
 std::string clean_text(std::string_view text);
 
 }  // namespace outbox

@@ -1,4 +1,4 @@
-/* closest_match.h: the name that was probably meant. */
+/* closest_match.h: finds the known name that a user probably meant. */
 #pragma once
 
 #include <algorithm>
@@ -7,10 +7,11 @@
 
 namespace outbox {
 
-/* Among `names` the one that takes the fewest changes of a letter, at most half of them; empty when there is none. */
+/* Returns the name with the smallest edit distance from `given`, at most half of its length; empty if there is none.
+ */
 inline std::string_view closest_match(std::string_view given, const std::vector<std::string_view> &names) {
   std::string_view found;
-  size_t best = std::max<size_t>(given.size() / 2, 1) + 1; /* more changes than this is another word */
+  size_t best = std::max<size_t>(given.size() / 2, 1) + 1; /* with more changes it is another word */
   std::vector<size_t> row;
   for (std::string_view name : names) {
     row.resize(name.size() + 1);

@@ -15,7 +15,7 @@
 namespace outbox {
 
 static constexpr rlim_t for_the_server = 256;  // tables, WAL, libraries
-static constexpr rlim_t per_connection = 2;    // a resolver's pair of sockets, or an attempt for each address family
+static constexpr rlim_t per_connection = 2;    // a resolver's socket pair, or one socket per address family
 static constexpr rlim_t most = 4096;
 
 size_t connections_allowed() {

@@ -1,15 +1,16 @@
-/* descriptors.h: of the files that this process may have open, those that are left for connections. */
+/* descriptors.h: how many file descriptors of this process network connections may use. */
 #pragma once
 
 #include <cstddef>
 
 namespace outbox {
 
-/* So many connections may be open at once. Raises the process's own soft limit towards the hard one first: the usual
- * 1,024 would do for an ordinary server process. */
+/* Returns how many connections may be open at once. First raises the process's soft limit towards the hard one: the
+ * usual 1,024 is enough only for an ordinary server process. */
 size_t connections_allowed();
 
-/* Is there no descriptor left in this process, or in the system? What failed for that is nobody else's fault. */
+/* Whether this process or the system has run out of descriptors. Then a failed request is not the endpoint's fault.
+ */
 bool descriptors_exhausted();
 
 }  // namespace outbox

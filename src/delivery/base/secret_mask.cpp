@@ -19,14 +19,14 @@ namespace {
 
 constexpr size_t shortest_needle = 4;
 
-/* A byte of the decoded text, and the bytes of the original that stand for it. */
+/* A byte of the decoded text, and the range of the original that it was decoded from. */
 struct Unit {
   char byte;
   uint32_t from, to;
 };
 using Units = std::vector<Unit>;
 
-/* What an escape stands for, and how many units it takes. */
+/* An escape's decoded bytes, and its length in units. */
 struct Escape {
   size_t length;
   std::string means;
@@ -58,14 +58,14 @@ void append_utf8(uint32_t code, std::string &out) {
   }
 }
 
-/* Reads escapes. */
+/* Recognizes escapes. */
 class Reader {
 public:
   explicit Reader(const Units &units) : units_(units) {}
 
   char at(size_t i) const { return i < units_.size() ? units_[i].byte : '\0'; }
 
-  /* Between `least` and `most` digits from `i` on. */
+  /* Reads between `least` and `most` digits starting at `i`. */
   std::optional<uint32_t> number(size_t i, int base, size_t least, size_t most, size_t &end) const {
     uint32_t value = 0;
     for (end = i; end < i + most && end < units_.size() && digit(at(end)) < base; end++)
@@ -142,7 +142,7 @@ private:
   const Units &units_;
 };
 
-/* One layer of encoding less; false when there is none. */
+/* Removes one layer of encoding; false when there was none. */
 bool decode_once(Units &units) {
   Units decoded;
   decoded.reserve(units.size());
@@ -170,8 +170,8 @@ Units units_of(std::string_view text) {
   return units;
 }
 
-/* Without any encoding. Blanks are left out, and so is "+", which may stand for one: lines are broken and joined on
- * the way, and forms write blanks so. */
+/* Removes all layers of encoding, blanks and "+": lines are folded and joined on the way, and forms encode a blank as
+ * "+". */
 Units decode(std::string_view text) {
   Units units = units_of(text);
   for (int layers = 0; layers < 8 && decode_once(units); layers++)
@@ -189,7 +189,7 @@ std::string bytes_of(const Units &units) {
   return bytes;
 }
 
-/* As long as it may still become an escape, what stands at the end says nothing. */
+/* The length of the text without an incomplete escape at its end. */
 size_t without_half_escape(std::string_view text) {
   constexpr size_t longest = 11; /* a surrogate pair without its last digit */
   size_t from = text.size() - std::min(text.size(), longest);
@@ -205,7 +205,7 @@ size_t without_half_escape(std::string_view text) {
   return text.size();
 }
 
-/* Whose beginning the text ends with: how much of it. */
+/* How many bytes at the end of the text are the beginning of the needle. */
 size_t beginning_at_end(std::string_view text, std::string_view needle) {
   for (size_t n = std::min(text.size(), needle.size() - 1); n >= shortest_needle; n--)
     if (text.substr(text.size() - n) == needle.substr(0, n))
@@ -213,12 +213,12 @@ size_t beginning_at_end(std::string_view text, std::string_view needle) {
   return 0;
 }
 
-/* The base64 of a text that contains the secret has this in it, when `before` bytes stand before the secret in its
- * group of three. */
+/* The part of a text's base64 that depends on the secret alone, when `before` bytes precede the secret in its group
+ * of three. */
 std::string base64_within(std::string_view secret, size_t before) {
   std::string encoded;
   append_base64(std::string(before, '\0').append(secret), encoded);
-  size_t first = before == 0 ? 0 : before + 1; /* characters that other bytes had a part in */
+  size_t first = before == 0 ? 0 : before + 1; /* skip characters that also depend on other bytes */
   size_t last = (before + secret.size()) * 8 / 6;
   return encoded.substr(first, last - std::min(first, last));
 }
@@ -229,7 +229,7 @@ std::string url_safe(std::string text) {
   return text;
 }
 
-/* As one who takes UTF-8 for Latin-1 reads it. */
+/* UTF-8 that was decoded as Latin-1. */
 std::string misread(std::string_view text) {
   std::string read;
   for (char byte : text)
@@ -252,14 +252,14 @@ void SecretMask::add(std::string_view secret, size_t shortest) {
   if (std::string other = misread(secret); other != secret)
     add_needle(other);
   std::string whole;
-  append_base64(secret, whole); /* padding included */
+  append_base64(secret, whole); /* with padding */
   for (std::string encoded : {whole, base64_within(secret, 0), base64_within(secret, 1), base64_within(secret, 2)}) {
     add_needle(encoded);
     add_needle(url_safe(std::move(encoded)));
   }
 }
 
-/* As it is sent, and as the endpoint's own code sees it. */
+/* Masks the part as it is sent, and as the endpoint's code sees it after decoding. */
 void SecretMask::add_part_of_url(std::string_view part, size_t shortest) {
   add(part, shortest);
   if (Units decoded = units_of(part); decode_once(decoded))
@@ -312,7 +312,7 @@ std::string SecretMask::masked(std::string_view text, bool cut) const {
     return std::string(text);
   Units units = decode(text);
   std::string bytes = bytes_of(units);
-  std::vector<std::pair<uint32_t, uint32_t>> found; /* in the text, from and to */
+  std::vector<std::pair<uint32_t, uint32_t>> found; /* ranges of the original text */
   for (const std::string &needle : needles_)
     for (size_t at = 0; (at = bytes.find(needle, at)) != bytes.npos; at++)
       found.emplace_back(units[at].from, units[at + needle.size() - 1].to);

@@ -1,6 +1,6 @@
 /*
- * secret_mask.h: takes credentials out of a text in which a peer may have repeated them, in whatever encoding: JSON's
- * escapes, percent-encoding, HTML's entities, base64, and those within one another. Pure.
+ * secret_mask.h: masks credentials in a text in which a peer may have repeated them, in any nesting of JSON
+ * escapes, percent-encoding, HTML entities and base64. No shared state: safe on any thread.
  */
 #pragma once
 
@@ -12,24 +12,25 @@ namespace outbox {
 
 class SecretMask {
 public:
-  /* `shortest`: a shorter secret stays unmasked, because it would be found in every text. In bytes. */
+  /* A secret of fewer than `shortest` bytes is not masked, because it would match in every text. */
   void add(std::string_view secret, size_t shortest = 4);
-  /* A URL that holds a token: as a whole, what follows its host, and each longer part of that. */
+  /* A URL that contains a token: masks the whole URL, the part after its host, and each longer segment of that part.
+   */
   void add_url(std::string_view url);
-  /* The value of a header: as a whole, and its parts ("Token ..."), those of Basic credentials decoded. */
+  /* The value of a header: masks the whole value and its parts ("Token ..."); Basic credentials are decoded first. */
   void add_header(std::string_view value);
   /* User and password of Basic authentication. Without a password the user's name is the secret. */
   void add_basic(const std::string &user, const std::string &password);
 
-  /* The text with *** for each secret. `cut`: reading stopped at its end, where the beginning of a secret is masked
-   * as well. */
+  /* Returns the text with *** in place of each secret. `cut`: the text was truncated, so the beginning of a secret at
+   * its end is masked too. */
   std::string masked(std::string_view text, bool cut = false) const;
 
 private:
   void add_part_of_url(std::string_view part, size_t shortest);
   void add_needle(std::string_view needle);
 
-  std::vector<std::string> needles_; /* decoded, as the text is before it is searched */
+  std::vector<std::string> needles_; /* decoded like the text in which they are searched */
 };
 
 }  // namespace outbox

@@ -1,4 +1,4 @@
-/* text.h: small things about text. */
+/* text.h: small string functions. */
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
-/* How many of the first `max` bytes can be kept without cutting a UTF-8 character in two. */
+/* The length of the longest prefix of at most `max` bytes that does not cut a UTF-8 character. */
 inline size_t utf8_prefix(std::string_view text, size_t max) {
   if (text.size() <= max)
     return text.size();
@@ -35,7 +35,7 @@ inline size_t utf8_prefix(std::string_view text, size_t max) {
   return max;
 }
 
-/* "%2F": as URIs and CloudEvents' headers write a byte that they cannot hold. */
+/* Appends "%2F" for a byte that a URI or a CloudEvents header cannot contain. */
 inline void append_percent_encoded(char c, std::string &out) {
   constexpr char hex[] = "0123456789ABCDEF";
   auto byte = static_cast<unsigned char>(c);
@@ -51,7 +51,7 @@ inline bool percent_encoding_ends(std::string_view text) {
   return true;
 }
 
-/* Copies text into a fixed field of the delivery API, cut at a whole character. */
+/* Copies text into a fixed-size field of the delivery API, truncated at a whole character. */
 template <size_t N> void copy_text(char (&to)[N], std::string_view from) {
   size_t length = utf8_prefix(from, N - 1);
   std::copy_n(from.begin(), length, to);

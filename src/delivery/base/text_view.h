@@ -1,4 +1,4 @@
-/* text_view.h: a text of the delivery API as C++ reads it. */
+/* text_view.h: an ob_text as a std::string_view. */
 #pragma once
 
 #include <string_view>

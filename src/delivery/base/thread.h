@@ -1,8 +1,8 @@
 /*
- * thread.h: how the delivery library starts a thread. Signals belong to the server's main thread, so every other
- * thread has all of them blocked; and an exception must not leave a thread, so it ends there. And who may call what:
- * an object that belongs to one thread asserts it, where asserts are compiled in (tests, and a server that has its
- * own).
+ * thread.h: how the delivery library starts threads, and which thread an object belongs to. All signals are blocked
+ * in new threads, because signals belong to the server's main thread. An exception ends its thread instead of the
+ * process. An object that belongs to one thread holds an OwnThread and asserts is_current(); asserts are compiled
+ * into the unit tests and into servers built with assertions.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace outbox {
 
-/* Blocks every signal while it lives; threads that are started meanwhile inherit that. */
+/* Blocks all signals for its lifetime; threads started in that time inherit the mask. */
 class SignalsBlocked {
 public:
   SignalsBlocked() {
@@ -28,7 +28,7 @@ private:
   sigset_t before_;
 };
 
-/* The one thread that an object, or a part of it, belongs to: the one that made this. */
+/* The thread that created this object, and that its owner belongs to. */
 class OwnThread {
 public:
   bool is_current() const noexcept { return std::this_thread::get_id() == id_; }
@@ -43,7 +43,7 @@ template <class Body> std::thread start_thread(Body body) {
     try {
       body();
     } catch (...) {
-      /* There is nobody to tell: what the body owed is settled by its owner. */
+      /* The thread's owner reports what the body did not finish. */
     }
   });
 }

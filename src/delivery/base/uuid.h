@@ -1,4 +1,4 @@
-/* uuid.h: the text of an event's id, as every format writes it. */
+/* uuid.h: an event's id as text. */
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 /*
- * background_jobs.cpp: each job has a thread. Threads that are still busy when the object is destroyed are
- * detached: a worker's end does not wait for the network.
+ * background_jobs.cpp: one thread per job. Threads that still run when the object is destroyed are detached, so
+ * that the end of a worker does not wait for the network.
  */
 #include "delivery/engine/background_jobs.h"
 
@@ -38,8 +38,8 @@ void BackgroundJobs::run(std::function<void()> body) {
     jobs_.back().thread = start_thread([state, done, body = std::move(body)]() mutable {
       try {
         body();
-        body = nullptr; /* what it holds ends here as well */
-      } catch (...) {   /* out of memory: the thread's end must be told all the same */
+        body = nullptr; /* destroy what the body owns on this thread */
+      } catch (...) {   /* out of memory: the end of the thread is reported anyway */
       }
       std::lock_guard lock(state->mutex);
       *done = true;
@@ -57,7 +57,7 @@ void BackgroundJobs::run(std::function<void()> body) {
 void BackgroundJobs::destroy(std::shared_ptr<void> dead) noexcept {
   try {
     run([dead = std::move(dead)]() mutable { dead.reset(); });
-  } catch (...) { /* no more threads, or memory: it was destroyed here and now */
+  } catch (...) { /* no thread or no memory: it was destroyed on this thread */
   }
 }
 

@@ -1,6 +1,6 @@
 /*
- * background_jobs.h: work that may wait for a resolver or a broker, which the main thread must not, on threads of its
- * own that end by themselves: destroying sinks, and probing.
+ * background_jobs.h: runs jobs that may wait for a resolver or a broker on threads of their own, because the main
+ * thread must not wait: destroying sinks, and probes. One owner thread calls all methods.
  */
 #pragma once
 
@@ -16,22 +16,23 @@ class BackgroundJobs {
 public:
   BackgroundJobs();
   ~BackgroundJobs();
-  /* Of what may take its time to be destroyed. Where there is no thread for it, the caller waits. */
+  /* Destroys an object on a background thread. If no thread can be started, destroys it in the caller's thread. */
   void destroy(std::shared_ptr<void> dead) noexcept;
-  /* Throws std::system_error when there are no more threads. */
+  /* Runs `body` on a new thread. Throws std::system_error if no thread can be started. */
   void run(std::function<void()> body);
-  /* True when all has ended. Otherwise lets go of the threads that hang. */
+  /* Waits until `deadline` at most. Returns true if all jobs have ended; threads that still run are detached later.
+   */
   bool finish(std::chrono::steady_clock::time_point deadline);
 
 private:
   struct State;
   struct Job {
     std::thread thread;
-    std::shared_ptr<bool> done; /* under the state's mutex */
+    std::shared_ptr<bool> done; /* guarded by the state's mutex */
   };
   void join_done();
 
-  std::shared_ptr<State> state_; /* shared with threads that may outlive the reaper */
+  std::shared_ptr<State> state_; /* shared with threads that may outlive this object */
   std::list<Job> jobs_;
 };
 

@@ -1,7 +1,6 @@
 /*
- * batch_sink.cpp: one thread calls the two functions of the sink, which may wait for the peer. Ends are reported by
- * the main thread only (poll): between a failure and its report nothing can be submitted that would overtake the
- * failed event.
+ * batch_sink.cpp: a failure is reported only by poll(), on the main thread. So the main thread cannot submit a
+ * later event of the key between the failure and its report.
  */
 #include "delivery/engine/batch_sink.h"
 
@@ -26,7 +25,7 @@ BatchSink::~BatchSink() {
 
 uint32_t BatchSink::credit() const {
   std::lock_guard lock(mutex_);
-  return failed_ ? 0 : static_cast<uint32_t>(most_ - waiting_.events.size());
+  return failed_ ? 0 : static_cast<uint32_t>(most_ - queued_.events.size());
 }
 
 Submitted BatchSink::submit(const ob_event &event) {
@@ -36,9 +35,9 @@ Submitted BatchSink::submit(const ob_event &event) {
   std::lock_guard lock(mutex_);
   if (failed_)
     return false;
-  waiting_.events.reserve(most_); /* what may throw comes before the event is taken */
-  waiting_.messages.push_back(std::move(message));
-  waiting_.events.push_back({event.ticket, event.key_hash, outbox::Outcome::Sent, -1, {}});
+  queued_.events.reserve(most_); /* allocate before the event is accepted */
+  queued_.messages.push_back(std::move(message));
+  queued_.events.push_back({event.ticket, event.key_hash, outbox::Outcome::Sent, -1, {}});
   return true;
 }
 
@@ -53,7 +52,7 @@ BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) 
     } catch (const std::exception &error) {
       return Outcome::failed(0, Failure::SinkDown, error.what());
     }
-  } catch (...) { /* no text: there may be no memory for one */
+  } catch (...) { /* no text, because memory may be exhausted */
     return Outcome::failed(0, Failure::SinkDown, {});
   }
 }
@@ -77,17 +76,17 @@ outbox::Outcome BatchSink::outcome_of(Failure how) {
 void BatchSink::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    work_.wait(lock, [this] { return ending_ || (!failed_ && !waiting_.events.empty()); });
+    work_.wait(lock, [this] { return ending_ || (!failed_ && !queued_.events.empty()); });
     if (ending_)
       return;
-    under_way_ = std::exchange(waiting_, {});
-    std::vector<std::string> messages = std::move(under_way_.messages);
+    in_flight_ = std::exchange(queued_, {});
+    std::vector<std::string> messages = std::move(in_flight_.messages);
     lock.unlock();
     Outcome outcome = deliver(messages);
     lock.lock();
     if (outcome.all_sent() || outcome.delivered_ >= messages.size()) {
-      reporter_->complete(std::exchange(under_way_.events, {}));
-    } else if (!under_way_.events.empty()) {
+      reporter_->complete(std::exchange(in_flight_.events, {}));
+    } else if (!in_flight_.events.empty()) {
       failure_ = std::move(outcome);
       failed_ = true;
       reporter_->wake();
@@ -95,39 +94,37 @@ void BatchSink::run() {
   }
 }
 
-void BatchSink::give_back(Batch &batch, size_t from) {
+void BatchSink::return_from(Batch &batch, size_t from) {
   for (size_t i = from; i < batch.events.size(); i++)
     batch.events[i].outcome = outbox::Outcome::Returned;
   reporter_->complete(std::move(batch.events));
   batch = {};
 }
 
-/* A failure is reported here, on the main thread: between it and its report nothing can be submitted that would
- * overtake it. */
 void BatchSink::poll() {
   std::lock_guard lock(mutex_);
   if (!failed_)
     return;
-  if (failure_.delivered_ < under_way_.events.size()) {
-    Completion &failed = under_way_.events[failure_.delivered_];
+  if (failure_.delivered_ < in_flight_.events.size()) {
+    Completion &failed = in_flight_.events[failure_.delivered_];
     failed.outcome = outcome_of(*failure_.how_);
     failed.error = std::move(failure_.error_);
   }
-  give_back(under_way_, failure_.delivered_ + 1);
-  give_back(waiting_, 0);
+  return_from(in_flight_, failure_.delivered_ + 1);
+  return_from(queued_, 0);
   failed_ = false;
 }
 
 void BatchSink::release_queued() {
   std::lock_guard lock(mutex_);
-  give_back(waiting_, 0);
+  return_from(queued_, 0);
 }
 
 void BatchSink::abandon() {
   poll();
   std::lock_guard lock(mutex_);
-  give_back(under_way_, 0);
-  give_back(waiting_, 0);
+  return_from(in_flight_, 0);
+  return_from(queued_, 0);
 }
 
 }  // namespace outbox

@@ -1,7 +1,6 @@
 /*
- * batch_sink.h: a sink made of two functions, for peers that are talked to by calls that wait. It has a thread of its
- * own and one batch of events under way at a time; what threads, order and an end in the middle ask of a Sink is
- * settled here.
+ * batch_sink.h: a sink made of two functions, for peers whose client library blocks. It has one thread and at most
+ * one batch in flight, and handles what a Sink must do about threads, order and partial failures.
  */
 #pragma once
 
@@ -19,15 +18,15 @@ namespace outbox {
 
 class BatchSink final : public Sink {
 public:
-  /* How a message fails: as the Outcome of the same name says. */
+  /* How a message failed; the values are those of outbox::Outcome. */
   enum class Failure { Retry, RetryBlameSink, Refused, Rejected, SinkDown };
 
-  /* What became of a batch. */
+  /* The result of one batch. */
   class Outcome {
   public:
-    /* All of it was delivered. */
+    /* All messages were delivered. */
     static Outcome sent() { return {}; }
-    /* The first `delivered` messages were delivered, the next one has failed, and those behind it come again.
+    /* The first `delivered` messages were delivered, the next one failed, and the ones after it are returned.
      * SinkDown: no message is to blame. */
     static Outcome failed(size_t delivered, Failure how, std::string error) {
       return {delivered, how, std::move(error)};
@@ -46,14 +45,14 @@ public:
     std::optional<Failure> how_;
     std::string error_;
   };
-  /* On the main thread, which it must not keep waiting: what is to be delivered of an event. May throw. */
+  /* Makes the message of an event. Called on the main thread, so it must not wait. May throw. */
   using Render = std::function<std::string(const ob_event &event)>;
-  /* On the sink's thread: delivers 1 to `most` messages in their order. It may take its time, and must end some time.
-   * What it throws is SinkDown. */
+  /* Delivers 1 to `most` messages in order. Called on the sink's thread; it may wait, but must return eventually. An
+   * exception counts as SinkDown. */
   using Deliver = std::function<Outcome(const std::vector<std::string> &messages)>;
 
   BatchSink(std::shared_ptr<Reporter> reporter, Render render, Deliver deliver, size_t most = 1000);
-  ~BatchSink() override; /* waits for the end of the batch under way */
+  ~BatchSink() override; /* waits for the batch in flight */
 
   uint32_t credit() const override;
   Submitted submit(const ob_event &event) override;
@@ -69,7 +68,7 @@ private:
   };
 
   void run();
-  void give_back(Batch &batch, size_t from);
+  void return_from(Batch &batch, size_t from);
   Outcome deliver(const std::vector<std::string> &messages) noexcept;
   static outbox::Outcome outcome_of(Failure how);
 
@@ -77,12 +76,12 @@ private:
   const Render render_;
   const Deliver deliver_;
   const size_t most_;
-  mutable std::mutex mutex_; /* guards all below, and is never held while a batch is delivered */
+  mutable std::mutex mutex_; /* guards all members below; never held while a batch is delivered */
   std::condition_variable work_;
-  Batch waiting_, under_way_;         /* under way, but without events: they were given up */
-  Outcome failure_ = Outcome::sent(); /* of the batch under way, until poll() has reported it */
+  Batch queued_, in_flight_;          /* in_flight_ without events: its events were returned by abandon() */
+  Outcome failure_ = Outcome::sent(); /* result of the batch in flight until poll() has reported it */
   bool failed_ = false, ending_ = false;
-  std::thread thread_; /* last: it uses all above */
+  std::thread thread_; /* last: the thread uses all members above */
 };
 
 }  // namespace outbox

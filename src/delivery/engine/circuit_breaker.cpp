@@ -1,9 +1,9 @@
 /*
- * circuit_breaker.cpp: decides from outcomes whether the whole sink is down. Ten keys failing in a row, or two keys
- * and no success for a second, open the circuit; the events' attempts are then not spent. An event that has failed
- * before does not count towards the ten: 200 failing keys whose retries fell due together once opened it 96 times
- * in one drain, for all other keys too. 401, 403, 404 and redirects count as an outage as well, but are probed more
- * and more seldom, because they mean a mistake in the endpoint's setup.
+ * circuit_breaker.cpp: opens when ten keys fail in a row, or two keys and nothing has succeeded for a second;
+ * attempts of the events are then not spent. An event that has failed before does not count towards the ten: 200
+ * failing keys whose retries were due together once opened the circuit 96 times in one drain, for all other keys
+ * too. 401, 403, 404 and redirects also count as an outage, but are probed at growing intervals, because a user
+ * must correct the configuration.
  */
 #include "delivery/engine/circuit_breaker.h"
 
@@ -19,7 +19,7 @@ bool CircuitBreaker::forget_probe(uint64_t ticket) {
   return true;
 }
 
-void CircuitBreaker::open(Time now, bool refused, int64_t wish_ms) {
+void CircuitBreaker::open(Time now, bool refused, int64_t retry_after_ms) {
   Duration first = refused ? settings_.first_refused : settings_.first_backoff;
   Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
   if (state_ == State::Closed)
@@ -28,10 +28,10 @@ void CircuitBreaker::open(Time now, bool refused, int64_t wish_ms) {
   state_ = State::Open;
   failures_ = {};
   failing_keys_.clear();
-  probes_.clear(); /* from now on strangers: their failure says nothing new */
-  /* Up to a quarter less, so that many workers do not probe in step. */
+  probes_.clear(); /* their results are no longer probes */
+  /* Up to a quarter shorter, so that several workers do not probe at the same time. */
   retry_at_ = now + backoff_ - Duration(random_() % static_cast<uint64_t>(backoff_.count() / 4 + 1));
-  retry_at_ = std::max(retry_at_, now + std::min(Duration(wish_ms), settings_.longest_wish));
+  retry_at_ = std::max(retry_at_, now + std::min(Duration(retry_after_ms), settings_.longest_retry_after));
 }
 
 void CircuitBreaker::close() {
@@ -39,8 +39,8 @@ void CircuitBreaker::close() {
   failures_ = {};
   failing_keys_.clear();
   probes_.clear();
-  width_ = 1;
-  put_off_ = 0;
+  max_probes_ = 1;
+  n_deferred_ = 0;
 }
 
 void CircuitBreaker::down(Time now) {
@@ -65,12 +65,12 @@ void CircuitBreaker::succeeded(Time now) {
 
 void CircuitBreaker::note_failure(const Completion &completion, bool failed_before, Time now) {
   if (completion.key_hash == 0 ? failed_before : own_fault_.contains(completion.key_hash))
-    return; /* without a key it may be the same event again */
+    return; /* without a key it may be the same event as before */
   if (!failures_.any)
     failures_ = {true, false, completion.key_hash, now, 0};
   else
     failures_.many_keys |= completion.key_hash == 0 || completion.key_hash != failures_.first_key;
-  failures_.wish_ms = std::max(failures_.wish_ms, completion.retry_after_ms);
+  failures_.retry_after_ms = std::max(failures_.retry_after_ms, completion.retry_after_ms);
 }
 
 bool CircuitBreaker::nothing_succeeds(Time now) const {
@@ -78,12 +78,12 @@ bool CircuitBreaker::nothing_succeeds(Time now) const {
          (!any_success_ || now - success_ >= settings_.without_success);
 }
 
-/* On little evidence: the first probe goes soon. */
+/* There is little evidence for an outage, so the first probe comes after the short backoff. */
 void CircuitBreaker::open_on_few(Time now) {
-  open(now, false, failures_.wish_ms);
+  open(now, false, failures_.retry_after_ms);
 }
 
-/* True when others have succeeded since it failed last. */
+/* True when other keys have succeeded since this key's last failure. */
 bool CircuitBreaker::note_failed_key(uint64_t key) {
   for (auto *keys : {&failed_keys_, &own_fault_, &may_spend_})
     if (keys->size() >= settings_.keys_remembered)
@@ -98,14 +98,14 @@ ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_befor
   bool others_succeeded = note_failed_key(completion.key_hash);
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
-      width_ = std::min(width_ * 2, settings_.widest);
+      max_probes_ = std::min(max_probes_ * 2, settings_.most_probes);
       open(now, refused, completion.retry_after_ms);
     }
     if (others_succeeded)
       return OB_RETRY;
     if (!failed_before)
       return OB_RETURNED;
-    put_off_++;
+    n_deferred_++;
     return OB_DEFERRED;
   }
   note_failure(completion, failed_before, now);
@@ -115,7 +115,7 @@ ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_befor
   }
   if (failed_before || own_fault_.contains(completion.key_hash))
     return OB_RETRY;
-  /* Without a key there is nothing that could fail twice in a row for its own sake. */
+  /* Each event without a key counts: none of them can fail repeatedly on its own account. */
   if (completion.key_hash == 0 ||
       std::find(failing_keys_.begin(), failing_keys_.end(), completion.key_hash) == failing_keys_.end())
     failing_keys_.push_back(completion.key_hash);
@@ -136,7 +136,7 @@ ob_outcome CircuitBreaker::on_result(const Completion &completion, Time now) {
   case Outcome::Sent:
     succeeded(now);
     return OB_SENT;
-  case Outcome::Retry: /* the peer answered about this event: it is alive */
+  case Outcome::Retry: /* the peer responded to this event, so it is up */
     succeeded(now);
     return OB_RETRY;
   case Outcome::RetryBlameSink:
@@ -149,7 +149,7 @@ ob_outcome CircuitBreaker::on_result(const Completion &completion, Time now) {
   case Outcome::Deferred:
     forget_probe(completion.ticket);
     return OB_DEFERRED;
-  case Outcome::Rejected: /* may have been judged here, without the peer: it proves nothing */
+  case Outcome::Rejected: /* the event may have been rejected without asking the peer: no evidence */
     forget_probe(completion.ticket);
     return OB_REJECTED;
   case Outcome::Returned:
@@ -169,7 +169,7 @@ uint32_t CircuitBreaker::credit(Time now) {
       return 0;
     state_ = State::HalfOpen;
   }
-  return static_cast<uint32_t>(width_ - std::min(width_, probes_.size()));
+  return static_cast<uint32_t>(max_probes_ - std::min(max_probes_, probes_.size()));
 }
 
 int64_t CircuitBreaker::retry_in_ms(Time now) const {
@@ -178,9 +178,9 @@ int64_t CircuitBreaker::retry_in_ms(Time now) const {
   return std::max<int64_t>(0, std::chrono::ceil<Duration>(retry_at_ - now).count());
 }
 
-int64_t CircuitBreaker::put_off_ms() const {
-  return std::clamp(std::max(settings_.put_off_each, backoff_ / 10) * put_off_, settings_.put_off_least,
-                    settings_.put_off_most)
+int64_t CircuitBreaker::defer_ms() const {
+  return std::clamp(std::max(settings_.defer_each, backoff_ / 10) * n_deferred_, settings_.defer_least,
+                    settings_.defer_most)
       .count();
 }
 

@@ -1,6 +1,6 @@
 /*
- * completion_queue.cpp: a mutex, a queue and one eventfd. Threads write to the descriptor only when the main thread
- * has not been signalled yet, so a drain costs one system call per batch of reports and not one per event.
+ * completion_queue.cpp: a thread writes to the eventfd only if the main thread is not signalled yet, so a drain
+ * costs one system call per batch of reports and not one per event.
  */
 #include "delivery/engine/completion_queue.h"
 
@@ -27,7 +27,7 @@ CompletionQueue::~CompletionQueue() {
 
 void CompletionQueue::wake() {
   uint64_t one = 1;
-  /* EAGAIN means that the counter is full, hence readable: good. */
+  /* EAGAIN means that the counter is at its maximum, and so the descriptor is readable. */
   while (write(fd_, &one, sizeof one) < 0 && errno == EINTR)
     ;
 }
@@ -119,11 +119,11 @@ public:
     if (!tickets.empty())
       completion_queue_->post({sink_, What::Sent, {}, std::move(tickets), {}});
   }
-  void down(std::string text, ob_reason reason) override { say(What::Down, text, reason); }
-  void up() override { say(What::Up, {}); }
-  void degraded(std::string reason) override { say(What::Degraded, reason); }
-  void resumed(std::string error) override { say(What::Resumed, error); }
-  void disabled(std::string reason) override { say(What::Disabled, reason); }
+  void down(std::string text, ob_reason reason) override { post(What::Down, text, reason); }
+  void up() override { post(What::Up, {}); }
+  void degraded(std::string reason) override { post(What::Degraded, reason); }
+  void resumed(std::string error) override { post(What::Resumed, error); }
+  void disabled(std::string reason) override { post(What::Disabled, reason); }
   void log(ob_log_level level, std::string text) override {
     completion_queue_->log(level, name_, secrets_.masked(text));
   }
@@ -133,7 +133,7 @@ public:
 private:
   using What = CompletionQueue::Report::What;
 
-  void say(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
+  void post(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
     completion_queue_->post({sink_, what, {}, {}, secrets_.masked(text), reason});
   }
 

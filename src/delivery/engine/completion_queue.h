@@ -1,6 +1,10 @@
 /*
- * completion_queue.h: where the delivery library's threads leave reports and log lines for the main thread, and the
- * one eventfd that says so.
+ * completion_queue.h: the queue in which the delivery library's threads leave reports and log lines for the main
+ * thread, and the eventfd that announces them.
+ *
+ * Any thread may call post(), log() and wake(); begin(), finish() and take_log() belong to the main thread. The
+ * mutex guards all state. No wake-up is lost: signalled_ is true only while the eventfd is readable, or between
+ * begin() and finish(), and finish() takes everything that arrived in between.
  */
 #pragma once
 
@@ -19,7 +23,7 @@ class CompletionQueue {
 public:
   struct Report {
     enum class What { Completions, Sent, Down, Up, Degraded, Resumed, Disabled };
-    uint64_t sink; /* a number, not a pointer: a late report must find nothing */
+    uint64_t sink; /* an id, not a pointer: a report for a closed sink is ignored */
     What what;
     std::vector<Completion> completions;
     std::vector<uint64_t> sent; /* tickets */
@@ -33,16 +37,16 @@ public:
   CompletionQueue &operator=(const CompletionQueue &) = delete;
 
   int fd() const { return fd_; }
-  /* Makes the main thread look. */
+  /* Wakes the main thread. */
   void wake();
 
   void post(uint64_t sink, Completion completion);
   void post(Report report);
   void log(ob_log_level level, const std::string &sink, std::string_view text);
 
-  /* Main thread, around one collection: begin() empties the eventfd, finish() hands over what has come until then.
-   * In between nothing rings, since finish() will see it; a sink's own queue that writes to the eventfd itself still
-   * does, and is not lost, because only begin() reads it. */
+  /* Called around one collection. begin() empties the eventfd; finish() appends all reports to `into`. Posts in
+   * between do not write to the eventfd, because finish() takes them anyway. A library that writes to the eventfd
+   * itself (Reporter::wake_fd) still does, and that wake-up stays pending, because only begin() reads the eventfd. */
   void begin();
   void finish(std::deque<Report> &into);
   bool take_log(ob_log_line &line);
@@ -58,7 +62,7 @@ private:
   int fd_;
 };
 
-/* What a sink is given to report to. `secrets` are taken out of every text. */
+/* Makes the Reporter of a sink. `secrets` are masked in all texts. */
 std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink,
                                         std::string name, SecretMask secrets);
 

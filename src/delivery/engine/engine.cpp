@@ -1,8 +1,9 @@
 /*
- * engine.cpp: the order of a key is kept here, in one place for all kinds of sink: after an event is refused in
- * submit(), later events of its key are returned until the caller has recorded the refusal. A failure that may be
- * the endpoint's (5xx, timeout) is passed on 250 ms late: if the circuit opens meanwhile, the failure is a return
- * without an attempt. Without the delay each of the nine keys before the tenth paid one attempt per outage.
+ * engine.cpp: keeps the order of a key in one place for all kinds of sink: after an event ends within submit(),
+ * later events of its key are returned until the caller has collected that completion. A failure for which the
+ * endpoint may be to blame (5xx, timeout) is marked `suspect`, and the server records it 250 ms late: if the
+ * circuit opens in that time, no attempt is spent. Without the delay each of the nine keys before the tenth paid
+ * one attempt per outage.
  */
 #include "delivery/engine/engine.h"
 
@@ -29,15 +30,16 @@ static int checked(int fd, const char *what) {
 
 /* ---- a sink ---- */
 
-/* The caller decides about the rest of the key, once it knows: so nothing of it goes before that. */
+/* Ends an event within submit(). Later events of its key are returned until the caller has collected this completion:
+ * only the caller can decide about them. */
 void Runner::end_at_once(Completion completion) {
-  if (completion.key_hash != 0 && (completion.outcome != Outcome::Rejected || hold_))
+  if (completion.key_hash != 0 && (completion.outcome != Outcome::Rejected || blocks_on_dead_letter_))
     stopped_keys_.insert(completion.key_hash);
   reporter_->complete(std::move(completion));
   outstanding_++;
 }
 
-/* False: back-pressure. */
+/* Returns false for back-pressure. */
 bool Runner::submit(const ob_event &event) {
   if (!stopped_keys_.empty() && stopped_keys_.count(event.key_hash) > 0) {
     end_at_once({event.ticket, event.key_hash, Outcome::Returned, -1, "waits behind a failed event of the same key"});
@@ -53,7 +55,7 @@ bool Runner::submit(const ob_event &event) {
     if (submitted.ended())
       end_at_once(std::move(*submitted.ended()));
   } catch (const BadInput &bad) {
-    /* Good when it was enqueued, bad since the options changed. */
+    /* The event was valid when it was enqueued; the options have changed since. */
     std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
     ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
     end_at_once({event.ticket, event.key_hash, Outcome::Rejected, -1, std::move(text), reason});
@@ -72,13 +74,14 @@ size_t Runner::submit(const ob_event *events, size_t n) {
       taken++;
     sink_->flush();
     engine_.arm_timer();
-  } catch (const std::exception &error) { /* out of memory: what was taken is taken, the rest comes again */
+  } catch (const std::exception
+               &error) { /* out of memory: the accepted events stay accepted, the caller submits the rest again */
     engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
   }
   return taken;
 }
 
-/* It may be time that opens the circuit. */
+/* Time alone can open the circuit, so this reports the change. */
 uint32_t Runner::credit(Time now) {
   bool was_open = breaker_.is_open();
   uint32_t n = breaker_.credit(now);
@@ -109,9 +112,9 @@ void Runner::status(ob_sink_status &out) {
   copy_text(out.last_error, out.state == OB_SINK_DEGRADED ? degraded_ : last_error_);
 }
 
-void Runner::share(size_t index, size_t of, int64_t *turns) {
+void Runner::share(size_t index, size_t of, int64_t *rate_clock) {
   assert(engine_.is_callers_thread());
-  sink_->share(index, of, turns);
+  sink_->share(index, of, rate_clock);
 }
 
 void Runner::begin_slowly() {
@@ -200,7 +203,7 @@ static bool blames_sink(Outcome outcome) {
   return outcome == Outcome::SinkDown || outcome == Outcome::RetryBlameSink || outcome == Outcome::Refused;
 }
 
-/* A sink names the reason where it knows more than that the event has failed. */
+/* The sink's own reason if it gave one, otherwise one that follows from the outcome. */
 static ob_reason reason_of(const Completion &completion) {
   if (completion.reason != OB_REASON_NONE)
     return completion.reason;
@@ -269,9 +272,9 @@ Engine::~Engine() {
   ::close(epoll_fd_);
 }
 
-Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, bool hold,
-                     SecretMask secrets) {
-  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config, hold);
+Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
+                     bool blocks_on_dead_letter, SecretMask secrets) {
+  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config, blocks_on_dead_letter);
   runners_.reserve(runners_.size() + 1);
   runner->reporter_ = make_reporter(completion_queue_, next_id_, runner->name_, std::move(secrets));
   runner->sink_ = kind.open(runner->name_, std::move(config), runner->reporter_);
@@ -287,7 +290,7 @@ Runner *Engine::find(uint64_t id) {
   return nullptr;
 }
 
-/* Rings at the earliest end of a grace period, or when a sink wants to be polled; steady_clock is CLOCK_MONOTONIC. */
+/* Sets the timer to the earliest end of a grace period or check_at() of a sink. steady_clock is CLOCK_MONOTONIC. */
 void Engine::arm_timer() {
   itimerspec when{};
   Clock::time_point next = Clock::time_point::max();
@@ -307,7 +310,7 @@ void Engine::arm_timer() {
   timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-/* False when there was no room for all of it: next time from next_in_report_ on. */
+/* Returns false when `out` is full; the next call continues at next_in_report_. */
 bool Engine::collect(Runner &runner, const CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
                      size_t max, size_t &n) {
   switch (report.what) {
@@ -328,7 +331,7 @@ bool Engine::collect(Runner &runner, const CompletionQueue::Report &report, Cloc
       bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
       int64_t after_ms = completion.retry_after_ms;
       if (outcome == OB_DEFERRED && after_ms < 0)
-        after_ms = runner.breaker_.put_off_ms();
+        after_ms = runner.breaker_.defer_ms();
       out[n++] = {completion.ticket,       outcome, after_ms, suspect, completion.slow_retry,
                   completion.max_attempts, error};
     }
@@ -371,7 +374,7 @@ void Engine::forget(Runner *runner) {
   auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
   background_.destroy(std::move((*at)->sink_));
   runners_.erase(at);
-  arm_timer(); /* its grace may have been the next to end: a timer that nobody serves would ring for ever */
+  arm_timer(); /* its grace period may have been the next to end, and the timer must not fire again for it */
 }
 
 std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,

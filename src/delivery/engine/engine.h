@@ -1,7 +1,7 @@
 /*
- * engine.h: what runs behind the delivery API. One engine per worker: its sinks, their circuits, and the queue of
- * completions. Everything here belongs to the caller's thread; other threads reach it through the completion queue
- * only.
+ * engine.h: the implementation of the delivery API: one engine per worker, with its sinks, their circuit breakers
+ * and the completion queue. Everything here belongs to the caller's thread; other threads communicate only through
+ * the completion queue.
  */
 #pragma once
 
@@ -24,16 +24,18 @@ namespace outbox {
 
 class Engine;
 
-/* A sink as the caller sees it: the sink itself, its circuit, and what is outstanding. */
+/* An open sink with its circuit breaker and counters: what an ob_sink points to. */
 class Runner {
 public:
-  Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config, bool hold)
-      : engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)), hold_(hold) {}
+  Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config,
+         bool blocks_on_dead_letter)
+      : engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)),
+        blocks_on_dead_letter_(blocks_on_dead_letter) {}
 
   size_t submit(const ob_event *events, size_t n);
   void status(ob_sink_status &out);
   void close(std::chrono::milliseconds grace);
-  void share(size_t index, size_t of, int64_t *turns);
+  void share(size_t index, size_t of, int64_t *rate_clock);
   void begin_slowly();
   bool next_resumed(std::string &error);
   bool finished() const { return closing_ && outstanding_ == 0; }
@@ -58,15 +60,16 @@ private:
   const std::string name_;
   std::shared_ptr<const SinkConfig> config_;
   std::shared_ptr<Reporter> reporter_;
-  const bool hold_; /* on_dead_letter: a rejected event blocks its key */
+  const bool blocks_on_dead_letter_; /* on_dead_letter 'block': a rejected event blocks its key */
   std::unique_ptr<Sink> sink_;
-  std::unordered_set<uint64_t> stopped_keys_; /* an event of theirs ended within submit(), not yet collected */
+  std::unordered_set<uint64_t>
+      stopped_keys_; /* keys of which an event ended within submit() and is not yet collected */
   CircuitBreaker breaker_;
   std::string last_error_;
-  std::string last_failure_; /* that the sink may be to blame for */
-  std::string degraded_;     /* why part of it is down */
+  std::string last_failure_; /* the last error for which the sink may be to blame */
+  std::string degraded_;     /* why a part of the sink is down; empty = all parts work */
   std::deque<std::string> resumed_;
-  size_t outstanding_ = 0; /* taken and not yet collected by the caller */
+  size_t outstanding_ = 0; /* events accepted and not yet collected by the caller */
   uint64_t failed_tries_ = 0;
   uint64_t n_failures_ = 0;
   std::array<uint64_t, OB_REASONS> failures_{};
@@ -85,16 +88,16 @@ public:
 
   bool is_callers_thread() const noexcept { return caller_.is_current(); }
   int fd() const { return epoll_fd_; }
-  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config, bool hold,
-               SecretMask secrets);
-  /* Writes to `n` as it goes, so that nothing is lost when it throws. */
+  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
+               bool blocks_on_dead_letter, SecretMask secrets);
+  /* Updates `n` after each completion, so that none is lost when an exception is thrown. */
   void collect(ob_completion *out, size_t max, size_t &n);
   bool next_log(ob_log_line &line);
   void forget(Runner *runner);
-  /* Begins a probe; it ends by itself. Throws std::system_error when there are no more threads. */
+  /* Starts a probe, which ends by itself. Throws std::system_error if no thread can be started. */
   std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping,
                                std::chrono::milliseconds timeout, bool send);
-  /* True when every thread ended in time. */
+  /* Returns true if all threads ended before the timeout. */
   bool close(std::chrono::milliseconds timeout);
 
 private:
@@ -110,11 +113,11 @@ private:
   std::vector<std::unique_ptr<Runner>> runners_;
   std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;
-  std::deque<CompletionQueue::Report> reports_; /* taken from the completion queue, not yet collected */
-  size_t next_in_report_ = 0;                   /* within the first of them */
-  std::deque<std::string> errors_;              /* texts that the caller's completions point to */
+  std::deque<CompletionQueue::Report> reports_; /* taken from the completion queue and not yet collected */
+  size_t next_in_report_ = 0;                   /* index of the next completion in reports_.front() */
+  std::deque<std::string> errors_;              /* the texts to which ob_completion.error points */
   int epoll_fd_;                                /* readable when the completion queue's eventfd or the timer is */
-  int timer_fd_;                                /* the end of the next grace period, or a sink's check_at() */
+  int timer_fd_; /* fires at the end of the next grace period, or at a sink's check_at() */
   CircuitBreaker::Time armed_ = CircuitBreaker::Time::max();
 };
 

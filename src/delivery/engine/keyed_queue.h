@@ -1,8 +1,8 @@
 /*
- * keyed_queue.h: keeps order per key while many keys run at once.
+ * keyed_queue.h: a queue that keeps order per key while many keys run at once.
  *
- * Of each key at most one item runs; the others of that key wait behind it. Key 0 means "no order": its items run
- * side by side. Pure: no thread, no clock, no lock.
+ * At most one item of a key runs; the other items of the key wait behind it. Items with key 0 are unordered and run
+ * side by side. No thread, clock or lock: the caller locks.
  */
 #pragma once
 
@@ -22,9 +22,9 @@ public:
 
   void push(uint64_t key, Item item) {
     if (key != 0) {
-      auto [lane, fresh] = lanes_.try_emplace(key);
-      if (!fresh) {
-        lane->second.followers.push_back(std::move(item));
+      auto [at, added] = keys_.try_emplace(key);
+      if (!added) {
+        at->second.followers.push_back(std::move(item));
         ++queued_;
         return;
       }
@@ -33,55 +33,55 @@ public:
     ++queued_;
   }
 
-  /* The next item that may run now; its key is taken until finish() or fail(). */
+  /* Returns the next item that may run. Its key is occupied until finish() or fail(). */
   std::optional<Item> start() {
     if (running_ >= concurrency_ || ready_.empty())
       return std::nullopt;
     auto [key, item] = std::move(ready_.front());
     ready_.pop_front();
     if (key != 0)
-      lanes_.at(key).running = true;
+      keys_.at(key).running = true;
     --queued_;
     ++running_;
     return std::move(item);
   }
 
-  /* A running item of the key ended well: the next of its key may run. */
+  /* A running item of the key has succeeded: the next one may run. */
   void finish(uint64_t key) {
     --running_;
-    auto lane = lanes_.find(key);
-    if (lane == lanes_.end())
+    auto at = keys_.find(key);
+    if (at == keys_.end())
       return;
-    lane->second.running = false;
-    if (lane->second.followers.empty()) {
-      lanes_.erase(lane);
+    at->second.running = false;
+    if (at->second.followers.empty()) {
+      keys_.erase(at);
       return;
     }
-    ready_.emplace_back(key, std::move(lane->second.followers.front()));
-    lane->second.followers.pop_front();
+    ready_.emplace_back(key, std::move(at->second.followers.front()));
+    at->second.followers.pop_front();
   }
 
-  /* A running item of the key failed: nothing of its key may overtake it, so its followers are handed back. */
+  /* A running item of the key has failed: returns its followers, because none may overtake it. */
   std::vector<Item> fail(uint64_t key) {
     --running_;
     std::vector<Item> followers;
-    if (auto lane = lanes_.find(key); lane != lanes_.end()) {
-      take(lane->second.followers, followers);
-      lanes_.erase(lane);
+    if (auto at = keys_.find(key); at != keys_.end()) {
+      take(at->second.followers, followers);
+      keys_.erase(at);
     }
     return followers;
   }
 
-  /* Hands back everything that is not running, each key in its order. */
+  /* Removes and returns all items that are not running, each key in its order. */
   std::vector<Item> drain() {
     std::vector<Item> items;
     items.reserve(ready_.size());
     for (auto &[key, item] : ready_)
       items.push_back(std::move(item));
     ready_.clear();
-    for (auto lane = lanes_.begin(); lane != lanes_.end();) {
-      take(lane->second.followers, items);
-      lane = lane->second.running ? std::next(lane) : lanes_.erase(lane);
+    for (auto at = keys_.begin(); at != keys_.end();) {
+      take(at->second.followers, items);
+      at = at->second.running ? std::next(at) : keys_.erase(at);
     }
     queued_ = 0;
     return items;
@@ -92,7 +92,7 @@ public:
   size_t running() const { return running_; }
 
 private:
-  struct Lane {
+  struct Key {
     bool running = false;
     std::deque<Item> followers;
   };
@@ -108,7 +108,7 @@ private:
   size_t queued_ = 0;
   size_t running_ = 0;
   std::deque<std::pair<uint64_t, Item>> ready_;
-  std::unordered_map<uint64_t, Lane> lanes_;
+  std::unordered_map<uint64_t, Key> keys_;
 };
 
 }  // namespace outbox

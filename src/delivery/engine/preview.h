@@ -1,4 +1,4 @@
-/* preview.h: what an event would be on the wire, part by part, for users to look at. */
+/* preview.h: an event as it would be sent, part by part, for users to read. */
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@ namespace outbox {
 
 struct PreviewPart {
   const char *part; /* a static string: "topic", "header", ... */
-  std::string name; /* of a header */
+  std::string name; /* the name of a header */
   std::optional<std::string> bytes;
-  /* What stands for the bytes when they are not known or not to be shown: a number of the protocol, or in parentheses
-   * who knows more. Empty and without bytes: null. */
+  /* Shown when the bytes are unknown or secret: a number of the protocol, or an explanation in parentheses. Empty,
+   * and without bytes: the part is null. */
   std::string text;
 };
 

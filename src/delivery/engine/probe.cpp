@@ -1,7 +1,7 @@
 /*
- * probe.cpp: runs a probe on a thread of its own and collects the steps that it has passed or failed. Texts of
- * peers are masked and cleaned as they are added. The main thread reads the steps at any time, also of a probe that
- * never ends.
+ * probe.cpp: runs a probe on a thread of its own and collects its steps. Texts are masked and cleaned as they are
+ * added, because peers wrote parts of them. The main thread can read the steps at any time, also while a probe
+ * hangs.
  */
 #include "delivery/engine/probe.h"
 
@@ -36,7 +36,7 @@ void Probe::add(ProbeStep step) {
   if (!step.ms)
     step.ms = ms_between(step_began_, now);
   step_began_ = now;
-  step.message = clean_text(secrets_.masked(step.message)); /* peers had a hand in it */
+  step.message = clean_text(secrets_.masked(step.message)); /* may contain a peer's text */
   step.hint = secrets_.masked(step.hint);
   std::lock_guard lock(mutex_);
   steps_.push_back(std::move(step));
@@ -61,7 +61,7 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
     return remains;
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
-  } catch (const std::exception &error) { /* out of memory, a library that does not start */
+  } catch (const std::exception &error) { /* out of memory, or a library failed to start */
     failed("probe", error.what());
   }
   return nullptr;
@@ -69,10 +69,10 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
 
 void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping) {
   assert(!main_.is_current());
-  std::shared_ptr<void> remains; /* goes last */
+  std::shared_ptr<void> remains; /* destroyed last, after done_ is set */
   try {
     remains = try_out(kind, server, mapping);
-  } catch (...) { /* out of memory: that it has ended must be told all the same */
+  } catch (...) { /* out of memory: the end is reported anyway */
   }
   std::lock_guard lock(mutex_);
   done_ = true;

@@ -1,7 +1,6 @@
 /*
- * probe.h: a trial of a sink's options: connect, authenticate, ask what is allowed, and send nothing or, on demand, a
- * test event. Each kind of sink writes down what it finds, step by step, on a thread of the probe's own; the main
- * thread reads it when it is over.
+ * probe.h: tries a sink's options: connects, authenticates, reads permissions, and on request sends a test event.
+ * The kind of sink records its findings step by step on the probe's thread; the main thread reads them with poll().
  */
 #pragma once
 
@@ -23,9 +22,9 @@ namespace outbox {
 struct ProbeStep {
   std::string name; /* "connect", "topic" */
   bool ok;
-  std::string message;      /* the fact: what answered, or why it failed */
-  std::string hint;         /* the next step for a user; empty when there is none */
-  std::optional<double> ms; /* how long it took; not set: since the step before */
+  std::string message;      /* the fact: which peer responded, or why the step failed */
+  std::string hint;         /* the next step for a user; empty = nothing to do */
+  std::optional<double> ms; /* duration; not set = measured from the previous step */
 };
 
 class Probe {
@@ -37,18 +36,18 @@ public:
 
   /* ---- on the probe's thread ---- */
 
-  /* Parses the options and lets the kind try them. Ends soon after the deadline, or when cancelled. */
+  /* Parses the options and lets the kind try them. Ends soon after the deadline or cancel(). */
   void run(const SinkKind &kind, const Options &server, const Options &mapping);
 
-  /* The server's name, for hints that show SQL. */
+  /* The name of the server, for hints with SQL. */
   const std::string &sink() const { return sink_; }
-  /* How long a wait may take before over() is asked again. */
+  /* The longest wait before over() must be checked again. */
   static constexpr std::chrono::milliseconds slice{20};
-  /* Nobody waits any more, or time is up. */
+  /* The probe was cancelled, or its time is up. */
   bool over() const { return cancelled_ || Clock::now() >= deadline_; }
   std::chrono::milliseconds left() const;
   std::chrono::milliseconds timeout() const { return timeout_; }
-  /* Whether a test event is to be sent when all else is well. */
+  /* Whether to send a test event after all other steps have passed. */
   bool sends() const { return send_; }
   double ms_since_start(Clock::time_point when) const;
   void passed(std::string name, std::string message, std::string hint = {}, std::optional<double> ms = {});
@@ -57,7 +56,7 @@ public:
   /* ---- on the main thread ---- */
 
   void cancel() { cancelled_ = true; }
-  /* True when it has ended: then *steps are all that there will be. */
+  /* Returns true when the probe has ended; *steps is then complete. */
   bool poll(std::vector<ProbeStep> &steps) const;
 
 private:
@@ -71,9 +70,9 @@ private:
   const bool send_;
   const Clock::time_point start_, deadline_;
   Clock::time_point step_began_;
-  SecretMask secrets_; /* as soon as the options are known to be in order */
+  SecretMask secrets_; /* set once the options are known to be valid */
   std::atomic<bool> cancelled_{false};
-  mutable std::mutex mutex_; /* guards the next two */
+  mutable std::mutex mutex_; /* guards steps_ and done_ */
   std::vector<ProbeStep> steps_;
   bool done_ = false;
 };

@@ -1,13 +1,13 @@
 /*
- * sink_kind.cpp: kinds register themselves by a constructor that runs when the library is loaded. The list is
- * intrusive: it needs no memory, and it is ready before the first constructor of any file runs.
+ * sink_kind.cpp: the list of kinds. A kind registers itself in its constructor, which runs when the library is
+ * loaded.
  */
 #include "delivery/engine/probe.h"
 
 namespace outbox {
 
-/* An intrusive list: needs no memory, and is ready before the first constructor of any file runs. Kinds are made
- * with new and live for ever, so that nothing of them runs at exit. */
+/* An intrusive list needs no memory, and exists before the first constructor of any file runs. Kinds are created with
+ * new and never destroyed, so no destructor runs at exit. */
 static constinit const SinkKind *first_kind = nullptr;
 
 SinkKind::SinkKind(const char *name) : name_(name), next_(first_kind) {
@@ -29,9 +29,9 @@ SecretMask SinkKind::secrets(const Options &mapping) const {
   return mask;
 }
 
-/* NOLINTNEXTLINE(performance-unnecessary-value-param): kinds that have one move it */
+/* NOLINTNEXTLINE(performance-unnecessary-value-param): overriding kinds move it */
 std::shared_ptr<void> SinkKind::probe(std::shared_ptr<const SinkConfig> /*config*/, Probe &probe) const {
-  probe.passed("options", "they are in order; this kind of sink cannot be tried without an event");
+  probe.passed("options", "the options are valid; this kind of sink cannot be probed without an event");
   return nullptr;
 }
 

@@ -1,6 +1,6 @@
 /*
- * sink_options.cpp: checks that concern several options or both places (server and user mapping), when CREATE or
- * ALTER SERVER runs: a sink with contradicting options never gets as far as the worker.
+ * sink_options.cpp: checks that concern several options, or both server and user mapping, when CREATE or ALTER
+ * SERVER runs, so that a worker never gets contradicting options.
  */
 #include "delivery/engine/sink_options.h"
 
@@ -74,7 +74,7 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
                    "Without order no event waits for another.", "Leave out on_dead_letter, or ordered 'false'.");
 }
 
-/* Of the options that both may have, a url in the mapping takes the place of the server's; others only add to it. */
+/* Among the options that both may have, only `url` in the mapping replaces the server's value; others add to it. */
 void check_owner(const SinkKind &kind, const Options &server, const Options &mapping) {
   const auto &specs = kind.options();
   auto granted = std::find_if(specs.begin(), specs.end(),

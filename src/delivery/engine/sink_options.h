@@ -1,4 +1,4 @@
-/* sink_options.h: the checks that every kind of sink shares, from a list of options to a parsed configuration. */
+/* sink_options.h: the checks that all kinds of sink share, from a list of options to a parsed configuration. */
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@ const SinkKind &sink_kind(std::string_view name);
 
 Options to_options(const ob_option *options, size_t n);
 
-/* Each option by itself: known, in its place, allowed, of a good value. Throws BadInput. */
+/* Checks each option on its own: known, in the right place, allowed, with a valid value. Throws BadInput. */
 void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser);
 
-/* What a server's owner who is no superuser may do by its user mapping. Throws BadInput. */
+/* Checks what a server's owner who is not a superuser may override in the user mapping. Throws BadInput. */
 void check_owner(const SinkKind &kind, const Options &server, const Options &mapping);
 
-/* Checks again (an older version may have let something through) and parses. `mapping` may be null. */
+/* Checks the options again (an older version may have accepted more) and parses them. `mapping` may be null. */
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping);
 
-/* Errors that several kinds raise in the same words. */
+/* Errors that several kinds raise with the same text. */
 [[noreturn]] void throw_secret_in_server(const std::string &name);
 [[noreturn]] void throw_not_for_mapping(const std::string &name);
 [[noreturn]] void throw_superuser_only(const std::string &name, const std::string &detail);

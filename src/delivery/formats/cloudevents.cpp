@@ -1,6 +1,6 @@
 /*
- * cloudevents.cpp: makes the two content modes. Header values are percent-encoded as the HTTP binding asks; Kafka's
- * binding takes UTF-8 as it is.
+ * cloudevents.cpp: makes binary and structured mode. The HTTP binding percent-encodes header values; the Kafka
+ * binding uses plain UTF-8.
  */
 #include "delivery/formats/cloudevents.h"
 
@@ -38,7 +38,7 @@ bool is_zero(std::string_view text) {
   return text.find_first_not_of('0') == text.npos;
 }
 
-/* W3C Trace Context: 00-<32 hex>-<16 hex>-<2 hex>; versions to come may go on. */
+/* W3C Trace Context: 00-<32 hex>-<16 hex>-<2 hex>; later versions may be longer. */
 bool is_traceparent(std::string_view text) {
   if (text.size() < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-')
     return false;
@@ -49,7 +49,7 @@ bool is_traceparent(std::string_view text) {
          !is_zero(parent) && is_hex(text.substr(53, 2));
 }
 
-/* Lexical order is the order of the numbers. */
+/* Fixed width, so that lexical order is numeric order. */
 std::string_view sequence_text(const ob_event &event, std::string &out) {
   int64_t number = event.has_seq ? event.seq : event.position;
   if (number < 0)
@@ -60,7 +60,7 @@ std::string_view sequence_text(const ob_event &event, std::string &out) {
   return out;
 }
 
-/* What the specification forbids in a String: control characters. */
+/* Whether the text has control characters, which the specification forbids in a String. */
 bool has_control(std::string_view text) {
   for (size_t i = 0; i < text.size(); i++) {
     auto byte = static_cast<unsigned char>(text[i]);
@@ -97,7 +97,7 @@ void check_extension(const ob_header &header) {
                    "Leave out \"" + std::string(begin) + "\" to send a plain header.");
 }
 
-/* In HTTP ce_tenant and ce-tenant are one attribute: which value would be meant? */
+/* In HTTP ce_tenant and ce-tenant are the same attribute, so giving both is ambiguous. */
 void check_given_once(std::vector<std::string_view> names) {
   auto attribute = [](std::string_view name) { return name.substr(prefix.size()); };
   std::sort(names.begin(), names.end(), [&](auto one, auto other) {
@@ -117,7 +117,7 @@ void check_given_once(std::vector<std::string_view> names) {
                  "Option \"source\" of the sink needs one: a CloudEvent must say where it comes from.");
 }
 
-/* As HTTP's binding wants them: printable ASCII without blanks, quotes and per cent signs. */
+/* As the HTTP binding requires: printable ASCII without blanks, quotes and percent signs. */
 void append_header_value(std::string_view text, std::string &out) {
   for (char c : text) {
     if (c > 0x20 && c < 0x7f && c != '"' && c != '%')
@@ -157,7 +157,7 @@ void CloudEvents::check_source(const std::string &name, const std::string &value
     throw_bad_value(name, value, "Expected a URI reference, such as /outbox/${database}/${aggregate_type}.");
 }
 
-/* Names of HTTP's headers know no case. */
+/* HTTP header names are case-insensitive. */
 bool CloudEvents::is_attribute(std::string_view header) const {
   if (binding_ == Binding::Kafka)
     return header.starts_with(prefix);
@@ -184,8 +184,8 @@ void CloudEvents::check(const ob_event &event) const {
     check_given_once(std::move(names));
 }
 
-/* Calls add(name with prefix, value) for each attribute that the event has, but for datacontenttype. The
- * specification knows no empty ones. */
+/* Calls add(name with prefix, value) for each attribute of the event except datacontenttype. Empty values are left
+ * out: the specification does not allow them. */
 template <class Add> void CloudEvents::attributes(const ob_event &event, Record &record, Add add) const {
   auto add_text = [&](std::string_view name, std::string_view value) {
     if (!value.empty())
@@ -217,7 +217,7 @@ template <class Add> void CloudEvents::attributes(const ob_event &event, Record 
     else if (name == "tracestate")
       state = view(header.value);
   }
-  if (!parent.empty()) { /* without one the state means nothing */
+  if (!parent.empty()) { /* tracestate is meaningless without traceparent */
     add_text("ce_traceparent", parent);
     add_text("ce_tracestate", state);
   }
@@ -232,7 +232,7 @@ void CloudEvents::write_binary(const ob_event &event, Record &record) const {
   record.value = event.payload;
 }
 
-/* Calls add(name with prefix, value) for the attributes that are headers of the event. */
+/* Calls add(name with prefix, value) for each header of the event that is an attribute. */
 template <class Add> void CloudEvents::extensions(const ob_event &event, Add add) const {
   for (size_t i = 0; i < event.n_headers; i++)
     if (is_attribute(view(event.headers[i].name)))

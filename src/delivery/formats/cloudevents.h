@@ -1,7 +1,7 @@
 /*
- * cloudevents.h: CloudEvents 1.0 in its protocol bindings for Kafka and HTTP (https://github.com/cloudevents/spec).
- * Binary: the payload is the value or body, attributes are headers `ce_...` or `ce-...`. Structured: a JSON object
- * holds all.
+ * cloudevents.h: CloudEvents 1.0 in its Kafka and HTTP protocol bindings (https://github.com/cloudevents/spec).
+ * Binary mode: the payload is the value or body, attributes are headers `ce_...` or `ce-...`. Structured mode: one
+ * JSON object contains everything.
  */
 #pragma once
 
@@ -17,15 +17,15 @@ public:
   enum class Binding { Kafka, Http };
   CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements, Binding binding = Binding::Kafka);
 
-  /* Option `source`; null: its default. Throws BadInput. */
+  /* Parses option `source`; null means its default. Throws BadInput. */
   static Template source(const std::string *value);
   static void check_source(const std::string &name, const std::string &value);
 
-  /* Of HTTP only what belongs to the format: the event's other headers are the sink's business. */
+  /* For HTTP, writes only the headers of the format; the sink writes the event's other headers. */
   void write(const ob_event &event, Record &record) const override;
   void check(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;
-  /* Whether a header of this name would be one of the event's attributes. */
+  /* Whether a header of this name is an attribute of the CloudEvent. */
   bool is_attribute(std::string_view header) const;
 
 private:

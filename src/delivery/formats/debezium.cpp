@@ -1,6 +1,6 @@
 /*
- * debezium.cpp: follows the Outbox Event Router field by field; the tests compare its bytes with those that a real
- * Kafka Connect wrote.
+ * debezium.cpp: follows the Outbox Event Router field by field; the tests compare its bytes with those of a real
+ * Kafka Connect.
  */
 #include "delivery/formats/debezium.h"
 
@@ -114,7 +114,7 @@ void Debezium::check(const ob_event &event) const {
                    "Give the event payload_bytes (outbox.enqueue_bytes), or change the option.");
 }
 
-/* A payload that is NULL by mistake would delete its key from a compacted topic. */
+/* An accidental NULL payload would delete its key from a compacted topic. */
 void Debezium::check_new(const ob_event &event) const {
   bool writes_null = !event.payload.data && reads_payload(event);
   if (event.payload.data || writes_null || options_.tombstone.value_or(false))
@@ -128,7 +128,7 @@ void Debezium::check_new(const ob_event &event) const {
 size_t Debezium::shrinks() const {
   if (options_.value != ValueFormat::JsonCompact)
     return 1;
-  return options_.nulls == NullBehavior::Keep ? 2 : 0; /* at most every other byte is white space */
+  return options_.nulls == NullBehavior::Keep ? 2 : 0; /* at most every second byte is white space */
 }
 
 }  // namespace outbox

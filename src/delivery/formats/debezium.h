@@ -1,7 +1,7 @@
 /*
- * debezium.h: the record that Debezium's Outbox Event Router would have sent, so that its consumers need no change.
- * By default what its string converters write: the header `id`, and the payload's text as the value. Format `raw` is
- * that as well, for events that are nobody's but the application's.
+ * debezium.h: writes the record that Debezium's Outbox Event Router would have sent, so that its consumers need no
+ * change. The default is that of its string converters: a header `id`, and the payload's text as the value. Format
+ * `raw` writes the same for applications that do not use Debezium.
  */
 #pragma once
 
@@ -13,13 +13,14 @@
 
 namespace outbox {
 
-/* The value, and the converter of Kafka Connect that writes it so. Bytes are never converted, but for an envelope. */
+/* How the value is written, and the converter of Kafka Connect that does the same. Bytes are never converted, except
+ * in an envelope. */
 enum class ValueFormat {
   Raw,         /* the payload's text: StringConverter */
-  JsonString,  /* a JSON string that holds it: JsonConverter */
-  JsonCompact, /* JSON without white space: JsonConverter behind table.expand.json.payload */
+  JsonString,  /* a JSON string that contains the text: JsonConverter */
+  JsonCompact, /* JSON without white space: JsonConverter after table.expand.json.payload */
   ConnectJson, /* a JSON string with its schema: JsonConverter with schemas.enable */
-  Bytes        /* nothing but bytes: BinaryDataConverter */
+  Bytes        /* bytes only: BinaryDataConverter */
 };
 
 class Debezium final : public RecordFormat {
@@ -27,11 +28,11 @@ public:
   struct Options {
     ValueFormat value = ValueFormat::Raw;
     NullBehavior nulls = NullBehavior::Keep;
-    /* A payload that is NULL: true, no value; false, JSON formats write null. Not set: no value, for events that were
-     * enqueued before; new ones are refused. */
+    /* For a NULL payload. true: no value; false: JSON formats write null; not set: new events are refused, and events
+     * that are already in the table get no value. */
     std::optional<bool> tombstone;
-    bool id_header = true;     /* under the name `id` */
-    bool content_type = false; /* as a header, where the event has one */
+    bool id_header = true;     /* write the header `id` */
+    bool content_type = false; /* write the content type as a header if the event has one */
     std::vector<Placement> placements;
   };
   explicit Debezium(const Options &options);

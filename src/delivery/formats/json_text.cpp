@@ -1,6 +1,6 @@
 /*
- * json_text.cpp: reads and writes in one pass without a tree, so that numbers keep all their digits, which every
- * JSON library that parses numbers would lose.
+ * json_text.cpp: reads and writes in one pass without a tree, so that numbers keep all digits; JSON libraries that
+ * parse numbers would lose some.
  */
 #include "delivery/formats/json_text.h"
 
@@ -21,9 +21,9 @@ void append_escape(uint32_t unit, std::string &out) {
     out += hex[unit >> shift & 15];
 }
 
-/* A character of four bytes, beginning at `at`. Returns its length. */
+/* Appends the four-byte character at `at` as two \u escapes. Returns its length. */
 size_t append_surrogates(std::string_view text, size_t at, std::string &out) {
-  if (text.size() - at < 4) { /* no whole character: as it is */
+  if (text.size() - at < 4) { /* an incomplete character is copied */
     out += text[at];
     return 1;
   }
@@ -46,7 +46,7 @@ constexpr std::array<bool, 256> make_special() {
 }
 constexpr std::array<bool, 256> special = make_special();
 
-/* The next byte from `at` that cannot be copied as it is. */
+/* The position of the next byte from `at` on that cannot be copied unchanged. */
 size_t next_special(std::string_view text, size_t at) {
   while (at < text.size() && !special[static_cast<unsigned char>(text[at])])
     at++;
@@ -75,7 +75,7 @@ void append_control(char c, std::string &out) {
   }
 }
 
-/* A string of the text, from its opening quote, with the escapes that it has. Returns where it ends. */
+/* Copies the string that starts with the quote at `at`, with its escapes. Returns the position after it. */
 size_t copy_string(std::string_view text, size_t at, std::string &out) {
   out += text[at++];
   while (at < text.size()) {
@@ -113,7 +113,7 @@ size_t skip_blanks(std::string_view text, size_t at) {
   return at;
 }
 
-/* The end of a member's value that is to be left out; 0 = it stays. */
+/* The end of a value that must be left out; 0 = the value stays. */
 size_t dropped(std::string_view text, size_t at, NullBehavior nulls) {
   if (nulls == NullBehavior::Keep)
     return 0;
@@ -150,9 +150,9 @@ void append_repaired_json_string(std::string_view text, std::string &out) {
 }
 
 void append_compact_json(std::string_view text, NullBehavior nulls, std::string &out) {
-  bool comma = false; /* due before the next member or element */
+  bool comma = false; /* a comma is needed before the next member or element */
   auto begin = [&] {
-    if (comma && out.back() != '{') /* else what came before it was dropped */
+    if (comma && out.back() != '{') /* otherwise the previous member was left out */
       out += ',';
     comma = false;
   };
@@ -162,7 +162,7 @@ void append_compact_json(std::string_view text, NullBehavior nulls, std::string 
       comma = true;
       at++;
     } else if (c == '}' || c == ']' || c == ':') {
-      comma = false; /* the last member was dropped */
+      comma = false; /* the last member was left out */
       out += c;
       at++;
     } else if (c == '{' || c == '[') {

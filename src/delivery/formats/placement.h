@@ -1,5 +1,5 @@
 /*
- * placement.h: where parts of an event go beside the payload, in the words of Debezium's
+ * placement.h: where fields of an event go besides the payload, in the syntax of Debezium's
  * table.fields.additional.placement: 'event_type:header:eventType, header.tenant:envelope'.
  */
 #pragma once
@@ -21,21 +21,21 @@ struct Placement {
   std::string alias;
 };
 
-/* Throws BadInput in the name of the option. */
+/* Throws BadInput about option `option`. */
 std::vector<Placement> parse_placements(const std::string &option, const std::string &text);
 
-/* The field's text, in the event or in a text of the record's; data == NULL when there is none. */
+/* The field's text, which points into the event or into `record`; data == NULL if the event has no value. */
 ob_text field_value(const Field &field, const ob_event &event, Record &record);
 
-/* The headers that a record has beside those of its format: the placed ones, then the event's own. */
+/* The headers of a record in addition to its format's: first the placed fields, then the event's own headers. */
 class HeaderList {
 public:
-  /* `reserved`: what the format itself sets, and no header of the event may say again. */
+  /* `reserved`: names that the format itself writes; an event's header of such a name is left out. */
   HeaderList(const std::vector<Placement> &placements, std::vector<std::string> reserved);
 
-  /* `nulls`: what the event does not have is a header without a value, and else none. */
+  /* `nulls`: a field without a value becomes a header without a value; otherwise it is left out. */
   void write_placed(const ob_event &event, Record &record, bool nulls) const;
-  /* The headers of the event but for reserved and placed ones, and for those whose names begin with `except`. */
+  /* Writes the event's headers, except reserved and placed ones and those whose names start with `except`. */
   void write_own(const ob_event &event, Record &record, std::string_view except = {}) const;
 
 private:

@@ -1,4 +1,4 @@
-/* record.h: what is sent of an event to a log such as Kafka. */
+/* record.h: a record for a log such as Kafka. */
 #pragma once
 
 #include <deque>
@@ -13,15 +13,15 @@ inline ob_text as_text(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-/* Points into the event and into itself: valid as long as both are. Meant to be used again for the next event, whose
- * texts then need no new memory. */
+/* Points into the event and into itself: valid as long as both exist. Reuse one object for many events, so that its
+ * strings keep their memory. */
 struct Record {
   std::string topic;
-  int32_t partition = -1; /* -1: by the key */
+  int32_t partition = -1; /* -1: chosen by the key */
   ob_text key{};          /* data == NULL: no key */
   ob_text value{};        /* data == NULL: a tombstone */
   std::vector<ob_header> headers;
-  int64_t timestamp_ms = 0; /* Unix time; 0: the time at which it is sent */
+  int64_t timestamp_ms = 0; /* Unix time; 0: the time of sending */
   char id_text[36];
 
   size_t size() const {
@@ -31,12 +31,12 @@ struct Record {
     return total;
   }
 
-  /* Forgets the last event. */
+  /* Clears the record for the next event. */
   void begin() {
     headers.clear();
     used_ = 0;
   }
-  /* An empty text that lives as long as what was made of this event. */
+  /* Returns an empty string that lives until the next begin(). */
   std::string &text() {
     if (used_ == texts_.size())
       texts_.emplace_back();
@@ -44,7 +44,7 @@ struct Record {
     next.clear();
     return next;
   }
-  /* A copy that needs neither the event nor this record. */
+  /* A copy that owns all of its data. */
   Record kept() const {
     Record copy;
     auto keep = [&copy](const ob_text &from) {
@@ -66,7 +66,7 @@ struct Record {
   void add_header(std::string_view name, const ob_text &value) { headers.push_back({as_text(name), value, false}); }
 
 private:
-  std::deque<std::string> texts_; /* a deque: they stay where they are */
+  std::deque<std::string> texts_; /* a deque, so that the strings do not move */
   size_t used_ = 0;
 };
 

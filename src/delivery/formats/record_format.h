@@ -1,4 +1,4 @@
-/* record_format.h: what a format is: it makes value and headers of an event. The rest of the record is the sink's. */
+/* record_format.h: the interface of a format, which writes a record's value and headers. The sink writes the rest. */
 #pragma once
 
 #include "delivery/formats/record.h"
@@ -9,13 +9,13 @@ class RecordFormat {
 public:
   virtual ~RecordFormat() = default;
   virtual void write(const ob_event &event, Record &record) const = 0;
-  /* Throws BadInput when write() can never do it right. Does not read the payload. */
+  /* Throws BadInput if write() can never produce a valid record. Does not read the payload. */
   virtual void check(const ob_event & /*event*/) const {}
-  /* Throws BadInput when write() can do it, but the writer of the event has probably made a mistake. */
+  /* Throws BadInput if write() would succeed, but the event is probably a mistake of its writer. */
   virtual void check_new(const ob_event & /*event*/) const {}
-  /* False when write() hands the payload through unread. */
+  /* False if write() passes the payload through without reading it. */
   virtual bool reads_payload(const ob_event & /*event*/) const { return false; }
-  /* The value has at least the payload's length divided by this; 0: nothing can be said. */
+  /* The value is at least as long as the payload divided by this; 0: no lower limit is known. */
   virtual size_t shrinks() const { return 1; }
 };
 

@@ -54,7 +54,7 @@ std::string sign(std::string_view key, std::string_view id, int64_t timestamp, s
 std::string timestamp(int64_t unix_ms) {
   std::string text;
   append_time(unix_ms * 1000, text);
-  return text.erase(text.size() - 4, 3); /* the microseconds */
+  return text.erase(text.size() - 4, 3); /* cut microseconds to milliseconds */
 }
 
 std::string body(const ob_event &event) {

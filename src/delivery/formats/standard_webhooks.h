@@ -12,15 +12,15 @@
 
 namespace outbox::standard_webhooks {
 
-/* The bytes behind 'whsec_' + base64 (the prefix may be left out). Throws BadInput, which never shows the value,
- * unless there are 24 to 64 of them. */
+/* Decodes 'whsec_' + base64 (the prefix is optional). Throws BadInput, which never contains the value, unless there
+ * are 24 to 64 bytes. */
 std::string decode_secret(const std::string &option, std::string_view secret);
 
 /* The value of the webhook-signature header: 'v1,' + base64(HMAC-SHA256(key, id.timestamp.body)). */
 std::string sign(std::string_view key, std::string_view id, int64_t timestamp, std::string_view body);
 
-/* {"id", "type", "timestamp", "data"}: the payload's text goes in as it is, so that no number loses a digit; a
- * tombstone is null. Raw bytes are the body themselves. */
+/* {"id", "type", "timestamp", "data"}. The payload's text is inserted unchanged, so that numbers keep all digits; a
+ * NULL payload is null. A payload of raw bytes is itself the body. */
 std::string body(const ob_event &event);
 
 /* 2024-05-01T12:00:00.123Z */

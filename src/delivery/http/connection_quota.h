@@ -1,8 +1,9 @@
 /*
- * connection_quota.h: how many connections the endpoints of a process may have open, all together and each.
+ * connection_quota.h: limits how many connections the endpoints of a process may open, all together and each.
  *
- * An endpoint may have half as many as are free: one alone gets a third of all, a hundred that hang leave some free
- * for every other (the dynamic threshold of shared switch buffers). One that has none gets the last one that is free.
+ * An endpoint may have half as many connections as are free: a single busy one gets a third of all, and a hundred
+ * hanging ones leave some free for every other (the dynamic threshold of shared-memory switches). An endpoint
+ * without a connection may take the last free one.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * http_answer.cpp: a complete 2xx head is success whatever becomes of the body: the endpoint has taken the event,
- * and a second attempt would be a duplicate. An incomplete head is never success.
+ * http_answer.cpp: a complete 2xx head is a success whatever happens to the body: the endpoint has taken the event,
+ * and another attempt would be a duplicate. An incomplete head is never a success.
  */
 #include "delivery/http/http_answer.h"
 
@@ -10,8 +10,8 @@
 
 namespace outbox {
 
-/* An event that is refused as such may be the mistake of a moment (a consumer that is being deployed): it gets
- * another chance or two, and not the days that an outage is given. */
+/* A refusal of one event may be temporary (a consumer is being deployed), so the event gets three attempts in all,
+ * and not the days of retries that an outage gets. */
 static constexpr int attempts_of_a_bad_event = 3;
 
 static ob_reason reason_of(long status) {
@@ -35,10 +35,10 @@ static ob_reason reason_of(long status) {
   }
 }
 
-/* The status alone. */
-static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
+/* Everything that follows from the status alone. */
+static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
   switch (long status = answer.status) {
-  case 400: /* the request is wrong, and would be so again */
+  case 400: /* the request is invalid and would be refused again */
   case 411:
   case 413:
   case 414:
@@ -47,7 +47,7 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
     verdict.outcome = status == 422 && answer.idempotency_key ? Outcome::Rejected : Outcome::Retry;
     verdict.max_attempts = attempts_of_a_bad_event;
     return;
-  case 401: /* credentials are the sink's, whatever the URL */
+  case 401: /* credentials belong to the sink, even if the URL depends on the event */
   case 407:
     verdict.outcome = Outcome::Refused;
     verdict.slow_retry = true;
@@ -80,7 +80,7 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
   default:
     if (status >= 200 && status < 300) {
       verdict.outcome = Outcome::Sent;
-    } else if (status >= 300 && status < 400) { /* an endpoint that has moved must be told to us */
+    } else if (status >= 300 && status < 400) { /* redirects are not followed: a user must change the URL */
       verdict.outcome = answer.own_url ? Outcome::Retry : Outcome::Refused;
       verdict.slow_retry = true;
     } else {
@@ -89,9 +89,9 @@ static void judge_status(const HttpAnswer &answer, Verdict &verdict) {
   }
 }
 
-Verdict judge_answer(const HttpAnswer &answer) {
+Verdict classify_answer(const HttpAnswer &answer) {
   Verdict verdict;
-  judge_status(answer, verdict);
+  classify_status(answer, verdict);
   verdict.pause_ms = rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset);
   if (verdict.outcome == Outcome::Sent)
     return verdict;
@@ -103,7 +103,7 @@ Verdict judge_answer(const HttpAnswer &answer) {
 
   verdict.error = "HTTP " + std::to_string(answer.status);
   if (answer.status >= 300 && answer.status < 400) {
-    verdict.error += ": redirect not followed";  // its target may carry the URL's own token: not shown
+    verdict.error += ": redirect not followed";  // the target may contain a token of the URL, so it is not shown
     return verdict;
   }
   if (std::string text = clean_text(answer.body); !text.empty())

@@ -1,9 +1,9 @@
 /*
- * http_loop.cpp: waits by epoll and tells libcurl which sockets are ready (curl_multi_socket_action). With
- * curl_multi_perform() every round looked at all open requests, also at 3,200 that hung; now 900 endpoints get the
- * same throughput with and without 100 hanging ones (ratios 0.97 and 1.14), and the CPU per request is as before
- * (29 to 30 µs). Connections to one host are limited, because libcurl walks through all connections of a host for
- * each request: with 970 of them this took 40 % of the CPU.
+ * http_loop.cpp: waits with epoll and tells libcurl which sockets are ready (curl_multi_socket_action). With
+ * curl_multi_perform(), every iteration looked at all open requests, even at 3,200 hanging ones; now 900 endpoints
+ * get the same throughput with and without 100 hanging ones (ratios 0.97 and 1.14), and the CPU time per request is
+ * unchanged (29 to 30 µs). Connections per host are limited, because libcurl reads all connections of a host for
+ * each request: with 970 of them this took 40 % of the CPU time.
  */
 #include "delivery/http/http_loop.h"
 
@@ -25,12 +25,12 @@
 
 namespace outbox {
 
-static constexpr std::chrono::seconds scarcity{10};
-static constexpr size_t offers = 64;  // in a round of the loop
+static constexpr std::chrono::seconds reduced_for{10};
+static constexpr size_t max_started = 64;  // waiting tasks per group and iteration
 static constexpr size_t per_host = 256;
 
-/* An endpoint gets a third of what all may have: connection_quota.h. */
-static size_t most_of_host_for(size_t concurrency) {
+/* A single endpoint gets a third of its host's quota (connection_quota.h), so this lets it reach its concurrency. */
+static size_t host_quota_for(size_t concurrency) {
   return 3 * concurrency + 3;
 }
 
@@ -41,7 +41,7 @@ void init_libcurl() {
 }
 
 std::shared_ptr<HttpLoop> HttpLoop::shared() {
-  // Leaked on purpose: no destructor runs at exit.
+  // Never destroyed, so no destructor runs at exit.
   static auto &mutex = *new std::mutex;
   static auto &current = *new std::weak_ptr<HttpLoop>;
   init_libcurl();
@@ -61,7 +61,7 @@ static void close_if_open(int fd) {
 
 CURLM *open_multi() {
   CURLM *multi = curl_multi_init();
-#if LIBCURL_VERSION_NUM >= 0x081400  // 8.20.0: its resolver has a pool of threads, and no longer one for each name
+#if LIBCURL_VERSION_NUM >= 0x081400  // since 8.20.0 libcurl resolves in a thread pool instead of one thread per name
   constexpr long resolver_threads = 1024;
   curl_multi_setopt(multi, CURLMOPT_QUICK_EXIT, 1L);
   curl_multi_setopt(multi, CURLMOPT_RESOLVE_THREADS_MAX, resolver_threads);
@@ -69,7 +69,7 @@ CURLM *open_multi() {
   return multi;
 }
 
-HttpLoop::HttpLoop() : multi_(open_multi()), all_(connections_allowed()), allowed_(all_.share.total()) {
+HttpLoop::HttpLoop() : multi_(open_multi()), all_(connections_allowed()), allowed_(all_.quota.total()) {
   try {
     epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
     wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -121,31 +121,31 @@ void HttpLoop::post_at(Time when, Task task) {
   timers_.emplace(when, std::move(task));
 }
 
-std::shared_ptr<HttpLoop::Sharers> HttpLoop::host(const std::string &name, size_t at_least) {
+std::shared_ptr<HttpLoop::QuotaGroup> HttpLoop::host(const std::string &name, size_t at_least) {
   assert(is_loop_thread());
   std::erase_if(hosts_, [](auto &each) { return each.second.expired(); });
   auto &known = hosts_[name];
   auto host = known.lock();
   if (!host)
-    known = host = std::make_shared<Sharers>(per_host);
-  host->share.set_total(std::max(host->share.total(), most_of_host_for(at_least)));
+    known = host = std::make_shared<QuotaGroup>(per_host);
+  host->quota.set_total(std::max(host->quota.total(), host_quota_for(at_least)));
   return host;
 }
 
-HttpLoop::Sharers *HttpLoop::no_room(Sharers &host, size_t running) {
+HttpLoop::QuotaGroup *HttpLoop::exhausted_quota(QuotaGroup &host, size_t running) {
   assert(is_loop_thread());
-  return !all_.share.may_open(running) ? &all_ : !host.share.may_open(running) ? &host : nullptr;
+  return !all_.quota.may_open(running) ? &all_ : !host.quota.may_open(running) ? &host : nullptr;
 }
 
-void HttpLoop::start(CURL *easy, std::shared_ptr<Sharers> host, Done done) {
+void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done) {
   assert(is_loop_thread());
   Running &running = running_[easy] = {std::move(done), std::move(host)};
   if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
     running_.erase(easy);
     throw std::runtime_error(curl_multi_strerror(code));
   }
-  all_.share.opened();
-  running.host->share.opened();
+  all_.quota.opened();
+  running.host->quota.opened();
 }
 
 void HttpLoop::cancel(CURL *easy) {
@@ -154,28 +154,29 @@ void HttpLoop::cancel(CURL *easy) {
   if (running.empty())
     return;
   curl_multi_remove_handle(multi_, easy);
-  closed(running.mapped().host);
+  connection_freed(running.mapped().host);
 }
 
-void HttpLoop::closed(const std::shared_ptr<Sharers> &host) {
-  all_.share.closed();
-  host->share.closed();
+void HttpLoop::connection_freed(const std::shared_ptr<QuotaGroup> &host) {
+  all_.quota.closed();
+  host->quota.closed();
   if (host->waiting.empty() || std::exchange(host->freed, true))
     return;
-  freed_.push_back(host);
+  freed_hosts_.push_back(host);
 }
 
 void HttpLoop::descriptors_ran_out() {
   assert(is_loop_thread());
-  if (all_.share.total() < allowed_)
+  if (all_.quota.total() < allowed_)
     return;
-  limit_connections(std::max(all_.share.open(), size_t(1)));
-  post_at(std::chrono::steady_clock::now() + scarcity, [](HttpLoop &loop) { loop.limit_connections(loop.allowed_); });
+  limit_connections(std::max(all_.quota.open(), size_t(1)));
+  post_at(std::chrono::steady_clock::now() + reduced_for,
+          [](HttpLoop &loop) { loop.limit_connections(loop.allowed_); });
 }
 
-/* Idle ones count too, and are given up first. */
+/* Idle connections count too; libcurl closes them first. */
 void HttpLoop::limit_connections(size_t total) {
-  all_.share.set_total(total);
+  all_.quota.set_total(total);
   curl_multi_setopt(multi_, CURLMOPT_MAX_TOTAL_CONNECTIONS, static_cast<long>(total));
   limit_idle();
 }
@@ -187,7 +188,7 @@ void HttpLoop::keep_connections(long more) {
 }
 
 void HttpLoop::limit_idle() {
-  long kept = std::clamp(connections_, 1L, static_cast<long>(all_.share.total()));
+  long kept = std::clamp(connections_, 1L, static_cast<long>(all_.quota.total()));
   curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kept);
 }
 
@@ -209,14 +210,14 @@ void HttpLoop::run() {
       curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
     }
     finish_transfers();
-    offer_room();
+    start_waiting();
     watch_sockets();
     wait();
   }
   for (auto &[easy, running] : running_)
     curl_multi_remove_handle(multi_, easy);
   running_.clear();
-  curl_multi_cleanup(multi_);  // here, where signals are blocked: it says goodbye on TLS connections
+  curl_multi_cleanup(multi_);  // on this thread, where signals are blocked: it may write to TLS connections
 }
 
 void HttpLoop::wait() {
@@ -228,7 +229,7 @@ void HttpLoop::wait() {
     timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, timeout_ms));
   }
   int n = epoll_wait(epoll_fd_, events, static_cast<int>(std::size(events)), timeout_ms);
-  for (int i = 0; i < n; ++i)  // before libcurl may close one of them, and somebody else get its number
+  for (int i = 0; i < n; ++i)  // first: libcurl may close sockets below, and their numbers may be reused
     if (end_idle(events[i].data.fd))
       events[i].events = 0;
   for (int i = 0; i < n; ++i) {
@@ -247,7 +248,8 @@ void HttpLoop::wait() {
   }
 }
 
-/* What a peer says on an idle connection would be taken for the answer to the next request: libcurl finds it dead. */
+/* Shuts down an idle connection on which data or its end arrived: libcurl would take the data for the response to the
+ * next request. After the shutdown libcurl finds the connection dead. Returns false if the socket is not idle. */
 bool HttpLoop::end_idle(int fd) {
   if (idle_.erase(fd) == 0)
     return false;
@@ -256,7 +258,7 @@ bool HttpLoop::end_idle(int fd) {
   return true;
 }
 
-/* Told to epoll before it waits, and only then: a connection that serves one request after another changes its mind
+/* Only notes the change; watch_sockets() passes it to epoll before the next wait, because a busy connection changes
  * several times in between. */
 int HttpLoop::on_socket(CURL *, curl_socket_t fd, int what, void *self, void *) {
   try {
@@ -281,7 +283,8 @@ void HttpLoop::watch_sockets() {
     event.data.fd = fd;
     if (event.events == 0) {
       event.events = EPOLLIN | EPOLLRDHUP;
-      if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) == 0)  // else it is closed: epoll has forgotten it
+      if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) ==
+          0)  // otherwise the socket is closed, and epoll has dropped it
         idle_.insert(fd);
       continue;
     }
@@ -296,7 +299,7 @@ void HttpLoop::run_task(const Task &task) {
   try {
     task(*this);
   } catch (...) {
-    // A task settles its own failures; whatever is left must not end the thread that serves all sinks.
+    // Tasks handle their own failures; anything else must not end the thread that serves all sinks.
   }
 }
 
@@ -317,20 +320,20 @@ void HttpLoop::run_timers() {
     run_task(timers_.extract(timers_.begin()).mapped());
 }
 
-/* Who gets nothing goes to the end of the row. */
-void HttpLoop::offer_room(Sharers &sharers) {
-  for (size_t n = std::min(sharers.waiting.size(), offers); n > 0 && sharers.share.may_open(0); --n) {
-    Task task = std::move(sharers.waiting.front());
-    sharers.waiting.pop_front();
+/* Runs waiting tasks while the group has free connections. A task that gets none appends itself again. */
+void HttpLoop::start_waiting(QuotaGroup &group) {
+  for (size_t n = std::min(group.waiting.size(), max_started); n > 0 && group.quota.may_open(0); --n) {
+    Task task = std::move(group.waiting.front());
+    group.waiting.pop_front();
     run_task(task);
   }
 }
 
-void HttpLoop::offer_room() {
-  offer_room(all_);
-  for (auto &host : std::exchange(freed_, {})) {
+void HttpLoop::start_waiting() {
+  start_waiting(all_);
+  for (auto &host : std::exchange(freed_hosts_, {})) {
     host->freed = false;
-    offer_room(*host);
+    start_waiting(*host);
   }
 }
 
@@ -341,12 +344,12 @@ void HttpLoop::finish_transfers() {
       continue;
     CURL *easy = message->easy_handle;
     CURLcode code = message->data.result;
-    curl_multi_remove_handle(multi_, easy);  // the message is gone from here on
+    curl_multi_remove_handle(multi_, easy);  // this frees the message
     auto running = running_.extract(easy);
     if (running.empty())
       continue;
     try {
-      closed(running.mapped().host);
+      connection_freed(running.mapped().host);
       running.mapped().done(code);
     } catch (...) {
     }

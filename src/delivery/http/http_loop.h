@@ -1,9 +1,8 @@
 /*
- * http_loop.h: the one thread of this process that speaks HTTP: a libcurl multi and everything that waits for it.
- *
- * It starts with the first webhook sink and ends with the last one. It knows nothing of events: others hand it easy
- * handles and get them back when they are done. What a round costs depends on the connections on which something
- * happens, not on those that are open.
+ * http_loop.h: the only thread of this process that speaks HTTP: a libcurl multi handle, timers, and endpoints that
+ * wait for a connection. It starts with the first webhook sink and ends with the last one, and knows nothing of
+ * events: callers hand in easy handles and get them back when they are done. The cost of an iteration depends on
+ * the connections with activity, not on the number of open ones.
  */
 #pragma once
 
@@ -25,54 +24,63 @@
 
 namespace outbox {
 
-/* Makes libcurl ready, once. Throws std::runtime_error. */
+/* Initializes libcurl, once. Throws std::runtime_error. */
 void init_libcurl();
 
-/* A multi handle that neither waits for a hanging resolver when it is cleaned up, nor lets one name's hold up the
- * others'. Null when there is no memory. */
+/* A multi handle whose cleanup does not wait for a hanging resolver, and in which one name's resolver does not delay
+ * others. Returns null if memory is short. */
 CURLM *open_multi();
 
+/*
+ * Threads: any thread may call shared() and post(); everything else belongs to the loop's thread. mutex_ guards
+ * tasks_ and stopping_ only.
+ *
+ * Wake-ups: post() writes to wake_fd_ when tasks_ was empty, and run_tasks() takes all tasks at once,
+ * so a task in tasks_ is always announced. The loop reads wake_fd_ in wait(), before the next run_tasks(). Timers,
+ * sockets and waiting tasks change only on the loop's thread, which looks at all of them in each iteration.
+ */
 class HttpLoop {
 public:
   using Task = std::function<void(HttpLoop &)>;
-  /* Who shares a number of connections: all of this process, and those of one host. */
-  struct Sharers {
-    explicit Sharers(size_t total) : share(total) {}
-    ConnectionQuota share;
+  /* Endpoints that share a quota of connections: all of this process, or those of one host. */
+  struct QuotaGroup {
+    explicit QuotaGroup(size_t total) : quota(total) {}
+    ConnectionQuota quota;
     std::deque<Task> waiting;
-    bool freed = false;  // since they were last asked
+    bool freed = false;  // a connection became free since start_waiting()
   };
   using Done = std::function<void(CURLcode)>;
   using Time = std::chrono::steady_clock::time_point;
 
-  /* The process's loop, started when there is none. Must not be let go of on the loop's own thread. Throws
-   * std::runtime_error when it cannot start. */
+  /* The loop of this process; starts it if there is none. The last reference must not be dropped on the loop's own
+   * thread. Throws std::runtime_error if it cannot start. */
   static std::shared_ptr<HttpLoop> shared();
-  /* Gives up what still runs, without a word to anybody, and waits for the thread: it never blocks for long. */
+  /* Cancels all transfers without calling `done`, and waits for the thread, which ends soon. */
   ~HttpLoop();
   HttpLoop(const HttpLoop &) = delete;
   HttpLoop &operator=(const HttpLoop &) = delete;
 
-  /* Any thread: runs the task on the loop's thread, soon and in order. */
+  /* Runs the task on the loop's thread, soon and in order. Any thread. */
   void post(Task task);
 
   bool is_loop_thread() const noexcept { return std::this_thread::get_id() == loop_thread_; }
 
-  /* The loop's thread only, all that follows. */
+  /* All functions below: only on the loop's thread. */
   void post_at(Time when, Task task);
 
-  /* Those who connect to the same scheme, host and port; one of them may want so many connections. */
-  std::shared_ptr<Sharers> host(const std::string &name, size_t at_least);
-  /* Null when there is a connection for one more transfer of somebody who has so many. Else who has none: what is
-   * `waiting` there runs when there may be one, each in its turn. */
-  Sharers *no_room(Sharers &host, size_t running);
-  /* The handle stays the caller's; `done` is called once, unless cancel() comes first. */
-  void start(CURL *easy, std::shared_ptr<Sharers> host, Done done);
+  /* The group of endpoints with this scheme, host and port. `at_least` is the concurrency that one of them wants. */
+  std::shared_ptr<QuotaGroup> host(const std::string &name, size_t at_least);
+  /* Returns null if an endpoint of `host` that has `running` transfers may start one more. Otherwise returns the
+   * group whose quota is used up: append a task to its `waiting`, which runs when a connection may be free. Waiting
+   * tasks run in turn. */
+  QuotaGroup *exhausted_quota(QuotaGroup &host, size_t running);
+  /* Starts a transfer. The caller keeps the handle; `done` is called once, unless cancel() is called first. */
+  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done);
   void cancel(CURL *easy);
-  /* There was no descriptor for a connection: fewer for a while. */
+  /* The process ran out of descriptors: reduces the quota for 10 s. */
   void descriptors_ran_out();
 
-  /* How many idle connections are kept for reuse: grows and shrinks with the sinks. */
+  /* Changes the number of idle connections that are kept for reuse. */
   void keep_connections(long more);
 
 private:
@@ -82,9 +90,9 @@ private:
   void run_timers();
   void run_task(const Task &task);
   void finish_transfers();
-  void closed(const std::shared_ptr<Sharers> &host);
-  void offer_room();
-  void offer_room(Sharers &sharers);
+  void connection_freed(const std::shared_ptr<QuotaGroup> &host);
+  void start_waiting();
+  void start_waiting(QuotaGroup &group);
   void limit_connections(size_t total);
   void limit_idle();
   void watch_sockets();
@@ -95,23 +103,23 @@ private:
 
   CURLM *multi_;
   int epoll_fd_ = -1, wake_fd_ = -1;
-  std::thread::id loop_thread_;  // known as soon as it runs
-  std::mutex mutex_;             // guards tasks_ and stopping_
+  std::thread::id loop_thread_;  // set by the thread itself when it starts
+  std::mutex mutex_;             // guards tasks_ and stopping_; all other members belong to the loop's thread
   std::vector<Task> tasks_;
   bool stopping_ = false;
   std::multimap<Time, Task> timers_;
-  Time curl_at_ = Time::max();            // libcurl wants to be called then
-  std::unordered_map<int, int> sockets_;  // what libcurl waits for on each, since epoll was last told
-  std::unordered_set<int> idle_;          // on which nothing is due to come
+  Time curl_at_ = Time::max();            // when libcurl wants to be called next
+  std::unordered_map<int, int> sockets_;  // changes of what libcurl waits for, not yet passed to epoll
+  std::unordered_set<int> idle_;          // sockets of idle connections, on which no data is expected
   struct Running {
     Done done;
-    std::shared_ptr<Sharers> host;
+    std::shared_ptr<QuotaGroup> host;
   };
   std::unordered_map<CURL *, Running> running_;
-  Sharers all_;
+  QuotaGroup all_;
   const size_t allowed_;
-  std::unordered_map<std::string, std::weak_ptr<Sharers>> hosts_;
-  std::vector<std::shared_ptr<Sharers>> freed_;
+  std::unordered_map<std::string, std::weak_ptr<QuotaGroup>> hosts_;
+  std::vector<std::shared_ptr<QuotaGroup>> freed_hosts_;
   long connections_ = 0;
   std::thread thread_;
 };

@@ -1,6 +1,6 @@
 /*
- * http_wait.cpp: reads Retry-After (seconds or a date) and the rate-limit fields. A value that makes no sense is
- * ignored: it must not stop a sink.
+ * http_wait.cpp: parses Retry-After (seconds or a date) and the rate-limit fields. Values that make no sense are
+ * ignored: they must not stop a sink.
  */
 #include "delivery/http/http_wait.h"
 
@@ -19,7 +19,7 @@ namespace outbox {
 namespace {
 
 constexpr int64_t longest_s = 86'400;
-constexpr int64_t absurd_s = 366 * 86'400;  // a moment in place of a duration, most likely
+constexpr int64_t absurd_s = 366 * 86'400;  // probably a timestamp instead of a duration
 
 int64_t wait_ms(int64_t seconds) {
   return seconds > 0 && seconds <= absurd_s ? std::min(seconds, longest_s) * 1000 : -1;
@@ -33,10 +33,10 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-/* Unix time. Whatever the process's locale is. */
+/* Returns Unix time; independent of the process's locale. */
 std::optional<int64_t> http_date(const std::string &text) {
   for (const char *format : {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"}) {
-    bool has_zone = std::string_view(format).ends_with("GMT");  // get_time forgives where the text ends before it
+    bool has_zone = std::string_view(format).ends_with("GMT");  // get_time() accepts a text that ends before "GMT"
     if (has_zone != text.ends_with("GMT"))
       continue;
     std::istringstream in(text);

@@ -1,7 +1,7 @@
 /*
- * http_wait.h: header fields by which an HTTP answer says when to come again. Pure functions: milliseconds from now,
- * a day at most; -1 where nothing is said, or nothing that makes sense (a moment that is over, more than a year,
- * text).
+ * http_wait.h: the header fields in which an HTTP response asks for a pause. Pure functions. They return
+ * milliseconds from now, at most one day; -1 if the field is absent or makes no sense (a time in the past, more
+ * than a year, other text).
  */
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace outbox {
 
-/* Retry-After: seconds, or an HTTP date in any of its three forms. `now` is Unix time, in seconds. */
+/* Retry-After: seconds, or an HTTP date in one of its three formats. `now` is Unix time in seconds. */
 int64_t retry_after_ms(std::string_view value, int64_t now);
 
-/* RateLimit-Remaining and RateLimit-Reset, in seconds: a wait only where nothing remains. */
+/* RateLimit-Remaining and RateLimit-Reset (seconds): a pause only if no request remains. */
 int64_t rate_limit_ms(std::string_view remaining, std::string_view reset);
 
 }  // namespace outbox

@@ -1,6 +1,5 @@
 /*
- * network.cpp: inet_pton() reads the text; comparing networks is done on bits, with IPv4-mapped IPv6 addresses
- * taken as the IPv4 address they contain.
+ * network.cpp: parsing with inet_pton(); networks are compared bit by bit.
  */
 #include "delivery/http/network.h"
 
@@ -95,7 +94,8 @@ std::optional<Network> literal_address(const std::string &given) {
   std::string host = given;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
-  host.resize(std::min(host.size(), host.find('%')));  // a zone says which interface, not which address
+  host.resize(
+      std::min(host.size(), host.find('%')));  // the zone after % names an interface and is no part of the address
   while (!host.empty() && host.back() == '.')
     host.pop_back();
   if (host.find(':') != std::string::npos)
@@ -103,7 +103,7 @@ std::optional<Network> literal_address(const std::string &given) {
   if (strcasecmp(host.c_str(), "localhost") == 0 || ends_with_ignoring_case(host, ".localhost"))
     return parse_address("127.0.0.1");
   in_addr v4;
-  if (inet_aton(host.c_str(), &v4) == 0)  // octal, hexadecimal and shortened, as resolvers understand them
+  if (inet_aton(host.c_str(), &v4) == 0)  // accepts octal, hexadecimal and shortened spellings, as resolvers do
     return std::nullopt;
   Network address;
   address.prefix = 32;

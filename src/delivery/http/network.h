@@ -9,26 +9,26 @@
 
 namespace outbox {
 
-/* A network, or an address: then the prefix is whole. */
+/* A network, or a single address (full prefix). */
 struct Network {
   bool v6 = false;
-  std::array<uint8_t, 16> address{};  // the first four bytes for v4
+  std::array<uint8_t, 16> address{};  // IPv4 uses the first four bytes
   int prefix = 0;
 
   bool contains(const Network &host) const;
-  /* The network of that prefix that it lies in. */
+  /* The network with this shorter prefix that contains this one. */
   Network within(int shorter_prefix) const;
-  std::string text() const;  // '10.0.0.0/8'; of an address without a prefix
+  std::string text() const;  // '10.0.0.0/8'; a single address without its prefix
 };
 
-/* '10.1.2.3' or 'fd00::1', in their usual form only. */
+/* Parses '10.1.2.3' or 'fd00::1'; other spellings are refused. */
 std::optional<Network> parse_address(const std::string &text);
 
-/* The address that a URL's host stands for by itself, however it is written: '0x7f.1', '[::1]', 'localhost.'. Nothing
- * for a name that a resolver is to be asked for. */
+/* The address that a URL's host denotes without a resolver, in any spelling: '0x7f.1', '[::1]', 'localhost.'. Nothing
+ * for a name that must be resolved. */
 std::optional<Network> literal_address(const std::string &host);
 
-/* '10.0.0.0/8, ::1/128, 192.168.1.5'. Throws BadInput; bits beyond the prefix must be zero. */
+/* Parses '10.0.0.0/8, ::1/128, 192.168.1.5'. Throws BadInput; the bits after the prefix must be zero. */
 std::vector<Network> parse_networks(const std::string &option, const std::string &value);
 
 }  // namespace outbox

@@ -1,8 +1,8 @@
 /*
- * network_guard.cpp: judges the address when libcurl opens a socket, and again before each request: a kept
- * connection may belong to another sink that is allowed more. A refused address opens the sink's circuit and makes
- * no dead letters: of 9,500 events enqueued in the five seconds in which a resolver answered 0.0.0.0, all would
- * have become dead letters; they waited instead, without a spent attempt.
+ * network_guard.cpp: checks the address when libcurl opens a socket, and again before each request, because a
+ * reused connection may have been opened for a sink with other permissions. A refused address opens the sink's
+ * circuit and makes no dead letters: when a resolver returned 0.0.0.0 for five seconds, the 9,500 events enqueued
+ * in that time waited without spending an attempt.
  */
 #include "delivery/http/network_guard.h"
 
@@ -42,19 +42,19 @@ std::vector<Range> ranges(std::initializer_list<std::pair<const char *, const ch
   return made;
 }
 
-/* IANA's special-purpose registries, also those entries that count as globally reachable but serve nobody's webhooks,
- * and what clouds put at addresses of their own. The first match names the reason, so the narrow ones come first.
- * Leaked on purpose: no destructor runs at exit. */
+/* IANA's special-purpose registries, including entries that count as globally reachable but serve no webhooks, and
+ * the metadata addresses of cloud providers. The first match gives the reason, so narrow networks come first. Never
+ * destroyed, so no destructor runs at exit. */
 const std::vector<Range> &refused_v4() {
   static const auto *const table = new std::vector<Range>(ranges({
       {"169.254.169.254/32", metadata},
-      {"169.254.170.2/32", metadata},   // containers of ECS
-      {"169.254.170.23/32", metadata},  // pods of EKS
+      {"169.254.170.2/32", metadata},   // AWS ECS containers
+      {"169.254.170.23/32", metadata},  // AWS EKS pods
       {"169.254.0.23/32", metadata},
       {"169.254.42.42/32", metadata},
       {"100.100.100.200/32", metadata},
       {"192.0.0.192/32", metadata},
-      {"168.63.129.16/32", metadata},  // Azure's WireServer: a public address, answered by the machine's own host
+      {"168.63.129.16/32", metadata},  // Azure WireServer: a public address that the machine's host answers
       {"0.0.0.0/8", "is unspecified"},
       {"10.0.0.0/8", in_private},
       {"100.64.0.0/10", "is in a carrier's private network"},
@@ -88,8 +88,8 @@ const std::vector<Range> &refused_v6() {
       {"fe80::a9fe:a9fe/128", metadata},
       {"::/128", "is unspecified"},
       {"::1/128", loopback},
-      {"::/96", reserved},            // v4-compatible
-      {"::ffff:0:0:0/96", reserved},  // v4-translated
+      {"::/96", reserved},            // IPv4-compatible
+      {"::ffff:0:0:0/96", reserved},  // IPv4-translated
       {"fc00::/7", in_private},
       {"fe80::/10", link_local},
       {"fec0::/10", in_private},
@@ -97,7 +97,7 @@ const std::vector<Range> &refused_v6() {
       {"64:ff9b:1::/48", "leads, by NAT64, into a private network"},
       {"2001:db8::/32", documentation},
       {"3fff::/20", documentation},
-      {"2001::/32", tunnel},  // Teredo hides a v4 address, as 6to4 does
+      {"2001::/32", tunnel},  // Teredo; like 6to4 it contains an IPv4 address
       {"2002::/16", tunnel},
       {"2001::/23", reserved},
       {"2620:4f:8000::/48", reserved},
@@ -138,7 +138,7 @@ std::optional<Refusal> NetworkGuard::check(const Network &host) const {
   static const Network mapped = parse_address("::ffff:0:0")->within(96), nat64 = make_network("64:ff9b::/96"),
                        global_v6 = make_network("2000::/3");
   if (mapped.contains(host))
-    return check(v4_at_end_of(host));  // the kernel connects to that one
+    return check(v4_at_end_of(host));  // the kernel connects to the IPv4 address
   if (allows(host))
     return std::nullopt;
   if (nat64.contains(host)) {
@@ -184,6 +184,6 @@ void ob_set_networks(const char *list) noexcept {
       networks = outbox::parse_networks("outbox.allow_networks", list);
     std::lock_guard lock(outbox::for_all().mutex);
     outbox::for_all().networks = std::move(networks);
-  } catch (...) {  // out of memory: what was allowed before stays
+  } catch (...) {  // out of memory: keep the former networks
   }
 }

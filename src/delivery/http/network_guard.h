@@ -1,9 +1,9 @@
 /*
- * network_guard.h: which addresses a webhook may be sent to.
+ * network_guard.h: decides which addresses webhook requests may be sent to.
  *
- * Whoever may create a sink chooses its URL, and the database server often sits where private services trust it.
- * So the guard judges each resolved address, not the name, and lets only global ones through, besides those that a
- * superuser allowed. Pure, immutable: any thread.
+ * A user who may create a sink chooses its URL, and the database server often is in a network where private
+ * services trust it. So the guard checks each resolved address, not the name, and allows only global addresses and
+ * those that a superuser has allowed. Immutable: safe on any thread.
  */
 #pragma once
 
@@ -17,18 +17,19 @@ struct sockaddr;
 
 namespace outbox {
 
-/* Why an address is refused. Only the log may show the address: it tells what a name means inside. */
+/* Why an address is refused. The address may be shown only in the server's log, because it reveals how names resolve
+ * inside the network. */
 struct Refusal {
   std::string address;  // 127.0.0.1
   std::string reason;   // "is in a private network"
-  std::string network;  // 127.0.0.0/8: what a superuser would allow
+  std::string network;  // 127.0.0.0/8: the network that a superuser would have to allow
 };
 
 class NetworkGuard {
 public:
   explicit NetworkGuard(std::vector<Network> allowed) : allowed_(std::move(allowed)) {}
   std::optional<Refusal> check(const sockaddr *address) const;
-  std::optional<Refusal> check(const std::string &address) const;  // as text, without brackets
+  std::optional<Refusal> check(const std::string &address) const;  // an address as text, without brackets
   std::optional<Refusal> check(const Network &host) const;
 
 private:
@@ -37,7 +38,8 @@ private:
   std::vector<Network> allowed_;
 };
 
-/* The setting outbox.allow_networks: what every webhook may reach besides its own option. Any thread. */
+/* The networks of the setting outbox.allow_networks, which all webhooks may reach in addition to their own option.
+ * Any thread. */
 std::vector<Network> networks_for_all();
 
 }  // namespace outbox

@@ -1,8 +1,8 @@
 /*
- * tls_diagnosis.cpp: OpenSSL's callbacks see the certificate and the peer's alert, which libcurl's text leaves out.
- * They are attached to the connection and not to the easy handle, else handles could not share connections. A
- * resumed TLS session shows no certificate and calls no verify callback: the endpoint's certificate is then taken
- * from the session when the handshake is done.
+ * tls_diagnosis.cpp: OpenSSL's callbacks see the certificate and the peer's alert, which libcurl's error text
+ * leaves out. The callbacks are attached to the connection's SSL_CTX and not to the easy handle, otherwise handles
+ * could not share connections. A resumed TLS session sends no certificate and does not call the verify callback, so
+ * the certificate is then read from the session after the handshake.
  */
 #include "delivery/http/tls_diagnosis.h"
 
@@ -24,11 +24,11 @@ struct FreeCertificate {
 using Certificate = std::unique_ptr<X509, FreeCertificate>;
 
 struct TlsDiagnosis::Handshake {
-  bool asked = false; /* for a client certificate */
-  Certificate leaf;   /* the endpoint's own */
-  Certificate bad;    /* the first one that was not accepted, why, and how far from the endpoint's own */
+  bool asked = false; /* the peer asked for a client certificate */
+  Certificate leaf;   /* the endpoint's certificate */
+  Certificate bad; /* the first certificate that was not accepted; its error; its distance from the endpoint's own */
   int error = X509_V_OK, depth = 0;
-  int alert = -1; /* what the peer gave up with: SSL3_AD_..., TLS1_AD_..., TLS13_AD_... */
+  int alert = -1; /* the peer's fatal alert: SSL3_AD_..., TLS1_AD_..., TLS13_AD_... */
 };
 
 /* ---- looking on ---- */
@@ -39,7 +39,7 @@ static void free_shared(void *, void *shared, CRYPTO_EX_DATA *, int, long, void 
   delete static_cast<Shared *>(shared);
 }
 
-/* Where an SSL_CTX keeps our pointer: it lives as long as its connection. */
+/* The index of our pointer in an SSL_CTX, which lives as long as its connection. */
 static int context_index() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, free_shared);
   return index;
@@ -50,7 +50,8 @@ static Certificate another(X509 *certificate) {
   return Certificate(certificate);
 }
 
-/* Once for each certificate of the chain, and before that for errors: OpenSSL's verdict stands. */
+/* OpenSSL's verify callback: called for each certificate of the chain, and before that for each error. Returns
+ * OpenSSL's verdict unchanged. */
 static int on_certificate(int good, X509_STORE_CTX *store) {
   auto *ssl = static_cast<SSL *>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   auto *shared = ssl ? static_cast<Shared *>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), context_index())) : nullptr;
@@ -77,12 +78,12 @@ static void on_event(const SSL *ssl, int where, int value) {
   bool fatal = value >> 8 == SSL3_AL_FATAL;
   if (where == SSL_CB_READ_ALERT && fatal && seen.alert < 0)
     seen.alert = value & 0xff;
-  /* A session that is resumed shows no certificate, and remembers it. */
+  /* a resumed session sends no certificate, but contains it */
   if (where == SSL_CB_HANDSHAKE_DONE && !seen.leaf)
     seen.leaf.reset(SSL_get1_peer_certificate(ssl));
 }
 
-/* The peer asks for a client certificate: libcurl has set it, or there is none. */
+/* The peer asks for a client certificate. libcurl has already set it, if there is one. */
 static int on_request(SSL *, void *shared) {
   (*static_cast<Shared *>(shared))->asked = true;
   return 1;
@@ -101,13 +102,13 @@ CURLcode TlsDiagnosis::on_context(CURL *easy, void *context_, void *) {
     SSL_CTX_set_cert_cb(context, on_request, shared.get());
     SSL_CTX_set_info_callback(context, on_event);
     self->handshake_ = *shared;
-    (void)shared.release();          /* the context's */
-  } catch (const std::bad_alloc &) { /* then libcurl's own words must do */
+    (void)shared.release();          /* owned by the context now */
+  } catch (const std::bad_alloc &) { /* no memory: only libcurl's text is shown */
   }
   return CURLE_OK;
 }
 
-/* The SSL_CTX that we get must be of the library that we were linked with. */
+/* Whether libcurl uses the same OpenSSL as this library, so that its SSL_CTX can be used here. */
 static bool libcurl_uses_our_openssl() {
   std::string ours = std::string("OpenSSL/") + OpenSSL_version(OPENSSL_VERSION_STRING);
   const char *its = curl_version_info(CURLVERSION_NOW)->ssl_version;
@@ -116,7 +117,8 @@ static bool libcurl_uses_our_openssl() {
 
 void TlsDiagnosis::attach(CURL *easy) {
   static const bool ours = libcurl_uses_our_openssl();
-  /* Found by way of the handle: data of the callback's own would tell the connections of several handles apart. */
+  /* The callback finds this object by the handle: with CURLOPT_SSL_CTX_DATA, libcurl would not share connections
+   * between handles. */
   if (ours && curl_easy_setopt(easy, CURLOPT_PRIVATE, this) == CURLE_OK)
     curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, &TlsDiagnosis::on_context);
 }
@@ -185,7 +187,7 @@ static bool has(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
-/* The host that libcurl names in: ... does not match target host name 'crm.example' */
+/* The host in libcurl's text "... does not match target host name 'crm.example'". */
 static std::string quoted_last(std::string_view text) {
   size_t end = text.rfind('\''), begin = end == text.npos || end == 0 ? text.npos : text.rfind('\'', end - 1);
   return begin == text.npos ? "?" : std::string(text.substr(begin + 1, end - begin - 1));
@@ -194,7 +196,7 @@ static std::string quoted_last(std::string_view text) {
 TlsProblem TlsDiagnosis::why_certificate(std::string_view text) const {
   if (handshake_ && handshake_->error != X509_V_OK)
     return certificate_problem(handshake_->error, handshake_->depth, facts_of(handshake_->bad.get()));
-  if (handshake_ && handshake_->leaf && has(text, "match")) { /* the name, which libcurl looks at when all is over */
+  if (handshake_ && handshake_->leaf && has(text, "match")) { /* libcurl compares the name after the handshake */
     CertificateFacts facts = facts_of(handshake_->leaf.get());
     return {"the endpoint's certificate is made out to " + (facts.hosts.empty() ? facts.subject : facts.hosts) +
                 ", and not to " + quoted_last(text),
@@ -217,7 +219,7 @@ static TlsProblem client_certificate_problem(int alert, bool has_one) {
           "Look at ssl_certificate_pem in PUBLIC's user mapping: is it, or its authority, known to the endpoint?"};
 }
 
-/* A client that sends no certificate gets a handshake_failure from a TLS 1.2 server. */
+/* A TLS 1.2 server sends handshake_failure to a client without a certificate. */
 static bool is_about_client_certificate(const TlsDiagnosis::Handshake &seen) {
   switch (seen.alert) {
   case SSL3_AD_HANDSHAKE_FAILURE:
@@ -252,7 +254,7 @@ static std::optional<TlsProblem> alert_problem(int alert) {
   }
 }
 
-/* What OpenSSL could not read, or refused. */
+/* Problems that only OpenSSL's error text tells. */
 static std::optional<TlsProblem> text_problem(std::string_view text) {
   if (has(text, "wrong version number") || has(text, "packet length too long") || has(text, "http request") ||
       has(text, "record layer failure"))
@@ -278,8 +280,8 @@ std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view 
                                                 bool has_client_certificate) const {
   if (code == CURLE_PEER_FAILED_VERIFICATION)
     return why_certificate(text);
-  /* TLS 1.3: a client certificate is refused, or missed, when the handshake is over for us. The alert may be lost
-   * with the connection. */
+  /* In TLS 1.3 the server refuses or misses a client certificate after the client's side of the handshake is
+   * complete, so this shows as a lost connection. The alert itself may be lost too. */
   bool late = code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING;
   bool of_handshake = is_of_tls(code);
   bool missed = late && handshake_ && handshake_->asked && !has_client_certificate;

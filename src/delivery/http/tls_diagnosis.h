@@ -1,7 +1,7 @@
 /*
- * tls_diagnosis.h: why TLS with an HTTP endpoint fails, in words that a database administrator can act on. libcurl
- * tells what it saw ("certificate verify failed"); this adds what is behind it, with names and dates from the
- * certificate, and what is to be done.
+ * tls_diagnosis.h: explains to a database administrator why TLS with an HTTP endpoint fails. libcurl reports what
+ * it saw ("certificate verify failed"); this adds the cause, with names and dates of the certificate, and what to
+ * do.
  */
 #pragma once
 
@@ -17,31 +17,31 @@ namespace outbox {
 struct TlsProblem {
   std::string message; /* the fact */
   std::string hint;    /* the next step */
-  /* Both in one text, as a sink's last error. */
+  /* Both in one text, for a sink's last error. */
   std::string text() const { return "TLS failed: " + message + ". " + hint; }
 };
 
-/* Of one handle, and like it of one thread at a time. */
+/* Belongs to one easy handle, and so to one thread at a time. */
 class TlsDiagnosis {
 public:
-  /* From now on looks on at the handle's handshakes, whose outcome it leaves alone. The handle's CURLOPT_PRIVATE is
-   * taken. Must outlive the handle. */
+  /* Observes the handle's TLS handshakes from now on, without influencing them. Uses the handle's CURLOPT_PRIVATE.
+   * Must outlive the handle. */
   void attach(CURL *easy);
-  /* Before the handle starts. */
+  /* Call it before each start of the handle. */
   void clear() { handshake_.reset(); }
 
-  /* Did the peer of the last new connection ask for a client certificate? */
+  /* Whether the peer of the last new connection asked for a client certificate. */
   bool asked_for_client_certificate() const;
-  /* What ended the transfer, which had no answer, when it is TLS. `text` is libcurl's. */
+  /* Explains a transfer that ended without a response, if TLS is the cause. `text` is libcurl's error text. */
   std::optional<TlsProblem> explain(CURLcode code, std::string_view text, bool has_client_certificate) const;
 
-  struct Handshake; /* what was seen of one */
+  struct Handshake; /* what the callbacks saw of one handshake */
 
 private:
   static CURLcode on_context(CURL *easy, void *context, void *);
   TlsProblem why_certificate(std::string_view text) const;
 
-  std::shared_ptr<Handshake> handshake_; /* shared with the connection, which may outlive the handle's use of it */
+  std::shared_ptr<Handshake> handshake_; /* shared with the connection, which may outlive this transfer */
 };
 
 }  // namespace outbox

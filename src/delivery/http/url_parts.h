@@ -1,4 +1,4 @@
-/* url_parts.h: a URL as libcurl understands it. */
+/* url_parts.h: a URL as libcurl parses it. */
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ class UrlParts {
 public:
   explicit UrlParts(const std::string &url);
   CURLUcode code() const { return code_; }
-  /* Empty when there is none, or the whole is no URL. */
+  /* Empty if the URL has no such part or is invalid. */
   std::string get(CURLUPart part, unsigned flags = 0) const;
   std::string host() const { return get(CURLUPART_HOST); }
 
@@ -22,13 +22,13 @@ private:
   CURLUcode code_;
 };
 
-/* "https://example.com:8443" of a URL: all before its path, query or fragment. Empty where it does not begin with
- * SCHEME://HOST: libcurl also takes "https:/x" and "https:///x", and then x is the host. */
+/* "https://example.com:8443": the part of a URL before its path, query or fragment. Empty if the URL does not start
+ * with SCHEME://HOST: libcurl also accepts "https:/x" and "https:///x", with x as the host. */
 std::string_view origin_of(std::string_view url);
 
 enum class OriginFault { None, NoHost, Port, User, NotAscii };
-/* What is wrong with the origin of an http or https URL, as libcurl reads it, alone and with what follows. A host
- * that is not ASCII would be converted by libcurl in the way of the server's locale, or not at all. */
+/* Checks the origin of an http or https URL as libcurl parses it, alone and within the whole URL. A host that is not
+ * ASCII is refused, because libcurl would convert it according to the server's locale, or not at all. */
 OriginFault origin_fault(const std::string &url);
 constexpr const char *host_is_not_ascii = "Its host is not written in ASCII.";
 constexpr const char *write_punycode = "Write an internationalized name in punycode: xn--bcher-kva.example.";

@@ -1,6 +1,6 @@
 /*
- * field.cpp: one table of names for templates, header lists and CloudEvents attributes, so that a field means the
- * same everywhere.
+ * field.cpp: one table of names for templates, header lists and CloudEvents attributes, so that a field has the
+ * same meaning everywhere.
  */
 #include "delivery/options/field.h"
 
@@ -36,7 +36,7 @@ struct Alias {
 static constexpr Alias debezium[] = {
     {"aggregatetype", "aggregate_type"}, {"aggregateid", "aggregate_id"}, {"type", "event_type"}};
 
-/* Written once, before threads start; never destroyed. */
+/* Written once before threads start; never destroyed. */
 static std::string &database() {
   static std::string &name = *new std::string;
   return name;
@@ -111,7 +111,7 @@ bool Field::append(const ob_event &event, std::string &out) const {
     append_number(event.position, out);
     return true;
   case CreatedAt:
-    if (!is_writable_time(event.created_at_us)) /* infinity */
+    if (!is_writable_time(event.created_at_us)) /* an infinite timestamp */
       return false;
     append_time(event.created_at_us, out);
     return true;
@@ -130,6 +130,6 @@ bool Field::append(const ob_event &event, std::string &out) const {
 void ob_set_database(const char *name) noexcept {
   try {
     outbox::database() = name;
-  } catch (const std::bad_alloc &) { /* then it is missing where it is asked for, which is said */
+  } catch (const std::bad_alloc &) { /* out of memory: templates with ${database} report a missing value */
   }
 }

@@ -1,6 +1,6 @@
 /*
- * field.h: the parts of an event by the names that options give them: ${aggregate_id} in a template, a column in a
- * list of headers, `header.tenant` for a header of the event.
+ * field.h: the parts of an event by the names that options use: ${aggregate_id} in a template, a column in a list
+ * of headers, `header.tenant` for a header of the event.
  */
 #pragma once
 
@@ -14,24 +14,25 @@ namespace outbox {
 
 class Field {
 public:
-  /* False when there is no such field. Debezium's names of columns are known as well. */
+  /* Returns false if there is no such field. Also accepts Debezium's column names. */
   static bool find(std::string_view name, Field &out);
-  /* "aggregate_type, aggregate_id, …", for a HINT. */
+  /* A list of all fields for a HINT: "aggregate_type, aggregate_id, …". */
   static std::string known(std::string_view before, std::string_view after);
-  /* The field, or one of `others`, that was probably meant; empty when none is near. */
+  /* The field, or one of `others`, that was probably meant; empty if none is similar. */
   static std::string_view closest_match(std::string_view name, std::vector<std::string_view> others = {});
 
-  /* Appends its text. False, and nothing is appended, when the event has none (NULL, no such header). */
+  /* Appends the field's text. Returns false, with nothing appended, if the event has no value (NULL, no such header).
+   */
   bool append(const ob_event &event, std::string &out) const;
 
-  /* Where it is a text of the event itself, that text; else null. */
+  /* For a text column, the event's text; otherwise null. */
   const ob_text *text(const ob_event &event) const { return kind_ == Text ? &(event.*text_) : nullptr; }
-  /* Where it is a header, the event's; null when the event has none of that name. */
+  /* For a header field, the event's header; null if the event has none of that name. */
   const ob_header *header(const ob_event &event) const;
 
   bool is_header() const { return kind_ == Header; }
   bool is_number() const { return kind_ == Seq || kind_ == Position; }
-  const std::string &name() const { return name_; } /* of a header: without `header.` */
+  const std::string &name() const { return name_; } /* for a header without the prefix `header.` */
 
 private:
   enum Kind { Text, Id, Seq, Position, CreatedAt, Database, Header };

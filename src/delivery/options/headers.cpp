@@ -1,6 +1,5 @@
 /*
- * headers.cpp: checked when the event is enqueued: its writer still gets the error. Values are not printed in the
- * error, because they may be secret.
+ * headers.cpp: headers are checked at enqueue time, so that the writer of the event gets the error.
  */
 #include "delivery/options/headers.h"
 
@@ -12,7 +11,7 @@ static bool forges(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) != text.npos;
 }
 
-/* Names are shown, values are not: they may be private, and what is wrong in them cannot be printed anyway. */
+/* Errors show names but not values: values may be secret. */
 static std::string printable(std::string_view name) {
   std::string out(name.substr(0, 100));
   for (char &c : out)

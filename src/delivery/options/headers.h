@@ -1,6 +1,6 @@
 /*
- * headers.h: what every sink asks of an event's headers. CR, LF or NUL in a header would let its writer forge other
- * headers on the wire (HTTP sends them as they are).
+ * headers.h: checks that all sinks apply to an event's headers. CR, LF or NUL in a header would let its writer
+ * forge other headers, because HTTP sends them unchanged.
  */
 #pragma once
 

@@ -1,6 +1,5 @@
 /*
- * match.cpp: reads the notation of the option into pairs; the server's route_index.cpp finds the sinks that a
- * header chooses.
+ * match.cpp: parses the option into pairs; the server's route_index.cpp uses them to find an event's sinks.
  */
 #include "delivery/options/match.h"
 
@@ -62,7 +61,7 @@ private:
     return pair;
   }
 
-  /* Up to the next separator, or what stands between quotes. */
+  /* Reads up to the next separator, or a quoted word. */
   std::string read_word(bool &quoted) {
     skip_blanks();
     quoted = !rest_.empty() && rest_.front() == '"';

@@ -1,9 +1,10 @@
 /*
- * match.h: the option "match", which names the headers that an event must have: 'tenant=42, region=eu'.
+ * match.h: the option "match": the headers that an event must have, such as 'tenant=42, region=eu'.
  *
- * Pairs are separated by commas, all must hold, values are compared as they are. What holds a comma, an equals sign
- * or another character of the notation, blanks at an end, or nothing at all, stands in double quotes, and a double
- * quote within them is written twice: 'name="Smith, John"', 'note="a ""b"""', 'tenant=""'.
+ * Pairs are separated by commas, all of them must match, and values are compared exactly. A name or value that is
+ * empty, starts or ends with a blank, or contains a comma, an equals sign or another character of the notation is
+ * written in double quotes; a double quote within them is doubled: 'name="Smith, John"', 'note="a ""b"""',
+ * 'tenant=""'.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ struct MatchPair {
   std::string name, value;
 };
 
-/* Throws BadInput, in the name of option `option`. Never empty. */
+/* Throws BadInput about option `option`. The result is never empty. */
 std::vector<MatchPair> parse_match(const std::string &option, const std::string &text);
 
 }  // namespace outbox

@@ -1,6 +1,6 @@
 /*
- * options.cpp: reads numbers, durations, sizes and enumerations, and words the errors: each names the option, the
- * value and what is allowed.
+ * options.cpp: parses numbers, durations, sizes and enumerations. Each error names the option, the value and what
+ * is allowed.
  */
 #include "delivery/options/options.h"
 

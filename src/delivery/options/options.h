@@ -1,5 +1,5 @@
 /*
- * options.h: the options that a user gives in CREATE SERVER and CREATE USER MAPPING, and how they are checked.
+ * options.h: options of CREATE SERVER and CREATE USER MAPPING, and the checks of their values.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace outbox {
 
-/* A user's mistake, in PostgreSQL's message style. */
+/* An error that a user can correct, in PostgreSQL's message style. */
 struct BadInput : std::runtime_error {
   ob_error_kind kind;
   std::string subject, detail, hint;
@@ -30,39 +30,40 @@ struct BadInput : std::runtime_error {
 
 using Options = std::map<std::string, std::string>;
 
-/* One known option: where it belongs, who may set it, and a function that throws BadInput for a bad value. */
+/* A known option: where it may be set, by whom, and a function that throws BadInput for an invalid value. */
 struct OptionSpec {
   const char *name;
   bool in_server = false;
   bool in_mapping = false;
-  bool secret = false; /* never in a server, never in a message */
+  bool secret = false; /* never allowed in a server, never shown in a message */
   bool superuser = false;
-  void (*check)(const std::string &name, const std::string &value) = nullptr; /* null: any text */
+  void (*check)(const std::string &name, const std::string &value) = nullptr; /* null: any text is valid */
   const char *description = "";                                               /* with unit, default and range */
 };
 
-/* Events, aggregates, match, ordered, on_dead_letter, retry, max_attempts, retention: what every kind has. */
+/* The options that all kinds have: events, aggregates, match, ordered, on_dead_letter, retry, max_attempts,
+ * retention. */
 const std::vector<OptionSpec> &common_options();
 
-const std::string *find_option(const Options &options, const char *name); /* null when it is not there */
+const std::string *find_option(const Options &options, const char *name); /* null if it is not set */
 
-/* Throws BadInput that shows the value. */
+/* Throws a BadInput that shows the value. */
 [[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,
                                   std::string hint = {});
-/* An option that says nothing beside others would be a user's mistake: throws BadInput when it is there. */
+/* Throws BadInput if the option is set: it has no effect with the other options, so it is probably a mistake. */
 void refuse_without_meaning(const Options &options, const char *name, const std::string &reason);
-/* For a value that may be a secret: says what was expected and never what was given. */
+/* For a value that may be secret: the error says what was expected and never shows the value. */
 [[noreturn]] void refuse_value(const std::string &name, std::string detail, std::string hint = {});
 
-/* Values. Each throws BadInput that says what was expected. */
+/* Parsers of values. Each throws a BadInput that says what was expected. */
 bool parse_bool(const std::string &name, const std::string &value);
-bool parse_on_dead_letter(const std::string &name, const std::string &value); /* true = hold */
+bool parse_on_dead_letter(const std::string &name, const std::string &value); /* true = block */
 int64_t parse_int(const std::string &name, const std::string &value, int64_t min, int64_t max);
-/* '500ms', '15s', '5min' or '5m', '2h', '1d'; a bare number is refused except 0. Milliseconds. */
+/* '500ms', '15s', '5min' or '5m', '2h', '1d'; a number without unit is refused, except 0. */
 std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,
                                          std::chrono::milliseconds min, std::chrono::milliseconds max);
 
-/* An option that has one of a few values; the first is the default. */
+/* An option with a fixed set of values; the first one is the default. */
 template <class Value>
 Value parse_choice(const Options &options, const char *name,
                    std::initializer_list<std::pair<const char *, Value>> choices) {

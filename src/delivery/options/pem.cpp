@@ -1,5 +1,5 @@
 /*
- * pem.cpp: OpenSSL reads the text when CREATE USER MAPPING runs, so a broken key is an error there and not a
+ * pem.cpp: OpenSSL parses the text when CREATE USER MAPPING runs, so a broken key is an error there and not a
  * failing sink later. Errors never contain the text.
  */
 #include "delivery/options/pem.h"
@@ -18,7 +18,7 @@ using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-/* OpenSSL queues its errors per thread, and others on this thread look into the queue. */
+/* Clears OpenSSL's error queue of this thread, because other code on this thread reads it. */
 struct ErrorsForgotten {
   ~ErrorsForgotten() { ERR_clear_error(); }
 };
@@ -44,7 +44,7 @@ void check_certificates_pem(const std::string &name, const std::string &value) {
     refuse_value(name, "Expected certificates in PEM, beginning with -----BEGIN CERTIFICATE-----.");
 }
 
-/* Called for the password of an encrypted key; else OpenSSL would ask the terminal. */
+/* OpenSSL calls this for the password of an encrypted key; without it, OpenSSL would ask at the terminal. */
 struct Password {
   const std::string *text;
   bool asked = false;
@@ -122,7 +122,7 @@ static std::string host_text(const GENERAL_NAME *name) {
   return address;
 }
 
-/* A certificate may be for hundreds. */
+/* At most eight: a certificate may have hundreds of hosts. */
 static std::string hosts_text(const X509 *certificate) {
   constexpr int most = 8;
   std::string all;

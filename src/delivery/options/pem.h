@@ -1,4 +1,4 @@
-/* pem.h: certificates and private keys that a user gave as PEM text. What is thrown never holds the text. */
+/* pem.h: certificates and private keys in PEM. Errors never contain the text. */
 #pragma once
 
 #include <optional>
@@ -8,14 +8,14 @@
 
 namespace outbox {
 
-/* One certificate or more. */
+/* Requires one or more certificates. */
 void check_certificates_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
-/* A private key, which may be encrypted. */
+/* Requires a private key, which may be encrypted. */
 void check_key_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
-/* The two belong together, and `password` (null = none) opens the key. Throws BadInput about an option named
- * `key_name`, `password_name` or `certificate_name`. */
+/* Checks that key and certificate belong together and that `password` (null = none) decrypts the key. Throws BadInput
+ * about option `key_name`, `password_name` or `certificate_name`. */
 struct KeyPair {
   const std::string &key_name, &key;
   const std::string &certificate_name, &certificate;
@@ -24,14 +24,14 @@ struct KeyPair {
 };
 void check_key_pair(const KeyPair &pair);
 
-/* "CN=broker", when it ends and begins: "2026-11-20 17:15:08 UTC", the hosts that it is for: "a.example, 10.0.0.1",
- * and its key: "RSA, 2048 bits". */
+/* Facts about a certificate as text: "CN=broker"; begin and end of its validity: "2026-11-20 17:15:08 UTC"; its
+ * hosts: "a.example, 10.0.0.1"; its key: "RSA, 2048 bits". */
 struct CertificateFacts {
   std::string subject, issuer, ends;
   bool expired;
   std::string begins = {}, hosts = {}, key = {};
 };
-/* Of the first certificate in PEM text, or of one in DER; nothing when it cannot be read. */
+/* Reads the first certificate of a PEM text, or one in DER; nothing if it cannot be read. */
 std::optional<CertificateFacts> certificate_facts(const std::string &pem);
 std::optional<CertificateFacts> certificate_facts(const void *der, size_t size);
 

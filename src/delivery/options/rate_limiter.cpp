@@ -1,6 +1,6 @@
 /*
- * rate_limiter.cpp: the generic cell rate algorithm: one number, the time of the next free request. It is advanced
- * by compare-and-swap in shared memory and not divided by the number of workers, because all keys of one customer
+ * rate_limiter.cpp: the generic cell rate algorithm (GCRA). Its state is the time of the next free slot, advanced
+ * by compare-and-swap in shared memory. The rate is not divided among the workers, because all keys of one customer
  * may belong to one worker.
  */
 #include "delivery/options/rate_limiter.h"
@@ -18,7 +18,7 @@ using std::chrono::nanoseconds;
 
 static constexpr int64_t max_per_second = 100'000;
 static constexpr milliseconds longest = std::chrono::hours(24);
-static constexpr nanoseconds lateness = milliseconds(20);  // of a thread on a busy machine
+static constexpr nanoseconds max_lateness = milliseconds(20);  // possible delay of a thread on a busy machine
 
 RateLimit parse_rate(const std::string &name, const std::string &value) {
   std::string_view text = trim(value);
@@ -42,24 +42,24 @@ RateLimit parse_rate(const std::string &name, const std::string &value) {
   return {requests, per};
 }
 
-/* Within any stretch of time T at most T / interval + 1 requests start that wait for their turn, and `burst` - 1 more
- * that are ahead of it: with this interval no more than the limit. */
+/* In any period T, at most T / interval + 1 requests start in their slots, and burst_ - 1 more start ahead of theirs.
+ * The interval is chosen so that the sum keeps the limit. */
 RateLimiter::RateLimiter(RateLimit rate) {
-  int64_t late = rate.requests * lateness.count() / rate.per.count();
+  int64_t late = rate.requests * max_lateness.count() / rate.per.count();
   burst_ = 1 + std::min(late, rate.requests / 50);
-  int64_t turns = rate.requests - burst_ + 1;
-  whole_ = (rate.per.count() + turns - 1) / turns;
+  int64_t slots = rate.requests - burst_ + 1;
+  total_interval_ = (rate.per.count() + slots - 1) / slots;
   share(nullptr, 1);
 }
 
 void RateLimiter::share(int64_t *cell, size_t parts) {
   cell_ = cell ? cell : &own_;
-  interval_ = whole_ * static_cast<int64_t>(cell ? 1 : parts);
-  ahead_ = (burst_ - 1) * whole_;
+  interval_ = total_interval_ * static_cast<int64_t>(cell ? 1 : parts);
+  ahead_ = (burst_ - 1) * total_interval_;
 }
 
-/* A turn is never farther away than one request can have put it: what a slower rate has left in the cell, or another
- * boot's clock, does not count. */
+/* A slot is never later than one request can have put it: a later value is left over from a slower rate or from the
+ * clock of an earlier boot. */
 int64_t RateLimiter::slot(int64_t cell, int64_t now) const {
   return std::min(cell, now + ahead_ + interval_);
 }
@@ -68,18 +68,18 @@ bool RateLimiter::take(Time now) {
   int64_t at = now.time_since_epoch().count();
   std::atomic_ref<int64_t> shared(*cell_);
   for (int64_t cell = shared.load(std::memory_order_relaxed);;) {
-    int64_t turn = slot(cell, at);
-    if (turn - ahead_ > at)
+    int64_t slot_time = slot(cell, at);
+    if (slot_time - ahead_ > at)
       return false;
-    if (shared.compare_exchange_weak(cell, std::max(turn, at) + interval_, std::memory_order_relaxed))
+    if (shared.compare_exchange_weak(cell, std::max(slot_time, at) + interval_, std::memory_order_relaxed))
       return true;
   }
 }
 
 RateLimiter::Time RateLimiter::next(Time now) const {
   int64_t at = now.time_since_epoch().count();
-  int64_t turn = slot(std::atomic_ref<int64_t>(*cell_).load(std::memory_order_relaxed), at);
-  return Time(Duration(std::max(at, turn - ahead_)));
+  int64_t slot_time = slot(std::atomic_ref<int64_t>(*cell_).load(std::memory_order_relaxed), at);
+  return Time(Duration(std::max(at, slot_time - ahead_)));
 }
 
 int64_t RateLimiter::within(Duration time) const {

@@ -1,8 +1,8 @@
 /*
- * rate_limiter.h: never more than so many requests within any stretch of time: what an endpoint's owner asked for.
+ * rate_limiter.h: limits the number of requests in any period of the given length: the option rate_limit.
  *
- * A pure class but for its clock: one number, which several processes may share in memory, so that their sum keeps
- * the limit whoever of them has something to send.
+ * The only state is one number, which several processes can share in memory, so that the sum of their requests
+ * keeps the limit regardless of which process sends. Time is a parameter.
  */
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace outbox {
 
-/* '100/s': so many requests per so much time. */
+/* '100/s': 100 requests per second. */
 struct RateLimit {
   int64_t requests;
   std::chrono::nanoseconds per;
 };
 
-/* '100/s', '600/min', '1000/h', '1/10s'. Throws BadInput. */
+/* Parses '100/s', '600/min', '1000/h', '1/10s'. Throws BadInput. */
 RateLimit parse_rate(const std::string &name, const std::string &value);
 
 class RateLimiter {
@@ -29,26 +29,26 @@ public:
   using Duration = std::chrono::nanoseconds;
 
   explicit RateLimiter(RateLimit rate);
-  /* Counts together with all others that have this cell, in this process or another one; it outlives the gate, and
-   * holds 0 at first. Null: it counts alone, and may use one part of so many. */
+  /* Shares the limit with all limiters that use this cell, in this and other processes. The cell must outlive the
+   * limiter and start as 0. With null, the limiter counts alone and uses one of `parts` equal parts of the rate. */
   void share(int64_t *cell, size_t parts);
 
-  /* True when a request may start now, and then it counts. */
+  /* Returns true if a request may start now, and counts it. */
   bool take(Time now);
-  /* When the next one may, if nobody else takes it. */
+  /* When the next request may start, if no other process takes it. */
   Time next(Time now) const;
-  /* So many may start within this time, at least one. */
+  /* How many requests may start within this time, at least one. */
   int64_t within(Duration time) const;
 
 private:
   int64_t slot(int64_t cell, int64_t now) const;
 
-  int64_t whole_;     // ns between two requests of all
-  int64_t interval_;  // of those that count together
-  int64_t burst_;     // so many may start at once: a thread that wakes up late catches up
-  int64_t ahead_;     // so much earlier than its turn one may start
+  int64_t total_interval_;  // ns between two requests of all processes
+  int64_t interval_;        // ns between two requests that share cell_
+  int64_t burst_;           // requests that may start at once, so that a delayed thread can catch up
+  int64_t ahead_;           // ns by which a request may start before its slot
   int64_t own_ = 0;
-  int64_t *cell_ = &own_;  // the turn of the next request, ns of the monotonic clock
+  int64_t *cell_ = &own_;  // the next free slot, in ns of the monotonic clock
 };
 
 }  // namespace outbox

@@ -1,5 +1,6 @@
 /*
- * retry.cpp: delays have a random part, so that what failed together does not return together.
+ * retry.cpp: parses retry policies and computes delays, with a random part, so that events that failed together are
+ * not retried together.
  */
 #include "delivery/options/retry.h"
 
@@ -25,7 +26,7 @@ static constexpr milliseconds slow_delay = std::chrono::minutes(1);
 RetryPolicy RetryPolicy::parse(const std::string &name, const std::string &text) {
   try {
     return parse_text(name, text);
-  } catch (BadInput &bad) { /* a duration or a number in it is wrong: what belongs around it? */
+  } catch (BadInput &bad) { /* the error is about one duration or number: add the whole syntax */
     bad.hint = "Write 'exponential 100ms..5min', or a list such as '15s*3, 5min*5, 1h': three times after 15 s, five "
                "times after 5 min, then every hour.";
     throw;

@@ -1,7 +1,7 @@
 /*
- * retry.h: when a failed event is tried again. 'exponential 100ms..5min' doubles from the first delay to the last;
- * steps ('15s*3, 5m*5') are taken one by one, and the last one repeats. Chance keeps what failed together from coming
- * back together.
+ * retry.h: the delay before a failed event is retried. 'exponential 100ms..5min' doubles from the first delay to
+ * the last; of steps ('15s*3, 5m*5') each is used in turn, and the last one repeats. Delays have a random part, so
+ * that events that failed together are not retried together.
  */
 #pragma once
 
@@ -14,12 +14,12 @@ namespace outbox {
 
 class RetryPolicy {
 public:
-  /* Throws BadInput, in the name of option `name`. */
+  /* Throws BadInput about option `name`. */
   static RetryPolicy parse(const std::string &name, const std::string &text);
 
-  /* The wait after the `attempts`th failure (from 1). Exponential delays are spread over their upper half, a step
-   * lasts up to a tenth longer. `slow`: no sooner than after a minute, or after the policy's longest delay where that
-   * is shorter, and up to a tenth later. */
+  /* The delay after failed attempt number `attempts` (from 1). Exponential delays are spread over their upper half;
+   * steps last up to 10 % longer. `slow`: at least one minute, or the policy's longest delay if that is shorter, and
+   * up to 10 % longer. */
   std::chrono::milliseconds delay(int attempts, bool slow, uint64_t random) const;
 
 private:
@@ -33,7 +33,7 @@ private:
     int times;
   };
   std::chrono::milliseconds first_{0}, last_{0};
-  std::vector<Step> steps_; /* empty: exponential */
+  std::vector<Step> steps_; /* empty = exponential */
 };
 
 }  // namespace outbox

@@ -1,5 +1,5 @@
 /*
- * template.cpp: parsed once into literals and fields; filling it in appends to a buffer that the caller reuses.
+ * template.cpp: a template is a list of literals and fields; rendering appends to a buffer that the caller reuses.
  */
 #include "delivery/options/template.h"
 
@@ -13,7 +13,7 @@ namespace outbox {
 
 void throw_unknown_variable(const std::string &option, std::string_view wanted,
                             const std::vector<std::string_view> &others) {
-  /* What users bring along from Debezium's route.topic.replacement. */
+  /* A variable of Debezium's route.topic.replacement. */
   std::string_view near = wanted == "routedByValue" ? "aggregate_type" : Field::closest_match(wanted, others);
   std::string hint = near.empty() ? std::string() : "Perhaps you meant ${" + std::string(near) + "}. ";
   hint += "Known variables are ";
@@ -61,7 +61,7 @@ Template Template::of(Field field) {
 bool Template::render(const ob_event &event, std::string &out) const {
   out.clear();
   for (const Part &part : parts_) {
-    const ob_text *text = part.variable ? part.field.text(event) : nullptr; /* of most variables: the quick way */
+    const ob_text *text = part.variable ? part.field.text(event) : nullptr; /* the fast path, for text columns */
     if (!part.variable)
       out += part.text;
     else if (text && text->data)

@@ -1,6 +1,6 @@
 /*
- * manual.cpp: a sink whose events a program of the team's own claims with outbox.claim(). Nothing is sent from here:
- * it has the common options alone, and takes any event.
+ * manual.cpp: the kind of sink whose events the user's own dispatcher claims with outbox.claim(). It sends nothing,
+ * has only the common options, and accepts any event.
  */
 #include "delivery/engine/probe.h"
 #include "delivery/engine/sink.h"

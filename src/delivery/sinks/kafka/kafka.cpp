@@ -1,6 +1,6 @@
 /*
- * kafka.cpp: the sink that produces to Apache Kafka through librdkafka, whose threads do the work. This side only
- * hands messages in and takes out how they ended, on the engine's thread.
+ * kafka.cpp: the path of an event through the Kafka sink. librdkafka's threads do the work; this code runs on the
+ * main thread, hands messages in and collects how they ended.
  */
 #include "delivery/sinks/kafka/kafka_errors.h"
 #include "delivery/sinks/kafka/kafka_library.h"
@@ -11,19 +11,18 @@
 
 namespace outbox {
 
-/* Hands a record to librdkafka. */
 Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record) {
   if (slots_.used() == 0) {
     now_ = std::chrono::steady_clock::now();
     stall_detector_.on_submit(0, now_);
   }
-  const KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record.topic);
-  alone = alone || key_hash == 0 || (troubled && troubled->careful() && troubled->together == 1);
+  const KafkaTopics::Topic *in_trouble = topics_.empty() ? nullptr : topics_.find(record.topic);
+  alone = alone || key_hash == 0 || (in_trouble && in_trouble->careful() && in_trouble->max_in_flight == 1);
   KafkaProducer::Topic *topic = producer_->topic(record.topic);
   uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    if (troubled)
+    if (in_trouble)
       topics_.submitted(record.topic, opaque, record.size());
     return true;
   }
@@ -31,7 +30,7 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
   KafkaSlots::Slot slot;
   slots_.give(opaque, slot);
   if (is_topic_failure(error)) {
-    topics_.submitted(record.topic, opaque, record.size()); /* it was the one that tries */
+    topics_.submitted(record.topic, opaque, record.size()); /* counts as the topic's probe */
     return topic_failed(slot, opaque, error, record.topic);
   }
   if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
@@ -40,10 +39,10 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
   }
   Outcome outcome = kafka_outcome(error);
   if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
-    outcome = Outcome::Rejected; /* judged here, not by a broker: it will never do */
-  std::string said = explain(error, rd_kafka_err2str(error), record.topic, -1);
+    outcome = Outcome::Rejected; /* decided by librdkafka's own limit: it will never fit */
+  std::string message = explain(error, rd_kafka_err2str(error), record.topic, -1);
   ob_reason reason = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
-  return Completion{ticket, key_hash, outcome, -1, std::move(said), reason};
+  return Completion{ticket, key_hash, outcome, -1, std::move(message), reason};
 }
 
 Submitted KafkaSink::submit(const ob_event &event) {
@@ -58,43 +57,43 @@ Submitted KafkaSink::submit(const ob_event &event) {
     }
   }
   config_->record(event, record_);
-  bool waits = turns_.has_topic(record_.topic);
-  if (KafkaTopics::Topic *troubled = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
+  bool waits = topic_queues_.has_topic(record_.topic);
+  if (KafkaTopics::Topic *in_trouble = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
     Time now = std::chrono::steady_clock::now();
-    switch (topics_.ask(*troubled, now)) {
-    case KafkaTopics::Answer::Wait:
-      return Completion{event.ticket, event.key_hash, Outcome::Deferred, topics_.wait(*troubled, now).count(),
-                        troubled->reason};
-    case KafkaTopics::Answer::Turn:
+    switch (topics_.ask(*in_trouble, now)) {
+    case KafkaTopics::Answer::Defer:
+      return Completion{event.ticket, event.key_hash, Outcome::Deferred, topics_.wait(*in_trouble, now).count(),
+                        in_trouble->reason};
+    case KafkaTopics::Answer::Queue:
       waits = true;
       break;
-    case KafkaTopics::Answer::Go:
+    case KafkaTopics::Answer::Send:
       break;
     }
   }
   if (waits) {
-    turns_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
+    topic_queues_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
     return true;
   }
-  if (turns_.has_key(event.key_hash)) { /* an earlier one waits for another topic */
+  if (topic_queues_.has_key(event.key_hash)) { /* an earlier event of the key is queued for another topic */
     full_ = slots_.used() > 0;
     return false;
   }
   return produce(event.ticket, event.key_hash, event.alone, record_);
 }
 
-/* Those that may go now, of topics to which one goes at a time, or did until now. */
-void KafkaSink::take_turns() {
-  if (turns_.empty() || !producer_ || producer_->stopped() || draining_)
+/* Sends queued events whose topics can take them now. */
+void KafkaSink::send_queued() {
+  if (topic_queues_.empty() || !producer_ || producer_->stopped() || draining_)
     return;
   bool paused = false;
   std::optional<uint64_t> failed_key;
-  turns_.each_topic([&](const KafkaTurns::Event &event) {
+  topic_queues_.each_topic([&](const KafkaTopicQueues::Event &event) {
     if (failed_key)
-      return false; /* it may be of that key */
-    if (KafkaTopics::Topic *troubled = topics_.find(event.record.topic))
-      if (auto answer = topics_.ask(*troubled, now_); answer != KafkaTopics::Answer::Go) {
-        paused |= answer == KafkaTopics::Answer::Wait;
+      return false; /* the event may be of the failed key */
+    if (KafkaTopics::Topic *in_trouble = topics_.find(event.record.topic))
+      if (auto answer = topics_.ask(*in_trouble, now_); answer != KafkaTopics::Answer::Send) {
+        paused |= answer == KafkaTopics::Answer::Defer;
         return false;
       }
     Submitted submitted = produce(event.ticket, event.key_hash, event.alone, event.record);
@@ -104,43 +103,45 @@ void KafkaSink::take_turns() {
     }
     return static_cast<bool>(submitted);
   });
-  if (paused) /* they are told so when they come again */
-    reporter_->complete(turns_.release(0, true, "its topic is paused"));
+  if (paused) /* when they are submitted again, submit() defers them */
+    reporter_->complete(topic_queues_.release(0, true, "its topic is paused"));
   if (failed_key) {
-    release_turns_of(*failed_key);
-    take_turns();
+    return_queued_of(*failed_key);
+    send_queued();
   }
 }
 
-/* Behind a failed event of the key. */
-void KafkaSink::release_turns_of(uint64_t key_hash) {
-  reporter_->complete(turns_.release(key_hash, false, "waits behind a failed event of the same key"));
+/* Returns the queued events of a key after one of its events failed. */
+void KafkaSink::return_queued_of(uint64_t key_hash) {
+  reporter_->complete(topic_queues_.release(key_hash, false, "waits behind a failed event of the same key"));
 }
 
 void KafkaSink::poll() {
   now_ = std::chrono::steady_clock::now();
   if (producer_) {
-    /* Events come from one queue and endings from another. Those that came before an event are told before it. */
+    /* Events come from one queue and endings from another. Endings that precede an event are handled first. */
     std::vector<KafkaProducer::Event> events;
-    while (KafkaProducer::Event event = producer_->poll()) /* to the end: the queue rings only when it was empty */
+    while (
+        KafkaProducer::Event event =
+            producer_->poll()) /* until it is empty: librdkafka signals the descriptor only when a queue was empty */
       events.push_back(std::move(event));
     on_endings(producer_->ended());
     for (const KafkaProducer::Event &event : events)
       on_event(event.get());
   }
   if (producer_ && producer_->stopped())
-    producer_->purge_rest();
+    producer_->purge_if_needed();
   if (producer_ && slots_.used() == 0)
     producer_->resume();
   if (!fatal_.empty())
-    bury();
+    replace_producer();
   if (slots_.used() == 0)
     draining_ = false;
-  take_turns();
-  topics_changed_ |= topics_.forget_unasked(now_);
-  check_return(now_);
+  send_queued();
+  topics_changed_ |= topics_.forget_unused(now_);
+  check_reconnected(now_);
   check_stall(now_);
-  say_how_it_is(now_);
+  report_degraded(now_);
 }
 
 void KafkaSink::on_event(rd_kafka_event_t *event) {
@@ -179,9 +180,10 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
       acknowledged = true;
       continue;
     }
-    reporter_->sent(std::exchange(sent, {})); /* in the order in which it happened */
-    static const KafkaProducer::Place nowhere{"", -1};
-    const auto &[topic, partition] = ending.place < 0 ? nowhere : endings.places[static_cast<size_t>(ending.place)];
+    reporter_->sent(std::exchange(sent, {})); /* keep the order in which the events ended */
+    static const KafkaProducer::TopicPartition nowhere{"", -1};
+    const auto &[topic, partition] =
+        ending.failed_at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.failed_at)];
     on_failure(slot, ending.opaque, ending.error, topic, partition);
   }
   reporter_->sent(std::move(sent));
@@ -193,24 +195,24 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   KafkaLogLine line;
   if (!line.read(event))
     return;
-  /* Not every lost connection is an event besides: newer versions only log that a broker hung up at once. */
+  /* Not every lost connection has an event: newer versions only log that a broker closed a connection at once. */
   if (line.facility == "FAIL" && producer_)
-    on_lost_connection(line.said);
+    on_lost_connection(line.message);
   ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
   reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
 }
 
-/* A fatal error ends this producer, not the sink: what it had not acknowledged goes through a new one, which is made
- * with the next event, so that the circuit's backoff bounds how often. */
-void KafkaSink::bury() {
+/* A fatal error ends this producer, not the sink. Unacknowledged events are returned and sent by a new producer,
+ * which is created with the next event, so that the circuit's backoff limits how often that happens. */
+void KafkaSink::replace_producer() {
   const std::string why = "the Kafka producer was replaced: " + fatal_;
   reporter_->complete(slots_.release_all(why));
-  reporter_->complete(turns_.release(0, true, why.c_str()));
-  topics_.forget_under_way();
+  reporter_->complete(topic_queues_.release(0, true, why.c_str()));
+  topics_.forget_in_flight();
   reporter_->down(fatal_, OB_REASON_OTHER);
   fatal_.clear();
   full_ = false;
-  dead_.destroy(std::move(producer_));
+  old_producers_.destroy(std::move(producer_));
 }
 
 namespace {
@@ -237,7 +239,7 @@ public:
     auto user = given.find("sasl.username");
     for (auto &[name, value] : given)
       if (is_secret_kafka_property(name) &&
-          (user == given.end() || value != user->second)) /* the user's name is told */
+          (user == given.end() || value != user->second)) /* the user name is not secret */
         mask.add(value);
     return mask;
   }

@@ -1,6 +1,6 @@
 /*
- * kafka_client.cpp: a probe has a client of its own: the running producer only knows why it fails now, and a probe
- * must also work for a sink that is misconfigured or stopped.
+ * kafka_client.cpp: a probe has a client of its own, because the running producer knows only its present error, and
+ * a probe must also work for a sink that is misconfigured or not running.
  */
 #include "delivery/sinks/kafka/kafka_client.h"
 
@@ -31,9 +31,9 @@ static std::string property(const rd_kafka_conf_t *conf, const char *name) {
 
 KafkaClient::KafkaClient(const KafkaConfig &config) {
   static constexpr std::pair<const char *, const char *> settings[] = {
-      {"allow.auto.create.topics", "false"}, /* a look must not make what it looks for */
+      {"allow.auto.create.topics", "false"}, /* a probe must not create the topic that it looks for */
       {"enable.sparse.connections", "false"},
-      {"statistics.interval.ms", "100"}, /* nothing else tells of the producer id */
+      {"statistics.interval.ms", "100"}, /* only statistics contain the producer id */
   };
   KafkaConf conf = config.conf();
   for (auto [name, value] : settings)
@@ -56,7 +56,7 @@ rd_kafka_resp_err_t KafkaClient::on_new(rd_kafka_t *kafka, const rd_kafka_conf_t
   return rd_kafka_interceptor_add_on_broker_state_change(kafka, "outbox", on_broker, self);
 }
 
-/* The callbacks run on librdkafka's threads, and nothing may be thrown through them. */
+/* The callbacks run on librdkafka's threads and must not throw. */
 rd_kafka_resp_err_t KafkaClient::on_broker(rd_kafka_t *, int32_t, const char *protocol, const char *name, int port,
                                            const char *state_, void *self_) {
   auto *self = static_cast<KafkaClient *>(self_);
@@ -84,7 +84,7 @@ rd_kafka_resp_err_t KafkaClient::on_broker(rd_kafka_t *, int32_t, const char *pr
     link.protocol = protocol;
     if (state != "UPDATE")
       link.state = state;
-  } catch (...) { /* out of memory: the probe goes on without */
+  } catch (...) { /* out of memory: the probe continues without this record */
   }
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
@@ -135,9 +135,9 @@ void KafkaClient::on_log(rd_kafka_event_t *event) {
   if (!line.read(event))
     return;
   if (line.facility == "GETPID")
-    producer_id_problem_ = line.said;
-  else if (line.facility == "FAIL") /* of some there is no event */
-    on_failure(std::string(line.said));
+    producer_id_problem_ = line.message;
+  else if (line.facility == "FAIL") /* some failures are only logged */
+    on_failure(std::string(line.message));
 }
 
 void KafkaClient::on_failure(std::string text) {

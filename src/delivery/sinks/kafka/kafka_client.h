@@ -1,6 +1,6 @@
 /*
- * kafka_client.h: a librdkafka handle for a probe: it connects to every broker that it learns of, creates no topic,
- * and notes how far each connection came.
+ * kafka_client.h: a librdkafka client for a probe. It connects to every broker that it learns of, creates no topic,
+ * and records how far each connection got.
  */
 #pragma once
 
@@ -21,14 +21,14 @@ namespace outbox {
 /* "sasl_ssl://host:9092/bootstrap: Connect to ... failed" -> host:9092; empty when the text names no broker. */
 std::string broker_address(std::string_view text);
 
-/* A connection to a broker, by host:port. */
+/* The state of a connection to a broker. */
 struct KafkaLink {
   using Time = std::chrono::steady_clock::time_point;
   std::string protocol; /* "sasl_ssl" */
-  std::string state;    /* librdkafka's name of it */
+  std::string state;    /* librdkafka's name of the state */
   Time connected, secured, up;
   bool was_connected = false, was_secured = false, was_authenticating = false, was_up = false;
-  std::string problem; /* why it failed the last time, in librdkafka's words */
+  std::string problem; /* librdkafka's text about the last failure */
 };
 
 class KafkaClient {
@@ -42,14 +42,14 @@ public:
   const std::string &user() const { return user_; }
   const std::string &mechanism() const { return mechanism_; }
 
-  /* Takes what has happened, for at most a slice of time. */
+  /* Handles librdkafka's events; waits at most `slice`. */
   void poll(std::chrono::milliseconds slice);
   std::map<std::string, KafkaLink> links() const;
   std::string explain(const KafkaLink &link) const { return diagnosis_.explain(link.problem); }
-  /* Every broker was tried and none answered. */
+  /* All brokers were tried and none responded. */
   bool all_down() const { return all_down_; }
   bool has_producer_id() const { return has_producer_id_; }
-  /* Why there is no producer id yet, or never will be. */
+  /* Why the cluster has not assigned a producer id. */
   const std::string &producer_id_problem() const { return producer_id_problem_; }
   bool fatal() const { return fatal_; }
 
@@ -63,7 +63,7 @@ private:
   void on_failure(std::string text);
 
   KafkaDiagnosis diagnosis_;
-  mutable std::mutex mutex_; /* librdkafka's threads: guards the next */
+  mutable std::mutex mutex_; /* guards links_, which librdkafka's threads write */
   std::map<std::string, KafkaLink> links_;
   bool all_down_ = false, has_producer_id_ = false, fatal_ = false;
   std::string producer_id_problem_;

@@ -1,11 +1,10 @@
 /*
- * kafka_config.cpp: options and our defaults become librdkafka properties here. `linger.ms` is 0: while one request
- * is on its way the next batch gathers by itself (p50 from commit to consumer at 1,000 events/s: 0.6 ms, with
+ * kafka_config.cpp: translates options and our defaults into librdkafka properties. `linger.ms` is 0: the next
+ * batch accumulates while a request is in flight (p50 from commit to consumer at 1,000 events/s: 0.6 ms; with
  * linger.ms 1: 1.7 ms). `message.timeout.ms` is 0: events queued behind a timed-out one would overtake it.
- * `max.in.flight.requests.per.connection` is 1: with more, librdkafka 2.0.2 took a later batch's success for an
- * earlier, failed one (4 of 1,000 events on a new topic were acknowledged and never stored); one at a time cost
- * nothing measurable (0.389 against 0.397 of librdkafka alone). librdkafka before 2.13 frees the interceptors of a
- * configuration that it refuses twice, so a copy without interceptors is tried first.
+ * `max.in.flight.requests.per.connection` is 1: with more, librdkafka 2.0.2 took the success of a later batch for
+ * that of an earlier, failed one (4 of 1,000 events on a new topic were acknowledged and never stored); 1 costs
+ * nothing measurable (0.389 against 0.397 of librdkafka's own throughput).
  */
 #include "delivery/sinks/kafka/kafka_config.h"
 
@@ -30,7 +29,7 @@ static bool good_port(std::string_view port) {
   return error == std::errc() && end == port.data() + port.size() && number >= 1 && number <= 65535;
 }
 
-/* host, host:port, [v6]:port, each perhaps with a protocol in front. */
+/* host, host:port or [v6]:port, optionally with a protocol in front. */
 static bool good_broker(std::string_view broker) {
   if (size_t scheme = broker.find("://"); scheme != broker.npos)
     broker.remove_prefix(scheme + 3);
@@ -61,25 +60,25 @@ const std::vector<OptionSpec> &KafkaConfig::options() {
   return *specs;
 }
 
-/* Where librdkafka's own defaults are for another purpose. A user's options come after these. */
+/* Properties whose defaults in librdkafka suit another purpose. A user's options override these. */
 static constexpr std::pair<const char *, const char *> defaults[] = {
     {"client.id", "outbox"},
-    /* None: what timed out could be overtaken by what was queued behind it. A sink without a broker waits. */
+    /* No timeout: events queued behind a timed-out event would overtake it. A sink without a broker waits. */
     {"message.timeout.ms", "0"},
-    /* One request on the way to a broker: a later batch never overtakes a failed one, and while it is on its way the
-     * next batch gathers by itself, so that lingering would only add delay. */
+    /* One request in flight per broker, so that a later batch never overtakes a failed one. The next batch
+       accumulates meanwhile, so lingering would only add latency. */
     {"max.in.flight.requests.per.connection", "1"},
     {"linger.ms", "0"},
     {"compression.type", "lz4"},
-    /* What is in here is claimed: enough to fill batches, little enough to re-send after a crash. */
+    /* These events are claimed: enough to fill batches, few enough to send again after a crash. */
     {"queue.buffering.max.messages", "50000"},
     {"queue.buffering.max.kbytes", "65536"},
-    /* The partitions that Java's producers choose. */
+    /* The same partitions as Java's producers. */
     {"partitioner", "murmur2_random"},
     {"socket.nagle.disable", "true"},
     {"socket.keepalive.enable", "true"},
-    /* How long a new topic's absence is put down to brokers that have not heard of it: its events wait in here
-     * meanwhile, and fill it. After that they wait in the table. */
+    /* For this long an unknown topic may be one that the brokers have not announced yet. Its events wait in
+       librdkafka's queue and can fill it; after that they wait in the table. */
     {"topic.metadata.propagation.max.ms", "2000"},
     {"reconnect.backoff.ms", "100"},
     {"reconnect.backoff.max.ms", "1000"},
@@ -88,7 +87,7 @@ static constexpr std::pair<const char *, const char *> always[] = {
     {"enable.idempotence", "true"},
     {"log.queue", "true"},
 };
-/* Properties of newer versions. */
+/* Properties that only newer versions know. */
 static constexpr std::pair<const char *, const char *> when_known[] = {
     {"enable.metrics.push", "false"},
     {"metadata.recovery.strategy", "rebootstrap"},
@@ -96,7 +95,7 @@ static constexpr std::pair<const char *, const char *> when_known[] = {
 
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
   char text[512] = "";
-  /* A user's values were checked one by one before, so that no text of this can hold a secret. */
+  /* A user's values were checked one by one before, so this text contains no secret. */
   if (rd_kafka_conf_set(conf, name, value, text, sizeof text) != RD_KAFKA_CONF_OK)
     throw BadInput(OB_INTERNAL, name, "librdkafka refuses property \"" + std::string(name) + "\"",
                    std::string(text) + ".");
@@ -130,7 +129,7 @@ std::string KafkaConfig::user() const {
   return {};
 }
 
-/* Throws BadInput when the library refuses. librdkafka's threads inherit the blocked signals. */
+/* Throws BadInput if librdkafka refuses. Its threads inherit the blocked signals. */
 static rd_kafka_t *new_kafka(rd_kafka_conf_t *conf) {
   char text[512] = "";
   SignalsBlocked blocked;
@@ -141,7 +140,7 @@ static rd_kafka_t *new_kafka(rd_kafka_conf_t *conf) {
 }
 
 /* librdkafka before 2.13 frees the interceptors of a configuration that it refuses, and freeing the configuration
- * frees them again. So a copy without them, and without brokers, is tried first. */
+ * frees them again. So this first tries a copy without interceptors and brokers. */
 static void try_conf(const rd_kafka_conf_t *conf) {
   KafkaConf copy(rd_kafka_conf_dup(conf), rd_kafka_conf_destroy);
   rd_kafka_conf_set(copy.get(), "bootstrap.servers", nullptr, nullptr, 0);
@@ -152,7 +151,7 @@ static void try_conf(const rd_kafka_conf_t *conf) {
 
 rd_kafka_t *start_kafka(KafkaConf conf) {
   try_conf(conf.get());
-  rd_kafka_t *kafka = new_kafka(conf.release()); /* which owns it, or in a very rare case leaves it behind */
+  rd_kafka_t *kafka = new_kafka(conf.release()); /* takes ownership, or rarely leaks it */
   rd_kafka_set_log_queue(kafka, nullptr);
   return kafka;
 }

@@ -1,4 +1,4 @@
-/* kafka_config.h: the parsed options of a Kafka sink, and what they say about an event. */
+/* kafka_config.h: the parsed options of a Kafka sink. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -27,27 +27,27 @@ public:
   size_t max_payload() const override;
   Preview preview(const ob_event &event, int64_t now) const override;
 
-  /* What is sent of an event: submitting, checking at enqueue time and previewing all ask here. Throws BadInput when
-   * it cannot be sent, which the check tells its writer. */
+  /* Makes the record of an event, for submitting, checking at enqueue time and previews. Throws BadInput if it cannot
+   * be sent. */
   void record(const ob_event &event, Record &record) const { maker_.make(event, record); }
-  /* How many events librdkafka may hold. */
+  /* How many messages librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
-  /* By which the brokers know the sink, where an option says so; else empty. */
+  /* The user name that the sink authenticates with, if an option sets one; otherwise empty. */
   std::string user() const;
-  /* Names of topics that events may go to, with "*" for what depends on the event. */
+  /* A glob of the topics that events can go to, with "*" for what depends on the event. */
   std::string topic_glob() const { return maker_.topic_glob(); }
-  /* A new set of librdkafka's properties. */
+  /* A new configuration object for librdkafka. */
   KafkaConf conf() const;
 
 private:
   KafkaRecordMaker maker_;
-  KafkaProperties properties_; /* the user's */
+  KafkaProperties properties_; /* the properties that options set */
   uint32_t max_messages_;
   size_t max_message_bytes_;
 };
 
-/* Starts a producer, whose log goes to its main queue. Throws BadInput when librdkafka refuses the properties as a
- * whole. */
+/* Starts a producer with its log on its main queue. Throws BadInput if librdkafka refuses the properties as a whole.
+ */
 rd_kafka_t *start_kafka(KafkaConf conf);
 
 }  // namespace outbox

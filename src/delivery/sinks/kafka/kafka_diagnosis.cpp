@@ -1,7 +1,7 @@
 /*
- * kafka_diagnosis.cpp: serves the sink's state and probes alike. librdkafka's text names neither what is wrong with
- * a certificate (its verify callback is asked here, and only listens) nor the option to change, and since 2.11 it
- * only logs that a broker hung up at once.
+ * kafka_diagnosis.cpp: used for the sink's status and for probes. librdkafka's texts do not name what is wrong with
+ * a certificate (so its verify callback is used here, without changing the result) nor the option to change, and
+ * since 2.11 it only logs that a broker closed a connection at once.
  */
 #include "delivery/sinks/kafka/kafka_diagnosis.h"
 
@@ -37,7 +37,7 @@ void KafkaDiagnosis::attach(rd_kafka_conf_t *conf) {
   if (get(conf, "enable.ssl.certificate.verification") != "true")
     return;
   rd_kafka_conf_set_opaque(conf, this);
-  rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate); /* fails only where there is no TLS */
+  rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate); /* fails only without TLS support */
 }
 
 /* ---- the broker's certificate ---- */
@@ -68,7 +68,8 @@ static std::string certificate_problem(int error, int depth, const CertificateFa
   }
 }
 
-/* On the broker's thread, once for each certificate of its chain: OpenSSL's verdict stands, and is written down. */
+/* Called on the broker's thread for each certificate of its chain. Returns OpenSSL's verdict unchanged, and records
+ * it. */
 int KafkaDiagnosis::on_certificate(rd_kafka_t *, const char *broker, int32_t, int *error, int depth, const char *der,
                                    size_t size, char *text, size_t text_size, void *self_) {
   if (*error == X509_V_OK)
@@ -80,7 +81,7 @@ int KafkaDiagnosis::on_certificate(rd_kafka_t *, const char *broker, int32_t, in
     std::lock_guard lock(self->mutex_);
     snprintf(text, text_size, "%s", problem.c_str());
     self->certificates_[broker] = std::move(problem);
-  } catch (const std::exception &) { /* out of memory: librdkafka's own words must do */
+  } catch (const std::exception &) { /* out of memory: only librdkafka's text is shown */
   }
   return 0;
 }
@@ -129,7 +130,7 @@ std::string KafkaDiagnosis::why_authentication(std::string_view text) const {
   return failed;
 }
 
-/* "Disconnected (after 3ms in state UP)": what a broker does with somebody who speaks another protocol. */
+/* "Disconnected (after 3ms in state UP)": how brokers react to a client with another security protocol. */
 static bool hung_up_at_once(std::string_view text, bool sasl) {
   size_t after = text.rfind("(after ");
   if (!has(text, "Disconnected") || after == text.npos)
@@ -139,7 +140,7 @@ static bool hung_up_at_once(std::string_view text, bool sasl) {
          (!sasl && has(text, "in state UP") && atoi(text.data() + after + strlen("(after ")) < at_once_ms);
 }
 
-/* librdkafka's words for what the network says name the broker as "host:port/id: ". */
+/* Explains errors of the network. librdkafka's texts name the broker as "host:port/id: ". */
 static std::string why_network(std::string_view text) {
   size_t quote = text.find("Failed to resolve '");
   if (quote != text.npos) {
@@ -184,7 +185,8 @@ std::string KafkaDiagnosis::why(std::string_view text) const {
   return {};
 }
 
-/* "(after 3ms in state CONNECT, 5 identical error(s) suppressed)" would make each repetition another error. */
+/* Removes "(after 3ms in state CONNECT, 5 identical error(s) suppressed)", with which each repetition would count as
+ * another error. */
 static std::string_view without_timing(std::string_view text) {
   size_t timing = text.rfind(" (after ");
   return timing != text.npos && text.back() == ')' ? text.substr(0, timing) : text;

@@ -1,7 +1,6 @@
 /*
- * kafka_diagnosis.h: why a connection to a broker fails, in words that a database administrator can act on.
- * librdkafka tells what it saw ("certificate verify failed"); this adds what is behind it and which option to look
- * at.
+ * kafka_diagnosis.h: explains to a database administrator why a connection to a broker fails. librdkafka reports
+ * what it saw ("certificate verify failed"); this adds the cause and the option to check.
  */
 #pragma once
 
@@ -16,11 +15,11 @@ namespace outbox {
 
 class KafkaDiagnosis {
 public:
-  /* Before rd_kafka_new() takes `conf`. Must outlive the client. */
+  /* Call it before rd_kafka_new() takes `conf`. Must outlive the client. */
   void attach(rd_kafka_conf_t *conf);
 
-  /* `text` of an error event or of a failed message, with what is to be done about it in front. Never holds a
-   * secret. Any thread. */
+  /* Returns the text of an error event or a failed message with an explanation in front. Never contains a secret. Any
+   * thread. */
   std::string explain(std::string_view text) const;
 
 private:
@@ -34,7 +33,8 @@ private:
   std::string protocol_, mechanism_, user_, token_url_, certificate_;
   bool has_key_ = false;
   mutable std::mutex mutex_;
-  std::map<std::string, std::string> certificates_; /* what is wrong with them, by the broker's host:port */
+  std::map<std::string, std::string>
+      certificates_; /* certificate problems by the broker's host:port; guarded by mutex_ */
 };
 
 }  // namespace outbox

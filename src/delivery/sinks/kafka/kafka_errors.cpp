@@ -1,7 +1,6 @@
 /*
- * kafka_errors.cpp: finds an error in kafka_error_table.cpp and makes a result of its class. A code that is not in
- * the table counts as the event's failure and as the sink's: it is retried, and opens the circuit when nothing
- * succeeds.
+ * kafka_errors.cpp: looks up an error in kafka_error_table.cpp. An unknown code is retried like a failure of the
+ * event, and opens the circuit if nothing else succeeds.
  */
 #include "delivery/sinks/kafka/kafka_errors.h"
 

@@ -1,4 +1,4 @@
-/* kafka_errors.h: what an error of librdkafka or of a broker means for the event that it hit. */
+/* kafka_errors.h: what an error of librdkafka or a broker means for the event that got it. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-/* What an error says something about. */
+/* What an error is about. */
 enum class KafkaFault {
   None,     /* nothing: it was stored */
   Event,    /* this event, which may succeed later: an attempt is spent */
@@ -24,28 +24,28 @@ enum class KafkaFault {
 
 struct KafkaError {
   int code;
-  const char *name; /* of librdkafka, without RD_KAFKA_RESP_ERR_ */
+  const char *name; /* librdkafka's name without RD_KAFKA_RESP_ERR_ */
   KafkaFault fault;
   ob_reason reason;
 };
 
-/* All that a producer may meet, by code. */
+/* All errors that a producer can get, sorted by code. */
 extern const std::span<const KafkaError> kafka_errors;
 
-/* One that is not in the table is unclear. */
+/* Unclear for a code that is not in the table. */
 KafkaFault kafka_fault(rd_kafka_resp_err_t error);
 
 Outcome kafka_outcome(rd_kafka_resp_err_t error);
 
-/* Why; never OB_REASON_NONE. */
+/* Never OB_REASON_NONE. */
 ob_reason kafka_reason(rd_kafka_resp_err_t error);
 
-/* All that librdkafka holds of the topic fails with it, and nothing of it can have been sent. */
+/* All messages of the topic fail with it, and none of them can have been sent. */
 inline bool is_topic_failure(rd_kafka_resp_err_t error) {
   return error != RD_KAFKA_RESP_ERR_NO_ERROR && kafka_fault(error) == KafkaFault::Topic;
 }
 
-/* A broker refuses a batch as a whole for what some of its events are. */
+/* A broker refuses a whole batch because of some of its events. */
 inline bool is_batch_refusal(rd_kafka_resp_err_t error) {
   return kafka_fault(error) == KafkaFault::Batch;
 }

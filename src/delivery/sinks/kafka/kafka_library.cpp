@@ -1,7 +1,5 @@
 /*
- * kafka_library.cpp: reads the version of the library that is loaded, when the server starts and when a sink opens.
- * The one symbol that versions before 2.0.2 lack is weak: an extension that cannot be loaded would keep the server
- * down.
+ * kafka_library.cpp: checks the version of the loaded librdkafka when the server starts and when a sink opens.
  */
 #include "delivery/sinks/kafka/kafka_library.h"
 
@@ -12,7 +10,7 @@
 namespace outbox {
 namespace {
 
-/* A defect of some versions that outbox cannot make up for. */
+/* A defect of some versions that outbox cannot work around. */
 struct Defect {
   int from, fixed_in;
   const char *what;
@@ -32,7 +30,7 @@ void set(char (&to)[512], const std::string &text) {
 
 }  // namespace
 
-ob_library_fitness judge_librdkafka(int version, const std::string &name, ob_error &advice) {
+ob_library_fitness check_librdkafka(int version, const std::string &name, ob_error &advice) {
   advice = {};
   if (version < oldest_librdkafka) {
     set(advice.message,
@@ -57,7 +55,7 @@ ob_library_fitness judge_librdkafka(int version, const std::string &name, ob_err
 
 void require_librdkafka() {
   ob_error advice;
-  if (judge_librdkafka(rd_kafka_version(), rd_kafka_version_str(), advice) == OB_LIBRARY_TOO_OLD)
+  if (check_librdkafka(rd_kafka_version(), rd_kafka_version_str(), advice) == OB_LIBRARY_TOO_OLD)
     throw BadInput(OB_INTERNAL, {}, advice.message, advice.detail, advice.hint);
 }
 

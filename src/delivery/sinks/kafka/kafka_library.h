@@ -1,8 +1,7 @@
 /*
- * kafka_library.h: which versions of librdkafka will do. The one that is loaded may be another than the one whose
- * headers we were compiled with.
- * Versions that are merely old get no warning: their known faults in sending end a producer, which is then
- * replaced.
+ * kafka_library.h: which versions of librdkafka are supported. The loaded version may differ from that of the
+ * headers at compile time. Versions that are merely old get no warning: their known defects in sending end a
+ * producer, which is then replaced.
  */
 #pragma once
 
@@ -12,11 +11,11 @@
 
 #include "delivery/delivery.h"
 
-/* Not in versions that are too old for us. Weak, so that the database server starts with one of those, and
- * require_librdkafka() gets to say what is wrong. */
+/* Missing in versions that are too old. Weak, so that the database server still starts with such a version and
+ * require_librdkafka() can report it. */
 #pragma weak rd_kafka_interceptor_add_on_broker_state_change
 
-/* Only from 2.3 on: to be called after a look at rd_kafka_version(). */
+/* Available since 2.3: check rd_kafka_version() before a call. */
 #pragma weak rd_kafka_AdminOptions_set_include_authorized_operations
 #pragma weak rd_kafka_DescribeTopics
 #pragma weak rd_kafka_DescribeTopics_result_topics
@@ -28,15 +27,15 @@
 
 namespace outbox {
 
-/* As RD_KAFKA_VERSION has them. */
+/* In the format of RD_KAFKA_VERSION. */
 constexpr int oldest_librdkafka = 0x020002ff;
 constexpr int recommended_librdkafka = 0x020c00ff;
 static_assert(RD_KAFKA_VERSION >= oldest_librdkafka, "outbox needs librdkafka 2.0.2 or later");
 
-/* `version` and `name`: what rd_kafka_version() and rd_kafka_version_str() say. */
-ob_library_fitness judge_librdkafka(int version, const std::string &name, ob_error &advice);
+/* `version` and `name` are the results of rd_kafka_version() and rd_kafka_version_str(). */
+ob_library_fitness check_librdkafka(int version, const std::string &name, ob_error &advice);
 
-/* Throws BadInput when the loaded one is too old. */
+/* Throws BadInput if the loaded version is too old. */
 void require_librdkafka();
 
 }  // namespace outbox

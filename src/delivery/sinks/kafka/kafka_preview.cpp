@@ -1,4 +1,4 @@
-/* kafka_preview.cpp: the record that is sent of an event, to be looked at. */
+/* kafka_preview.cpp: shows the record that would be sent for an event. */
 #include "delivery/sinks/kafka/kafka_config.h"
 
 namespace outbox {

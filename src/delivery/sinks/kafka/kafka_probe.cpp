@@ -1,6 +1,6 @@
 /*
- * kafka_probe.cpp: connects, authenticates and asks for metadata and rights on the probe's thread, and writes each
- * step down. It sends an event only on demand.
+ * kafka_probe.cpp: connects, authenticates, reads metadata and permissions on the probe's thread, and records each
+ * step.
  */
 #include "delivery/sinks/kafka/kafka_probe.h"
 
@@ -12,7 +12,7 @@
 namespace outbox {
 namespace {
 
-/* Rows of one kind, so that a large cluster that is down does not fill the screen. */
+/* Steps of one kind: a large cluster that is down must not fill the screen. */
 constexpr size_t max_rows = 4;
 
 std::string plural(size_t n, const char *what) {
@@ -28,7 +28,7 @@ public:
   std::shared_ptr<void> run() {
     if (connect() && cluster()) {
       producer_id();
-      topics_.judge();
+      topics_.check();
       brokers();
     }
     return client_;
@@ -47,7 +47,7 @@ private:
   KafkaProbeTopics topics_;
 };
 
-/* Neither an answer nor an error. */
+/* The text for a broker that neither responded nor failed. */
 std::string silence(const KafkaLink &link, const std::string &address, const Probe &probe) {
   std::string within = " within " + std::to_string(probe.timeout().count()) + " ms";
   if (!link.was_connected)
@@ -58,16 +58,16 @@ std::string silence(const KafkaLink &link, const std::string &address, const Pro
   return address + " accepts the connection and did not answer" + what + within;
 }
 
-/* How far a connection came, to tell first of the one that came farthest. */
+/* How far a connection got; the one that got farthest is reported first. */
 int reach(const KafkaLink &link) {
   return link.was_connected + link.was_secured;
 }
 
-/* The first broker that answers will do. */
+/* One broker that responds is enough. */
 bool KafkaProbe::connect() {
   while (!probe_.over()) {
     bool tried_all = client_->all_down();
-    client_->poll(Probe::slice); /* once more after that: reasons may come behind it */
+    client_->poll(Probe::slice); /* poll once more after all failed: reasons may follow */
     for (const auto &[address, link] : client_->links())
       if (link.was_up) {
         passed_until_up(address, link, true);
@@ -84,7 +84,7 @@ bool KafkaProbe::connect() {
   std::stable_sort(addresses.begin(), addresses.end(),
                    [&](auto &a, auto &b) { return reach(links[a]) > reach(links[b]); });
   addresses.resize(std::min(addresses.size(), max_rows));
-  if (addresses.empty()) /* cancelled at once, or no thread got anywhere in so little time */
+  if (addresses.empty()) /* cancelled at once, or the time was too short for any attempt */
     probe_.failed("connect", "nothing was tried within " + std::to_string(probe_.timeout().count()) + " ms",
                   "Give the probe more time.");
   for (const std::string &address : addresses)
@@ -170,7 +170,8 @@ void KafkaProbe::producer_id() {
                     : "See the log of the brokers: one that keeps the transaction state may be down.");
 }
 
-/* Events go to the leaders of the partitions, by the addresses that the cluster tells. */
+/* Events are sent to the leaders of partitions, at the addresses that the cluster announces, so every broker is
+ * checked. */
 void KafkaProbe::brokers() {
   auto known = topics_.brokers();
   std::map<std::string, KafkaLink> links;

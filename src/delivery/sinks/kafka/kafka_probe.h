@@ -1,4 +1,4 @@
-/* kafka_probe.h: tries to reach a Kafka cluster with a sink's options, without sending an event. */
+/* kafka_probe.h: probes a Kafka cluster with a sink's options, without sending an event. */
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace outbox {
 
-/* Returns librdkafka's handle, whose end may wait for its threads. */
+/* Returns librdkafka's client, whose destructor may wait for its threads. */
 std::shared_ptr<void> probe_kafka(const KafkaConfig &config, Probe &probe);
 
 }  // namespace outbox

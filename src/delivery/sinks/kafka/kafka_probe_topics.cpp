@@ -1,7 +1,6 @@
 /*
- * kafka_probe_topics.cpp: a template with variables names no topic by itself: the probe lists the topics of the
- * cluster that match the template with `*` in place of each variable, and asks for the rights on at most 100 of
- * them.
+ * kafka_probe_topics.cpp: a topic template with variables names no single topic, so the probe lists the cluster's
+ * topics that match the template with `*` for each variable, and reads the permissions on at most 100 of them.
  */
 #include "delivery/sinks/kafka/kafka_probe_topics.h"
 
@@ -16,10 +15,10 @@ namespace outbox {
 
 using std::chrono::milliseconds;
 
-/* Rows about single topics, and topics whose rights are asked for. */
+/* Steps about single topics, and topics whose permissions are read. */
 static constexpr size_t max_rows = 4, max_asked = 100;
 
-/* A request to a broker that turns away is sent anew after so long. */
+/* A metadata request that gets no response is repeated after this time. */
 static constexpr milliseconds ask_again{500};
 
 struct Destroy {
@@ -73,7 +72,7 @@ static std::string topic_named(const std::string &topic) {
   return "topic \"" + topic + "\"";
 }
 
-/* The command is to be pasted into a shell: a name that no cluster should have is left out. */
+/* Users paste this command into a shell, so a name with unusual characters is left out. */
 static std::string rights_hint(const std::string &topic) {
   bool plain = std::all_of(topic.begin(), topic.end(),
                            [](unsigned char c) { return isalnum(c) || c == '.' || c == '_' || c == '-'; });
@@ -82,7 +81,7 @@ static std::string rights_hint(const std::string &topic) {
          (plain ? topic : "…");
 }
 
-void KafkaProbeTopics::judge() {
+void KafkaProbeTopics::check() {
   std::vector<std::string> good;
   size_t rows = 0;
   for (const Topic &topic : topics_) {
@@ -97,7 +96,7 @@ void KafkaProbeTopics::judge() {
     probe_.passed("topics", "none of the cluster's topics fits \"" + glob_ + "\" yet, or " + who() + " sees none",
                   "Create the topics, or let the brokers do so with the first event (auto.create.topics.enable).");
   if (!good.empty())
-    judge_rights(good);
+    check_rights(good);
 }
 
 void KafkaProbeTopics::explain(const Topic &topic) {
@@ -136,7 +135,7 @@ rd_kafka_event_t *KafkaProbeTopics::wait_for(rd_kafka_queue_t *queue) {
   return nullptr;
 }
 
-/* Not told to those who may not describe the cluster's configuration. */
+/* Returns nothing if the user may not describe the cluster's configuration. */
 std::optional<bool> KafkaProbeTopics::broker_creates_topics() {
   Owned<rd_kafka_ConfigResource_t> broker(
       rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_BROKER, std::to_string(answering_).c_str()));
@@ -160,7 +159,7 @@ std::optional<bool> KafkaProbeTopics::broker_creates_topics() {
   return std::nullopt;
 }
 
-void KafkaProbeTopics::tell_good(const std::vector<std::string> &names, const std::string &rights) {
+void KafkaProbeTopics::report_good(const std::vector<std::string> &names, const std::string &rights) {
   if (is_one()) {
     probe_.passed("topic", topic_named(names[0]) + " has " + std::to_string(topics_[0].partitions) + " partition" +
                                (topics_[0].partitions == 1 ? "" : "s") + rights);
@@ -173,19 +172,19 @@ void KafkaProbeTopics::tell_good(const std::vector<std::string> &names, const st
                               (names.size() > max_rows ? ", …" : "") + rights);
 }
 
-void KafkaProbeTopics::judge_rights(const std::vector<std::string> &names) {
+void KafkaProbeTopics::check_rights(const std::vector<std::string> &names) {
 #if RD_KAFKA_VERSION >= 0x020300ff
   if (rd_kafka_version() >= 0x020300ff) {
-    ask_for_rights(names);
+    read_rights(names);
     return;
   }
 #endif
-  tell_good(names, "; whether writing is allowed shows with the first event: asking takes an outbox that was built "
-                   "with librdkafka 2.3 or later");
+  report_good(names, "; whether writing is allowed shows with the first event: asking takes an outbox that was built "
+                     "with librdkafka 2.3 or later");
 }
 
 #if RD_KAFKA_VERSION >= 0x020300ff
-void KafkaProbeTopics::ask_for_rights(const std::vector<std::string> &names) {
+void KafkaProbeTopics::read_rights(const std::vector<std::string> &names) {
   struct Destroy {
     void operator()(rd_kafka_TopicCollection_t *topics) const { rd_kafka_TopicCollection_destroy(topics); }
   };
@@ -205,14 +204,14 @@ void KafkaProbeTopics::ask_for_rights(const std::vector<std::string> &names) {
   const rd_kafka_DescribeTopics_result_t *result =
       event ? rd_kafka_event_DescribeTopics_result(event.get()) : nullptr;
   if (!result || rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    tell_good(names, "; whether writing is allowed was not told");
+    report_good(names, "; whether writing is allowed was not told");
     return;
   }
   size_t n, n_rights, refused = 0;
   const rd_kafka_TopicDescription_t **answers = rd_kafka_DescribeTopics_result_topics(result, &n);
   for (size_t i = 0; i < n; i++) {
     const rd_kafka_AclOperation_t *rights = rd_kafka_TopicDescription_authorized_operations(answers[i], &n_rights);
-    bool told = rights != nullptr; /* an old broker does not tell */
+    bool told = rights != nullptr; /* old brokers do not report permissions */
     bool may = told && std::find(rights, rights + n_rights, RD_KAFKA_ACL_OPERATION_WRITE) != rights + n_rights;
     if (!told || may || ++refused > max_rows)
       continue;
@@ -222,7 +221,7 @@ void KafkaProbeTopics::ask_for_rights(const std::vector<std::string> &names) {
   if (refused > max_rows)
     probe_.failed("topics", "writing is not allowed to " + std::to_string(refused) + " topics");
   if (refused == 0)
-    tell_good(names, ", and " + who() + " may write");
+    report_good(names, ", and " + who() + " may write");
 }
 #endif
 

@@ -1,21 +1,23 @@
 /*
- * kafka_producer.cpp: when a broker refuses an event, librdkafka would send the rest of its key. The interceptor
- * purges the queue on the broker's own thread before that thread can send more, and the sink hands nothing in until
- * everything has come back. A purge that nobody asked for stops the producer in the same way: once in about 200
- * runs on a busy machine a late purge took events submitted after it, and the next ones passed them. How a message
- * ended is told by the interceptor, 16 bytes each, and delivery reports are off: 5.3 µs of main thread per event in
- * a drain instead of 7.6 to 8.8.
+ * kafka_producer.cpp: when a broker refuses a message, librdkafka would send the later messages of its key. So an
+ * interceptor, called on the broker's thread, purges the queue before that thread can send more. A purge that
+ * nobody requested stops the producer too: once in about 200 runs on a busy machine a late purge took messages that
+ * were produced after it, and the next messages overtook them. The interceptor also reports how each message ended,
+ * in 16 bytes, and delivery reports are off: 5.3 µs of main thread per event in a drain instead of 7.6 to 8.8,
+ * because delivery reports return the messages to be freed on the main thread.
  */
 #include "delivery/sinks/kafka/kafka_producer.h"
 
 #include <unistd.h>
+
+#include <cassert>
 
 #include "delivery/sinks/kafka/kafka_errors.h"
 #include "delivery/sinks/kafka/kafka_library.h"
 
 namespace outbox {
 
-/* What produce() itself returns as an error needs no stop: its caller knows. */
+/* True within rd_kafka_produceva(): an error that it returns needs no stop, because its caller handles it. */
 static thread_local bool producing = false;
 
 rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_conf_t *, void *self, char *, size_t) {
@@ -23,13 +25,13 @@ rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_c
   return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
 }
 
-void KafkaProducer::ring() const {
+void KafkaProducer::wake_engine() const {
   constexpr uint64_t one = 1;
   while (write(fd_, &one, sizeof one) < 0 && errno == EINTR)
     ;
 }
 
-/* On the thread of the broker. librdkafka has no event for a broker's return. */
+/* Called on a broker thread. librdkafka has no event for a broker that connects again. */
 rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *, const char *name, int port,
                                              const char *state, void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
@@ -44,71 +46,75 @@ rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *
     if (!came)
       return RD_KAFKA_RESP_ERR_NO_ERROR;
     self->times_up_++;
-  } catch (const std::bad_alloc &) { /* the next acknowledgement says so as well */
+  } catch (const std::bad_alloc &) { /* out of memory: the next acknowledgement shows that the broker is up */
   }
-  self->ring();
+  self->wake_engine();
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* Runs inside librdkafka, so nothing may be thrown: there is room for every message that can be under way. */
+/* Called inside librdkafka, so it must not throw: endings_ has capacity for every message that can be in flight. */
 void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
   Ending ending{reinterpret_cast<uint64_t>(message->_private), message->err, -1};
-  /* librdkafka takes a later batch's success for this one's, although the broker may never have stored it (a
-   * partition that just comes up): only an offset proves that it did. */
+  /* librdkafka can take the success of a later batch for this one's, although the broker never stored it (a partition
+   * that just comes up). Only an offset proves that the message was stored. */
   if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0)
     ending.error = RD_KAFKA_RESP_ERR__NO_OFFSET;
   std::lock_guard lock(endings_mutex_);
   if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR)
     try {
-      endings_.places.push_back({rd_kafka_topic_name(message->rkt), message->partition});
-      ending.place = static_cast<int32_t>(endings_.places.size() - 1);
-    } catch (const std::bad_alloc &) { /* then it fails without saying where */
+      endings_.failed_at.push_back({rd_kafka_topic_name(message->rkt), message->partition});
+      ending.failed_at = static_cast<int32_t>(endings_.failed_at.size() - 1);
+    } catch (const std::bad_alloc &) { /* out of memory: the error is reported without topic and partition */
     }
   if (endings_.all.empty())
-    ring();
+    wake_engine();
   endings_.all.push_back(ending);
   if (is_topic_failure(ending.error))
     topic_failed_ = true;
 }
 
 const KafkaProducer::Endings &KafkaProducer::ended() {
+  assert(main_.is_current());
   taken_.all.clear();
-  taken_.places.clear();
+  taken_.failed_at.clear();
   std::lock_guard lock(endings_mutex_);
   std::swap(taken_, endings_);
-  topic_failed_ = false; /* who takes them produces no more for it */
+  topic_failed_ = false; /* the caller now knows about the topic, and defers its events */
   return taken_;
 }
 
-/* On a thread of librdkafka's: if the message has failed and others of its key may follow it. */
+/* Stops the producer if the message has failed and later messages of its key may follow. Called on a thread of
+ * librdkafka. */
 void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message) {
   rd_kafka_resp_err_t error = message->err;
   if (is_topic_failure(error))
-    return; /* all that librdkafka has of the topic fails with it; others go on */
+    return; /* all messages of the topic fail with it; other topics are not affected */
   bool stored = error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
   bool unsure = error == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
-  /* A purge reaches a broker's thread when that gets round to it: after a resume it takes what came since, but not
-   * what comes next. */
-  bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !stopped_ && !recalled_;
+  /* Broker threads purge when they get to it: a purge before a resume() can take messages that were produced after
+   * it, and messages after those would overtake them. */
+  bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !stopped_ && !purge_requested_;
   bool ours = stored || (error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
               error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return;
   bool recall = unsure || error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
   if (!recall && message->partition < 0) {
-    stopped_ = true; /* an unknown topic: nothing can have been sent, and locks are held here */
+    stopped_ = true; /* an unknown topic: nothing can have been sent, and librdkafka holds locks here, so no purge */
   } else if (recall || (!late_purge && rd_kafka_message_broker_id(message) < 0)) {
-    /* Or a given partition of an unknown topic, or one too many. Purging takes the locks as well: poll() does it. */
-    timed_out_ = stopped_ = true;
+    /* Also a partition that the topic does not have. librdkafka holds the locks that a purge needs, so the sink's
+     * next poll() purges. */
+    purge_needed_ = stopped_ = true;
   } else if (!purged_) {
-    std::lock_guard lock(mutex_); /* else what is being produced now would come after the purge */
+    std::lock_guard lock(mutex_); /* so that no message is produced between stop and purge */
     stopped_ = true;
     if (!purged_.exchange(true))
       purge(producer);
   }
 }
 
-/* On a thread of librdkafka's, or within produce(). Who takes the ending finds the producer stopped. */
+/* The interceptor. Called on a thread of librdkafka, or within produce(). It stops the producer before it adds the
+ * ending, so whoever reads the ending sees the producer stopped. */
 rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message,
                                                       void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
@@ -119,15 +125,17 @@ rd_kafka_resp_err_t KafkaProducer::on_acknowledgement(rd_kafka_t *producer, rd_k
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* Whose poll() runs: librdkafka's opaque is taken. */
+/* The producer whose poll() is running. on_throttle() needs it, because KafkaDiagnosis uses librdkafka's opaque
+ * pointer. */
 static thread_local KafkaProducer *polling = nullptr;
 
 KafkaProducer::Event KafkaProducer::poll() {
+  assert(main_.is_current());
   polling = this;
   return {rd_kafka_queue_poll(queue_, 0), rd_kafka_event_destroy};
 }
 
-/* Within poll(): also when it is over. */
+/* Called within poll(), also with 0 ms when the throttling is over. */
 void KafkaProducer::on_throttle(rd_kafka_t *, const char *, int32_t, int ms, void *) {
   if (polling)
     polling->throttled_ms_ = ms;
@@ -155,7 +163,8 @@ KafkaProducer::~KafkaProducer() {
 }
 
 KafkaProducer::Topic *KafkaProducer::topic(const std::string &name) {
-  constexpr size_t plenty = 1000; /* topics come from events, and must not fill the memory */
+  assert(main_.is_current());
+  constexpr size_t plenty = 1000; /* a limit, because topic names come from events */
   auto at = topics_.find(name);
   if (at != topics_.end())
     return &at->second;
@@ -179,6 +188,7 @@ static rd_kafka_vu_t bytes(rd_kafka_vtype_t type, const ob_text &text) {
 }
 
 rd_kafka_resp_err_t KafkaProducer::produce(Topic &topic, const Record &record, uint64_t opaque) {
+  assert(main_.is_current());
   std::unique_ptr<rd_kafka_headers_t, decltype(&rd_kafka_headers_destroy)> headers(
       rd_kafka_headers_new(record.headers.size()), rd_kafka_headers_destroy);
   for (const ob_header &header : record.headers)
@@ -207,7 +217,7 @@ rd_kafka_resp_err_t KafkaProducer::produce(Topic &topic, const Record &record, u
   rd_kafka_error_t *error = rd_kafka_produceva(producer_, fields, std::size(fields));
   producing = false;
   if (!error) {
-    headers.release(); /* the message owns them now */
+    headers.release(); /* owned by the message now */
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   }
   rd_kafka_resp_err_t code = rd_kafka_error_code(error);

@@ -1,12 +1,6 @@
 /*
- * kafka_producer.h: one instance of librdkafka's producer, and the topics that were used with it.
- *
- * librdkafka goes on with later messages of a key when one has failed, before anybody could have read the report. So
- * the producer stops at the first failure: an interceptor, called on the broker's thread that got the refusal, purges
- * what is queued before that thread can send more, and nothing new is to be handed in until all has come back.
- *
- * The interceptor is also what says how each message ended. librdkafka's own delivery reports would bring the
- * messages themselves back, to be freed on the thread that has the most to do.
+ * kafka_producer.h: one instance of librdkafka's producer and its topic handles. It stops at the first failure, so
+ * that no event of a key overtakes a failed one, and tells how each message ended.
  */
 #pragma once
 
@@ -22,18 +16,37 @@
 #include <unordered_map>
 #include <vector>
 
+#include "delivery/base/thread.h"
 #include "delivery/formats/record.h"
 #include "delivery/sinks/kafka/kafka_config.h"
 #include "delivery/sinks/kafka/kafka_diagnosis.h"
 
 namespace outbox {
 
+/*
+ * States:
+ *   running --(a message fails, and messages of its key may follow)--> stopped: produce() returns _QUEUE_FULL
+ *   stopped --(the interceptor, or the sink by purge_if_needed(), purges the queue)--> purged
+ *   purged --(all messages have ended; the sink calls resume())--> running
+ * Topic failures do not stop it: produce() refuses only until ended() has told the sink about the topic.
+ *
+ * Threads: the main thread calls the public functions. librdkafka's threads call on_acknowledgement(), which can also
+ * run within produce() and within a purge, and on_broker(). on_throttle() runs within poll().
+ *
+ * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
+ * and its purge. A message that a purge ends does not take it again. endings_mutex_ guards endings_ and is the
+ * innermost lock; brokers_mutex_ guards connected_.
+ *
+ * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
+ * every ending that ended() has not yet returned has been announced. librdkafka writes to fd_ only when its event
+ * queue was empty, so the sink calls poll() until there is no event left.
+ */
 class KafkaProducer {
 public:
-  /* `fd` is an eventfd that becomes readable when poll() or ended() has something. Throws BadInput when librdkafka
+  /* `fd` is an eventfd that becomes readable when poll() or ended() has something. Throws BadInput if librdkafka
    * refuses the properties as a whole. */
   KafkaProducer(const KafkaConfig &config, int fd);
-  /* May wait for librdkafka's threads. What is not acknowledged is dropped. */
+  /* May wait for librdkafka's threads. Messages that are not acknowledged are dropped without a report. */
   ~KafkaProducer();
   KafkaProducer(const KafkaProducer &) = delete;
   KafkaProducer &operator=(const KafkaProducer &) = delete;
@@ -45,30 +58,31 @@ public:
   struct Ending {
     uint64_t opaque;
     rd_kafka_resp_err_t error;
-    int32_t place; /* of a failed one, in Endings::places; -1 = not known */
+    int32_t failed_at; /* of a failed message: its index in Endings::failed_at; -1 = unknown */
   };
-  struct Place {
+  struct TopicPartition {
     std::string topic;
     int32_t partition;
   };
   struct Endings {
-    std::vector<Ending> all; /* in the order in which it happened */
-    std::vector<Place> places;
+    std::vector<Ending> all; /* in the order in which they ended */
+    std::vector<TopicPartition> failed_at;
   };
-  /* What has ended since the last call. Valid until the next. */
+  /* The messages that ended since the last call. Valid until the next call. */
   const Endings &ended();
 
-  /* Why a connection failed. */
+  /* Explains librdkafka's text about a failed connection. */
   std::string explain(std::string_view text) const { return diagnosis_.explain(text); }
 
-  /* How long a broker's quota made the last request wait; 0: not at all. */
+  /* How long a broker's quota delayed the last request; 0 = not delayed. */
   std::chrono::milliseconds throttled() const { return std::chrono::milliseconds(throttled_ms_); }
 
-  /* How many brokers are connected now, and how often one came up. */
+  /* The number of brokers that are connected now, and how often any broker has connected. */
   int brokers_up() const { return brokers_up_; }
   uint64_t times_up() const { return times_up_; }
 
-  /* Opaques with this bit belong to messages behind which none of their key can be: they fail alone. */
+  /* This bit of an opaque marks a message behind which no message of its key can be: its failure does not stop the
+   * producer. */
   static constexpr uint64_t alone = uint64_t(1) << 31;
 
   struct TopicDestroy {
@@ -76,30 +90,31 @@ public:
   };
   struct Topic {
     std::unique_ptr<rd_kafka_topic_t, TopicDestroy> handle;
-    size_t in_use = 0; /* as long as that is counted it stays, and after that until the next call of topic() */
+    size_t in_use = 0; /* messages of this topic; the handle is valid while this is positive, and then until the next
+                          call of topic() */
     const char *name() const { return rd_kafka_topic_name(handle.get()); }
   };
-  /* Null when librdkafka refuses (rd_kafka_last_error()). */
+  /* Returns null if librdkafka refuses the name (rd_kafka_last_error()). */
   Topic *topic(const std::string &name);
-  /* Copies the record. `opaque` comes back when the message has ended. While stopped: _QUEUE_FULL. */
+  /* Queues a copy of the record. `opaque` is returned in the message's Ending. Returns _QUEUE_FULL while stopped. */
   rd_kafka_resp_err_t produce(Topic &topic, const Record &record, uint64_t opaque);
 
-  /* Gives back what no broker has been sent. Never waits. */
+  /* Purges the messages that were not yet sent to a broker; they end as _PURGE_QUEUE. Never waits. */
   void purge_queued() {
-    recalled_ = true;
+    purge_requested_ = true;
     purge(producer_);
   }
 
-  /* A message has failed that others of its key may have followed. */
+  /* A message has failed, and messages of its key may be queued behind it: produce() refuses. */
   bool stopped() const { return stopped_; }
-  /* While stopped: purges what the interceptor could not. */
-  void purge_rest() {
-    if (timed_out_.exchange(false) && !purged_.exchange(true))
+  /* Call it while stopped: purges the queue if the interceptor could not. */
+  void purge_if_needed() {
+    if (purge_needed_.exchange(false) && !purged_.exchange(true))
       purge_queued();
   }
-  /* Everything has come back. A purge may still be on its way to a broker's thread: what it takes then was not meant,
-   * and stops the producer anew. */
-  void resume() { stopped_ = purged_ = timed_out_ = recalled_ = false; }
+  /* Call it when all messages have ended. A purge may still be on its way to a broker thread; if it then takes a new
+   * message, the producer stops again. */
+  void resume() { stopped_ = purged_ = purge_needed_ = purge_requested_ = false; }
 
 private:
   friend struct LatePurge; /* of the unit test */
@@ -113,7 +128,7 @@ private:
   static rd_kafka_resp_err_t on_broker(rd_kafka_t *producer, int32_t id, const char *security, const char *name,
                                        int port, const char *state, void *self);
 
-  void ring() const;
+  void wake_engine() const;
   void add_ending(const rd_kafka_message_t *message);
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
 
@@ -121,19 +136,23 @@ private:
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;
   const int fd_;
-  std::mutex endings_mutex_; /* taken last, with whatever locks librdkafka holds */
+  const OwnThread main_;
+  std::mutex endings_mutex_; /* guards endings_; innermost lock, taken while librdkafka holds locks of its own */
   Endings endings_;
-  Endings taken_;    /* by ended(); for the caller's thread alone */
-  std::mutex mutex_; /* between a failure and what is being produced */
+  Endings taken_;    /* what ended() returned; the main thread's */
+  std::mutex mutex_; /* held by produce() and by the interceptor while it purges */
   std::mutex brokers_mutex_;
-  std::set<std::string> connected_; /* brokers, by address */
+  std::set<std::string> connected_; /* addresses of connected brokers; guarded by brokers_mutex_ */
   std::atomic<int> brokers_up_{0};
   std::atomic<uint64_t> times_up_{0};
-  int throttled_ms_ = 0; /* within poll() */
-  std::atomic<bool> stopped_{false}, purged_{false}, timed_out_{false};
-  std::atomic<bool> recalled_{false};             /* purged on purpose, and not all of it is back */
-  std::atomic<bool> topic_failed_{false};         /* in `endings_` stands a message that its topic failed */
-  std::unordered_map<std::string, Topic> topics_; /* its nodes do not move */
+  int throttled_ms_ = 0; /* written by on_throttle() within poll(): the main thread's */
+  /* Set by the interceptor, cleared by resume(). */
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> purged_{false};               /* the queue was purged since the stop */
+  std::atomic<bool> purge_needed_{false};         /* the interceptor could not purge: librdkafka held locks */
+  std::atomic<bool> purge_requested_{false};      /* purge_queued() was called and not all messages have ended */
+  std::atomic<bool> topic_failed_{false};         /* endings_ contains a topic failure */
+  std::unordered_map<std::string, Topic> topics_; /* map nodes do not move */
 };
 
 }  // namespace outbox

@@ -1,7 +1,7 @@
 /*
- * kafka_properties.cpp: librdkafka itself says which properties exist and which values they take: the option is
- * tried on a configuration object. A URL that librdkafka fetches (OIDC) is for superusers: its HTTP client passes
- * no network guard, and an inner endpoint's answer would come back in an error text.
+ * kafka_properties.cpp: librdkafka defines which properties exist and which values they take: each option is tried
+ * on a configuration object. Only superusers may set a URL that librdkafka fetches (OIDC): its HTTP client has no
+ * network guard, and the response of an internal endpoint would appear in an error text.
  */
 #include "delivery/sinks/kafka/kafka_properties.h"
 
@@ -19,7 +19,7 @@
 
 namespace outbox {
 
-/* Properties that the delivery of events depends on, with the reason. */
+/* Properties that the sink sets itself, with the reason. */
 struct Owned {
   std::string_view name;
   const char *reason;
@@ -44,7 +44,7 @@ static bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-/* By the end of the name, so that what newer versions bring is covered as well. */
+/* By the end of the name, so that properties of newer versions are covered. */
 bool is_secret_kafka_property(std::string_view name) {
   for (std::string_view end : {"password", "passphrase", "secret", "key.pem", "oauthbearer.config"})
     if (ends_with(name, end))
@@ -61,8 +61,9 @@ static bool is_mechanism(std::string_view name) {
   return name == "sasl.mechanism" || name == "sasl.mechanisms";
 }
 
-/* Files are read, commands run and addresses reached as the operating system user of the database server. Brokers may
- * be named by whoever may make a sink; a URL may not, because librdkafka's HTTP client passes no network guard. */
+/* Why only a superuser may set the property; null if every owner may. Files are read, commands run and addresses
+ * reached as the database server's operating-system user. Brokers may be named by any sink owner, but URLs may not:
+ * librdkafka's HTTP client has no network guard. */
 static const char *superuser_reason(std::string_view name, std::string_view value) {
   if (is_mechanism(name) && value == "GSSAPI")
     return "It runs kinit, and uses the Kerberos tickets of the database server.";
@@ -80,7 +81,7 @@ static const char *superuser_reason(std::string_view name, std::string_view valu
   return nullptr;
 }
 
-/* librdkafka prints what it knows as a table: name | C, P or * | range | default | importance | description. */
+/* librdkafka prints its properties as a table: name | C, P or * | range | default | importance | description. */
 static std::map<std::string, KafkaProperty, std::less<>> read_table() {
   std::map<std::string, KafkaProperty, std::less<>> table;
   char *text = nullptr;
@@ -95,20 +96,21 @@ static std::map<std::string, KafkaProperty, std::less<>> read_table() {
   for (std::string_view line : split({text, length}, '\n')) {
     auto columns = split(line, '|');
     if (columns.size() < 6 || (columns[1] != "*" && columns[1] != "P") ||
-        line.find("see dedicated API") != line.npos) /* callbacks and pointers */
+        line.find("see dedicated API") != line.npos) /* properties that are callbacks or pointers */
       continue;
     KafkaProperty property{std::string(columns[0]), std::string(columns[0]), std::string(columns[2])};
     for (char &c : property.option)
       if (c == '.')
         c = '_';
     std::string key = property.option;
-    table.emplace(std::move(key), std::move(property)); /* the global one comes before the topic's */
+    table.emplace(std::move(key),
+                  std::move(property)); /* the global property comes before the topic's of the same name */
   }
   return table;
 }
 
 static const std::map<std::string, KafkaProperty, std::less<>> &table() {
-  static const auto &known = *new auto(read_table()); /* never destroyed: nothing runs at exit */
+  static const auto &known = *new auto(read_table()); /* never destroyed, so no destructor runs at exit */
   return known;
 }
 
@@ -162,7 +164,7 @@ static void check_value(const KafkaProperty &property, const std::string &value)
       bad_value(property, value, "Expected one of: " + known + ".");
   }
 
-  /* Narrower than the library, because the producer is idempotent. */
+  /* Stricter than librdkafka, because the producer is idempotent. */
   if ((property.name == "acks" || property.name == "request.required.acks") && value != "all" && value != "-1")
     bad_value(property, value, "Expected \"all\": an event counts as delivered when every in-sync replica has it.");
   if (property.name == "max.in.flight" || property.name == "max.in.flight.requests.per.connection")

@@ -1,6 +1,6 @@
 /*
- * kafka_properties.h: which librdkafka properties a user may set, where, and who. Options are librdkafka's names
- * with `_` for `.`; the library itself says which exist and what values they take.
+ * kafka_properties.h: which librdkafka properties may be set as options, where and by whom. An option is
+ * librdkafka's name with `_` for `.`; librdkafka defines which exist and which values they take.
  */
 #pragma once
 
@@ -19,19 +19,19 @@ struct KafkaProperty {
   std::string range;  /* "0 .. 900000", "none, gzip, ..."; may be empty */
 };
 
-/* Null when a producer has no such property. */
+/* Returns null if producers have no such property. */
 const KafkaProperty *find_kafka_property(const std::string &option);
 
-/* By the end of its name ("sasl.password"). */
+/* Decided by the end of the name ("sasl.password"). */
 bool is_secret_kafka_property(std::string_view name);
 
-/* False when unknown; throws BadInput when misplaced, not allowed or of a bad value. */
+/* Returns false if unknown; throws BadInput if misplaced, not allowed or of an invalid value. */
 bool check_kafka_property(ob_scope scope, const std::string &option, const std::string &value, bool superuser);
 
-/* Adds those of `options` that are properties. */
+/* Adds those of `options` that are librdkafka properties. */
 void add_kafka_properties(const Options &options, KafkaProperties &to);
 
-/* The options that may be set in `scope`. Static strings. */
+/* Appends the options that may be set in `scope`. Static strings. */
 void kafka_property_names(ob_scope scope, std::vector<const char *> &names);
 
 }  // namespace outbox

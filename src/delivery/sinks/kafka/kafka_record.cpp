@@ -1,8 +1,8 @@
 /*
  * kafka_record.cpp: one function makes the record for submitting, for the check at enqueue time (which has no
- * payload, only its length) and for previews. The timestamp is the event's, but never ahead of the clock: brokers
- * refuse such records, and no retry would help. The default record costs 446 instructions, 590 with two headers of
- * the event.
+ * payload, only its length) and for previews. The timestamp is never later than the clock: brokers refuse such
+ * records, and a retry would not help. The default record costs 446 instructions; with two headers of the event
+ * 590.
  */
 #include "delivery/sinks/kafka/kafka_record.h"
 
@@ -36,7 +36,7 @@ bool legal_topic(std::string_view topic) {
 constexpr const char *topic_rule =
     "A Kafka topic's name has 1 to 249 characters: letters, digits, \".\", \"_\" and \"-\".";
 
-/* Those that a broker lets nobody else write. */
+/* Topics that brokers let no client write. */
 bool is_kafkas_own(std::string_view topic) {
   return topic.starts_with("__") && (topic == "__consumer_offsets" || topic == "__transaction_state" ||
                                      topic == "__share_group_state" || topic == "__cluster_metadata");
@@ -55,7 +55,7 @@ void check_topic(const std::string &name, const std::string &value) {
                     looks_like_variable ? "Variables are written like ${aggregate_type}." : std::string());
 }
 
-/* False when it is no partition. */
+/* Returns false if the text is not a partition number. */
 bool to_partition(std::string_view text, int32_t &partition) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), partition);
   return error == std::errc() && end == text.data() + text.size() && partition >= 0;
@@ -72,7 +72,7 @@ void check_partition(const std::string &name, const std::string &value) {
     throw_bad_value(name, value, partition_rule);
 }
 
-/* A key may be the same for all, but hardly a column's name. */
+/* A constant key is allowed, but not one that looks like a forgotten ${...}. */
 void check_key(const std::string &name, const std::string &value) {
   Template::parse(name, value);
   if (Field field; Field::find(value, field))
@@ -98,7 +98,7 @@ Format format_of(const Options &server) {
                                {"raw", Format::Raw}});
 }
 
-/* Where the format, or its value, has no place for what an option says. */
+/* Refuses options that have no effect with the format or value format. */
 void check_together(const Options &server, Format format, ValueFormat value,
                     const std::vector<Placement> &placements) {
   if (format != Format::Debezium)
@@ -247,13 +247,14 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
 
 /* ---- events ---- */
 
-/* A header may be bytes, which no message can hold. */
+/* Makes text for an error message: a header's value may be arbitrary bytes. */
 static std::string shown(const std::string &text) {
   bool plain = std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
   return plain ? text : clean_text(text);
 }
 
-/* A broker refuses what lies in the future, and has no time before 1970: those get the time of sending. */
+/* Brokers refuse timestamps in the future, and Kafka has none before 1970: such events get the time of sending (0).
+ */
 static int64_t sendable(int64_t created_at_us) {
   using namespace std::chrono;
   int64_t now = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
@@ -314,7 +315,7 @@ void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
 }
 
 size_t KafkaRecordMaker::check(const ob_event &event) const {
-  static thread_local Record &made = *new Record; /* never destroyed: nothing runs at exit */
+  static thread_local Record &made = *new Record; /* never destroyed, so no destructor runs at exit */
 
   format_->check(event);
   if (!format_->reads_payload(event)) {

@@ -1,4 +1,4 @@
-/* kafka_record.h: the options that say what is sent of an event to Kafka, and the record that they make of it. */
+/* kafka_record.h: the options that define the Kafka record of an event, and the code that makes it. */
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 namespace outbox {
 
 enum class KeyFormat {
-  Raw,         /* its text */
+  Raw,         /* the key's text */
   Json,        /* a JSON string: JsonConverter */
   ConnectJson, /* a JSON string with its schema: JsonConverter with schemas.enable */
-  Base64       /* the bytes behind its text */
+  Base64       /* the bytes that the key's text encodes */
 };
 
 class KafkaRecordMaker {
@@ -23,21 +23,21 @@ public:
 
   explicit KafkaRecordMaker(const Options &server); /* throws BadInput */
 
-  /* Throws BadInput when the event cannot be sent with these options. */
+  /* Throws BadInput if the event cannot be sent with these options. */
   void make(const ob_event &event, Record &record) const;
 
-  /* At enqueue time, when only the payload's length is known: makes what can be made without it, and throws BadInput
-   * as make() would. Returns the size that the record has at least. */
+  /* The check at enqueue time, when only the payload's length is known: makes the record without the payload and
+   * throws BadInput as make() would. Returns the minimum size of the record in bytes. */
   size_t check(const ob_event &event) const;
 
-  /* At enqueue time alone: throws BadInput for an event that make() takes, but whose writer has probably made a
-   * mistake. */
+  /* Only at enqueue time: throws BadInput for an event that make() accepts but that is probably a mistake of its
+   * writer. */
   void check_new(const ob_event &event) const { format_->check_new(event); }
 
-  /* The largest payload that may fit into `value` bytes. */
+  /* The largest payload that can fit into `value` bytes. */
   size_t max_payload(size_t value) const;
 
-  /* The names that a record's topic can have, with "*" for what depends on the event. */
+  /* The possible topic names, with "*" for what depends on the event. */
   std::string topic_glob() const { return topic_.glob(); }
 
 private:
@@ -45,11 +45,11 @@ private:
   void make_partition(const ob_event &event, Record &record) const;
 
   Template topic_;
-  std::optional<Template> key_;       /* not set: the partition key */
-  std::optional<Template> partition_; /* not set: by the key */
-  bool partition_is_column_ = false;  /* of `headers`: NULL means by the key */
+  std::optional<Template> key_;       /* not set: the event's partition key */
+  std::optional<Template> partition_; /* not set: chosen by the key */
+  bool partition_is_column_ = false;  /* named in option `headers`: a NULL column means chosen by the key */
   KeyFormat key_format_;
-  bool created_at_; /* is the record's timestamp */
+  bool created_at_; /* the record's timestamp is created_at */
   std::unique_ptr<const RecordFormat> format_;
 };
 

@@ -1,6 +1,6 @@
 /*
- * kafka_security.cpp: checks combinations when CREATE SERVER or CREATE USER MAPPING runs, e.g. a password without a
- * mechanism, which librdkafka would accept and never use.
+ * kafka_security.cpp: checks combinations of options when CREATE SERVER or CREATE USER MAPPING runs, such as a
+ * password without a mechanism, which librdkafka would accept and never use.
  */
 #include "delivery/sinks/kafka/kafka_security.h"
 

@@ -1,5 +1,5 @@
-/* kafka_security.h: whether the options that concern TLS and authentication make sense together. What each may be by
- * itself, kafka_properties.h knows. */
+/* kafka_security.h: checks that the options for TLS and authentication fit together. kafka_properties.h checks each
+ * one alone. */
 #pragma once
 
 #include <map>
@@ -9,19 +9,20 @@
 
 namespace outbox {
 
-/* By librdkafka's names: "sasl.mechanism", also where the user wrote another spelling of it. */
+/* By librdkafka's names; all spellings of a property have one name, such as "sasl.mechanism". */
 using KafkaProperties = std::map<std::string, std::string, std::less<>>;
 
-/* `whole`: user mapping included; else only what can be known without it is judged. Throws BadInput. */
+/* `whole`: `given` includes the user mapping; otherwise only what does not depend on it is checked. Throws BadInput.
+ */
 void check_kafka_security(const KafkaProperties &given, bool whole);
 
-/* A key and its certificate, where both are there: they belong together. Throws BadInput. */
+/* If both are given, key and certificate must belong together. Throws BadInput. */
 void check_kafka_key(const KafkaProperties &given);
 
-/* "PLAIN, SCRAM-SHA-256, ...": what the library was built with. */
+/* The mechanisms that librdkafka was built with: "PLAIN, SCRAM-SHA-256, ...". */
 std::string kafka_mechanisms();
 
-/* Whether librdkafka was built with this ("oidc", "sasl_scram"). */
+/* Whether librdkafka was built with a feature ("oidc", "sasl_scram"). */
 bool kafka_has_feature(std::string_view feature);
 
 }  // namespace outbox

@@ -1,4 +1,4 @@
-/* kafka_sink.h: the sink itself. kafka.cpp is the way of an event through it, kafka_failures.cpp what can go wrong.
+/* kafka_sink.h: the Kafka sink. kafka.cpp has an event's path through it, kafka_failures.cpp the handling of errors.
  */
 #pragma once
 
@@ -8,13 +8,24 @@
 #include "delivery/engine/stall_detector.h"
 #include "delivery/sinks/kafka/kafka_slots.h"
 #include "delivery/sinks/kafka/kafka_topics.h"
-#include "delivery/sinks/kafka/kafka_turns.h"
+#include "delivery/sinks/kafka/kafka_topic_queues.h"
 
 namespace outbox {
 
-/* How everything that is said of a topic begins, whatever is wrong: events that wait for it are found by that. */
+/* The start of every text about a topic. Deferred events are found by this prefix when the topic works again. */
 std::string about_topic(const std::string &topic);
 
+/*
+ * The path of an event: submit() looks at its topic. If the topic is paused, the event ends as Deferred; if the topic
+ * takes only few events at a time, it waits in topic_queues_. Otherwise produce() takes a slot and hands the record
+ * to librdkafka. The message's ending names the slot; on_endings() frees it and completes the event.
+ *
+ * All functions run on the main thread, so there is no lock. librdkafka's threads reach only the producer, which
+ * wakes the engine; the engine then calls poll().
+ *
+ * credit() is 0 while the sink must not accept events: `full_` until the next ending; `draining_`, and a stopped
+ * producer, until no slot is used. poll() ends each of these states.
+ */
 class KafkaSink final : public Sink {
 public:
   KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter)
@@ -23,11 +34,11 @@ public:
 
   ~KafkaSink() override {
     producer_.reset();
-    dead_.finish(Time::max());
+    old_producers_.finish(Time::max());
   }
 
   uint32_t credit() const override {
-    size_t taken = slots_.used() + turns_.size();
+    size_t taken = slots_.used() + topic_queues_.size();
     if (full_ || draining_ || (producer_ && producer_->stopped()) || taken >= config_->max_messages())
       return 0;
     return config_->max_messages() - static_cast<uint32_t>(taken);
@@ -41,13 +52,13 @@ public:
   void poll() override;
   Time check_at() const override { return std::min(check_at_, topics_.look_at()); }
   void release_queued() override {
-    reporter_->complete(turns_.release(0, true, "not sent yet"));
+    reporter_->complete(topic_queues_.release(0, true, "not sent yet"));
     if (producer_)
       producer_->purge_queued();
   }
   void abandon() override {
-    reporter_->complete(slots_.release_all("given up while it was on its way"));
-    reporter_->complete(turns_.release(0, true, "not sent yet"));
+    reporter_->complete(slots_.release_all("given up while it was in flight"));
+    reporter_->complete(topic_queues_.release(0, true, "not sent yet"));
   }
 
 private:
@@ -55,43 +66,46 @@ private:
   void on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error, const std::string &topic,
                   int32_t partition);
   Submitted produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record);
-  void take_turns();
-  void release_turns_of(uint64_t key_hash);
+  void send_queued();
+  void return_queued_of(uint64_t key_hash);
   Completion topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
                           const std::string &topic);
-  std::string why_not(rd_kafka_resp_err_t error, const std::string &topic) const;
-  void say_how_it_is(Time now);
+  std::string topic_problem(rd_kafka_resp_err_t error, const std::string &topic) const;
+  void report_degraded(Time now);
   void on_event(rd_kafka_event_t *event);
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
   void on_lost_connection(std::string_view text);
   void check_stall(Time now);
-  void check_return(Time now);
-  void bury();
+  void check_reconnected(Time now);
+  void replace_producer();
   std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
 
   std::shared_ptr<const KafkaConfig> config_;
   std::shared_ptr<Reporter> reporter_;
-  std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error, until the next event */
-  BackgroundJobs dead_;                     /* producers that were replaced */
+  std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error until the next event */
+  BackgroundJobs old_producers_;            /* destroys replaced producers */
   KafkaSlots slots_;
   KafkaTopics topics_;
-  KafkaTurns turns_;
+  KafkaTopicQueues topic_queues_;
   StallDetector stall_detector_;
   Record record_;
-  std::string last_error_;                       /* of a connection: why brokers are down */
-  ob_reason last_reason_ = OB_REASON_CONNECTION; /* likewise */
-  std::string fatal_;                            /* set when the producer must be replaced */
-  bool full_ = false;     /* librdkafka's own bound was hit, or an earlier event of the key waits: for a report */
-  bool draining_ = false; /* a batch was refused: everything has to come back before more goes */
+  std::string last_error_;                       /* the last connection error: why brokers are down */
+  ob_reason last_reason_ = OB_REASON_CONNECTION; /* the reason of last_error_ */
+  std::string fatal_;                            /* a fatal error: the next poll() replaces the producer */
+  bool full_ = false; /* librdkafka's queue is full, or an earlier event of the key is queued: wait for an ending */
+  bool draining_ = false; /* a batch was refused: accept no event until all have ended */
   bool topics_changed_ = false;
-  std::string paused_, slow_, degraded_; /* what is wrong with topics, with events under way, and what was said */
-  Time now_ = std::chrono::steady_clock::now(); /* of the last flush() or poll() */
-  Time look_at_{};                              /* for events that have been under way for long */
+  std::string paused_, slow_,
+      degraded_; /* status texts: of topics, of slow events, and the one that was reported last */
+  Time now_ = std::chrono::steady_clock::now(); /* time of the last flush() or poll() */
+  Time look_at_{};                              /* when to look for slow events again */
   bool down_ = false;
-  uint64_t times_up_when_down_ = 0; /* a broker that has come up since shows that it is over */
-  Time believe_up_at_{};            /* librdkafka says that all are down before it says so of the last one */
-  Time check_at_ = Time::max();     /* for a stall, or for that */
+  uint64_t times_up_when_down_ =
+      0;                  /* the producer's times_up() when the outage began: a larger value shows that it is over */
+  Time trust_up_after_{}; /* ignore connected brokers until then: librdkafka reports that all are down before it
+                             reports the last one */
+  Time check_at_ = Time::max(); /* when poll() is needed for a stall or for trust_up_after_ */
 };
 
 }  // namespace outbox

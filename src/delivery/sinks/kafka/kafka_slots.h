@@ -1,6 +1,6 @@
 /*
- * kafka_slots.h: the events that librdkafka holds. What comes back names a slot and its generation, so that a report
- * that is late can never acknowledge another event.
+ * kafka_slots.h: the events that librdkafka holds. A message's opaque contains a slot's index and generation, so
+ * that a late ending cannot acknowledge another event.
  */
 #pragma once
 
@@ -22,17 +22,17 @@ public:
     uint64_t key_hash = 0;
     uint32_t generation = 0;
     bool used = false;
-    bool placed = false; /* the event says in which partition */
+    bool placed = false; /* the event's options name its partition */
     KafkaProducer::Topic *topic = nullptr;
     Time since{};
   };
 
-  /* `alone`: nothing that must not overtake the event is handed in until it has ended. */
+  /* Returns the opaque for the message. `alone`: no later event of its key is produced until this one has ended. */
   uint64_t take(uint64_t ticket, uint64_t key_hash, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
-      free_.reserve(slots_.capacity()); /* so that give() cannot fail */
+      free_.reserve(slots_.capacity()); /* so that give() allocates nothing */
     }
     uint32_t index = free_.back();
     free_.pop_back();
@@ -50,7 +50,7 @@ public:
     return static_cast<uint64_t>(slot.generation) << 32 | (alone ? KafkaProducer::alone : 0) | index;
   }
 
-  /* False for a report about an event that was given up. */
+  /* Frees the slot and copies it to `out`. Returns false if the event has been abandoned. */
   bool give(uint64_t opaque, Slot &out) {
     uint32_t index = static_cast<uint32_t>(opaque & ~KafkaProducer::alone);
     if (index >= slots_.size() || !slots_[index].used || slots_[index].generation != opaque >> 32)
@@ -66,7 +66,7 @@ public:
 
   size_t used() const { return used_; }
 
-  /* The one that has been under way for the longest time; null when there is none. A walk over all of them. */
+  /* The event that has been in flight longest; null if there is none. Reads all slots. */
   const Slot *oldest() const {
     const Slot *oldest = nullptr;
     for (const Slot &slot : slots_)

@@ -1,9 +1,9 @@
 /*
- * kafka_topics.cpp: events of a missing topic are written back one by one, due a millisecond apart, so at most
- * 1,000 of them per second are claimed and written again, however many wait. A topic failure neither stops nor
- * purges the producer: librdkafka fails all messages of the topic, and a purge would leave gaps in the sequence
- * numbers of healthy partitions. `topic.metadata.propagation.max.ms` is 2 s and not 30, because a missing topic's
- * events fill the queue for that time.
+ * kafka_topics.cpp: events of a missing topic are written back one by one, due 1 ms apart, so at most 1,000 of them
+ * per second are claimed and rewritten, however many wait. A topic failure neither stops nor purges the producer:
+ * librdkafka fails all messages of the topic by itself, and a purge would leave gaps in the sequence numbers of
+ * healthy partitions. `topic.metadata.propagation.max.ms` is 2 s instead of 30 s, because a missing topic's events
+ * fill the queue for that time.
  */
 #include "delivery/sinks/kafka/kafka_topics.h"
 
@@ -18,7 +18,7 @@ KafkaTopics::Topic *KafkaTopics::find(const std::string &name) {
 
 KafkaTopics::Topic &KafkaTopics::enter(const std::string &name, Time now) {
   if (topics_.empty())
-    look_at_ = now + forgotten_after;
+    look_at_ = now + forget_after;
   Topic &topic = topics_[name];
   topic.asked = now;
   return topic;
@@ -27,8 +27,8 @@ KafkaTopics::Topic &KafkaTopics::enter(const std::string &name, Time now) {
 KafkaTopics::Answer KafkaTopics::ask(Topic &topic, Time now) {
   topic.asked = now;
   if (!topic.reason.empty())
-    return topic.probe != 0 || now < topic.until ? Answer::Wait : Answer::Go;
-  return topic.careful() && topic.under_way >= topic.together ? Answer::Turn : Answer::Go;
+    return topic.probe != 0 || now < topic.until ? Answer::Defer : Answer::Send;
+  return topic.careful() && topic.in_flight >= topic.max_in_flight ? Answer::Queue : Answer::Send;
 }
 
 void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size) {
@@ -40,25 +40,25 @@ void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size
     topic.probe = event;
   bool with_care = topic.careful();
   if (with_care) {
-    topic.single = topic.under_way == 0 && topic.together == 1 ? event : 0;
-    topic.singly -= topic.singly > 0;
-    topic.under_way++;
+    topic.sent_alone = topic.in_flight == 0 && topic.max_in_flight == 1 ? event : 0;
+    topic.careful_left -= topic.careful_left > 0;
+    topic.in_flight++;
   }
-  under_way_.insert_or_assign(event, UnderWay{at, size, with_care});
+  in_flight_.insert_or_assign(event, InFlight{at, size, with_care});
 }
 
-bool KafkaTopics::take(uint64_t event, UnderWay &taken) {
-  auto at = under_way_.find(event);
-  if (at == under_way_.end())
+bool KafkaTopics::take(uint64_t event, InFlight &taken) {
+  auto at = in_flight_.find(event);
+  if (at == in_flight_.end())
     return false;
   taken = at->second;
-  under_way_.erase(at);
+  in_flight_.erase(at);
   Topic &topic = taken.topic->second;
   if (topic.probe == event)
     topic.probe = 0;
-  if (topic.single == event)
-    topic.single = 0;
-  topic.under_way -= taken.with_care;
+  if (topic.sent_alone == event)
+    topic.sent_alone = 0;
+  topic.in_flight -= taken.with_care;
   return true;
 }
 
@@ -66,7 +66,7 @@ KafkaTopics::Duration KafkaTopics::failed(const std::string &name, uint64_t even
   Topic &topic = enter(name, now);
   bool paused = !topic.reason.empty();
   bool probe = paused && topic.probe == event;
-  UnderWay taken;
+  InFlight taken;
 
   take(event, taken);
   topic.reason = std::move(reason);
@@ -75,7 +75,7 @@ KafkaTopics::Duration KafkaTopics::failed(const std::string &name, uint64_t even
   n_paused_ += !paused;
   topic.pause = paused ? std::min(topic.pause * 2, longest_pause) : first_pause;
   topic.until = now + topic.pause;
-  return topic.pause; /* it will be the one that tries again */
+  return topic.pause; /* this event will be the next probe */
 }
 
 KafkaTopics::Duration KafkaTopics::wait(const Topic &topic, Time now) {
@@ -85,22 +85,22 @@ KafkaTopics::Duration KafkaTopics::wait(const Topic &topic, Time now) {
 
 size_t KafkaTopics::refused(const std::string &name, uint64_t event, Time now) {
   Topic &topic = enter(name, now);
-  bool alone = topic.single == event;
-  UnderWay taken;
+  bool alone = topic.sent_alone == event;
+  InFlight taken;
 
-  topic.together = 1;
+  topic.max_in_flight = 1;
   topic.stored = 0;
   bool known = take(event, taken);
   if (!alone || !known) {
-    topic.singly++;
+    topic.careful_left++;
     return 0;
   }
-  forget_if_well(taken.topic);
+  forget_if_healthy(taken.topic);
   return taken.size;
 }
 
 bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
-  UnderWay taken;
+  InFlight taken;
 
   if (!take(event, taken))
     return false;
@@ -112,31 +112,31 @@ bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
     n_paused_--;
   }
   topic.stored += taken.with_care;
-  topic.together += topic.stored > trusted_after;
-  forget_if_well(taken.topic);
+  topic.max_in_flight += topic.stored > trusted_after;
+  forget_if_healthy(taken.topic);
   return over;
 }
 
 void KafkaTopics::ended(uint64_t event) {
-  if (UnderWay taken; take(event, taken)) {
-    taken.topic->second.singly += taken.with_care; /* it comes again */
-    forget_if_well(taken.topic);
+  if (InFlight taken; take(event, taken)) {
+    taken.topic->second.careful_left += taken.with_care; /* the event will be submitted again */
+    forget_if_healthy(taken.topic);
   }
 }
 
-void KafkaTopics::forget_under_way() {
-  under_way_.clear();
+void KafkaTopics::forget_in_flight() {
+  in_flight_.clear();
   for (auto &[name, topic] : topics_)
-    topic.single = topic.probe = topic.under_way = 0;
+    topic.sent_alone = topic.probe = topic.in_flight = 0;
 }
 
-void KafkaTopics::forget_if_well(Topics::iterator at) {
+void KafkaTopics::forget_if_healthy(Topics::iterator at) {
   const Topic &topic = at->second;
   if (topic.reason.empty() && topic.probe == 0 && !topic.careful())
     topics_.erase(at);
 }
 
-bool KafkaTopics::forget_unasked(Time now) {
+bool KafkaTopics::forget_unused(Time now) {
   bool paused = false;
 
   if (topics_.empty() || now < look_at_)
@@ -144,14 +144,14 @@ bool KafkaTopics::forget_unasked(Time now) {
   look_at_ = Time::max();
   for (auto at = topics_.begin(); at != topics_.end();) {
     const Topic &topic = at->second;
-    bool under_way = topic.probe != 0 || topic.under_way != 0;
-    if (!under_way && topic.asked + forgotten_after <= now) {
+    bool in_flight = topic.probe != 0 || topic.in_flight != 0;
+    if (!in_flight && topic.asked + forget_after <= now) {
       paused |= !topic.reason.empty();
       n_paused_ -= !topic.reason.empty();
       at = topics_.erase(at);
       continue;
     }
-    look_at_ = std::min(look_at_, (under_way ? now : topic.asked) + forgotten_after);
+    look_at_ = std::min(look_at_, (in_flight ? now : topic.asked) + forget_after);
     ++at;
   }
   return paused;

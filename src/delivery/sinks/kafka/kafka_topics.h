@@ -1,16 +1,17 @@
 /*
- * kafka_topics.h: the topics of a Kafka sink that are in trouble, and what that means for their events. A healthy
- * topic is not in here, nor is one that no event has asked for in a while.
+ * kafka_topics.h: the topics of a Kafka sink that have a problem. A healthy topic has no entry, nor has one without
+ * events for 10 s. A topic can be in either or both of two states:
  *
- * Paused: the topic does not exist, or cannot be written. Its events wait in the table, and after a pause that grows
- * one of them tries. They are sent back to wait at a bounded rate, so that a long backlog is not written over and
- * over.
+ * Paused (`reason` is set): the topic does not exist or cannot be written. Its events are deferred and wait in the
+ * table. After a pause of 0.5 to 5 s one of them, the probe, is sent. Deferred events become due 1 ms apart, so
+ * that a long backlog is not rewritten again and again.
  *
- * Singly: a broker refuses a batch as a whole, whichever of its events is to blame. After that the topic's events go
- * one at a time, until as many as were refused are through: one that is refused alone is to blame. When some in a row
- * were stored, more and more go together again: there may be thousands, and one culprit.
+ * Careful (careful() is true): a broker refuses a batch as a whole, whichever of its events is to blame. So the
+ * topic's events are sent one at a time, until as many were sent as the batch had: an event that is refused alone
+ * is to blame. After 16 stored events in a row more and more are sent at a time, because there may be thousands of
+ * them and a single bad one.
  *
- * A pure class: time comes in as a parameter. One thread.
+ * Time is a parameter. Used by one thread.
  */
 #pragma once
 
@@ -29,74 +30,77 @@ public:
 
   static constexpr Duration first_pause{500};
   static constexpr Duration longest_pause{5000};
-  /* Between two events that wait for a topic, whichever it is. */
+  /* The distance between the due times of two deferred events, of all topics together. */
   static constexpr Duration wait_spacing{1};
-  /* One of a topic's events asks within the longest pause: where none has for so long, there are none. */
-  static constexpr Duration forgotten_after{2 * longest_pause};
-  /* After so many single events in a row that were stored, more go together. */
+  /* While a topic has events, at least one of them is tried within the longest pause. After this time without one,
+   * the entry is dropped. */
+  static constexpr Duration forget_after{2 * longest_pause};
+  /* After this many stored events in a row, more than one is sent at a time. */
   static constexpr size_t trusted_after = 16;
 
   struct Topic {
-    std::string reason; /* why it is paused; empty: it is not */
+    std::string reason; /* why it is paused; empty = not paused */
     Time until{};
     Duration pause{0};
-    uint64_t probe = 0;   /* the event that tries; 0 = none */
-    size_t singly = 0;    /* so many events are still to go with care */
-    size_t together = 1;  /* so many at a time */
-    size_t stored = 0;    /* in a row */
-    size_t under_way = 0; /* with care */
-    uint64_t single = 0;  /* the one that is under way alone; 0 = none */
-    Time asked{};         /* when an event was last to go there */
+    uint64_t probe = 0;       /* the event that was sent to test the topic; 0 = none */
+    size_t careful_left = 0;  /* events still to be sent carefully */
+    size_t max_in_flight = 1; /* careful events in flight at a time */
+    size_t stored = 0;        /* careful events stored in a row */
+    size_t in_flight = 0;     /* careful events in flight */
+    uint64_t sent_alone = 0;  /* the only careful event in flight, if max_in_flight is 1; 0 = none */
+    Time asked{};             /* when an event for this topic was last submitted */
 
-    bool careful() const { return singly + under_way > 0; }
+    bool careful() const { return careful_left + in_flight > 0; }
   };
 
   bool empty() const { return topics_.empty(); }
-  /* Null for a healthy one. */
+  /* Returns null for a healthy topic. */
   Topic *find(const std::string &name);
 
-  /* May an event go to it now? Wait: it is paused. Turn: when the one before it has ended. */
-  enum class Answer { Go, Wait, Turn };
+  /* Whether an event for the topic may be sent now. Defer: the topic is paused. Queue: wait for an event in flight to
+   * end. */
+  enum class Answer { Send, Defer, Queue };
   Answer ask(Topic &topic, Time now);
-  /* It went. */
+  /* The event was handed to librdkafka. */
   void submitted(const std::string &name, uint64_t event, size_t size);
 
-  /* The topic failed this event: it is paused, and the event may try again after the returned time. */
+  /* The event failed because of its topic. Pauses the topic and returns the time after which the event may be sent
+   * again. */
   Duration failed(const std::string &name, uint64_t event, std::string reason, Time now);
-  /* Likewise for an event that did not even try. */
+  /* The same for an event that was not sent because the topic is paused. */
   Duration wait(const Topic &topic, Time now);
 
-  /* The event was refused together with its batch. Its size, when it was alone and so is to blame; else 0. */
+  /* The event's batch was refused. Returns the event's size if it was sent alone and so is to blame; otherwise 0. */
   size_t refused(const std::string &name, uint64_t event, Time now);
 
-  /* The event was acknowledged. True when that ends a pause; then `name` is the topic's. */
+  /* The event was acknowledged. Returns true if that ends a pause; `name` is then the topic. */
   bool acknowledged(uint64_t event, std::string &name);
-  /* It ended in another way, or was never sent. */
+  /* The event ended in another way, or was never sent. */
   void ended(uint64_t event);
-  /* All at once. */
-  void forget_under_way();
+  /* The same for all events in flight. */
+  void forget_in_flight();
 
-  /* Forgets those that no event asks for any more. True when a paused one was among them. */
-  bool forget_unasked(Time now);
-  /* When to look again; Time::max() = not by itself. */
+  /* Drops topics without events for `forget_after`. Returns true if one of them was paused. */
+  bool forget_unused(Time now);
+  /* When to call forget_unused() again; Time::max() = never. */
   Time look_at() const { return topics_.empty() ? Time::max() : look_at_; }
 
-  /* Why the sink is not all well: empty when no topic is paused. */
+  /* The problem of the paused topics in one text; empty if none is paused. */
   std::string summary() const;
 
 private:
-  using Topics = std::map<std::string, Topic, std::less<>>; /* its nodes do not move */
-  struct UnderWay {
+  using Topics = std::map<std::string, Topic, std::less<>>; /* map nodes do not move */
+  struct InFlight {
     Topics::iterator topic;
     size_t size;
     bool with_care;
   };
   Topic &enter(const std::string &name, Time now);
-  bool take(uint64_t event, UnderWay &taken);
-  void forget_if_well(Topics::iterator topic);
+  bool take(uint64_t event, InFlight &taken);
+  void forget_if_healthy(Topics::iterator topic);
 
   Topics topics_;
-  std::unordered_map<uint64_t, UnderWay> under_way_; /* those that try, and those that go singly */
+  std::unordered_map<uint64_t, InFlight> in_flight_; /* probes and careful events, by opaque */
   Time last_wait_{}, look_at_{};
   size_t n_paused_ = 0;
 };

@@ -1,8 +1,8 @@
 /*
- * concurrency_limiter.cpp: a few 429 among many answers narrow an endpoint by their share, as DCTCP does: halving
- * at each took a sink with 2 % of them from thousands of requests per second to eight. 502, 503 and 504 narrow it
- * only when half of the answers are such: one in six may mean that one server of six is down; with the rule for 429
- * such an endpoint got 50 to 300 requests per second instead of 780.
+ * concurrency_limiter.cpp: a few 429 among many responses shrink the window in proportion to their share, as DCTCP
+ * does: halving it at each 429 took a sink with 2 % of them from thousands of requests per second to eight. 502,
+ * 503 and 504 shrink it only if they are half of the responses: one in six can mean that one server of six is down;
+ * treated like 429, such an endpoint got 50 to 300 requests per second instead of 780.
  */
 #include "delivery/sinks/webhook/concurrency_limiter.h"
 
@@ -16,149 +16,153 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Seconds = duration<double>;
 
-static constexpr double slowest = 0.2;     // requests per second: a look now and then
-static constexpr double weight = 0.125;    // of one answer among the last
-static constexpr double many = 0.25;       // so many of them are 429: the rate falls too
-static constexpr double most = 0.5;        // so many: 502 to 504 count as well, and the rate may fall below `fast`
-static constexpr double fast = 10;         // who gets less than that is not throttled for one answer
-static constexpr double slowest_rise = 1;  // requests per second, each second
-static constexpr seconds round_without_answer{1};  // a request that hangs holds up the others so long at most
-static constexpr milliseconds lateness{20};        // of a thread on a busy machine: it catches up
-static constexpr seconds soon{4};
-static constexpr size_t fewest = 64;  // of them most may be of keys that wait for a retry
+static constexpr double min_rate_cap = 0.2;     // requests per second: still tries the endpoint every 5 s
+static constexpr double ewma_weight = 0.125;    // weight of one response in refused_share_
+static constexpr double rate_cut_share = 0.25;  // from this share of refusals on, 429 also cuts the rate
+static constexpr double overload_share =
+    0.5;  // from this share on, 502 to 504 count, and the rate may fall below mild_rate_floor
+static constexpr double mild_rate_floor =
+    10;  // requests per second: the lowest cap while fewer than half of the responses are refusals
+static constexpr double min_rate_cap_step = 1;  // requests per second, per second
+static constexpr seconds growth_interval{1};    // while requests hang, the window grows this often
+static constexpr milliseconds max_lateness{
+    20};  // possible delay of a thread on a busy machine: later requests catch up
+static constexpr seconds horizon{4};
+static constexpr size_t min_held = 64;  // most of these may be of keys that wait for a retry
 
 ConcurrencyLimiter::ConcurrencyLimiter(size_t concurrency, std::optional<RateLimit> rate)
-    : whole_(concurrency), limit_(concurrency), width_(concurrency), calm_(concurrency) {
+    : total_limit_(concurrency), limit_(concurrency), window_(concurrency), slow_start_until_(concurrency) {
   if (rate)
     rate_.emplace(*rate);
 }
 
-void ConcurrencyLimiter::share(size_t index, size_t of, int64_t *turns) {
+void ConcurrencyLimiter::share(size_t index, size_t of, int64_t *rate_clock) {
   size_t before = limit_;
-  limit_ = std::max<size_t>(1, of > 0 ? whole_ / of + (index < whole_ % of ? 1 : 0) : whole_);
-  width_ = width_ == before ? limit_ : std::min(width_, limit_);
-  calm_ = calm_ == before ? limit_ : std::min(calm_, limit_);
+  limit_ = std::max<size_t>(1, of > 0 ? total_limit_ / of + (index < total_limit_ % of ? 1 : 0) : total_limit_);
+  window_ = window_ == before ? limit_ : std::min(window_, limit_);
+  slow_start_until_ = slow_start_until_ == before ? limit_ : std::min(slow_start_until_, limit_);
   if (rate_)
-    rate_->share(turns, std::max<size_t>(of, 1));
+    rate_->share(rate_clock, std::max<size_t>(of, 1));
 }
 
-double ConcurrencyLimiter::cap(Time now) const {
-  return cap_ > 0 ? cap_ + step_ * Seconds(now - capped_).count() : 0;
+double ConcurrencyLimiter::rate_cap(Time now) const {
+  return rate_cap_ > 0 ? rate_cap_ + rate_cap_step_ * Seconds(now - rate_cap_set_at_).count() : 0;
 }
 
-/* Requests that hang must not keep the others waiting for ever, however few are let through. */
-void ConcurrencyLimiter::catch_up(size_t running, Time now) {
-  if (grows_by_time(running) && now - grown_ >= round_without_answer) {
-    width_ = width_ < calm_ ? std::min(2 * width_, limit_) : width_ + 1;
-    grown_ = now;
+/* Lets the window grow although no response comes: hanging requests must not block all others. */
+void ConcurrencyLimiter::grow_by_time(size_t running, Time now) {
+  if (may_grow_by_time(running) && now - grown_at_ >= growth_interval) {
+    window_ = window_ < slow_start_until_ ? std::min(2 * window_, limit_) : window_ + 1;
+    grown_at_ = now;
   }
 }
 
 bool ConcurrencyLimiter::start(size_t running, Time now) {
-  catch_up(running, now);
-  if (running >= width_ || now < paused_)
+  grow_by_time(running, now);
+  if (running >= window_ || now < paused_until_)
     return false;
-  if (cap_ > 0) {
-    double rate = cap(now);
-    if (rate >= lifted_) {
-      cap_ = 0;
+  if (rate_cap_ > 0) {
+    double rate = rate_cap(now);
+    if (rate >= rate_cap_ends_at_) {
+      rate_cap_ = 0;
     } else {
-      if (now < next_)
+      if (now < next_start_)
         return false;
-      next_ = std::max(next_, now - lateness) + std::chrono::duration_cast<Time::duration>(Seconds(1 / rate));
+      next_start_ =
+          std::max(next_start_, now - max_lateness) + std::chrono::duration_cast<Time::duration>(Seconds(1 / rate));
     }
   }
   if (rate_ && !rate_->take(now))
     return false;
-  if (now - second_ >= seconds(1)) {
-    rate_before_ = static_cast<double>(in_second_) / std::max(1.0, Seconds(now - second_).count());
-    in_second_ = 0;
-    second_ = now;
+  if (now - second_began_ >= seconds(1)) {
+    last_rate_ = static_cast<double>(starts_in_second_) / std::max(1.0, Seconds(now - second_began_).count());
+    starts_in_second_ = 0;
+    second_began_ = now;
   }
-  in_second_++;
+  starts_in_second_++;
   return true;
 }
 
 ConcurrencyLimiter::Time ConcurrencyLimiter::next(size_t running, Time now) const {
-  Time at = paused_;
-  if (running >= width_) {
-    if (!grows_by_time(running))
+  Time at = paused_until_;
+  if (running >= window_) {
+    if (!may_grow_by_time(running))
       return Time::max();
-    at = std::max(at, grown_ + round_without_answer);
+    at = std::max(at, grown_at_ + growth_interval);
   }
-  if (cap_ > 0)
-    at = std::max(at, next_);
+  if (rate_cap_ > 0)
+    at = std::max(at, next_start_);
   if (rate_)
     at = std::max(at, rate_->next(now));
   return std::max(at, now);
 }
 
 void ConcurrencyLimiter::succeeded(size_t running, Time now) {
-  refused_ -= refused_ * weight;
-  if (width_ >= limit_)
+  refused_share_ -= refused_share_ * ewma_weight;
+  if (window_ >= limit_)
     return;
-  if (width_ < calm_) {  // each answer lets two follow
-    width_++;
-    grown_ = now;
-  } else if (running + 1 >= width_ && ++answers_ >= width_) {  // unless it does not use what it has
-    width_++;
-    answers_ = 0;
-    grown_ = now;
+  if (window_ < slow_start_until_) {  // slow start: each success lets two requests follow
+    window_++;
+    grown_at_ = now;
+  } else if (running + 1 >= window_ && ++successes_ >= window_) {  // only if the window is in use
+    window_++;
+    successes_ = 0;
+    grown_at_ = now;
   }
 }
 
-/* By a half when all answers ask for less, by little when one in a hundred does: so much may be an accident. One 503
- * in five may mean that a server of five is down, which is no reason to be slower; and when all are, the circuit
- * opens: the rate falls for 429 alone. */
+/* Shrinks the window by a half if all responses ask for less, and by little if one in a hundred does. 502 to 504 do
+ * not cut the rate: one in five can mean that one server of five is down, and if all fail, the circuit opens. */
 void ConcurrencyLimiter::slow_down(Time started, Time now, bool too_many) {
-  refused_ += (1 - refused_) * weight;
-  if (!too_many && refused_ < most)
+  refused_share_ += (1 - refused_share_) * ewma_weight;
+  if (!too_many && refused_share_ < overload_share)
     return;
-  if (started >= slowed_) {  // else it belongs to the same round
-    slowed_ = now;
-    width_before_ = width_;
-    cap_before_ =
-        cap_ > 0 ? std::min(cap(now), lifted_) : std::max({rate_before_, static_cast<double>(in_second_), fast});
+  if (started >= round_began_) {  // otherwise the request was started before the last cut
+    round_began_ = now;
+    window_before_ = window_;
+    rate_before_cut_ = rate_cap_ > 0
+                           ? std::min(rate_cap(now), rate_cap_ends_at_)
+                           : std::max({last_rate_, static_cast<double>(starts_in_second_), mild_rate_floor});
   }
-  double factor = 1 - refused_ / 2;
-  width_ =
-      std::clamp<size_t>(static_cast<size_t>(std::lround(static_cast<double>(width_before_) * factor)), 1, width_);
-  calm_ = width_;
-  answers_ = 0;
-  grown_ = now;
-  if (!too_many || refused_ < many)
+  double factor = 1 - refused_share_ / 2;
+  window_ =
+      std::clamp<size_t>(static_cast<size_t>(std::lround(static_cast<double>(window_before_) * factor)), 1, window_);
+  slow_start_until_ = window_;
+  successes_ = 0;
+  grown_at_ = now;
+  if (!too_many || refused_share_ < rate_cut_share)
     return;
-  cap_ = std::max(cap_before_ * factor, refused_ < most ? fast : slowest);
-  lifted_ = cap_before_ * 2;
-  step_ = std::max(cap_before_ / 10, slowest_rise);
-  capped_ = now;
-  next_ = now + std::chrono::duration_cast<Time::duration>(Seconds(1 / cap_));
+  rate_cap_ = std::max(rate_before_cut_ * factor, refused_share_ < overload_share ? mild_rate_floor : min_rate_cap);
+  rate_cap_ends_at_ = rate_before_cut_ * 2;
+  rate_cap_step_ = std::max(rate_before_cut_ / 10, min_rate_cap_step);
+  rate_cap_set_at_ = now;
+  next_start_ = now + std::chrono::duration_cast<Time::duration>(Seconds(1 / rate_cap_));
 }
 
 void ConcurrencyLimiter::pause_until(Time until) {
-  paused_ = std::max(paused_, until);
+  paused_until_ = std::max(paused_until_, until);
 }
 
 void ConcurrencyLimiter::begin_slowly(Time now) {
-  width_ = 1;
-  calm_ = limit_;
-  answers_ = 0;
-  grown_ = now;
+  window_ = 1;
+  slow_start_until_ = limit_;
+  successes_ = 0;
+  grown_at_ = now;
 }
 
 ConcurrencyLimiter::Time ConcurrencyLimiter::open_at(Time now) const {
-  return rate_ ? std::max(paused_, rate_->next(now) - soon / 2) : paused_;
+  return rate_ ? std::max(paused_until_, rate_->next(now) - horizon / 2) : paused_until_;
 }
 
-size_t ConcurrencyLimiter::room(Time now) const {
+size_t ConcurrencyLimiter::max_held(Time now) const {
   if (now < open_at(now))
     return 0;
-  size_t room = width_ < limit_ ? std::max<size_t>(8 * width_, fewest) : std::max<size_t>(4 * width_, 256);
+  size_t held = window_ < limit_ ? std::max<size_t>(8 * window_, min_held) : std::max<size_t>(4 * window_, 256);
   if (rate_)
-    room = std::min(room, static_cast<size_t>(rate_->within(soon)));
-  if (cap_ > 0)
-    room = std::min(room, std::max<size_t>(1, static_cast<size_t>(cap(now) * Seconds(soon).count())));
-  return room;
+    held = std::min(held, static_cast<size_t>(rate_->within(horizon)));
+  if (rate_cap_ > 0)
+    held = std::min(held, std::max<size_t>(1, static_cast<size_t>(rate_cap(now) * Seconds(horizon).count())));
+  return held;
 }
 
 }  // namespace outbox

@@ -1,12 +1,15 @@
 /*
- * concurrency_limiter.h: when an endpoint may get its next request, and how many at once.
+ * concurrency_limiter.h: decides when an endpoint may get its next request, and how many may run at once.
  *
- * What its owner asked for: `concurrency` and `rate_limit`. What its answers say: when they ask for less, fewer go
- * at once, and after 429 slower, down to a half in each round; both rise again steadily. A pause that it asks for is
- * kept.
- * After an outage or a long stop: 1, 2, 4, ... at once, so that what has gathered does not knock it over.
+ * Three regulators, and a request starts only if all three allow it:
+ * 1. The window: requests at once. 1 .. the option `concurrency`. It shrinks when responses ask for less (429, 502,
+ * 503, 504), by up to a half per round, and then grows by 1 per window of successes. After an outage or a long stop
+ * it starts at 1 and doubles per round, so that the backlog does not overload the endpoint.
+ * 2. The rate cap: requests per second. None at first; 429 sets it below the present rate, it rises steadily, and
+ * ends at twice the rate before the cut.
+ * 3. What the owner or the endpoint asked for explicitly: the option `rate_limit`, and pauses (Retry-After).
  *
- * A pure class: time comes in as a parameter.
+ * Time is a parameter; the class has no clock and no lock.
  */
 #pragma once
 
@@ -25,57 +28,58 @@ public:
 
   ConcurrencyLimiter(size_t concurrency, std::optional<RateLimit> rate);
 
-  /* This process is one of so many that share the endpoint: its part of the concurrency is one at least. `turns`:
-   * where they keep the rate together; null: each has its part of that too. */
-  void share(size_t index, size_t of, int64_t *turns);
+  /* This process is number `index` of `of` that share the endpoint; its part of the concurrency is at least one.
+   * `rate_clock`: shared memory for the rate limit; null: each process has its part of that too. */
+  void share(size_t index, size_t of, int64_t *rate_clock);
 
-  /* May another request start beside those that run? Then it counts as started. */
+  /* Returns true if another request may start while `running` ones run, and counts it as started. */
   bool start(size_t running, Time now);
-  /* When start() has said no: when it may say yes although none has ended. Time::max(): not before one ends. */
+  /* After start() has returned false: when it may return true although no request has ended. Time::max(): not before
+   * one ends. */
   Time next(size_t running, Time now) const;
 
   void succeeded(size_t running, Time now);
-  /* The answer to a request that was started then asked for less; or said that there were too many. */
+  /* A request that was started at `started` got a response that asked for less; `too_many`: it was 429. */
   void slow_down(Time started, Time now, bool too_many);
   void pause_until(Time until);
   void begin_slowly(Time now);
 
-  /* So many events are worth holding: what can be sent soon. */
-  size_t room(Time now) const;
-  size_t width() const { return width_; }
-  /* No event is worth holding before. */
+  /* How many events, running and queued, are worth holding: what can be sent within about 4 s. */
+  size_t max_held(Time now) const;
+  size_t window() const { return window_; }
+  /* Before this time no event is worth holding. */
   Time open_at(Time now) const;
 
 private:
-  double cap(Time now) const;
-  bool grows_by_time(size_t running) const { return width_ < limit_ && running >= width_; }
-  void catch_up(size_t running, Time now);
+  double rate_cap(Time now) const;
+  bool may_grow_by_time(size_t running) const { return window_ < limit_ && running >= window_; }
+  void grow_by_time(size_t running, Time now);
 
-  size_t whole_;  // of all processes together
-  size_t limit_;  // of this one
+  size_t total_limit_;  // the option `concurrency`: all processes together
+  size_t limit_;        // this process's part of it
   std::optional<RateLimiter> rate_;
 
-  size_t width_;        // at once, at present
-  size_t calm_;         // up to here it doubles with each round of answers, from here on it grows by one
-  size_t answers_ = 0;  // since it last grew by one
-  Time grown_{};        // when it last grew
+  size_t window_;            // requests that may run at once now
+  size_t slow_start_until_;  // below this the window doubles per round, above it grows by one
+  size_t successes_ = 0;     // successes since the window last grew by one
+  Time grown_at_{};          // when the window last grew
 
-  /* The part of the last answers that asked for less; and what was when the first of a round did. */
-  double refused_ = 0;
-  Time slowed_{};
-  size_t width_before_ = 0;
-  double cap_before_ = 0;
+  /* The share of recent responses that asked for less, and the values when the first response of a round did. */
+  double refused_share_ = 0;
+  Time round_began_{};
+  size_t window_before_ = 0;
+  double rate_before_cut_ = 0;
 
-  /* Requests per second since it asked for less; 0 = as fast as they go. */
-  double cap_ = 0, step_ = 0, lifted_ = 0;
-  Time capped_{};
-  Time next_{};  // the turn of the next request
-  Time paused_{};
+  /* The rate cap in requests per second, its growth per second, and where it ends. 0 = no cap. */
+  double rate_cap_ = 0, rate_cap_step_ = 0, rate_cap_ends_at_ = 0;
+  Time rate_cap_set_at_{};
+  Time next_start_{};  // the cap's next free slot
+  Time paused_until_{};
 
-  /* How fast they went: in the last whole second, and since. */
-  Time second_{};
-  size_t in_second_ = 0;
-  double rate_before_ = 0;
+  /* Request starts: the rate of the last full second, and the number since. */
+  Time second_began_{};
+  size_t starts_in_second_ = 0;
+  double last_rate_ = 0;
 };
 
 }  // namespace outbox

@@ -1,4 +1,5 @@
-/* webhook.cpp: events as HTTP requests to one endpoint: one at a time for each key, many keys at once. */
+/* webhook.cpp: the webhook kind of sink: events as HTTP requests to one endpoint, one at a time per key, many keys at
+ * once. */
 #include "delivery/engine/sink.h"
 #include "delivery/http/http_loop.h"
 #include "delivery/sinks/webhook/webhook_config.h"
@@ -21,13 +22,13 @@ public:
   ~WebhookSink() override {
     try {
       endpoint_->stop(*loop_);
-    } catch (...) {  // out of memory: what is left ends with the loop
+    } catch (...) {  // out of memory: the rest ends with the loop
     }
   }
 
   uint32_t credit() const override { return endpoint_->credit(); }
   Time credit_at() const override { return endpoint_->credit_at(); }
-  void share(size_t index, size_t of, int64_t *turns) override { endpoint_->share(index, of, turns); }
+  void share(size_t index, size_t of, int64_t *rate_clock) override { endpoint_->share(index, of, rate_clock); }
   void begin_slowly() override { endpoint_->begin_slowly(); }
   Submitted submit(const ob_event &event) override {
     if (endpoint_->full())
@@ -52,7 +53,7 @@ public:
 
 private:
   std::shared_ptr<const WebhookConfig> config_;
-  std::shared_ptr<HttpLoop> loop_;  // before the endpoint, and only here: the loop must not own itself
+  std::shared_ptr<HttpLoop> loop_;  // destroyed after the endpoint; the loop's tasks must not own the loop
   std::shared_ptr<Endpoint> endpoint_;
 };
 
@@ -78,7 +79,7 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
-  /* The specification's schedule: ten attempts within about three days. */
+  /* The schedule of the Standard Webhooks specification: ten attempts within about three days. */
   KindDefaults defaults(const Options &server) const override {
     return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h", disable_after_of(server)};
   }

@@ -1,6 +1,6 @@
 /*
- * webhook_auth.cpp: credentials come from the user mapping only, so that pg_foreign_server shows none; the mask of
- * the sink learns each of them and every text that leaves the library passes it.
+ * webhook_auth.cpp: credentials come only from the user mapping, so pg_foreign_server shows none. All of them are
+ * added to the sink's mask, through which every text passes that leaves the library.
  */
 #include "delivery/sinks/webhook/webhook_auth.h"
 
@@ -97,7 +97,7 @@ SecretMask webhook_secrets(const Options &mapping) {
   for (auto &[name, value] : parse_headers("headers", mapping.count("headers") ? given("headers") : "{}"))
     secrets.add_header(value);
   for (const char *name : {"secret", "old_secret"}) {
-    constexpr std::string_view prefix = "whsec_"; /* of which a receiver may know nothing */
+    constexpr std::string_view prefix = "whsec_"; /* receivers may repeat the secret without it */
     std::string value = given(name);
     secrets.add(value);
     if (value.starts_with(prefix))

@@ -1,4 +1,4 @@
-/* webhook_auth.h: with what a webhook sink proves who it is: the secrets of its user mapping. */
+/* webhook_auth.h: the credentials of a webhook sink: the secrets of its user mapping. */
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 namespace outbox {
 
 struct WebhookAuth {
-  std::vector<std::string> signing_keys;  // both sign during a rotation, the new one first; none: not signed
-  HttpHeaders headers;                    // Authorization, and those of the user mapping
+  std::vector<std::string> signing_keys;  // the new key first; during a rotation both sign; empty: not signed
+  HttpHeaders headers;                    // Authorization, and the headers of the user mapping
   std::string certificate_pem, key_pem, key_password;
 
-  /* Of a user mapping: each option by itself was checked, here what they are to each other. Throws BadInput. */
+  /* Parses a user mapping whose options were checked one by one, and checks their combinations. Throws BadInput. */
   static WebhookAuth parse(const Options &mapping);
 };
 
-/* All of a user mapping that no text may show. */
+/* All secrets of a user mapping, which no text may show. */
 SecretMask webhook_secrets(const Options &mapping);
 
-/* Options; each throws BadInput. */
+/* Checks of options; each throws BadInput. */
 void check_bearer_token(const std::string &name, const std::string &value);
 void check_username(const std::string &name, const std::string &value);
 void check_password(const std::string &name, const std::string &value);

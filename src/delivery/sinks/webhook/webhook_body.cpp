@@ -1,6 +1,6 @@
 /*
- * webhook_body.cpp: the template is checked when CREATE SERVER runs: each variable is replaced by a sample value,
- * and the result must parse as JSON.
+ * webhook_body.cpp: the template is checked when CREATE SERVER runs: with a sample value for each variable it must
+ * parse as JSON.
  */
 #include "delivery/sinks/webhook/webhook_body.h"
 
@@ -21,7 +21,7 @@ constexpr const char *variables_hint =
     "Outside quotes a variable is a whole JSON value, as in {\"data\": ${payload}}; inside quotes it is a part of a "
     "text, as in {\"ref\": \"order-${aggregate_id}\"}.";
 
-/* JSON with something for each variable, and where in the template each piece of it came from. */
+/* The template with sample values, and a map from its positions back to the template. */
 struct Sample {
   struct Piece {
     size_t here, there;
@@ -43,19 +43,19 @@ struct Sample {
   }
 };
 
-/* The first byte at which the text is no JSON any more; npos when it is JSON. */
+/* The position of the first byte that is not valid JSON; npos if the text is valid. */
 size_t find_error(const std::string &text) {
   try {
     auto parsed = nlohmann::json::parse(text);
     return text.npos;
   } catch (const nlohmann::json::parse_error &error) {
     return error.byte > 0 ? error.byte - 1 : 0;
-  } catch (const nlohmann::json::exception &) {  // a number that no double holds: that is JSON all the same
+  } catch (const nlohmann::json::exception &) {  // a number too large for a double is valid JSON all the same
     return text.npos;
   }
 }
 
-/* A JSON string, or what stands between its quotes. */
+/* Appends a JSON string, without its quotes if `in_text`. */
 void append_string(std::string_view text, bool in_text, std::string &out) {
   size_t before = out.size();
   append_repaired_json_string(text, out);
@@ -112,7 +112,7 @@ BodyTemplate BodyTemplate::parse(const std::string &option, const std::string &t
     return body;
   Sample sample;
   bool in_text = false;
-  size_t from = 0; /* of the literal under way */
+  size_t from = 0; /* start of the current literal */
   auto end_literal = [&](size_t at) {
     if (at == from)
       return;
@@ -157,13 +157,13 @@ void BodyTemplate::render(const ob_event &event, std::string &out) const {
       out += part.literal;
       continue;
     }
-    /* A value that is JSON by itself, or a text that is none. */
+    /* Either `json`, a JSON value, or `text`, a plain text. */
     std::string json, text;
     bool has_text = false;
     if (part.what == What::Headers) {
       append_headers(event, json);
     } else if (part.what == What::Payload && event.payload.data && !event.payload_is_bytes) {
-      if (!part.in_text) { /* the whole payload: not copied once more */
+      if (!part.in_text) { /* the whole payload: avoids a copy */
         out += view(event.payload);
         continue;
       }

@@ -1,7 +1,6 @@
 /*
- * webhook_body.h: a request's body made by option `body`: JSON with variables. Outside quotes a variable is a JSON
- * value
- * ({"id": ${id}, "payload": ${payload}}), inside quotes a part of a text ("order-${aggregate_id}").
+ * webhook_body.h: the option `body`: a JSON template for a request's body. Outside quotes a variable is a JSON
+ * value ({"id": ${id}, "payload": ${payload}}), inside quotes a part of a string ("order-${aggregate_id}").
  */
 #pragma once
 
@@ -15,18 +14,18 @@ namespace outbox {
 
 class BodyTemplate {
 public:
-  /* Empty text: no body. Throws BadInput for what is no JSON. */
+  /* An empty text means no body. Throws BadInput if the result would not be JSON. */
   static BodyTemplate parse(const std::string &option, const std::string &text);
 
   bool empty() const { return parts_.empty(); }
-  /* Appends the body. Never fails: what an event does not have is null, or no text. */
+  /* Appends the body. Never fails: a missing value is null, or an empty string within quotes. */
   void render(const ob_event &event, std::string &out) const;
 
 private:
   enum class What { Literal, Payload, Headers, Field };
   struct Part {
     What what = What::Literal;
-    bool in_text = false;  // within quotes
+    bool in_text = false;  // inside quotes
     Field field;
     std::string literal;
   };

@@ -1,5 +1,5 @@
 /*
- * webhook_config.cpp: parsed once per opening of a sink and shared by both threads; it never changes after that.
+ * webhook_config.cpp: options are parsed when a sink is opened; the immutable result is shared by both threads.
  */
 #include "delivery/sinks/webhook/webhook_config.h"
 
@@ -24,7 +24,7 @@ void check_each(const Options &server, const Options *mapping) {
   }
 }
 
-/* Where events go. A plain http URL must be meant. */
+/* Sets the URL. An http URL needs the option allow_http. */
 void set_url(const Options &server, const Options *mapping, WebhookConfig &config) {
   auto *secret = mapping ? find_option(*mapping, "url") : nullptr,
        *url = secret ? secret : find_option(server, "url");
@@ -154,7 +154,7 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
 std::string WebhookConfig::without_secrets(std::string_view text, const WebhookRequest &request, bool cut) const {
   if (!url_is_secret || request.url.empty())
     return secrets.masked(text, cut);
-  SecretMask of_this_url; /* before parts of it are gone */
+  SecretMask of_this_url; /* applied first, while the URL is still complete */
   of_this_url.add_url(request.url);
   return secrets.masked(of_this_url.masked(text, cut), cut);
 }

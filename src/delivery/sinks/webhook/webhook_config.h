@@ -1,5 +1,5 @@
 /*
- * webhook_config.h: a webhook sink's options, parsed, and the request that an event becomes with them.
+ * webhook_config.h: the parsed options of a webhook sink, and the request that they make of an event.
  */
 #pragma once
 
@@ -22,41 +22,41 @@
 
 namespace outbox {
 
-/* One request, ready but for its method, which is the sink's, and for what belongs to the attempt: the time, the
- * signature, the credentials. */
+/* One request, without its method, which is the sink's, and without what each attempt adds: timestamp, signature,
+ * credentials. */
 struct WebhookRequest {
   uint64_t ticket = 0;
   uint64_t key_hash = 0;
   std::string id;
-  std::string url;  // empty: the sink's, which is the same for every event
+  std::string url;  // empty: the sink's URL, which is the same for every event
   std::string body;
-  bool has_content = true;  // false: no body, and no Content-Type
+  bool has_content = true;  // false: neither body nor Content-Type
   HttpHeaders headers;
 };
 
 struct WebhookConfig final : SinkConfig {
-  std::string url;             // as given; empty at DDL time, when it may stand in the user mapping
-  bool url_is_secret = false;  // it came from the user mapping
-  WebhookUrl target;           // the same, parsed
+  std::string url;             // as given; empty at DDL time if it may be in the user mapping
+  bool url_is_secret = false;  // the URL is from the user mapping
+  WebhookUrl target;           // the parsed URL
   std::string method = "POST";
-  std::unique_ptr<const CloudEvents> cloud_events;  // null: another format
+  std::unique_ptr<const CloudEvents> cloud_events;  // null if the format is another
   bool raw = false;
-  std::optional<BodyTemplate> body;  // instead of the format's
-  HttpHeaders headers;               // the same for each event
+  std::optional<BodyTemplate> body;  // replaces the format's body
+  HttpHeaders headers;               // headers that are the same for every event
   std::vector<std::pair<std::string, Template>> event_headers;
   ForwardedHeaders forwarded;
-  std::string content_type = "application/json";  // of JSON
+  std::string content_type = "application/json";  // the content type of JSON bodies
   bool idempotency_key = false;
   std::string id_header, timestamp_header, signature_header;
   WebhookAuth auth;            // empty at DDL time and for checkers
-  SecretMask secrets;          // likewise
-  bool knows_mapping = false;  // else what it says is not known
+  SecretMask secrets;          // empty at DDL time and for checkers
+  bool knows_mapping = false;  // false: the user mapping was not given
   std::chrono::milliseconds timeout{15'000};
   std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
   std::optional<RateLimit> rate;
   NetworkGuard guard{{}};
-  std::string allow_networks;  // the sink's own, as given, for the error that shows how to add to it
+  std::string allow_networks;  // the option as given, for an error's hint
   WebhookProxy proxy;
   std::string ca_pem;
 
@@ -64,10 +64,10 @@ struct WebhookConfig final : SinkConfig {
   void check_event(const ob_event &event) const override;
   Preview preview(const ob_event &event, int64_t now) const override;
   WebhookRequest render(const ob_event &event) const;
-  /* What an attempt at `now`, in Unix seconds, sends besides. */
+  /* The headers that an attempt at `now` (Unix time in seconds) adds. */
   HttpHeaders attempt_headers(const WebhookRequest &request, int64_t now) const;
-  /* Takes the secrets out of a text that a peer had a hand in; where the url is one, also that of the request.
-   * `cut`: the text does not end where its writer ended it. */
+  /* Masks secrets in a text that may contain a peer's words; if the URL is secret, also the URL of this request.
+   * `cut`: the text was truncated. */
   std::string without_secrets(std::string_view text, const WebhookRequest &request, bool cut = false) const;
 
 private:

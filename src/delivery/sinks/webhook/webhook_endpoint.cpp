@@ -1,8 +1,5 @@
 /*
- * webhook_endpoint.cpp: two threads, one mutex. The main thread queues and takes failures out; the HTTP loop's
- * thread starts transfers and reports successes. A flag for each wake-up (pump_posted_, has_news_) is set under the
- * mutex together with the state that it announces, and cleared before that state is read, so that no wake-up is
- * lost.
+ * webhook_endpoint.cpp: a request's way through the two threads; webhook_endpoint.h describes locks and wake-ups.
  */
 #include "delivery/sinks/webhook/webhook_endpoint.h"
 
@@ -15,7 +12,7 @@ namespace outbox {
 
 using Clock = std::chrono::steady_clock;
 
-/* A pause longer than this is not waited for with events in hand: others can use the room. */
+/* During a pause longer than this, queued events are returned, so that others can use their memory. */
 static constexpr std::chrono::seconds longest_wait{2};
 
 Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
@@ -24,13 +21,14 @@ Endpoint::Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config
 
 // ---- the main thread ----
 
-/* Of a slow endpoint several at a time: each claim reads the rows from its own place. */
+/* For a slow endpoint the credit is 0 until half of the queue is free: a claim reads rows from the cursor on, so one
+ * claim should fetch several events. */
 uint32_t Endpoint::credit() const {
   Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  size_t room = sheds_ ? 0 : limiter_.room(now);
-  bool nearly_full = room >= 8 && room < 256 && taken() > room / 2;
-  return taken() < room && !nearly_full ? static_cast<uint32_t>(room - taken()) : 0;
+  size_t limit = shedding_ ? 0 : limiter_.max_held(now);
+  bool nearly_full = limit >= 8 && limit < 256 && load() > limit / 2;
+  return load() < limit && !nearly_full ? static_cast<uint32_t>(limit - load()) : 0;
 }
 
 Endpoint::Time Endpoint::credit_at() const {
@@ -42,12 +40,12 @@ Endpoint::Time Endpoint::credit_at() const {
 bool Endpoint::full() const {
   Time now = Clock::now();
   std::lock_guard lock(mutex_);
-  return sheds_ || taken() >= limiter_.room(now);
+  return shedding_ || load() >= limiter_.max_held(now);
 }
 
-void Endpoint::share(size_t index, size_t of, int64_t *turns) {
+void Endpoint::share(size_t index, size_t of, int64_t *rate_clock) {
   std::lock_guard lock(mutex_);
-  limiter_.share(index, of, turns);
+  limiter_.share(index, of, rate_clock);
 }
 
 void Endpoint::begin_slowly() {
@@ -64,7 +62,7 @@ void Endpoint::push(WebhookRequest request) {
 void Endpoint::wake(HttpLoop &loop) {
   {
     std::lock_guard lock(mutex_);
-    if (pump_posted_ || stalled_ || !queue_.can_start())
+    if (pump_posted_ || pump_scheduled_ || !queue_.can_start())
       return;
     pump_posted_ = true;
   }
@@ -85,12 +83,12 @@ bool Endpoint::report_failures() {
       completions.push_back(std::move(failure.completion));
       release(queue_.fail(key), "waits behind a failed event of the same key", completions);
     }
-    if (halted_)  // nothing gets through: let the circuit decide when to go on
+    if (halted_)  // no request succeeds: the circuit decides when to go on
       release(queue_.drain(), "not sent: the endpoint is down", completions);
-    else if (sheds_)
+    else if (shedding_)
       release(queue_.drain(), "not sent: the endpoint asked for a pause", completions);
     failures_.clear();
-    halted_ = sheds_ = false;
+    halted_ = shedding_ = false;
   }
   if (!gone.empty())
     reporter_->disabled(gone);
@@ -121,7 +119,7 @@ void Endpoint::abandon(HttpLoop &loop) {
     std::lock_guard lock(mutex_);
     for (auto &[serial, in_flight] : in_flight_) {
       completions.push_back({in_flight.ticket, in_flight.key, Outcome::Returned, -1,
-                             "given up while the request was under way: it may have arrived"});
+                             "given up while the request was in flight: it may have arrived"});
       release(queue_.fail(in_flight.key), "not sent yet", completions);
     }
     in_flight_.clear();
@@ -169,8 +167,8 @@ void Endpoint::pump(HttpLoop &loop) {
     {
       Time now = Clock::now();
       std::lock_guard lock(mutex_);
-      pump_posted_ = stalled_ = false;
-      if (halted_ || sheds_ || !queue_.can_start() || !may_start(loop, now))
+      pump_posted_ = pump_scheduled_ = false;
+      if (halted_ || shedding_ || !queue_.can_start() || !may_start(loop, now))
         return;
       request = std::move(*queue_.start());
       serial = ++last_serial_;
@@ -184,25 +182,26 @@ void Endpoint::pump(HttpLoop &loop) {
   }
 }
 
-/* If not, somebody will ask again. */
+/* Returns whether the next request may start now. If not, a connection that becomes free, a timer or the end of a
+ * request will call pump(). */
 bool Endpoint::may_start(HttpLoop &loop, Time now) {
   if (!host_)
     host_ = loop.host(config_->target.origin(), config_->concurrency);
-  if (HttpLoop::Sharers *full = loop.no_room(*host_, queue_.running())) {
-    if (!waits_for_room_)
+  if (HttpLoop::QuotaGroup *full = loop.exhausted_quota(*host_, queue_.running())) {
+    if (!waits_for_connection_)
       full->waiting.push_back([weak = weak_from_this()](HttpLoop &on) {
         if (auto self = weak.lock()) {
-          self->waits_for_room_ = false;
+          self->waits_for_connection_ = false;
           self->pump(on);
         }
       });
-    stalled_ = waits_for_room_ = true;
+    pump_scheduled_ = waits_for_connection_ = true;
     return false;
   }
   if (limiter_.start(queue_.running(), now))
     return true;
   if (Time when = limiter_.next(queue_.running(), now); when != Time::max()) {
-    stalled_ = true;
+    pump_scheduled_ = true;
     pump_at(loop, when);
   }
   return false;
@@ -261,19 +260,19 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
     if (verdict.no_descriptor)
       loop.descriptors_ran_out();
     transfer->clear();
-    if (idle_.size() <= active_.size())  // what a burst has left behind is not kept
+    if (idle_.size() <= active_.size())  // keep no more idle handles than active ones
       idle_.push_back(std::move(transfer));
     if (verdict.outcome == Outcome::Sent)
       succeed(serial, verdict.pause_ms);
     else
       fail(serial, std::move(verdict));
-  } catch (const std::exception &error) {  // out of memory: every ticket gets its answer all the same
+  } catch (const std::exception &error) {  // out of memory: the ticket must get its completion anyway
     fail(serial, {Outcome::Retry, error.what()});
   }
   pump(loop);
 }
 
-/* The error that everybody may see has no address. */
+/* The error text, which all users can read, does not contain the address. */
 void Endpoint::log_refusal(const Refusal *refusal) {
   if (refusal && refusal->address != last_refused_)
     reporter_->log(OB_LOG_INFO, "refused to connect to " + refusal->address + ", which " + refusal->reason);
@@ -287,7 +286,7 @@ void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
     std::lock_guard lock(mutex_);
     auto found = in_flight_.find(serial);
     if (found == in_flight_.end())
-      return;  // abandoned: its ticket has been answered
+      return;  // abandoned: the ticket already has its completion
     completion = {found->second.ticket, found->second.key, Outcome::Sent, -1, {}};
     queue_.finish(found->second.key);
     limiter_.succeeded(queue_.running(), now);
@@ -305,12 +304,12 @@ void Endpoint::note_pause(const Locked &locked, int64_t pause_ms, Time now) {
   if (until - now <= longest_wait)
     return;
   limiter_.begin_slowly(now);
-  sheds_ = true;
-  tell_main(locked);
+  shedding_ = true;
+  wake_main(locked);
 }
 
-/* Under the lock, so that stop() cannot return, and the descriptor be closed, in between. */
-void Endpoint::tell_main(const Locked & /*locked*/) {
+/* Called with the lock limit, so that stop() cannot return, and the descriptor be closed, in between. */
+void Endpoint::wake_main(const Locked & /*locked*/) {
   has_news_ = true;
   reporter_->wake();
 }
@@ -333,7 +332,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
                         verdict.reason, verdict.slow_retry, verdict.max_attempts},
                        verdict.gone});
   in_flight_.erase(found);
-  tell_main(lock);
+  wake_main(lock);
 }
 
 void Endpoint::cancel_abandoned(HttpLoop &loop) {

@@ -1,10 +1,6 @@
 /*
- * webhook_endpoint.h: what both threads share of a webhook sink. The main thread queues, the HTTP loop's thread
- * sends.
- *
- * A success is reported by the loop's thread at once. A failure keeps its key taken until the main thread has fetched
- * it, together with the followers of that key: so no later event of the key, submitted in between, can slip past the
- * failed one.
+ * webhook_endpoint.h: the part of a webhook sink that its two threads share: the main thread queues requests, the
+ * HTTP loop's thread sends them.
  */
 #pragma once
 
@@ -23,7 +19,29 @@
 
 namespace outbox {
 
-/* The loop's tasks keep it alive. */
+/*
+ * Two threads. The main thread queues events and fetches failures; the HTTP loop's thread starts transfers and
+ * reports successes at once. mutex_ guards what both use, and is never held while reporter_->complete() runs. A
+ * failure keeps its key occupied in queue_ until the main thread has fetched it together with the later events of
+ * the key: so no later event, submitted in between, can overtake the failed one.
+ *
+ * How the loop's thread is woken: pump() starts all requests that may start. It runs
+ * - as a task that wake() posts after the main thread has queued events or fetched failures. pump_posted_
+ * suppresses a second task;
+ * - after every transfer, from done();
+ * - by a timer, when limiter_ allows the next request at a known time (pump_at_);
+ * - when another endpoint frees a connection (waits_for_connection_).
+ * pump_scheduled_ says that one of the last two is pending, so that wake() need not post. pump() clears
+ * pump_posted_ and pump_scheduled_ under mutex_ before it reads the queue: an event that is queued later posts
+ * again. So whenever a request may start, a pump() is pending or a transfer is in flight.
+ *
+ * How the main thread is woken: failures_, halted_ and shedding_ are set under mutex_ together with has_news_ and
+ * reporter_->wake(). report_failures() clears has_news_ before it locks, so news that arrive later set it again.
+ * While halted_ or shedding_ is set, pump() starts nothing; report_failures() clears them and the sink calls
+ * wake().
+ *
+ * The loop's tasks hold a reference to the endpoint.
+ */
 class Endpoint : public std::enable_shared_from_this<Endpoint> {
 public:
   using Time = ConcurrencyLimiter::Time;
@@ -33,20 +51,21 @@ public:
   // ---- the main thread ----
 
   uint32_t credit() const;
-  /* With credit 0: when it may have some although nothing ends. */
+  /* With credit 0: when it may become positive although no request ends. */
   Time credit_at() const;
   bool full() const;
-  void share(size_t index, size_t of, int64_t *turns);
+  void share(size_t index, size_t of, int64_t *rate_clock);
   void begin_slowly();
   void push(WebhookRequest request);
   void wake(HttpLoop &loop);
-  /* Reports the failures since the last call, and gives back what must not overtake them. False: there were none. */
+  /* Reports the failures since the last call, and returns the events that must not overtake them. Returns false if
+   * there were none. */
   bool report_failures();
-  /* An outage was noticed: the failures of what began before it are no news when it is over. */
+  /* The circuit has opened: failures of requests that were started before are returned without an attempt. */
   void begin_outage();
   void release_queued(const char *why);
   void abandon(HttpLoop &loop);
-  /* After it the reporter is not called any more. */
+  /* Waits for the loop's thread. Afterwards the reporter is not called any more. */
   void stop(HttpLoop &loop);
 
 private:
@@ -73,36 +92,37 @@ private:
   void log_refusal(const Refusal *refusal);
   void succeed(uint64_t serial, int64_t pause_ms);
   void fail(uint64_t serial, Verdict verdict);
-  using Locked = std::lock_guard<std::mutex>;  // who has one holds mutex_
+  using Locked = std::lock_guard<std::mutex>;  // proves that the caller holds mutex_
   void note_pause(const Locked &locked, int64_t pause_ms, Time now);
-  void tell_main(const Locked &locked);
-  size_t taken() const { return queue_.queued() + queue_.running(); }
+  void wake_main(const Locked &locked);
+  size_t load() const { return queue_.queued() + queue_.running(); }
   void cancel_abandoned(HttpLoop &loop);
 
   const std::string name_;
   const std::shared_ptr<const WebhookConfig> config_;
   const std::shared_ptr<Reporter> reporter_;
 
-  mutable std::mutex mutex_;  // guards the next ten; never held while the reporter is called
+  mutable std::mutex mutex_;  // guards the members down to outage_
   ConcurrencyLimiter limiter_;
   KeyedQueue<WebhookRequest> queue_;
-  std::map<uint64_t, InFlight> in_flight_;  // by serial: what is under way and not yet answered for
-  std::vector<Failure> failures_;           // seen by the loop's thread, not yet fetched by the main thread
-  bool halted_ = false;                     // starts nothing until the failures are fetched
-  bool sheds_ = false;                      // what waits is given back: it is not sent soon
-  bool stalled_ = false;                    // a timer, or room, will start the next one
+  std::map<uint64_t, InFlight> in_flight_;  // by serial: requests on the wire whose end is not yet handled
+  std::vector<Failure> failures_;           // found by the loop's thread, not yet fetched by the main thread
+  bool halted_ = false;                     // start nothing until the failures are fetched
+  bool shedding_ = false;                   // queued events are returned, because a long pause was asked for
+  bool pump_scheduled_ = false;             // a timer or a free connection will call pump()
   bool pump_posted_ = false;
   uint64_t last_serial_ = 0;
-  uint64_t outage_ = 0;  // how many there were
+  uint64_t outage_ = 0;  // number of outages so far
 
-  std::atomic<bool> has_news_{false};  // failures_ or sheds_: most sinks have none when they are asked
+  std::atomic<bool> has_news_{
+      false};  // failures_ or shedding_ changed; atomic, so that the common "nothing" needs no lock
 
-  std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // the loop's thread only, as the next
+  std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // from here on: the loop's thread only
   std::vector<std::unique_ptr<WebhookTransfer>> idle_;
-  std::string last_refused_;  // the address, so that each is logged once
-  std::shared_ptr<HttpLoop::Sharers> host_;
-  Time pump_at_ = Time::max();  // a timer is set for then
-  bool waits_for_room_ = false;
+  std::string last_refused_;  // the last refused address, so that it is logged once
+  std::shared_ptr<HttpLoop::QuotaGroup> host_;
+  Time pump_at_ = Time::max();  // when the timer fires; max() = no timer
+  bool waits_for_connection_ = false;
 };
 
 }  // namespace outbox

@@ -1,6 +1,6 @@
 /*
- * webhook_forward.cpp: names are compared as CGI and its successors see them (case folded, `-` and `_` the same),
- * because `X_Real_IP` becomes the same variable as `X-Real-IP` there.
+ * webhook_forward.cpp: names are compared as CGI and its successors do (case-insensitive, `-` equals `_`), because
+ * `X_Real_IP` becomes the same variable as `X-Real-IP` there.
  */
 #include "delivery/sinks/webhook/webhook_forward.h"
 
@@ -13,8 +13,8 @@
 namespace outbox {
 namespace {
 
-/* What a server believes about the sender or the request itself: credentials, hops before it, another method or path.
- * A name that ends with a hyphen stands for all that begin so. */
+/* Headers that servers trust: credentials, addresses of earlier hops, another method or path. A name that ends with a
+ * hyphen is a prefix. */
 bool is_never_taken(std::string_view name) {
   static constexpr std::string_view names[] = {"api-key",
                                                "cf-connecting-ip",

@@ -1,5 +1,6 @@
-/* webhook_forward.h: which of an event's headers a webhook's request carries. Whoever may enqueue chooses those, and
- * they stand beside the sink's credentials: so the sink's owner lists them, and some are never taken. */
+/* webhook_forward.h: which of an event's headers are sent with a webhook request. Any user who may enqueue chooses
+ * these headers, and they appear beside the sink's credentials. So the sink's owner lists the names, and some names
+ * are never sent. */
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace outbox {
 class ForwardedHeaders {
 public:
   static constexpr const char *defaults = "traceparent, tracestate, baggage, x-request-id, x-correlation-id";
-  /* Names, separated by commas; a name may end with *. Empty: none. Throws BadInput. */
+  /* Parses names separated by commas; a name may end with *. Empty: none. Throws BadInput. */
   static ForwardedHeaders parse(const std::string &option, const std::string &value);
   bool takes(std::string_view name) const;
 

@@ -1,5 +1,5 @@
 /*
- * webhook_headers.cpp: curl sends header texts as they are, so names must be tokens of RFC 9110, and fields that
+ * webhook_headers.cpp: libcurl sends header texts unchanged, so names must be tokens of RFC 9110, and fields that
  * libcurl or HTTP itself owns (Host, Content-Length, Transfer-Encoding, …) are refused.
  */
 #include "delivery/sinks/webhook/webhook_headers.h"

@@ -1,7 +1,7 @@
 /*
- * webhook_options.cpp: the table at the end has each option's name, where it may stand, its check and its
- * documentation. PostgreSQL lets a server's owner change any option, and a validator does not learn who set one:
- * options that only superusers may set therefore lock the server for its owner.
+ * webhook_options.cpp: the table at the end has each option's name, place, check and documentation. PostgreSQL lets
+ * a server's owner change any option, and a validator does not learn who set an option: so a server with a
+ * superuser-only option can be altered only by superusers.
  */
 #include "delivery/sinks/webhook/webhook_options.h"
 
@@ -27,7 +27,7 @@ milliseconds parse_timeout(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
 }
 
-/* libcurl takes seconds. */
+/* In whole seconds, libcurl's unit. */
 milliseconds parse_connection_lifetime(const std::string &name, const std::string &value) {
   return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
 }
@@ -46,7 +46,7 @@ std::string parse_method(const std::string &name, const std::string &value) {
 
 /* ---- checks ---- */
 
-/* What is parsed is checked. */
+/* Makes a check of a parser. */
 template <auto parse> static void check(const std::string &name, const std::string &value) {
   (void)parse(name, value);
 }

@@ -1,4 +1,4 @@
-/* webhook_options.h: the options of outbox_webhook: where each may stand, and what it may say. */
+/* webhook_options.h: the options of outbox_webhook: where each may be set, and which values it takes. */
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace outbox {
 
 const std::vector<OptionSpec> &webhook_options();
 
-/* Values; each throws BadInput. */
+/* Parsers of values; each throws BadInput. */
 std::chrono::milliseconds parse_timeout(const std::string &name, const std::string &value);
 std::chrono::milliseconds parse_connection_lifetime(const std::string &name, const std::string &value);
 std::chrono::milliseconds disable_after_of(const Options &server); /* 0 = never */

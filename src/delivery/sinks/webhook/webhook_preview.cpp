@@ -1,6 +1,6 @@
 /*
- * webhook_preview.cpp: shows the request that an event becomes, part by part.
- * A preview is signed for users to whom pg_user_mappings shows the secret: they could sign it themselves.
+ * webhook_preview.cpp: shows the request of an event, part by part. The preview is signed only for users to whom
+ * pg_user_mappings shows the secret: they could compute the signature themselves.
  */
 #include "delivery/http/url_parts.h"
 #include "delivery/sinks/webhook/webhook_config.h"
@@ -16,7 +16,7 @@ PreviewPart text_part(const char *part, std::string name, std::string text) {
   return {part, std::move(name), {}, std::move(text)};
 }
 
-/* Host, as libcurl writes it. */
+/* The Host header as libcurl writes it. */
 std::string host_of(const std::string &url) {
   UrlParts parts(url);
   std::string host = parts.host();
@@ -51,7 +51,8 @@ public:
   }
 
 private:
-  /* As attempt_headers() has them: a signature is none of the secrets, and changes with each attempt. */
+  /* The headers of attempt_headers(), with credentials masked. A signature is not secret: it differs with each
+   * attempt. */
   void put_attempt(Preview &parts) const {
     if (!config_.knows_mapping) {
       parts.push_back(
@@ -70,7 +71,7 @@ private:
 
   bool is_secret(const std::string &name) const { return find_header(config_.auth.headers, name) != nullptr; }
 
-  /* "Bearer " or "Basic ", which is no secret. */
+  /* The prefix "Bearer " or "Basic ", which is not secret. */
   static std::string_view scheme_of(const std::string &name, const std::string &value) {
     if (same_name(name, "authorization"))
       for (std::string_view scheme : {"Bearer ", "Basic "})

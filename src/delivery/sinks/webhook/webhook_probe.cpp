@@ -1,7 +1,7 @@
 /*
- * webhook_probe.cpp: uses the transfer of a delivery, so that DNS, proxy, TLS and guard behave as in a delivery.
- * Without a test event it ends after the handshake, and waits a moment for the peer's alert: with TLS 1.3 the
- * client's handshake is over before the peer has seen the client's certificate.
+ * webhook_probe.cpp: uses the transfer of a delivery, so that DNS, proxy, TLS and network guard behave in the same
+ * way. Without a test event the probe ends after the handshake and then waits 0.25 to 2 s for the peer's alert: in
+ * TLS 1.3 the client's handshake is complete before the peer has checked the client's certificate.
  */
 #include "delivery/sinks/webhook/webhook_probe.h"
 
@@ -24,8 +24,8 @@ struct Cleanup {
   void operator()(CURLM *multi) const { curl_multi_cleanup(multi); }
 };
 
-/* A transfer that is ready to start, in a multi of its own: the loop of the sinks has connections and resolved names
- * that would hide an outage. */
+/* A transfer on a multi handle of its own: the sinks' loop has open connections and resolved names that would hide an
+ * outage. */
 class Trial {
 public:
   Trial(WebhookTransfer &transfer, const Probe &probe) : transfer_(transfer), probe_(probe), multi_(open_multi()) {
@@ -52,8 +52,8 @@ public:
     return code;
   }
 
-  /* With TLS 1.3 the handshake is over for us before the peer has seen our certificate: its refusal comes one way
-   * later. */
+  /* In TLS 1.3 the client's handshake is complete before the peer has checked the client's certificate: a refusal
+   * arrives one network delay later. */
   CURLcode wait_for_alert(std::chrono::milliseconds limit) {
     auto end = Probe::Clock::now() + std::min(limit, probe_.left());
     curl_socket_t socket = CURL_SOCKET_BAD;
@@ -75,7 +75,7 @@ private:
   WebhookTransfer &transfer_;
   const Probe &probe_;
   std::unique_ptr<CURLM, Cleanup> multi_;
-  bool connected_ = false; /* TCP, with TLS still to come */
+  bool connected_ = false; /* TCP is connected; TLS may follow */
 };
 
 double milliseconds(CURL *easy, CURLINFO time) {
@@ -106,7 +106,7 @@ const char *hint(CURLcode code) {
   }
 }
 
-/* What an answer that is no success wants of whom. */
+/* The next step after a response that is not a success. */
 const char *answer_hint(long status) {
   switch (status) {
   case 401:
@@ -130,7 +130,7 @@ const char *answer_hint(long status) {
   }
 }
 
-/* Says of itself that it is no event, and is never stored. */
+/* An event that is marked as a test and is never stored. */
 struct TestEvent {
   static constexpr std::string_view type = "outbox.probe", aggregate = "outbox", key = "probe",
                                     payload = "{\"test\": true}";
@@ -181,13 +181,13 @@ private:
     auto tls_problem = transfer_.tls_problem(code);
     double resolved = milliseconds(easy_, CURLINFO_NAMELOOKUP_TIME_T);
     double connected = milliseconds(easy_, CURLINFO_CONNECT_TIME_T);
-    bool stood = trial_.connected() || connected > 0 || tls_problem;
+    bool connected_once = trial_.connected() || connected > 0 || tls_problem;
 
     if (resolved > 0)
       probe_.passed("resolve", "the url's host has an address", {}, resolved);
     if (transfer_.refused(code))
       return failed("guard", transfer_.refusal_fact(), transfer_.refusal_hint());
-    if (!stood)
+    if (!connected_once)
       return failed(resolved == 0 ? "resolve" : "connect", transfer_.verdict(code).error, hint(code));
     probe_.passed("connect", peer(easy_) + " accepts the connection", {},
                   connected > 0 ? std::optional(connected - resolved) : std::nullopt);
@@ -199,10 +199,10 @@ private:
       return failed("TLS", "the endpoint takes the connection and does not answer the handshake", hint(code));
     if (code != CURLE_OK)
       return failed(tls_ ? "TLS" : "connect", transfer_.verdict(code).error, hint(code));
-    return !tls_ || tell_of_tls(connected);
+    return !tls_ || report_tls(connected);
   }
 
-  bool tell_of_tls(double connected) {
+  bool report_tls(double connected) {
     double ms = milliseconds(easy_, CURLINFO_APPCONNECT_TIME_T) - connected;
     if (!transfer_.asked_for_client_certificate()) {
       probe_.passed("TLS", "the endpoint's certificate is accepted", {}, ms);
@@ -227,7 +227,7 @@ private:
     return true;
   }
 
-  /* As an event would be sent, with a header more. */
+  /* Sends the test event like any event, with one header more. */
   void send() {
     TestEvent test;
     try {
@@ -256,7 +256,7 @@ private:
   const std::shared_ptr<const WebhookConfig> config_;
   WebhookTransfer transfer_;
   CURL *const easy_;
-  Trial trial_; /* after what it uses */
+  Trial trial_; /* after the members that it uses */
 };
 
 }  // namespace

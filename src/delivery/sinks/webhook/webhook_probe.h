@@ -1,4 +1,4 @@
-/* webhook_probe.h: tries to reach a webhook's endpoint, as a delivery would, and sends a test event on demand. */
+/* webhook_probe.h: probes a webhook's endpoint in the way of a delivery, and sends a test event on request. */
 #pragma once
 
 #include <memory>

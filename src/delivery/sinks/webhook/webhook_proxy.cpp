@@ -1,6 +1,6 @@
 /*
- * webhook_proxy.cpp: with a proxy the guard sees the proxy's address and not the endpoint's, so literal targets are
- * judged before the request is handed over.
+ * webhook_proxy.cpp: with a proxy the guard sees the proxy's address and not the endpoint's, so an IP address in
+ * the URL is checked when the options are parsed.
  */
 #include "delivery/sinks/webhook/webhook_proxy.h"
 

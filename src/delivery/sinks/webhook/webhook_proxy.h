@@ -1,4 +1,4 @@
-/* webhook_proxy.h: the proxy through which a webhook sink's requests go. */
+/* webhook_proxy.h: the proxy of a webhook sink. */
 #pragma once
 
 #include <optional>
@@ -10,24 +10,24 @@
 namespace outbox {
 
 struct WebhookProxy {
-  std::string url;  // empty: none
+  std::string url;  // empty: no proxy
   std::string username, password;
-  /* The proxy resolves the names of URLs, so the guard never sees their addresses; but one that is written into a URL
-   * it can judge. */
+  /* Set if the URL contains an IP address that the guard refuses. Names are resolved by the proxy, so the guard
+   * cannot check them. */
   std::optional<Refusal> refused_target;
 
   bool is_used() const { return !url.empty(); }
   bool is_https() const { return url.size() >= 6 && (url[4] == 's' || url[4] == 'S'); }
 };
 
-/* Values; each throws BadInput, which never shows the value: somebody may have put a password there. */
+/* Checks of values. The BadInput that they throw never shows the value, because it may contain a password. */
 void check_proxy(const std::string &option, const std::string &value);
 void check_proxy_username(const std::string &option, const std::string &value);
 void check_proxy_password(const std::string &option, const std::string &value);
-/* What a user mapping says of the proxy. Throws BadInput. */
+/* Checks the proxy's options in a user mapping. Throws BadInput. */
 void check_proxy_mapping(const Options &mapping);
 
-/* `url` is where requests go. Throws BadInput. */
+/* `url` is the target of the requests. Throws BadInput. */
 WebhookProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
                          const NetworkGuard &guard);
 

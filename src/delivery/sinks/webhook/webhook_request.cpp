@@ -1,4 +1,4 @@
-/* webhook_request.cpp: the request that an event becomes, to be sent or to be shown. */
+/* webhook_request.cpp: makes the request of an event, for sending and for previews. */
 #include <algorithm>
 
 #include "delivery/base/uuid.h"
@@ -8,7 +8,7 @@
 namespace outbox {
 namespace {
 
-/* Used again and again; never destroyed: nothing runs at exit. */
+/* A buffer per thread; never destroyed, so no destructor runs at exit. */
 Record &scratch_record() {
   static thread_local Record &record = *new Record;
   record.begin();
@@ -17,7 +17,7 @@ Record &scratch_record() {
 
 void check_cloud_event(const CloudEvents &format, const ob_event &event) {
   format.check(event);
-  ob_event without = event; /* a check has no payload, only its length */
+  ob_event without = event; /* checks know only the length of the payload */
   if (event.payload.data)
     without.payload = {"", 0};
   format.write(without, scratch_record());
@@ -31,7 +31,7 @@ void check_event_header(const std::string &name, const Template &value, const ob
                    "Change the event, or write the variable into the body.");
 }
 
-/* A structured field's string (RFC 8941): in quotes, and of printable ASCII only. */
+/* A string of structured fields (RFC 8941): quoted printable ASCII. */
 std::string idempotency_key_of(const ob_event &event) {
   if (!event.dedup_key.data)
     return '"' + uuid_text(event.id) + '"';
@@ -52,7 +52,7 @@ std::string idempotency_key_of(const ob_event &event) {
 
 void WebhookConfig::check_event(const ob_event &event) const {
   for (size_t i = 0; i < event.n_headers; ++i)
-    if (!event.headers[i].binary) /* those are left out */
+    if (!event.headers[i].binary) /* binary headers are not sent */
       check_http_header(view(event.headers[i].name), view(event.headers[i].value));
   if (event.payload_is_bytes && has_control(view(event.content_type)))
     throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
@@ -67,7 +67,7 @@ void WebhookConfig::check_event(const ob_event &event) const {
     (void)idempotency_key_of(event);
 }
 
-/* The body and the headers that go with it. */
+/* Writes the body and the headers that describe it. */
 void WebhookConfig::write_content(const ob_event &event, WebhookRequest &request) const {
   if (cloud_events) {
     Record &record = scratch_record();
@@ -95,7 +95,8 @@ void WebhookConfig::write_content(const ob_event &event, WebhookRequest &request
     request.headers.emplace_back("Content-Type", type);
 }
 
-/* The event's own that the sink's owner wants, but for those that the sink writes, also where one has no value. */
+/* Writes the event's own headers that the sink's owner has listed, except those that the sink writes, even if the
+ * sink's has no value. */
 void WebhookConfig::write_event_headers(const ob_event &event, WebhookRequest &request) const {
   for (size_t i = 0; i < event.n_headers; ++i) {
     std::string_view name = view(event.headers[i].name);
@@ -129,7 +130,7 @@ WebhookRequest WebhookConfig::render(const ob_event &event) const {
   write_event_headers(event, request);
   for (auto &[name, value] : request.headers)
     if (value.find_first_not_of(" \t") == value.npos)
-      value.clear(); /* as HTTP reads it */
+      value.clear(); /* HTTP ignores blanks around a value */
   return request;
 }
 

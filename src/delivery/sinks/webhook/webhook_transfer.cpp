@@ -1,6 +1,6 @@
 /*
  * webhook_transfer.cpp: one easy handle with its buffers, used for one request after another. Names are resolved
- * anew after 2 s, so that a false answer does not live for libcurl's minute.
+ * again after 2 s, so that a resolver's wrong answer does not stay for libcurl's default of one minute.
  */
 #include "delivery/sinks/webhook/webhook_transfer.h"
 
@@ -19,16 +19,17 @@
 namespace outbox {
 namespace {
 
-constexpr size_t excerpt_size = 1024;      // kept for the error text
-constexpr size_t max_body = 64 * 1024;     // read, so that the connection can be used again; then cut off
-constexpr long buffer_bytes = 16 * 1024;   // of each request under way, and hundreds may be
-constexpr size_t max_headers = 64 * 1024;  // libcurl stores them all
-constexpr long max_connect_ms = 10'000;    // an address that does not answer within it is down
-constexpr long dns_cache_s = 2;            // a false answer of a resolver's must not outlive it for long
-constexpr size_t shown_hint = 380;         // what views and probes show of it, and a statement must be whole
+constexpr size_t excerpt_size = 1024;  // bytes of the body for the error text
+constexpr size_t max_body =
+    64 * 1024;  // the body is read up to here so that the connection can be reused; longer ones are cut
+constexpr long buffer_bytes = 16 * 1024;   // per request in flight, of which there can be hundreds
+constexpr size_t max_headers = 64 * 1024;  // libcurl stores all headers
+constexpr long max_connect_ms = 10'000;    // an address that does not respond within this counts as down
+constexpr long dns_cache_s = 2;            // a resolver's wrong answer is used for at most this long
+constexpr size_t shown_hint = 380;         // the length that views and probes show: the statement must fit
 constexpr int64_t scarcity_pause_ms = 1000;
 
-/* An identifier as SQL wants it: always in quotes, for it may be a keyword. */
+/* A quoted SQL identifier; always quoted, because it may be a keyword. */
 std::string quote_identifier(const std::string &name) {
   std::string quoted = "\"";
   for (char c : name)
@@ -41,7 +42,7 @@ template <typename Value> void set(CURL *easy, CURLoption option, Value value) {
     throw std::runtime_error(std::string("libcurl refused an option: ") + curl_easy_strerror(code));
 }
 
-/* The text must live as long as the handle. */
+/* The text must outlive the handle. */
 void set_blob(CURL *easy, CURLoption option, const std::string &text) {
   curl_blob blob{const_cast<char *>(text.data()), text.size(), CURL_BLOB_NOCOPY};
   set(easy, option, &blob);
@@ -53,7 +54,7 @@ WebhookTransfer::WebhookTransfer(std::shared_ptr<const WebhookConfig> config, st
     : config_(std::move(config)), sink_(std::move(sink)), easy_(curl_easy_init()) {
   if (!easy_)
     throw std::bad_alloc();
-  excerpt_.reserve(excerpt_size);  // the callbacks below must not throw through libcurl
+  excerpt_.reserve(excerpt_size);  // reserved here, because the callbacks below must not throw through libcurl
   set_fixed_options();
 }
 
@@ -64,9 +65,9 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set_proxy();
   set(easy, CURLOPT_NOSIGNAL, 1L);
-  set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not hold up the loop
+  set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not block the loop
   set(easy, CURLOPT_DNS_CACHE_TIMEOUT, dns_cache_s);
-  set(easy, CURLOPT_MAXLIFETIME_CONN,  // a busy connection would never follow its name to another address
+  set(easy, CURLOPT_MAXLIFETIME_CONN,  // a busy connection would otherwise never use the name's new address
       static_cast<long>(std::chrono::ceil<std::chrono::seconds>(config_->connection_lifetime).count()));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
@@ -74,7 +75,7 @@ void WebhookTransfer::set_fixed_options() {
   set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(config_->timeout.count()));
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(config_->timeout.count()), max_connect_ms));
   set(easy, CURLOPT_POST, 1L);
-  if (config_->method != "POST")  // it has a body all the same
+  if (config_->method != "POST")  // the request still has a body
     set(easy, CURLOPT_CUSTOMREQUEST, config_->method.c_str());
   set(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
   set(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
@@ -90,19 +91,19 @@ void WebhookTransfer::set_fixed_options() {
   tls_.attach(easy);
   if (!config_->ca_pem.empty()) {
     set_blob(easy, CURLOPT_CAINFO_BLOB, config_->ca_pem);
-    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // instead of the system's authorities, not beside them
+    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // only these authorities, not the system's too
   }
   if (const WebhookAuth &auth = config_->auth; !auth.certificate_pem.empty()) {
     set_blob(easy, CURLOPT_SSLCERT_BLOB, auth.certificate_pem);
     set_blob(easy, CURLOPT_SSLKEY_BLOB, auth.key_pem);
-    set(easy, CURLOPT_KEYPASSWD, auth.key_password.c_str());  // also when empty: nobody is asked at a terminal
+    set(easy, CURLOPT_KEYPASSWD, auth.key_password.c_str());  // also if empty: OpenSSL would ask at a terminal
   }
 }
 
 void WebhookTransfer::set_proxy() {
   CURL *easy = easy_.get();
   const WebhookProxy &proxy = config_->proxy;
-  set(easy, CURLOPT_PROXY, proxy.url.c_str());  // empty: none, whatever the environment says
+  set(easy, CURLOPT_PROXY, proxy.url.c_str());  // empty: no proxy, even if the environment names one
   set(easy, CURLOPT_NOPROXY, proxy.is_used() ? "" : "*");
   if (!proxy.is_used())
     return;
@@ -133,9 +134,9 @@ void WebhookTransfer::prepare(WebhookRequest request) {
   reset(false);
 
   headers_.reset();
-  add_line("Expect:");  // no pause before a large body
+  add_line("Expect:");  // do not wait for "100 Continue" before a large body
   if (!request_.has_content)
-    add_line("Content-Type:");  // libcurl would name one of its own
+    add_line("Content-Type:");  // otherwise libcurl adds its default
   for (auto &[name, value] : request_.headers)
     add_line(header_line(name, value));
   for (auto &[name, value] : config_->attempt_headers(request_, time(nullptr)))
@@ -178,7 +179,7 @@ bool WebhookTransfer::retry_on_new_connection(CURLcode code) {
   return true;
 }
 
-/* Where a name has several addresses, each is judged by itself. */
+/* Checks one address; a name with several addresses is checked for each. */
 template <typename Address> bool WebhookTransfer::may_connect(Address address) noexcept {
   try {
     auto refusal = config_->proxy.refused_target ? config_->proxy.refused_target : config_->guard.check(address);
@@ -190,7 +191,7 @@ template <typename Address> bool WebhookTransfer::may_connect(Address address) n
   return false;
 }
 
-/* Decides on the address that is really connected to: a name could resolve anew to another one after a check. */
+/* Checks the address of the actual connection: after an earlier check a name could resolve to another address. */
 curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockaddr *address) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
   transfer->socket_wanted_ = true;
@@ -202,7 +203,7 @@ curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockad
   return transfer->socket_;
 }
 
-/* A connection may have been opened by another sink, under other rules. */
+/* Checks a reused connection, which may have been opened by a sink with other permissions. */
 int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
   if (!transfer->may_connect<const char *>(remote)) {
@@ -213,8 +214,9 @@ int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) 
   return CURL_PREREQFUNC_OK;
 }
 
-/* libcurl takes a connection that ends within the head for the end of an answer without a body. A blank line ends the
- * head, but for those of interim answers. libcurl 8.23 also passes on a last line that broke off after its CR. */
+/* Detects a complete head. libcurl takes a connection that ends within the head for a response without a body. The
+ * head ends with a blank line, unless it is that of an interim response. libcurl 8.23 also passes on a last line that
+ * was cut after its CR. */
 size_t WebhookTransfer::on_header(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<WebhookTransfer *>(self);
   transfer->header_bytes_ += size * n;
@@ -235,7 +237,7 @@ size_t WebhookTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   return transfer->body_bytes_ > max_body ? 0 : bytes;
 }
 
-/* Without the address: whoever may see an error may not therefore learn what names mean inside. */
+/* Without the address: an error must not reveal to its readers how names resolve inside the network. */
 std::string WebhookTransfer::refusal_fact() const {
   bool of_proxy = config_->proxy.is_used() && !config_->proxy.refused_target;
   return std::string(of_proxy ? "The proxy" : "The url's host") + " has an address that " + refusal_->reason;
@@ -263,7 +265,7 @@ std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
   return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, !config_->auth.certificate_pem.empty());
 }
 
-/* Where there was no answer, and TLS is not known to be the matter. */
+/* The reason of a failure without a response, if TLS is not known to be the cause. */
 static ob_reason reason_of(CURLcode code) {
   switch (code) {
   case CURLE_OPERATION_TIMEDOUT:
@@ -275,7 +277,7 @@ static ob_reason reason_of(CURLcode code) {
   case CURLE_SEND_ERROR:
   case CURLE_RECV_ERROR:
   case CURLE_GOT_NOTHING:
-  case CURLE_OK:  // it ended within the head
+  case CURLE_OK:  // the connection ended within the head
     return OB_REASON_CONNECTION;
   case CURLE_SSL_CONNECT_ERROR:
   case CURLE_PEER_FAILED_VERIFICATION:
@@ -286,7 +288,7 @@ static ob_reason reason_of(CURLcode code) {
   }
 }
 
-/* Several lines of one field are one list. */
+/* Joins several lines of one field to a list. */
 static std::string answer_field(CURL *easy, const char *name) {
   std::string value;
   curl_header *line = nullptr;
@@ -295,24 +297,24 @@ static std::string answer_field(CURL *easy, const char *name) {
   return value;
 }
 
-/* Of a complete head: a success is one whatever becomes of the body, and so is a refusal. */
-Verdict WebhookTransfer::judge(long status, bool whole_body) const {
+/* The result of a complete head, whatever happens to the body. */
+Verdict WebhookTransfer::classify(long status, bool whole_body) const {
   bool sent = status >= 200 && status < 300;
-  /* Before anything is cut off: of what is cut in the middle a rest would stay. */
+  /* Mask first: of a secret that is cut, a part would stay visible. */
   std::string body = sent
                          ? std::string()
                          : config_->without_secrets(excerpt_, request_, !whole_body || excerpt_.size() < body_bytes_);
   std::string retry_after = sent ? std::string() : answer_field(handle(), "Retry-After");
   std::string remaining = answer_field(handle(), "RateLimit-Remaining");
   std::string reset = remaining.empty() ? std::string() : answer_field(handle(), "RateLimit-Reset");
-  return judge_answer({.status = status,
-                       .body = body,
-                       .retry_after = retry_after,
-                       .rate_limit_remaining = remaining,
-                       .rate_limit_reset = reset,
-                       .own_url = !request_.url.empty(),
-                       .idempotency_key = !sent && find_header(request_.headers, "idempotency-key"),
-                       .now = time(nullptr)});
+  return classify_answer({.status = status,
+                          .body = body,
+                          .retry_after = retry_after,
+                          .rate_limit_remaining = remaining,
+                          .rate_limit_reset = reset,
+                          .own_url = !request_.url.empty(),
+                          .idempotency_key = !sent && find_header(request_.headers, "idempotency-key"),
+                          .now = time(nullptr)});
 }
 
 Verdict WebhookTransfer::verdict(CURLcode code) const {
@@ -325,7 +327,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
     return verdict;
   }
   if (refused(code)) {
-    verdict.outcome = Outcome::SinkDown;  // a setting to be mended: no event is to pay for it
+    verdict.outcome = Outcome::SinkDown;  // a user must change a setting, so no event spends an attempt
     verdict.reason = OB_REASON_BLOCKED;
     verdict.error = refusal_fact() + ". " + refusal_hint();
     return verdict;
@@ -342,13 +344,13 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
                          ? "it refuses proxy_username and proxy_password of the user mapping, or misses them"
                          : "it makes no connection to the url's host; look at its rules, and at option proxy";
   } else if (head_complete_) {
-    verdict = judge(status, code == CURLE_OK);
+    verdict = classify(status, code == CURLE_OK);
   } else if (auto tls = tls_problem(code)) {
     verdict.outcome = Outcome::SinkDown;
     verdict.reason = OB_REASON_TLS;
     verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
   } else {
-    /* A kept connection may have taken the request before it broke; curl then tried a new one by itself. */
+    /* A reused connection may have taken the request before it broke; curl then tried a new one by itself. */
     bool refused = code == CURLE_COULDNT_CONNECT;
     verdict.outcome = requested_ && !refused ? Outcome::RetryBlameSink : Outcome::SinkDown;
     verdict.reason = reason_of(code);
@@ -356,7 +358,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
       verdict.error = "the answer's headers are too long";
     else if (code == CURLE_OK)
       verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
-    else if (requested_ && refused)  // libcurl's words would still be those about the broken one
+    else if (requested_ && refused)  // libcurl's text would still be about the broken connection
       verdict.error = "the connection broke, and a new one failed";
     else
       verdict.error = clean_text(error_[0] ? error_ : curl_easy_strerror(code));

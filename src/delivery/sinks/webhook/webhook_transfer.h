@@ -1,6 +1,6 @@
 /*
- * webhook_transfer.h: one POST on the wire. The handle and its buffers serve one request after another. Belongs to
- * the HTTP loop's thread.
+ * webhook_transfer.h: one HTTP request in flight. The handle and its buffers are reused for one request after
+ * another. Belongs to the HTTP loop's thread; a probe uses it on its own thread.
  */
 #pragma once
 
@@ -19,35 +19,35 @@ namespace outbox {
 
 class WebhookTransfer {
 public:
-  /* `sink` is the server's name, for the ALTER SERVER that an error shows. Throws std::bad_alloc. */
+  /* `sink` is the server's name, for the ALTER SERVER statement in an error. Throws std::bad_alloc. */
   WebhookTransfer(std::shared_ptr<const WebhookConfig> config, std::string sink);
   WebhookTransfer(const WebhookTransfer &) = delete;
   WebhookTransfer &operator=(const WebhookTransfer &) = delete;
 
-  /* Makes the handle ready to be started: stamps and signs the request. */
+  /* Prepares the handle for this request: adds timestamp and signature. */
   void prepare(WebhookRequest request);
-  /* Instead: the handle then connects, on a connection of its own, and sends nothing. */
+  /* Instead of prepare(): the handle only opens a new connection and sends nothing. */
   void prepare_connect_only(std::chrono::milliseconds timeout);
-  /* While it runs: does the connection stand, with TLS still to come? libcurl tells only when all of it is over. */
+  /* While the transfer runs: whether TCP is connected. libcurl tells only after TLS. */
   bool connected() const;
   CURL *handle() const { return easy_.get(); }
-  /* Why nothing was sent, when the network guard said so. */
+  /* The network guard's refusal, if that is why nothing was sent; otherwise null. */
   const Refusal *refusal() const { return refusal_ && !socket_allowed_ ? &*refusal_ : nullptr; }
-  /* True when it failed because of an idle connection, kept for reuse: the peer closed it in that very moment
-   * (libcurl helps itself in some of these cases), or it leads where another sink may go and this one may not. The
-   * handle is then ready to be started again, on a new connection. */
+  /* Returns true if the request failed because of a reused idle connection: the peer closed it at that moment
+   * (libcurl retries only some of these cases), or it leads to an address that this sink may not use. The handle can
+   * then be started again and will open a new connection. */
   bool retry_on_new_connection(CURLcode code);
-  /* What the end of the transfer means. */
+  /* The result of the transfer that ended with `code`. */
   Verdict verdict(CURLcode code) const;
-  /* Why it failed, seen closer, where TLS or the network guard is the reason. */
+  /* The detailed cause, if TLS or the network guard is to blame. */
   std::optional<TlsProblem> tls_problem(CURLcode code) const;
   bool refused(CURLcode code) const { return refusal() && code != CURLE_OK; }
   std::string refusal_fact() const;
-  /* The proxy's answer to CONNECT, where it makes no tunnel; else 0. */
+  /* The status of the proxy's response to CONNECT if it refused the tunnel; otherwise 0. */
   long tunnel_refusal() const;
   std::string refusal_hint() const;
   bool asked_for_client_certificate() const { return tls_.asked_for_client_certificate(); }
-  /* An idle handle keeps no event. */
+  /* Frees the request, so that an idle handle holds no event. */
   void clear() { request_ = WebhookRequest(); }
 
 private:
@@ -66,25 +66,25 @@ private:
   template <typename Address> bool may_connect(Address address) noexcept;
   void reset(bool fresh_connection);
   void add_line(const std::string &line);
-  Verdict judge(long status, bool whole_body) const;
+  Verdict classify(long status, bool whole_body) const;
 
   std::shared_ptr<const WebhookConfig> config_;
   std::string sink_;
   WebhookRequest request_;
   std::unique_ptr<curl_slist, Cleanup> headers_;
-  std::string excerpt_;  // the first bytes of the answer's body
+  std::string excerpt_;  // the first bytes of the response's body
   size_t header_bytes_ = 0;
   size_t body_bytes_ = 0;
-  bool head_complete_ = false;  // of the final answer
-  bool requested_ = false;      // a connection stood and the request began: what fails now may be the event's doing
-  bool socket_wanted_ = false;  // a new connection was begun, and not an idle one used
+  bool head_complete_ = false;  // the head of the final response has arrived completely
+  bool requested_ = false;      // the request was begun on a connection, so a failure may be the event's fault
+  bool socket_wanted_ = false;  // a new connection was attempted; false: an idle one was used
   bool socket_allowed_ = false;
-  bool no_descriptor_ = false;              // for a socket: the process has too many
-  curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last that was opened
+  bool no_descriptor_ = false;              // the process had no descriptor for a socket
+  curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last socket that was opened
   std::optional<Refusal> refusal_;
   TlsDiagnosis tls_;
   char error_[CURL_ERROR_SIZE] = "";
-  std::unique_ptr<CURL, Cleanup> easy_;  // last, so that it goes first: it points at the others
+  std::unique_ptr<CURL, Cleanup> easy_;  // last member, so that it is destroyed first: it points to the others
 };
 
 }  // namespace outbox

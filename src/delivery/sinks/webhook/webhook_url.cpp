@@ -1,8 +1,8 @@
 /*
- * webhook_url.cpp: a template has no scheme, host or port from an event, and everything that a variable brings is
- * percent-encoded: whoever may enqueue could otherwise choose the host that gets the sink's credentials. A segment
- * '..' is refused, because servers and proxies resolve it. A checker at enqueue time knows no user mapping; a URL
- * from there is judged by the worker before it submits.
+ * webhook_url.cpp: scheme, host and port cannot depend on an event, and the values of variables are
+ * percent-encoded: otherwise a user who may enqueue could choose the host that gets the sink's credentials. A path
+ * segment '..' is refused, because servers and proxies resolve it. Checkers at enqueue time do not know the user
+ * mapping; a URL in it is checked by the worker before it submits.
  */
 #include "delivery/sinks/webhook/webhook_url.h"
 
@@ -15,23 +15,23 @@
 namespace outbox {
 namespace {
 
-constexpr size_t max_url = 8000;  // what servers take, request line included
+constexpr size_t max_url = 8000;  // servers accept about this much for the whole request line
 
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* What a variable may bring into a URL as it is. */
+/* Characters of a variable's value that are not percent-encoded. */
 bool is_unreserved(char c) {
   return is_alphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~';
 }
 
-/* What may stand in a path and a query; brackets, since many write them in queries. */
+/* Characters that are legal in a path and a query; also brackets, which are common in queries. */
 bool is_legal(char c) {
   return is_alphanumeric(c) || std::string_view("-._~:/?[]@!$&'()*+,;=%").find(c) != std::string_view::npos;
 }
 
-/* The URL with an "x" for each variable. */
+/* The URL with "x" in place of each variable. */
 std::string sample(const std::string &option, std::string_view value) {
   std::string text;
   for (size_t at; (at = value.find("${")) != value.npos;) {
@@ -45,7 +45,7 @@ std::string sample(const std::string &option, std::string_view value) {
   return text.append(value);
 }
 
-/* Scheme, host, port and whatever else libcurl judges. */
+/* Checks scheme, host, port and everything else that libcurl parses. */
 void check_parts(const std::string &option, const std::string &value) {
   constexpr const char *example = "Write it as https://example.com/hooks, or https://example.com:8443/hooks.";
   switch (origin_fault(value)) {
@@ -81,7 +81,7 @@ void check_characters(const std::string &option, std::string_view text) {
                  "Write a per cent sign itself as %25.");
 }
 
-/* "." and "..", also where the dots are encoded: whoever reads the URL may take away segments for them. */
+/* "." and "..", also percent-encoded: servers and proxies may remove segments because of them. */
 bool is_dots(std::string_view segment) {
   size_t dots = 0;
   while (!segment.empty()) {
@@ -105,7 +105,7 @@ bool has_dots(std::string_view path) {
   }
 }
 
-/* Where a character stands that is not within a variable. */
+/* The position of a character outside of variables. */
 size_t find_outside(std::string_view text, char wanted) {
   for (size_t at = 0; at < text.size(); at++) {
     if (text.substr(at, 2) == "${")
@@ -150,7 +150,7 @@ WebhookUrl WebhookUrl::parse(const std::string &option, const std::string &value
 
 std::string WebhookUrl::render(const ob_event &event) const {
   std::string url = origin_, part;
-  /* In a path an empty text is none: DELETE /orders/ would be about all of them. */
+  /* An empty value in a path counts as missing: DELETE /orders/ would affect all orders. */
   if (std::string missing = path_.missing(event, true); !missing.empty())
     throw_no_value("url", missing);
   path_.render_encoded(event, is_unreserved, part);
@@ -162,7 +162,8 @@ std::string WebhookUrl::render(const ob_event &event) const {
   if (!query_.render_encoded(event, is_unreserved, part))
     throw_no_value("url", query_.missing(event));
   url += part;
-  if (UrlParts(url).host() != host_)  // what parse() ensures is ensured again: the sink's credentials go there
+  if (UrlParts(url).host() !=
+      host_)  // checked again, although parse() ensures it: the sink's credentials go to this host
     throw BadInput(OB_BAD_VALUE, "url", "event would change the host of the sink's url",
                    "The host is for the owner of the sink alone to choose.",
                    "Change the event's values, or the option \"url\".");

@@ -1,6 +1,6 @@
 /*
- * kafka_turns.h: events of topics to which only one may go at a time (kafka_topics.h), in their order. They wait
- * here, so that events of other topics pass them, but none of their own key.
+ * kafka_topic_queues.h: events that wait in the sink because their topic takes only few at a time (kafka_topics.h),
+ * in order per topic. Events of other topics can pass them; later events of their own keys cannot.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace outbox {
 
-class KafkaTurns {
+class KafkaTopicQueues {
 public:
   struct Event {
     uint64_t ticket;
@@ -38,7 +38,8 @@ public:
     size_++;
   }
 
-  /* Takes from the front of each topic's events, as long as `take` says true; those that it leaves stay. */
+  /* For each topic, calls `take` for its first event and removes the event if it returns true, until it returns
+   * false. */
   template <class Take> void each_topic(const Take &take) {
     for (auto at = topics_.begin(); at != topics_.end();) {
       std::deque<Event> &queue = at->second;
@@ -51,7 +52,7 @@ public:
     }
   }
 
-  /* Those of a key; all of them with `everything`. */
+  /* Removes and returns the events of a key, or all events with `everything`. */
   std::vector<Completion> release(uint64_t key_hash, bool everything, const char *why) {
     std::vector<Completion> released;
     if (!everything && !has_key(key_hash))
