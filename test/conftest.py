@@ -20,7 +20,7 @@ def rig():
 
 @pytest.fixture(scope="session")
 def pg(rig):
-    """A private server with outbox preloaded, and with the librdkafka that was asked for."""
+    """A private server with outbox preloaded, and with the librdkafka that $LIBRDKAFKA names."""
     pg = rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical", "wal_retrieve_retry_interval": "100ms"})
     if wanted := os.environ.get("LIBRDKAFKA"):
         assert librdkafka.loaded(pg.pid).is_relative_to(wanted)
@@ -29,7 +29,7 @@ def pg(rig):
 
 @pytest.fixture(scope="session")
 def kafka(rig):
-    """A broker; tests keep apart by their aggregate types."""
+    """A broker shared by all tests; each test uses aggregate types, and so topics, of its own."""
     return rig.kafka(partitions=12)
 
 
@@ -44,7 +44,7 @@ def db(pg):
 
 @pytest.fixture
 def setting(pg, db):
-    """setting(name, value): for the length of the test."""
+    """setting(name, value): changes a setting for the duration of the test."""
     names = []
 
     def set_it(name: str, value: str) -> None:
@@ -62,7 +62,7 @@ def setting(pg, db):
 
 @pytest.fixture
 def aggregate():
-    """An aggregate type, and so a topic, of this test alone."""
+    """An aggregate type, and so a topic, that no other test uses."""
     return f"Order{next(_numbers)}"
 
 
@@ -76,7 +76,7 @@ def receiver(rig):
 
 @pytest.fixture
 def consume(kafka):
-    """consume("topic", ...): a consumer of these topics from their beginning."""
+    """consume("topic", ...): a consumer that reads these topics from the beginning."""
     consumers = []
 
     def open_consumer(*topics: str) -> Consumer:
@@ -89,14 +89,14 @@ def consume(kafka):
 
 
 def _server_log(item):
-    """The server's log file, when the test uses a server."""
+    """The server's log file, if the test uses a server."""
     pg = item.funcargs.get("pg") if hasattr(item, "funcargs") else None
     return pg.log if pg else None
 
 
 @pytest.fixture(autouse=True)
 def no_crash(request):
-    """No process of the server may crash, unless the test kills one on purpose."""
+    """No process of the server may crash, unless the test kills one deliberately."""
     pg = request.getfixturevalue("pg") if "pg" in request.fixturenames else None
     before = pg.log.stat().st_size if pg else 0
     request.node.log_start = before
@@ -109,7 +109,7 @@ def no_crash(request):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failure shows the end of what the server logged during the test."""
+    """On failure, shows the end of the server's log of the test."""
     report = (yield).get_result()
     log = _server_log(item)
     if report.failed and log and log.exists():

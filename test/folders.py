@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Checks src/folders.txt, the table of which folder may include which: that no include goes past it, and that it has no circle.
-Checks also that each function declared in a header x.h of src/server or src/dispatch is defined in x.h, or in x.cpp beside it: to need
-one function must not mean to include the header of another file.
+"""Checks src/folders.txt, the table of which folder may include which: every include must be allowed by it, and it must
+have no cycle. Also checks that each function declared in a header x.h of src/server or src/dispatch is defined in x.h
+or in x.cpp beside it, so that needing one function does not mean including another file's header.
 
 test/folders.py [--graph]: exit code 1 and a line for each fault; --graph prints the folders level by level.
 
-The second check reads declarations by regular expressions, formatted as clang-format leaves them. It does not see a variable (`extern`),
-what a macro declares, an operator, a constructor or destructor, a template, or a function that only a .cpp file declares; and it tells
-functions apart by name alone, so that one of several overloads is enough for it."""
+The second check reads declarations with regular expressions, in the format of clang-format. It ignores variables
+(`extern`), declarations by macros, operators, constructors and destructors, templates, and functions that only a
+.cpp file declares; it compares functions by name alone, so one of several overloads is enough."""
 
 import re
 import sys
@@ -18,7 +18,8 @@ SRC = Path(__file__).resolve().parent.parent / "src"
 DECLARED_BESIDE = ("server", "dispatch")
 NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.DOTALL | re.MULTILINE)
 NOT_A_FUNCTION = r"(?!typedef|using|return|template|friend|else|public:|protected:|private:)"
-# At the beginning of a line, or within a class by two: type, name, arguments, maybe `const noexcept`, and a semicolon.
+# A declaration: at the start of a line, or indented by two within a class: type, name, arguments, optional `const
+# noexcept`, a semicolon.
 DECLARATION = re.compile(rf"^(?:  )?{NOT_A_FUNCTION}[A-Za-z_\[][^;{{}}()=]*[\s*&](\w+)\([^;{{}}]*?\)[\w\s]*;", re.MULTILINE)
 CLASS = re.compile(r"^(?:class|struct) (\w+)[^;{}()]* \{$(.*?)^\};", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r'^#include "((?:server|dispatch|delivery)/[^"]+)"', re.MULTILINE)
@@ -30,7 +31,8 @@ def read_table() -> dict[str, set[str]]:
 
 
 def folder_of(path: str, table: dict[str, set[str]]) -> str:
-    """A file that the table names is a folder of its own: the header of a library is its ground, and what implements it the roof."""
+    """A file that the table names counts as a folder of its own: a library's public header is at its bottom, and the
+    file that implements it at its top."""
     return path if path in table else path.rpartition("/")[0]
 
 
@@ -42,7 +44,7 @@ def includes() -> list[tuple[str, int, str]]:
 
 
 def code_of(path: Path) -> str:
-    """Without comments, strings and preprocessor lines; lines keep their numbers."""
+    """The text without comments, strings and preprocessor lines; line numbers stay."""
     return NOT_CODE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), path.read_text()) if path.exists() else ""
 
 

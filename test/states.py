@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the state machines: an enum of src whose comments say `next:` beside its values is one. The states that they name must be those
-which the function may_follow() of that enum allows, the arrows of the diagram in src/diagrams, and the arrows of the SVG made of it
-(`make diagrams`), which src/README.md shows.
+"""Checks the state machines: an enum of src whose comments have `next:` beside its values is one. The next states in
+the comments must be those that the function may_follow() of that enum allows, those of the diagram in src/diagrams, and
+those of the SVG made from it (`make diagrams`), which src/README.md shows.
 
 test/states.py: exit code 1 and a line for each fault."""
 
@@ -22,7 +22,7 @@ Arrows = set[tuple[str, str]]
 
 
 def machines() -> dict[str, tuple[Path, list[str], Arrows]]:
-    """Of each: the file, its states without their common prefix, and what the comments name."""
+    """For each machine: the file, its states without their common prefix, and the next states in the comments."""
     found = {}
     for path in sorted(SRC.rglob("*.h")):
         for enum in ENUM.finditer(path.read_text()):

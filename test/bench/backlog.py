@@ -7,11 +7,12 @@ from stage import PARTITIONS, Stage, progress
 from watch import Watch
 
 SMALL = 100_000
-PIECE = 500_000  # loaded at once, so that a statement of ours that fails leaves little to roll back
+PIECE = 500_000  # loaded at once; a failed statement then leaves little to roll back
 
 
 def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
-    """Two servers, so that each can be switched: the first SMALL events of either, in turns; then all that the large one has left."""
+    """Two servers that can be switched on and off independently: the first SMALL events of each, alternating; then
+    the rest of the large backlog."""
     small, large = [], []
     with stage.server() as other, other.database("large") as big, stage.database("small") as db:
         for at, database in ((other, big), (stage, db)):
@@ -30,7 +31,7 @@ def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
                 at.switch(True)
                 watch.finish()
                 at.pause(database)
-                if turn:  # the first one of each has warmed up worker and broker
+                if turn:  # the first drain of each warms up worker and broker
                     rates.append(watch.rate(0.1, 0.9))
             stage.must_be_done(db)
             stage.must_have_arrived(f"outbox.event.Small{turn}", SMALL)

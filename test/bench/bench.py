@@ -1,4 +1,4 @@
-"""make bench: every measure by its name, in one run on two cores; a table, and build/bench/results.json."""
+"""make bench: all measures by name, in one run on two cores; a table, and build/bench/results.json."""
 
 import argparse
 import inspect
@@ -46,7 +46,7 @@ SIZES = {"events": int, "rounds": int, "keys": int, "databases": int, "seconds":
 
 @dataclass
 class Measure:
-    """`short` are its sizes in `make bench`, which takes ten minutes; `full` is what differs with --full."""
+    """`short` are its sizes in `make bench`, which takes ten minutes; `full` are the differing sizes with --full."""
     run: Callable[..., None]
     short: dict = field(default_factory=dict)
     full: dict = field(default_factory=dict)
@@ -76,7 +76,7 @@ PEERS = {
     "peers-dispatcher": Measure(peer_dispatcher.measure, {"events": 60_000, "ours": 500_000}),
     "peers-webhooks": Measure(peer_ulak.measure, {"events": 10_000, "ours": 60_000, "rounds": 2}),
 }
-BY_NAME = {  # alone: each takes minutes, or says what the others need not
+BY_NAME = {  # run separately: each takes minutes, or shows what the others do not need
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
     "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),
@@ -122,7 +122,7 @@ def sizes(name: str, given: argparse.Namespace) -> dict:
 
 @contextmanager
 def clean_log(stage: Stage):
-    """No process of the server may crash meanwhile, and no worker run into what it did not expect."""
+    """Fails if a process of the server crashed, or a worker logged an unexpected error."""
     size = stage.pg.log.stat().st_size
     yield
     if found := crashes(stage.pg.log, size):
@@ -130,7 +130,7 @@ def clean_log(stage: Stage):
 
 
 def run(stage: Stage, given: argparse.Namespace, about: dict) -> dict[str, Results]:
-    """One after the other, whatever became of those before; each is written down as soon as it is known."""
+    """Runs the measures one after the other, even if one fails; each result is saved as soon as it is known."""
     found: dict[str, Results] = {}
     measures = json.loads(FILE.read_text())["measures"] if given.add and FILE.exists() else {}
     for name in given.measures:

@@ -1,4 +1,4 @@
-"""INSERT ... SELECT of many events, beside the same into an ordinary table; with one sink, and with three."""
+"""INSERT ... SELECT of many events, compared with the same into an ordinary table; with one sink, and with three."""
 
 import time
 

@@ -1,5 +1,5 @@
-"""What an event costs the worker's main thread with hundreds of open transactions, under a held snapshot, with millions of
-scheduled events and after a restart, beside the same in a database without, in turns."""
+"""What an event costs the worker's main thread with hundreds of open transactions, under an old snapshot, with
+millions of scheduled events and after a restart, compared with a database without these conditions; alternating."""
 
 import time
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ PIECE = 250_000
 
 @dataclass
 class Cost:
-    """Of the worker's main thread, in microseconds per event; and events per second from start to end."""
+    """CPU of the worker's main thread in microseconds per event; and events per second from start to end."""
     bulk: float
     single: float
     rate: float
@@ -31,7 +31,7 @@ def insert(db: Database, events: int, more: str = "NULL") -> None:
 
 
 def deliver(stage: Stage, db: Database, events: int, enqueue) -> tuple[float, float]:
-    """Seconds until `events` are delivered and recorded, and the CPU of the worker's main thread for each."""
+    """Seconds until `events` are delivered and recorded, and the CPU of the worker's main thread per event."""
     worker, before = stage.wait_for_worker(db), stage.delivered(db)
     started, cpu = time.monotonic(), Cpu.now(worker, 0)
     enqueue()
@@ -50,8 +50,8 @@ def cost(stage: Stage, db: Database) -> Cost:
 
 
 class Pair:
-    """A database for the condition, and one without it; each has a worker of its own, and an old snapshot hinders the
-    cleaning of its own database only."""
+    """A database with the condition and one without it; each has a worker of its own, and an old snapshot affects
+    vacuum only in its own database."""
 
     def __init__(self, stage: Stage, stack: ExitStack, name: str):
         self.stage = stage
@@ -59,7 +59,7 @@ class Pair:
         self.costs: dict[str, list[Cost]] = {"clean": [], "db": []}
         for side in self.costs:
             stage.kafka_sink(getattr(self, side))
-            cost(stage, getattr(self, side))  # the broker's compiler has seen it
+            cost(stage, getattr(self, side))  # the broker's JIT compiler is warm
 
     def turn(self, rounds: int = 1) -> None:
         for _ in range(rounds):
@@ -68,7 +68,7 @@ class Pair:
                 self.costs[side].append(cost(self.stage, getattr(self, side)))
 
     def take(self) -> tuple[Cost, Cost]:
-        """Medians without and with the condition, since the last time."""
+        """Medians without and with the condition, since the last call."""
         found = [Cost(*(median([getattr(each, name) for each in costs]) for name in ("bulk", "single", "rate"))) for costs in self.costs.values()]
         self.costs = {side: [] for side in self.costs}
         return found[0], found[1]
@@ -84,7 +84,8 @@ class Pair:
 
 @contextmanager
 def left_open(db: Database, number: int = 300):
-    """They have enqueued, and do not commit while the body runs; then they do, and their events are delivered too."""
+    """Transactions that have enqueued events and stay open while the body runs; they then commit, and their events
+    are delivered too."""
     with ExitStack() as stack:
         connections = [stack.enter_context(db.connect(autocommit=False)) for _ in range(number)]
         for connection in connections:
@@ -97,7 +98,7 @@ def left_open(db: Database, number: int = 300):
 
 @contextmanager
 def held_snapshot(db: Database):
-    """A snapshot: rows and index entries of whatever is delivered under it stay."""
+    """A snapshot that keeps the rows and index entries of all events that are delivered under it."""
     with db.connect(autocommit=False) as holder:
         holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         holder.execute("SELECT count(*) FROM outbox.events")
@@ -117,7 +118,7 @@ def first(stage: Stage, results: Results, db: Database, after: str) -> None:
 
 
 def restart(stage: Stage, results: Results, pair: Pair) -> None:
-    """A worker restart, how long ordinary events then wait, and what they cost."""
+    """After a worker restart: how long ordinary events wait, and what they cost."""
     [old] = stage.workers(pair.db)
     pair.db.sql("SELECT pg_terminate_backend(%s)", old)
     wait_until(lambda: stage.workers(pair.db) not in ([], [old]), 30, "a new worker")

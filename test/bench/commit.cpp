@@ -26,7 +26,7 @@ using namespace bench;
 
 [[noreturn]] void die(const std::string &what) {
   fprintf(stderr, "commit: %s\n", what.c_str());
-  _Exit(1); /* from any thread, whatever the others do */
+  _Exit(1); /* any thread, independent of the others */
 }
 
 class Connection {
@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
   Events events(Events::Kind::fixed);
   Pace pace(rate);
   int64_t start = now_us();
-  /* Each connection takes every so manieth event: those of a key come from one connection, one after the other. */
+  /* Each connection takes every n-th event: the events of a key come from one connection, one after the other. */
   auto work = [&](Connection &connection, size_t first) {
     for (auto n = static_cast<long>(first); n < count; n += static_cast<long>(connections.size())) {
       Event event = events.make(n + 1);

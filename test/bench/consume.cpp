@@ -25,7 +25,7 @@ namespace {
   _Exit(1);
 }
 
-/* The text behind `name` in the payload, up to `end`. */
+/* The text after `name` in the payload, up to `end`. */
 std::string_view value_of(std::string_view payload, std::string_view name, char end) {
   size_t at = payload.find(name);
   if (at == payload.npos)
@@ -96,7 +96,7 @@ public:
   Consumer(const Consumer &) = delete;
   Consumer &operator=(const Consumer &) = delete;
 
-  /* How many the topic holds: to be asked before begin(), since a fetch that waits for more holds the question up. */
+  /* The number of events in the topic. Call it before begin(), because a waiting fetch would delay the query. */
   long holds() {
     long sum = 0;
     for (int i = 0; i < partitions_; i++) {
@@ -117,8 +117,8 @@ public:
     rd_kafka_topic_partition_list_destroy(all);
   }
 
-  /* The next ones into the ledger, no more than are `missing`, since a batch waits until it is full; false when none
-   * came for ten seconds. */
+  /* Adds the next events to the ledger, at most `missing`, because a batch waits until it is full; false if none
+   * arrived for ten seconds. */
   bool take(Ledger &ledger, long missing) {
     rd_kafka_message_t *messages[10000];
     size_t size = std::min(std::size(messages), static_cast<size_t>(missing));

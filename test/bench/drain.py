@@ -1,4 +1,4 @@
-"""How fast a backlog reaches Kafka, beside librdkafka alone with the same bytes."""
+"""How fast a backlog reaches Kafka, compared with librdkafka alone with the same bytes."""
 
 import time
 
@@ -13,7 +13,7 @@ KINDS = {"fixed": "300 B", "mixed": "100 B to 10 KB, Zipf keys"}
 
 
 def drain(stage: Stage, db: Database, events: int, workers: int = 1) -> dict:
-    """Switches delivery on and watches until the last delivery is recorded."""
+    """Switches delivery on and waits until the last delivery is recorded."""
     watch, started = Watch(stage, db, events), time.monotonic()
     stage.switch(True)
     wait_until(lambda: len(stage.workers(db)) == workers, 30, f"{workers} workers", interval=0.002)
@@ -29,14 +29,14 @@ def drain(stage: Stage, db: Database, events: int, workers: int = 1) -> dict:
 
 
 def alone(stage: Stage, topic: str, kind: str, events: int) -> dict:
-    """librdkafka with the same events."""
+    """librdkafka alone with the same events."""
     stage.kafka.create_topic(topic, PARTITIONS)
     with stage.produce(topic, "drain", kind, events) as child:
         return finish(child)
 
 
 def ours(stage: Stage, db: Database, aggregate_type: str, kind: str, events: int, workers: int = 1) -> dict:
-    """A drain from the first event to the empty table, each seen to have arrived once and in order."""
+    """A drain from the first event to the empty table; checks that each event arrived once and in order."""
     stage.pause(db)
     stage.kafka.create_topic(f"outbox.event.{aggregate_type}", PARTITIONS)
     stage.load(db, kind, events, aggregate_type)
@@ -51,11 +51,11 @@ def ours(stage: Stage, db: Database, aggregate_type: str, kind: str, events: int
 
 
 def side_by_side(stage: Stage, results: Results, kind: str, events: int, rounds: int) -> None:
-    """In turns, so that both see the same machine and a broker equally warm; medians count."""
+    """Alternating, so that both have the same machine and an equally warm broker; medians count."""
     mine, beside = [], []
     with stage.database(f"drain_{kind}") as db:
         stage.kafka_sink(db)
-        alone(stage, f"warm-{kind}", kind, 100_000)  # the broker's compiler has seen it
+        alone(stage, f"warm-{kind}", kind, 100_000)  # the broker's JIT compiler is warm
         for number in range(1, rounds + 1):
             beside.append(alone(stage, f"alone-{kind}{number}", kind, events))
             progress(f"librdkafka alone: {beside[-1]['rate']:,.0f} events/s")

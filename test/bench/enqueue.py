@@ -1,4 +1,5 @@
-"""What outbox.enqueue() costs a transaction, beside a plain INSERT into an ordinary table: nobody delivers, or the worker does."""
+"""What outbox.enqueue() costs a transaction, compared with a plain INSERT into an ordinary table: without delivery,
+and while the worker delivers."""
 
 import os
 import re
@@ -29,8 +30,8 @@ def script(stage: Stage, name: str, sql: str) -> Path:
 
 
 def pgbench(db: Database, path: Path, synchronous: str, *how_long: object, clients: int = CLIENTS) -> dict:
-    """Transactions a second and in all, and what the machine was busy with. The payload is a variable: the server gets it as a
-    parameter and reads it as JSON each time."""
+    """Transactions per second and in total, and the machine's load. The payload is a variable: the server gets it as
+    a parameter and parses it as JSON each time."""
     payload = db.value("SELECT payload::text FROM source LIMIT 1")
     env = os.environ | {"PGOPTIONS": f"-c synchronous_commit={synchronous}"}
     started, busy, disk = time.monotonic(), machine_seconds(), disk_seconds()
@@ -52,7 +53,8 @@ def limit(runs: list[dict]) -> str:
 
 
 def must_have_arrived(stage: Stage, events: int) -> None:
-    """And in the order of their keys: one session's ids ascend, and so do those of sessions one after the other."""
+    """The events must also arrive in the order of their keys: the ids of one session ascend, and so do those of
+    consecutive sessions."""
     consumer, ids, last = stage.consumer(TOPIC), set(), {}
     try:
         if (found := end_of(consumer, TOPIC)) != events:
@@ -75,7 +77,7 @@ def must_have_arrived(stage: Stage, events: int) -> None:
 
 
 class Transactions:
-    """One event each, by outbox.enqueue() or by the plain INSERT."""
+    """One event each, with outbox.enqueue() or a plain INSERT."""
 
     def __init__(self, stage: Stage, db: Database, seconds: float):
         self._stage, self._db, self._seconds = stage, db, seconds
@@ -99,7 +101,7 @@ class Transactions:
         return self._counted(self._run(self._enqueue, synchronous), "outbox.events_pending")
 
     def delivering(self, synchronous: str) -> dict:
-        """The worker delivers them meanwhile; the share that it had delivered at the end says whether it kept up."""
+        """The worker delivers meanwhile; the share that is delivered at the end shows whether it kept up."""
         plain.empty(self._db)
         self._stage.switch(True)
         worker = self._stage.wait_for_worker(self._db)
@@ -124,12 +126,12 @@ def measure(stage: Stage, results: Results, seconds: float, rounds: int) -> None
         stage.pause(db)
         plain.make(stage, db, "Enqueue", 1)
         transactions = Transactions(stage, db, seconds)
-        transactions.delivering("off")  # a broker that has just started is slow: its code is not yet compiled
+        transactions.delivering("off")  # a broker that has just started is slow, because its JIT compiler is cold
         ways = {"plain": transactions.plain, "paused": transactions.paused, "delivering": transactions.delivering}
         for synchronous in ("on", "off"):
             runs: dict[str, list[dict]] = {name: [] for name in ways}
             for number in range(rounds):
-                for name in [*ways][number % 3:] + [*ways][:number % 3]:  # the machine drifts: nobody always goes first
+                for name in [*ways][number % 3:] + [*ways][:number % 3]:  # the machine's speed drifts, so the first place alternates
                     runs[name].append(ways[name](synchronous))
                 progress(f"synchronous_commit = {synchronous}: " + ", ".join(f"{name} {runs[name][-1]['tps']:,.0f}" for name in ways) + " TPS")
             results.data[f"synchronous_commit_{synchronous}"] = {"clients": CLIENTS, "runs": runs}

@@ -1,12 +1,12 @@
 /*
- * events.h: the events of every measure, numbered from 1, the same for whoever sends them. Payloads are JSON as jsonb
- * writes it (keys by length, then by name), with words and numbers that differ from event to event.
+ * events.h: the events of all measures, numbered from 1, the same for every program. Payloads are JSON as jsonb
+ * prints it (keys by length, then by name), with words and numbers that differ from event to event.
  *
- *   fixed  300 B, 1,000 keys in turn
- *   wide   300 B, 10,000 keys in turn
- *   small  about 100 B, keys as above: for backlogs of many millions
- *   mixed  100 B to 10 KB, six of ten below 300 B and three of a hundred above 4 KB; 10,000 keys by Zipf's law: the
- *          first has a tenth of all events
+ * fixed  300 B, 1,000 keys in turn
+ * wide   300 B, 10,000 keys in turn
+ * small  about 100 B, keys as above: for backlogs of many millions
+ * mixed  100 B to 10 KB, six of ten below 300 B and three of a hundred above 4 KB; 10,000 keys with a Zipf
+ * distribution: the first has a tenth of all events
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct Event {
   std::string key, payload;
 };
 
-/* A number's own noise: whoever makes event n makes the same. */
+/* Pseudorandom content derived from the number: every program makes the same event n. */
 class Noise {
 public:
   explicit Noise(uint64_t seed) : state_(mix(seed)) {}

@@ -1,4 +1,5 @@
-"""A failing event holds its own key only: the rate of the other keys with 1 % of the keys failing, beside none."""
+"""A failing event blocks only its own key: the rate of the other keys with 1 % of the keys failing, compared with
+none."""
 
 import time
 
@@ -7,13 +8,13 @@ from outbox_rig import wait_until
 from results import Failure, Results, Row, ratio_at_least
 from stage import SECRET, Stage
 
-KEYS = (1000, 20_000)  # of which 1 % fail
-# How long a failing key waits: the default of the format, and so short that failures never cease.
+KEYS = (1000, 20_000)  # 1 % of them fail
+# How long a failing key waits: the format's default, and a delay so short that failures continue all the time.
 RETRIES = {"the default schedule": {}, "retries each 0.1 s to 1 s": {"retry": "exponential 100ms..1s", "max_attempts": "10000"}}
 
 
 def one(stage: Stage, url: str, name: str, events: int, keys: int, failing: bool, options: dict[str, str]) -> tuple[float, float]:
-    """Events per second of the keys that do not fail, and the worker's CPU for each, in microseconds."""
+    """Events per second of the keys that do not fail, and the worker's CPU per event in microseconds."""
     bad = "n % 100 = 0" if failing else "false"
     with stage.database(name) as db:
         db.webhook_sink("main", url, SECRET, concurrency="64", forward_headers="x-bad", **options)
@@ -41,8 +42,8 @@ def one(stage: Stage, url: str, name: str, events: int, keys: int, failing: bool
 
 
 def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
-    """`rounds` of each side, in turns; the median counts."""
-    # Not 500: nginx closes the connection after it, and the ratio would tell what connecting costs.
+    """`rounds` of each side, alternating; the median counts."""
+    # Not 500: nginx closes the connection after it, and the result would depend on the cost of connecting.
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 503; } return 204; }")
     for keys in KEYS:
         for what, options in RETRIES.items():

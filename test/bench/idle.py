@@ -1,4 +1,4 @@
-"""What an outbox costs that has nothing to do: one database, and very many."""
+"""What an idle outbox costs: one database, and very many."""
 
 import re
 import time
@@ -13,17 +13,17 @@ from stage import PARTITIONS, Stage, progress
 POLL_SECONDS = 1
 POLLS = 12
 LOOK_ON_SECONDS = 15
-PLACES = 16  # for background workers, PostgreSQL's own among them
+PLACES = 16  # background workers, including PostgreSQL's own
 REST_AFTER_SECONDS = 1
 
 
 def wake_ups(pid: int) -> int:
-    """How often the process's main thread has gone to sleep, and so woken up."""
+    """How often the process's main thread went to sleep, and so woke up."""
     return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", Path(f"/proc/{pid}/task/{pid}/status").read_text(), re.M)[1])
 
 
 def worker(stage: Stage, results: Results) -> None:
-    """Queries and wake-ups of a worker that has delivered something, and has nothing more to do."""
+    """Queries and wake-ups of a worker that has delivered an event and has nothing else to do."""
     with stage.server(shared_preload_libraries="outbox,pg_stat_statements", outbox__poll_interval=f"{POLL_SECONDS}s",
                       pg_stat_statements__track="all") as own, own.database("idle") as db:
         own.kafka_sink(db)
@@ -35,7 +35,7 @@ def worker(stage: Stage, results: Results) -> None:
             other.execute("CREATE EXTENSION pg_stat_statements")
             before, cpu = wake_ups(pid), Cpu.now(pid, 0)
             other.execute("SELECT pg_stat_statements_reset()")
-            time.sleep(POLLS * POLL_SECONDS)  # nothing is waited for: so long is the measure
+            time.sleep(POLLS * POLL_SECONDS)  # no condition to wait for: this is the duration of the measurement
             woken, cpu = wake_ups(pid) - before, Cpu.now(pid, 0).since(cpu)
             statements = other.execute("SELECT query, calls FROM pg_stat_statements WHERE dbid = %s ORDER BY calls DESC", [oid]).fetchall()
         memory = private_memory(pid) / 2**20
@@ -44,14 +44,14 @@ def worker(stage: Stage, results: Results) -> None:
     progress(f"in {POLLS} poll intervals {queries} queries and {woken} wake-ups of the main thread, {cpu.worker / cpu.wall * 1e6:.0f} µs of CPU a second")
     results.rows += [
         Row("idle, queries per poll interval", queries / POLLS, "", goals=[at_most(1)]),
-        # One more: the window begins anywhere between two polls.
+        # One more: the window starts anywhere between two polls.
         Row("idle, wake-ups of the main thread per poll interval", woken / POLLS, "", goals=[at_most(1 + 1 / POLLS)],
             limit=f"{cpu.worker / cpu.wall * 1e6:.0f} µs of CPU a second with its threads, {memory:.1f} MB"),
     ]
 
 
 def databases(stage: Stage, results: Results, databases: int) -> None:
-    """Very many with the extension and a sink, and a server with far fewer places for workers."""
+    """Very many databases with the extension and a sink, on a server with far fewer worker slots."""
     with stage.server(max_worker_processes=str(PLACES), outbox__enabled="off", outbox__worker_idle_timeout=f"{REST_AFTER_SECONDS}s",
                       max_wal_size="4GB") as own, own.pg.connect() as admin:
         template = Database(own.pg, "many")
@@ -68,20 +68,20 @@ def databases(stage: Stage, results: Results, databases: int) -> None:
         calm = [0]
 
         def at_rest() -> bool:
-            """No worker runs, and the launcher has not woken since the last time."""
+            """No worker runs, and the launcher has not woken since the last call."""
             calm.append(wake_ups(launcher))
             return not running() and calm[-1] == calm[-2]
         own.kafka.create_topic("outbox.event.Idle", PARTITIONS)
         first = Cpu.now(launcher, 0)
         own.switch(True)
         wait_until(running, 30, "a worker")
-        try:  # each is looked into once
+        try:  # the launcher looks into each once
             wait_until(at_rest, 60 + databases / 4, interval=1)
         except TimeoutError:
-            pass  # then the figure says how many there are
+            pass  # the figure then shows how many there are
         first = Cpu.now(launcher, 0).since(first)
         before, woken = Cpu.now(launcher, 0), wake_ups(launcher)
-        time.sleep(LOOK_ON_SECONDS)  # so long is the measure
+        time.sleep(LOOK_ON_SECONDS)  # the duration of the measurement
         cpu, woken = Cpu.now(launcher, 0).since(before), wake_ups(launcher) - woken
         held = running()
         progress(f"all were looked into after {first.wall:.1f} s, for which the launcher took {first.worker_main:.2f} s of CPU; {held} workers run; the "

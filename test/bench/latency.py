@@ -1,4 +1,4 @@
-"""From just before COMMIT to the consumer's poll, beside librdkafka alone from produce to poll."""
+"""From just before COMMIT to the consumer's poll, compared with librdkafka alone from produce to poll."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ from stage import PARTITIONS, Stage, end_of, finish, progress
 ENQUEUE = "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)"
 CONNECTIONS = 4
 TURNS = 2
-WARM_UP_SECONDS = 1  # of each turn: not counted
+WARM_UP_SECONDS = 1  # at the start of each turn: not counted
 WARM_UP_RATE = 500
 PERCENTILES = [*range(0, 99, 2), 99, 99.5, 99.9, 100]
 NUMBER = re.compile(rb'"n": (\d+)')
@@ -33,12 +33,12 @@ def consume_during(stage: Stage, topic: str, child: subprocess.Popen, events: in
             message = consumer.poll(1)
             at = time.time_ns() / 1000
             if message is not None and not message.error():
-                n = int(NUMBER.match(message.value(), 1)[1]) - 1  # places in the file of times
+                n = int(NUMBER.match(message.value(), 1)[1]) - 1  # line numbers in the file of times
                 if arrived[n]:
                     raise Failure(f"event {n} arrived twice")
                 arrived[n] = at
                 missing -= 1
-            elif child.poll() is not None:  # nothing for a second, and nothing more is sent
+            elif child.poll() is not None:  # nothing arrived for a second, and nothing more is sent
                 if child.returncode:
                     raise Failure(f"{child.args[0].name} ended with code {child.returncode}")
                 deadline = deadline or time.monotonic() + 30
@@ -53,12 +53,12 @@ def consume_during(stage: Stage, topic: str, child: subprocess.Popen, events: in
 
 @dataclass
 class Sample:
-    """Milliseconds of each event; of an application also those until COMMIT was answered."""
+    """Milliseconds of each event; for applications also the milliseconds until COMMIT returned."""
     latencies: list[float] = field(default_factory=list)
     commits: list[float] = field(default_factory=list)
     worst_lag_ms: float = 0
     sent: int = 0
-    cpu: float = 0  # seconds of those that carried them
+    cpu: float = 0  # CPU seconds of the processes that deliver
 
     def add(self, path: Path, arrived: list[float], rate: float, worst_lag_ms: float) -> None:
         times = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
@@ -80,14 +80,14 @@ class Sample:
 
 @dataclass
 class Way:
-    """One way from an application to the consumer."""
-    topic: str  # {} stands for the name of the load
-    start: Callable[[str, float, float, Path], subprocess.Popen]  # name, rate, seconds, and where the times go
-    carriers: list[int] = field(default_factory=list)  # processes that carry it, whose CPU counts
+    """One path from an application to the consumer."""
+    topic: str  # {} is replaced by the name of the load
+    start: Callable[[str, float, float, Path], subprocess.Popen]  # name, rate, seconds, and where to write the times
+    carriers: list[int] = field(default_factory=list)  # the processes whose CPU counts
 
 
 def transactions(stage: Stage, db: Database, statement: str, carriers: list[int]) -> Way:
-    """Of one event each, by an application that inserts it with this statement."""
+    """Transactions of one event each, by an application that inserts it with this statement."""
     return Way("outbox.event.{}", lambda name, rate, seconds, out: stage.program(
         "commit", db.pg.dsn(db.name), statement, name, rate, seconds, CONNECTIONS, out), carriers)
 
@@ -117,7 +117,7 @@ def one(stage: Stage, sample: Sample, way: Way, name: str, rate: float, seconds:
 
 
 def at_rate(stage: Stage, what: str, ways: dict[str, Way], rate: int, seconds: float) -> dict[str, dict]:
-    """All ways in turns, so that they see the same machine and a broker equally warm."""
+    """All paths alternating, so that they have the same machine and an equally warm broker."""
     samples = {name: Sample() for name in ways}
     for turn in range(1, TURNS + 1):
         for name, way in ways.items():
@@ -131,7 +131,7 @@ def measure(stage: Stage, results: Results, plan: list[tuple[int, int]]) -> None
     with stage.database("latency") as db:
         stage.kafka_sink(db)
         ways = {"librdkafka_alone": alone(stage), "outbox": ours(stage, db)}
-        at_rate(stage, "warm-up", ways, WARM_UP_RATE, 2)  # the broker's compiler has seen both
+        at_rate(stage, "warm-up", ways, WARM_UP_RATE, 2)  # the broker's JIT compiler is warm for both
         for rate, seconds in plan:
             found = results.data[f"{rate}/s"] = at_rate(stage, "latency", ways, rate, seconds)
             wait_until(lambda: db.value("SELECT NOT EXISTS (SELECT FROM outbox.events)"), 30, "an empty table")

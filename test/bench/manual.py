@@ -1,5 +1,6 @@
-"""A team's own dispatcher: outbox.claim() and outbox.ack() of 100 rows at a time, beside the articles' poller (100 rows, SKIP LOCKED, mark,
-commit) that keeps no order; neither sends anything, so that only the tables are measured. In turns, in one database."""
+"""A user's own dispatcher: outbox.claim() and outbox.ack() of 100 rows at a time, compared with the articles' poller
+(100 rows, SKIP LOCKED, mark, commit), which keeps no order. Neither sends anything, so only the tables are measured.
+Alternating, in one database."""
 
 import time
 
@@ -24,7 +25,7 @@ def poll(connection: psycopg.Connection) -> int:
 
 
 def claim(connection: psycopg.Connection) -> int:
-    """What it claimed the last time has been handled: the end of that and the next claim are one transaction, as the poller's are."""
+    """Acknowledges the previous batch and claims the next one in the same transaction, as the poller does."""
     global claimed
     with connection.transaction():
         if claimed:

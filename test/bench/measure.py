@@ -1,4 +1,4 @@
-"""What processes cost, and what machine this is."""
+"""Measures what processes cost, and describes the machine."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ CORES = 2
 
 
 def use_two_cores() -> None:
-    """Of a bigger machine; what we start inherits it."""
+    """On a larger machine; child processes inherit it."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
 
 
@@ -27,7 +27,7 @@ def _cpu_seconds(stat: Path) -> float:
 
 
 def _thread_seconds(thread: Path) -> float:
-    """To the nanosecond where the kernel counts them, else in ticks of 10 ms."""
+    """In nanoseconds if the kernel counts them, otherwise in ticks of 10 ms."""
     try:
         if ran := int((thread / "schedstat").read_text().split()[0]):
             return ran / 1e9
@@ -37,7 +37,7 @@ def _thread_seconds(thread: Path) -> float:
 
 
 def thread_seconds(pid: int) -> float:
-    """Of a process with one thread: finer than its ticks."""
+    """For a process with one thread: more exact than its ticks."""
     return _thread_seconds(Path(f"/proc/{pid}/task/{pid}"))
 
 
@@ -46,7 +46,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def disk_seconds() -> float:
-    """In which somebody waited for the disk, as the kernel's pressure figures have it; 0 where it keeps none."""
+    """Seconds in which a process waited for the disk, from the kernel's pressure figures; 0 if there are none."""
     try:
         return int(re.search(r"some .*total=(\d+)", Path("/proc/pressure/io").read_text())[1]) / 1e6
     except OSError:
@@ -54,15 +54,15 @@ def disk_seconds() -> float:
 
 
 def machine_seconds() -> float:
-    """Busy, over all cores: user, nice, system, irq, softirq; a guest's share stolen by others is in none."""
+    """Busy seconds over all cores: user, nice, system, irq, softirq; without time stolen from a guest."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
     return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) * TICK
 
 
 @dataclass
 class Cpu:
-    """Seconds of CPU: of the worker (its first thread and the others), the broker, and the whole machine; and those in which
-    somebody waited for the disk."""
+    """CPU seconds of the worker (its first thread and the others), the broker and the whole machine; and the seconds
+    in which a process waited for the disk."""
     wall: float
     worker_main: float
     worker: float
@@ -72,7 +72,7 @@ class Cpu:
 
     @staticmethod
     def now(worker: int | list[int], broker: int) -> "Cpu":
-        """Of several workers the sum."""
+        """The sum over several workers."""
         workers = worker if isinstance(worker, list) else [worker]
         return Cpu(time.monotonic(), sum(_thread_seconds(Path(f"/proc/{pid}/task/{pid}")) for pid in workers),
                    sum(_cpu_seconds(Path(f"/proc/{pid}/stat")) for pid in workers),
@@ -82,7 +82,7 @@ class Cpu:
         return Cpu(*(getattr(self, name) - getattr(start, name) for name in ("wall", "worker_main", "worker", "broker", "machine", "disk")))
 
     def limit(self) -> str:
-        """What kept it from being faster, in words."""
+        """What limited the speed, in words."""
         main, threads, broker, machine = (value / self.wall for value in (self.worker_main, self.worker - self.worker_main, self.broker, self.machine))
         shares = (f"worker {main:.2f} + its threads {threads:.2f}, broker {broker:.2f}, all else {machine - main - threads - broker:.2f} "
                   f"of {CORES} cores")
@@ -101,7 +101,7 @@ class Cpu:
 
 
 def private_memory(pid: int) -> int:
-    """Bytes of the process's own, without the server's shared buffers."""
+    """Bytes of the process's private memory, without the server's shared buffers."""
     return int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
 
 

@@ -1,4 +1,4 @@
-"""The worker's own memory where it could grow."""
+"""The worker's private memory in the situations in which it could grow."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ from watch import Watch
 
 LIMIT_MB = 100
 MB = 2**20
-# A backlog is loaded in pieces, so that no statement of ours fills the disk with what it would need to roll back.
+# A backlog is loaded in parts, so that no failed statement fills the disk with data to roll back.
 PIECE = 500_000
 
 
 class MemoryWatch(threading.Thread):
-    """The largest private memory of a database's worker, whichever process that is, and what the view says."""
+    """The largest private memory of a database's worker, across restarts, and the value in the view."""
 
     def __init__(self, db: Database):
         super().__init__(daemon=True)
@@ -41,7 +41,7 @@ class MemoryWatch(threading.Thread):
 
 @contextmanager
 def watched(results: Results, db: Database, what: str) -> Iterator[None]:
-    """The peak becomes a row."""
+    """Adds the peak as a row."""
     watch = MemoryWatch(db)
     started = time.monotonic()
     watch.start()
@@ -64,17 +64,17 @@ def load(db: Database, events: int, keys: int, aggregate_type: str = "Order", pa
 
 
 def look_on(seconds: float) -> None:
-    """Nothing is waited for: so long is the measure."""
+    """No condition to wait for: this is the duration of the measurement."""
     time.sleep(seconds)
 
 
 def spent(worker: int) -> float:
-    """Seconds of CPU that the worker's first thread has used."""
+    """CPU seconds of the worker's first thread."""
     return Cpu.now(worker, 0).worker_main
 
 
 def share(worker: int, seconds: float) -> float:
-    """Of a core, in per cent, that the worker's first thread takes: looks on for so long."""
+    """The load of the worker's first thread in per cent of a core, measured over this time."""
     before = spent(worker)
     look_on(seconds)
     return (spent(worker) - before) / seconds * 100
@@ -110,7 +110,7 @@ def backlog(stage: Stage, results: Results, events: int) -> None:
 
 
 def blocked(stage: Stage, results: Results, keys: int, behind: int = 2) -> None:
-    """Keys that each wait for a failing event of their own; after a restart too."""
+    """Keys that each wait for a failing event of their own; also after a restart."""
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     with stage.database("blocked") as db:
         db.webhook_sink("main", nginx.url, SECRET, concurrency="64", forward_headers="x-bad", retry="1d", max_attempts="1000")
@@ -139,7 +139,7 @@ OTHERS = 20_000
 
 
 def others(stage: Stage, db: Database, what: str) -> None:
-    """Events of free keys go on, at a cost that is told."""
+    """Events of other keys continue; the row shows at which cost."""
     worker = stage.wait_for_worker(db)
     before, delivered, started = spent(worker), stage.delivered(db), time.monotonic()
     load(db, OTHERS, 1000, payload="'{}'", aggregate_type="Other")
@@ -149,7 +149,7 @@ def others(stage: Stage, db: Database, what: str) -> None:
 
 
 def depth(stage: Stage, results: Results, events: int) -> None:
-    """Nothing about a blocked key grows with the number of rows behind it."""
+    """Memory does not depend on the number of rows behind a blocked key."""
     nginx = stage.rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     for behind in (10, events):
         with stage.database(f"depth{behind}") as db:
@@ -167,8 +167,8 @@ def depth(stage: Stage, results: Results, events: int) -> None:
 
 
 def hung(stage: Stage, results: Results) -> None:
-    """An endpoint that never answers, and large payloads."""
-    silent = socket.create_server(("127.0.0.1", 0), backlog=1024)  # connections are accepted by the kernel, and nobody reads
+    """An endpoint that never responds, and large payloads."""
+    silent = socket.create_server(("127.0.0.1", 0), backlog=1024)  # the kernel accepts connections, and no program reads from them
     large = "jsonb_build_object('n', n, 'note', (SELECT string_agg(md5((n * 10000 + i)::text), '') FROM generate_series(1, 3200) AS i))"
     for kind in ("webhook", "kafka"):
         with stage.database(f"hung_{kind}") as db:

@@ -20,7 +20,7 @@ def measure(stage: Stage, results: Results, events: int) -> None:
             stage.switch(True)
             if name == "after":
                 wait_until(lambda: db.value("SELECT state = 'circuit open' FROM outbox.sinks"), 60, "the circuit to open")
-                time.sleep(10)  # the outage's length: librdkafka's pauses between attempts to connect have grown to their longest
+                time.sleep(10)  # the outage's length: librdkafka's reconnect backoff has reached its maximum
                 attempts = db.value("SELECT max(attempts) FROM outbox.events_pending")
                 if attempts:
                     raise Failure(f"the outage has cost {attempts} attempts")

@@ -1,5 +1,5 @@
 /*
- * pace.h: an even rate, as both load programs keep it.
+ * pace.h: a constant rate, for both load programs.
  */
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace bench {
 
-/* The realtime clock in microseconds: the one that the consumer, another process, reads too. */
+/* The realtime clock in microseconds, which the consumer, another process, reads too. */
 inline int64_t now_us() {
   timespec time{};
   clock_gettime(CLOCK_REALTIME, &time);
   return time.tv_sec * 1000000LL + time.tv_nsec / 1000;
 }
 
-/* Event `n` is due at a fixed time, however late the ones before it were. */
+/* Event `n` is due at a fixed time, however late the earlier ones were. */
 class Pace {
 public:
   explicit Pace(double rate) : start_(std::chrono::steady_clock::now()), rate_(rate) {}
@@ -32,7 +32,7 @@ private:
   double rate_;
 };
 
-/* When an event began, and when its commit was answered (0: not known): one line each, for the consumer's side. */
+/* When an event began, and when its COMMIT returned (0: unknown): one line each, for the consumer. */
 struct Times {
   int64_t begun_us = 0;
   int64_t done_us = 0;

@@ -1,5 +1,5 @@
-"""Debezium's outbox event router beside outbox: the same events, broker and machine, in turns. Its server is one of its own,
-with wal_level = logical, so that nobody pays for what only the other needs."""
+"""Debezium's outbox event router compared with outbox: the same events, broker and machine, alternating. It has a
+server of its own with wal_level = logical, so that neither pays for the other's needs."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ from results import Results, Row, ratio_at_least, ratio_at_most
 from stage import PARTITIONS, SETTINGS, Stage, end_of, progress
 from watch import Sampler
 
-# What we promise too. The rest is Kafka Connect's and Debezium's own, but for what makes it faster:
+# The guarantees that outbox gives too. Everything else is the default of Kafka Connect and Debezium, except settings
+# that make it faster:
 PRODUCER = {"acks": "all", "enable.idempotence": "true", "compression.type": "lz4"}
 TUNED = {"poll.interval.ms": "5", "producer.override.linger.ms": "5", "producer.override.batch.size": "131072"}
 INSERT = "INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES ($1, $2, 'order.created', $3::jsonb)"
@@ -23,7 +24,7 @@ TRANSACTION = 50_000  # events; larger ones would not fit into the walsender's m
 
 
 class Arrivals(Sampler):
-    """Of what has come to be in a topic."""
+    """Records that have arrived in a topic."""
 
     def __init__(self, stage: Stage, debezium: Debezium, topic: str, events: int):
         self._debezium, self._topic, self._consumer = debezium, topic, stage.consumer(topic)
@@ -60,12 +61,12 @@ class Rival:
         return [self.debezium.pid, self.debezium.walsender_pid]
 
     def drain(self, aggregate_type: str, events: int) -> dict:
-        """From the resumption to the last event in the topic, each seen to have arrived once and in order."""
+        """From the resumption to the last event in the topic; checks that each arrived once and in order."""
         stage, topic = self.stage, f"outbox.event.{aggregate_type}"
         stage.kafka.create_topic(topic, PARTITIONS)
         self.debezium.pause()
         carriers = self.carriers()
-        used = cpu_seconds(carriers)  # what it decodes while it is paused counts too
+        used = cpu_seconds(carriers)  # decoding while it is paused counts too
         for first in range(1, events + 1, TRANSACTION):
             stage.load(self.db, "fixed", min(TRANSACTION, events + 1 - first), aggregate_type, first, "outbox (aggregatetype, aggregateid, type, payload)")
         paused, broker, machine = cpu_seconds(carriers), cpu_seconds([stage.broker_pid]), machine_seconds()
@@ -86,7 +87,7 @@ class Rival:
         return found
 
     def warm_up(self, what: str, events: int, rounds: int) -> list[dict]:
-        """Its compiler takes more than a million events to have seen enough."""
+        """The JIT compiler needs more than a million events to become warm."""
         return [self.drain(f"{what}-warm-up{number}", events) for number in range(1, rounds + 1)]
 
 
@@ -100,7 +101,7 @@ def rival(stage: Stage) -> Iterator[Rival]:
 
 
 def drain(stage: Stage, results: Results, events: int, rounds: int, warm_ups: int) -> None:
-    """The best of each counts."""
+    """The best round of each counts."""
     ours, theirs = [], []
     with stage.database("peers_drain") as db, rival(stage) as debezium:
         stage.kafka_sink(db)
@@ -123,7 +124,7 @@ def drain(stage: Stage, results: Results, events: int, rounds: int, warm_ups: in
 
 
 def latency(stage: Stage, results: Results, plan: list[tuple[int, int]], defaults: list[tuple[int, int]]) -> None:
-    """Tuned for it in turns with ours and librdkafka alone, and as it comes."""
+    """Tuned for low latency, alternating with outbox and librdkafka alone; and with default settings."""
     with stage.database("peers_latency") as db, rival(stage) as debezium:
         stage.kafka_sink(db)
         debezium.warm_up("latency", 200_000, 1)

@@ -1,4 +1,4 @@
-"""The dispatcher of the pattern's articles, in Python, beside outbox."""
+"""The dispatcher of the outbox articles, in Python, compared with outbox."""
 
 import subprocess
 import sys

@@ -1,5 +1,7 @@
-"""Webhooks beside ulak (github.com/zeybek/ulak), on a server of its own with its settings as they come; both post to the same nginx.
-ULAK=/path/to/its/checkout test/bench/run peers-webhooks."""
+"""Webhooks compared with ulak (github.com/zeybek/ulak), on a server of its own with its default settings; both post to
+the same nginx.
+
+ULAK=/path/to/its/checkout test/bench/run peers-webhooks"""
 
 import os
 import time
@@ -11,7 +13,7 @@ from outbox_rig.nginx import Nginx
 from results import Failure, Results, Row, ratio_at_least
 from stage import SETTINGS, Stage, progress
 
-# Four workers, 200 messages a batch, 10 connections each: what its README recommends is the default.
+# Four workers, 200 messages per batch, 10 connections each: the defaults are what its README recommends.
 ULAK = {"shared_preload_libraries": "ulak", "ulak.database": "postgres", "ulak.http_allow_internal_urls": "on"}
 PAYLOADS = "SELECT array_agg(jsonb_build_object('n', n, 'note', repeat(md5(n::text), 8))) FROM generate_series(1, {}) AS n"
 
@@ -31,7 +33,7 @@ class Rival:
         return self._log.read_bytes().count(b" 204 ")
 
     def drain(self, events: int) -> dict:
-        """From the commit of a transaction that sends them all to the last answer."""
+        """From the commit of a transaction that sends all events to the last response."""
         self._log.write_text("")
         before = self.enqueue(events)
         started = time.monotonic()
@@ -58,7 +60,7 @@ def measure(stage: Stage, results: Results, events: int, ours: int, rounds: int)
     nginx = stage.rig.nginx(locations=log.locations + f" location /ulak {{ access_log {rival_log} combined buffer=64k flush=100ms; return 204; }}")
     rival, mine, theirs = Rival(stage, nginx, rival_log), [], []
     try:
-        rival.drain(500)  # its workers have found the extension
+        rival.drain(500)  # its workers have started
         for number in range(1, rounds + 1):
             mine.append(webhooks.ours(stage, nginx.url, log, f"beside_ulak{number}", ours, max(webhooks.CONCURRENCIES)))
             theirs.append(rival.drain(events))

@@ -1,10 +1,10 @@
-"""An ordinary table with the same columns and indexes, as a team would write it by hand, and what both are given."""
+"""An ordinary table with the same columns and indexes, as a team would write it, and the data for both."""
 
 from outbox_rig.database import Database
 from stage import Stage
 
-# Autovacuum never visits the ordinary table, and nothing reads it. The source's ids are ready-made and ascending: a plain
-# INSERT that takes them spends nothing on ids.
+# Autovacuum is off for the ordinary table, and nothing reads it. The ids of the source are precomputed and ascending: a
+# plain INSERT that uses them spends nothing on ids.
 TABLES = """
     CREATE SEQUENCE plain_position CACHE 1;
     CREATE TABLE plain (LIKE outbox.events_pending INCLUDING ALL) WITH (autovacuum_enabled = off);
@@ -24,6 +24,6 @@ def make(stage: Stage, db: Database, aggregate_type: str, events: int) -> None:
 
 
 def empty(db: Database) -> None:
-    """Both start from nothing, right after a checkpoint."""
+    """Both tables are emptied, right after a checkpoint."""
     db.sql("TRUNCATE outbox.events_pending, plain")
     db.sql("CHECKPOINT")

@@ -1,4 +1,4 @@
-"""Draws build/bench/*.svg from build/bench/results.json, and from nothing else: python test/bench/plots.py."""
+"""Draws build/bench/*.svg from build/bench/results.json alone: python test/bench/plots.py."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402: the backend is chosen first
 
-# The same figures make the same file; text stays text.
+# The same figures give the same file; text stays text.
 matplotlib.rcParams.update({"svg.hashsalt": "outbox", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
                             "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False, "path.simplify": True})
 NAMES = {"outbox": "outbox", "librdkafka_alone": "librdkafka alone", "debezium": "Debezium", "debezium_defaults": "Debezium's defaults",
@@ -27,7 +27,7 @@ def best(rounds: list[dict]) -> dict:
 
 
 def drain(axes, measures: dict) -> bool:
-    """Drain rate over time, of the best round of each."""
+    """Drain rate over time, in the best round of each."""
     data, beside = of(measures, "drain"), of(measures, "peers-drain")
     if not data.get("outbox"):
         return False
@@ -50,9 +50,10 @@ def drain(axes, measures: dict) -> bool:
 
 
 def latency(axes, measures: dict) -> bool:
-    """Distribution of commit to consumer at the higher rate, of all who were measured at it."""
+    """Distribution of the time from commit to consumer at the higher rate, for all programs that were measured at
+    it."""
     found = {}
-    for name in ("latency", "peers-latency"):  # those that were measured in turns with the rivals, where there are any
+    for name in ("latency", "peers-latency"):  # the samples that were measured alternating with the others, if there are any
         for who, figures in of(measures, name).get("1000/s", {}).items():
             found[who] = figures.get("percentiles")
     found = {who: percentiles for who, percentiles in found.items() if percentiles}
@@ -66,7 +67,7 @@ def latency(axes, measures: dict) -> bool:
 
 
 def claims(axes, measures: dict) -> bool:
-    """What an event costs the worker's main thread, against dead rows that a snapshot keeps."""
+    """What an event costs the worker's main thread, against the dead rows that a snapshot keeps."""
     curve = of(measures, "claims").get("curve")
     if not curve:
         return False
@@ -79,7 +80,7 @@ def claims(axes, measures: dict) -> bool:
 
 
 def backlog(axes, measures: dict) -> bool:
-    """Drain rate against what still waits."""
+    """Drain rate against the remaining backlog."""
     curve = of(measures, "backlog").get("curve")
     if not curve:
         return False
@@ -93,7 +94,7 @@ PLOTS: dict[str, Callable] = {"drain": drain, "latency": latency, "claims": clai
 
 
 def draw(results: Path) -> list[Path]:
-    """The plots for which there are figures, beside them."""
+    """Draws the plots for which there are figures."""
     measures, drawn = json.loads(results.read_text())["measures"], []
     for name, plot in PLOTS.items():
         figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""Puts the table of build/bench/results.json into docs/performance.md, between its two marks, and the plots beside it:
+"""Puts the table of build/bench/results.json into docs/performance.md, between its two marks, and copies the plots:
 python test/bench/publish.py."""
 
 import json
@@ -28,7 +28,7 @@ def machine(about: dict) -> str:
 
 
 def runs(measures: dict) -> str:
-    """Which run the figures are of; several, when some measures were repeated alone."""
+    """The runs that the figures come from; several, if some measures were repeated separately."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, measure in measures.items():
         run = measure["about"]["versions"]["commit"], "full sizes" if measure["about"]["full"] else "short form"

@@ -1,4 +1,4 @@
-"""What was measured: rows of the table with their goals, and all figures behind them."""
+"""The results: rows of the table with their goals, and all figures behind them."""
 
 import math
 import time
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Failure(Exception):
-    """What arrived is not what was enqueued."""
+    """The events that arrived are not those that were enqueued."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Of a row's figure, in its unit, or of its ratio."""
+    """A goal for a row's figure, in its unit, or for its ratio."""
     of: str
     bound: float
     at_most: bool
@@ -42,7 +42,7 @@ def ratio_at_most(ratio: float) -> Goal:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Three significant digits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:,.{max(0, min(3, 2 - math.floor(math.log10(abs(value)))))}f}"
@@ -50,7 +50,8 @@ def number(value: float) -> str:
 
 @dataclass
 class Row:
-    """A line of the table. The ratio is that of the two figures, unless it is given (the median of ratios, say)."""
+    """A line of the table. The ratio is that of the two figures, unless it is given (the median of ratios, for
+    example)."""
     what: str
     figure: float
     unit: str
@@ -58,8 +59,8 @@ class Row:
     beside_what: str = ""
     ratio: float | None = None
     goals: list[Goal] = field(default_factory=list)
-    either: bool = False  # one of the goals is enough
-    limit: str = ""  # what kept it from being better: the disk, the CPU and whose
+    either: bool = False  # one of the goals must be met
+    limit: str = ""  # what limited it: the disk, or whose CPU
 
     def __post_init__(self) -> None:
         if self.ratio is None and self.beside:
@@ -67,7 +68,7 @@ class Row:
         self.goals = [goal if isinstance(goal, Goal) else Goal(**goal) for goal in self.goals]
 
     def met(self) -> bool | None:
-        """None without a goal."""
+        """None if there is no goal."""
         if not self.goals:
             return None
         return (any if self.either else all)(goal.met(self) for goal in self.goals)
@@ -82,12 +83,12 @@ HEADINGS = ["measure", "outbox", "beside it", "ratio", "goal", "", "limit"]
 
 
 class Results:
-    """Of one measure; `others` are those of the same run before it, by name."""
+    """The results of one measure; `others` are the earlier ones of the same run, by name."""
 
     def __init__(self, others: dict[str, "Results"]):
         self.others = others
         self.rows: list[Row] = []
-        self.data: dict[str, Any] = {}  # for the plots, and for whoever looks closer
+        self.data: dict[str, Any] = {}  # for the plots, and for closer inspection
         self.failed = ""
         self.at = time.time()
 

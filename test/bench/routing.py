@@ -1,5 +1,5 @@
-"""An endpoint for each of 1,000 customers, by the option match, beside one endpoint: what that costs those who enqueue, and who
-looks on. Nobody delivers meanwhile."""
+"""An endpoint for each of 1,000 customers with the option match, compared with one endpoint: the cost for enqueuing
+and for looking at the views. Delivery is off."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ MAKE = """
                        tenant, 'https://hooks.example/customers/' || tenant, 'tenant=' || tenant);
       END LOOP;
     END $$"""
-# The statements are the same for both, and the events too but for the customer.
+# The statements are the same for both, and the events too, except for the customer.
 ENQUEUE = "SELECT outbox.enqueue('Enqueue', :k::text, 'order.created', :payload::jsonb, headers => jsonb_build_object('tenant', :tenant::int))"
 BULK = """INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, headers)
           SELECT aggregate_type, key, event_type, payload, jsonb_build_object('tenant', 1 + n % {endpoints}) FROM source"""
@@ -39,7 +39,7 @@ def script(stage: Stage, endpoints: int) -> Path:
 
 
 class Session:
-    """One that is new: what each step costs it, in milliseconds of its own CPU."""
+    """A new session: the CPU time in milliseconds of each of its steps."""
 
     def __init__(self, db: Database, endpoints: int):
         with db.connect() as connection:
@@ -88,7 +88,7 @@ def measure(stage: Stage, results: Results, seconds: float, events: int, rounds:
 
 
 def in_turns(databases: dict[int, Database], rounds: int, run: Callable[[int, Database], dict]) -> dict[int, list[dict]]:
-    """The machine drifts: nobody always goes first."""
+    """The machine's speed drifts, so the first place alternates."""
     runs: dict[int, list[dict]] = {endpoints: [] for endpoints in databases}
     for number in range(rounds):
         for endpoints in sorted(databases, reverse=number % 2 == 1):
@@ -136,7 +136,7 @@ def sessions(results: Results, databases: dict[int, Database]) -> None:
 
 
 def looking_on(results: Results, db: Database, events: int) -> None:
-    """And changing something: whoever looks has to do so while it matters."""
+    """Also the cost of changes, while the views are read."""
     plain.empty(db)
     db.sql(BULK.format(endpoints=ENDPOINTS))
     db.sql("VACUUM ANALYZE outbox.events_pending")

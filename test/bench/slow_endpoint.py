@@ -1,4 +1,4 @@
-"""One endpoint of a hundred takes a second for each answer: do the others keep their rate?"""
+"""One endpoint of a hundred needs a second for each response: do the others keep their rate?"""
 
 from measure import Cpu, median
 from outbox_rig import wait_until
@@ -9,11 +9,11 @@ from watch import Watch
 from webhooks import AccessLog, expected
 
 SINKS = 100
-CONCURRENCY = 8  # of each of the quick ones: nginx takes 1,024 connections
+CONCURRENCY = 8  # per quick endpoint: nginx accepts 1,024 connections
 
 
 def one(stage: Stage, log: AccessLog, quick: str, first: str, events: int) -> tuple[float, Cpu]:
-    """Deliveries per second to all sinks but the first, whose URL is given."""
+    """Deliveries per second to all sinks except the first, whose URL is given."""
     log.empty()
     with stage.database("slow") as db:
         stage.pause(db)

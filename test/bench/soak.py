@@ -1,4 +1,4 @@
-"""Half an hour at an even rate: what grows?"""
+"""Half an hour at a constant rate: what grows?"""
 
 import threading
 import time
@@ -26,7 +26,7 @@ class Sample:
 
 
 class Sampler(threading.Thread):
-    """Sizes of the pending partition and the worker's own memory, until it is stopped."""
+    """Records the size of the pending partition and the worker's private memory until it is stopped."""
 
     def __init__(self, stage: Stage, db: Database, interval: float):
         super().__init__(daemon=True)
@@ -37,7 +37,7 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         started = time.monotonic()
         while not self._over.wait(self._interval):
-            # The table as a whole, with what is TOASTed and the maps of free space; what waits is an estimate from the counters.
+            # The whole table, with TOAST and free space maps; the backlog is an estimate from the counters.
             [(indexes, table)] = self._db.sql("SELECT pg_indexes_size(oid), pg_table_size(oid) FROM (SELECT 'outbox.events_pending'::regclass AS oid) AS t")
             [worker] = self._stage.workers(self._db)
             pending = self._db.value("SELECT n_live_tup FROM pg_stat_user_tables WHERE relname = 'events_pending'")

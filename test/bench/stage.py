@@ -1,4 +1,4 @@
-"""What every measure stands on: one server, one broker, a database for each."""
+"""The parts that all measures use: one server, one broker, a database for each."""
 
 import json
 import subprocess
@@ -19,16 +19,16 @@ SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
     "shared_buffers": "1GB",
-    "max_wal_size": "8GB",  # no checkpoint in the middle of a measure
+    "max_wal_size": "8GB",  # no checkpoint during a measurement
     "checkpoint_timeout": "30min",
-    "outbox.shutdown_timeout": "20s",  # what is in the air when a measure pauses it arrives, and is not sent again
-    "outbox.worker_idle_timeout": "0",  # also while another measure's turn takes minutes
-    "max_connections": "400",  # hundreds of open transactions are one of the measures
+    "outbox.shutdown_timeout": "20s",  # events in flight when a measure pauses arrive, and are not sent again
+    "outbox.worker_idle_timeout": "0",  # also while another measure takes minutes
+    "max_connections": "400",  # one of the measures uses hundreds of open transactions
 }
 
 
 class Stage:
-    """A setting's dot is written as two underscores."""
+    """A dot in a setting's name is written as two underscores."""
 
     def __init__(self, rig: Rig, linger_ms: str, kafka: Kafka | None = None, **settings: str):
         self.rig, self.linger_ms = rig, linger_ms
@@ -40,7 +40,7 @@ class Stage:
 
     @contextmanager
     def server(self, **settings: str) -> Iterator["Stage"]:
-        """Another server with settings of its own, beside the first one and with the same broker."""
+        """A second server with settings of its own and the same broker."""
         own = Stage(self.rig, self.linger_ms, self.kafka, **settings)
         try:
             yield own
@@ -67,7 +67,7 @@ class Stage:
         db.kafka_sink("main", self.kafka, linger_ms=self.linger_ms, **options)
 
     def switch(self, on: bool) -> None:
-        """outbox.enabled, for the whole server: loading happens while it is off."""
+        """outbox.enabled for the whole server: it is off during loading."""
         self.set("outbox.enabled", "on" if on else "off")
 
     def set(self, setting: str, value: str | int) -> None:
@@ -86,7 +86,7 @@ class Stage:
         return wait_until(lambda: self.workers(db), 30, "a worker", interval=0.002)[0]
 
     def delivered(self, db: Database, but: str = "") -> int:
-        """Recorded deliveries, of all sinks but one perhaps, from shared memory: costs no look at the table."""
+        """Recorded deliveries, optionally without one sink's, from shared memory: this does not read the table."""
         return int(db.value("""SELECT coalesce(sum(delivered), 0) FROM outbox_internal.sink_statistics()
                                WHERE server NOT IN (SELECT oid FROM pg_foreign_server WHERE srvname = %s)""", but))
 
@@ -98,7 +98,7 @@ class Stage:
 
     def load(self, db: Database, kind: str, events: int, aggregate_type: str, first: int = 1,
              into: str = "outbox.events (aggregate_type, aggregate_id, event_type, payload)") -> None:
-        """Events `first` and on, of a kind of events.h, by COPY."""
+        """Loads the events from `first` on, of a kind of events.h, with COPY."""
         with self.program("events", kind, first, first + events - 1, aggregate_type) as child, db.connect() as connection:
             with connection.cursor().copy(f"COPY {into} FROM STDIN") as copy:
                 while block := child.stdout.buffer.read(1 << 18):
@@ -107,14 +107,14 @@ class Stage:
             raise Failure(f"events ended with code {child.returncode}")
 
     def must_have_arrived(self, topic: str, events: int) -> dict:
-        """Events 1 to `events`, each once, in the order of its key and with an id of its own."""
+        """Checks that events 1 to `events` arrived once, in the order of their keys, each with an id of its own."""
         return self.run("consume", self.kafka.bootstrap, topic, PARTITIONS, events)
 
     def program(self, name: str, *arguments: Any) -> subprocess.Popen:
         return subprocess.Popen([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, name: str, *arguments: Any) -> dict:
-        """One of our load programs; what it printed."""
+        """Runs a load program and returns its output."""
         with self.program(name, *arguments) as child:
             return finish(child)
 
@@ -122,7 +122,7 @@ class Stage:
         return self.program("produce", self.kafka.bootstrap, topic, self.linger_ms, *arguments)
 
     def consumer(self, topic: str) -> confluent_kafka.Consumer:
-        """Of every partition, from the beginning; fetches wait at the broker, so that nothing is polled late."""
+        """A consumer of every partition from the beginning; fetches wait at the broker, so no poll is late."""
         consumer = confluent_kafka.Consumer({
             "bootstrap.servers": self.kafka.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0,
             "auto.offset.reset": "error", "fetch.queue.backoff.ms": 1, "queued.max.messages.kbytes": 131072,
@@ -132,14 +132,14 @@ class Stage:
 
 
 def end_of(consumer: confluent_kafka.Consumer, topic: str) -> int:
-    """How many events the topic holds."""
+    """The number of events in the topic."""
     ends = (consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number), timeout=10)
             for number in range(PARTITIONS))
     return sum(high - low for low, high in ends)
 
 
 def finish(child: subprocess.Popen, timeout: float = 180) -> dict:
-    """What a load program printed, once it has ended well; it never outlives us."""
+    """The output of a load program after a successful end; it never outlives this process."""
     try:
         out, error = child.communicate(timeout=timeout)
     except BaseException:

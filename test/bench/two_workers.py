@@ -1,4 +1,4 @@
-"""Two workers on many keys, beside one."""
+"""Two workers with many keys, compared with one."""
 
 from drain import ours
 from measure import median

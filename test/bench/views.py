@@ -1,4 +1,5 @@
-"""What a look at outbox.sinks takes while millions of events wait: without a worker, while one drains them, and over dead rows."""
+"""How long outbox.sinks takes while millions of events are pending: without a worker, during a drain, and over dead
+rows."""
 
 import time
 from datetime import timedelta
@@ -14,7 +15,7 @@ TRUTH = "SELECT clock_timestamp() - min(created_at) FROM outbox.events_pending W
 
 
 def look(results: Results, db: Database, what: str) -> None:
-    """The slowest of some looks counts, but for the first, which plans."""
+    """The slowest of several queries counts, except the first, which plans."""
     took = []
     for _ in range(LOOKS + 1):
         started = time.monotonic()
@@ -28,7 +29,7 @@ def look(results: Results, db: Database, what: str) -> None:
 
 def must_be_exact(db: Database, sink: str) -> None:
     said, true = db.sink("oldest_pending_age", sink)[0], db.value(TRUTH, sink)
-    if abs(said - true) > timedelta(seconds=5):  # the truth takes seconds to find
+    if abs(said - true) > timedelta(seconds=5):  # the exact value takes seconds to compute
         raise Failure(f"the oldest event of {sink} has waited for {true}, the view says {said}")
 
 
@@ -61,7 +62,7 @@ def measure(stage: Stage, results: Results, events: int) -> None:
 
 
 def over_dead_rows(stage: Stage, results: Results, db: Database) -> None:
-    """A snapshot keeps what is delivered meanwhile from being cleaned away."""
+    """A snapshot keeps vacuum from removing the rows that are delivered meanwhile."""
     with db.connect(autocommit=False) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT 1")

@@ -1,4 +1,5 @@
-"""WAL from the insert of an event until it is gone, beside the insert alone; and what vacuum writes when they are gone."""
+"""WAL from the insert of an event until its row is deleted, compared with the insert alone; and the WAL of the
+vacuum afterwards."""
 
 import re
 import subprocess
@@ -19,7 +20,7 @@ def here(db: Database) -> str:
 
 
 def between(stage: Stage, db: Database, start: str, end: str) -> dict:
-    """Bytes, and those of each kind of record (how many, bytes with page images)."""
+    """Bytes in total, and for each kind of record (number, bytes with page images)."""
     db.sql("SELECT pg_switch_wal()")  # pg_waldump reads files
     done = subprocess.run([pg_config("bindir") / "pg_waldump", "--stats=record", "-p", stage.pg.data / "pg_wal", "-s", start, "-e", end],
                           capture_output=True, text=True, check=True)

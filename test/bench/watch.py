@@ -1,4 +1,4 @@
-"""How deliveries go on over time."""
+"""The progress of deliveries over time."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from stage import Stage, progress
 
 
 class Sampler(threading.Thread, ABC):
-    """Counts from now on until there are so many events, and looks at the memory of those that carry them."""
+    """Counts deliveries until there are enough, and measures the memory of the delivering processes."""
 
     def __init__(self, events: int, interval: float):
         super().__init__(daemon=True)
@@ -27,7 +27,7 @@ class Sampler(threading.Thread, ABC):
 
     @abstractmethod
     def log(self) -> Path:
-        """What to read when they do not come."""
+        """The log to read if the deliveries do not arrive."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -52,7 +52,7 @@ class Sampler(threading.Thread, ABC):
         return self.samples[-1][1] if self.samples else 0
 
     def finish(self, timeout: float = 180) -> None:
-        """Waits for the last one; Failure when it does not come."""
+        """Waits for the last delivery; raises Failure if it does not come."""
         self.join(timeout)
         self.stop()
         if self.done() < self.events:
@@ -63,20 +63,20 @@ class Sampler(threading.Thread, ABC):
         self.join(20)
 
     def at(self, events: float) -> tuple[float, int]:
-        """The first sample with so many."""
+        """The first sample with at least this many."""
         return next(sample for sample in self.samples if sample[1] >= events)
 
     def rate(self, first: float = 0.1, last: float = 0.9) -> float:
-        """Events per second between these parts of them: neither the start nor the end counts."""
+        """Events per second between these fractions of them: neither the start nor the end counts."""
         (begun, few), (ended, many) = self.at(self.events * first), self.at(self.events * last)
         if ended == begun:
             raise Failure(f"{self.events} events are too few to tell a rate")
         return (many - few) / (ended - begun)
 
     def curve(self, points: int = 80) -> list[tuple[float, int, float]]:
-        """Seconds from the first sample, events until then, and events per second since the point before."""
+        """Seconds since the first sample, events until then, and events per second since the previous point."""
         start, end = self.samples[0][0], self.samples[-1][0]
-        width = max(0.25, (end - start) / points)  # deliveries are recorded many at a time
+        width = max(0.25, (end - start) / points)  # deliveries are recorded in batches
         found, last = [], self.samples[0]
         for sample in self.samples[1:]:
             if sample[0] - last[0] >= width or sample is self.samples[-1]:
@@ -87,7 +87,7 @@ class Sampler(threading.Thread, ABC):
 
 
 class Watch(Sampler):
-    """Of what is delivered and recorded, on a connection of its own; deliveries of the sink `but` do not count."""
+    """Watches recorded deliveries on a connection of its own; those of the sink `but` do not count."""
 
     def __init__(self, stage: Stage, db: Database, events: int, interval: float = 0.02, but: str = ""):
         self._stage, self._db, self._but = stage, Database(db.pg, db.name), but

@@ -15,7 +15,7 @@ CONCURRENCIES = (32, 256)
 
 
 class AccessLog:
-    """Of an nginx with one process: an answer 204 and its webhook-id per line, in the order in which they were given."""
+    """The log of an nginx with one process: per response 204 a line with its webhook-id, in order."""
 
     def __init__(self, stage: Stage):
         self._path = stage.directory / "access.log"
@@ -34,7 +34,8 @@ class AccessLog:
         return found
 
     def must_hold(self, path: str, arriving: dict[str, tuple[str, int]]) -> None:
-        """Each of these events once, in the order of its key; `arriving` is what expected() said before they went."""
+        """Each of these events once, in the order of its key; `arriving` is the result of expected() before they
+        were sent."""
         wait_until(lambda: len(self._answered()[path]) >= len(arriving), 10, f"{len(arriving)} requests in nginx's log", interval=0.2)
         answered, last = self._answered()[path], {}
         if len(answered) != len(arriving) or set(answered) != set(arriving):
@@ -47,13 +48,14 @@ class AccessLog:
 
 
 def expected(db: Database, sink: str) -> dict[str, tuple[str, int]]:
-    """Key and position of each waiting event, by id."""
+    """Key and position of each pending event, by id."""
     return {str(event): (key, position) for event, key, position in
             db.sql("SELECT id, partition_key, position FROM outbox.events_pending WHERE sink = %s", sink)}
 
 
 def ours(stage: Stage, url: str, log: AccessLog, name: str, events: int, concurrency: int) -> dict:
-    """From the switching on to the last delivery recorded, each seen to have arrived once and in the order of its key."""
+    """From switching delivery on to the last recorded delivery; checks that each event arrived once and in the order
+    of its key."""
     log.empty()
     with stage.database(name) as db:
         db.webhook_sink("main", url + "/hooks", secret=SECRET, concurrency=str(concurrency))

@@ -1,7 +1,6 @@
-"""make chaos CYCLES=n SEED=s: real servers, real traffic, kills at random; then the books are checked.
-
-The seed draws everything: what the writers do and what is broken when. Threads and processes keep their own time, so
-a replay repeats the schedule, not each interleaving."""
+"""make chaos CYCLES=n SEED=s: real servers and traffic with random kills, then a check of the history. The seed
+determines what the writers do and which faults are injected when. Threads and processes run at their own speed, so a
+replay repeats the schedule, not each interleaving."""
 
 import argparse
 import os
@@ -58,17 +57,18 @@ class Run:
         if wrong:
             print("\n".join(f"{f.kind.upper()}: {f.text}" for f in wrong if f.kind == "crash"))
             print("\n".join(lines))
-            print("\nwhat the server says:", *self.world.what_it_says(), sep="\n")
+            print("\nthe state of the server:", *self.world.state(), sep="\n")
         return not wrong
 
     def _share_faults(self, n: int, now: History) -> None:
-        """An event of an earlier cycle can arrive again after a fault of this one: they share its bound."""
+        """An event of an earlier cycle can arrive again after a fault of this cycle, so both cycles count this
+        fault's bound."""
         earlier = self._histories[n]
         if earlier is not now:
             earlier.faults += [fault for fault in now.faults if fault not in earlier.faults]
 
     def _crashes(self) -> list[Finding]:
-        """Our own kills are by signal 9; everything else is a finding."""
+        """The harness kills with signal 9; every other crash is a finding."""
         log = self.world.pg.log
         found = [line for line in crashes(log, self._log_read) if not re.search(r"terminated by signal 9\b", line)]
         self._log_read = log.stat().st_size

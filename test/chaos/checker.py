@@ -1,4 +1,4 @@
-"""Judges a history. It knows nothing of servers: what it is given is all that happened."""
+"""Checks a history. It knows no servers: its only input is what happened."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from history import Arrival, Event, Fault, History
 
-# How long after the end of a fault its consequences may still be under way (a hanging request, a sink that closes).
+# For this long after the end of a fault its consequences may continue (a hanging request, a sink that closes).
 AFTERMATH = 3.0
 
 
@@ -26,7 +26,7 @@ def check(history: History, sinks: tuple[str, ...]) -> list[Finding]:
 
 
 def ids(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """Each delivery carries the id of its own event."""
+    """Each delivery has the id of its own event."""
     for arrival in history.arrivals:
         if arrival.id is None:
             yield Finding("id missing", f"{arrival.sink} got {arrival.where} without an id", (arrival.body_id or "?",))
@@ -36,7 +36,7 @@ def ids(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def phantoms(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """What arrives, accepted or not, has committed, and no crash took it back."""
+    """Every event that arrives, accepted or not, was committed, and no crash undid its commit."""
     seen = set()
     for arrival in history.arrivals:
         event = history.events.get(arrival.id)
@@ -44,35 +44,36 @@ def phantoms(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
             continue
         seen.add(arrival.id)
         yield Finding("phantom", f"{arrival.sink} got {arrival.where}, " +
-                      ("whose transaction is not in the database's past" if event else "which nobody enqueued"), (arrival.id,))
+                      ("whose transaction was not committed or was lost" if event else "which no writer enqueued"), (arrival.id,))
 
 
 def losses(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """What has committed arrives at each sink, unless it is a dead letter or a person deleted it."""
+    """Every committed event arrives at each sink, unless it is a dead letter or a user deleted it."""
     accepted = {(a.sink, a.id) for a in history.arrivals if a.accepted}
     deleted = history.deleted()
     for event in history.events.values():
         for sink in sinks if event.committed else ():
             status = history.waiting.get((event.id, sink))
             if status == "PENDING":
-                yield Finding("stuck", f"still pending for {sink}, with every part healthy again", (event.id,))
+                yield Finding("stuck", f"still pending for {sink}, although all parts are healthy again", (event.id,))
             elif status is None and (sink, event.id) not in accepted and (event.id, sink) not in deleted:
-                yield Finding("lost", f"committed, never accepted by {sink}, and gone from the table", (event.id,))
+                yield Finding("lost", f"committed, never accepted by {sink}, and no longer in the table", (event.id,))
 
 
 def order(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """No event reaches a sink before an earlier one of its key has had its first accepted delivery there, if it has one."""
+    """No event reaches a sink before an earlier event of its key has had its first accepted delivery there, if it
+    has one."""
     by_key: dict[tuple[str, str], list[tuple[Arrival, Event]]] = defaultdict(list)
     for arrival in history.arrivals:
         event = history.events.get(arrival.id)
         if event and event.committed:
             by_key[arrival.sink, event.key].append((arrival, event))
     for (sink, key), arrivals in by_key.items():
-        first: dict[str, int] = {}  # where each event was accepted for the first time
+        first: dict[str, int] = {}  # when each event was accepted for the first time
         for index, (arrival, event) in enumerate(arrivals):
             if arrival.accepted:
                 first.setdefault(event.id, index)
-        to_come: list[Event | None] = [None] * len(arrivals)  # of those accepted first after it, the earliest by its number
+        to_come: list[Event | None] = [None] * len(arrivals)  # among the events first accepted after it, the one with the lowest number
         for index in range(len(arrivals) - 1, 0, -1):
             event, least = arrivals[index][1], to_come[index]
             is_first = first.get(event.id) == index
@@ -85,7 +86,8 @@ def order(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """An event arrives again only after a fault between the two, and no fault causes more than its bound."""
+    """An event arrives again only after a fault between both arrivals, and no fault causes more duplicates than its
+    bound."""
     room = {id(fault): fault.bound for fault in history.faults}
     for before, again in repeats(history):
         possible = [f for f in history.faults if f.begun <= again.at and before.at <= f.ended + AFTERMATH]
@@ -98,18 +100,18 @@ def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
             yield Finding("duplicates over the bound", f"{text}: no more than {sum(f.bound for f in possible)} after "
                           f"{', '.join(f.name for f in possible)}", (again.id,))
             continue
-        # Those that may still have room for the next ones are spared: the next ones come later.
+        # Prefer faults with the least time left: later faults may still have to explain later duplicates.
         room[id(min(free, key=lambda fault: fault.ended))] -= 1
 
 
 def ledger(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """The database kept its own word; else nothing above can be believed."""
+    """PostgreSQL itself kept every commit that it acknowledged; otherwise no other finding is meaningful."""
     for event in history.events.values():
         t = event.transaction
         if t.outcome == "committed" and not t.asynchronous and not event.undone and not event.committed:
-            yield Finding("ledger", f"transaction {t.name} committed, and its ledger row is not there", (event.id,))
+            yield Finding("ledger", f"transaction {t.name} was committed, but its ledger row is missing", (event.id,))
         if event.committed and (event.undone or t.outcome == "rolled back"):
-            yield Finding("ledger", f"transaction {t.name} was rolled back, and its ledger row is there", (event.id,))
+            yield Finding("ledger", f"transaction {t.name} was rolled back, but its ledger row exists", (event.id,))
 
 
 RULES = [ids, phantoms, losses, order, duplicates, ledger]
@@ -119,7 +121,8 @@ RULES = [ids, phantoms, losses, order, duplicates, ledger]
 
 
 def repeats(history: History) -> list[tuple[Arrival, Arrival]]:
-    """Accepted deliveries of an event to a sink that had it already, each with the one before it; by time."""
+    """Accepted deliveries of an event that the sink had already accepted, each with the previous one; in order of
+    time."""
     last: dict[tuple[str, str | None], Arrival] = {}
     found = []
     for arrival in sorted((a for a in history.arrivals if a.accepted and a.id), key=lambda a: a.at):

@@ -1,4 +1,4 @@
-"""One cycle: a burst of writes with faults in it, recovery, the drain."""
+"""One cycle: a burst of writes with faults during it, recovery, and the drain."""
 
 import time
 
@@ -9,8 +9,8 @@ from plan import Plan, Step
 from world import World
 from writers import WRITERS, Writer
 
-HARMLESS = {"change_workers", "set_clock"}  # events are told nothing of it
-AFTER_FAULTS_S = 0.3  # the writers go on for so long when all has recovered
+HARMLESS = {"change_workers", "set_clock"}  # a fault that the events must not notice
+AFTER_FAULTS_S = 0.3  # seconds for which the writers continue after the recovery
 
 
 class Cycle:

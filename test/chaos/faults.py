@@ -1,4 +1,4 @@
-"""What is done to the parts. Each fault begins, lasts, and ends; when it has ended, its part is healthy again."""
+"""The faults. Each one begins, lasts and ends; afterwards its part is healthy again."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from world import World
 
 
 class NothingToHit(Exception):
-    """The part is just being started again, say."""
+    """The part cannot be hit now, for example because it is being restarted."""
 
 
 Action = Callable[[World, Plan], None]
@@ -35,7 +35,7 @@ def _process(world: World, kind: str) -> int:
 
 
 def kill_worker(world: World, plan: Plan) -> None:
-    """The postmaster then restarts every process of the server."""
+    """The postmaster then restarts all processes of the server."""
     world.pg.kill_child(_process(world, "outbox worker"))
 
 
@@ -45,7 +45,7 @@ def terminate_worker(world: World, plan: Plan) -> None:
 
 
 def kill_postmaster(world: World, plan: Plan) -> None:
-    """The postmaster alone: its children have to leave by themselves."""
+    """Kills only the postmaster: its children must exit by themselves."""
     family = children(world.pg.pid)
     os.kill(world.pg.pid, signal.SIGKILL)
     wait_until(lambda: not any(alive(pid) for pid in [world.pg.pid, *family]), 30, "orphans to leave")
@@ -58,12 +58,13 @@ def kill_server(world: World, plan: Plan) -> None:
 
 
 def stop_wal_writer(world: World, plan: Plan) -> None:
-    """What was not flushed on demand is lost by the kill that comes."""
+    """A kill that follows loses all WAL that was not flushed explicitly."""
     stop_asleep(world, "backend_type = 'walwriter'")
 
 
 def kill_server_draining(world: World, plan: Plan) -> None:
-    """In the middle of a backlog, when nobody's commit flushes what was recorded of it."""
+    """Kills the server in the middle of a backlog, while no commit of an application flushes the worker's
+    recordings."""
     pending = world.pending()
     stop_wal_writer(world, plan)
     wait_until(lambda: world.pending() <= pending * (1 - plan.drained), 30, "the backlog to shrink", 0.005)
@@ -129,7 +130,7 @@ def heal_endpoint(world: World, plan: Plan) -> None:
 
 
 def set_clock(world: World, plan: Plan) -> None:
-    """The wall clock of the server alone: to the second, forwards or backwards."""
+    """Sets the server's wall clock forwards or backwards by whole seconds."""
     world.clock.set(plan.dice("clock").choice([offset for offset in (-30, 0, 30) if offset != world.clock.offset]))
 
 
@@ -137,7 +138,8 @@ def set_clock(world: World, plan: Plan) -> None:
 
 
 def change_workers(world: World, plan: Plan) -> None:
-    """No fault to the events: it explains no duplicate. That all have taken their place is seen when the rest is healthy."""
+    """Changes outbox.workers. This is no fault for the events: it explains no duplicate. The change is complete once
+    the other faults are over."""
     world.set_workers(plan.dice("workers").choice([n for n in (1, 2, 3, 4) if n != world.workers]))
 
 
@@ -168,5 +170,5 @@ FAULTS: dict[str, tuple[Action, Action]] = {
 
 
 def moments(steps: list[Step]) -> list[tuple[float, Step, int]]:
-    """When to begin and to end each of them: seconds, step, 0 or 1."""
+    """When each fault begins and ends: (seconds, step, 0 = begin or 1 = end)."""
     return sorted([(s.at, s, 0) for s in steps] + [(s.at + s.lasts, s, 1) for s in steps], key=lambda m: (m[0], m[2]))

@@ -1,4 +1,4 @@
-"""A person at the table: locks pending rows for a while, changes some, deletes a few."""
+"""A user who works on the table: locks pending rows for a while, changes some, deletes a few."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class Hands(threading.Thread):
                     if connection is None or connection.closed:
                         connection = self._db.connect()
                     self._touch(connection)
-                except (psycopg.OperationalError, psycopg.InterfaceError):  # the server went away
+                except (psycopg.OperationalError, psycopg.InterfaceError):  # the server was lost
                     if connection:
                         connection.close()
         except Exception as e:
@@ -49,7 +49,8 @@ class Hands(threading.Thread):
         connection.execute("BEGIN")
         rows = connection.execute(PICK, [many]).fetchall()
         positions = [position for position, _, _ in rows]
-        # Noted before: whether it took place is not always known, nor whether the event was already on its way.
+        # Recorded before the statement: whether it took effect, and whether the event was already in flight, is not
+        # always known.
         touches = [Touch(sink, event, action, time.time()) for _, event, sink in rows]
         self._history.touches += touches
         if action == "change":

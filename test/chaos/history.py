@@ -1,4 +1,4 @@
-"""What happened in one cycle: what the writers did, what the sinks got, what was broken meanwhile."""
+"""What happened in one cycle: what the writers did, what the sinks received, which faults were injected."""
 
 import time
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 class Transaction:
     name: str
     kind: str
-    asynchronous: bool = False  # synchronous_commit = off: a crash may take it back
-    # open, committed, rolled back, prepared, or unknown: the connection broke in COMMIT
+    asynchronous: bool = False  # synchronous_commit = off: a crash may undo it
+    # open, committed, rolled back, prepared, or unknown if the connection broke during COMMIT
     outcome: str = "open"
     begun: float = field(default_factory=time.time)
     ended: float | None = None
@@ -24,22 +24,22 @@ class Event:
     key: str
     transaction: Transaction
     undone: bool = False  # rolled back to a savepoint, or caught by an exception block
-    # From the ledger, which is written in the event's own (sub)transaction and read after all recoveries:
+    # From the ledger, which is written in the event's (sub)transaction and read after all recoveries:
     committed: bool = False
-    n: int | None = None  # its number within the key, drawn under the lock of the key's row
+    n: int | None = None  # the event's number within its key, taken under the lock of the key's row
 
 
 @dataclass
 class Arrival:
-    """A record in the topic, or a request at the endpoint; of one sink and key in the order of their coming."""
+    """A record in the topic, or a request at the endpoint; for one sink and key in order of arrival."""
 
     sink: str
     id: str | None
     key: str | None
     n: int | None
-    body_id: str | None  # the event's id as its payload has it
+    body_id: str | None  # the event's id according to its payload
     at: float
-    accepted: bool  # False: the endpoint answered with an error, or not at all
+    accepted: bool  # False: the endpoint returned an error, or nothing
     where: str
 
 
@@ -48,12 +48,12 @@ class Fault:
     name: str
     begun: float
     ended: float
-    bound: int  # how many events it may cause to arrive twice
+    bound: int  # how many duplicates the fault may cause
 
 
 @dataclass
 class Touch:
-    """What a person did to a row."""
+    """What a user did to a row."""
 
     sink: str
     id: str
@@ -69,7 +69,7 @@ class History:
     transactions: list[Transaction] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    waiting: dict[tuple[str, str], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED, after the drain
+    waiting: dict[tuple[str, str], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED after the drain
     touches: list[Touch] = field(default_factory=list)
 
     def begin(self, name: str, kind: str, asynchronous: bool = False) -> Transaction:
@@ -81,11 +81,12 @@ class History:
         self.events[event.id] = event
 
     def deleted(self) -> set[tuple[str, str]]:
-        """(id, sink) of what a person deleted, or tried to: it may or may not arrive."""
+        """The (id, sink) pairs that a user deleted or tried to delete: they may or may not arrive."""
         return {(touch.id, touch.sink) for touch in self.touches if touch.action == "delete"}
 
     def settle(self, ledger: dict[str, int]) -> None:
-        """`ledger`: id and number of each event whose transaction is in the database's past."""
+        """Sets the events that were committed, from `ledger`: id and number of each event whose transaction
+        survived."""
         for event in self.events.values():
             event.committed = event.id in ledger
             event.n = ledger.get(event.id)

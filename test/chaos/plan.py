@@ -1,9 +1,9 @@
-"""What a cycle shall be like: drawn from the seed and the cycle's number alone."""
+"""The plan of a cycle, derived only from the seed and the cycle's number."""
 
 import random
 from dataclasses import dataclass, field
 
-FAULTS = {  # by what they hit, with how often each is drawn; a cycle hits each target at most once
+FAULTS = {  # faults by target, with their weights; a cycle hits each target at most once
     "server": {"kill_worker": 3, "terminate_worker": 2, "kill_postmaster": 2, "kill_server": 2, "stop_immediate": 2,
                "restart_fast": 1, "kill_server_unflushed": 2},
     "broker": {"kill_broker": 2, "pause_broker": 3},
@@ -11,7 +11,7 @@ FAULTS = {  # by what they hit, with how often each is drawn; a cycle hits each 
     "clock": {"set_clock": 1},
     "settings": {"change_workers": 3, "alter_kafka": 1, "alter_webhook": 1},
 }
-LASTS = {  # seconds, at least and at most; the others are over at once
+LASTS = {  # minimum and maximum in seconds; the other faults have no duration
     "kill_server_unflushed": (0.2, 0.6), "kill_broker": (0.1, 0.5), "pause_broker": (0.2, 1.2), "endpoint_refuses": (0.2, 0.8),
     "endpoint_hangs": (0.2, 1.0), "endpoint_fails": (0.2, 0.8),
 }
@@ -20,7 +20,7 @@ KINDS = {"plain": 40, "rolled_back": 12, "savepoints": 12, "exception": 8, "step
 
 @dataclass
 class Step:
-    at: float  # seconds after the burst began or, if it comes after the writers, after they ended
+    at: float  # seconds after the start of the burst or, for faults after the writers, after their end
     fault: str
     lasts: float
 
@@ -29,17 +29,17 @@ class Step:
 class Plan:
     seed: int
     cycle: int
-    seconds: float = 0  # how long the writers write, at least
+    seconds: float = 0  # the minimum time in seconds for which the writers write
     kinds: dict[str, int] = field(default_factory=lambda: dict(KINDS))
     asynchronous: float = 0  # the share of transactions with synchronous_commit = off
-    hands: bool = True  # whether people lock, change and delete pending rows
+    hands: bool = True  # whether users lock, change and delete pending rows
     steps: list[Step] = field(default_factory=list)
-    last: Step | None = None  # after the writers have ended, while what they left drains
-    backlog: int = 0  # bulk transactions with which each writer ends
-    drained: float = 0  # the share of the backlog that is gone when the last fault hits
+    last: Step | None = None  # faults after the writers have ended, during the drain
+    backlog: int = 0  # the number of bulk transactions with which each writer ends
+    drained: float = 0  # the drained share of the backlog at which the last fault hits
 
     def dice(self, who: str) -> random.Random:
-        """A generator for each party of its own, so that their paces do not mix up what they draw."""
+        """A random generator for each party, so that their speeds do not influence each other's numbers."""
         return random.Random(f"{self.seed}/{self.cycle}/{who}")
 
 
@@ -53,13 +53,13 @@ def draw(seed: int, cycle: int) -> Plan:
     if kind == "mixed":
         for target in dice.sample(sorted(FAULTS), dice.choices([1, 2, 3], [3, 4, 2])[0]):
             plan.steps.append(_step(dice, target, plan.seconds))
-    elif kind == "asynchronous":  # nobody else's commit flushes what must not be published before it is flushed
+    elif kind == "asynchronous":  # no other commit may flush what must not be published before it is flushed
         plan.asynchronous, plan.hands = 1, False
         plan.kinds |= {"prepared": 0}
         plan.steps.append(_of(dice, "kill_server_unflushed", plan.seconds))
         if dice.random() < 0.3:
             plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
-    elif kind == "backlog":  # nobody's commit flushes the recordings
+    elif kind == "backlog":  # no other commit may flush the recordings
         plan.asynchronous, plan.hands = 0, False
         plan.backlog, plan.drained = 5, dice.uniform(0.2, 0.6)
         plan.last = Step(0, "kill_server_draining", 0)

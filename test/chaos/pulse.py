@@ -1,5 +1,5 @@
-"""Notices when this process stood still: the endpoint, a part of it, answered nobody meanwhile, and may have taken a
-request whose sender had long given up."""
+"""Detects that this process stood still. The endpoint, which runs in it, then answered no request, and may have
+accepted a request whose sender had timed out long ago."""
 
 import threading
 import time
@@ -24,6 +24,6 @@ class Pulse(threading.Thread):
             last = now
 
     def stalls(self) -> list[tuple[float, float]]:
-        """When, since the last time it was asked."""
+        """The stalls since the last call."""
         found, self._stalls = self._stalls, []
         return found

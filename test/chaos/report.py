@@ -1,4 +1,4 @@
-"""What a person reads: a line per cycle, and on a failure the first events with all that is known of them."""
+"""The output: a line per cycle, and after a failure the first events with everything known about them."""
 
 import os
 from collections import Counter
@@ -52,12 +52,12 @@ def _story(id: str, history: History, started: float) -> list[str]:
                      f"{t.begun - started:.3f}, ended {ended}: {t.outcome}")
         lines += [f"      in the table for {sink}: {history.waiting[id, sink]}" for sink in SINKS if (id, sink) in history.waiting]
     told = [(a.at, f"{a.sink}: {a.where}") for a in history.arrivals if a.id == id]
-    told += [(t.begun, f"{t.sink}: a person's {t.action}, until {(t.ended or t.begun) - started:.3f}") for t in history.touches if t.id == id]
+    told += [(t.begun, f"{t.sink}: a user's {t.action}, until {(t.ended or t.begun) - started:.3f}") for t in history.touches if t.id == id]
     return lines + [f"      {at - started:9.3f}  {text}" for at, text in sorted(told)]
 
 
 def _neighbours(ids: tuple[str, ...], sink: str, history: History, started: float) -> list[str]:
-    """What else of the key arrived there at the time."""
+    """The other arrivals of the key at that time."""
     key = history.events[ids[0]].key
     arrivals = [a for a in history.arrivals if a.sink == sink and a.key == key]
     places = [index for index, arrival in enumerate(arrivals) if arrival.id in ids]

@@ -1,4 +1,4 @@
-"""What both sinks got, as arrivals."""
+"""What both sinks received, as arrivals."""
 
 import json
 
@@ -8,14 +8,14 @@ from outbox_rig import Kafka, Receiver
 from outbox_rig.receiver import OK, Delivery, Mode, status
 from outbox_rig.wait import wait_until
 
-SINKS = ("kafka", "crm")  # the foreign servers
+SINKS = ("kafka", "crm")  # names of the foreign servers
 TOPIC = "outbox.event.Chaos"
 PARTITIONS = 6
-FLAKY = 0.03  # the share of events that the endpoint refuses at first, healthy as it is
+FLAKY = 0.03  # the share of events that the healthy endpoint refuses at first
 
 
 class Topic:
-    """Reads the topic on demand, each partition in its order."""
+    """Reads the topic on demand, each partition in order."""
 
     def __init__(self, kafka: Kafka):
         kafka.create_topic(TOPIC, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
@@ -23,7 +23,8 @@ class Topic:
         self._next = [0] * PARTITIONS
 
     def read(self) -> list[Arrival]:
-        """All that has come since the last time. A new consumer each time: it remembers no broker's death, and needs no group."""
+        """Returns all records since the last call. Uses a new consumer each time: it is not affected by dead
+        brokers, and needs no group."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self._kafka.bootstrap, "group.id": "chaos", "log_level": 0,
                                              "enable.auto.commit": False, "auto.offset.reset": "error",
                                              "topic.metadata.refresh.interval.ms": 500})
@@ -62,7 +63,7 @@ class Topic:
 
 
 class Endpoint:
-    """The webhook receiver: a few events are refused once or twice before they are taken."""
+    """The webhook receiver: it refuses a few events once or twice before it accepts them."""
 
     def __init__(self, receiver: Receiver):
         self.receiver = receiver
@@ -81,7 +82,7 @@ class Endpoint:
         return OK
 
     def read(self) -> list[Arrival]:
-        """All requests since the last time, in the order of their coming."""
+        """Returns all requests since the last call, in order of arrival."""
         deliveries = self.receiver.deliveries[:]
         del self.receiver.deliveries[:len(deliveries)]
         return [self._arrival(delivery) for delivery in deliveries]

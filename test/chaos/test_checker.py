@@ -1,4 +1,4 @@
-"""The checker, given histories that are wrong on purpose, one for each kind of wrong, and right ones that look suspicious."""
+"""Tests of the checker: one wrong history for each kind of finding, and correct histories that look suspicious."""
 
 import pytest
 from checker import check
@@ -9,7 +9,8 @@ PLAIN = Transaction("1.1", "plain", outcome="committed")
 
 
 class Story:
-    """Events e1, e2, ... of key k, all committed, unless said otherwise; what arrives, in the order in which it is told."""
+    """Builds a history: events e1, e2, ... of key k, all committed unless stated otherwise, and their arrivals in
+    the order of the calls."""
 
     def __init__(self, events: int = 3, transaction: Transaction = PLAIN):
         self.history = History(1)
@@ -62,7 +63,7 @@ def test_a_duplicate_after_a_fault():
 
 
 def test_a_batch_that_comes_again_begins_with_old_events():
-    """First deliveries were in order; that e1 comes after e3 a second time is a duplicate and no disorder."""
+    """The first deliveries were in order; a second delivery of e1 after e3 is a duplicate, not a disorder."""
     assert Story().arrive("e1", "e2", "e3").fault(3.1, 3.2).arrive("e1", "e2", "e3").kinds() == []
 
 
@@ -114,7 +115,7 @@ def test_two_faults_two_bounds():
 
 
 def test_a_request_that_hung_through_the_fault():
-    """The endpoint answered a worker that was gone already."""
+    """The endpoint answered a worker that had already exited."""
     assert Story().fault(0.1, 0.5).arrive("e1", "e1", "e2", "e3").kinds() == []
 
 
@@ -166,13 +167,13 @@ def test_disorder_that_a_fault_does_not_excuse():
 
 
 def test_disorder_hidden_by_duplicates():
-    """The second e2 comes in time, the first one did not."""
+    """The second delivery of e2 is in time, the first one was not."""
     assert Story().fault(0.1, 9).arrive("e1", "e3", "e2", "e3", sinks=("crm",)).arrive("e1", "e2", "e3", sinks=("kafka",)).kinds() \
         == ["disorder"]
 
 
 def test_disorder_of_a_request_that_was_refused():
-    """e2 was sent while e1, refused, had yet to come again: that e2 was refused, too, is luck."""
+    """e2 was sent while the refused e1 was still to be sent again: that e2 was refused too does not excuse it."""
     story = Story(2).arrive("e1", "e2", sinks=("crm",), accepted=False)
     assert story.arrive("e1", "e2").kinds() == ["disorder"]
 

@@ -1,4 +1,4 @@
-"""The real parts that a run lives with: started once, broken and mended over all cycles."""
+"""The real parts of a run: started once, broken and repaired in all cycles."""
 
 import time
 from pathlib import Path
@@ -14,8 +14,8 @@ from pulse import Pulse
 from sinks import Endpoint, Topic
 from writers import all_keys
 
-MAX_IN_FLIGHT = 40  # small, so that the bound of duplicates bites
-STUCK_S = 20  # nothing moves for so long, with every part healthy
+MAX_IN_FLIGHT = 40  # small, so that the bound on duplicates is tested
+STUCK_S = 20  # give up when nothing changes for this many seconds although every part is healthy
 SCHEMA = Path(__file__).with_name("schema.sql")
 
 
@@ -33,7 +33,7 @@ class World:
         self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys())
         retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12"}
         self.db.kafka_sink("kafka", self.kafka, **retry)
-        # Kept for a day: so both ways to record a delivery are at work.
+        # Events are kept for a day, so that both ways of recording a delivery are used.
         self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", **retry)
         self.workers = self._workers_before = 1
         self.pulse = Pulse()
@@ -42,7 +42,7 @@ class World:
         self.db.disconnect()
 
     def sql(self, query: str, *parameters: Any) -> list[tuple]:
-        """As soon as the server takes it; only for what may be said twice."""
+        """Runs a statement as soon as the server accepts it; only for statements that may run twice."""
         def answer():
             try:
                 return [self.db.sql(query, *parameters)]
@@ -55,7 +55,7 @@ class World:
         return self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
 
     def waits_for_its_time(self) -> bool:
-        """A failed event has the time of its next attempt in its row, which is later by as much as the clock was set back."""
+        """The row of a failed event contains the time of its next attempt, which is late if the clock was set back."""
         return self.sql("SELECT EXISTS (SELECT FROM outbox.events_pending WHERE available_at > clock_timestamp())")[0][0]
 
     def set_workers(self, n: int) -> None:
@@ -65,13 +65,13 @@ class World:
         self.sql("SELECT pg_reload_conf()")
 
     def bound(self) -> int:
-        """How many events may be in flight: those of leaving workers too."""
+        """The maximum number of events in flight, including those of exiting workers."""
         return MAX_IN_FLIGHT * max(self.workers, self._workers_before)
 
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 
     def drain(self) -> float:
-        """Until nothing is pending, or nothing moves any more. Seconds."""
+        """Waits until nothing is pending, or nothing changes any more. Returns seconds."""
         started = moved = time.monotonic()
         before = -1
         while (pending := self.pending()) and time.monotonic() < moved + STUCK_S:
@@ -81,20 +81,21 @@ class World:
         wait_until(lambda: self.sql("SELECT count(*), min(workers), max(workers) FROM outbox.workers WHERE database = %s", self.db.name)
                    == [(self.workers, self.workers, self.workers)], 90, f"{self.workers} workers", 0.05)
         self._workers_before = self.workers
-        # What was deleted or given up in the air may still be there.
+        # Events that were deleted or given up while in flight may still be at the sinks.
         still = time.monotonic() + 5
         while self.endpoint.receiver.open_requests and time.monotonic() < still:
             time.sleep(0.02)
         return time.monotonic() - started
 
     def observe(self, histories: dict[int, History], cycle_of: dict[str, int], history: History) -> set[int]:
-        """Files what has arrived with the cycle of its event, and settles this cycle. The cycles that got something."""
+        """Assigns arrivals to the cycles of their events and settles this cycle. Returns the cycles with new
+        arrivals."""
         touched = {history.cycle}
         history.settle({str(id): n for id, n in self.sql("SELECT id, n FROM chaos.ledger WHERE cycle = %s", history.cycle)})
-        # With a synchronous commit, all that is judged is on the disk before the next crash.
+        # After a synchronous commit, all rows that are checked survive the next crash.
         self.sql("SET synchronous_commit = on")
         self.sql("INSERT INTO chaos.ledger VALUES (gen_random_uuid(), 0, 0)")
-        # The table first: what has left it by now has arrived.
+        # Read the table first: an event that has left it has arrived.
         history.waiting = {(str(id), sink): status for id, sink, status in self.sql(
             "SELECT id, sink, coalesce(status, 'PENDING') FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'")}
         for arrival in self.topic.read() + self.endpoint.read():
@@ -103,8 +104,8 @@ class World:
             touched.add(cycle)
         return touched
 
-    def what_it_says(self) -> list[str]:
-        """For a report: what an operator would look at."""
+    def state(self) -> list[str]:
+        """The state of the server for a report: what an operator would look at."""
         found = [f"  {row}" for row in self.sql("SELECT name, state, pending, blocked, in_flight, failed, last_error FROM outbox.sinks")]
         found += [f"  {row}" for row in self.sql("SELECT * FROM outbox.workers")]
         found += [f"  {row}" for row in self.sql("SELECT \"check\", status, detail FROM outbox.doctor() WHERE status <> 'ok'")]

@@ -1,4 +1,4 @@
-"""Applications at work: each writer has keys of its own, and some that it shares with the others under a row lock."""
+"""The applications: each writer has keys of its own, and some that it shares with the others under a row lock."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ def all_keys() -> list[str]:
 
 
 class Open:
-    """A transaction that was begun and is to end later: on a connection of its own, or prepared."""
+    """A transaction that ends later: open on a connection of its own, or prepared."""
 
     def __init__(self, transaction: Transaction, keys: list[str], due: float, connection: psycopg.Connection | None):
         self.transaction, self.keys, self.due, self.connection = transaction, keys, due, connection
@@ -37,12 +37,12 @@ class Writer(threading.Thread):
         self._connection: psycopg.Connection | None = None
         self._keys = [f"{number}-{n}" for n in range(OWN_KEYS)]
         self._open: list[Open] = []
-        self._current: Transaction | None = None  # begun last
+        self._current: Transaction | None = None  # the transaction that began last
         self._count = 0
-        self._clock = 0.0  # the time that it has waited: independent of the machine's speed
+        self._clock = 0.0  # how long it has been open, in units that do not depend on the machine's speed
 
     def finish(self) -> None:
-        """Ends what is open, and the thread."""
+        """Ends the open transactions and the thread."""
         self._ending.set()
         self.join()
         if self.error:
@@ -55,7 +55,7 @@ class Writer(threading.Thread):
                 self._attempt(self._turn)
                 pause = self._dice.uniform(0, 0.02)
                 self._clock += pause
-                # A recovery that takes long must not pile up more than a drain can take.
+                # Limits the backlog: a long recovery must not produce more than the drain can take.
                 self._ending.wait(pause if time.monotonic() < busy_until else pause * 20)
             while self._open:
                 self._attempt(lambda: self._end(self._open[0]))
@@ -75,20 +75,20 @@ class Writer(threading.Thread):
         for _ in range(RECONNECT_S * 20):
             try:
                 connection = self._db.connect()
-                connection.execute("SET statement_timeout = '120s'")  # PostgreSQL's own timeouts go by the clock that is set
+                connection.execute("SET statement_timeout = '120s'")  # PostgreSQL's own timeouts depend on the clock that the test sets
                 return connection
             except psycopg.OperationalError:
                 until.wait(0.05)
         raise TimeoutError(f"the server took no connection for {RECONNECT_S} s")
 
     def _attempt(self, what) -> None:
-        """One piece of work. What a lost connection leaves behind is settled by the ledger."""
+        """Runs one piece of work. After a lost connection, the ledger tells what was committed."""
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
         try:
             what()
         except psycopg.errors.QueryCanceled:
-            raise  # by the timeout: nothing here may take so long
+            raise  # canceled by the timeout: no statement here may take that long
         except (psycopg.OperationalError, psycopg.InterfaceError):
             self._connection.close()
         if self._current and self._current.outcome == "open" and all(o.transaction is not self._current for o in self._open):
@@ -108,7 +108,7 @@ class Writer(threading.Thread):
         return transaction
 
     def _event(self, transaction: Transaction, key: str, undone: bool = False) -> str:
-        """Known before it is sent, so that nothing can arrive that is not known."""
+        """Records an event before it is sent, so that no unknown event can arrive."""
         event = Event(str(uuid.UUID(int=self._dice.getrandbits(128), version=4)), key, transaction, undone)
         self._history.add(event)
         return event.id
@@ -118,13 +118,13 @@ class Writer(threading.Thread):
             "SELECT chaos.emit(%s, %s, %s)", [self._plan.cycle, key, self._event(transaction, key, undone)])
 
     def _end_with(self, transaction: Transaction, command: str, connection: psycopg.Connection | None = None) -> None:
-        transaction.end("unknown")  # until the answer is here
+        transaction.end("unknown")  # until the response is here
         done = (connection or self._connection).execute(command).statusmessage
         transaction.end({"COMMIT": "committed", "COMMIT PREPARED": "committed", "PREPARE TRANSACTION": "prepared"}
                         .get(done, "rolled back"))
 
     def _free_keys(self, many: int, shared: bool = True) -> list[str]:
-        """In one order for all writers, so that they do not deadlock."""
+        """Locks keys in one order for all writers, which avoids deadlocks."""
         busy = {key for o in self._open for key in o.keys}
         keys = [key for key in self._keys if key not in busy] + (SHARED_KEYS if shared else [])
         return sorted(self._dice.sample(keys, min(many, len(keys))))
@@ -187,7 +187,7 @@ class Writer(threading.Thread):
         self._end_with(t, "COMMIT")
 
     def _late(self) -> None:
-        """It enqueues now and commits later, when others have long gone by."""
+        """Enqueues now and commits later, after transactions that began later."""
         keys = self._free_keys(self._dice.randint(1, 2), shared=False)
         if not keys:
             return self._plain()
@@ -208,14 +208,14 @@ class Writer(threading.Thread):
         self._end_with(t, f"PREPARE TRANSACTION 'chaos-{self._plan.cycle}-{t.name}'")
 
     def _end(self, o: Open) -> None:
-        """And writes the same keys again at once: the order of the two is to be kept."""
+        """Ends the transaction and writes to the same keys again at once: the order of both must be kept."""
         keep = self._dice.random() < 0.8
         if o.connection:
             self._open.remove(o)
             try:
                 self._end_with(o.transaction, "COMMIT" if keep else "ROLLBACK", o.connection)
             except (psycopg.OperationalError, psycopg.InterfaceError):
-                pass  # the server went away
+                pass  # the server was lost
             o.connection.close()
         else:
             gid = f"chaos-{self._plan.cycle}-{o.transaction.name}"

@@ -10,7 +10,7 @@ from outbox_rig.paths import ROOT
 
 
 def strict(schema):
-    """As the API server does with --validate=strict: a field that is not known is an error."""
+    """As the API server does with --validate=strict: an unknown field is an error."""
     if isinstance(schema, dict):
         if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
             schema.setdefault("additionalProperties", False)

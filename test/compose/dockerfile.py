@@ -1,4 +1,4 @@
-"""A Dockerfile carried out without Docker: a folder for each stage, its RUN and COPY steps in order."""
+"""Executes a Dockerfile without Docker: a folder for each stage, its RUN and COPY steps in order."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def steps(dockerfile: Path) -> list[tuple[str, str]]:
 class Build:
     def __init__(self, dockerfile: Path, folder: Path, log: Path):
         self.folder, self.log = folder, log
-        self._arguments: dict[str, str] = {}  # those before the first FROM
+        self._arguments: dict[str, str] = {}  # instructions before the first FROM
         self._stages: dict[str, Stage] = {}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -75,7 +75,7 @@ class Build:
         to = self.stage.root / target.lstrip("/")
         for source in sources:
             path = origin / source.lstrip("/")
-            if path.is_dir():  # its contents
+            if path.is_dir():  # the folder's contents
                 to.mkdir(parents=True, exist_ok=True)
                 self._run_logged("cp", "-a", "--no-preserve=ownership", f"{path}/.", f"{to}/")
             else:

@@ -1,5 +1,6 @@
-"""docker/ without Docker: the image's steps are run in a folder, and the compose file's services as processes in a network of their own, with
-the same command lines, environment, files and addresses. Grafana is left out: it is no package of Debian's."""
+"""docker/ without Docker: the image's steps run in a folder, and the services of the compose file as processes in a
+network of their own, with the same command lines, environment, files and addresses. Grafana is left out, because
+Debian has no package of it."""
 
 import json
 import os
@@ -24,11 +25,11 @@ COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 ADDRESSES = {name: f"172.20.0.{number}" for number, name in enumerate(SERVICES, start=2)}
 WORK = BUILD / "compose"
-ENTRYPOINT = Path(os.environ.get("ENTRYPOINT", Path(__file__).parent / "entrypoint"))  # the official image's own, for instance
+ENTRYPOINT = Path(os.environ.get("ENTRYPOINT", Path(__file__).parent / "entrypoint"))  # the official image's own, for example
 
 
 def test_the_compose_file_is_valid():
-    """By the specification's JSON schema, and what else a linter of compose files finds wrong."""
+    """Valid by the specification's JSON schema and a linter of compose files."""
     def lint() -> subprocess.CompletedProcess:
         return subprocess.run(["npx", "--yes", "dclint@3.1.0", "--quiet", "-f", "json", "."], cwd=WORK_LINT, capture_output=True, text=True)
 
@@ -40,7 +41,7 @@ def test_the_compose_file_is_valid():
     done = lint()
     assert done.returncode == 0, done.stdout + done.stderr
     (WORK_LINT / "compose.yaml").write_text(text.replace("restart: unless-stopped", "restartt: unless-stopped", 1))
-    assert lint().returncode != 0  # it does look
+    assert lint().returncode != 0  # the linter finds errors
 
 
 def test_every_file_that_is_mounted_is_there():
@@ -60,7 +61,7 @@ def image():
 
 
 class Compose:
-    """The services by the names that they have for each other."""
+    """The services by their names in the network."""
 
     def __init__(self, network, image):
         self.network, self.image = network, image
@@ -78,7 +79,7 @@ class Compose:
             (self.data / name).mkdir(parents=True)
 
     def here(self, name: str, text: str) -> str:
-        """Paths of the container as they are on this machine."""
+        """Container paths as paths of this machine."""
         places = {inside: str((DOCKER / source).resolve() if source.startswith(".") else self.data / name)
                   for source, inside, *_ in (volume.split(":") for volume in SERVICES[name].get("volumes", ()))}
         longest_first = "|".join(re.escape(inside) for inside in sorted(places, key=len, reverse=True))
@@ -117,7 +118,7 @@ class Compose:
         self.healthy("database", self.chroot(*service["healthcheck"]["test"][1:]))
 
     def kafka(self) -> None:
-        """As the image does it: KAFKA_LOG_DIRS is log.dirs."""
+        """As the image does: KAFKA_LOG_DIRS is log.dirs."""
         properties = {key.removeprefix("KAFKA_").lower().replace("_", "."): value for key, value in self.environment("kafka").items()}
         config = self.data / "kafka.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -144,7 +145,7 @@ class Compose:
         self.healthy("prometheus", SERVICES["prometheus"]["healthcheck"]["test"][1:])
 
     def query(self, expression: str) -> dict[str, float]:
-        """By sink."""
+        """Values by sink."""
         answer = self.inside("curl", "-s", "-G", "http://prometheus:9090/api/v1/query", "--data-urlencode", f"query={expression}").stdout
         return {each["metric"].get("sink", ""): float(each["value"][1]) for each in json.loads(answer)["data"]["result"]}
 

@@ -1,10 +1,10 @@
-"""The application of the demo: customers buy, and each purchase shall be told to the world.
+"""The application of the demo: customers buy, and each purchase is published.
 
-    app.py {outbox | commit-then-produce | produce-then-commit} DSN BROKER COUNT PER_SECOND START
+app.py {outbox | commit-then-produce | produce-then-commit} DSN BROKER COUNT PER_SECOND START
 
-One code, three ways to publish. It may be killed at any moment and started again: it goes on until COUNT purchases
-stand in the database. A purchase whose outcome is unknown, because the connection broke in COMMIT, is looked up; one
-that failed is made again, as a customer would, under a new id."""
+The same code publishes in one of three ways. It can be killed at any time and started again: it continues until
+COUNT purchases are in the database. If the connection breaks during COMMIT, it looks the purchase up; if the
+purchase failed, it is made again under a new id, as a customer would."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ CUSTOMERS = 100
 
 
 class Refused(Exception):
-    """The purchase could not be told, so it was not made."""
+    """The purchase could not be published, so it was not made."""
 
 
 class Application:
@@ -37,7 +37,8 @@ class Application:
         if way != "outbox":
             self.producer = confluent_kafka.Producer({
                 "bootstrap.servers": broker, "enable.idempotence": True, "log_level": 0,
-                # Who answers a customer only after the broker's word cannot make them wait for minutes.
+                # An application that answers its customer only after the broker's acknowledgement cannot wait for
+                # minutes.
                 **({"message.timeout.ms": 2000} if way == "produce-then-commit" else {})})
 
     def connect(self) -> psycopg.Connection:
@@ -58,7 +59,7 @@ class Application:
         if self.way == "outbox":
             connection.execute("SELECT outbox.enqueue('Purchase', %s::text, 'purchase.made', %s::jsonb, id => %s)",
                                [customer, payload, purchase])
-        if random.random() < 0.02:  # the customer thinks better of it
+        if random.random() < 0.02:  # the customer cancels
             connection.rollback()
             raise Refused
         if self.way == "produce-then-commit":
@@ -71,7 +72,7 @@ class Application:
         try:
             connection.commit()
         except psycopg.OperationalError:
-            # Did it happen? The database knows.
+            # The outcome is unknown: the database tells whether the purchase was committed.
             with self.connect() as again:
                 if not again.execute("SELECT 1 FROM purchases WHERE id = %s", [purchase]).fetchone():
                     raise
@@ -91,7 +92,7 @@ class Application:
     # ---- writers -----------------------------------------------------------------------------------------------
 
     def take_turn(self) -> bool:
-        """Waits until another purchase is due; False when all are made or under way."""
+        """Waits until another purchase is due; False when all are made or being made."""
         with self.lock:
             turn = self.made + self.under_way
             if turn >= self.count:
@@ -104,7 +105,7 @@ class Application:
         connection = self.connect()
         while self.made < self.count:
             if not self.take_turn():
-                time.sleep(0.01)  # another writer may yet fail and leave its turn to us
+                time.sleep(0.01)  # another writer may still fail, which leaves its purchase to this one
                 continue
             made = 0
             try:

@@ -1,4 +1,4 @@
-"""The story of outbox in a minute, with a real PostgreSQL, a real Kafka and a real webhook endpoint."""
+"""The demo: in one minute, outbox with a real PostgreSQL, a real Kafka and a real webhook endpoint."""
 
 import contextlib
 import json
@@ -27,13 +27,13 @@ class Demo:
         print("starting a private PostgreSQL ...")
         self.pg = rig.postgres()
         print("starting Apache Kafka ...")
-        self.kafka = rig.kafka(jit=False)  # it starts twice as fast, and is not the bottleneck here
+        self.kafka = rig.kafka(jit=False)  # started at twice the rate, because the application is not the bottleneck here
         self.receiver = rig.receiver(secret=SECRET, on_delivery=self.on_webhook)
         print(f"a webhook endpoint listens on {self.receiver.url}; all logs are in {LOGS}")
         self.sql = self.pg.connect()
-        self.records: dict[str, Record] = {}  # by id
+        self.records: dict[str, Record] = {}  # records by event id
         self.webhooks: dict[str, Delivery] = {}
-        self.by_way = {way: Arrivals() for way in WAYS}  # to Kafka
+        self.by_way = {way: Arrivals() for way in WAYS}  # arrivals in Kafka
         self.by_webhook = Arrivals()
         self.apps: dict[str, Process] = {}
         for topic in TOPICS:
@@ -63,7 +63,7 @@ class Demo:
                                 f"  ({(record.at - committed) * 1000:.0f} ms after COMMIT)")
         screen.arrived("webhook", f"signature verified  webhook-id {id}  {delivery.body.decode()}")
 
-    # ---- the story ---------------------------------------------------------------------------------------------
+    # ---- the steps ---------------------------------------------------------------------------------------------
 
     def introduce(self) -> None:
         screen.heading("The extension, and one foreign server per sink")
@@ -90,7 +90,7 @@ class Demo:
         screen.run(sql, "COMMIT")
         self.show_arrival(str(event), committed)
 
-        screen.heading("A transaction that rolls back tells nobody")
+        screen.heading("A transaction that rolls back publishes nothing")
         screen.run(sql, "BEGIN")
         screen.run(sql, "INSERT INTO orders VALUES (2, 10.00)")
         [(rolled_back,)] = screen.run(sql, """SELECT outbox.enqueue('Order', 2, 'order.created', '{"total": 10.00}')""")
@@ -107,7 +107,7 @@ class Demo:
             self.show_arrival(str(event), committed)
         if str(rolled_back) in self.records or str(rolled_back) in self.webhooks:
             raise SystemExit("the rolled-back event arrived")
-        screen.note("the event that was rolled back has arrived nowhere")
+        screen.note("the event of the rolled-back transaction has not arrived")
 
     def start_apps(self, start: float) -> None:
         for way, (count, per_second) in WAYS.items():
@@ -126,7 +126,7 @@ class Demo:
   UPDATE customers SET purchases = purchases + 1 WHERE id = $1 RETURNING purchases;
   INSERT INTO purchases VALUES ($2, ...);
   SELECT outbox.enqueue('Purchase', $1, 'purchase.made', '{"customer": ..., "number": ...}', id => $2);
-beside it, the same application makes 2 x 3,000 purchases with a naive dual write: COMMIT and produce, in either order.
+in parallel, the same application makes 2 x 3,000 purchases with a naive dual write: COMMIT and produce, in either order.
 """)
         start = time.time()
         self.start_apps(start)
@@ -136,16 +136,16 @@ beside it, the same application makes 2 x 3,000 purchases with a naive dual writ
             self.faults(start, ticker)
             for app in self.apps.values():
                 app.wait(120)
-            ticker.say("all purchases are made; what is pending drains")
+            ticker.say("all purchases are made; pending events are being delivered")
             wait_until(self.drained, 45, "the outbox to drain", 0.1)
         except TimeoutError as e:
-            ticker.say(str(e))  # the ledger will tell
+            ticker.say(str(e))  # the ledger below shows what is missing
         finally:
             ticker.end()
         self.listener.finish()
 
     def faults(self, start: float, ticker: "Ticker") -> None:
-        """From the main thread: a process lives no longer than the thread that started it."""
+        """Called on the main thread: a process ends with the thread that started it."""
         time.sleep(max(0, start + 5 - time.time()))
         ticker.say("Kafka is stopped")
         self.kafka.stop()
@@ -154,7 +154,7 @@ beside it, the same application makes 2 x 3,000 purchases with a naive dual writ
             screen.run(self.sql, """
                 SELECT name, state, pending, in_flight, oldest_pending_age AS oldest, left(last_error, 60) AS last_error
                 FROM outbox.sinks ORDER BY name DESC""")
-        ticker.say("kill -9 of the application, all three ways; started again")
+        ticker.say("kill -9 of all three applications; they are started again")
         for app in self.apps.values():
             app.kill()
         self.start_apps(start)
@@ -162,8 +162,8 @@ beside it, the same application makes 2 x 3,000 purchases with a naive dual writ
         before = {way: len(arrivals.ids) for way, arrivals in self.by_way.items()}
         ticker.say("Kafka is started")
         self.kafka.start()
-        ticker.say("Kafka answers")
-        # The next fault shall hit all three at work.
+        ticker.say("Kafka responds")
+        # The next fault must hit all three applications while they are publishing.
         wait_until(lambda: all(len(found.ids) > before[way] + 200 for way, found in self.by_way.items()), 60,
                    "events to flow again", 0.1)
         time.sleep(max(0, start + 18 - time.time()))
@@ -202,7 +202,7 @@ beside it, the same application makes 2 x 3,000 purchases with a naive dual writ
 
 
 class Ticker(threading.Thread):
-    """The progress line of the burst."""
+    """The progress line during the burst."""
 
     def __init__(self, demo: Demo, start: float):
         super().__init__(daemon=True)
@@ -258,7 +258,7 @@ def main() -> int:
         demo.one_by_one()
         demo.burst()
         clean = demo.account()
-    print(f"\n{time.monotonic() - started:.0f} s; everything is stopped. Logs: {LOGS}")
+    print(f"\n{time.monotonic() - started:.0f} s; all parts are stopped. Logs: {LOGS}")
     return 0 if clean else 1
 
 
@@ -266,5 +266,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("\ninterrupted; everything is stopped")
+        print("\ninterrupted; all parts are stopped")
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""What was committed against what arrived, per way to publish."""
+"""Compares what was committed with what arrived, for each way to publish."""
 
 import threading
 from collections import defaultdict
@@ -9,7 +9,7 @@ from outbox_rig import Consumer
 
 @dataclass
 class Arrivals:
-    """What one consumer saw: ids as they came, and per key the numbers of first arrivals."""
+    """What one consumer saw: ids in order of arrival, and for each key the numbers of first arrivals."""
 
     ids: set[str] = field(default_factory=set)
     duplicates: int = 0
@@ -17,7 +17,7 @@ class Arrivals:
 
     def add(self, id: str, key: str, number: int) -> None:
         if id in self.ids:
-            self.duplicates += 1  # a consumer drops it by its id
+            self.duplicates += 1  # a consumer drops a duplicate by its id
             return
         self.ids.add(id)
         self.numbers[key].append(number)
@@ -53,7 +53,7 @@ class Ledger:
 
 
 class Listener(threading.Thread):
-    """Consumes topics until stopped, and gives each record to `on_record`."""
+    """Consumes topics until it is stopped, and passes each record to `on_record`."""
 
     def __init__(self, bootstrap: str, topics: list[str], on_record):
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class Listener(threading.Thread):
             record = self._consumer.poll(0.2)
             if record:
                 self._on_record(record)
-        # To the very end: whatever else stands in the topics counts, too.
+        # Reads to the end of the topics: every record counts.
         while (record := self._consumer.poll(0.2)) or not self._consumer.at_end():
             if record:
                 self._on_record(record)

@@ -1,4 +1,4 @@
-"""How the demo talks: SQL and what came out of it, a progress line, colours on a terminal."""
+"""The output of the demo: SQL with its results, a progress line, colours on a terminal."""
 
 import sys
 import textwrap
@@ -25,7 +25,7 @@ def arrived(where: str, text: str) -> None:
 
 
 def progress(text: str, keep: bool) -> None:
-    """One line, renewed in place on a terminal; `keep` leaves it standing."""
+    """One line, rewritten in place on a terminal; `keep` ends it with a line feed."""
     if TTY:
         print(f"\r\033[K{text}", end="\n" if keep else "", flush=True)
     elif keep:
@@ -33,7 +33,7 @@ def progress(text: str, keep: bool) -> None:
 
 
 def run(connection: psycopg.Connection, statement: str) -> list[tuple]:
-    """Runs it and shows it as psql would."""
+    """Runs a statement and shows it as psql would."""
     statement = textwrap.dedent(statement).strip()
     print(paint("36", statement + ";"))
     cursor = connection.execute(statement)

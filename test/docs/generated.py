@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the source: `make docs`."""
+"""Writes the pages that are generated from the source: `make docs`."""
 
 import kafka_errors
 import reference

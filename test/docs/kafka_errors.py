@@ -1,4 +1,5 @@
-"""The table of errors in docs/kafka.md, made from the one by which the sink decides: `make docs` writes it, a test compares it."""
+"""The table of errors in docs/kafka.md, generated from the table that the sink uses: `make docs` writes it, a test
+compares it."""
 
 import re
 
@@ -11,7 +12,7 @@ BEGIN, END = "<!-- made by make docs -->\n", "<!-- end -->\n"
 
 
 def faults() -> dict[str, str]:
-    """Of the enumeration KafkaFault: what each says, and what follows."""
+    """The values of the enumeration KafkaFault: the meaning and the consequence of each."""
     [body] = re.findall(r"enum class KafkaFault {(.*?)};", (CODE / "kafka_errors.h").read_text(), re.DOTALL)
     return dict(re.findall(r"(\w+),?\s+/\* (.*?) \*/", body))
 

@@ -1,4 +1,4 @@
-"""A page of the documentation, as somebody follows it in psql."""
+"""Runs a page of the documentation as a reader would in psql."""
 
 import re
 import subprocess
@@ -8,11 +8,11 @@ from pathlib import Path
 from outbox_rig.paths import ROOT, pg_config
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# What a page says to the test, hidden from readers: <!-- setup: SQL -->, <!-- fresh database -->, <!-- output --> (of the block
-# before it), <!-- step: name --> (this block is run by a test of its own).
+# Instructions for the test, hidden from readers: <!-- setup: SQL -->, <!-- fresh database -->, <!-- output --> (of the
+# block before it), <!-- step: name --> (this block is run by a test of its own).
 PART = re.compile(r"<!--\s*(?P<word>setup|fresh database|output|step)(?::\s*(?P<more>.*?))?\s*-->"
                   r"|^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
-# Of the output: what differs from run to run.
+# The parts of the output that differ between runs.
 CHANGES = [(re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
            (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d)?"), "TIME"), (re.compile(r"\b1[6-9]\d{8}(\d{3})?\b"), "TIME"),
            (re.compile(r"v1,[\w+/]+=*"), "SIGNATURE"), (re.compile(r"\b0{10,}\d+\b"), "SEQUENCE"), (re.compile(r"[-+| ]+"), " ")]
@@ -22,12 +22,12 @@ CHANGES = [(re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 class Step:
     line: int
     sql: str
-    output: str | None = None  # what the page shows of it
+    output: str | None = None  # the output that the page shows
     step: str | None = None
 
 
 def chapters(page: Path) -> list[list[Step]]:
-    """The SQL of a page in its order; a new chapter begins in a fresh database."""
+    """The SQL of a page in order; each chapter starts in a fresh database."""
     text = page.read_text()
     found: list[list[Step]] = [[]]
     output, step = False, None
@@ -51,14 +51,14 @@ def chapters(page: Path) -> list[list[Step]]:
 
 
 def same(text: str) -> list[str]:
-    """The lines of an output without what differs from run to run, and without the width of columns."""
+    """The lines of an output without the parts that vary, and without the width of columns."""
     for pattern, replacement in CHANGES:
         text = pattern.sub(replacement, text)
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def follow(steps: list[Step], dsn: str, folder: Path, page: Path) -> None:
-    """In one session of psql, which ends at the first error: AssertionError with the line and what was said."""
+    """Runs SQL in one session of psql, which ends at the first error: AssertionError with the line and the message."""
     script = "".join(f"\\echo @@ {number}\n{once(step.sql)}\n" for number, step in enumerate(steps))
     done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-P", "footer=off", dsn],
                           input=script, text=True, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
@@ -71,5 +71,5 @@ def follow(steps: list[Step], dsn: str, folder: Path, page: Path) -> None:
 
 
 def once(statement: str) -> str:
-    """\\watch would go on for ever."""
+    """\watch would never end."""
     return re.sub(r"\\watch\b.*", r"\\g", statement)

@@ -1,4 +1,5 @@
-"""docs/reference.md, made from the comments of the extension's functions, views and columns: `make docs` writes it, a test compares it."""
+"""docs/reference.md, generated from the comments on the extension's functions, views and columns: `make docs` writes
+it, a test compares it."""
 
 import re
 

@@ -1,6 +1,5 @@
-"""docs/settings.md, made from what the server tells of its settings: `make docs` writes it, a test compares it.
-
-Each setting's descriptions, unit, default and range stand in src/server/base/settings.cpp and nowhere else."""
+"""docs/settings.md, generated from the server's own list of settings: `make docs` writes it, a test compares it.
+Each setting's description, unit, default and range are only in src/server/base/settings.cpp."""
 
 import re
 
@@ -18,14 +17,14 @@ A value of `ALTER DATABASE` applies to sessions that begin afterwards, and so to
 `make docs` makes this page from the descriptions in the server: `SELECT name, setting, unit, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'outbox.%'`.
 
 """
-# By the context that PostgreSQL tells.
+# By the context that PostgreSQL reports.
 CHANGED = {"postmaster": "a restart", "sighup": "a reload", "superuser": "a reload; `ALTER DATABASE`, `ALTER ROLE` and `SET` by superusers"}
 SHOWN = """
     SELECT name, short_desc, extra_desc, context, vartype, unit, min_val, max_val, boot_val FROM pg_settings WHERE name LIKE 'outbox.%' ORDER BY name"""
 
 
 def facts(extra: str) -> tuple[str, dict[str, str]]:
-    """A description without what it says of unit, default and range, and those."""
+    """A description without unit, default and range, and these three."""
     found = {}
     for word in ("Unit", "Default", "Range"):
         if match := re.search(rf"\s*\b{word}: ((?:[^.(]|\.\.|\.\d|\([^)]*\))*)\.(?=\s|$)", extra):

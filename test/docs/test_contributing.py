@@ -1,4 +1,4 @@
-"""What contributors are told is so: files that CONTRIBUTING.md names, and the hook that formats."""
+"""CONTRIBUTING.md is correct: the files that it names exist, and the formatting hook works."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ def test_files_that_are_named_exist():
 
 @pytest.fixture
 def clone(tmp_path):
-    """A repository with the hook switched on; clone(*arguments) runs git in it."""
+    """A repository with the hook enabled; clone(*arguments) runs git in it."""
     if not shutil.which("clang-format"):
         pytest.skip("clang-format is not installed")
 

@@ -1,10 +1,10 @@
-"""Pages that are made from the source are up to date, and what settings say of themselves is so."""
+"""Generated pages are up to date, and the descriptions of settings are correct."""
 
 import generated
 import pytest
 import settings
 
-# Texts of src/server/base/settings.cpp against what the server does.
+# The texts of src/server/base/settings.cpp, compared with the server's behaviour.
 UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZES = {"kB": 1, "MB": 1024, "GB": 1024 ** 2, "TB": 1024 ** 3}
 
@@ -16,7 +16,7 @@ def test_a_page_is_up_to_date(db, page):
 
 
 def number(text: str, unit: str | None) -> int:
-    """What a default or bound says, in the unit in which the server counts."""
+    """The value of a default or limit, in the unit of the server."""
     value, digits = text.strip().split(" ")[0], ""
     while value and (value[0].isdigit()):
         digits, value = digits + value[0], value[1:]

@@ -12,7 +12,7 @@ from psycopg import sql
 from page import PAGES, chapters, follow
 
 ROLES = ("app", "operator")
-# What a page finds in its database unless it makes it itself.
+# Objects that a page needs in its database and does not create itself.
 FOUND = {
     "CREATE EXTENSION": "CREATE EXTENSION outbox",
     "CREATE SERVER main": "CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092')",
@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the PEM files lie that the examples name."""
+    """The directory of the PEM files that the examples name."""
     folder = tmp_path_factory.mktemp("docs")
     authority = Authority("docs")
     certificate = authority.issue("client", password="sesame")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def server(pg):
-    """As it was before: roles and settings belong to the whole server."""
+    """Restores the server afterwards: roles and settings belong to the whole server."""
     yield pg
     with pg.connect() as admin:
         for (name,) in admin.execute("SELECT datname FROM pg_database WHERE datname ~ '^docs'").fetchall():
@@ -49,7 +49,7 @@ def server(pg):
 
 
 def database(pg, kafka, page: str) -> str:
-    """A fresh one with what the page does not make itself."""
+    """A fresh database with the objects that the page does not create."""
     name = f"docs{next(_numbers)}"
     with pg.connect() as admin:
         for role in ROLES:
@@ -76,7 +76,7 @@ def test_every_example_runs(server, kafka, folder, page):
 
 
 def test_a_newcomer_pastes_the_first_pages_into_a_fresh_server(rig, tmp_path):
-    """As printed, in order, all of it, with the settings of the page and nothing else: no role, no table, no broker."""
+    """The page as printed, in order and complete, with only the page's own settings: no role, no table, no broker."""
     readme, quick_start = ROOT / "README.md", ROOT / "docs/quick-start.md"
     config = "".join(re.findall(r"```ini\n(.*?)```", quick_start.read_text(), re.DOTALL))
     fresh = rig.postgres(settings={"shared_preload_libraries": ""} | dict(re.findall(r"^(\S+) = '(.*?)'", config, re.MULTILINE)))
@@ -93,7 +93,7 @@ def test_a_newcomer_pastes_the_first_pages_into_a_fresh_server(rig, tmp_path):
 
 
 def test_blocks_that_are_steps_are_followed_by_a_test():
-    """Those are left out above."""
+    """These blocks are left out above."""
     tests = "".join(path.read_text() for path in (ROOT / "test").rglob("test_*.py"))
     steps = {step.step for page in PAGES for chapter in chapters(page) for step in chapter if step.step}
     assert len(steps) > 10
@@ -101,7 +101,7 @@ def test_blocks_that_are_steps_are_followed_by_a_test():
 
 
 def test_a_page_is_refused_for_an_error_and_for_another_output(server, kafka, folder, tmp_path, monkeypatch):
-    """The checker is checked: it must not call everything good."""
+    """Tests the checker: it must find errors."""
     monkeypatch.setattr("page.ROOT", tmp_path)
     page = tmp_path / "page.md"
     for text, complaint in {"```sql\nSELECT 1;\n```\n\n```sql\nSELECT no_such_column;\n```": r"page.md:5\n.*no_such_column.*does not exist",

@@ -1,4 +1,4 @@
-"""What README.md and the examples' pages show of each stack is what runs."""
+"""The code of each stack in README.md and on the examples' pages is the code that the tests run."""
 
 import re
 
@@ -15,7 +15,7 @@ def shown(stack: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Without the indentation, which is less on a page."""
+    """Without indentation, which is smaller on a page."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 

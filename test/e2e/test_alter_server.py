@@ -1,4 +1,4 @@
-"""Sinks that are made, changed and dropped while they run."""
+"""Sinks that are created, changed and dropped while events are delivered."""
 
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, SECRET
@@ -38,7 +38,7 @@ def test_create_alter_and_drop_server_take_effect_at_once(db, rig, receiver, set
 
 
 def test_a_changed_url_gets_what_the_old_one_refused(db, rig, receiver, setting):
-    """Also what hangs at the old one right now."""
+    """Including the request that hangs at the old URL at that time."""
     setting("outbox.poll_interval", "1h")
     receiver.mode = HANG
     db.webhook_sink("crm", receiver, SECRET, timeout="5min")

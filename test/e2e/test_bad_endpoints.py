@@ -1,4 +1,4 @@
-"""Endpoints that answer nonsense: nothing is lost, and the worker's memory stays small."""
+"""Endpoints that send nonsense: no event is lost, and the worker's memory stays small."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def worker(db) -> int:
 
 
 def anonymous_memory(pid: int) -> int:
-    """Bytes. Shared buffers are not the worker's."""
+    """The worker's anonymous memory in bytes, without shared buffers."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(fields["RssAnon"].split()[0]) * 1024
 

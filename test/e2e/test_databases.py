@@ -1,4 +1,4 @@
-"""Each database with the extension has its workers, whatever becomes of the database."""
+"""Each database with the extension has its own workers, which follow what is done to the database."""
 
 import time
 
@@ -24,7 +24,7 @@ def admin(pg):
 
 @pytest.fixture
 def drop(pg, admin):
-    """drop(database): at the end, when the test has not done so itself."""
+    """drop(database): drops the database at the end, unless the test has already done so."""
     databases = []
     yield databases.append
     for name in databases:
@@ -33,7 +33,7 @@ def drop(pg, admin):
 
 @pytest.mark.parametrize("closed, opened", [("IS_TEMPLATE true", "IS_TEMPLATE false"), ("ALLOW_CONNECTIONS false", "ALLOW_CONNECTIONS true")])
 def test_a_busy_worker_leaves_a_database_that_is_closed(pg, db, admin, receiver, closed, opened):
-    """A template is not to be connected to, and who allows no connections means ours too."""
+    """Nobody may connect to a template, and ALLOW_CONNECTIONS false also applies to the worker."""
     db.webhook_sink("crm", receiver, SECRET, retry="exponential 100ms..200ms", max_attempts="10000")
     receiver.mode = status(500)
     db.enqueue("Order", "k", payload="1")
@@ -59,7 +59,7 @@ def quickly(admin, statement: str) -> None:
 
 
 def test_two_databases(db, pg, receiver, drop):
-    """Both are there at once; each has sinks, events and a worker of its own."""
+    """Two databases at once: each has its own sinks, events and worker."""
     drop("second")
     second = Database(pg, "second")
     second.create()
@@ -169,7 +169,7 @@ def test_drop_database_with_a_connected_worker(pg, admin, receiver):
 
 
 def test_no_worker_slot_is_said_once_and_by_doctor(rig, receiver):
-    """Both slots are taken, by the launcher and by PostgreSQL's own."""
+    """Both slots are in use, by the launcher and by PostgreSQL's own process."""
     pg = rig.postgres(settings={"max_worker_processes": "2", "outbox.poll_interval": "1s"})
     said = "no free background worker slot for outbox"
     try:
@@ -180,7 +180,7 @@ def test_no_worker_slot_is_said_once_and_by_doctor(rig, receiver):
         status, detail, hint = wait_until(lambda: (row := database.doctor("worker"))[0] == "error" and row, 30, lambda: str(database.doctor("worker")))
         assert "for any database: 0 of 1 worker runs" in detail and "max_worker_processes = 10" in hint
         wait_until(lambda: said in pg.log.read_text(), 30, "the log's word")
-        for _ in range(5):  # each makes the launcher try again
+        for _ in range(5):  # each of these makes the launcher try again
             pg.reload()
             time.sleep(0.1)
         assert pg.log.read_text().count(said) == 1 and receiver.accepted() == []

@@ -1,4 +1,4 @@
-"""Dead letters: what their keys do meanwhile, and how they go back."""
+"""Dead letters: their effect on their keys, and redrives."""
 
 import time
 
@@ -11,7 +11,7 @@ HOLD = MORTAL | {"on_dead_letter": "block"}
 
 
 class Endpoint:
-    """The receiver, refusing the events (key, n) in `bad`; those in `slow` wait for two seconds."""
+    """The receiver, which refuses the events (key, n) in `bad`; it answers those in `slow` after two seconds."""
 
     def __init__(self, receiver):
         self.receiver, self.bad, self.slow = receiver, set(), set()
@@ -57,7 +57,7 @@ def wait_numbers(endpoint, key: str, numbers: list[int]) -> None:
 
 
 def stays_so(db) -> None:
-    """Longer than the safety poll, which looks at every key."""
+    """Waits longer than the safety poll, which looks at every key."""
     polled = db.value("SELECT clock_timestamp()")
     time.sleep(1.2)
     wait_until(lambda: db.value("SELECT last_loop_at > %s + interval '1.1 s' FROM outbox.workers WHERE database = current_database()",
@@ -65,7 +65,7 @@ def stays_so(db) -> None:
 
 
 def redrive(db, event: str, *more) -> tuple[bool, str]:
-    """Its result, and what the warning said."""
+    """The result of a redrive, and the text of its warning."""
     notices = []
     with db.connect() as connection:
         connection.add_notice_handler(lambda d: notices.append(f"{d.message_primary} {d.message_detail} {d.message_hint}"))
@@ -78,7 +78,7 @@ def redrive(db, event: str, *more) -> tuple[bool, str]:
 
 @pytest.fixture
 def held(db, endpoint):
-    """The first event of key k is dead and holds 2 and 3. Its id."""
+    """The first event of key k is a dead letter and blocks events 2 and 3. Returns its id."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **HOLD)
     endpoint.bad = {("k", 1)}
     first = enqueue(db, "k", 1)
@@ -103,7 +103,7 @@ def test_hold_blocks_its_key_alone_also_after_a_restart_and_redrive_restores_the
     stays_so(db)
     assert endpoint.numbers("k") == []
 
-    db.paste(hint)  # what the doctor prescribes
+    db.paste(hint)  # the hint of outbox.doctor()
     wait_numbers(endpoint, "k", [1, 2, 3, 4])
     wait_recorded(db)
     assert failed(db) == 0
@@ -111,7 +111,7 @@ def test_hold_blocks_its_key_alone_also_after_a_restart_and_redrive_restores_the
 
 
 def test_hold_of_keys_with_nothing_behind_the_dead_letter(db, pg, endpoint):
-    """No marked row tells of them: key a gets its next event after the death, key b after a restart."""
+    """No marked row shows these dead letters: key a gets its next event after the failure, key b after a restart."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **HOLD | {"max_attempts": "1"})
     endpoint.bad = {("a", 1), ("b", 1)}
     for key in "ab":
@@ -173,7 +173,7 @@ def test_hold_begins_with_alter_server(db, endpoint):
 
 
 def test_hold_with_two_dead_letters_of_one_key(db, endpoint, held):
-    """The second one, parked by hand, holds what follows it when the first is through."""
+    """The second dead letter of a key, made by a user, blocks the later events when the first has been delivered."""
     db.sql("UPDATE outbox.events SET status = 'FAILED' WHERE payload->>'n' = '3'")
     enqueue(db, "k", 4)
     assert redrive(db, held)[0]
@@ -186,7 +186,8 @@ def test_hold_with_two_dead_letters_of_one_key(db, endpoint, held):
 
 
 def test_hold_and_redrive_with_kafka(db, kafka, consume, endpoint, aggregate):
-    """An event that is too large for Kafka, not for the other sink: dead there, corrected and redriven."""
+    """An event that is too large for Kafka but not for the other sink: a dead letter in the Kafka sink, corrected
+    and redriven."""
     db.kafka_sink("main", kafka, on_dead_letter="block")
     db.webhook_sink("crm", endpoint.receiver, SECRET)
     consumer = consume(f"outbox.event.{aggregate}")
@@ -209,7 +210,7 @@ def test_hold_and_redrive_with_kafka(db, kafka, consume, endpoint, aggregate):
 
 @pytest.fixture
 def dead(db, endpoint):
-    """The first event of key k is dead, and its key goes on. Its id."""
+    """The first event of key k is a dead letter, and its key continues. Returns its id."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
     endpoint.bad = {("k", 1)}
     first = enqueue(db, "k", 1)
@@ -219,7 +220,7 @@ def dead(db, endpoint):
 
 
 def test_redrive_goes_before_what_has_not_gone(db, endpoint, dead):
-    """2 and 3 wait because the endpoint is down."""
+    """Events 2 and 3 are pending because the endpoint is down."""
     endpoint.receiver.stop()
     enqueue(db, "k", 2)
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "an open circuit")
@@ -233,7 +234,7 @@ def test_redrive_goes_before_what_has_not_gone(db, endpoint, dead):
 
 
 def test_redrive_after_later_ones_needs_force(db, pg, endpoint, dead):
-    """The mark survives, and so does the knowledge that there is something to mark."""
+    """After a restart the mark is still there, and the worker still knows that there are dead letters to mark."""
     db.disconnect()
     pg.restart()
     enqueue(db, "k", 2)
@@ -263,7 +264,8 @@ def test_redrive_by_hand_goes_late(db, endpoint, dead):
 
 
 def test_redrive_while_a_later_one_is_in_the_air_and_arrives(db, endpoint, dead):
-    """The redriven one comes too late: a dead letter again, which says so; never sent out of order."""
+    """The redriven event is too late: it becomes a dead letter again, with the reason, and is never sent out of
+    order."""
     endpoint.slow = {("k", 2)}
     enqueue(db, "k", 2)
     wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
@@ -283,7 +285,7 @@ def test_redrive_while_a_later_one_is_in_the_air_and_arrives(db, endpoint, dead)
 
 
 def test_redrive_while_a_later_one_is_in_the_air_and_fails(db, endpoint, dead):
-    """The redriven one goes first."""
+    """The redriven event is sent first."""
     endpoint.slow = endpoint.bad = {("k", 2)}
     enqueue(db, "k", 2)
     wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
@@ -295,7 +297,7 @@ def test_redrive_while_a_later_one_is_in_the_air_and_fails(db, endpoint, dead):
 
 
 def test_redrive_in_a_transaction_that_lasts_longer_than_a_delivery(db, endpoint, dead):
-    """Nobody waits for it, and nothing that is delivered meanwhile is forgotten."""
+    """No delivery waits for the transaction, and no event that is delivered meanwhile is forgotten."""
     with db.connect(autocommit=False) as person:
         assert person.execute("SELECT outbox.redrive(%s)", [dead]).fetchone()[0]
         enqueue(db, "k", 2)
@@ -311,7 +313,7 @@ def test_redrive_in_a_transaction_that_lasts_longer_than_a_delivery(db, endpoint
 
 
 def test_redrive_many(db, endpoint):
-    """Those that cannot go stop nobody."""
+    """Events that cannot be sent do not stop the others."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
     keys = [f"k{i}" for i in range(20)]
     endpoint.bad = {(key, n) for key in keys for n in (1, 2)}
@@ -333,7 +335,7 @@ def test_redrive_many(db, endpoint):
 
 
 def test_redrive_of_one_row_of_a_fan_out(db, rig, endpoint):
-    """Each sink's row has its own fate."""
+    """Each sink's row is redriven and fails independently."""
     other = rig.receiver(secret=SECRET, mode=status(400))
     try:
         db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)

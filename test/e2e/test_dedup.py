@@ -1,4 +1,5 @@
-"""A dedup key is one event: whoever comes at once, whoever rolls back, and whatever has become of the event since."""
+"""One dedup key makes one event: with concurrent sessions, rollbacks, and after the event has been delivered or
+deleted."""
 
 import random
 from collections import Counter
@@ -16,14 +17,14 @@ ENQUEUE = "SELECT outbox.enqueue('Order', %s::text, 'e', to_jsonb(%s::text), ded
 
 
 def test_sessions_at_once(db, receiver):
-    """All take the same keys at once, by enqueue() and by INSERT; a third roll back, as a whole or to a savepoint. The
-    events are delivered and gone meanwhile."""
+    """All sessions use the same keys at once, with enqueue() and INSERT; a third of them roll back the transaction
+    or a savepoint. The events are delivered and deleted meanwhile."""
     db.webhook_sink("crm", receiver, SECRET)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
 
     def hammer(session: int) -> list[tuple[str, str]]:
-        """(key, id) of what it committed, or was told."""
+        """The (key, id) pairs that the session committed, or that enqueue() returned."""
         dice, told = random.Random(seed + session), []
         with db.connect(autocommit=False) as connection:
             for n in range(KEYS):
@@ -48,7 +49,7 @@ def test_sessions_at_once(db, receiver):
 
     with ThreadPoolExecutor(SESSIONS) as sessions:
         told = [pair for pairs in sessions.map(hammer, range(SESSIONS)) for pair in pairs]
-    for n in range(KEYS):  # those that all rolled back
+    for n in range(KEYS):  # keys that all sessions rolled back
         told.append((f"key-{n}", db.enqueue("Order", f"key-{n}", "e", f'"key-{n}"', dedup_key=f"key-{n}")))
     assert Counter(len({event for key, event in told if key == f"key-{n}"}) for n in range(KEYS)) == {1: KEYS}
     wait_until(lambda: db.pending() == 0, 30, "delivery")
@@ -57,7 +58,8 @@ def test_sessions_at_once(db, receiver):
 
 
 def test_a_key_outlives_its_event(db, receiver):
-    """Deleted on delivery, kept as SENT, or FAILED: the key is known until the window is over."""
+    """Whether the event is deleted on delivery, kept as SENT, or FAILED: its key is known until the deduplication
+    window ends."""
     receiver.mode = lambda d: status(500) if d.json()["data"] == "failed" else OK
     db.webhook_sink("drops", receiver, SECRET, events="deleted")
     db.webhook_sink("keeps", receiver, SECRET, events="sent, failed", retention="1d", max_attempts="1")

@@ -1,4 +1,5 @@
-"""Drivers of the languages insert events as each of them sends values: as text and in binary, one by one, in batches and by COPY."""
+"""Drivers of several languages insert events in their own ways: values as text and in binary, single rows, batches
+and COPY."""
 
 import asyncio
 import datetime
@@ -30,7 +31,7 @@ def row(event_id, key, driver: str, payload, headers, created, status="PENDING",
 
 
 def psycopg_text(db) -> list[int]:
-    """Text; what is a str in Python has no type on the wire. Prepared from the second execution on."""
+    """As text; a Python str has no type on the wire. Prepared from the second execution on."""
     with db.connect(autocommit=False, prepare_threshold=1) as connection:
         for n in range(8):
             values = [row(None, str(n), "psycopg", f'{{"n": {n}}}', '{"tenant": 7}', CREATED.isoformat(), None, None),
@@ -86,7 +87,7 @@ def psycopg2_literals(db) -> list[int]:
 
 
 def asyncpg_binary(db) -> list[int]:
-    """Everything in binary: a prepared statement, a portal that is read row by row, executemany() and COPY."""
+    """All values in binary: a prepared statement, a portal that is read row by row, executemany() and COPY."""
 
     async def insert() -> None:
         connection = await asyncpg.connect(host=db.pg.host, port=db.pg.port, user="postgres", database=db.name)

@@ -1,4 +1,5 @@
-"""outbox.enqueue() takes keys and payloads in the types in which drivers send them, and says which call would do for another."""
+"""outbox.enqueue() accepts keys and payloads in the types that drivers send; for other types the error names a call
+that works."""
 
 import asyncio
 import datetime
@@ -19,7 +20,7 @@ WITH_HEADERS = "SELECT outbox.enqueue(%s, %s, %s, %s, headers => %s)"
 
 
 class VarcharDumper(StrDumper):
-    """As JDBC's setString() and Npgsql's string."""
+    """Sends text as JDBC's setString() and Npgsql do."""
 
     oid = psycopg.adapters.types["varchar"].oid
 

@@ -1,4 +1,4 @@
-"""An event that several sinks take is one row for each, with its own progress."""
+"""An event that matches several sinks becomes one row per sink, and each row is delivered independently."""
 
 import psycopg
 import pytest
@@ -9,7 +9,7 @@ EVENTS = 60
 
 
 def test_each_sink_has_its_own_progress(db, rig, receiver):
-    """One endpoint hangs, one refuses, one is well."""
+    """One endpoint hangs, one refuses, one works."""
     hangs, refuses = rig.receiver(secret=SECRET, mode=HANG), rig.receiver(secret=SECRET, mode=status(409, body=b"not today"))
     try:
         db.webhook_sink("well", receiver, SECRET, retention="1d")
@@ -57,7 +57,8 @@ def test_a_named_sink_alone_gets_the_event(db, pg, rig, receiver):
 
 
 def test_a_transaction_that_is_older_than_the_sink(db, kafka, consume, aggregate):
-    """It enqueued when nothing took the event, and commits when the sink has gone past its place."""
+    """The event was enqueued when no sink matched it, and committed after the new sink's cursor had passed its
+    position."""
     with db.connect(autocommit=False) as open_one:
         early = str(open_one.execute("SELECT outbox.enqueue(%s, '1', 't', '{}')", (aggregate,)).fetchone()[0])
         db.kafka_sink("main", kafka)
@@ -69,7 +70,8 @@ def test_a_transaction_that_is_older_than_the_sink(db, kafka, consume, aggregate
 
 
 def test_order_across_the_making_of_a_sink(db, kafka, consume, aggregate):
-    """A key's first event was enqueued before the sink was there, its second one as soon as that had committed."""
+    """The first event of a key was enqueued before the sink existed, the second after the sink's creation had
+    committed."""
     enqueue = "SELECT outbox.enqueue(%s, %s::bigint, 't', '{}')::text"
     keys = range(1, 21)
     open_ones = {key: db.connect(autocommit=False) for key in keys}
@@ -77,7 +79,7 @@ def test_order_across_the_making_of_a_sink(db, kafka, consume, aggregate):
     db.kafka_sink("main", kafka)
     consumer = consume(f"outbox.event.{aggregate}")
     db.enqueue(aggregate, "0")
-    consumer.take(1)  # the sink has gone past them
+    consumer.take(1)  # the sink's cursor has passed them
     second = {}
     for key in keys:
         open_ones[key].commit()

@@ -1,4 +1,5 @@
-"""Under load the worker gathers the events of several commits; what comes last, or after it, waits for nothing more."""
+"""Under load the worker claims the events of several commits together; the last events, and later ones, are not
+delayed."""
 
 from outbox_rig import wait_until
 

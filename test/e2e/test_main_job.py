@@ -21,7 +21,7 @@ def delivered(db) -> bool:
 
 def test_event_arrives_as_debezium_would_send_it(db, kafka, consume):
     db.kafka_sink("main", kafka)
-    key = f"42-{uuid.uuid4()}"  # the topic is named for all: this key is ours
+    key = f"42-{uuid.uuid4()}"  # the topic is shared with other tests; this key is not
     event = db.enqueue("Order", key, payload='{"total":10.50,"items":[1,2],"note":"ä"}')
     [record] = [r for r in consume("outbox.event.Order").take_until(lambda got: got[-1:] and got[-1].key == key) if r.key == key]
     assert record.topic == "outbox.event.Order"
@@ -56,7 +56,8 @@ def test_payload_null_is_a_tombstone_where_the_sink_says_so(db, kafka, consume, 
 
 
 def test_a_pending_tombstone_is_sent_by_a_sink_that_does_not_say_so(db, kafka, consume, aggregate):
-    """As after an upgrade from a version that asked for no option, and as an event that was enqueued before its sink was made."""
+    """Such events come from an upgrade from a version without the option, or were enqueued before their sink was
+    created."""
     db.sql("SELECT outbox.enqueue(%s, 'before the sink', 'order.deleted', NULL)", aggregate)
     db.kafka_sink("main", kafka, tombstone_on_empty_payload="true")
     with db.connect(autocommit=False) as connection:
@@ -89,7 +90,7 @@ def test_what_was_rolled_back_is_never_published(db, kafka, consume, aggregate):
         connection.execute(enqueue, ["last"])
         kept = [row[0] for row in connection.execute("SELECT id::text FROM outbox.events ORDER BY position")]
         connection.commit()
-    # One key, so one partition: anything published would stand before the last one.
+    # One key uses one partition, so a wrongly published event would precede the last one.
     assert [r.id for r in consume(f"outbox.event.{aggregate}").take(2)] == kept
     wait_until(lambda: delivered(db), 10, "the rows to leave")
     assert db.value("SELECT count(*) FROM outbox.events") == 0
@@ -104,7 +105,7 @@ def test_an_event_is_not_sent_before_its_commit(db, kafka, consume, aggregate):
         assert [r.key for r in consumer.take(1)] == ["late"]
         assert consumer.quiet(1.5) == []  # longer than the safety poll
         early.commit()
-    # It drew its position before the one that was sent, and is found all the same.
+    # Its position precedes that of the event that was sent; it must be found all the same.
     assert [r.key for r in consumer.take(1)] == ["early"]
 
 
@@ -126,7 +127,7 @@ def test_webhook_is_received_and_its_signature_verifies(db, receiver):
 
 
 def test_a_tampered_webhook_does_not_verify(db, receiver):
-    """That the verifiers above can say no."""
+    """Shows that the verifiers used above can fail."""
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "42")
     wait_until(receiver.accepted, 20, "the webhook")
@@ -172,8 +173,8 @@ def test_events_of_a_key_stay_in_order(db, kafka, consume, aggregate, receiver):
 
 
 def test_concurrent_writers_leave_nothing_behind(db, kafka, consume, aggregate):
-    """Positions are drawn in one order and committed in another, a thousand times a second: no row may stay behind the
-    cursor, and those of one key, serialised by the aggregate's row lock, arrive in order."""
+    """A thousand times per second, positions are taken in one order and committed in another: no row may stay behind
+    the cursor, and the events of a key, serialized by the aggregate's row lock, arrive in order."""
     db.kafka_sink("main", kafka)
     db.sql("CREATE TABLE aggregates (id text PRIMARY KEY, version integer NOT NULL)")
     db.sql("INSERT INTO aggregates SELECT 'key-' || n, 0 FROM generate_series(0, 39) n")
@@ -197,7 +198,7 @@ def test_concurrent_writers_leave_nothing_behind(db, kafka, consume, aggregate):
 
 
 def test_plain_inserts_of_any_shape(db, kafka, consume, aggregate):
-    """One row, several rows, INSERT SELECT, COPY, and the explicit NULLs that ORMs send."""
+    """One row, several rows, INSERT ... SELECT, COPY, and the explicit NULLs of ORMs."""
     db.kafka_sink("main", kafka)
     columns = "outbox.events (aggregate_type, aggregate_id, event_type, payload)"
     [(returned,)] = db.sql(f"INSERT INTO {columns} VALUES (%s, 'one', 'e', '1') RETURNING id::text", aggregate)
@@ -217,7 +218,8 @@ def test_plain_inserts_of_any_shape(db, kafka, consume, aggregate):
 
 
 def test_new_topics_hold_every_event(db, kafka, consume, aggregate):
-    """The first requests to partitions that just come up fail: what was sent right behind them must not cover that up."""
+    """The first requests to partitions that are just being created fail; later successes must not hide the failed
+    events."""
     db.kafka_sink("main", kafka)
     topics = [f"{aggregate}{n}" for n in range(8)]
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""A payload arrives as the text that PostgreSQL gives for it, byte for byte, whatever stands in it."""
+"""A payload arrives byte for byte as PostgreSQL prints it, whatever it contains."""
 
 import json
 
@@ -6,7 +6,7 @@ from outbox_rig.documents import Documents
 
 
 def large() -> list[str]:
-    """What is long, deep, or has something to escape at the end of a piece that is copied at once."""
+    """Documents that are long, deep, or have a character to escape at the end of a block that is copied at once."""
     around = [json.dumps("x" * before + escaped + "y" * after) for before in (*range(18), *range(1015, 1034), 65535, 65536)
               for escaped in ('"', "\\", "\n", "\x01", "ä") for after in (0, 9)]
     return around + [

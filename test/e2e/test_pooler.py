@@ -1,4 +1,4 @@
-"""Applications behind PgBouncer in transaction mode: each transaction may get another connection to the server."""
+"""Applications behind PgBouncer in transaction mode: each transaction can use another server connection."""
 
 import asyncio
 import json
@@ -64,7 +64,8 @@ def by_asyncpg(dsn: str, prepares: bool, client: int, ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("prepares", [False, True], ids=["statements by text", "prepared statements"])
 def test_events_of_applications_behind_a_pooler(db, pg, rig, receiver, prepares):
-    """Six clients share two connections. Without prepared statements the pooler also sends DISCARD ALL after each transaction; with them it prepares anew where it must."""
+    """Six clients share two connections. Without prepared statements, the pooler also sends DISCARD ALL after each
+    transaction; with them, it prepares statements again where needed."""
     if prepares and pgbouncer.version() < (1, 21):
         pytest.skip("PgBouncer knows max_prepared_statements since 1.21")
     db.webhook_sink("crm", receiver, SECRET)

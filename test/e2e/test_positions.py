@@ -1,4 +1,4 @@
-"""The sequence that positions are drawn from: its order is the order of delivery, whatever somebody does to it."""
+"""The sequence of positions defines the order of delivery, whatever is done to the sequence."""
 
 import psycopg
 import pytest
@@ -19,7 +19,7 @@ def test_a_sequence_that_would_lose_the_order_is_refused(db, change):
 
 @pytest.mark.parametrize("back", [f"SELECT setval('{SEQUENCE}', 1)", f"ALTER SEQUENCE {SEQUENCE} RESTART"])
 def test_a_sequence_that_went_back_stops_nothing(db, receiver, back):
-    """Not with events behind the worker's place, and not with those of its key before it."""
+    """Events get positions neither behind the worker's cursor nor before earlier events of their key."""
     db.webhook_sink("crm", receiver, SECRET)
     for n in range(5):
         db.enqueue("Order", "1", f"delivered.{n}")
@@ -29,7 +29,7 @@ def test_a_sequence_that_went_back_stops_nothing(db, receiver, back):
     db.sql(back)
     if "setval" in back:
         assert db.doctor("positions")[0] == "error"
-    with db.connect() as other:  # which has drawn nothing before
+    with db.connect() as other:  # this session has used no position before
         waiting += [str(other.execute("SELECT outbox.enqueue('Order', 1, 'after', '{}')").fetchone()[0]), db.enqueue("Order", "1", "after")]
     assert [str(event) for event, in db.sql("SELECT id FROM outbox.events WHERE status = 'PENDING' ORDER BY position")] == waiting
     assert db.doctor("positions")[0] == "ok"
@@ -38,7 +38,7 @@ def test_a_sequence_that_went_back_stops_nothing(db, receiver, back):
 
 
 def test_a_server_that_was_restarted_knows_the_positions(db):
-    """Its shared memory is new: what stands in the table counts."""
+    """After a restart shared memory is empty: the positions in the table count."""
     db.sql(f"SELECT setval('{SEQUENCE}', 1000)")
     db.enqueue("Order", "1", "first")
     db.sql("UPDATE outbox.events SET status = 'FAILED'")
@@ -54,7 +54,7 @@ def test_a_server_that_was_restarted_knows_the_positions(db):
 
 
 def test_cached_values_are_not_drawn_behind_others(db, receiver):
-    """Set in the catalog itself, where no command is refused."""
+    """CACHE is set in the catalog directly, where no command can refuse it."""
     db.webhook_sink("crm", receiver, SECRET)
     db.sql(f"UPDATE pg_sequence SET seqcache = 50 WHERE seqrelid = '{SEQUENCE}'::regclass")
     assert "CACHE" in db.doctor("positions")[1]

@@ -1,5 +1,5 @@
-"""Events that fitted their sink when they were enqueued, and do not when they are delivered: nothing of their key passes their dead
-letter where the sink says on_dead_letter 'block'."""
+"""Events that were valid when they were enqueued and are invalid when they are delivered: with on_dead_letter
+'block', no event of the key overtakes such a dead letter."""
 
 import json
 
@@ -10,9 +10,9 @@ from outbox_rig.receiver import SECRET
 
 @pytest.fixture
 def batch(db, aggregate):
-    """Events of key k and of another one, of which the second is the odd one out; their ids."""
+    """Enqueues events of key k and of another key, of which the second is invalid. Returns their ids."""
     def enqueue(odd: str, usual: str) -> list[str]:
-        with db.connect() as session:  # one transaction: the worker claims them together
+        with db.connect() as session:  # one transaction, so that the worker claims them together
             return [str(session.execute(f"SELECT outbox.enqueue(%s, %s, 'e', jsonb_build_object('n', %s::int){odd if n == 2 else usual})",
                                         [aggregate, key, n]).fetchone()[0]) for key, n in (("k", 1), ("k", 2), ("k", 3), ("other", 4))]
     return enqueue

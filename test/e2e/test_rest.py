@@ -1,4 +1,4 @@
-"""A database with nothing due holds no worker; nobody who commits an event notices."""
+"""A database with nothing due has no worker, and committing an event works as if it had one."""
 
 import random
 import time
@@ -13,7 +13,7 @@ BUSY = "SELECT count(*) FROM outbox.workers WHERE database = current_database()"
 
 @pytest.fixture
 def hook(db, receiver, setting):
-    """A webhook sink of a database whose worker leaves as soon as it may."""
+    """A webhook sink of a database whose worker exits as soon as it may."""
     setting("outbox.worker_idle_timeout", "50ms")
     db.webhook_sink("crm", receiver, SECRET, retry="exponential 100ms..200ms", max_attempts="2")
     return receiver
@@ -75,7 +75,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_whatever_gives_it_work_calls_it(db, hook, call):
-    """An event that comes due, one that finds its sink, a dead letter that is put back."""
+    """An event becomes due, an event matches a new sink, a dead letter is redriven."""
     db.enqueue("Order", "later", event_type="other" if call == "alter server" else "e", payload="1", available_at="2099-01-01")
     if call == "alter server":
         db.sql("ALTER SERVER crm OPTIONS (ADD events 'none')")
@@ -93,7 +93,8 @@ def test_whatever_gives_it_work_calls_it(db, hook, call):
 
 
 def test_another_identity_gives_it_work(db, hook, setting):
-    """Which events are its own is a setting: it calls a database at rest that has some under that name."""
+    """outbox.identity decides which events belong to the server: changing it starts the worker of an idle database
+    that has events of the new identity."""
     setting("outbox.cluster_name", "before")
     hook.mode = status(503)
     db.enqueue("Order", "k", payload="1")
@@ -112,7 +113,8 @@ def test_a_worker_that_is_to_stay_comes(db, hook, setting):
 
 
 def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
-    """Events at moments around those at which the workers leave; each is sent at once, not at the next safety visit."""
+    """Events are committed around the times at which workers exit; each is sent at once, not only at the next safety
+    check."""
     setting("outbox.poll_interval", "1h")
     setting("outbox.workers", "2")
     chance = random.Random(7)
@@ -125,7 +127,7 @@ def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
 
 
 def test_more_databases_than_worker_slots(rig, receiver):
-    """Each has its events delivered, also those that had to wait for a slot."""
+    """Every database gets its events delivered, including those that wait for a slot."""
     pg = rig.postgres(settings={"max_worker_processes": "6", "outbox.worker_idle_timeout": "1h"})
     try:
         first = Database(pg, "first")

@@ -1,4 +1,4 @@
-"""Failing events: what waits, what goes on, what the row says, and what a person may do meanwhile."""
+"""Failing events: which events wait, which continue, what the row contains, and what a user may do meanwhile."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ PATIENT = {"retry": "1h", "max_attempts": "1000"}
 
 
 class Endpoint:
-    """The receiver, refusing the events whose payload's key is in `bad`."""
+    """The receiver, which refuses events whose payload's key is in `bad`."""
 
     def __init__(self, receiver, answer=None):
         self.receiver, self.bad = receiver, set()
@@ -69,7 +69,7 @@ def test_only_the_failing_key_waits(db, endpoint):
     assert rows[0][3] and rows[0][4] is None
     assert [row[1:] for row in rows[1:]] == [(0, None, None, rows[0][0])] * 2
     assert set(endpoint.tries("bad")) == {1}
-    wait_until(lambda: db.value("SELECT retried FROM outbox.sinks") >= 3, 10, lambda: db.sql("SELECT * FROM outbox.sinks"))  # once committed
+    wait_until(lambda: db.value("SELECT retried FROM outbox.sinks") >= 3, 10, lambda: db.sql("SELECT * FROM outbox.sinks"))  # after its commit
     assert db.sql("SELECT pending, blocked, failed FROM outbox.sinks") == [(3, 2, 0)]
     assert "HTTP 500" in db.value("SELECT last_error FROM outbox.sinks")
     assert db.sql("""SELECT status FROM outbox.doctor() WHERE "check" = 'sink crm'""") == [("warning",)]
@@ -83,7 +83,7 @@ def test_only_the_failing_key_waits(db, endpoint):
 
 
 def test_a_burst_behind_a_failing_head_keeps_its_order(db, endpoint):
-    """More than one read of the held rows, and more rows while they drain."""
+    """More rows than one read of blocked rows returns, and more rows arrive while they drain."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.bad = {"bad"}
     enqueue(db, "bad", 0)
@@ -138,7 +138,7 @@ NEXT = ("SELECT attempts, last_error, extract(epoch FROM available_at - last_att
     ("exponential 1h..3h", [3600000, 7200000, 10800000, 10800000, 10800000], 0.5, 1),
 ])
 def test_every_step_is_in_the_row_up_to_the_dead_letter(db, endpoint, policy, delays, least, most):
-    """Nobody waits for hours: a person's UPDATE makes each attempt due now."""
+    """The test does not wait for hours: an UPDATE makes each attempt due now."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, retry=policy, max_attempts="6")
     endpoint.bad = {"k"}
     enqueue(db, "k", 1)
@@ -157,7 +157,7 @@ def test_every_step_is_in_the_row_up_to_the_dead_letter(db, endpoint, policy, de
 
 
 def test_delays_that_are_over_when_they_are_recorded(db, endpoint):
-    """A failure that may be the endpoint's is recorded a moment late."""
+    """A failure for which the endpoint may be to blame is recorded 250 ms late."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, retry="1ms", max_attempts="1000")
     endpoint.bad = {"bad"}
     enqueue(db, "bad", 1)
@@ -223,7 +223,7 @@ def test_delete_of_the_failing_head_lets_its_key_go_on(db, failing_head):
 
 
 def test_available_at_of_the_failing_head(db, failing_head):
-    """Retried at once, before what waits for it."""
+    """It is retried at once, before the events that wait for it."""
     db.sql(f"UPDATE outbox.events SET available_at = now() WHERE {FIRST}")
     wait_until(lambda: len(failing_head.numbers("k")) == 3, 2, "the retry")
     assert failing_head.numbers("k") == [1, 2, 3]
@@ -289,10 +289,11 @@ def test_scheduled_events_arrive_when_due(db, endpoint):
 
 
 def test_a_row_that_a_person_has_locked_waits_and_its_key_with_it(db, endpoint):
-    """Others go on. The endpoint is down while the rows are enqueued, so that the lock comes before the claim."""
+    """Other keys continue. The endpoint is down while the rows are enqueued, so that they are locked before they can
+    be claimed."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.receiver.stop()
-    enqueue(db, "probe", 1)  # what the open circuit tries with
+    enqueue(db, "probe", 1)  # the probe of the open circuit
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "an open circuit")
     enqueue(db, "k", 1)
     enqueue(db, "k", 2)
@@ -331,7 +332,7 @@ def test_a_delivered_row_that_a_person_has_locked_is_not_sent_again(db, endpoint
 
 
 def test_a_late_commit_of_a_key_that_drains(db, endpoint):
-    """The key is let go, and a late event of it found, in one round: a still later one stays behind it."""
+    """In one round the key is released and a late event of it is found: a later event of the key stays behind it."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **PATIENT)
     endpoint.bad = {"k"}
     enqueue(db, "k", 1)
@@ -343,7 +344,7 @@ def test_a_late_commit_of_a_key_that_drains(db, endpoint):
         endpoint.receiver.stop()
         enqueue(db, "other", 2)
         wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "an endpoint that is down")
-        db.sql("DELETE FROM outbox.events WHERE status = 'PENDING'")  # the key drains, but nothing has room
+        db.sql("DELETE FROM outbox.events WHERE status = 'PENDING'")  # the key drains, but no event fits in flight
         wait_until(lambda: not db.sql("SELECT FROM outbox_internal.rescan_queue"), 20, "the worker to let the key go")
     enqueue(db, "k", 3)
     endpoint.bad = set()

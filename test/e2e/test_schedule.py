@@ -1,4 +1,5 @@
-"""available_at: to the second, however many wait for their time, and at no cost to the others."""
+"""available_at: events are delivered on time, however many are scheduled, and scheduled events do not slow down
+others."""
 
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
@@ -11,7 +12,7 @@ def names(receiver) -> list:
 
 
 def reads(db) -> tuple[int, int]:
-    """Rows of the pending partition that were deleted and that were read, as the statistics have it."""
+    """Rows of the pending partition that were deleted and that were read, according to the statistics."""
     return db.sql("SELECT n_tup_del, (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes i WHERE i.relid = t.relid) + seq_tup_read"
                   " FROM pg_stat_user_tables t WHERE relid = 'outbox.events_pending'::regclass")[0]
 
@@ -25,7 +26,8 @@ def test_many_scheduled_events(db, receiver, setting):
     db.enqueue("Order", "warm", payload='"warm"')
     wait_until(lambda: names(receiver) == ["warm"], 30, "the worker to come past them")
 
-    # Ordinary events: each costs the rows that it is, not those that wait. (Statistics come at most once a second.)
+    # Reading an ordinary event costs its own row, not the scheduled rows. (Statistics are reported at most once per
+    # second.)
     sent = 0
 
     def send(until_deleted: int) -> bool:
@@ -42,7 +44,7 @@ def test_many_scheduled_events(db, receiver, setting):
     wait_until(lambda: len(names(receiver)) == sent + 1, 20, "all of them")
     assert names(receiver)[1:] == list(range(1, sent + 1))
 
-    # Those that become due among them come at their time, wherever they stand.
+    # Scheduled events among them are sent when they become due, wherever their rows are.
     db.sql("UPDATE outbox.events SET available_at = clock_timestamp() + (1 + position % 2) * interval '1 s', payload = to_jsonb('due ' || position)"
            " WHERE position % 6000 < 2")
     due = dict(db.sql("SELECT payload #>> '{}', extract(epoch FROM available_at)::float8 FROM outbox.events WHERE available_at < now() + interval '1 min'"))
@@ -52,7 +54,7 @@ def test_many_scheduled_events(db, receiver, setting):
     late = [d.at - due[d.json()["data"]] for d in receiver.accepted()]
     assert len(late) == 20 and min(late) >= 0 and max(late) < 1, late
 
-    # The next worker passes them once.
+    # A new worker reads them once.
     db.sql("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database()")
     db.enqueue("Order", "k", payload='"after"')
     wait_until(lambda: names(receiver)[20:] == ["after"], 30, "an event behind them all")

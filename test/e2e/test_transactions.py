@@ -1,5 +1,5 @@
-"""Transactions of every kind, with a poll interval of an hour: what is delivered soon was told, or found by its
-transaction. (sql/transactions.sql has what needs no worker.)"""
+"""Transactions of every kind, with a poll interval of one hour: a prompt delivery was caused by a wake-up, or by the
+search for late commits. (sql/transactions.sql has the tests that need no worker.)"""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import HANG, OK, SECRET, status
 
-SOON = 10  # seconds: nothing like the hour, and enough for a slow machine
+SOON = 10  # seconds: far less than the hour, and enough for a slow machine
 WORKER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database()"
 
 
@@ -19,7 +19,7 @@ def got(receiver) -> list:
 
 
 def asleep(db) -> None:
-    """The worker has nothing left to do, and will not look again by itself."""
+    """The worker has nothing to do and will not look again by itself."""
     last, since = None, 0.0
 
     def still() -> bool:
@@ -34,7 +34,7 @@ def asleep(db) -> None:
 
 @pytest.fixture
 def hook(db, receiver, setting):
-    """A webhook that has worked once, and a worker that sleeps for an hour unless it is woken."""
+    """A webhook sink that has delivered an event, and a worker that sleeps for an hour unless it is woken."""
     setting("outbox.poll_interval", "1h")
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "warm", payload='"warm"')
@@ -42,12 +42,12 @@ def hook(db, receiver, setting):
     asleep(db)
     receiver.clear()
     yield receiver
-    for gid in prepared(db):  # of a test that failed
+    for gid in prepared(db):  # left over from a failed test
         db.sql(f"ROLLBACK PREPARED '{gid}'")
 
 
 def pass_by(db, hook, n: int = 300) -> None:
-    """Others come and go, and the cursor with them."""
+    """Other transactions commit events, and the cursor advances."""
     before = len(hook.accepted())
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT 'Order', 'key-' || n, 'e', '0'"
            " FROM generate_series(1, %s) n", n)
@@ -56,7 +56,7 @@ def pass_by(db, hook, n: int = 300) -> None:
 
 
 def event(name: str, **more: str) -> str:
-    """The statement that enqueues it."""
+    """The statement that enqueues the event."""
     tail = "".join(f", {column} => '{value}'" for column, value in more.items())
     return f"SELECT outbox.enqueue('Order', '{name}'::text, 'e', '\"{name}\"'{tail})"
 
@@ -67,7 +67,7 @@ def prepare(db, gid: str, *statements: str) -> None:
 
 
 def finish(db, verb: str, gid: str) -> None:
-    """In yet another session."""
+    """Ends the transaction in another session."""
     with db.connect() as session:
         session.execute(f"{verb} PREPARED '{db.name} {gid}'")
 
@@ -98,7 +98,8 @@ def test_a_late_commit_after_thousands_of_others(db, hook):
 
 
 def test_late_commits_around_a_worker_restart(db, hook):
-    """Before the worker ends, while there is none, while the next one begins, and after."""
+    """The late commits happen before the worker exits, while there is none, while the next one starts, and
+    afterwards."""
     names = [f"late-{n}" for n in range(8)]
     open_ones = [db.connect(autocommit=False) for _ in names]
     try:
@@ -124,7 +125,7 @@ def test_late_commits_around_a_worker_restart(db, hook):
 
 
 def test_a_row_that_comes_back_with_an_old_position(db, hook):
-    """As a restore brings it, in a transaction that commits late."""
+    """A restore inserts such a row, here in a transaction that commits late."""
     pass_by(db, hook)
     with db.connect(autocommit=False) as person:
         person.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, position, sink, origin)"
@@ -135,8 +136,8 @@ def test_a_row_that_comes_back_with_an_old_position(db, hook):
 
 
 def test_positions_against_the_order_of_transaction_ids(db, hook):
-    """The youngest transaction draws the first position and commits right after the other one was claimed."""
-    hook.mode = lambda d: HANG if d.json()["data"] == "old" else OK  # no completion wakes the worker in between
+    """The youngest transaction takes the first position and commits right after the other event was claimed."""
+    hook.mode = lambda d: HANG if d.json()["data"] == "old" else OK  # no completion may wake the worker in between
     with db.connect(autocommit=False) as old, db.connect(autocommit=False) as young:
         old.execute("SELECT pg_current_xact_id()")
         young.execute("SELECT pg_current_xact_id()")
@@ -186,7 +187,7 @@ def test_prepared_transactions_survive_restarts(db, pg, hook):
 
 
 def test_prepared_changes_of_rows_and_sinks(db, rig, hook):
-    """An UPDATE, a sink: COMMIT PREPARED tells the worker of all that there may be."""
+    """An UPDATE, a new sink: COMMIT PREPARED wakes the worker for each kind of change."""
     db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '\"scheduled\"', available_at => now() + interval '1 day')")
     db.sql("SELECT outbox.enqueue('Invoice', 'k', 'other', '\"unrouted\"', sink => 'crm', available_at => now() + interval '1 day')")
     asleep(db)
@@ -207,7 +208,7 @@ def test_prepared_changes_of_rows_and_sinks(db, rig, hook):
 
 
 def test_a_prepared_create_extension(pg, receiver, setting, db):
-    """Nobody delivers in that database before: no worker has looked there since the launcher found nothing."""
+    """The database had no worker before, since the launcher found nothing to do there."""
     setting("outbox.poll_interval", "1h")
     bare = Database(pg, f"{db.name}_bare")
     with pg.connect() as admin:
@@ -226,7 +227,7 @@ def test_a_prepared_create_extension(pg, receiver, setting, db):
 
 
 def test_a_procedure_commits_in_between(db, hook):
-    """Each part is delivered when it is committed, while the procedure runs on."""
+    """Each part is delivered when it is committed, while the procedure still runs."""
     db.sql("""CREATE PROCEDURE in_parts() LANGUAGE plpgsql AS $$
         BEGIN
           PERFORM outbox.enqueue('Order', '1', 'e', '"committed"');
@@ -250,7 +251,7 @@ def test_a_procedure_commits_in_between(db, hook):
 
 
 def test_copy_binary_and_a_deferred_trigger(db, hook):
-    """What is written at the very end of a transaction, and what a driver's bulk load writes."""
+    """Rows that are written at the very end of a transaction, and rows of a driver's bulk load."""
     db.sql("CREATE TABLE orders (id int)")
     db.sql("""CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
               $$BEGIN PERFORM outbox.enqueue('Order', NEW.id, 'e', to_jsonb('order ' || NEW.id)); RETURN NULL; END$$""")
@@ -278,7 +279,7 @@ def test_asynchronous_commits(db, hook):
 
 
 def test_a_publication_for_all_tables(db, hook, setting):
-    """While events are delivered, fail, are kept and are changed by hand; while days are made and dropped."""
+    """Events are delivered, fail, are kept and are changed by users; days are created and dropped."""
     setting("outbox.retention", "1d")
     db.sql("CREATE PUBLICATION everything FOR ALL TABLES")
     db.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", db.name)
@@ -299,7 +300,7 @@ def test_a_publication_for_all_tables(db, hook, setting):
         wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, SOON, "the recalled positions to be taken")
         changes = db.value("SELECT count(*) FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL,"
                            " 'proto_version', '1', 'publication_names', 'everything')", db.name)
-        assert changes > 150  # each event came, left, and was kept
+        assert changes > 150  # each event was inserted, delivered and kept
     finally:
         db.sql("SELECT pg_drop_replication_slot(%s)", db.name)
 
@@ -317,7 +318,8 @@ def publisher(pg, db):
 
     def publish(what: str, two_phase: bool = False) -> None:
         database.sql(f"CREATE PUBLICATION p FOR {what}")
-        # Within one cluster the subscription must not make its slot itself: it would wait for its own end.
+        # Within one cluster the subscription must not create its slot itself: it would wait for its own transaction to
+        # end.
         database.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, %s)", slot, two_phase)
         db.sql(f"CREATE SUBSCRIPTION s CONNECTION 'host={pg.host} port={pg.port} user=postgres dbname={database.name}' PUBLICATION p"
                f" WITH (create_slot = false, slot_name = '{slot}', two_phase = {two_phase})")
@@ -334,14 +336,15 @@ def publisher(pg, db):
 
 
 def in_step(db, publisher) -> None:
-    """All that the publisher has committed is applied."""
+    """Waits until everything that the publisher has committed is applied."""
     end = publisher.value("SELECT pg_current_wal_lsn()")
     wait_until(lambda: publisher.value("SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE database = current_database()", end),
                SOON, "the subscriber")
 
 
 def test_logical_replication_apply(db, hook, publisher):
-    """A subscriber's own trigger enqueues: the subscriber delivers, for rows copied at first, applied, and prepared."""
+    """A trigger of the subscriber enqueues events, for rows from the initial copy, from apply, and from prepared
+    transactions."""
     for database in (db, publisher):
         database.sql("CREATE TABLE orders (id int PRIMARY KEY)")
     db.sql("""CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
@@ -364,7 +367,7 @@ def test_logical_replication_apply(db, hook, publisher):
 
 
 def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
-    """The same sink in both: only the publisher delivers, until the subscriber adopts what is left."""
+    """Both have the same sink: only the publisher delivers, until the subscriber adopts the remaining events."""
     theirs = rig.receiver(secret=SECRET, mode=HANG)
     publisher.sql("CREATE EXTENSION outbox")
     try:
@@ -384,12 +387,12 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         assert db.sql("""SELECT status FROM outbox.doctor() WHERE "check" = 'origin'""") == [("warning",)]
 
         theirs.mode = OK
-        publisher.sql("ALTER SERVER crm OPTIONS (SET timeout '1min')")  # anew, without what hangs
+        publisher.sql("ALTER SERVER crm OPTIONS (SET timeout '1min')")  # opened again, without the hanging request
         publisher.sql('ALTER SERVER "theirs alone" OPTIONS (ADD timeout \'1min\')')
         wait_until(lambda: sorted(got(theirs)) == [0, 1, 2, 3], SOON, "the publisher to deliver")
         wait_until(lambda: db.pending() == 0, SOON, "its deletions to be applied")
         in_step(db, publisher)
-        assert db.sql("SELECT dedup_key FROM outbox_internal.dedup") == [("d",)]  # delivered there, and known here
+        assert db.sql("SELECT dedup_key FROM outbox_internal.dedup") == [("d",)]  # delivered by the publisher, recorded here
         assert db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0
 
         theirs.mode = HANG
@@ -407,7 +410,7 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
 
 
 def test_a_publisher_without_the_extension(db, hook, publisher):
-    """A managed service that installs no extensions keeps a plain table; the subscriber delivers what comes from it."""
+    """A managed service without extensions keeps a plain table; the subscriber delivers its events."""
     publisher.sql("CREATE SCHEMA outbox")
     publisher.sql("CREATE TABLE outbox.events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type text NOT NULL,"
                   " aggregate_id text, event_type text NOT NULL, payload jsonb)")
@@ -415,12 +418,12 @@ def test_a_publisher_without_the_extension(db, hook, publisher):
     publisher.publish("TABLE outbox.events WITH (publish = 'insert')")
     publisher.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'k', 'e', '2'), ('Order', 'k', 'e', '3')")
     wait_until(lambda: got(hook) == [1, 2, 3], SOON, "its events, in order")
-    publisher.sql("DELETE FROM outbox.events")  # its own cleaning is nobody's business here
+    publisher.sql("DELETE FROM outbox.events")  # the publisher's cleanup is not part of this test
     assert {d.id for d in hook.accepted()}.isdisjoint({None})
 
 
 def test_days_are_made_beside_events_of_another_origin(db, hook, setting):
-    """A subscriber, or a restored database that nobody adopts, keeps what it delivers itself."""
+    """A subscriber, or a restored database before outbox.adopt(), keeps its own delivered events."""
     db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin) VALUES (gen_random_uuid(), 'Order', 'e', 1, 'crm', 42)")
     for (day,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
         db.sql(f"DROP TABLE {day}")

@@ -1,4 +1,4 @@
-"""Events that cannot be read: each waits by itself, says why, and holds up its own key alone."""
+"""Events that cannot be read: each waits with its error, and blocks only its own key."""
 
 import functools
 import json
@@ -15,10 +15,10 @@ ENCODINGS = {"SQL_ASCII": b"\xe9", "WIN1252": b"\x81"}
 
 @pytest.fixture
 def database_in(pg, request):
-    """A database in this encoding."""
+    """A database with this encoding."""
     encoding = request.param
     database = Database(pg, f"encoded_{encoding.lower()}")
-    database.connect = functools.partial(database.connect, client_encoding="UTF8")  # else SQL_ASCII has no text for Python
+    database.connect = functools.partial(database.connect, client_encoding="UTF8")  # otherwise Python gets no text from SQL_ASCII
     with pg.connect() as admin:
         admin.execute(f"CREATE DATABASE {database.name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
     with database.connect(client_encoding=encoding) as session:
@@ -61,7 +61,7 @@ def test_text_that_is_not_utf8_is_refused(database_in):
 
 
 def well_and_alone(db: Database, receiver, broken: str) -> None:
-    """Of the key a the first event cannot be read; others go on, also after it, and its error is seen."""
+    """The first event of key a cannot be read; other keys and later events are delivered, and its error is visible."""
     wait_until(lambda: {delivery.json()["data"]["n"] for delivery in receiver.accepted()} >= {1, 3}, 15, "the other events")
     wait_until(lambda: db.sink("last_error")[0] is not None and broken in db.sink("last_error")[0], 10, "the error in outbox.sinks")
     wait_until(lambda: db.value("SELECT last_error LIKE %s FROM outbox.events WHERE event_type = 'broken'", f"%{broken}%"), 10, "the error in the row")
@@ -84,7 +84,7 @@ def enqueue_rest(db: Database) -> None:
 
 @pytest.mark.parametrize("database_in", ENCODINGS, indirect=True)
 def test_an_event_that_is_there_already_waits_alone(database_in, receiver):
-    """Restored from a dump, say."""
+    """Such an event can come from a restored dump."""
     db, session, byte = database_in
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("SELECT outbox.pause('crm')")
@@ -97,7 +97,7 @@ def test_an_event_that_is_there_already_waits_alone(database_in, receiver):
 
 
 def damage(db: Database, column: str) -> None:
-    """A lost page of the TOAST table, say."""
+    """Damages the row as a lost page of the TOAST table would."""
     db.create_contrib("pg_surgery")
     toast = db.value("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'outbox.events_pending'::regclass")
     db.sql(f"SELECT heap_force_kill('{toast}', (SELECT array_agg(ctid) FROM {toast}))")
@@ -118,7 +118,7 @@ def test_damaged_headers_wait_alone_and_can_be_replaced(db, receiver):
 
 
 def test_events_that_wait_for_a_sink_are_routed_past_one_that_cannot_be_read(db, receiver):
-    """Its headers decide about its sink, and its payload has to be copied for a second one."""
+    """Its headers decide about its sink, and its payload must be copied for a second sink."""
     big = secrets.token_hex(20000)
     db.sql("SELECT outbox.enqueue('Order', 'a', 'broken', '{\"n\": 0}'::jsonb, headers => %s::jsonb)", json.dumps({"h": "1", "big": big}))
     db.enqueue("Copied", "a", "broken", json.dumps({"n": big}))
@@ -171,7 +171,7 @@ def test_many_damaged_values_do_not_stop_the_others(db, receiver):
 
 
 def test_a_damaged_key_stops_nothing(db, receiver):
-    """Nobody can know what would come after it."""
+    """Its key is unknown, so it cannot block a key."""
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("SELECT outbox.pause('crm')")
     db.enqueue("Order", "1", "broken", partition_key=secrets.token_hex(9000))

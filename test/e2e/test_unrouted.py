@@ -1,4 +1,4 @@
-"""Events that no sink took wait; what looks at them again, when, and whom they hold up."""
+"""Events that no sink matches wait; when they are routed again, and what they block meanwhile."""
 
 import uuid
 
@@ -11,7 +11,7 @@ SOON = 20
 
 @pytest.fixture
 def got(db, rig):
-    """got("name", events="glob"): makes a sink; then got["name"]() is what has arrived there."""
+    """got("name", events="glob"): creates a sink; got["name"]() then returns the events that arrived there."""
     class Got(dict):
         def __call__(self, name: str, **options: str) -> None:
             receiver = rig.receiver(secret=SECRET)
@@ -40,7 +40,7 @@ def restart_worker(db) -> None:
 
 
 def test_events_are_routed_again_only_when_routes_have_changed(db, got, setting):
-    """Counted by the calls of the function that looks at all that wait."""
+    """Counts the calls of the function that routes waiting events."""
     setting("track_functions", "all")
     calls = "SELECT calls FROM pg_stat_user_functions WHERE funcname = 'route_waiting'"
     got("crm", events="order.*")
@@ -49,7 +49,7 @@ def test_events_are_routed_again_only_when_routes_have_changed(db, got, setting)
     db.sql("ALTER SERVER crm OPTIONS (SET events 'order.*, none')")
     wait_until(lambda: db.value(calls), SOON, "the routes to be looked at")
     deliver(db, "order.second")
-    # What the count lags behind is told with the next one's.
+    # A delayed count is reported with the next event's.
     db.sql("ALTER SERVER crm OPTIONS (SET events 'order.*, never')")
     before = db.value(calls)
     wait_until(lambda: db.value(calls) > before, SOON, "the routes to be looked at")
@@ -69,7 +69,7 @@ def test_events_are_routed_again_only_when_routes_have_changed(db, got, setting)
     wait_until(lambda: db.value(calls) > before, SOON, "the routes to be looked at")
     deliver(db, "order.last")
     assert db.value(calls) == before + 1
-    # And when they have, they are.
+    # When routes change, they are routed.
     db.sql("ALTER SERVER crm OPTIONS (SET events '*')")
     wait_until(lambda: got["crm"]().count("invoice.created") == 100, SOON, "what waited")
 
@@ -105,7 +105,7 @@ def test_a_locked_event_holds_up_the_sinks_that_would_take_it_and_no_other(db, g
 
 
 def test_a_page_of_locked_events_leaves_those_behind_it_to_be_routed(db, got):
-    """1,000 are routed at once: so many that are locked come first."""
+    """1,000 events are routed at once; exactly as many locked ones come first."""
     db.sql("SELECT outbox.enqueue('Order', n::text, 'order.locked', '{}') FROM generate_series(1, 1500) AS n")
     db.enqueue("Order", "free", "other.free")
     with db.connect(autocommit=False) as holder:

@@ -1,5 +1,6 @@
-"""The EF Core example where no .NET can be had: what EF Core is documented to send (examples/ef-core/sent.sql) is sent by psycopg, as Npgsql
-sends it: extended protocol, parameters in binary, the statements of a SaveChanges in one round trip. The C# itself is parsed."""
+"""The EF Core example without .NET: psycopg sends what EF Core is documented to send (examples/ef-core/sent.sql), in
+the way of Npgsql: extended protocol, binary parameters, the statements of a SaveChanges in one round trip. The C#
+code itself is parsed."""
 
 import json
 import re
@@ -30,7 +31,7 @@ DUMPERS = {"uuid": (uuid.UUID, UUIDBinaryDumper), "text": (str, StrBinaryDumper)
 
 
 class Sent:
-    """Statements of sent.sql, as they go to the server."""
+    """The statements of sent.sql, as they reach the server."""
 
     def __init__(self) -> None:
         self.sql: dict[str, str] = {}
@@ -48,7 +49,7 @@ SENT = Sent()
 
 
 class Context:
-    """The part of EF Core: a DbContext's transactions, and its SaveChanges."""
+    """The role of EF Core: a DbContext's transactions, and its SaveChanges."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self.connection = connection
@@ -66,7 +67,7 @@ class Context:
         return cursor.execute(SENT.sql[name], values, binary=True)
 
     def save_changes(self, *commands: tuple) -> None:
-        """In a transaction that is open already."""
+        """In a transaction that is already open."""
         self.plain("savepoint")
         try:
             with self.connection.pipeline():
@@ -94,7 +95,7 @@ def growing_ids() -> Iterator[uuid.UUID]:
 
 @pytest.fixture
 def app(db):
-    """A connection with what docs/security.md grants, and the example's tables."""
+    """A connection with the grants of docs/security.md, and the example's tables."""
     db.sql("DO $$ BEGIN CREATE ROLE app LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     db.sql("GRANT CREATE ON SCHEMA public TO app")
     db.sql("GRANT USAGE ON SCHEMA outbox TO app")
@@ -111,7 +112,7 @@ def test_statements_as_ef_core_sends_them(db, app, kafka, consume, aggregate):
     placed = []
 
     def place(orders: list[tuple[str, str]], commit: bool = True) -> list[uuid.UUID]:
-        """As PlaceAll() of Program.cs."""
+        """PlaceAll() of Program.cs."""
         keys = [next(ids) for _ in orders]
         events = [event_of(key, aggregate, *order, next(ids), {"tenant": "7"}) for key, order in zip(keys, orders)]
         app.plain("begin")
@@ -123,10 +124,10 @@ def test_statements_as_ef_core_sends_them(db, app, kafka, consume, aggregate):
 
     odd = "Ada \"the\" O'Brien, Ünïcode ☃ \\n"
     ada, = place([(odd, "12.50")])
-    place([("Mallory", "1000.01")], commit=False)  # refused by the credit check: both rows had been written
+    place([("Mallory", "1000.01")], commit=False)  # refused by the credit check, after both rows had been written
     place([(f"batch {n}", "1.10") for n in range(50)])
 
-    # A SaveChanges that fails goes back to EF Core's savepoint; what the transaction does after it is committed.
+    # A failed SaveChanges rolls back to EF Core's savepoint; later statements of the transaction are committed.
     first, second, third = next(ids), next(ids), next(ids)
     app.plain("begin")
     with pytest.raises(psycopg.errors.UniqueViolation):
@@ -135,7 +136,7 @@ def test_statements_as_ef_core_sends_them(db, app, kafka, consume, aggregate):
     app.plain("commit")
     placed.append((str(second), "again", "2.00", str(third)))
 
-    # The id by the server.
+    # The server generates the id.
     of = event_of(ada, aggregate, "odd", "0.00", uuid.UUID(int=0))[2:]
     returned, = app.one("insert event, id by the server", *of).fetchone()
     assert returned.version == 7
@@ -145,11 +146,11 @@ def test_statements_as_ef_core_sends_them(db, app, kafka, consume, aggregate):
     seen = [(record.key, *(json.loads(record.value)[field] for field in ("customer", "total")), record.id) for record in records]
     assert Counter(seen) == Counter([*placed, (str(ada), "odd", "0.00", str(returned))])
     assert sorted(db.sql("SELECT id::text, customer, total::text FROM orders")) == sorted(order[:3] for order in placed)
-    for partition in {record.partition for record in records}:  # EF Core's order is that of its ids, and is kept
+    for partition in {record.partition for record in records}:  # EF Core sorts by the ids, and this order is kept
         in_order = [record.id for record in records if record.partition == partition and record.id != str(returned)]
         assert in_order == sorted(in_order)
 
-    # The consumer, as Shipping.cs: everything comes twice.
+    # The consumer of Shipping.cs: every event arrives twice.
     for record in [*records, *records]:
         app.plain("begin")
         first_time, = app.one("mark processed", uuid.UUID(record.id)).fetchone()
@@ -176,7 +177,8 @@ def test_the_sources_are_csharp():
 
 
 def test_what_is_sent_is_what_is_mapped(db):
-    """Every property of OutboxEvent is a column of sent.sql, in EF Core's order: the key, then by the property's name; and one of the table's."""
+    """Every property of OutboxEvent is a column of sent.sql, in EF Core's order: the key first, then by name; and a
+    column of the table."""
     names = re.findall(r"public (?:required )?\S+ (\w+) \{ get; init; \}", (EXAMPLE / "OutboxEvent.cs").read_text())
     columns = [re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in ["Id", *sorted(set(names) - {"Id"})]]
     assert re.search(r"outbox\.events \((.*)\)", SENT.sql["insert event"])[1].split(", ") == columns

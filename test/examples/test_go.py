@@ -1,4 +1,4 @@
-"""What the Go example's package outbox puts into the table: each of its ways to insert."""
+"""The rows that the Go example's package outbox inserts, in each of its ways."""
 
 import os
 import subprocess

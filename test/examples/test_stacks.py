@@ -1,4 +1,4 @@
-"""Every example the same way, whatever it is written in: its orders, its events, and what its consumer made of them."""
+"""Every example is tested in the same way: its orders, its events, and what its consumer did with them."""
 
 import re
 import secrets
@@ -16,8 +16,8 @@ from outbox_rig.writers import Writers
 
 KAFKA, WEBHOOK = "kafka", "webhook"
 STACKS = {"spring-boot": KAFKA, "go-pgx": KAFKA, "sqlalchemy": KAFKA, "django": WEBHOOK, "prisma": WEBHOOK}
-NO_TOOLCHAIN = {"ef-core"}  # test_ef_core.py has what can be shown of it
-BATCH_INSERTS = {"spring-boot": 3, "sqlalchemy": 1, "django": 1}  # of 50 events: PgJDBC's multi-row INSERTs have a power of two rows
+NO_TOOLCHAIN = {"ef-core"}  # test_ef_core.py tests what can be tested of it
+BATCH_INSERTS = {"spring-boot": 3, "sqlalchemy": 1, "django": 1}  # of 50 events: PgJDBC's multi-row INSERTs have a power of two as number of rows
 TOPIC, GROUP = "outbox.event.Order", "shipping"
 
 
@@ -28,12 +28,12 @@ def test_no_example_is_left_out():
 
 @pytest.fixture(scope="module")
 def pg(rig):
-    return rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.retention": "1h"}, tcp=True)  # so that all of it can come twice
+    return rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.retention": "1h"}, tcp=True)  # so that every event can arrive twice
 
 
 @pytest.fixture
 def db(pg, request):
-    """With what a DBA does for an application: docs/security.md."""
+    """Prepared as a DBA does for an application: docs/security.md."""
     database = Database(pg, f"shop_{request.node.callspec.params['stack'].replace('-', '_')}")
     database.create()
     database.sql("DO $$ BEGIN CREATE ROLE app LOGIN PASSWORD 'app'; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
@@ -47,7 +47,7 @@ def db(pg, request):
 
 
 class Customers(Writers):
-    """Orders one by one, from several customers at once."""
+    """Places orders one by one, from several customers at once."""
 
     def __init__(self, example: Example):
         super().__init__(3)
@@ -71,7 +71,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
     env = {"PYTHONPATH": "", "DATABASE_URL": f"postgresql://app:app@127.0.0.1:{pg.port}/{db.name}", "WEBHOOK_SECRET": SECRET}
     kafka = None
     if STACKS[stack] == KAFKA:
-        kafka = rig.kafka(partitions=3)  # of its own: the topic and the consumer group are the same in all examples
+        kafka = rig.kafka(partitions=3)  # a server of its own: topic and consumer group have the same names in all examples
         request.addfinalizer(kafka.stop)
         env["KAFKA_BOOTSTRAP_SERVERS"] = kafka.bootstrap
     prepare(stack, "migrate", env)
@@ -92,7 +92,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
     example.start_service()
     start_consumer()
 
-    # One by one, in a batch, and refused by the credit check when both rows were already written.
+    # One by one, in a batch, and refused by the credit check after both rows were written.
     odd = "Ada \"the\" O'Brien, Ünïcode ☃ \\n " + secrets.token_hex(4)
     ids = [order(example, odd, "12.50"), order(example, "Grace", "1000.00")]
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
     if stack in BATCH_INSERTS:
         assert event_inserts(pg, log) == BATCH_INSERTS[stack]
 
-    # The consumer is killed while events arrive: some of them are between its transaction and its answer.
+    # The consumer is killed while events arrive: some are between its transaction and its acknowledgement.
     with Customers(example) as customers:
         wait_until(lambda: customers.errors or shipped() > len(ids), STARTS, lambda: f"shipments:\n{example.consumer.printed()[-2000:]}")
         example.consumer.kill()
@@ -116,7 +116,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
     start_consumer()
 
     def all_consumed(events: int) -> bool:
-        """Each of so many deliveries has been answered, or its offset is committed."""
+        """This many deliveries have been acknowledged, or their offsets committed."""
         if kafka is None:
             return db.sql("SELECT delivered, pending FROM outbox.sinks") == [(events, 0)]
         return db.value("SELECT delivered FROM outbox.sinks") == events and committed(kafka) == written(kafka) >= events
@@ -125,7 +125,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
         return f"the consumer to be done with {db.sql('SELECT delivered, pending, last_error FROM outbox.sinks')}:\n{example.consumer.printed()[-2000:]}"
 
     wait_until(lambda: all_consumed(len(ids)), STARTS, printed)
-    # Everything comes a second time, with the same ids.
+    # Every event arrives a second time with the same id.
     assert db.value("SELECT outbox.replay('shop', now() - interval '1 hour')") == len(ids)
     wait_until(lambda: all_consumed(2 * len(ids)), STARTS, printed)
 
@@ -140,18 +140,18 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
 
 
 def differences(found: Iterable, wanted: Iterable) -> list[tuple]:
-    """A few of those that are there more or less often than they should. (A diff of thousands of rows takes pytest minutes.)"""
+    """Some rows whose number differs. (Comparing thousands of rows takes pytest minutes.)"""
     times, should = Counter(found), Counter(wanted)
     return [(each, times[each], "times, not", should[each]) for each in times | should if times[each] != should[each]][:5]
 
 
 def event_inserts(pg, since: int) -> int:
-    """Statements, by the server's log from there on."""
+    """INSERT statements in the server's log from there on."""
     return len(re.findall(r'LOG: .*insert into "?outbox"?\."?events"? ', pg.log.read_bytes()[since:].decode(errors="replace"), re.IGNORECASE))
 
 
 def written(kafka) -> int:
-    """Records in the topic."""
+    """The number of records in the topic."""
     with_group = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "rig"})
     try:
         partitions = with_group.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
@@ -161,7 +161,7 @@ def written(kafka) -> int:
 
 
 def committed(kafka) -> int:
-    """Records that the consumers' group is done with."""
+    """The number of records that the consumer group has committed."""
     in_group = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": GROUP})
     try:
         partitions = in_group.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions

@@ -35,7 +35,7 @@ def main() -> None:
     crash = Crash(seed, int(one_in), certain[0] if certain else None)
     consumer = confluent_kafka.Consumer({
         "bootstrap.servers": brokers, "group.id": f"shipping-{topic}", "enable.auto.commit": False, "auto.offset.reset": "earliest",
-        "group.instance.id": "shipping-1", "session.timeout.ms": 6000, "max.poll.interval.ms": 10000,  # one that died is replaced at once, not when its session is over
+        "group.instance.id": "shipping-1", "session.timeout.ms": 6000, "max.poll.interval.ms": 10000,  # a consumer that died is replaced at once, before its session times out
         "fetch.wait.max.ms": 10, "log_level": 0,
     })
     consumer.subscribe([topic])

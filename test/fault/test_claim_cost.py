@@ -1,5 +1,5 @@
-"""What a claim reads stays the same while a snapshot is held that keeps every delivered row in the table: index entries
-that the worker walks are counted, because times on a busy machine say little."""
+"""A claim reads the same number of rows while an old snapshot keeps every delivered row in the table. The test
+counts index entries, because times on a busy machine are unreliable."""
 
 from contextlib import contextmanager
 
@@ -10,7 +10,7 @@ MANY = 20_000
 
 
 class Reads:
-    """Index entries and rows read, of one relation, by all sessions whose counts have arrived."""
+    """Index entries and rows that were read from a relation, from the statistics of all sessions."""
 
     def __init__(self, db, relation: str):
         self.db, self.relation = db, relation
@@ -22,8 +22,8 @@ class Reads:
             "FROM pg_stat_user_indexes AS i WHERE i.relid = %s::regclass", self.relation, self.relation))
 
     def settled(self, at_least: int) -> int:
-        """Once so many have arrived, and nothing more does: a backend reports its counts at a commit, a second after its last report
-        at the earliest. The worker, which commits every second, may need two."""
+        """Waits until enough is counted and nothing more arrives. A backend reports its counts at a commit, at most
+        once per second; the worker commits every second, so it can need two seconds."""
         seen = [-1]
 
         def quiet() -> bool:
@@ -66,9 +66,9 @@ def test_events_after_many_under_a_held_snapshot(delivering, aggregate):
         assert reads.settled(before + 1) - before < MANY / 2
 
 
-@pytest.mark.kills_server  # the worker's error is the purpose
+@pytest.mark.kills_server  # the test causes this error of the worker
 def test_an_error_in_the_worker_costs_no_walk(delivering, aggregate):
-    """Its streams go on where the failed round began, not at the beginning."""
+    """Its scans continue where the failed round began, not at the beginning."""
     with held_snapshot(delivering):
         deliver_many(delivering, aggregate)
         reads = Reads(delivering, "outbox.events_pending")
@@ -83,7 +83,7 @@ def test_an_error_in_the_worker_costs_no_walk(delivering, aggregate):
 
 
 def test_recalled_rows_after_many_under_a_held_snapshot(delivering, aggregate):
-    """outbox_internal.rescan_queue, too, is read from where it may still be written."""
+    """outbox_internal.rescan_queue is also read only from where new rows can be."""
     db = delivering
     with held_snapshot(db):
         db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, available_at) "

@@ -1,4 +1,4 @@
-"""The wall clock of the server is set, forwards and backwards: what waits for a time of its own does not wait longer."""
+"""The server's wall clock is set forwards or backwards: events with a due time do not wait longer."""
 
 import threading
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from outbox_rig.clock import Clock
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, status
 
-SOON = 10  # seconds; the clock is set by more, and less than the 300 s that a receiver lets pass
+SOON = 10  # seconds; the clock is set by more than this, and by less than the 300 s that a receiver tolerates
 STEP = 120
 WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
 
@@ -32,7 +32,7 @@ def clock(clocked):
 
 @pytest.fixture
 def there(clocked, clock):
-    """A database of the server whose clock is set."""
+    """A database of that server."""
     database = Database(clocked, "clock")
     database.create()
     yield database
@@ -41,7 +41,7 @@ def there(clocked, clock):
 
 @contextmanager
 def load(there):
-    """A session that commits thousands of events a second. (pg_sleep() would sleep by the clock that is set.)"""
+    """A session that commits thousands of events per second. (pg_sleep() would use the clock that is set.)"""
     stop = threading.Event()
 
     def run() -> None:
@@ -69,7 +69,7 @@ def data(receiver) -> list:
 
 @pytest.mark.parametrize("step", [-STEP, STEP])
 def test_under_load(there, kafka, clock, step):
-    """From 2,000 events/s on the worker gathers them for some milliseconds: by which clock?"""
+    """Above 2,000 events/s the worker lingers for some milliseconds; this must not depend on the wall clock."""
     there.kafka_sink("main", kafka)
     with load(there):
         for _ in range(3):
@@ -83,7 +83,7 @@ def test_under_load(there, kafka, clock, step):
 
 
 def test_idle(there, rig, receiver, clock):
-    """What a worker is told takes effect at once, also when its clock has gone back."""
+    """Wake-ups take effect at once, even when the clock has gone back."""
     there.webhook_sink("crm", receiver, SECRET)
     there.enqueue("Order", "k", payload="1")
     wait_until(lambda: data(receiver) == [1], 20, "a first event")
@@ -100,7 +100,7 @@ def test_idle(there, rig, receiver, clock):
 
 @pytest.mark.parametrize("step", [-STEP, STEP])
 def test_an_idle_worker_has_just_looked(there, clock, step):
-    """What is told of it is how long ago that was."""
+    """outbox.workers shows how long ago the worker looked."""
     wait_until(lambda: there.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "no sink", 20, "the worker")
     clock.step(step)
     ago = there.value("SELECT extract(epoch FROM clock_timestamp() - last_loop_at)::float8 FROM outbox.workers WHERE database = current_database()")
@@ -114,14 +114,14 @@ def test_a_scheduled_event_is_due_when_the_clock_says_so(there, receiver, clock)
     wait_until(lambda: data(receiver) == [0], 20, "the other one")
     clock.step(STEP)
     wait_until(lambda: data(receiver) == [0, 1], SOON, "it to be due")
-    # What was due is due anew: earlier than what was sent.
+    # Due times are recomputed: earlier than the events that were sent.
     clock.step(-STEP)
     there.enqueue("Order", "k", payload="2", available_at=there.value("SELECT clock_timestamp() + interval '2 s'"))
     wait_until(lambda: data(receiver) == [0, 1, 2], SOON + 2, "one that is due after the clock went back")
 
 
 def test_a_retry_while_the_clock_goes_back(there, receiver, clock):
-    """Its time stands in the row. Everything else goes on, and so does the row when its time has come."""
+    """The time is in the row. All other events are sent, and so is this one when its time has come."""
     there.webhook_sink("crm", receiver, SECRET, retry="exponential 200ms..300ms", max_attempts="1000")
     receiver.mode = status(500)
     there.enqueue("Order", "k", payload="1")
@@ -135,7 +135,7 @@ def test_a_retry_while_the_clock_goes_back(there, receiver, clock):
 
 
 def test_at_rest(clocked, there, receiver, clock):
-    """The launcher's waits, and those of a worker that comes and goes."""
+    """The waits of the launcher, and of a worker that exits and returns."""
     there.sql("ALTER SYSTEM SET outbox.worker_idle_timeout = '100ms'")
     there.sql("SELECT pg_reload_conf()")
     try:
@@ -155,7 +155,7 @@ def test_at_rest(clocked, there, receiver, clock):
 
 
 def test_a_worker_that_dies(clocked, there, receiver, clock):
-    """It comes back after its pause, and no later."""
+    """A worker that died is restarted after its pause, not later."""
     there.webhook_sink("crm", receiver, SECRET)
     for n, step in enumerate([-STEP, STEP]):
         old = wait_until(lambda: there.value(WORKER), 20, "the worker")
@@ -166,7 +166,7 @@ def test_a_worker_that_dies(clocked, there, receiver, clock):
 
 
 def test_wait_delivered(there, clock):
-    """A caller's timeout is as long as it says."""
+    """A caller's timeout has its real length."""
     id = there.enqueue("Order", "k")
 
     def wait() -> str:

@@ -1,4 +1,5 @@
-"""Whatever a person does to the database, sinks or tables is done at once while endpoint and broker hang, and loses nothing."""
+"""While endpoint and broker hang, everything that a user does to the database, sinks or tables takes effect at once
+and loses no event."""
 
 import os
 import signal
@@ -10,12 +11,12 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import HANG, OK, SECRET, status
 
-SOON = 8  # seconds, with what a slow disk needs; broken, it takes the 10 of standing aside or the 300 of the endpoint, or is refused
+SOON = 8  # seconds, including a slow disk; a defect would take 10 s (the lock wait), 300 s (the endpoint) or fail
 
 
 @pytest.fixture
 def stuck(db, kafka, receiver, aggregate):
-    """A webhook that never answers and a broker that stands still, each with an event on its way."""
+    """A webhook that never responds and a stopped broker, each with an event in flight."""
     receiver.mode = HANG
     db.kafka_sink("main", kafka, aggregates=aggregate)
     db.enqueue(aggregate, "warm")
@@ -55,7 +56,7 @@ def quickly(execute, *statements: str) -> None:
 
 
 def test_commands_on_tables(stuck, admin, receiver):
-    """The rows on their way are recorded where they have been moved to."""
+    """The rows in flight are recorded where they have been moved to."""
     db = stuck
     quickly(db.sql, "VACUUM FULL outbox.events_pending", "CLUSTER outbox.events_pending USING events_pending_xact",
             "REINDEX TABLE outbox.events", f"REINDEX DATABASE {db.name}", "VACUUM outbox.events", "ANALYZE outbox.events",
@@ -121,7 +122,8 @@ def test_commands_on_the_database(stuck, pg, admin, receiver):
 
 
 def test_rename_of_a_sink(db, receiver, rig):
-    """Its events follow it, in their order, with its counters, whatever they wait for: a reply, a time, a retry, a key, a commit."""
+    """Its events stay with it, in order and with its counters, whatever they wait for: a response, a time, a retry,
+    a key, a commit."""
     db.webhook_sink("old", receiver, SECRET, retry="exponential 300ms..300ms", max_attempts="1000")
     db.enqueue("Order", "warm", payload='"warm"')
     wait_until(lambda: db.value("SELECT delivered FROM outbox.sinks") == 1, 20, "a first event")
@@ -148,7 +150,7 @@ def test_rename_of_a_sink(db, receiver, rig):
     db.sql("UPDATE outbox.events SET available_at = now() + interval '1 s' WHERE partition_key = 's'")
     wait_until(lambda: "scheduled" in bodies(receiver), 20, "the scheduled one")
     wait_until(lambda: db.pending() == 0, 20, "the rows to leave")
-    # The old name is free again, and a sink's own.
+    # The old name is free again and can be used for another sink.
     other = rig.receiver(secret=SECRET)
     try:
         db.webhook_sink("old", other, SECRET, events="none")
@@ -164,7 +166,7 @@ def bodies(receiver) -> list:
 
 
 def lock_in_the_way(db, receiver):
-    """(A person's connection that has locked the table, the worker that waits for it.)"""
+    """(A user's connection that has locked the table, the worker that waits for it.)"""
     waiting = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'outbox worker' AND wait_event_type = 'Lock'"
     db.webhook_sink("crm", receiver, SECRET)
     wait_until(lambda: db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name), 20, "the worker")
@@ -182,7 +184,7 @@ def test_drop_database_while_the_worker_waits_for_a_lock(db, admin, receiver):
 
 
 def test_a_worker_that_waits_for_a_lock_ends_at_once(db, receiver):
-    """Not when the wait times out: it is told to end a moment after its wait began."""
+    """The worker ends at once and not when the lock wait times out; it is told to end shortly after its wait began."""
     person, worker = lock_in_the_way(db, receiver)
     started = time.monotonic()
     os.kill(worker, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The volume of the database is full: producers get errors, and nothing that was committed is lost."""
+"""The database's volume is full: producers get errors, and no committed event is lost."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ SETTINGS = {"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": 
 
 
 class Volume:
-    """A small one of its own, for PostgreSQL."""
+    """A small volume for PostgreSQL."""
 
     def __init__(self, megabytes: int):
         self.path = Path(tempfile.mkdtemp(prefix="outbox-volume-", dir="/tmp"))
@@ -34,7 +34,7 @@ class Volume:
         os.chown(self.path, user.pw_uid, user.pw_gid)
 
     def fill(self, leaving: int = 0) -> None:
-        """With other things, but for `leaving` bytes."""
+        """Fills the volume except for `leaving` bytes."""
         free = os.statvfs(self.path)
         with open(self.path / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
             for _ in range(free.f_bavail * free.f_frsize // 4096 - leaving // 4096):
@@ -58,7 +58,7 @@ def volume():
 
 
 def set_up(db, receiver) -> None:
-    """A sink that keeps what it has delivered, and something delivered."""
+    """A sink that keeps delivered events, and one delivered event."""
     db.webhook_sink("crm", receiver, SECRET, retention="1d")
     db.sql("CREATE TABLE ledger (event uuid)")
     db.enqueue("Order", "first")
@@ -68,7 +68,7 @@ def set_up(db, receiver) -> None:
 
 
 def write_until_it_fails(db) -> Exception:
-    """Orders and their events, until there is no more room."""
+    """Writes orders and their events until the volume is full."""
     with db.connect() as connection:
         for n in range(100_000):
             try:
@@ -81,7 +81,7 @@ def write_until_it_fails(db) -> Exception:
 
 
 def check(db, receiver) -> None:
-    """All that was committed has arrived, and little of it twice."""
+    """All committed events have arrived, and few of them twice."""
     wait_until(lambda: db.pending() == 0, 60, "all events to leave")
     committed = {str(event) for event, in db.sql("SELECT event FROM ledger")}
     accepted = [d.id for d in receiver.accepted()][1:]
@@ -96,9 +96,9 @@ def worker_errors(pg, since: int) -> list[datetime]:
         return [datetime.fromisoformat(match[1]) for line in log if (match := re.match(r"(\S+ \S+) UTC .* outbox worker .*ERROR: ", line))]
 
 
-@pytest.mark.kills_server  # the log tells of the worker's errors
+@pytest.mark.kills_server  # the log contains errors of the worker
 def test_tables_are_full(pg, volume, receiver):
-    """Delivered events cannot be moved to SENT any more: the worker tries again, and says so once."""
+    """Delivered events cannot be moved to SENT: the worker retries, and logs it once."""
     with pg.connect() as admin:
         admin.execute(f"CREATE TABLESPACE small LOCATION '{volume.path}'")
         db = Database(pg, "small")
@@ -111,7 +111,7 @@ def test_tables_are_full(pg, volume, receiver):
             assert isinstance(write_until_it_fails(db), psycopg.errors.DiskFull)
             receiver.mode = slow(0)
             wait_until(lambda: worker_errors(pg, since), 60, "the worker to fail")
-            time.sleep(5)  # it fails again and again
+            time.sleep(5)  # it fails repeatedly
             assert len(worker_errors(pg, since)) <= 5, "the same words are told once"
             volume.free()
             check(db, receiver)
@@ -122,15 +122,15 @@ def test_tables_are_full(pg, volume, receiver):
 
 
 def test_wal_is_full(rig, volume, receiver):
-    """PostgreSQL gives up (PANIC), and comes back when there is room again."""
+    """PostgreSQL stops (PANIC) and recovers when there is space again."""
     pg = rig.postgres(settings=SETTINGS, wal=volume.path / "wal")
     try:
         db = Database(pg, "orders")
         db.create()
         set_up(db, receiver)
-        receiver.mode = slow(0.2)  # so that some are in flight
+        receiver.mode = slow(0.2)  # so that some events are in flight
         db.sql("SELECT pg_switch_wal()")
-        db.sql("CREATE TABLE begins_a_segment ()")  # which is made whole: there is room in it
+        db.sql("CREATE TABLE begins_a_segment ()")  # a full segment has space
         volume.fill()
         assert isinstance(write_until_it_fails(db), psycopg.OperationalError)
         wait_until(lambda: "PANIC" in pg.log.read_text(errors="replace"), 10, "the server to give up")
@@ -146,9 +146,9 @@ def test_wal_is_full(rig, volume, receiver):
 
 def back(pg) -> bool:
     try:
-        if not pg.running():  # it could not even recover, for want of room
+        if not pg.running():  # it could not even recover without space
             pg.start()
         pg.connect().close()
         return True
-    except (psycopg.OperationalError, RuntimeError):  # it starts, or has just ended
+    except (psycopg.OperationalError, RuntimeError):  # it is starting, or has just ended
         return False

@@ -1,4 +1,4 @@
-"""During a migration, a dispatcher written by hand works beside ours on the same table: nothing is lost."""
+"""During a migration, a hand-written dispatcher works on the same table as the worker: no event is lost."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from outbox_rig.traffic import Traffic
 
 
 class Dispatcher:
-    """As the articles write it: lock a batch, send it, mark it as sent, commit."""
+    """A dispatcher as articles show it: lock a batch, send it, mark it as sent, commit."""
 
     def __init__(self, db, url: str, mark: str):
         self.db, self.url, self._mark = db, url, mark
@@ -36,7 +36,7 @@ class Dispatcher:
                 while not self.stopping.is_set():
                     try:
                         found = self._batch(connection)
-                    except psycopg.errors.SerializationFailure:  # its own peers move rows under its SKIP LOCKED
+                    except psycopg.errors.SerializationFailure:  # other dispatchers move rows under its SKIP LOCKED
                         connection.rollback()
                         found = True
                     if not found:
@@ -61,7 +61,7 @@ def test_a_dispatcher_beside_ours(db, rig, receiver, setting, workers, mark):
     setting("outbox.workers", str(workers))
     db.webhook_sink("crm", receiver, SECRET)
     wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days of SENT")
-    receiver.mode = slow(0.2)  # so that both get something to do
+    receiver.mode = slow(0.2)  # so that both get some events
     try:
         with Traffic(db, "Order", writers=3) as traffic, Dispatcher(db, theirs.url, mark), Dispatcher(db, theirs.url, mark):
             wait_until(lambda: traffic.committed > 400 and len(receiver.deliveries) > 100 and len(theirs.deliveries) > 100, 60,
@@ -75,7 +75,8 @@ def test_a_dispatcher_beside_ours(db, rig, receiver, setting, workers, mark):
         marked = {row[0] for row in db.sql("SELECT id::text FROM outbox.events WHERE status = 'SENT'")}
         assert marked <= hand, "what is marked as sent by hand was sent by hand"
 
-        # The dispatchers are gone: ours goes on with every key, in its order. (Of before, requests may still be under way.)
+        # The dispatchers have ended: the worker continues with every key in order. (Requests of earlier events may
+        # still be in flight.)
         for n in range(2):
             for key in {event[1] for t in traffic.transactions.values() for event in t.events}:
                 db.enqueue("Order", key, payload=json.dumps({"key": key, "alone": n}))

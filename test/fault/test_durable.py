@@ -1,4 +1,4 @@
-"""Nothing is delivered that a crash could still undo, and what is durable anyway costs nothing."""
+"""No event is delivered whose commit a crash could undo, and events that are durable anyway cost no extra flush."""
 
 import pytest
 from outbox_rig import wait_until
@@ -16,11 +16,12 @@ def lazy(db):
 
 @pytest.mark.kills_server
 def test_no_phantom_after_asynchronous_commits(db, pg, receiver):
-    """The application commits, is not flushed, and everything dies: what was delivered is in the table's past."""
+    """Applications commit without a flush and all processes are killed: every delivered event is in the recovered
+    table."""
     db.webhook_sink("crm", receiver, SECRET)
     with Traffic(db, "Order", options="-c synchronous_commit=off") as traffic:
         wait_until(lambda: len(receiver.accepted()) >= 300, 60, "deliveries")
-        # A while of commits that nobody needs flushed: they are visible, and die with the server.
+        # For a while, commits that no flush follows: they are visible, and are lost with the server.
         stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 50, 30, "commits while the worker stands still")
@@ -42,7 +43,7 @@ def syncs(db) -> int:
 
 
 def test_synchronous_commits_cost_no_flush(db, receiver):
-    """The one flush of each transaction is the application's own; the worker adds none for what it delivers, unless its
+    """Each transaction is flushed once, by the application; the worker adds no flush for the delivery, unless its
     own commits came in between."""
     transactions = 150
     db.webhook_sink("crm", receiver, SECRET)
@@ -52,7 +53,7 @@ def test_synchronous_commits_cost_no_flush(db, receiver):
     for n in range(transactions):
         db.enqueue("Order", str(n))
         wait_until(lambda: len(receiver.accepted()) == n + 2, 20, "its delivery", interval=0.001)
-    # What a process has counted is certain to be seen when it has ended.
+    # The counts of a process are certainly visible after it has ended.
     db.sql("SELECT pg_terminate_backend(pid, 10000) FROM outbox.workers WHERE database = %s", db.name)
     wait_until(lambda: syncs(db) - before >= transactions, 20, "the statistics")
     extra = syncs(db) - before - transactions

@@ -1,4 +1,5 @@
-"""End to end, exactly once in effect: whatever dies, the consumer's ledger is the producer's, to the row."""
+"""End to end, effectively exactly once: whichever process dies, the consumer's ledger equals the producer's row by
+row."""
 
 import math
 import os
@@ -21,7 +22,7 @@ ROUNDS, DEATHS = 3, 8
 
 @pytest.fixture
 def shipping(rig):
-    """The consumer's own database: another server, without the extension; only the plain file of the inbox."""
+    """The consumer's database: another server without the extension, with only the inbox's plain SQL file."""
     server = rig.postgres(settings={"shared_preload_libraries": ""})
     with server.connect() as admin:
         admin.execute("CREATE DATABASE shipping")
@@ -35,7 +36,7 @@ def shipping(rig):
 
 
 class Deployment:
-    """The consumer's process, started again whenever it has died."""
+    """The consumer's process, which is started again whenever it dies."""
 
     def __init__(self, argv: list[str], seed: str):
         self._argv, self._dice = argv, random.Random(seed)
@@ -49,14 +50,14 @@ class Deployment:
         self._process = Process("shipping_consumer", [sys.executable, str(CONSUMER), *self._argv, str(self._dice.random()), *crash], self.log)
 
     def died(self) -> list[str]:
-        """Where it ended itself."""
+        """The point at which it ended itself."""
         return [line.rpartition(" ")[2] for line in self.log.read_text().splitlines() if line.startswith("dies")]
 
     def deaths(self) -> int:
         return self.killed + len(self.died())
 
     def look_after(self) -> None:
-        """It dies of itself at one of 40 events, and is killed within three seconds of its start."""
+        """It ends itself at one of 40 events, and is killed within three seconds of its start."""
         if not self._process.running():
             self.start("40")
             self._end = time.monotonic() + self._dice.uniform(0.2, 3)
@@ -64,12 +65,12 @@ class Deployment:
             self.kill()
 
     def kill(self) -> None:
-        """kill -9"""
+        """Sends kill -9."""
         self.killed += self._process.running()
         self._process.kill()
 
     def settle(self) -> None:
-        """From now on it lives."""
+        """From now on it is not killed."""
         self.kill()
         self.start("0")
 
@@ -94,7 +95,7 @@ def test_the_consumers_ledger_is_the_producers(db, pg, kafka, aggregate, shippin
     kafka.create_topic(topic, 3)
     db.kafka_sink("main", kafka)
     consumer = Deployment([shipping.dsn, kafka.bootstrap, topic], seed)
-    consumer.start("0", "committed")  # this event comes again, for certain: it was processed, and its offset was not committed
+    consumer.start("0", "committed")  # this event is certainly consumed again: it was processed, but its offset was not committed
     try:
         with Traffic(db, aggregate, writers=3, pause=0.1) as traffic:
             wait_until(lambda: consumer.died() == ["committed"], 120, "the first crash")

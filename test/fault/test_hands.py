@@ -1,4 +1,5 @@
-"""People's plain SQL on pending, in-flight and failed rows: nothing is lost, no key is stuck, no error is repeated."""
+"""Users change pending, in-flight and failed rows with plain SQL: no event is lost, no key stays blocked, no error
+repeats."""
 
 import os
 import time
@@ -15,7 +16,7 @@ WORKER = "SELECT pid FROM outbox.workers WHERE database = %s"
 
 @pytest.fixture(autouse=True)
 def quiet_log(pg):
-    """A person's SQL is no reason for our processes to complain."""
+    """A user's SQL must cause no errors in the worker's log."""
     start = pg.log.stat().st_size
     yield
     with open(pg.log, errors="replace") as log:
@@ -39,14 +40,14 @@ def got(receiver, key: str = "k") -> list[int]:
 
 
 def in_flight(db, receiver, key: str = "k") -> None:
-    """Event 1 of the key is on its way, for as long as receiver.mode says."""
+    """Event 1 of the key is in flight for as long as receiver.mode determines."""
     receiver.mode = lambda d: HANG if d.json()["data"]["key"] == key else OK
     send(db, key, 1)
     wait_until(lambda: receiver.open_requests, 20, "the request")
 
 
 def answer(receiver, mode=OK) -> None:
-    """Ends the requests that hang; from now on, `mode`."""
+    """Ends the hanging requests; from now on the receiver uses `mode`."""
     receiver.mode = mode
     receiver.release(mode if not callable(mode) else OK)
 
@@ -60,7 +61,7 @@ def wait_empty(db) -> None:
 
 
 def key_goes_on(db, receiver, numbers: list[int], key: str = "k") -> None:
-    """Whatever was done to its rows: the next event of the key arrives, after these."""
+    """Whatever was done to its rows, the next event of the key arrives after these."""
     n = 100 + len(receiver.deliveries)
     send(db, key, n)
     wait_got(receiver, [*numbers, n], key)
@@ -92,7 +93,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_to_a_row_in_flight(db, hook, change):
-    """It is on its way, and is recorded wherever it stands by then; it is not sent again."""
+    """The event is in flight; it is recorded wherever its row is afterwards, and not sent again."""
     in_flight(db, hook)
     for statement in CHANGES[change].split("; "):
         db.sql(statement)
@@ -106,7 +107,8 @@ def test_a_change_to_a_row_in_flight(db, hook, change):
 
 @pytest.mark.parametrize("change", ["key", "later", "attempts = 0", "blocked_by", "failed", "there and back", "delete", "truncate", "vacuum full"])
 def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
-    """Its key is held by it, or is free, but never stuck; its next time is that of the failure."""
+    """The event blocks its key or the key is free, but the key never stays blocked; the next attempt is at the time
+    that follows from the failure."""
     in_flight(db, hook)
     for statement in CHANGES[change].split("; "):
         db.sql(statement)
@@ -121,7 +123,7 @@ def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
 
 
 def test_a_row_in_flight_is_given_to_another_sink(db, rig, hook):
-    """It was delivered to the first, and now goes to the second as well: somebody wants it there."""
+    """The event was delivered to the first sink and is now sent to the second too, because the user wanted that."""
     other = rig.receiver(secret=SECRET)
     try:
         db.webhook_sink("other", other, SECRET, events="none", **QUICK)
@@ -138,7 +140,7 @@ def test_a_row_in_flight_is_given_to_another_sink(db, rig, hook):
 
 @pytest.mark.parametrize("writers", ["one transaction", "many"])
 def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook, writers):
-    """What was acknowledged is recorded; the row that has taken its place, maybe of the same transaction, stays."""
+    """The acknowledged event is recorded; the row that has taken its place, perhaps in the same transaction, stays."""
     hook.mode = lambda d: HANG if d.json()["data"]["key"] == "k" else OK
     with db.connect(autocommit=writers == "many") as producer:
         for key in ["later"] * 3 + ["k"] + ["later"] * 3:
@@ -161,7 +163,8 @@ def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook, writers):
 
 @pytest.mark.parametrize("strength", ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"])
 def test_a_lock_on_rows_in_flight_on_failing_ones_and_on_pending_ones(db, hook, strength):
-    """Held for long, it costs no CPU to speak of; others go on; when it is released, so do they."""
+    """A lock that is held for long costs almost no CPU; other keys continue, and the locked ones do when the lock is
+    released."""
     worker = wait_until(lambda: db.value(WORKER, db.name), 20, "the worker")
     hook.mode = lambda d: status(500) if d.json()["data"]["key"] == "failing" else HANG if d.json()["data"]["key"] == "k" else OK
     send(db, "failing", 1)
@@ -192,7 +195,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def test_very_many_rows_that_a_person_holds(db, hook, setting):
-    """An UPDATE of everything, not yet committed: it is waited for in peace, and what comes later goes on."""
+    """An uncommitted UPDATE of all rows: the worker waits for it without load, and later events continue."""
     setting("outbox.enabled", "off")
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers"), 20, "the worker to go")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT 'Order', n, 'e',"
@@ -220,9 +223,10 @@ REFUSE = """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGI
 CREATE TRIGGER refuse BEFORE DELETE ON outbox.events_pending FOR EACH ROW EXECUTE FUNCTION refuse()"""
 
 
-@pytest.mark.kills_server  # the log tells of the error, once
+@pytest.mark.kills_server  # the error is logged once
 def test_a_trigger_that_refuses_one_row(db, hook):
-    """It is found among its fellows, which are recorded; it is not sent again, and goes when the trigger does."""
+    """The row is isolated: the other rows are recorded, and this one is not sent again and is recorded when the
+    trigger is dropped."""
     db.sql(REFUSE)
     for n in range(1, 4):
         send(db, "k", n)
@@ -250,7 +254,7 @@ CREATE TRIGGER watch AFTER DELETE ON outbox.events_pending REFERENCING OLD TABLE
 
 @pytest.mark.parametrize("how", ["BEFORE", "AFTER", "statement", "rule"])
 def test_a_person_watches_delivered_rows_leave(db, hook, how):
-    """Whatever people attach to the table works for the worker's DELETEs as for theirs."""
+    """Triggers and rules that users attach to the table work for the worker's DELETEs as for the users' own."""
     db.sql("CREATE TABLE public.seen (position bigint)")
     db.sql(WATCH.get(how, WATCH["trigger"]).replace("{when}", how))
     for n in range(20):
@@ -261,9 +265,9 @@ def test_a_person_watches_delivered_rows_leave(db, hook, how):
                lambda: f"20 rows seen, not {db.value('SELECT count(DISTINCT position) FROM public.seen')}")
 
 
-@pytest.mark.kills_server  # the log tells of the error, once
+@pytest.mark.kills_server  # the error is logged once
 def test_a_table_of_delivered_events_that_takes_none(db, receiver):
-    """A constraint that a person added: the others are recorded, and this one when the mistake is undone."""
+    """A constraint that a user added: the other rows are recorded, and this one when the constraint is dropped."""
     hook = receiver
     db.webhook_sink("crm", hook, SECRET, retention="1d", **QUICK)
     wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days")
@@ -282,7 +286,7 @@ def test_a_table_of_delivered_events_that_takes_none(db, receiver):
 
 
 def test_ddl_while_the_worker_moves_rows(db, receiver):
-    """They lock the table and its partitions in different orders: it is the worker that gives way, and at once."""
+    """They lock the table and its partitions in different orders: the worker gives way at once."""
     db.webhook_sink("crm", receiver, SECRET, retention="1d")
     with Traffic(db, "Order", writers=2) as traffic, db.connect(autocommit=False) as person:
         wait_until(lambda: traffic.committed > 100, 20, "sessions that know the table")
@@ -297,13 +301,13 @@ def test_ddl_while_the_worker_moves_rows(db, receiver):
 
 def test_a_lock_on_the_table_is_told_once(db, hook, pg):
     start = pg.log.stat().st_size
-    key_goes_on(db, hook, [], "before")  # its statements are planned: a plan locks partition and table in the other order
+    key_goes_on(db, hook, [], "before")  # its statements are planned, and a plan locks partition and table in the other order
     with db.connect(autocommit=False) as person:
         person.execute("LOCK TABLE outbox.events")
         db.sql("SELECT pg_reload_conf()")
         wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = %s", db.name) == "waiting for a lock", 20,
                    "the worker to meet it")
-        time.sleep(5)  # it meets it again and again
+        time.sleep(5)  # this happens repeatedly
         person.rollback()
     key_goes_on(db, hook, [])
     with open(pg.log, errors="replace") as log:
@@ -312,7 +316,7 @@ def test_a_lock_on_the_table_is_told_once(db, hook, pg):
 
 
 def make_pending_anew(db) -> None:
-    """A partition of pending events with its columns in another order, in the place of the present one."""
+    """Replaces the partition of pending events by one with another order of columns."""
     columns = db.value("""
         SELECT string_agg(format('%I %s %s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END), ', ' ORDER BY attnum DESC)
         FROM pg_attribute WHERE attrelid = 'outbox.events_pending'::regclass AND attnum > 0 AND NOT attisdropped""")
@@ -336,7 +340,8 @@ def make_pending_anew(db) -> None:
 
 
 def test_a_partition_with_its_columns_in_another_order(db, receiver):
-    """As after a restore of that table alone: a worker that knew the former one delivers, keeps and buries as before."""
+    """As after a restore of this table alone: a worker that knew the former table delivers, keeps and makes dead
+    letters as before."""
     db.webhook_sink("crm", receiver, SECRET, retention="1d", **QUICK)
 
     def states() -> list:

@@ -1,4 +1,4 @@
-"""An endpoint that never answers holds up nothing: no transaction, no lock, no command, no other sink."""
+"""An endpoint that never responds delays nothing else: no transaction, no lock, no command, no other sink."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ WORKER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' 
 
 @pytest.fixture
 def hanging(db, receiver):
-    """A database whose webhook is under way, and gets no answer for as long as the test lasts."""
+    """A database with a webhook request in flight that gets no response for the duration of the test."""
     receiver.mode = HANG
     db.webhook_sink("crm", receiver, SECRET, events="order.hangs", timeout="5min")
     db.enqueue("Order", "1", "order.hangs")
@@ -25,12 +25,12 @@ def hanging(db, receiver):
 
 
 def test_nothing_is_held_while_an_endpoint_hangs(hanging, kafka, consume, aggregate):
-    """Not in a quiet time, and not while another sink of the same worker is busy."""
+    """Neither while the worker is idle nor while another of its sinks is busy."""
     db = hanging
     db.kafka_sink("main", kafka, aggregates=aggregate)
     worker = db.value(WORKER, db.name)
     [(in_flight,)] = db.sql("SELECT position FROM outbox.events_pending WHERE event_type = 'order.hangs'")
-    held: dict[str, float] = {}  # virtual transactions of the worker that hold a lock, since when
+    held: dict[str, float] = {}  # the worker's virtual transactions that hold a lock, and since when
     with_xmin = 0
     sent = []
     samples = 150  # 30 s
@@ -43,11 +43,12 @@ def test_nothing_is_held_while_an_endpoint_hangs(hanging, kafka, consume, aggreg
         with_xmin += xmin is not None
         locks = db.sql("SELECT virtualtransaction, locktype FROM pg_locks WHERE pid = %s", worker)
         assert not [lock for lock in locks if lock[1] == "advisory"]
-        # The short transactions of its rounds may be caught in passing, never for longer. (One that is just ending is told as 'N/0'.)
+        # The short transactions of its rounds may be observed, but never for longer. (A transaction that is just ending
+        # shows as 'N/0'.)
         now = time.monotonic()
         held = {transaction: held.get(transaction, now) for transaction, _ in locks}
         assert all(now - since < 1 for since in held.values()), held
-        # The row that is on the wire is free.
+        # The row of the event on the wire is not locked.
         assert db.sql("SELECT 1 FROM outbox.events_pending WHERE position = %s FOR UPDATE NOWAIT", in_flight) == [(1,)]
         time.sleep(0.2)
     assert with_xmin < samples / 4
@@ -81,9 +82,9 @@ def test_terminate_worker(hanging, receiver):
     wait_until(lambda: db.pending() == 0, 10, "the row to leave")
 
 
-@pytest.mark.kills_server  # the log tells of the lock timeout
+@pytest.mark.kills_server  # the log contains the lock timeout
 def test_terminate_worker_that_waits_for_a_lock(hanging):
-    """A person's LOCK TABLE holds it up, and does not make it deaf."""
+    """A user's LOCK TABLE delays the worker, but the worker still reacts to signals."""
     db = hanging
     worker = db.value(WORKER, db.name)
     with db.connect(autocommit=False) as person:
@@ -132,9 +133,10 @@ def test_stop_server(hanging, pg, receiver, mode, number):
 
 
 def test_a_slot_is_free_when_its_threads_have_ended(hanging, pg):
-    """Who comes next must not send beside them. A worker whose extension is dropped ends where it stands."""
+    """The next worker must not send beside the old one's threads. A worker whose extension is dropped ends
+    immediately."""
     db = hanging
-    for n in range(30):  # each has threads, which take their time to end
+    for n in range(30):  # each sink has threads that end slowly
         db.sql(f"CREATE SERVER main{n} FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'none')")
     worker = db.value(WORKER, db.name)
     witness = Database(pg, "hang_witness")

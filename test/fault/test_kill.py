@@ -1,4 +1,4 @@
-"""kill -9 of anything, in the middle of a burst: all that was committed arrives, nothing else does, in order."""
+"""kill -9 of any process in the middle of a burst: every committed event arrives, no other does, all in order."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 from wal import nobody_flushes
 
-MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates means something
+MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates is tested
 
 
 def configure(pg, setting: str, value: str) -> None:
@@ -29,12 +29,12 @@ def small_flights(pg):
 
 
 def kill_worker(db, pg, kafka):
-    """The postmaster then restarts every process of the server."""
+    """The postmaster then restarts all processes of the server."""
     pg.kill_child(db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name))
 
 
 def kill_postmaster(db, pg, kafka):
-    """The postmaster alone: its children have to leave by themselves."""
+    """Kills only the postmaster: its children must exit by themselves."""
     family = children(pg.pid)
     os.kill(pg.pid, signal.SIGKILL)
     wait_until(lambda: not any(alive(pid) for pid in [pg.pid, *family]), 20, "orphans to leave")
@@ -42,7 +42,7 @@ def kill_postmaster(db, pg, kafka):
 
 
 def kill_server(db, pg, kafka):
-    """All its processes at once."""
+    """Kills all its processes at once."""
     pg.kill()
     pg.start()
 
@@ -67,7 +67,7 @@ def test_all_that_was_committed_arrives(db, pg, kafka, consume, aggregate, recei
     with Traffic(db, aggregate) as traffic:
         records = consumer.take(200, 60)
         fault(db, pg, kafka)
-        db.disconnect()  # the server may have ended it
+        db.disconnect()  # the server may have ended the session
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 100, 60, "the writers to go on")
     expected = traffic.expected()
@@ -86,14 +86,14 @@ def test_all_that_was_committed_arrives(db, pg, kafka, consume, aggregate, recei
 
 
 def kill_server_before_it_flushes(db, pg, kafka):
-    """What the worker has recorded exists in memory alone, but for what it has flushed itself."""
+    """The worker's recordings are only in memory, except for what it has flushed itself."""
     kill_server(db, pg, kafka)
 
 
 @pytest.mark.kills_server
 @pytest.mark.parametrize("fault", [kill_worker, kill_server_before_it_flushes, stop_immediately], ids=lambda fault: fault.__name__)
 def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
-    """A big backlog on its way out: what is sent again is no more than was in flight or not durably recorded."""
+    """A large backlog is being sent: the events that are sent twice were in flight or not durably recorded."""
     backlog = 20000
     db.kafka_sink("main", kafka)
     consumer = consume(f"outbox.event.{aggregate}")
@@ -106,7 +106,7 @@ def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
         db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
                    SELECT '{aggregate}', n % 100, 'order.changed', '{{}}' FROM generate_series(1, {backlog}) AS n""")
         expected = {event for event, in db.sql("SELECT id::text FROM outbox.events")}
-        for _ in range(64):  # so that the worker's commits, and flushes, have nothing to do with the backlog's
+        for _ in range(64):  # so that the worker's commits and flushes are independent of the backlog's
             db.sql("SELECT pg_current_xact_id()")
     finally:
         configure(pg, "outbox.enabled", "on")
@@ -115,7 +115,7 @@ def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
         assert db.pending() > 0, "the backlog is too small"
         fault(db, pg, kafka)
     db.disconnect()
-    configure(pg, "outbox.max_in_flight", "DEFAULT")  # the rest may go faster
+    configure(pg, "outbox.max_in_flight", "DEFAULT")  # the rest may be faster
     wait_until(lambda: db.pending() == 0, 60, "the rest to leave")
     records += consumer.take(backlog - len(records), 60)
     wait_until(lambda: records.extend(consumer.quiet(0.2)) or consumer.at_end(), 30, "the end of the topic")

@@ -1,4 +1,4 @@
-"""What the worker holds is bounded, whatever waits and whoever hangs."""
+"""The worker's memory is bounded, whatever waits and whichever peer hangs."""
 
 import os
 import signal
@@ -8,22 +8,22 @@ import pytest
 from outbox_rig import BUILD, wait_until
 from outbox_rig.receiver import SECRET
 
-LIMIT = 100 * 2**20  # of the worker's own memory
+LIMIT = 100 * 2**20  # of the worker's private memory
 
 
 class Memory:
-    """The largest that outbox.workers has shown of this database's worker; it is measured once a second."""
+    """The highest value in outbox.workers for this database's worker, which measures itself once per second."""
 
     def __init__(self, db):
         self.db, self.peak = db, 0
 
     def look(self) -> bool:
-        """Always true, so that it goes with a condition that is waited for."""
+        """Always true, so that it can be part of a condition."""
         self.peak = max(self.peak, self.db.value("SELECT coalesce(max(memory), 0) FROM outbox.workers WHERE database = current_database()"))
         return True
 
     def settle(self) -> int:
-        """The peak, with what the worker holds two looks of its own from now."""
+        """The peak, after two more measurements of the worker."""
         for _ in range(2):
             since = self.db.value("SELECT clock_timestamp()")
             wait_until(lambda: self.db.value("SELECT count(*) FROM outbox.workers WHERE database = current_database() "
@@ -39,14 +39,14 @@ def memory(db):
 
 
 def enqueue_large(db, events: int) -> None:
-    """100 kB each, of text that neither the table nor the wire makes small."""
+    """Events of 100 kB of text that neither the table nor the wire can compress."""
     db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
                SELECT 'Order', n, 'large', jsonb_build_object('n', n, 'text', large)
                FROM (SELECT string_agg(md5(i::text), '') AS large FROM generate_series(1, 3125) AS i) AS one, generate_series(1, {events}) AS n""")
 
 
 def test_large_payloads_and_a_broker_that_hangs(db, kafka, memory):
-    """150 MB wait, and librdkafka takes them as long as it may."""
+    """150 MB are pending, and librdkafka takes as much of them as it may."""
     db.kafka_sink("main", kafka)
     db.enqueue("Order", "0")
     wait_until(lambda: db.pending() == 0, 60, "the first event")
@@ -71,7 +71,8 @@ def test_large_payloads_and_an_endpoint_that_never_answers(db, memory):
 
 
 def test_many_blocked_keys(rig, db, memory):
-    """Each waits for a failing event of its own, with rows behind it; a restart learns them from the rows."""
+    """Each key waits for a failing event of its own with rows behind it; after a restart the worker learns them from
+    the rows."""
     keys, behind = 10_000, 10
     nginx = rig.nginx(locations="location / { if ($http_x_bad) { return 422; } return 204; }")
     db.webhook_sink("main", nginx.url, SECRET, concurrency="64", forward_headers="x-bad", retry="1d", max_attempts="1000")

@@ -1,5 +1,5 @@
-"""A network that is cut, answers that come late, a broker that hangs or is away: all that was committed arrives, in
-order, with few duplicates. Broker and receiver live in a network namespace of their own."""
+"""A network that is cut, late responses, a broker that hangs or is away: every committed event arrives in order,
+with few duplicates. Broker and receiver are in a network namespace of their own."""
 
 import json
 import time
@@ -10,9 +10,9 @@ from outbox_rig.namespace import NotPermitted
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 
-pytestmark = pytest.mark.timeout(240)  # a broker of its own has to start first
-MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates means something
-# A lost packet is noticed within seconds, not minutes.
+pytestmark = pytest.mark.timeout(240)  # a broker of its own must start first
+MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates is tested
+# A lost packet must be noticed within seconds, not minutes.
 QUICK_KAFKA = {"socket_timeout_ms": "3000", "request_timeout_ms": "2000", "socket_connection_setup_timeout_ms": "1500"}
 
 
@@ -66,7 +66,8 @@ def wait_delivered(db, name: str, count: int) -> None:
 
 
 def check(traffic: Traffic, kafka) -> None:
-    """Everything that was committed is in the topic. A consumer of before would take long to come back to its group."""
+    """Every committed event is in the topic. Reads with a new consumer, because an old one would take long to rejoin
+    its group."""
     wait_until(lambda: traffic.db.pending() == 0, 60, lambda: f"the rows to leave: {traffic.db.sql('SELECT * FROM outbox.sinks')}")
     missing = traffic.expected()
 
@@ -100,7 +101,8 @@ def test_the_network_is_cut(db, network, far_kafka, far_receiver, aggregate, men
 
 
 def test_acknowledgements_are_slow(db, network, far_kafka, aggregate):
-    """A broker that hangs, and then answers late: what is under way is bounded by what may be, not by one at a time."""
+    """A broker hangs and then responds late: the number of events in flight is bounded by the settings, not reduced
+    to one."""
     db.kafka_sink("main", far_kafka)
     with Traffic(db, aggregate) as traffic:
         wait_delivered(db, "main", 100)
@@ -121,7 +123,8 @@ def test_acknowledgements_are_slow(db, network, far_kafka, aggregate):
 
 
 def test_a_broker_is_away_longer_than_events_may_wait_for_it(db, far_kafka, aggregate):
-    """librdkafka gives events up after message.timeout.ms, over and over; they spend no attempts and keep their order."""
+    """librdkafka returns events after message.timeout.ms again and again; they spend no attempts and keep their
+    order."""
     db.kafka_sink("main", far_kafka, message_timeout_ms="2000")
     with Traffic(db, aggregate, writers=2) as traffic:
         wait_delivered(db, "main", 100)

@@ -1,4 +1,4 @@
-"""A sink that is down as a whole: nothing is lost, no attempts are spent, and the other sink goes on."""
+"""A whole sink is down: no event is lost, no attempts are spent, and the other sink continues."""
 
 import pytest
 from outbox_rig import wait_until
@@ -53,7 +53,7 @@ DOWN = [status(503, body=b"maintenance"), status(429), HANG]
 
 @pytest.mark.parametrize("answer", DOWN, ids=["503", "429", "timeout"])
 def test_endpoint_fails_for_everybody(db, receiver, answer):
-    """Many keys in a row: the sink is down, and nobody's attempts are spent, not even of those that showed it."""
+    """Many keys in a row fail: the sink is down, and no attempts are spent, not even of the events that showed it."""
     db.webhook_sink("crm", receiver, SECRET, timeout="1s", retention="1d", max_attempts="1")
     receiver.mode = answer
     db.sql("SELECT count(outbox.enqueue('Order', n::text, 'order.changed', to_jsonb(n))) FROM generate_series(1, 300) n")
@@ -72,7 +72,7 @@ def test_endpoint_fails_for_everybody(db, receiver, answer):
 
 
 def test_one_key_or_a_refusal_of_events_is_no_outage(db, receiver):
-    """One key that fails for ever, and many events that the endpoint answers with 400."""
+    """One key that always fails, and many events that the endpoint refuses with 400."""
     db.webhook_sink("crm", receiver, SECRET, retry="20ms", max_attempts="3")
     log_start = db.pg.log.stat().st_size
     answers = {"one": status(500), "bad": status(400)}

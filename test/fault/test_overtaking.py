@@ -1,4 +1,4 @@
-"""Events of a key that came back, or that somebody holds, are not overtaken by later ones of their key."""
+"""Events of a key that were returned, or are locked, are not overtaken by later events of their key."""
 
 import pytest
 from outbox_rig import wait_until
@@ -22,7 +22,8 @@ def types(receiver) -> list[str]:
 
 
 def test_a_late_commit_does_not_overtake_what_came_back(db, receiver):
-    """Events that an open circuit gave back lie before the cursor's former place; so do those of the late transaction."""
+    """Events that an open circuit returned lie before the cursor's former position; so do those of the late
+    transaction."""
     set_max_in_flight(db, 12)
     keys = [str(n) for n in range(11)]
     receiver.mode = HANG
@@ -31,7 +32,7 @@ def test_a_late_commit_does_not_overtake_what_came_back(db, receiver):
     with db.connect(autocommit=False) as late:
         second = {key: str(late.execute("SELECT outbox.enqueue('Order', %s::text, 'order.second', '{}')", [key]).fetchone()[0])
                   for key in keys}
-        db.enqueue("Order", "other")  # the cursor goes past the late ones, and nothing more has room
+        db.enqueue("Order", "other")  # the cursor passes the late events, and no more events fit in flight
         wait_until(lambda: receiver.open_requests == 12, 20, "all to hang")
         receiver.mode = OK  # for the next requests
         late.commit()
@@ -41,7 +42,8 @@ def test_a_late_commit_does_not_overtake_what_came_back(db, receiver):
 
 
 def test_a_locked_event_is_not_overtaken_when_an_earlier_one_fails(db, receiver):
-    """It leads its key because nobody could take it; then an earlier one, in the air all the time, takes the lead and goes."""
+    """The locked event blocks its key; then an earlier event, in flight all the time, fails, becomes the blocker,
+    and is sent first."""
     set_max_in_flight(db, 2)
     refused = []
 

@@ -1,4 +1,4 @@
-"""Memory, connections and patience that a person took away: the server lives, and the worker goes on."""
+"""Memory, connections or timeouts that a user has reduced: the server stays up, and the worker continues."""
 
 import os
 import re
@@ -11,14 +11,14 @@ WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
 
 
 def limit_memory(pg, pid: int, more: int | None) -> None:
-    """The process may take `more` bytes beside what it has; None: as much as it likes."""
+    """Allows the process `more` bytes in addition to its present memory; None: no limit."""
     pages = int(open(f"/proc/{pid}/statm").read().split()[0])
     limit = "unlimited" if more is None else str(pages * os.sysconf("SC_PAGESIZE") + more)
-    pg._run("prlimit", f"--pid={pid}", f"--as={limit}:")  # as the worker's own user, who may
+    pg._run("prlimit", f"--pid={pid}", f"--as={limit}:")  # as the worker's user, who is allowed to
 
 
 def test_an_event_that_there_is_no_memory_for(db, pg, receiver):
-    """It waits with its key, others go on, and it goes when there is memory; nothing crashes."""
+    """The event waits with its key, other keys continue, and it is sent when there is memory; no process crashes."""
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "warm", payload='"warm"')
     wait_until(lambda: db.pending() == 0, 20, "a first event")
@@ -48,9 +48,9 @@ HOSTILE = {"statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_time
 
 
 def test_settings_for_everybody_are_not_the_workers(db, receiver):
-    """ALTER DATABASE ... SET, by a person who thought of applications."""
+    """ALTER DATABASE ... SET by a user who meant applications."""
     log = db.pg.log.stat().st_size
-    hostile = HOSTILE | {name: "1ms" for (name,) in db.sql("SELECT name FROM pg_settings WHERE name = 'transaction_timeout'")}  # from 17 on
+    hostile = HOSTILE | {name: "1ms" for (name,) in db.sql("SELECT name FROM pg_settings WHERE name = 'transaction_timeout'")}  # since version 17
     for name, value in hostile.items():
         db.sql(f"ALTER DATABASE {db.name} SET {name} = '{value}'")
     old = wait_until(lambda: db.value(WORKER), 20, "the worker")
@@ -67,7 +67,7 @@ def test_settings_for_everybody_are_not_the_workers(db, receiver):
 
 
 def test_no_connection_is_left(rig, receiver):
-    """A worker takes none of max_connections: one that died comes back."""
+    """A worker uses none of max_connections: a dead worker is restarted."""
     pg = rig.postgres(settings={"max_connections": "8", "superuser_reserved_connections": "1", "outbox.poll_interval": "1s"})
     taken = []
     try:
@@ -93,7 +93,7 @@ def test_no_connection_is_left(rig, receiver):
 
 
 def test_more_databases_than_there_is_room_for(rig, receiver):
-    """One that is served goes on being served, wherever pg_database has it."""
+    """A database that is served stays served, wherever its row in pg_database is."""
     pg = rig.postgres(settings={"autovacuum": "off"})
     try:
         db = Database(pg, "served")
@@ -103,8 +103,8 @@ def test_more_databases_than_there_is_room_for(rig, receiver):
         db.sql("""
             INSERT INTO pg_database SELECT (jsonb_populate_record(d, jsonb_build_object('oid', 1000000 + n, 'datname', 'none' || n))).*
             FROM pg_database AS d, generate_series(1, 4200) AS n WHERE datname = 'served'""")
-        db.sql("UPDATE pg_database SET datname = datname WHERE datname = 'served'")  # it goes to the end
-        db.sql("CREATE DATABASE more")  # and pg_database is looked through
+        db.sql("UPDATE pg_database SET datname = datname WHERE datname = 'served'")  # its row moves to the end
+        db.sql("CREATE DATABASE more")  # and pg_database is scanned
         wait_until(lambda: "outbox serves at most" in pg.log.read_text(errors="replace"), 20, "the launcher to look")
         db.sql("SELECT pg_terminate_backend(%s)", old)
         db.enqueue("Order", "k")

@@ -1,8 +1,10 @@
-"""What the worker claims beside other sessions' row locks is what SELECT ... FOR UPDATE SKIP LOCKED returns at the same moment.
+"""Beside other sessions' row locks, the worker claims exactly the rows that SELECT ... FOR UPDATE SKIP LOCKED returns
+at the same moment.
 
-The worker looks for locks and takes none. So it is made to stand still between reading the rows and looking at their locks: it
-waits for the index of the table's TOAST, which it needs for the payload of the last row. Lockers act before, and while it
-stands; then they hold still, PostgreSQL is asked, and the worker goes on."""
+The worker checks for locks and takes none. So the test stops it between reading the rows and checking their locks:
+it waits for a lock on the index of the table's TOAST, which it needs for the payload of the last row. Other sessions
+take locks before that and while the worker is stopped; then they pause, PostgreSQL is asked, and the worker
+continues."""
 
 import os
 import random
@@ -14,7 +16,7 @@ import pytest
 from outbox_rig import wait_until
 
 MODES = ["KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE"]
-ROUNDS, MOST_ROUNDS = 4, 12  # on a busy machine the worker may give up waiting (after 900 ms) before the lockers are ready
+ROUNDS, MOST_ROUNDS = 4, 12  # on a busy machine the worker may stop waiting (after 900 ms) before the locks are taken
 
 
 class Lockers:
@@ -27,7 +29,7 @@ class Lockers:
         self.prepared: list[str] = []
 
     def get_ready(self, n: int) -> None:
-        """While the worker stands there is no time to connect."""
+        """Connects in advance: there is no time while the worker is stopped."""
         self.idle += [self.db.connect(autocommit=False) for _ in range(n - len(self.idle))]
 
     def session(self) -> psycopg.Connection:
@@ -104,7 +106,7 @@ def prepared(what: str, then: bool | None = None) -> Callable[[Lockers, int], No
 
 
 def shared(first_ends: bool | None) -> Callable[[Lockers, int], None]:
-    """By two sessions: a multixact. One of them may end."""
+    """Locked by two sessions: a multixact. One of them may end."""
     def act(lockers: Lockers, row: int) -> None:
         sessions = [lockers.session(), lockers.session()]
         for session, mode in zip(sessions, lockers.chance.choice([("SHARE", "SHARE"), ("KEY SHARE", "NO KEY UPDATE"), ("KEY SHARE", "SHARE")])):
@@ -115,7 +117,7 @@ def shared(first_ends: bool | None) -> Callable[[Lockers, int], None]:
 
 
 def shared_by_those_who_left(lockers: Lockers, row: int) -> None:
-    """A multixact of which nobody runs any more, one of them prepared and gone."""
+    """A multixact whose members have all ended, one of them a prepared transaction."""
     sessions = [lockers.session() for _ in range(3)]
     for session in sessions:
         lock(session, row, "SHARE")
@@ -126,7 +128,7 @@ def shared_by_those_who_left(lockers: Lockers, row: int) -> None:
 
 
 def in_savepoint(what: str, keep: bool, before: str | None = None) -> Callable[[Lockers, int], None]:
-    """What a subtransaction did stays or is undone; `before`, by its parent, stays."""
+    """The lock of a subtransaction is kept or rolled back; `before`, taken by its parent, stays."""
     def act(lockers: Lockers, row: int) -> None:
         session = lockers.session()
         if before:
@@ -150,7 +152,8 @@ ACTS: list[Callable[[Lockers, int], None]] = [
 
 
 def act_at_random(lockers: Lockers, rows: list[int]) -> None:
-    """Sessions, old and new, lock or change rows that are free for it, in subtransactions or not, and end or stay."""
+    """Sessions, old and new, lock or change rows that are free for them, with or without subtransactions, and end or
+    stay."""
     chance = lockers.chance
     for _ in range(6):
         session = chance.choice(lockers.busy) if lockers.busy and chance.random() < 0.5 else lockers.session()
@@ -189,7 +192,7 @@ def lockers(db, chance):
 
 
 class Sink:
-    """A Kafka sink whose events all go through one partition: what comes later was sent later."""
+    """A Kafka sink whose events all use one partition, so arrival order is sending order."""
 
     def __init__(self, db, kafka, consume, aggregate):
         self.db, self.aggregate, self.received = db, aggregate, []
@@ -205,7 +208,7 @@ class Sink:
         return [row[0] for row in self.db.sql("SELECT position FROM outbox.events_pending WHERE position > %s ORDER BY position", before)]
 
     def flush(self) -> set[str]:
-        """The keys that arrived since the last time, up to an event that is enqueued now."""
+        """The keys that arrived since the last call, up to an event that is enqueued now."""
         last = str(uuid.uuid4())
         self.db.enqueue(self.aggregate, last)
         arrived: list[str] = []
@@ -224,13 +227,13 @@ class Sink:
 
 
 def waits_since(db) -> str | None:
-    """Since when the worker waits for the index of the table's TOAST, whose only other user is the test."""
+    """Since when the worker has waited for the index of the table's TOAST, which only the test uses otherwise."""
     return db.value("SELECT l.waitstart::text FROM pg_locks AS l JOIN outbox.workers AS w USING (pid) WHERE NOT l.granted AND l.locktype = 'relation'"
                     " AND w.database = current_database()")
 
 
 def free_rows(db, rows: list[int]) -> set[int]:
-    """In PostgreSQL's own words. What it locks for that is free again afterwards."""
+    """The rows that SKIP LOCKED returns. The locks that this takes are released afterwards."""
     with db.connect(autocommit=False) as session:
         found = session.execute("SELECT position FROM outbox.events_pending WHERE position = ANY (%s) FOR UPDATE SKIP LOCKED", [rows]).fetchall()
         session.rollback()
@@ -238,7 +241,7 @@ def free_rows(db, rows: list[int]) -> set[int]:
 
 
 def one_round(db, sink: Sink, lockers: Lockers, ask_before: bool) -> bool:
-    """True when the worker stood between its read and its look at the locks while some of them were taken."""
+    """True if the worker was stopped between its read and its check of the locks while some of them were taken."""
     chance = lockers.chance
     sink.pause()
     rows = sink.enqueue(len(ACTS) + 20)
@@ -283,7 +286,7 @@ def one_round(db, sink: Sink, lockers: Lockers, ask_before: bool) -> bool:
 
 
 def test_the_worker_claims_what_skip_locked_would(db, kafka, consume, aggregate, lockers):
-    """In every second round PostgreSQL is asked before too: what it locks for that leaves its traces in the rows."""
+    """In every second round PostgreSQL is also asked before: its row locks leave traces in the rows."""
     sink = Sink(db, kafka, consume, aggregate)
     stood = 0
     for n in range(MOST_ROUNDS):

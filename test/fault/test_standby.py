@@ -1,4 +1,5 @@
-"""A synchronous standby: what it has not confirmed is not delivered, and it takes over without a phantom."""
+"""A synchronous standby: events that it has not confirmed are not delivered, and after a failover no event was
+delivered that is not in its table."""
 
 import itertools
 import json
@@ -31,7 +32,7 @@ def pg(rig):
 
 @pytest.fixture
 def db(pg):
-    pg.standby.start()  # a test before this one may have left it down
+    pg.standby.start()  # an earlier test may have left the standby stopped
     database = Database(pg, f"orders{next(numbers)}")
     database.create()
     return database
@@ -53,7 +54,7 @@ def enqueue(connection, number: int) -> str:
 
 
 def cancelled_wait(db, number: int) -> str:
-    """An event whose transaction waited for the standby until somebody cancelled the wait."""
+    """An event whose transaction waited for the standby until a user cancelled the wait."""
     with db.connect() as session:
         ids, notices = [], []
         session.add_notice_handler(lambda notice: notices.append(notice.message_primary))
@@ -88,7 +89,7 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == WAITING, 10, "the sink to say so")
         [(status, detail, hint)] = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'standby'")
         assert status == "warning" and "standby" in detail and "outbox.wait_for_standbys" in hint
-        # What needs no standby goes on: recordings, and changes of the sink.
+        # Work that needs no standby continues: recordings, and changes of the sink.
         wait_until(lambda: db.pending() == 2, 20, "the recording of what was in flight")
         person.execute(f"ALTER SERVER crm OPTIONS (SET url '{receiver.url}/new')")
         receiver.mode = slow(0)
@@ -124,7 +125,8 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
 
 
 def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
-    """With remote_write it is enough that a standby has written, with on it must have flushed. This standby flushes whole files only."""
+    """With remote_write the standby must have written, with on it must have flushed. This standby flushes only whole
+    files."""
     pg = rig.postgres(settings={"outbox.poll_interval": "1s", "synchronous_commit": "remote_write"})
     db = Database(pg, "written")
     db.create()
@@ -142,7 +144,7 @@ def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
             enqueue(person, 2)
             written = db.value("SELECT pg_current_wal_flush_lsn()")
             wait_until(lambda: db.value("SELECT write_lsn >= %s AND flush_lsn < %s FROM pg_stat_replication", written, written), 20, "the standby to write it")
-            for _ in range(20):  # the worker looks every 50 ms
+            for _ in range(20):  # the worker checks every 50 ms
                 wait_for_waiting(db)
                 assert len(receiver.deliveries) == 1
                 time.sleep(0.05)
@@ -156,7 +158,7 @@ def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
 
 
 def test_preview_on_the_standby(db, pg):
-    """outbox.preview() only looks: it says the same where nothing can be written."""
+    """outbox.preview() only reads: it returns the same on a read-only server."""
     db.sql("CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1')")
     db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://crm.invalid/hooks')")
     event = db.enqueue("Order", "1")
@@ -167,20 +169,20 @@ def test_preview_on_the_standby(db, pg):
         wait_until(lambda: reader.execute("SELECT to_regclass('outbox.events') IS NOT NULL").fetchone()[0], 20, "the extension on the standby")
         wait_until(lambda: reader.execute("SELECT count(*) FROM outbox.events").fetchone() == (2,), 20, "the event on the standby")
         assert reader.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
-        # Each has the second in which it was made.
+        # Each contains the second in which it was made.
         wait_until(lambda: reader.execute(preview, [event]).fetchall() == db.sql(preview, event), 10, "the same preview within one second")
 
 
 def test_failover(db, pg, kafka, consume, aggregate, receiver):
-    """The primary dies while its standby lags. Nothing that the standby never got has been delivered, to Kafka and to a webhook, and the
-    standby goes on with what is left."""
+    """The primary dies while its standby lags. Neither Kafka nor the webhook got an event that the standby does not
+    have, and the standby delivers the rest."""
     db.kafka_sink("main", kafka)
     db.webhook_sink("crm", receiver, SECRET)
     consumer = consume(f"outbox.event.{aggregate}")
     with Traffic(db, aggregate, options="-c synchronous_commit=local") as traffic:
         records = consumer.take(200, 60)
         wait_until(lambda: len(receiver.accepted()) >= 200, 60, "deliveries to the webhook")
-        # From here on WAL reaches the standby's socket at best, and dies with it.
+        # From here on WAL reaches at most the standby's socket, and is lost with it.
         stop_asleep(db, "backend_type = 'walsender'")
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 100, 30, "commits that the standby does not get")

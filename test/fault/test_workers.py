@@ -1,4 +1,4 @@
-"""Order and completeness at any number of workers, and while the number changes."""
+"""Order and completeness with any number of workers, and while the number changes."""
 
 import json
 from collections import Counter, defaultdict
@@ -8,13 +8,13 @@ from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, Receiver, status
 from outbox_rig.traffic import Traffic
 
-MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates means something
+MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates is tested
 LANES = 256
 
 
 @pytest.fixture
 def configure(db, pg):
-    """configure(workers=4): sets outbox.workers and the like, as an operator would."""
+    """configure(workers=4): sets outbox.workers and other settings, as an operator would."""
     changed = set()
 
     def configure(**settings) -> None:
@@ -56,7 +56,7 @@ def flaky(receiver: Receiver):
 
 
 def check_requests(receiver: Receiver) -> None:
-    """Not one request may come while an earlier event of its key is not through, whatever its answer."""
+    """No request may arrive while an earlier event of its key is not yet delivered, whatever the response was."""
     requests: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for delivery in list(receiver.deliveries):
         data = delivery.json()["data"]
@@ -87,7 +87,7 @@ def drain_and_check(db, traffic: Traffic, consumer, receiver: Receiver, max_dupl
 
 
 def go_on(traffic: Traffic, receiver: Receiver, transactions: int = 40) -> None:
-    """Until the writers have done more, and the endpoint has got more."""
+    """Waits until the writers have written more and the endpoint has received more."""
     committed, accepted = traffic.committed, len(receiver.accepted())
     wait_until(lambda: traffic.committed >= committed + transactions and len(receiver.accepted()) >= accepted + transactions, 60,
                "events to flow")
@@ -102,7 +102,7 @@ def disturb(db, step: int) -> None:
 
 @pytest.mark.parametrize("disturbed", [False, True], ids=["alone", "with_terminations_and_alter_server"])
 def test_the_number_changes(db, kafka, consume, aggregate, receiver, configure, disturbed):
-    """1, 4, 2, 1, 3 workers under traffic with retries. When only the number changes, nothing comes twice."""
+    """1, 4, 2, 1, 3 workers under traffic with retries. If only the number changes, there are no duplicates."""
     flaky(receiver)
     configure(max_in_flight=MAX_IN_FLIGHT)
     db.kafka_sink("main", kafka)
@@ -126,7 +126,7 @@ def test_the_number_changes(db, kafka, consume, aggregate, receiver, configure, 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_a_fixed_number(db, pg, kafka, consume, aggregate, receiver, configure, n):
-    """Retries, and a restart of the server in between."""
+    """With retries, and a restart of the server in between."""
     flaky(receiver)
     configure(max_in_flight=MAX_IN_FLIGHT, workers=n)
     db.kafka_sink("main", kafka)
@@ -146,7 +146,7 @@ def test_a_fixed_number(db, pg, kafka, consume, aggregate, receiver, configure, 
 
 
 def keys_by_lane(db) -> list[list[str]]:
-    """Keys for each of the lanes, three at least."""
+    """At least three keys for each of these shards."""
     keys: list[list[str]] = [[] for _ in range(LANES)]
     for key, lane in db.sql("SELECT 'k' || n, hashtextextended('k' || n, 0) & 255 FROM generate_series(1, 5000) AS n"):
         keys[lane].append(key)
@@ -155,7 +155,8 @@ def keys_by_lane(db) -> list[list[str]]:
 
 
 def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, configure):
-    """Dead letters hold their keys under two workers, and then under the first alone, which never saw half of them."""
+    """Dead letters block their keys under two workers, and then under the first alone, which has not read half of
+    them."""
     keys = keys_by_lane(db)[:8]
     held, free = {names[0] for names in keys}, {names[1] for names in keys}
 
@@ -195,7 +196,8 @@ def slow(rig):
 
 
 def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
-    """What hangs in the air stays with its worker; all else of the lane, and the lane's other sinks, go on elsewhere."""
+    """Hanging events in flight stay with their worker; the rest of the shard, and the shard's other sinks, move to
+    the new owner."""
     keys, numbers, hung = keys_by_lane(db), Counter(), set()
     plain = [lane_keys[0] for lane_keys in keys]
     failing = keys[5][2]
@@ -218,13 +220,14 @@ def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
         requests = slow.open_requests
         enqueue(*names)
         wait_until(lambda: slow.open_requests == requests + len(names), 20, "the requests to hang")
-        enqueue(*names)  # more behind them
+        enqueue(*names)  # more events queued behind them
 
     def got(endpoint: Receiver) -> Counter:
         return Counter(d.json()["data"]["key"] for d in endpoint.accepted())
 
     def flows(waiting_lanes: set[int]) -> None:
-        """An event in every lane: all at the healthy sink, and all at the other but for the lanes that must wait."""
+        """Enqueues an event in every shard: all arrive at the healthy sink, and at the other sink all except those
+        of shards that must wait."""
         enqueue(*plain)
         wait_until(lambda: all(got(receiver)[key] == numbers[key] for key in plain), 10, "the healthy sink")
         free = [key for lane, key in enumerate(plain) if lane not in waiting_lanes]
@@ -246,7 +249,7 @@ def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
     flows({5, 6, 7})
     hang(10, 11)
     configure(workers=2)
-    wait_for_lanes(db, 128, 128, 0, 0)  # two are too many, and wait for what they have in the air
+    wait_for_lanes(db, 128, 128, 0, 0)  # two workers are superfluous and wait for their events in flight
     flows({5, 6, 7, 10, 11})
     assert db.value("SELECT state FROM outbox.workers WHERE database = %s AND worker = 3", db.name) == "handing shards over"
 

@@ -1,4 +1,4 @@
-"""Who writes the write-ahead log."""
+"""Controls which processes write the write-ahead log."""
 
 import contextlib
 import os
@@ -11,7 +11,8 @@ from outbox_rig.database import Database
 
 @contextlib.contextmanager
 def nobody_flushes(db: Database) -> Iterator[None]:
-    """WAL is flushed by those only who have to: the server's own writers stand still. Not around CREATE or DROP DATABASE."""
+    """Only processes that must flush WAL do so: the server's WAL writer and the like are stopped. Not for use around
+    CREATE or DROP DATABASE."""
     writers = []
     try:
         for writer in ("walwriter", "background writer"):

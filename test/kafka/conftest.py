@@ -1,4 +1,4 @@
-"""One broker for this suite: it also has a listener for every way to connect."""
+"""One broker for this suite, with a listener for every way to connect."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def kafka(rig):
-    """As everywhere, with `kafka.security` besides."""
+    """As in other suites, with `kafka.security` in addition."""
     return rig.kafka(partitions=12, secured=True)
 
 
@@ -20,7 +20,8 @@ def security(kafka):
 
 @pytest.fixture(scope="session")
 def debezium(rig, kafka):
-    """Kafka Connect, with a server and a database of its own, for what follows the pages on Debezium. It tells the slot at once how far it is."""
+    """Kafka Connect with a server and a database of its own, for the tests of the pages on Debezium. It confirms the
+    slot's position at once."""
     pg = rig.postgres(settings={"outbox.poll_interval": "1s", "wal_level": "logical"}, tcp=True)
     debezium = rig.debezium(pg=pg, dbname="moving", kafka=kafka, jit=False, worker={"offset.flush.interval.ms": "300"})
     yield debezium
@@ -30,13 +31,13 @@ def debezium(rig, kafka):
 
 @pytest.fixture
 def librdkafka(db):
-    """The version that the server runs with: (2, 0, 2)."""
+    """The version that the server has loaded: (2, 0, 2)."""
     return tuple(map(int, re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", db.value("SELECT libraries FROM outbox.library()")).groups()))
 
 
 @pytest.fixture
 def without_oidc(db) -> str | None:
-    """Why the server's librdkafka has no OIDC, where it has none."""
+    """Why the server's librdkafka has no OIDC, if it has none."""
     try:
         with db.connect() as session, session.transaction(force_rollback=True):
             session.execute("CREATE SERVER no_oidc FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'a',"

@@ -1,4 +1,4 @@
-"""What the tests of docs/migration.md share: what arrived."""
+"""Shared by the tests of docs/migration.md: the events that arrived."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -7,14 +7,15 @@ from outbox_rig.consumer import Consumer, Record
 
 
 class Arrived:
-    """What a consumer got, while it gets it."""
+    """Records the events that a consumer receives."""
 
     def __init__(self, consumer: Consumer, number: Callable[[Record], int]):
         self._consumer, self._number = consumer, number
         self.records: list[Record] = []
 
     def until(self, written: dict[str, int], timeout: float = 30) -> None:
-        """Until the last event of each key is there; a little longer, for what should not be."""
+        """Waits until the last event of each key has arrived, and a little longer, for events that should not
+        arrive."""
         last: dict[str, int] = defaultdict(int)
 
         def enough(got: list[Record]) -> bool:
@@ -31,7 +32,7 @@ class Arrived:
         self.records += self._consumer.quiet(1)
 
     def check(self, written: dict[str, int], unordered: set[str] = set()) -> None:
-        """Each key's events once, and in order, but for some keys'."""
+        """Each key's events arrived once and in order, except those of some keys."""
         got = defaultdict(list)
         for record in self.records:
             got[record.key].append(self._number(record))

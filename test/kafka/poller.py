@@ -1,5 +1,5 @@
-"""A poller as applications write them, for the table events_to_send: poller.py DSN BOOTSTRAP TOPIC status|published_at. Until SIGTERM; SIGUSR1
-holds it up between two rounds, SIGUSR2 lets it go on."""
+"""A poller as applications write them, for the table events_to_send: poller.py DSN BOOTSTRAP TOPIC
+status|published_at. Runs until SIGTERM; SIGUSR1 pauses it between two rounds, SIGUSR2 continues it."""
 
 import signal
 import sys
@@ -20,7 +20,7 @@ def send(producer: confluent_kafka.Producer, topic: str, rows: list) -> None:
 
 
 def by_published_at(db: psycopg.Connection, producer: confluent_kafka.Producer, topic: str) -> int:
-    """Sends within the transaction that holds the rows."""
+    """Sends within the transaction that locks the rows."""
     with db.transaction():
         rows = db.execute(TAKE.format("published_at IS NULL", "created_at, id")).fetchall()
         send(producer, topic, rows)
@@ -29,7 +29,7 @@ def by_published_at(db: psycopg.Connection, producer: confluent_kafka.Producer, 
 
 
 def by_status(db: psycopg.Connection, producer: confluent_kafka.Producer, topic: str) -> int:
-    """Takes rows, sends, and marks them: three transactions. What fails is tried again, up to ATTEMPTS times."""
+    """Takes rows, sends them, marks them: three transactions. A failed event is retried up to ATTEMPTS times."""
     with db.transaction():
         rows = db.execute(TAKE.format("status IN ('NEW', 'FAILED')", "id")).fetchall()
         db.execute("UPDATE events_to_send SET status = 'PROCESSING', attempts = attempts + 1 WHERE id = ANY(%s)", ([row.id for row in rows],))

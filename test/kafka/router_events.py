@@ -1,4 +1,4 @@
-"""Events for Debezium's outbox event router and for ours alike, with what it makes of each."""
+"""Events for Debezium's outbox event router and for outbox, with the record that the router makes of each."""
 
 import json
 import random
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from outbox_rig.documents import Documents
 
 TENANT = "acme"
-ORDER = "Order"  # the aggregate type of all but those that are about it
-WILD = "wild"  # the event type of documents that are too many to say what expansion makes of each
+ORDER = "Order"  # the aggregate type of all events that are not about it
+WILD = "wild"  # the event type of documents that are too numerous to list the result of expansion for each
 SAME = "what ours makes of it"
 FAILS = "nothing: its task fails"
 TEXT = "the text of the document as one JSON string"
@@ -18,8 +18,8 @@ TEXT = "the text of the document as one JSON string"
 
 @dataclass(frozen=True)
 class Expanded:
-    """What the router makes of a payload with table.expand.json.payload: its text, or one of the words above; with
-    table.json.payload.null.behavior=optional_bytes; and within an envelope."""
+    """The router's result for a payload with table.expand.json.payload: its text, or one of the words above; with
+    table.json.payload.null.behavior=optional_bytes; and in an envelope."""
 
     ignore: str = SAME
     optional_bytes: str | None = None
@@ -83,7 +83,7 @@ def _numbers(corpus: Corpus) -> None:
 
 
 def _lost_by_expansion(corpus: Corpus) -> None:
-    """Its schema knows no null, no empty array, and arrays of one type only."""
+    """The router's inferred schema has no null, no empty array, and only arrays of a single type."""
     for payload, expanded in {
         '{"a": null, "b": 1}': Expanded(), '{"a": {"b": null, "c": {"d": [], "e": null}}}': Expanded(), '{"a": null}': Expanded(),
         '{"a": [], "b": 1}': Expanded(), '{"a": {}, "b": {"c": {}}, "d": {"e": []}}': Expanded(),
@@ -152,7 +152,7 @@ def events() -> list[Event]:
 # ---- texts of JSON as Kafka Connect's JsonConverter (Jackson) writes them ---------------------------------------------
 
 class Number(str):
-    """As it is written."""
+    """A number, written as it is."""
 
 
 def _surrogates(character: re.Match) -> str:
@@ -180,6 +180,6 @@ def _compact(value, dropped: list) -> str:
 
 
 def compact(text: str, null_behavior: str) -> str:
-    """jsonb's text without white space, and without members that have no value in the eyes of a null_behavior."""
+    """The text of a jsonb without white space, and without the members that a null_behavior leaves out."""
     dropped = {"keep": [], "ignore": [None, []], "optional_bytes": [[]]}[null_behavior]
     return _compact(json.loads(text, parse_int=Number, parse_float=Number), dropped)

@@ -1,5 +1,5 @@
-"""Three brokers, and what happens to topics, sizes and quotas: nothing is lost, nobody is overtaken, and outbox.sinks says
-what is wrong."""
+"""Three brokers, and changes of topics, sizes and quotas: no event is lost or overtaken, and outbox.sinks shows the
+problem."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, A
 from outbox_rig import Consumer, wait_until
 from outbox_rig.traffic import Traffic
 
-pytestmark = pytest.mark.timeout(600)  # of three brokers one after the other starts anew
+pytestmark = pytest.mark.timeout(600)  # each of three brokers is restarted in turn
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def cluster(rig):
 
 @pytest.fixture
 def topic(cluster, aggregate):
-    """Of this test's events, on every broker."""
+    """A topic for this test's events, with replicas on every broker."""
     name = f"outbox.event.{aggregate}"
     cluster.create_topic(name)
     return name
@@ -34,7 +34,7 @@ def sink(db, column: str):
 
 
 def says(db, state: str, *texts: str):
-    """The sink is in this state, and its last error holds these texts."""
+    """The sink has this state, and its last error contains these texts."""
     def it_does() -> bool:
         [(now, error)] = db.sql("SELECT state, coalesce(last_error, '') FROM outbox.sinks WHERE name = 'k'")
         return now == state and all(text in error for text in texts)
@@ -56,7 +56,7 @@ def failed(db) -> int:
 
 
 def received(bootstrap: str, *topics: str) -> list:
-    """Everything that the topics hold."""
+    """All records of the topics."""
     with Consumer(bootstrap, list(topics)) as consumer:
         got = []
         while True:
@@ -73,7 +73,7 @@ def deliveries(records) -> list:
 
 @contextmanager
 def traffic(db, aggregate):
-    """Many writers; at the end nothing failed, and no attempt was spent on what was not an event's fault."""
+    """Many writers; at the end nothing failed, and no attempt was spent on a failure of a broker."""
     with Traffic(db, aggregate, writers=3, keys=20) as traffic:
         wait_until(lambda: traffic.committed > 30, 20, "traffic")
         yield traffic
@@ -85,7 +85,7 @@ def traffic(db, aggregate):
 
 
 def flows(db, traffic):
-    """What is committed from now on is delivered."""
+    """Events that are committed from now on are delivered."""
     before, committed = sink(db, "delivered"), traffic.committed
     wait_until(lambda: sink(db, "delivered") > before + 50 and traffic.committed > committed + 20, 20, "events to flow")
 
@@ -107,7 +107,7 @@ def test_leaders_move_and_brokers_restart_one_after_the_other(db, cluster, topic
 
 
 def test_a_broker_is_killed_and_too_few_replicas_are_left(db, cluster, topic, aggregate):
-    """First two of three are enough, then they are not."""
+    """First two of three brokers are enough, then they are not."""
     db.kafka_sink("k", cluster)
     with traffic(db, aggregate) as writers:
         number = cluster.some_leader(topic)
@@ -124,14 +124,16 @@ def test_a_broker_is_killed_and_too_few_replicas_are_left(db, cluster, topic, ag
 
 
 def test_partitions_are_added(db, cluster, topic, aggregate):
-    """A key's partition changes with their number, and its events go on there; order holds in each partition."""
+    """A new number of partitions moves a key to another partition, where its events continue; each partition is in
+    order."""
     db.kafka_sink("k", cluster, topic_metadata_refresh_interval_ms="500")
     with traffic(db, aggregate) as writers:
         cluster.add_partitions(topic, 12)
         with Consumer(cluster.bootstrap, [topic]) as consumer:
             consumer.take_until(lambda got: bool(got) and got[-1].partition >= 6, 20, "the new ones' use")
     records = received(cluster.bootstrap, topic)
-    # By partition, the old ones first: that is the order of each key, if nothing of it was still under way to the old one.
+    # Read by partition, the old ones first: that is the order of each key, unless events were still in flight to the
+    # old partition.
     writers.check(deliveries(sorted(records, key=lambda record: (record.partition >= 6, record.partition, record.offset))),
                   max_duplicates=0)
 
@@ -151,7 +153,7 @@ def test_a_topic_is_deleted_and_made_again(db, cluster, topic, aggregate):
         cluster.create_topic(topic)
         flows(db, writers)
         well(db)
-    # What the deleted topic had is gone with it; what came after is complete, and in order.
+    # The deleted topic's records are lost; the later ones are complete and in order.
     records = received(cluster.bootstrap, topic)
     numbers = {}
     for _, payload in deliveries(records):
@@ -164,7 +166,8 @@ def test_a_topic_is_deleted_and_made_again(db, cluster, topic, aggregate):
 
 
 def test_a_topic_that_does_not_exist(db, cluster, aggregate):
-    """Its events wait and are no dead letters, others go on, and when it is there they go by themselves, in order."""
+    """Its events wait and are not dead letters, other topics' events continue; when the topic exists, its events are
+    sent by themselves, in order."""
     missing, healthy = f"outbox.event.{aggregate}", f"outbox.event.{aggregate}-there"
     cluster.create_topic(healthy)
     db.kafka_sink("k", cluster, max_attempts="2", retry="10ms")
@@ -172,7 +175,7 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
         for key in "abc":
             db.enqueue(aggregate, key, payload=json.dumps({"n": n}))
     says(db, "degraded", f'topic "{missing}" does not exist: create it')
-    time.sleep(3)  # longer than max_attempts of any retry
+    time.sleep(3)  # longer than max_attempts retries
     assert failed(db) == 0
     assert db.sql("SELECT count(*), max(attempts), count(blocked_by) FROM outbox.events_pending") == [(30, 1, 27)]
     began = time.monotonic()
@@ -192,8 +195,8 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
 
 
 def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
-    """Hundreds of events of each key were on their way to it. The first of each key waits, and the others for that one: when
-    the topic is there all of them go at once, and in order."""
+    """Hundreds of events of each key were in flight to it. The first of each key waits, and the others for it: when
+    the topic exists, all of them are sent at once and in order."""
     topic = f"outbox.event.{aggregate}"
     db.kafka_sink("k", cluster)
     with traffic(db, aggregate) as writers:
@@ -201,7 +204,8 @@ def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
         says(db, "degraded", f'topic "{topic}" does not exist')
         wait_until(lambda: db.value("SELECT count(DISTINCT partition_key) FROM outbox.events_pending WHERE attempts = 1 AND partition_key LIKE '%%-many'") == 10,
                    20, "the first of each to wait")
-        # One that was sent back at once may have been told before its elder under way: one of a key, never hundreds.
+        # An event that was returned at once may be reported before an earlier one in flight: one per key, never
+        # hundreds.
         assert not db.sql("SELECT partition_key, count(*) FROM outbox.events_pending WHERE attempts = 1 AND available_at IS NOT NULL "
                           "AND blocked_by IS NOT NULL GROUP BY partition_key HAVING count(*) > 1")
         cluster.create_topic(topic)
@@ -215,7 +219,7 @@ def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
 
 
 def test_a_topic_that_the_broker_makes(db, kafka, consume, aggregate):
-    """auto.create.topics.enable."""
+    """With auto.create.topics.enable."""
     db.kafka_sink("k", kafka)
     ids = [db.enqueue(aggregate, "1") for _ in range(5)]
     drained(db, 20)
@@ -224,8 +228,8 @@ def test_a_topic_that_the_broker_makes(db, kafka, consume, aggregate):
 
 
 def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, aggregate):
-    """20,000 keys of a missing topic beside a healthy one: their rows are written once, and then a thousand per second at
-    most; and when the topic is there, they do not wait for their turn."""
+    """20,000 keys of a missing topic beside a healthy topic: their rows are written once and then at most 1,000 per
+    second; when the topic exists, they do not wait for their next attempt."""
     missing, healthy = f"outbox.event.{aggregate}", f"outbox.event.{aggregate}-there"
     cluster.create_topic(healthy)
     db.kafka_sink("k", cluster)
@@ -241,7 +245,7 @@ def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, a
 
     wait_until(lambda: written() >= 20000, 20, "the figures")
     time.sleep(3)
-    # Since the beginning: a worker that was kept from running makes good for it.
+    # From the beginning: a worker that was delayed catches up.
     assert written() - 20000 < 1500 * (time.monotonic() - began)
     latest = db.value("SELECT max(available_at) - now() FROM outbox.events_pending")
     assert latest.total_seconds() > 10, "spread"
@@ -251,7 +255,8 @@ def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, a
 
 
 def test_a_message_over_the_topics_limit(db, cluster, aggregate):
-    """In the middle of its key's events: it is a dead letter at once, and its batch's neighbours spend no attempt."""
+    """The record is in the middle of its key's events: it becomes a dead letter at once, and the other events of its
+    batch spend no attempt."""
     topic = f"outbox.event.{aggregate}"
     cluster.create_topic(topic, partitions=1, config={"max.message.bytes": "20000"})
     db.kafka_sink("k", cluster, compression_type="none")
@@ -285,7 +290,7 @@ def test_a_quota_throttles(db, cluster, aggregate):
 
 
 def test_rights_are_lost_and_given_back(db, kafka, security, aggregate):
-    """By an ACL that speaks of another user only."""
+    """With an ACL for another user only."""
     topic = f"outbox.event.{aggregate}"
     kafka.create_topic(topic)
     db.kafka_sink("k", kafka, {"sasl_username": "outbox", "sasl_password": security.users["outbox"]}, security_protocol="sasl_plaintext",

@@ -1,4 +1,4 @@
-"""docs/cdc.md with the real Debezium: outbox.events is read from the WAL, and gives the records that the worker gives."""
+"""docs/cdc.md with the real Debezium: it reads outbox.events from the WAL and makes the same records as the worker."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from outbox_rig import ROOT, Consumer, Record, wait_until
 from outbox_rig.database import Database
 from outbox_rig.guide import Guide
 
-# The router makes the records; how long Java takes is not at stake.
+# The router makes the records; the speed of the JVM does not matter.
 pytestmark = [pytest.mark.same_with_any_librdkafka, pytest.mark.timeout(400)]
 PAGE = "docs/cdc.md"
 
@@ -26,26 +26,26 @@ def read_by_debezium(debezium):
 
 
 def connector(db: Database) -> dict[str, str]:
-    """As the page has it, for our server, and with a heartbeat that does not keep us waiting."""
+    """The page's connector for our server, with a heartbeat so that the test need not wait."""
     [printed] = re.findall(r"<!-- connector -->\n```json\n(.*?)```", (ROOT / PAGE).read_text(), re.DOTALL)
     return json.loads(printed) | {"database.hostname": "127.0.0.1", "database.port": str(db.pg.port), "database.dbname": db.name,
                                   "database.user": "debezium_cdc", "heartbeat.interval.ms": "300"}
 
 
 class Topic:
-    """What came, and nothing but what was expected."""
+    """The records that arrived, and no others."""
 
     def __init__(self, db: Database, consumer: Consumer, aggregate: str):
         self._db, self._consumer, self._aggregate = db, consumer, aggregate
 
     def until_here(self) -> list[Record]:
-        """What came since the last time, up to an event that is enqueued now."""
+        """The records since the last call, up to an event that is enqueued now."""
         last = self._db.enqueue(self._aggregate, "last", "last")
         records = self._consumer.take_until(lambda got: got and got[-1].id == last, 120, "the last one")
         return [record for record in records if dict(record.headers)["eventType"] != b"last"]
 
     def rest(self) -> list[Record]:
-        """What is there and has not been taken yet."""
+        """The records that were not taken yet."""
         records = []
         while not self._consumer.at_end():
             records += self._consumer.quiet(0.1)
@@ -57,7 +57,7 @@ def ids(records: list[Record]) -> list[str]:
 
 
 def events(db: Database, aggregate: str) -> list[str]:
-    """Written in each way; the ids of those that are to come."""
+    """Events written in each way; the ids of those that must arrive."""
     made = [db.enqueue(aggregate, f"key{n % 3}", "order.created", json.dumps({"n": n, "text": "é \"q\" 😀", "none": None, "list": []})) for n in range(20)]
     made += [str(row[0]) for row in db.sql("""
         INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
@@ -79,7 +79,7 @@ def events(db: Database, aggregate: str) -> list[str]:
 
 
 def less_of(record: Record) -> tuple:
-    """What Debezium can tell of a record of ours: no tombstone, no bytes, no header of the event's own."""
+    """The part of our records that Debezium can produce: no tombstone, no bytes, no header of the event's own."""
     lost = record.value in (None, b"\x00\xff")
     return record.key, b"{}" if lost else record.value, [header for header in record.headers if header[0] in ("id", "eventType")]
 
@@ -92,7 +92,7 @@ def test_the_page_is_followed(debezium, read_by_debezium, kafka, consume, aggreg
     debezium.add_as_it_is(connector(db))
     topic = Topic(db, consume(f"outbox.event.{aggregate}"), aggregate)
 
-    # What commits comes, in its order, and nothing else.
+    # Committed events arrive in order, and nothing else does.
     made = events(db, aggregate)
     theirs = topic.until_here()
     assert ids(theirs) == made
@@ -104,7 +104,7 @@ def test_the_page_is_followed(debezium, read_by_debezium, kafka, consume, aggreg
 
     assert db.doctor("routes")[0] == "warning"
 
-    # The worker's own records of the same rows are the same. What it writes into the table meanwhile sends nothing.
+    # The worker's own records of the same rows are equal. Its writes to the table cause no records.
     db.kafka_sink("main", kafka, topic="ours.${aggregate_type}", headers="type:header:eventType", events="order.*")
     for other, ours in zip(theirs, consume(f"ours.{aggregate}").take(len(made), 60), strict=True):
         assert (other.key, other.value, other.headers) == less_of(ours)
@@ -112,18 +112,18 @@ def test_the_page_is_followed(debezium, read_by_debezium, kafka, consume, aggreg
     db.sql("DROP SERVER main CASCADE")
     assert topic.until_here() == []
 
-    # Rows that go: the cleaner's, and those that an application deletes in the transaction that wrote them.
+    # Deleted rows: by the cleaner, and by the application in the transaction that wrote them.
     guide.follow("cdc clean")
     assert db.sql("SELECT FROM outbox.events") == []
     at_once = []
-    for _ in range(2):  # whose key is free again
+    for _ in range(2):  # its dedup key is free again
         with db.connect(autocommit=False) as session:
             at_once.append(session.execute("SELECT outbox.enqueue(%s, 'key0', 'order.at_once', '{}', dedup_key => 'once')::text", (aggregate,)).fetchone()[0])
             session.execute("DELETE FROM outbox.events WHERE id = %s", (at_once[-1],))
             session.commit()
     assert ids(topic.until_here()) == at_once
 
-    # A publication of everything: updates and deletes are possible, and dropped by the router.
+    # A publication for everything: updates and deletes are published, and the router drops them.
     db.sql("ALTER PUBLICATION dbz_outbox SET TABLE outbox.events")
     db.sql("ALTER PUBLICATION dbz_outbox SET (publish = 'insert, update, delete, truncate')")
     changed = db.enqueue(aggregate, "key0", "order.changed")
@@ -133,12 +133,12 @@ def test_the_page_is_followed(debezium, read_by_debezium, kafka, consume, aggreg
     db.sql("ALTER PUBLICATION dbz_outbox SET (publish = 'insert')")
     db.sql("ALTER PUBLICATION dbz_outbox SET TABLE outbox.events WHERE (status = 'PENDING')")
 
-    # Again, with the ids that they had.
+    # The same events again, with the same ids.
     twice = [db.enqueue(aggregate, "key0", "order.twice", str(n)) for n in range(3)]
     guide.follow("cdc again")
     assert ids(topic.until_here()) == twice * 2
 
-    # The worker takes over: each event comes by one way, once.
+    # The worker takes over: each event arrives in one way, once.
     before = db.enqueue(aggregate, "key0", "order.before")
     guide.follow("cdc cut")
     after = [db.enqueue(aggregate, "key0", "order.after", str(n)) for n in range(3)]

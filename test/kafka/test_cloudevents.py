@@ -1,4 +1,5 @@
-"""CloudEvents over Kafka, read by the official SDKs for Python and Java, and checked against the specification's JSON Schema."""
+"""CloudEvents over Kafka, read by the official SDKs for Python and Java, and checked with the specification's JSON
+schema."""
 
 import base64
 import json
@@ -18,7 +19,8 @@ SCHEMA = jsonschema.Draft7Validator(json.loads(Path(__file__).with_name("cloudev
 
 @pytest.fixture
 def sent(db, kafka, consume, request):
-    """sent(format): of each event its name, itself, the attributes that it must have, its record, and what Java's SDK read."""
+    """sent(format): for each event its name, the event, the attributes that it must have, its record, and what the
+    Java SDK read."""
 
     def send(sink_format: str):
         topic = f"{request.node.name}-{sink_format}".replace("[", "-").replace("]", "")
@@ -42,7 +44,7 @@ def by_python(record) -> tuple[dict[str, str], dict | str | bytes | None]:
 
 
 def by_java(shown: str) -> tuple[dict[str, str], str | None]:
-    """Attributes, which all events have in version 1.0, and how the data shows itself."""
+    """The attributes that all events have in version 1.0, and the text form of the data."""
     found = re.fullmatch(r"CloudEvent\{id='(?P<id>.*?)', source=(?P<source>.*?), type='(?P<type>.*?)'(, datacontenttype='(?P<datacontenttype>.*?)')?"
                          r"(, subject='(?P<subject>.*?)')?, time=(?P<time>.*?)(, data=(?P<data>.*))?, extensions=\{(?P<extensions>.*?)\}\}", shown)
     assert found, shown
@@ -73,7 +75,7 @@ def test_binary(db, sent):
         found, data = by_java(shown)
         assert found == expected, name
         value = record.value if record.value is not None else NO_VALUE.encode()
-        assert data == (java_bytes(value) if value else None), name  # to Java's SDK no bytes are no data
+        assert data == (java_bytes(value) if value else None), name  # the Java SDK reads no bytes as no data
 
 
 def test_structured(db, sent):
@@ -89,7 +91,7 @@ def test_structured(db, sent):
         data = {member: document.pop(member) for member in ("data", "data_base64") if member in document}
         assert document == expected, name
         if isinstance(event.payload, str):
-            assert record.value.endswith(b'"data":' + text_of(db, event) + b"}"), name  # no digit is lost
+            assert record.value.endswith(b'"data":' + text_of(db, event) + b"}"), name  # numbers keep all digits
             assert data == {"data": json.loads(event.payload)}, name
         else:
             assert data == ({} if event.payload is None else {"data_base64": base64.b64encode(event.payload).decode()}), name
@@ -103,5 +105,5 @@ def test_structured(db, sent):
             assert data == java_bytes(event.payload), name
         elif event.payload is None:
             assert data is None, name
-        elif name not in ("digits", "null"):  # Jackson's own loss, and its word for null
+        elif name not in ("digits", "null"):  # lost by Jackson, and its text for null
             assert json.loads(re.fullmatch(r"JsonCloudEventData\{node=(.*)\}", data)[1]) == json.loads(event.payload), name

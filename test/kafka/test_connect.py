@@ -1,4 +1,4 @@
-"""Every way to connect, each against a listener of the real broker: one event goes through."""
+"""Every way to connect, each with a listener of the real broker: one event is delivered."""
 
 import pytest
 from outbox_rig import wait_until
@@ -32,7 +32,7 @@ def state(db):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_event_goes_through(db, kafka, security, consume, aggregate, librdkafka, without_oidc, way):
-    """Where the library cannot, it is said: at once, or in the sink's state."""
+    """If the library lacks a feature, an error says so at once or in the sink's state."""
     if way == "oidc" and without_oidc:
         assert without_oidc.startswith('option "sasl_oauthbearer_method" is not supported here: ')
         assert "OAuth/OIDC depends on libcurl and OpenSSL which were not available at build time" in without_oidc

@@ -1,4 +1,4 @@
-"""The examples of docs/kafka.md are taken as they are printed."""
+"""The examples of docs/kafka.md are run as they are printed."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ EXAMPLES = re.findall(r"^```sql\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def psql(pg, db, security, tmp_path):
-    """Runs a script where the PEM files of the examples lie."""
+    """Runs a script in the directory with the PEM files of the examples."""
     client = client_key(security.client_authority, "sesame")
     for name, pem in (("ca.pem", security.ca_pem), ("client.pem", client["ssl_certificate_pem"]), ("client.key", client["ssl_key_pem"])):
         (tmp_path / name).write_text(pem)
@@ -34,7 +34,7 @@ def test_the_examples_are_taken(db, psql, without_oidc):
         if "OAUTHBEARER" in creation and without_oidc:
             continue
         psql(creation)
-        for change in list(changes):  # those of what this one has
+        for change in list(changes):  # the options that this example has
             if all(option in creation for option in re.findall(r"SET (\w+)", change)):
                 psql(change)
                 changes.remove(change)

@@ -1,4 +1,4 @@
-"""Credentials are changed under traffic: no restart, no loss, order kept."""
+"""Credentials are changed under traffic: no restart, no lost event, order kept."""
 
 from collections import Counter, defaultdict
 
@@ -15,10 +15,10 @@ KEYS = 20
 
 
 class NumberedWriters(Writers):
-    """Threads that commit numbered events, each thread for keys of its own."""
+    """Threads that commit numbered events, each with keys of its own."""
 
     def __init__(self, db, aggregate: str, threads: int = 4):
-        """Start them once all sinks are there: each event goes to those that its INSERT finds."""
+        """Start them when all sinks exist: each event goes to the sinks that its INSERT matches."""
         super().__init__(threads)
         self._db, self._aggregate, self._count = db, aggregate, threads
         self.written: Counter = Counter()  # by key
@@ -47,7 +47,7 @@ def state(db, name: str, column: str = "state"):
 
 
 def wait_for_more(db, writers, *names: str, timeout: float = 20) -> None:
-    """Every sink delivers what is written from now on."""
+    """Every sink delivers the events that are written from now on."""
     before = {name: (state(db, name, "delivered"), writers.total()) for name in names}
     for name, (delivered, written) in before.items():
         wait_until(lambda: state(db, name, "delivered") > max(delivered, written), timeout,
@@ -55,7 +55,7 @@ def wait_for_more(db, writers, *names: str, timeout: float = 20) -> None:
 
 
 def check_books(db, writers, consume, topic: str, bound: int) -> None:
-    """All of every key arrived, first deliveries in order, and no more than `bound` twice."""
+    """All events of every key arrived, first deliveries in order, and at most `bound` of them twice."""
     writers.stop()
     wait_until(lambda: db.pending() == 0, 30, "delivery")
     assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 0
@@ -80,7 +80,8 @@ def check_books(db, writers, consume, topic: str, bound: int) -> None:
 
 @pytest.mark.timeout(180)
 def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggregate, writers):
-    """The broker is configured anew and restarted: it knows only the new ones, for some time in which the sinks have the old."""
+    """The broker is reconfigured and restarted: it accepts only the new credentials, and for some time the sinks
+    have the old ones."""
     db.kafka_sink("plain", kafka, password(security, "rotated"), bootstrap_servers=security.bootstrap("SASL_SSL"),
                   topic=f"{aggregate}.plain", **sasl(security, "PLAIN"))
     db.kafka_sink("mutual", kafka, client_key(security.client_authority), bootstrap_servers=security.bootstrap("MTLS"),
@@ -107,7 +108,7 @@ def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggre
 
 
 def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consume, aggregate, writers, librdkafka):
-    """The other way round: the mapping has the new one first."""
+    """The other order: the user mapping has the new password first."""
     if librdkafka < (2, 6, 1):
         pytest.skip("only SCRAM's passwords can be changed in a running broker, and this librdkafka has no SCRAM with Kafka 4")
     db.kafka_sink("scram", kafka, password(security, "scrammed"), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,

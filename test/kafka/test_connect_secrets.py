@@ -1,4 +1,4 @@
-"""No secret in a log, a view or an error, whatever librdkafka is asked to say; and whose option a file path is."""
+"""No log, view or error contains a secret, whatever librdkafka logs; and who may set an option with a file path."""
 
 import psycopg
 import pytest
@@ -12,7 +12,7 @@ def lines_of(pem: str) -> list[str]:
 
 
 def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate, without_oidc):
-    """Sinks that deliver and sinks that are refused, all with librdkafka's own debug output, in the server's log."""
+    """Sinks that deliver and sinks that are refused, all with librdkafka's debug output in the server's log."""
     setting("log_min_messages", "debug1")
     start = pg.log.stat().st_size
     locked = client_key(security.client_authority, "of-this-key-alone")
@@ -36,7 +36,7 @@ def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate, without_
 
     told = pg.log.read_bytes()[start:].decode(errors="replace")
     assert "librdkafka SASL" in told and "librdkafka CONNECTED" in told, "the debug output is there"
-    told = "\n".join(line for line in told.splitlines() if "STATEMENT" not in line)  # PostgreSQL's own log of a failed statement
+    told = "\n".join(line for line in told.splitlines() if "STATEMENT" not in line)  # PostgreSQL's log of a failed statement
     told += str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT last_error FROM outbox.events")) + str(refusal.value)
     told += str(db.sql("SELECT query FROM pg_stat_activity WHERE backend_type = 'outbox worker'"))
     secrets = [*security.users.values(), wrong["sasl_password"], "of-this-key-alone", security.tokens.secret, *security.tokens.tokens,
@@ -46,7 +46,7 @@ def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate, without_
 
 @pytest.fixture
 def owner(pg, db):
-    """A session of a role that may make sinks."""
+    """A session of a role that may create sinks."""
     db.sql("CREATE ROLE sink_owner LOGIN")
     db.sql("GRANT USAGE ON FOREIGN DATA WRAPPER outbox_kafka TO sink_owner")
     with db.connect(user="sink_owner") as session:
@@ -62,7 +62,8 @@ def refused(session, statement: str) -> str:
 
 
 def test_an_owner_cannot_use_what_a_superuser_lent(db, owner):
-    """A server with a superuser's option is altered by superusers; its owner may drop that option, and then go on."""
+    """A server with a superuser-only option can be altered only by superusers; its owner may drop that option, and
+    then alter the server."""
     owner.execute("CREATE SERVER k FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'a', security_protocol 'ssl')")
     only = 'only a superuser may set option "ssl_key_location"'
     assert refused(owner, "ALTER SERVER k OPTIONS (ADD ssl_key_location '/etc/ssl/private/server.key')") == only
@@ -80,7 +81,8 @@ def test_an_owner_cannot_use_what_a_superuser_lent(db, owner):
 
 
 def test_half_of_the_credentials_is_told(db, kafka, security, consume, aggregate):
-    """The server alone cannot show it; the state does, and the missing half sets it going."""
+    """DDL on the server alone cannot detect it; the sink's state shows it, and adding the missing half starts the
+    sink."""
     db.kafka_sink("k", kafka, bootstrap_servers=security.bootstrap("SASL_PLAINTEXT"), **sasl_plaintext())
     event = db.enqueue(aggregate, "1")
     wait_until(lambda: db.sql("SELECT state, last_error FROM outbox.sinks") == [(

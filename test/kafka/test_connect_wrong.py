@@ -1,4 +1,5 @@
-"""Wrong ways to connect: the state says what to do, nothing is lost, and after the correction all goes through."""
+"""Wrong ways to connect: the sink's state says what to do, no event is lost, and after the correction all are
+delivered."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,9 @@ from ways import client_key, nothing, password, sasl, sasl_plaintext, tls
 @dataclass
 class Wrong:
     listener: str
-    options: Any  # of the security, as the rest
+    options: Any  # from the broker's security, like the others
     mapping: Any
-    words: list[str]  # in last_error
+    words: list[str]  # expected in last_error
     server: Any = nothing  # the correction
     user: Any = nothing
 
@@ -67,7 +68,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def crowd(pg, kafka):
-    """All the wrong sinks, each with an event of its own that waits."""
+    """All the wrong sinks, each with a pending event."""
     database = Database(pg, "connect_wrong")
     database.create()
     security = kafka.security

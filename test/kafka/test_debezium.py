@@ -1,5 +1,5 @@
-"""Ours beside the real Debezium with its Outbox Event Router: the same events, set up alike, give the same Kafka records. What
-differs is said here, event by event, and in docs/kafka.md."""
+"""outbox beside the real Debezium with its Outbox Event Router: the same events with the same settings give the same
+Kafka records. Differences are listed here per event, and in docs/kafka.md."""
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -10,12 +10,13 @@ from outbox_rig.database import Database
 from outbox_rig.debezium import ROUTER
 from router_events import FAILS, ORDER, SAME, TEXT, WILD, Event, compact, events, one_string
 
-# The record is made before the library gets it. Debezium is what we compare with: how long it takes to start is not at stake.
+# The record is made before the library gets it. Only Debezium's output is compared, so the JVM's start time does not
+# matter.
 pytestmark = [pytest.mark.same_with_any_librdkafka, pytest.mark.timeout(600)]
 
 COLUMNS = """n serial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid text NOT NULL, type varchar(255) NOT NULL, payload jsonb,
              tenant text, part int, created timestamp, created_at timestamptz, body bytea"""
-# Debezium's own since 3.3, about itself, before all others; extended.headers.enabled=false leaves them out.
+# Debezium's own header since 3.3, before all others; extended.headers.enabled=false removes it.
 CONTEXT = ["__debezium.context.connectorLogicalName", "__debezium.context.taskId", "__debezium.context.connectorName"]
 DEFAULT_TOPIC = "outbox.event.{type}"
 WITHOUT_CONTEXT = {"extended.headers.enabled": "false"}
@@ -33,27 +34,27 @@ def json_converter(which: str, schemas: bool = False) -> dict[str, str]:
 class SetUp:
     debezium: dict[str, str]
     ours: dict[str, str]
-    topic: str = "{name}.{type}"  # every set-up has topics of its own
+    topic: str = "{name}.{type}"  # every configuration has topics of its own
     routed_by: str = "aggregate_type"
     headers: tuple[str, ...] = ()  # columns of Debezium's table that are headers of our event
-    expands: str | None = None  # table.json.payload.null.behavior, where payloads are expanded
-    enveloped: bool = False  # and then lie in an envelope, with the id
-    timestamp: bool = False  # Debezium's is the column's too
-    body: bool = False  # the payload is of bytes
+    expands: str | None = None  # table.json.payload.null.behavior for expanded payloads
+    enveloped: bool = False  # payloads are then in an envelope, with the id
+    timestamp: bool = False  # in Debezium's column too
+    body: bool = False  # the payload is bytes
 
     def events(self) -> list[Event]:
-        """Topics take time to make: other aggregate types have theirs with the defaults only."""
+        """Creating topics takes time: other aggregate types have topics only with the default settings."""
         return [event for event in EVENTS if (self.topic == DEFAULT_TOPIC or event.aggregate_type == ORDER) and (not self.expands or event.event_type != WILD)]
 
     def expansion(self, event: Event) -> str:
         return event.expanded.by(self.expands, self.enveloped)
 
     def passed(self) -> list[Event]:
-        """Those that Debezium can do."""
+        """The events that Debezium can send."""
         return [event for event in self.events() if not self.expands or self.expansion(event) != FAILS]
 
     def value(self, event: Event, text: str, ours: bytes) -> bytes:
-        """What Debezium makes of a payload of that text."""
+        """Debezium's value for a payload with this text."""
         made = self.expansion(event) if self.expands and event.payload is not None else SAME
         if made == SAME:
             return ours
@@ -111,13 +112,14 @@ EVENTS = events()
 
 
 class Records:
-    """What came, by set-up and id."""
+    """The records by configuration and id."""
 
     def __init__(self, consumer: Consumer):
         self._consumer = consumer
 
     def take(self, expected: dict[str, int]) -> dict[str, dict[str, Record]]:
-        """As many records of each set-up as are expected; each event once. Others are left over from a test that failed."""
+        """Takes the expected number of records of each configuration, each event once. Others are left over from a
+        failed test."""
         found: dict[str, dict[str, Record]] = {name: {} for name in expected}
 
         def enough(records: list[Record]) -> bool:
@@ -133,16 +135,16 @@ class Records:
 
 @dataclass
 class World:
-    """Where the events stand in the table of Debezium's documentation, with what Debezium made of them."""
+    """The table of Debezium's documentation with the events, and the records that Debezium made of them."""
 
     db: Database
     kafka: object
     debezium: dict[str, dict[str, Record]]
     records: Records
-    options: list[str]  # of the router
+    options: list[str]  # headers of the router
 
     def ours(self, name: str) -> dict[str, Record]:
-        """What we make of them."""
+        """Our records."""
         set_up = SET_UPS[name]
         self.db.kafka_sink(name, self.kafka, **set_up.sink(name))
         payload = "NULL, body, 'application/octet-stream'" if set_up.body else "payload, NULL, NULL"
@@ -157,7 +159,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(rig, kafka):
     topics = sorted({set_up.topic_of(name, event) for name, set_up in SET_UPS.items() for event in set_up.events()})
-    kafka.create_topics(topics)  # one that came into being later would send the consumer back to the beginning
+    kafka.create_topics(topics)  # a consumer would start from the beginning for a topic that is created later
     pg = rig.postgres(settings={"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20"}, tcp=True)
     debezium = rig.debezium(pg=pg, dbname="debezium", kafka=kafka, columns=COLUMNS, jit=False)
     db = Database(pg, "debezium")
@@ -178,7 +180,7 @@ def world(rig, kafka):
             db.sql("CREATE EXTENSION outbox")
             yield World(db, kafka, found, records, debezium.options(ROUTER))
     finally:
-        debezium.kill()  # it takes its time to stop, and nothing of it is needed any more
+        debezium.kill()  # it stops slowly, and its output is no longer needed
         db.disconnect()
         pg.stop()
 
@@ -198,13 +200,13 @@ def test_same_records(world, name):
     for event in set_up.events():
         record, about = ours[event.id], f"{name}, {event.label}"
         assert record.timestamp == milliseconds(event.created_at), about
-        if set_up.expands and event.payload is not None:  # no number loses a digit, and an array may hold anything
+        if set_up.expands and event.payload is not None:  # numbers keep all digits, and an array may contain anything
             assert record.value == set_up.around(event, compact(texts[event.id], set_up.expands)), about
         if event.id not in theirs:
             continue
         other = theirs[event.id]
         assert (record.topic, record.key) == (other.topic, other.key), about
-        assert record.partition == other.partition or record.key is None, about  # without a key it is any
+        assert record.partition == other.partition or record.key is None, about  # without a key any partition is right
         headers = other.headers
         if name == "defaults":
             assert [header for header, _ in headers[:3]] == CONTEXT, about
@@ -215,7 +217,7 @@ def test_same_records(world, name):
 
 
 def test_every_option_of_the_router_is_told(world):
-    """In the table for those who come from Debezium."""
+    """In the page's table for users of Debezium."""
     told = (ROOT / "docs/kafka.md").read_text()
     assert len(world.options) > 15
     assert [option for option in world.options if f"`{option}`" not in told] == []

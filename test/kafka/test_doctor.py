@@ -1,4 +1,4 @@
-"""What the doctor says of brokers, and that its hint ends the stall."""
+"""What outbox.doctor() reports about brokers, and that its hint ends the stall."""
 
 from outbox_rig import wait_until
 

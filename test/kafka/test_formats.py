@@ -1,4 +1,4 @@
-"""What Kafka's consumers receive for each option that says what is sent, from the real broker."""
+"""The records that Kafka's consumers receive with each option about the record, from the real broker."""
 
 import json
 
@@ -8,7 +8,8 @@ from outbox_rig import wait_until
 
 @pytest.fixture
 def receive(db, kafka, consume, aggregate):
-    """receive(topic, options, *events): enqueues them, each a dict for Database.enqueue(), and returns their records."""
+    """receive(topic, options, *events): enqueues the events (dicts for Database.enqueue()) and returns their
+    records."""
 
     def do(topic: str, options: dict[str, str], *events: dict) -> list:
         db.kafka_sink("k", kafka, **options)
@@ -86,7 +87,7 @@ def test_tombstones(receive, aggregate, tombstone, value):
 
 @pytest.mark.parametrize("options", [{}, {"value_format": "bytes"}, {"value_format": "json_compact"}, {"format": "raw"}, {"format": "cloudevents"}], ids=str)
 def test_framed_bytes_and_a_schema_id_arrive_byte_for_byte(db, kafka, consume, aggregate, options):
-    """As Confluent's serializers write them: a frame around Avro, and an id in a header that is no text."""
+    """As Confluent's serializers write them: a frame around Avro, and an id in a binary header."""
     db.kafka_sink("k", kafka, **options)
     body, schema_id = bytes([0, 0, 0, 0, 7, 255, 10, 13, 0]), bytes([1]) + bytes(range(240, 256))
     db.sql("SELECT outbox.enqueue_bytes(%s, '1', 'e', %s, 'application/avro', jsonb_build_object('__value_schema_id', jsonb_build_object('base64', encode(%s, 'base64'))))",

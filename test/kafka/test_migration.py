@@ -1,4 +1,4 @@
-"""docs/migration.md, step by step, with applications at work: no loss, no duplicate, every key in order."""
+"""docs/migration.md step by step, with running applications: no lost event, no duplicate, every key in order."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def app_role(db: Database, grants: str) -> None:
 
 @pytest.fixture
 def moving(debezium):
-    """The database with the old table of Debezium's documentation, and nothing else."""
+    """The database with the old table of Debezium's documentation."""
     db = Database(debezium.pg, "moving")
     yield db
     db.disconnect()
@@ -48,7 +48,7 @@ def insert_for_debezium(aggregate: str):
         cursor.execute("INSERT INTO outbox (aggregatetype, aggregateid, type, payload) VALUES (%s, %s, 'order.changed', %s) RETURNING id",
                        (aggregate, key, json.dumps({"n": n})))
         assert cursor.rowcount == 1
-        if n % 2:  # half of the applications leave nothing in the table
+        if n % 2:  # half of the applications delete their rows at once
             cursor.execute("DELETE FROM outbox WHERE id = %s", cursor.fetchone())
             assert cursor.rowcount == 1
     return insert
@@ -78,7 +78,7 @@ def test_from_debezium_and_back(debezium, moving, kafka, consume, aggregate, pub
         applications.more(100)
         guide.follow("prepare")
         guide.follow("debezium prepare")
-        debezium.pause(slot)  # so that it is behind
+        debezium.pause(slot)  # so that it has a backlog
         applications.more(50)
         guide.follow("debezium cut, all tables" if all_tables else "debezium cut")
         applications.more(50)
@@ -132,7 +132,7 @@ def test_from_debezium_for_good(debezium, moving, kafka, consume, aggregate):
         applications.more(50)
     arrived.until(applications.written())
     arrived.check(applications.written())
-    assert db.value("SELECT count(*) FROM outbox_old") == stored  # nothing is stored twice any more
+    assert db.value("SELECT count(*) FROM outbox_old") == stored  # no row is stored twice any more
     assert db.sql("DELETE FROM outbox RETURNING id") == []
     db.sql("DROP VIEW outbox; DROP FUNCTION outbox_hand_over_view; ALTER TABLE outbox_old RENAME TO outbox")
 
@@ -147,7 +147,7 @@ def poller(db: Database, kafka, topic: str, kind: str):
         yield child
         assert child.poll() is None
     finally:
-        child.terminate()  # it finishes what it has in hand
+        child.terminate()  # it finishes the rows that it has taken
         child.wait(20)
 
 
@@ -169,7 +169,7 @@ def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
     db.sql(TABLES[kind])
     app_role(db, "GRANT SELECT, INSERT ON events_to_send TO app; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO app")
     arrived = Arrived(consume(topic), number)
-    flaky = kind == "status"  # whose first attempts fail: the poller loses their order, and nothing else
+    flaky = kind == "status"  # their first attempts fail: the poller loses only their order
 
     def insert(cursor, key: str, n: int) -> None:
         cursor.execute("INSERT INTO events_to_send (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, %s, 'order.changed', %s) RETURNING id",
@@ -187,7 +187,7 @@ def test_from_a_poller_and_back(db, kafka, consume, aggregate, kind):
                        aggregate, json.dumps({"n": n, "fails": 9}))
             guide.follow("prepare")
             guide.follow("poller prepare" + suffix)
-            relay.send_signal(signal.SIGUSR1)  # so that it is behind
+            relay.send_signal(signal.SIGUSR1)  # so that it has a backlog
             applications.more(50)
             guide.follow("poller cut")
             applications.more(50)

@@ -1,4 +1,4 @@
-"""What outbox.preview() shows before the commit is what arrives, byte by byte."""
+"""outbox.preview() shows before the commit exactly the bytes that arrive."""
 
 import random
 import time
@@ -28,7 +28,7 @@ KAFKA_SINKS = {
     "binary_key": {"key": "${header.binary_key}", "key_format": "base64"},
     "bytes": {"value_format": "bytes", "aggregates": "Bytes"},
 }
-KINDS_OF_BINARY = ["key", "value", "header"]  # parts that are no text now and then
+KINDS_OF_BINARY = ["key", "value", "header"]  # parts that sometimes are not text
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass
 class Run:
-    """A corpus of events: what preview said of each, and what came."""
+    """A corpus of events: the preview of each, and its record."""
 
     previews: dict[tuple[str, str], list[Part]]  # by sink and event
     records: list = field(default_factory=list)
@@ -53,7 +53,7 @@ class Run:
 
 
 class Events:
-    """Rows that an application might write, odd corners included."""
+    """Rows as applications write them, with unusual values."""
 
     TEXTS = ["", "42", "Zoë", "日本語", "a b", '"quoted"', "\\", "😀" * 20, "x" * 300, "{}"]
     HEADERS = {"traceparent": '"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"', "empty": '""', "n": "7.50", "yes": "true",
@@ -94,7 +94,7 @@ def enqueue(connection, rows: list[dict]) -> None:
 
 
 def previews(connection) -> dict[tuple[str, str], list[Part]]:
-    """Of all events, in the order of the parts."""
+    """The previews of all events, in the order of the parts."""
     found = defaultdict(list)
     for event, sink, *part in connection.execute(
             "SELECT e.id::text, p.* FROM (SELECT DISTINCT id FROM outbox.events) AS e, outbox.preview(e.id) AS p"):
@@ -104,7 +104,7 @@ def previews(connection) -> dict[tuple[str, str], list[Part]]:
 
 @pytest.fixture(scope="module")
 def run(pg, kafka):
-    """The previews are taken before anything can have been sent."""
+    """The previews are taken before any event can have been sent."""
     db = Database(pg, "preview")
     db.create()
     for name, options in KAFKA_SINKS.items():
@@ -128,14 +128,14 @@ def run(pg, kafka):
 
 
 def as_sent(parts: list[Part]) -> tuple:
-    """Topic, key, headers and value of a record, from its preview."""
+    """Topic, key, headers and value of a record, according to its preview."""
     one = {part.part: part for part in parts}
     return one["topic"].bytes.decode(), one["key"].bytes, [(p.name, p.bytes) for p in parts if p.part == "header"], one["value"].bytes
 
 
 @pytest.mark.parametrize("sink", KAFKA_SINKS)
 def test_a_record(run, sink):
-    """Each preview has its record; the timestamp and an explicit partition are the record's too."""
+    """Each preview has its record, including the timestamp and an explicit partition."""
     shown = list(run.of(sink).values())
     topics = {parts[0].value for parts in shown}
     records = [record for record in run.records if record.topic in topics]
@@ -157,7 +157,7 @@ def test_a_record(run, sink):
 
 
 def test_the_corpus_has_its_odd_corners(run):
-    """Else the comparison would say little."""
+    """Otherwise the comparison would prove little."""
     parts = [part for shown in run.previews.values() for part in shown]
 
     def some(of: str, what) -> bool:
@@ -177,7 +177,8 @@ def test_what_was_sent_can_still_be_shown(run):
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_in_another_encoding(pg, encoding):
-    """Records are UTF-8 whatever the database's encoding: bytes are the record's, value is what the database can hold."""
+    """Records are UTF-8 whatever the database's encoding: `bytes` are the record's, `value` is what the database can
+    represent."""
     db = Database(pg, f"preview_{encoding.lower()}")
     with pg.connect() as admin:
         admin.execute(f"CREATE DATABASE {db.name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")

@@ -1,4 +1,4 @@
-"""outbox.probe(): what it says of a sink, and that it changes nothing."""
+"""outbox.probe(): its findings about a sink, and that it changes nothing."""
 
 import re
 import socket
@@ -23,7 +23,7 @@ def assert_ok(steps: dict[str, tuple]) -> None:
 
 
 def assert_fails(steps: dict[str, tuple], step: str, pattern: str) -> None:
-    """It ends there."""
+    """The probe ends with this failed step."""
     ok, message, hint = steps[step]
     assert not ok and re.search(pattern, message) and hint, steps
     assert list(steps)[-1] == step, steps
@@ -31,7 +31,7 @@ def assert_fails(steps: dict[str, tuple], step: str, pattern: str) -> None:
 
 @pytest.fixture(scope="module")
 def strict(rig):
-    """A broker that makes no topics; it may be stopped."""
+    """A broker that does not create topics; tests may stop it."""
     broker = rig.kafka(partitions=1, jit=False, properties={"auto.create.topics.enable": "false"})
     yield broker
     broker.stop()
@@ -39,7 +39,7 @@ def strict(rig):
 
 @pytest.fixture
 def black_hole():
-    """The port of a socket that takes connections and never says a word."""
+    """The port of a socket that accepts connections and never sends anything."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen(128)
@@ -113,7 +113,7 @@ def test_plain_text_to_a_tls_listener(db, kafka, security):
 
 
 def test_no_right_to_a_topic(db, kafka, security, aggregate):
-    """An ACL that speaks of the topic for another user leaves this one without rights."""
+    """An ACL on the topic for another user leaves this user without permission."""
     topic = f"outbox.event.{aggregate}"
     kafka.create_topic(topic, 1)
     db.kafka_sink("k", kafka, outbox_user(security), **sasl(security, topic=topic))
@@ -128,7 +128,7 @@ def test_no_right_to_a_topic(db, kafka, security, aggregate):
     refused = f'user "outbox" is not allowed to write to topic "{topic}"'
     wait_until(lambda: refused in probe(db, "k")["topic"][1], 10, "the refusal")
     allow("outbox", AclOperation.DESCRIBE)
-    words = (refused, "whether writing is allowed shows with the first event")  # by the librdkafka that it was built with
+    words = (refused, "whether writing is allowed shows with the first event")  # decided by the librdkafka that it was built with
     wait_until(lambda: any(text in probe(db, "k")["topic"][1] for text in words), 10, lambda: f"{words} in {probe(db, 'k')}")
     allow("outbox", AclOperation.WRITE)
     wait_until(lambda: all(ok for ok, _, _ in probe(db, "k").values()), 10, "the right")
@@ -155,7 +155,7 @@ def test_a_topic_that_nobody_makes(db, strict, aggregate):
 
 
 def test_a_stopped_broker(db, strict):
-    """The sink's circuit opens meanwhile: the probe does not go by it."""
+    """The sink's circuit opens meanwhile, which does not affect the probe."""
     db.kafka_sink("k", strict, topic="t")
     strict.stop()
     db.enqueue("Order", "1")
@@ -235,7 +235,7 @@ def test_no_worker(db, kafka, setting):
 
 
 def test_options_that_do_not_go_together(db, kafka, security):
-    """Each by itself is good, so that CREATE SERVER takes them."""
+    """Each option alone is valid, so CREATE SERVER accepts them."""
     db.kafka_sink("k", kafka, security_protocol="ssl", ssl_cipher_suites="none")
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "misconfigured", 10, "the worker's look at it")
     ok, message, _ = probe(db, "k")["options"]

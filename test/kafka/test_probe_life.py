@@ -1,4 +1,4 @@
-"""outbox.probe() while the world moves: sessions that go away, workers that end, sinks that are dropped, a busy worker."""
+"""outbox.probe() while sessions end, workers end, sinks are dropped, and a worker is busy."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
 
 @pytest.fixture
 def hanging(db, kafka):
-    """A sink "hole" that takes connections and never says a word, beside a good one, "k"."""
+    """A sink "hole" that accepts connections and never responds, beside a good one, "k"."""
     db.kafka_sink("k", kafka)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -26,7 +26,7 @@ def hanging(db, kafka):
 
 
 class Session:
-    """outbox.probe() in a session of its own, in the background."""
+    """outbox.probe() in the background, in a session of its own."""
 
     def __init__(self, db: Database, sink: str, timeout: str = "60 s"):
         self.connection = db.connect()
@@ -61,7 +61,7 @@ def tasks(pid: int) -> int:
 
 
 def settled(db) -> int:
-    """How many threads the worker has, once its sinks have opened all of theirs."""
+    """The number of the worker's threads, when all its sinks have started theirs."""
     assert all_ok(db, "k")
     pid = worker(db)
     counts: list[int] = []
@@ -74,7 +74,7 @@ def settled(db) -> int:
 
 
 def wait_until_probing(db, before: int) -> None:
-    """The worker has begun: a probe's own thread and librdkafka's run."""
+    """The worker has started the probe: the probe's thread and librdkafka's run."""
     wait_until(lambda: tasks(worker(db)) > before + 2, 20, "the probe to begin")
 
 
@@ -105,7 +105,7 @@ def test_many_at_once(hanging):
 
 
 def test_too_many(hanging):
-    """Slots are bounded, and those of sessions that are gone are free again."""
+    """The number of slots is limited, and slots of ended sessions are reused."""
     sessions = [Session(hanging, "hole") for _ in range(66)]
     wait_until(lambda: sum(session.running() for session in sessions) == 64, 20, "64 of them to find a slot")
     refused = [session for session in sessions if not session.running()]
@@ -118,7 +118,7 @@ def test_too_many(hanging):
 
 
 def test_the_worker_ends(hanging):
-    """The next one begins the probe anew, within its time."""
+    """The next worker starts the probe again, within its timeout."""
     before = settled(hanging)
     pid = worker(hanging)
     session = Session(hanging, "hole", "6 s")
@@ -137,7 +137,7 @@ def test_the_sink_is_dropped(hanging):
     session = Session(hanging, "hole", "3 s")
     wait_until_probing(hanging, before)
     hanging.sql("SET statement_timeout = '2s'")
-    hanging.sql("DROP SERVER hole")  # no lock is in its way
+    hanging.sql("DROP SERVER hole")  # no lock delays it
     session.end()
     assert session.error is None and "did not answer" in session.rows[-1][2]
 
@@ -151,7 +151,7 @@ def test_a_resting_database(db, kafka, setting):
 
 
 def test_the_drain_goes_on(hanging, aggregate):
-    """Events of a good sink leave while probes of another hang: many of them between a probe's beginning and its end."""
+    """A good sink delivers events while probes of another sink hang: many between a probe's start and its end."""
     before = settled(hanging)
     session = Session(hanging, "hole", "60 s")
     wait_until_probing(hanging, before)
@@ -166,7 +166,7 @@ def test_the_drain_goes_on(hanging, aggregate):
 
 
 def test_nothing_is_left(hanging):
-    """Threads and memory of the worker after 200 probes."""
+    """The worker's threads and memory after 200 probes."""
     before = settled(hanging)
     pid = worker(hanging)
     memory = resident_kb(pid)

@@ -1,4 +1,4 @@
-"""What a topic or a broker refuses, with a real one: who waits for it, who does not, and in which order."""
+"""Refusals by a topic or broker, with a real broker: which events wait, which do not, and in which order."""
 
 import json
 
@@ -10,7 +10,7 @@ LIMIT = 20_000
 
 @pytest.fixture
 def topic(kafka, aggregate):
-    """Of this test's events. It takes no record over LIMIT."""
+    """A topic for this test's events. It accepts no record over LIMIT."""
     name = f"outbox.event.{aggregate}"
     kafka.create_topic(name, config={"max.message.bytes": str(LIMIT)})
     return name
@@ -25,7 +25,8 @@ def numbers(records) -> list[int]:
 
 
 def test_events_that_failed_before_their_sink_was_ordered_keep_their_order_now(db, kafka, consume, aggregate, topic):
-    """Each has failed once, so that having failed says nothing of who goes alone. The second is refused by the broker: nothing passes it."""
+    """Each event has failed once, so that fact does not tell which ones are sent alone. The broker refuses the
+    second: no event overtakes it."""
     db.kafka_sink("k", kafka, ordered="false", partition="99", retry="1h", batch_num_messages="1", compression_type="none")
     db.sql("""SELECT count(outbox.enqueue(%s, 'k', 'e', jsonb_build_object('n', n, 'x', repeat('x', CASE n WHEN 2 THEN %s ELSE 1 END))))
               FROM generate_series(1, 5) AS n""", aggregate, 2 * LIMIT)
@@ -41,7 +42,8 @@ def test_events_that_failed_before_their_sink_was_ordered_keep_their_order_now(d
 
 
 def test_many_that_their_topic_refuses_stop_no_other_topic(db, kafka, consume, aggregate, topic):
-    """A thousand of them, every second one: each is a dead letter after one attempt, and no other event spends one."""
+    """A thousand refused events, every second one: each becomes a dead letter after one attempt, and no other event
+    spends one."""
     other = f"outbox.event.{aggregate}-other"
     kafka.create_topic(other)
     db.kafka_sink("k", kafka, compression_type="none", retry="1h")

@@ -1,4 +1,5 @@
-"""Payloads that the application has serialized: what Confluent's own serializers wrote, their own deserializers read from Kafka."""
+"""Payloads that the application has serialized: Confluent's serializers write them, its deserializers read them from
+Kafka."""
 
 import base64
 import json
@@ -18,7 +19,7 @@ VALUES = [{"id": 2**62, "note": "ä😀\x00 \u2028", "raw": bytes(range(256))}, 
 
 @pytest.fixture(scope="module")
 def registry():
-    """Confluent's registry in this process: it gives ids to schemas, and schemas for ids."""
+    """Confluent's registry in this process: it maps schemas to ids and back."""
     return SchemaRegistryClient.new_client({"url": "mock://outbox"})
 
 
@@ -49,7 +50,7 @@ def test_avro(db, kafka, consume, aggregate, registry, value_format):
     serialize = AvroSerializer(registry, ORDER)
     db.kafka_sink("main", kafka, **value_format)
     payloads = [serialize(value, context(topic)) for value in VALUES]
-    assert all(payload[0] == 0 for payload in payloads)  # the framing: a zero byte and the schema's number
+    assert all(payload[0] == 0 for payload in payloads)  # the frame: a zero byte and the schema's id
     for payload in payloads:
         enqueue(db, aggregate, payload, "application/avro")
 

@@ -1,4 +1,4 @@
-"""Versions of librdkafka: the one that was asked for runs, and one that is too old is told of."""
+"""Versions of librdkafka: the requested one is loaded, and one that is too old is reported."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
 
 
-# Where the library and its headers are: what was asked for, else the system's.
+# The directories of the library and its headers: the requested version's, or the system's.
 WANTED = Path(os.environ.get("LIBRDKAFKA", "/usr"))
 
 
@@ -31,7 +31,8 @@ def test_the_worker_runs_what_was_asked_for(db, kafka, consume, aggregate):
 
 @pytest.mark.same_with_any_librdkafka
 def test_one_that_is_too_old(rig, kafka, consume, receiver, aggregate):
-    """The server starts, its log, the sink and the doctor say what is wrong, other sinks deliver; nothing is lost."""
+    """The server starts; its log, the sink and outbox.doctor() report the problem; other sinks deliver; no event is
+    lost."""
     if not librdkafka.TOO_OLD.joinpath("lib/librdkafka.so.1").exists():
         pytest.skip("no ready-made one for this machine")
     pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, env=librdkafka.environment(librdkafka.TOO_OLD))

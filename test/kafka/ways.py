@@ -1,4 +1,4 @@
-"""Options that connect to the rig's listeners, for the tests of this suite."""
+"""Options that connect to the broker's listeners, for the tests of this suite."""
 
 
 def tls(security) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""A team's own dispatcher, as docs/manual.md shows it, that writes down what it does: run by test_manual.py in processes that are killed.
+"""A user's own dispatcher, as docs/manual.md shows it, that records what it does; test_manual.py runs it in processes
+that are killed.
 
-    manual_dispatcher.py CONNINFO SINK LEASE NUMBER
+manual_dispatcher.py CONNINFO SINK LEASE NUMBER
 
-What it has handled goes into the table handled, each time in a transaction of its own before the ack: that is the message that left. Some events fail
-once, some always; some acks come too late."""
+It writes each handled event into the table handled, in a transaction of its own before the ack: this stands for the
+message that was sent. Some events fail once, some always; some acks are late."""
 
 import os
 import random
@@ -32,7 +33,7 @@ def main() -> None:
                     continue
                 db.execute(HANDLED, [os.getpid(), e.id, e.partition_key, e.position])
                 if chance.random() < 0.01:
-                    time.sleep(0.8)  # past the lease
+                    time.sleep(0.8)  # after the lease has expired
                 db.execute("SELECT outbox.ack(%s, ARRAY[%s])", [e.token, e.id])
             if not events:
                 time.sleep(0.02)

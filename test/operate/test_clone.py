@@ -1,4 +1,4 @@
-"""A copy of the whole cluster (pg_basebackup, a snapshot of the disk) beside production."""
+"""A copy of the whole cluster (pg_basebackup, a disk snapshot) beside production."""
 
 import pytest
 from outbox_rig import wait_until
@@ -8,7 +8,7 @@ from outbox_rig.receiver import SECRET
 
 @pytest.fixture
 def production(rig, receiver):
-    """Events wait, because the endpoint is down."""
+    """Events are pending, because the endpoint is down."""
     receiver.stop()
     pg = rig.postgres(settings={"outbox.poll_interval": "1s"})
     db = Database(pg, "production")
@@ -22,7 +22,8 @@ def production(rig, receiver):
 
 
 def test_a_physical_clone(rig, production, receiver):
-    """With an identity of its own, or turned off, it delivers nothing of production's; adopted, it does, in order."""
+    """With an identity of its own, or with delivery turned off, the copy delivers none of production's events; after
+    outbox.adopt() it delivers them, in order."""
     clone = rig.postgres(copy_of=production.pg, settings={"outbox.poll_interval": "1s", "outbox.cluster_name": "staging"})
     try:
         copied = Database(clone, "production")
@@ -35,7 +36,8 @@ def test_a_physical_clone(rig, production, receiver):
         verdict, _, hint = copied.doctor("origin")
         assert verdict == "warning" and "outbox.adopt()" in hint
 
-        # With production's own identity nothing tells it from production. So what it is to do is decided before it starts: here it is silent.
+        # With production's identity, the copy cannot be distinguished from production. So its configuration is changed
+        # before it starts: here delivery is off.
         clone.set("outbox.enabled", "off")
         wait_until(lambda: not copied.sql("SELECT 1 FROM outbox.workers"), 20, "the worker to go")
         clone.set("outbox.cluster_name", "")
@@ -45,7 +47,7 @@ def test_a_physical_clone(rig, production, receiver):
         clone.set("outbox.enabled", "on")
         wait_until(lambda: copied.sql("SELECT 1 FROM outbox.workers"), 20, "the worker")
 
-        # The worker that runs follows a change of the identity.
+        # The running worker follows a change of the identity.
         clone.set("outbox.cluster_name", "test")
         own.append(copied.enqueue("Order", "own", payload='"renamed"'))
         wait_until(lambda: own[1] in {d.id for d in receiver.accepted()}, 20, "its own event under another identity")

@@ -1,4 +1,4 @@
-"""What a worker tells of its rounds at debug1 and of its decisions at debug2, and what it never tells."""
+"""What a worker logs about its rounds at debug1 and about its decisions at debug2, and what it never logs."""
 
 import re
 
@@ -8,7 +8,7 @@ from outbox_rig.receiver import OK, SECRET, status
 
 
 class Decisions:
-    """What the workers of one server log from now on."""
+    """The lines that the workers of one server log from now on."""
 
     def __init__(self, pg):
         self._path, self._start = pg.log, pg.log.stat().st_size
@@ -19,7 +19,7 @@ class Decisions:
             return log.read()
 
     def rounds(self) -> list[dict[str, str]]:
-        """Each with its counts by their names, and what it waits for."""
+        """Each round with its counts by name, and the reason why it waits."""
         return [dict((name, number) for name, number in re.findall(r"(\w+(?: \w+)?) (\d+)", line)) | {"waits for": line.partition(" ms for ")[2]}
                 for line in re.findall(r"DEBUG:  outbox round: (.*)", self.text())]
 
@@ -40,7 +40,7 @@ def decisions(pg, setting):
 
 
 def positions(db, *keys: str) -> list[int]:
-    """Enqueues an event of each key, in one transaction. Their positions."""
+    """Enqueues an event of each key in one transaction. Returns their positions."""
     with db.connect() as connection, connection.transaction():
         for key in keys:
             connection.execute("SELECT outbox.enqueue('Order', %s, 'order.created', '{\"card\": \"sesame-4711\"}', headers => '{\"token\": \"sesame-0815\"}')", [key])
@@ -87,7 +87,7 @@ def test_what_is_recorded_is_told(db, receiver, decisions):
 
 
 def test_neither_payload_nor_header_nor_key_is_told(db, receiver, decisions):
-    """Of all lines at debug2, also PostgreSQL's own of the worker."""
+    """Checks all lines at debug2, also PostgreSQL's own of the worker."""
     log = decisions("debug2")
     receiver.mode = lambda delivery: status(500, body=b"not sesame-4711!")
     db.webhook_sink("crm", receiver, SECRET, retry="100ms*2", max_attempts="2", headers='{"X-Token": "sesame"}')

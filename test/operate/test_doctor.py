@@ -1,4 +1,5 @@
-"""What the doctor says of library, worker and sinks: the cause, and a hint that ends the stall when it is pasted as it stands."""
+"""What outbox.doctor() reports about library, worker and sinks: the cause, and a hint that ends the stall when it is
+pasted unchanged."""
 
 import os
 import re
@@ -17,7 +18,7 @@ CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "row
 
 
 def test_a_healthy_database(receiver, db):
-    assert db.doctor("worker")[0] == "ok"  # while it starts
+    assert db.doctor("worker")[0] == "ok"  # while it is starting
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 10, "delivery")
@@ -27,7 +28,8 @@ def test_a_healthy_database(receiver, db):
 
 
 def test_no_false_alarm_under_load(db, receiver, setting):
-    """Writers that commit and roll back, a retention, a worker that goes to rest and comes back at each event: never a complaint."""
+    """Writers that commit and roll back, a retention, a worker that exits when idle and is started by each event: no
+    check ever fails."""
     setting("outbox.retention", "1d")
     setting("outbox.worker_idle_timeout", "100ms")
     db.webhook_sink("crm", receiver, SECRET)
@@ -48,7 +50,8 @@ def test_no_false_alarm_under_load(db, receiver, setting):
 
 
 def test_no_preload(rig, receiver):
-    """It installs, enqueues, and says what is missing; the hint and a restart, and all is delivered."""
+    """It installs and enqueues, and outbox.doctor() reports what is missing; after the hint and a restart, all
+    events are delivered."""
     pg = rig.postgres(settings={"shared_preload_libraries": ""})
     try:
         db = Database(pg, "bare")
@@ -110,7 +113,7 @@ def test_a_template_database_has_no_worker(db, receiver, pg):
 
 @contextmanager
 def broken(db, pg):
-    """Nobody can connect to the database: a file of it is missing."""
+    """No session can connect to the database: one of its files is missing."""
     folder = pg.data / "base" / str(db.value("SELECT oid FROM pg_database WHERE datname = current_database()"))
     os.rename(folder / "PG_VERSION", folder / "away")
     try:
@@ -130,7 +133,7 @@ def test_a_worker_that_dies_again_and_again(db, pg, receiver):
     db.paste(hint)
     db.enqueue("Order", "1")
     wait_until(receiver.accepted, 20, "delivery by the next one")
-    assert db.doctor("worker")[0] in ("ok", "warning")  # it says for a minute what was
+    assert db.doctor("worker")[0] in ("ok", "warning")  # the error is reported for a minute
 
 
 def test_a_worker_that_stands_still(db):
@@ -199,7 +202,7 @@ def test_a_secret_that_is_missing(db, receiver):
 
 
 def test_a_url_that_is_missing(db, receiver):
-    """It may stand in the user mapping, so the DDL cannot refuse it."""
+    """The URL may be in the user mapping, so the DDL cannot refuse its absence."""
     db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8')")
     db.enqueue("Order", "1")
     wait_until(lambda: db.sink("state") == ("misconfigured",), 10, "the worker to see")
@@ -212,7 +215,7 @@ def test_a_url_that_is_missing(db, receiver):
 
 
 def test_a_key_that_a_failing_event_holds(db, receiver):
-    """It is named by the event's id; tried again at once, and the key goes on."""
+    """The event is named by its id; retried at once, it is delivered and the key continues."""
     receiver.mode = status(500, body=b"no stock")
     db.webhook_sink("crm", receiver, SECRET, retry="1h")
     first = db.enqueue("Order", "1", payload='"hidden"')
@@ -242,7 +245,7 @@ def test_a_key_that_a_dead_letter_holds(db, receiver):
 
 
 def test_an_operator_sees_what_a_superuser_sees(db, receiver):
-    """Also sessions, locks and failing events, which it may not read itself."""
+    """Including sessions, locks and failing events, which the role cannot read itself."""
     receiver.mode = status(500)
     db.webhook_sink("crm", receiver, SECRET, retry="1h")
     db.enqueue("Order", "1")

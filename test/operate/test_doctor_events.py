@@ -1,4 +1,5 @@
-"""What the doctor says of events that nobody delivers, of upkeep, and of secrets that everybody can read."""
+"""What outbox.doctor() reports about events that no sink delivers, about maintenance, and about secrets that every
+role can read."""
 
 import pytest
 from outbox_rig import wait_until
@@ -12,7 +13,7 @@ def well(db, check):
 
 
 def test_events_that_no_sink_takes(db, receiver):
-    """The hint widens the sink by the kind of event that waits, and by no more."""
+    """The hint adds only the waiting kind of event to the sink's filter."""
     db.webhook_sink("crm", receiver, SECRET, events="order.*", aggregates="Order")
     db.sql("SELECT outbox.enqueue('Customer', '1', 'customer.created', '\"hidden\"', headers => '{\"tenant\": \"hidden\"}')")
     state, detail, hint = db.doctor("routes")
@@ -34,7 +35,7 @@ def test_events_without_any_sink(db):
 
 
 def test_a_sink_that_chooses_by_header_is_not_widened(db, receiver):
-    """Another customer's endpoint."""
+    """The sink is another customer's endpoint."""
     db.webhook_sink("crm", receiver, SECRET, match="tenant=42", events="order.*")
     db.enqueue("Order", "1", "order.created")
     assert "ALTER SERVER" not in db.doctor("routes")[2]
@@ -50,7 +51,7 @@ def test_a_lost_sink(db, rig, receiver):
     other = rig.receiver(secret=SECRET)
     try:
         db.webhook_sink("other", other, SECRET)
-        db.paste(hint)  # its example names "other", as we do
+        db.paste(hint)  # the hint's example uses the name "other", as this test does
         wait_until(lambda: [d.id for d in other.accepted()] == [event], 10, "the event to go there at once")
         well(db, "lost sink")
     finally:
@@ -68,11 +69,11 @@ def test_events_of_another_origin(db, receiver):
 
 
 def test_one_event_of_another_origin_among_very_many(db, receiver):
-    """In a table of thousands of pages: it is found each time one looks, and counted."""
+    """In a table of thousands of pages: each check finds and counts it."""
     make_large(db)
     db.webhook_sink("crm", receiver, SECRET, events="mine")
     assert db.doctor("origin")[0] == "ok" and db.value("SELECT not_adopted_events FROM outbox.database_metrics") == 0
-    with db.connect(autocommit=False) as late:  # the worker has passed its place when it is committed
+    with db.connect(autocommit=False) as late:  # the worker's cursor has passed its position when it commits
         late.execute("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin)"
                      " SELECT gen_random_uuid(), 'Order', 'mine', nextval('outbox.events_position'), 'crm', 42")
         db.enqueue("Order", "1", "mine")
@@ -87,7 +88,7 @@ def test_one_event_of_another_origin_among_very_many(db, receiver):
 
 
 def test_a_failing_event_behind_very_many_of_another_sink(db, receiver):
-    """And a dead letter that holds its key, behind one that holds very many rows."""
+    """Also a dead letter that blocks its key, behind one that blocks very many rows."""
     for name in ("a", "crm", "z"):
         db.webhook_sink(name, receiver, SECRET, events=name, on_dead_letter="block")
     failing = ("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, attempts, available_at, last_error)"
@@ -125,7 +126,7 @@ def test_a_schedule_is_no_wrong_clock(db, receiver):
 
 
 def test_a_full_dead_letter_box(db, receiver):
-    """How many, how large, since when, and whether it grows."""
+    """How many there are, how large, since when, and whether the number grows."""
     db.webhook_sink("crm", receiver, SECRET)
     failed = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at) SELECT 'Order', n, 'e', 'crm', 'FAILED', 3, 'HTTP 400', "
     db.sql(failed + "now() - interval '3 days' FROM generate_series(1, 3) n")
@@ -188,7 +189,7 @@ def test_secrets_that_everybody_may_read(db, receiver):
 
 @pytest.mark.parametrize("secret", [None, SECRET])
 def test_a_token_in_a_url_that_everybody_may_read(db, receiver, secret):
-    """The hint moves it into the user mapping, and shows it to nobody."""
+    """The hint moves the token into the user mapping, without showing it."""
     receiver.secret = None
     db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8', "
            f"url '{receiver.url}?token=t0ken')")

@@ -1,4 +1,5 @@
-"""What the doctor says of other people's sessions: who it is, since when, and the statement that ends it."""
+"""What outbox.doctor() reports about other users' sessions: which session, since when, and the statement that ends
+it."""
 
 import time
 from contextlib import closing
@@ -7,7 +8,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
 
-SOON = "100 ms"  # of patience
+SOON = "100 ms"  # seconds before a session is reported
 
 
 @pytest.fixture
@@ -22,7 +23,8 @@ def crm(db, receiver):
 
 
 def found(db, check, pid, status="warning"):
-    """What it says of that process, once its patience is over; others may have sessions too."""
+    """What is reported about this process once it has been blocking for long enough; other tests may have sessions
+    too."""
     def look():
         rows = db.sql('SELECT detail, hint FROM outbox.doctor(%s) WHERE "check" = %s AND status = %s AND detail LIKE %s',
                       SOON, check, status, f"%Session {pid} (%")
@@ -36,7 +38,8 @@ def ended(db, check):
 
 @pytest.mark.parametrize("lock", ["ACCESS EXCLUSIVE", "SHARE"])
 def test_a_table_lock(crm, receiver, lock):
-    """It stops everybody but the doctor, who answers at once, and says which of its checks had to wait."""
+    """The lock blocks all sessions except outbox.doctor(), which returns at once and lists the checks that it could
+    not run."""
     with closing(crm.connect(autocommit=False)) as holder:
         pid = holder.info.backend_pid
         crm.enqueue("Order", "1")
@@ -62,7 +65,7 @@ def test_a_table_lock(crm, receiver, lock):
 
 
 def test_a_lock_that_is_waited_for(crm, receiver):
-    """A reader, and behind it somebody's ALTER TABLE, and behind that all others."""
+    """A reader, a user's ALTER TABLE behind it, and all other sessions behind that."""
     with closing(crm.connect(autocommit=False)) as reader, closing(crm.connect(autocommit=False)) as waiter:
         reader.execute("SELECT count(*) FROM outbox.events")
         waiter.execute("SET lock_timeout = '60s'")
@@ -90,12 +93,12 @@ def test_a_prepared_transaction_with_a_lock(crm, receiver):
 
 
 def test_an_open_transaction_with_events(crm, receiver):
-    """Nobody sees its events; so it is known by its lock."""
+    """No other session can see its events, so it is found by its lock."""
     with closing(crm.connect(autocommit=False, application_name="shop")) as writer:
         writer.execute("SELECT outbox.enqueue('Order', '1', 'e', '\"hidden\"')")
         detail, hint = found(crm, "transactions", writer.info.backend_pid)
         assert "application shop" in detail and "idle in transaction" in detail and "hidden" not in detail
-        assert crm.doctor("horizon", SOON)[0] == "ok"  # it is not said twice
+        assert crm.doctor("horizon", SOON)[0] == "ok"  # it is not reported twice
         assert crm.doctor("transactions", "1 hour")[0] == "ok"
         crm.paste(hint)
         ended(crm, "transactions")
@@ -114,7 +117,7 @@ def test_an_old_snapshot(crm):
 
 
 def test_a_prepared_transaction(crm):
-    """Events in it wait for its end; without any it keeps vacuum from its work all the same."""
+    """The events in it wait for its end; even without events it keeps vacuum from removing rows."""
     with closing(crm.connect(autocommit=False)) as writer:
         writer.execute("SELECT outbox.enqueue('Order', '1', 'e', '{}')")
         writer.execute("PREPARE TRANSACTION 'with events'")

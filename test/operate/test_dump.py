@@ -1,4 +1,5 @@
-"""pg_dump and restore, beside a worker: everything is there, nothing of it is delivered before outbox.adopt(), and then in order."""
+"""pg_dump and restore beside a running worker: everything is restored, no restored event is delivered before
+outbox.adopt(), and then all are in order."""
 
 import subprocess
 from collections import defaultdict
@@ -28,7 +29,7 @@ def run(program: str, *arguments: str, stdin: bytes | None = None) -> bytes:
 
 @pytest.fixture
 def paths(receiver):
-    """How the receiver answers to each path; 503 to all others."""
+    """The receiver's response for each path; 503 for all others."""
     answers = {}
     receiver.mode = lambda delivery: answers.get(delivery.path, status(503))
     return answers
@@ -36,7 +37,8 @@ def paths(receiver):
 
 @pytest.fixture
 def source(pg, receiver, paths):
-    """Events that are pending, held, scheduled, dead and kept, for sinks that are down, paused, disabled and renamed."""
+    """Events that are pending, blocked, scheduled, dead and kept, for sinks that are down, paused, disabled and
+    renamed."""
     db = Database(pg, "production")
     db.create()
     options = {"retry": "100ms*1", "max_attempts": "1"}
@@ -59,7 +61,7 @@ def source(pg, receiver, paths):
     db.sql("SELECT outbox.enqueue_bytes('Order', 'k', 'order.bytes', '\\x00ff', 'application/avro', sink => 'down')")
     wait_until(lambda: db.sink("state", "down") == ("circuit open",), 20, "the sink that is down")
     db.sql("ALTER SERVER down OPTIONS (SET events 'none')")
-    db.sql("SELECT outbox.pause('down')")  # it stands still while it is compared
+    db.sql("SELECT outbox.pause('down')")  # delivery is off while the databases are compared
     wait_until(lambda: db.sink("in_flight", "down") == (0,), 20, "its events to be given back")
     yield db
     db.disconnect()
@@ -72,14 +74,14 @@ def dump_plain(source, target) -> None:
 
 
 def dump_custom(source, target) -> None:
-    """In parallel, as a large one is restored."""
+    """With parallel jobs, as for a large database."""
     file = source.pg.dir / "production.dump"
     file.write_bytes(run("pg_dump", "-Fc", "-d", source.dsn))
     run("pg_restore", "-j", "2", "--exit-on-error", "-d", target.dsn, str(file))
 
 
 def dump_in_sections(source, target) -> None:
-    """First the schema, then the data past all triggers."""
+    """First the schema, then the data without firing triggers."""
     run("psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", target.dsn, stdin=run("pg_dump", "--schema-only", "-d", source.dsn))
     wait_until(lambda: target.sql("SELECT 1 FROM outbox.workers WHERE database = %s", target.name), 20, "a worker beside the restore")
     run("psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", target.dsn, stdin=run("pg_dump", "--data-only", "--disable-triggers", "-d", source.dsn))
@@ -98,7 +100,7 @@ def test_restored(source, pg, receiver, paths, restore):
         assert [target.sql(query) for query in KEPT] == kept
         source.drop()
 
-        # Nothing goes, though all sinks work and none is paused: what is enqueued here goes.
+        # No restored event is sent, although all sinks work and none is paused: new events are.
         paths.update({f"/{name}": OK for name in ("down", "paused", "old", "gone", "picky")})
         receiver.clear()
         own = target.enqueue("Order", "own", "order.own")
@@ -125,7 +127,7 @@ def test_restored(source, pg, receiver, paths, restore):
         assert order == {(f"/{sink}", key): list(range(key, 60, 4)) for sink in ("down", "paused", "old") for key in range(4)}
         assert target.doctor("origin")[0] == "ok"
 
-        # Dead letters, dedup keys, the triggers and the order of positions go on.
+        # Dead letters, dedup keys, the triggers and the order of positions work in the restored database.
         assert target.sql("SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = 'FAILED' AND sink = 'picky'") == [(True,), (True,)]
         wait_until(lambda: [d.path for d in receiver.accepted()].count("/picky") == 2, 20, "the dead letters")
         before = target.value("SELECT last_value FROM outbox.events_position")
@@ -141,7 +143,7 @@ def test_restored(source, pg, receiver, paths, restore):
 
 
 def test_two_who_adopt_wait_for_one_another(db, receiver, setting):
-    """And the worker goes on delivering beside them. What is adopted for a sink that is paused is soon looked through, and waits."""
+    """Meanwhile the worker delivers other events. Adopted events of a paused sink are scanned quickly and wait."""
     setting("outbox.poll_interval", "1min")
     db.webhook_sink("crm", receiver, SECRET, events="e")
     db.sql("SELECT outbox.pause('crm')")

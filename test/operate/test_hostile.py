@@ -1,4 +1,4 @@
-"""People who mean harm: what they can put in the way of those who run outbox with more rights than theirs."""
+"""Hostile users: what they can prepare for operators and processes that have more rights than they."""
 
 import psycopg
 import pytest
@@ -27,14 +27,14 @@ TRAPS = [
 
 
 def settled(db: Database) -> None:
-    """Its worker has made the days, so that no DDL of ours meets its."""
+    """The worker has created the days, so that its DDL does not collide with the test's."""
     day = "to_regclass('outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC' + '1 day', 'YYYYMMDD'))"
     wait_until(lambda: db.value(f"SELECT {day}"), 20, "the worker to have made the days")
 
 
 @pytest.fixture
 def demoted(pg):
-    """A database whose extension belongs to a role that was a superuser only while it installed it."""
+    """A database whose extension belongs to a role that was superuser only during the installation."""
     db = Database(pg, "of_demoted")
     with pg.connect() as admin:
         admin.execute("CREATE ROLE demoted LOGIN SUPERUSER")
@@ -51,8 +51,9 @@ def demoted(pg):
 
 
 def test_nothing_runs_with_more_rights_than_the_owner(demoted, pg, receiver):
-    """Triggers, index expressions and policies of an owner who is no superuser, run by the worker: it delivers, retries, buries and keeps
-    events, and none of that code has a superuser's rights or leaves a setting behind."""
+    """The worker runs triggers, index expressions and policies of an owner who is not a superuser: it delivers,
+    retries, keeps events and makes dead letters, and none of that code runs with a superuser's rights or leaves a
+    setting changed."""
     db = demoted
     with db.connect(user="demoted") as owner:
         for trap in TRAPS:
@@ -75,7 +76,7 @@ def test_nothing_runs_with_more_rights_than_the_owner(demoted, pg, receiver):
 
 @pytest.fixture
 def mallory(pg, db):
-    """Who may do in the database what lazy administrators allow."""
+    """A role with the rights that careless administrators grant."""
     settled(db)
     db.sql("CREATE ROLE mallory LOGIN")
     db.sql(f"GRANT CREATE ON DATABASE {db.name} TO mallory")
@@ -97,7 +98,7 @@ def refused(session: psycopg.Connection, statement: str) -> str:
 
 
 def test_a_right_on_the_tables_is_no_right_to_run_code_in_them(db, mallory):
-    """GRANT ALL ON ALL TABLES includes TRIGGER and REFERENCES: whose code would the worker run?"""
+    """GRANT ALL ON ALL TABLES includes TRIGGER and REFERENCES, which must not make the worker run that role's code."""
     mallory.execute("CREATE SCHEMA mine")
     mallory.execute("CREATE FUNCTION mine.take() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
     for table in ("outbox.events", "outbox.events_pending", "outbox.events_failed", "outbox.stopped_sinks", "outbox_internal.dedup"):
@@ -113,7 +114,7 @@ def test_a_right_on_the_tables_is_no_right_to_run_code_in_them(db, mallory):
 
 
 def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiver):
-    """Not as a dead letter that an operator redrives, and not past other events of its key."""
+    """Neither as a dead letter that an operator redrives, nor before other events of its key."""
     db.webhook_sink("closed", receiver, SECRET, events="nothing")
     columns = "aggregate_type, aggregate_id, event_type, sink"
     assert refused(mallory, f"INSERT INTO outbox.events ({columns}) VALUES ('Order', '1', 'x', 'closed')") == 'permission denied for sink "closed"'
@@ -122,7 +123,7 @@ def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiv
             == "permission denied to insert an event that is not pending"
     assert refused(mallory, f"INSERT INTO outbox.events ({columns}, position) VALUES ('Order', '1', 'x', 'closed', 1)") \
         == "permission denied to give an event its position"
-    # Nor by an UPDATE that is undone, after which the position of its row would seem to be on its way.
+    # Nor by an UPDATE that is rolled back, after which the event would seem to be in flight.
     db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, position, origin) VALUES ('Order', 'x', 'FAILED', 77, 1)")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="to give an event its position"):
         mallory.execute(f"""DO $$ BEGIN

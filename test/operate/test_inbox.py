@@ -1,4 +1,4 @@
-"""What consumers have processed."""
+"""The inbox: which events consumers have processed."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ SOME_DAY = ("(lpad(to_hex(((extract(epoch FROM now()) - {0}) * 1000)::bigint), 1
 
 
 def test_consumers_that_share_their_work_process_each_event_once(db, pg):
-    """Eight consumers each get all of the events, of several days, and roll back now and then."""
+    """Eight consumers each receive all events of several days, and sometimes roll back."""
     ids = [str(row[0]) for row in db.sql(f"SELECT {SOME_DAY.format('(n % 5) * 86400', 'n')} FROM generate_series(1, 150) AS n")]
     ids += [str(row[0]) for row in db.sql("SELECT gen_random_uuid() FROM generate_series(1, 50)")]
     db.sql("CREATE TABLE ledger (event_id uuid)")
@@ -50,8 +50,8 @@ def run(pg, program: str, *arguments: str, text: str | None = None) -> str:
 
 
 def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setting):
-    """It is restored without an error beside a live launcher, also when the extension is there for a while before; what is
-    over stays as long as the events wait for outbox.adopt()."""
+    """The restore has no error beside a running launcher, also if the extension existed for a while before; expired
+    days stay as long as the events wait for outbox.adopt()."""
     setting("outbox.retention", "1d")
     db.webhook_sink("crm", receiver, SECRET)
     event = db.enqueue("Order", "1")
@@ -67,7 +67,7 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
     dump = run(pg, "pg_dump", "-d", db.name)
     at = dump.index("CREATE EXTENSION IF NOT EXISTS outbox")
     at = dump.index("\n", at)
-    # The worker starts within a second of CREATE EXTENSION: long before the dump comes to its tables.
+    # The worker starts within a second of CREATE EXTENSION, long before the dump restores the tables.
     live = "SELECT pg_sleep_for('1500 ms');\nDO $$ BEGIN ASSERT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()), 'no worker'; END $$;\n"
     copy = Database(pg, db.name + "_restored")
     with pg.connect() as admin:
@@ -84,7 +84,7 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
         copy.sql("SELECT outbox.adopt()")
         today = copy.value("SELECT 'processed_events_' || to_char(now(), 'YYYYMMDD')")
         copy.sql(f"ALTER TABLE outbox.{today} DROP CONSTRAINT {today}_pkey")
-        assert copy.value("SELECT outbox_internal.maintain_days(true)") == 0  # it is as if the restore were not there yet
+        assert copy.value("SELECT outbox_internal.maintain_days(true)") == 0  # as if the restore had not happened yet
         copy.sql(f"ALTER TABLE outbox.{today} ADD PRIMARY KEY (event_id, handler, id_time)")
         assert copy.value("SELECT outbox_internal.maintain_days(true)") >= 1
         assert copy.sql("SELECT status FROM outbox.events ORDER BY position") == [("SENT",), ("PENDING",)]

@@ -1,4 +1,4 @@
-"""What the server's log says in an outage, and how little."""
+"""What the server logs during an outage: a few lines."""
 
 import re
 import time
@@ -11,7 +11,7 @@ from outbox_rig.writers import Writers
 
 
 class Log:
-    """What the server logs from now on."""
+    """The lines that the server logs from now on."""
 
     def __init__(self, pg):
         self._path, self._start = pg.log, pg.log.stat().st_size
@@ -22,7 +22,7 @@ class Log:
             return log.read()
 
     def lines(self, words: str = "outbox") -> list[str]:
-        """Messages only, with what level they have."""
+        """The messages with their levels."""
         return [found[1] for line in self.text().splitlines() if (found := re.search(r"outbox \w+  ((?:LOG|WARNING|ERROR|FATAL):  .*)", line)) and words in line]
 
 
@@ -32,7 +32,7 @@ def log(pg):
 
 
 class Orders(Writers):
-    """One transaction after the other."""
+    """Commits one transaction after another."""
 
     def __init__(self, db, aggregate: str = "Order"):
         super().__init__(2)
@@ -46,7 +46,8 @@ class Orders(Writers):
 
 
 def test_an_outage_is_a_few_lines(db, receiver, log):
-    """Thousands of events under way to an endpoint that is gone: a line when it goes, and one when it is back."""
+    """Thousands of events in flight to an endpoint that goes down: one line when it goes down, and one when it is
+    back."""
     db.webhook_sink("crm", receiver, SECRET)
     with Orders(db) as orders:
         wait_until(lambda: len(receiver.deliveries) > 200, 10, "traffic")
@@ -59,7 +60,7 @@ def test_an_outage_is_a_few_lines(db, receiver, log):
     lines = log.lines('"crm"')
     assert sum("circuit opened" in line for line in lines) == sum("circuit closed" in line for line in lines) == 1, lines
     assert len(lines) <= 4, lines
-    # Which of the two depends on whether the first failure had a connection that was kept.
+    # Which of the two depends on whether the first failure used a kept connection.
     opened = rf'WARNING:  outbox sink "crm": circuit opened: (.*{receiver.port}.*|the connection broke, and a new one failed) \(Connection refused\)'
     assert any(re.match(opened, line) for line in lines), lines
 
@@ -82,7 +83,7 @@ def test_an_outage_of_the_broker_is_a_few_lines(db, rig, log):
 
 
 def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
-    """With how many there are, one of them by its id, and what to do; failures that are tried again likewise."""
+    """A line has the number, the id of one of them, and what to do; the same for failures that are retried."""
     db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
     db.webhook_sink("erp", receiver, SECRET, retry="1h", max_attempts="2", events="later")
     receiver.mode = status(422, body=b"no such customer")
@@ -98,7 +99,7 @@ def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
     found = re.match(r'WARNING:  outbox sink "crm": (?:(\d+) events are dead letters, such as|event) (\S+) ', dead[0])
     assert found and dead[0].endswith("HTTP 422: no such customer"), dead
     wait_until(lambda: db.sql("SELECT status, sink FROM outbox.events WHERE id = %s AND sink = 'crm'", found[2]) == [("FAILED", "crm")], 10, "the example")
-    # What was held back is told before the worker goes: nothing is lost, and the sums are right.
+    # Withheld counts are logged before the worker exits: nothing is lost, and the sums are correct.
     db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
 
     def told() -> int:
@@ -110,7 +111,7 @@ def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
 
 
 def test_a_dead_letter_of_another_kind_is_told_when_it_happens(db, receiver, log):
-    """Also when others were told just before; one of the same kind is counted, and the line before it says so."""
+    """Even right after others; one of the same kind is counted, and the line before it says so."""
     answers = {n: status(n, body=f"customer {n}".encode()) for n in (400, 422)}
     receiver.mode = lambda d: answers[d.json()["data"]]
     db.webhook_sink("crm", receiver, SECRET, max_attempts="1", ordered="false")
@@ -129,7 +130,7 @@ def test_a_dead_letter_of_another_kind_is_told_when_it_happens(db, receiver, log
     other = die(400)
     wait_until(lambda: told() == [first, other], 10, log.lines)
     assert "Further ones with such an error are counted, and told after 1 min." in log.text()
-    # Before the worker goes, it tells what it has counted.
+    # Before the worker exits, it logs its counts.
     db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
     wait_until(lambda: told() == [first, other, counted], 10, log.lines)
     assert re.search(r"Counted since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", log.text()), log.text()
@@ -145,7 +146,7 @@ def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
         wait_until(lambda: db.sink("state") == ("circuit open",), 10, "an open circuit")
         receiver.start()
         wait_until(lambda: db.sink("state, pending") == ("idle", 0), 10, "the circuit to close")
-    # Three lines of each kind, then one a minute. With or without a kept connection it opens in other words.
+    # Three lines of each kind, then one per minute. With or without a kept connection the error text differs.
     opened = Counter(re.sub(r"\d|\(.*", "", line) for line in log.lines('"crm"') if "circuit opened" in line)
     assert 3 <= max(opened.values()) <= 3 + (time.monotonic() - started) // 60 and opened.total() < turns, opened
     db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
@@ -153,7 +154,7 @@ def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
 
 
 def test_what_the_worker_does_is_seen(db, pg, receiver):
-    """In pg_stat_activity: which database, what it is about, and what it waits for."""
+    """pg_stat_activity shows the worker's database, its activity and its wait event."""
     db.webhook_sink("crm", receiver, SECRET)
     seen = set()
     activity = ("SELECT backend_type, application_name, state, query, wait_event_type FROM pg_stat_activity"

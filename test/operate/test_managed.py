@@ -1,4 +1,4 @@
-"""docs/managed.md between two servers, of which the publisher has neither the extension nor the preload."""
+"""docs/managed.md with two servers; the publisher has neither the extension nor the preload."""
 
 import json
 from collections import defaultdict
@@ -27,7 +27,7 @@ def network(rig):
 
 @pytest.fixture
 def managed(rig, network):
-    """The publisher: a stock server behind a network of its own."""
+    """The publisher: a stock server in a network of its own."""
     pg = rig.postgres(settings={"shared_preload_libraries": "", "wal_level": "logical", "listen_addresses": network.address, "wal_sender_timeout": "2s"},
                       namespace=network)
     with open(pg.data / "pg_hba.conf", "a") as rules:
@@ -61,7 +61,7 @@ def subscriber(pg):
 
 
 class Arrived:
-    """What the endpoint accepted: the numbers of each key in the order of their first deliveries."""
+    """The numbers of each key that the endpoint accepted, in the order of their first deliveries."""
 
     def __init__(self, receiver):
         self._receiver = receiver
@@ -97,7 +97,7 @@ def refuses(db: Database, statement: str, *parameters) -> None:
 
 
 def test_cleaning_deletes_only_what_the_slot_has_confirmed(managed):
-    """Whatever the age of events, and whatever their created_at says."""
+    """Regardless of the events' age and created_at."""
     there = Guide(managed, {}, PAGE)
     there.follow("managed publisher")
 
@@ -114,8 +114,8 @@ def test_cleaning_deletes_only_what_the_slot_has_confirmed(managed):
         return cleaned, "".join(notices)
 
     def confirm(upto: str | None = None) -> None:
-        """As the subscriber does."""
-        managed.sql("CREATE TABLE IF NOT EXISTS public.wal (); DROP TABLE public.wal")  # a record behind what is to be confirmed
+        """Confirms WAL as the subscriber does."""
+        managed.sql("CREATE TABLE IF NOT EXISTS public.wal (); DROP TABLE public.wal")  # a WAL record after the position to confirm
         managed.sql("SELECT pg_replication_slot_advance('outbox', coalesce(%s::pg_lsn, pg_current_wal_flush_lsn()))", upto)
 
     def make_slot() -> None:
@@ -141,7 +141,7 @@ def test_cleaning_deletes_only_what_the_slot_has_confirmed(managed):
     assert clean("1 day") == (0, "") and names() == ["late", "early"]
     assert clean() == (2, "") and names() == [], "now it is confirmed"
 
-    # A slot that is made anew has confirmed nothing of what the lost one was to carry.
+    # A new slot has confirmed none of the events that the lost slot was to carry.
     managed.sql(insert_old, "lost")
     assert clean() == (0, "")
     managed.sql("SELECT pg_drop_replication_slot('outbox')")
@@ -179,14 +179,14 @@ def test_a_plain_table_is_delivered_from_elsewhere(pg, managed, subscriber, netw
         applications.more(40)
         wait_until(lambda: len(receiver.accepted()) > 120, 60, "delivery to go on")
         there.follow("managed clean")
-        managed.sql("SELECT outbox.clean('0s')")  # what is not there any more is delivered all the same
+        managed.sql("SELECT outbox.clean('0s')")  # events that are no longer there are delivered all the same
     managed.disconnect()
     stock.kill()
     stock.start()
     arrived.until(applications.written())
-    assert arrived.repeated() <= 60  # only what was in the air at the kill
+    assert arrived.repeated() <= 60  # only the events in flight at the kill
 
-    # What the subscriber could not store is refused where it is enqueued; the replication goes on.
+    # Events that the subscriber could not store are refused when they are enqueued; the replication continues.
     enqueue = "SELECT outbox.enqueue(%s, 'k', %s, %s, %s::jsonb, %s)"
     for bad in (("Or der", "e", "{}", None, None), ("", "e", "{}", None, None), ("Order", "", "{}", None, None), ("Order", "e\ne", "{}", None, None),
                 ("Order", "e", json.dumps("x" * 900_000), None, None), ("Order", "e", "{}", "[]", None), ("Order", "e", "{}", '{"a": {"b": 1}}', None),
@@ -207,7 +207,7 @@ def test_a_plain_table_is_delivered_from_elsewhere(pg, managed, subscriber, netw
 
 
 def repair(pg, managed, subscriber, there: Guide, here: Guide, receiver, arrived: Arrived) -> None:
-    """The publisher came back without the slot, and applications went on."""
+    """The publisher came back without the slot, and applications continued."""
     receiver.clear()
     managed.sql("SELECT outbox.clean('0s')")
     keys = [f"again{n}" for n in range(4)]

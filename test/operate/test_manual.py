@@ -1,4 +1,4 @@
-"""A team's own dispatcher: sinks of kind outbox_manual, claimed from by programs of theirs."""
+"""Sinks of kind outbox_manual, whose events a user's own dispatchers claim."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def start(db, number: int) -> subprocess.Popen:
 
 
 def write(db, writer: int, events: int, keys: int) -> None:
-    """As an application: the order of a key is that in which its transactions had it locked."""
+    """Writes as an application does: the order of a key is the order in which its transactions had it locked."""
     with db.connect() as connection:
         for n in range(events):
             with connection.transaction():
@@ -48,7 +48,7 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
     chance, kills = random.Random(1), 0
     try:
         while any(writer.is_alive() for writer in writers) or kills < 6:
-            time.sleep(0.15)  # something is claimed meanwhile
+            time.sleep(0.15)  # events are claimed meanwhile
             n = chance.randrange(len(dispatchers))
             dispatchers[n].kill()
             dispatchers[n].communicate()
@@ -63,17 +63,17 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
         db.sql("ALTER SYSTEM RESET synchronous_commit")
         db.sql("SELECT pg_reload_conf()")
     assert errors == [""] * 4
-    # Nothing is lost: each was handled, or is a dead letter after its three attempts
+    # No event is lost: each was handled, or is a dead letter after its three attempts
     dead = db.sql("SELECT event_type, attempts FROM outbox.events WHERE status = 'FAILED'")
     assert dead.count(("poison", 3)) == poison
     assert len(dead) == poison and db.value("SELECT count(DISTINCT id) FROM handled") == 300 - poison
-    # The first time each is handled is in the order of its key, dead letters aside
+    # First handlings are in the order of the key, except dead letters
     overtaken = db.sql("""SELECT a.key, a.position, b.position
                           FROM (SELECT key, position, min(n) AS n FROM handled GROUP BY key, position) AS a
                           JOIN (SELECT key, position, min(n) AS n FROM handled GROUP BY key, position) AS b USING (key)
                           WHERE a.position < b.position AND a.n > b.n""")
     assert overtaken == []
-    # And each was acknowledged once, however often it was handled
+    # Each was acknowledged once, however often it was handled
     assert db.sink("delivered, failed_total, failed, in_flight", "mine") == (300 - poison, poison, poison, 0)
 
 
@@ -82,7 +82,7 @@ def claim(db, sink: str = "mine") -> list[tuple]:
 
 
 def test_the_worker_has_nothing_to_do_with_it(db, setting):
-    """It leaves, and nothing that happens to such events brings it back."""
+    """It exits, and changes of such events do not start it again."""
     setting("outbox.worker_idle_timeout", "50ms")
     manual_sink(db, retention="1d", max_attempts="2")
     manual_sink(db, "audit", events="*")
@@ -108,7 +108,7 @@ def test_the_worker_has_nothing_to_do_with_it(db, setting):
 
 
 def test_an_event_that_cannot_be_read_is_not_given_out(db):
-    """Its key waits behind it, and what it says stands in its row."""
+    """Its key waits for it, and its row has the error."""
     manual_sink(db, max_attempts="3")
     db.create_contrib("pg_surgery")
     for key, kind in [("a", "before"), ("a", "broken"), ("a", "behind"), ("b", "good"), ("c", "broken"), ("d", "good")]:
@@ -146,14 +146,14 @@ def test_what_is_known_of_it_and_comes_back(db):
     with db.connect() as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT outbox.ack(%s)", [token])
-        connection.execute("ROLLBACK")  # counts nothing
+        connection.execute("ROLLBACK")  # counts no attempt
     assert db.value("SELECT outbox.ack(%s)", token) == 2
     assert db.sink("state, in_flight, pending, failed, delivered, retried, failed_total, last_error", "mine") == ("idle", 0, 0, 1, 2, 0, 1, "mailbox full")
     db.sql("CALL outbox.wait_delivered(%s)", events[2])
     metrics = db.value("SELECT outbox.metrics()")
     assert f'outbox_published_events_total{{datname="{db.name}",sink="mine"}} 2' in metrics and 'outbox_publish_latency_seconds_count' in metrics
     assert db.value("SELECT latency_p99 > 0 FROM outbox.sinks")
-    # The same ones again, for a sink that has another name by now
+    # The same events again, for a sink that was renamed
     assert db.value("SELECT outbox.redrive(%s)", first)
     assert db.value("SELECT outbox.replay('mine', now() - interval '1 hour', 'infinity')") == 2
     db.sql("ALTER SERVER mine RENAME TO yours")
@@ -183,7 +183,7 @@ def test_the_free_event_of_a_blocked_key_is_found_however_many_wait_behind(db):
 
 
 def test_an_ack_names_some_of_the_events(db):
-    """What it does not name the claim still has, whatever else stands in the list."""
+    """Events that the list does not name stay claimed, whatever else it contains."""
     manual_sink(db, max_attempts="3")
     for n in range(3):
         db.enqueue("Order", "1", f"placed.{n}")
@@ -199,5 +199,5 @@ def test_an_ack_names_some_of_the_events(db):
 
 
 def again_ids(db, events: list[str], first) -> list:
-    """The delivered ones, in their old order."""
+    """The delivered events in their original order."""
     return [id for (id,) in db.sql("SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS e (id, n) WHERE id <> %s ORDER BY n", events, first)]

@@ -1,4 +1,5 @@
-"""More databases than background worker slots: they take turns, and none waits for a busy, a hanging or a broken one."""
+"""More databases than background worker slots: they share the slots, and none waits for a busy, hanging or broken
+one."""
 
 import os
 from collections import Counter, defaultdict
@@ -16,14 +17,14 @@ BURST = 20
 
 
 def answer(delivery):
-    """What one database has to send takes long: its worker could be at it for minutes."""
+    """One database sends slowly: its worker could be busy for minutes."""
     name = delivery.json()["data"]["database"]
     return HANG if name == HANGING else slow(0.02) if name in BUSY else OK
 
 
 @pytest.fixture(scope="module")
 def many(rig):
-    """Of eight slots six are for workers: one is the launcher's, one is PostgreSQL's own."""
+    """Six of eight slots are for workers: one is the launcher's, one PostgreSQL's own."""
     pg = rig.postgres(settings={"max_worker_processes": "8", "outbox.poll_interval": "1s"})
     receiver = rig.receiver(secret=SECRET, mode=answer)
     first = Database(pg, "first")
@@ -39,14 +40,14 @@ def many(rig):
 
 
 def enqueue(pg, name: str, events: int) -> None:
-    """One key, one transaction."""
+    """Events of one key in one transaction."""
     with pg.connect(name) as connection:
         connection.execute("""SELECT outbox.enqueue('Order', 'key', 'e', jsonb_build_object('database', current_database(), 'n', n))
                               FROM generate_series(1, %s) AS n""", [events])
 
 
 def delivered(receiver) -> dict[str, list[int]]:
-    """By database."""
+    """Deliveries by database."""
     numbers = defaultdict(list)
     for delivery in receiver.accepted():
         data = delivery.json()["data"]
@@ -65,26 +66,26 @@ def test_fifty_databases_share_six_slots(many):
     enqueue(pg, BROKEN, BURST)
     broken.disconnect()
     wait_until(lambda: delivered(receiver)[BROKEN] == [*range(1, BURST + 1)], 60, "the first delivery of the one that will break")
-    os.rename(folder / "PG_VERSION", folder / "away")  # its worker dies at once, as often as it is started
+    os.rename(folder / "PG_VERSION", folder / "away")  # its worker dies right after every start
     waiting = Database(pg, CALM[0])
     try:
         for name in CALM:
             enqueue(pg, name, BURST)
-        with pg.connect() as admin:  # the launcher follows what is dropped and made meanwhile
+        with pg.connect() as admin:  # the launcher notices databases that are dropped and created meanwhile
             admin.execute(f"DROP DATABASE {CALM[-1]} WITH (FORCE)")
             admin.execute(f"CREATE DATABASE {CALM[-1]} TEMPLATE first")
         enqueue(pg, CALM[-1], BURST)
         status, detail, _ = waiting.doctor("worker")
-        assert status == "ok", detail  # whether it has its turn or not
+        assert status == "ok", detail  # whether or not it has a slot now
         wait_until(lambda: all(len(delivered(receiver)[name]) >= BURST for name in CALM), 100,
                    lambda: str({name: len(numbers) for name, numbers in delivered(receiver).items()}), interval=0.5)
         before = Counter({name: len(delivered(receiver)[name]) for name in BUSY})
         assert all(before.values()), before
         wait_until(lambda: all(len(delivered(receiver)[name]) > before[name] + 20 for name in BUSY), 100,
                    lambda: str((before, {name: len(delivered(receiver)[name]) for name in BUSY})), interval=0.5)
-        for name in BUSY:  # what was over was their turns, and not their work
+        for name in BUSY:  # their time slices were over, but not their work
             assert len(delivered(receiver)[name]) < backlog
-        for name in [*BUSY, *CALM]:  # and a turn that ends costs neither order nor duplicates
+        for name in [*BUSY, *CALM]:  # the end of a time slice costs neither order nor duplicates
             numbers = delivered(receiver)[name]
             expected = [*range(1, len(numbers) + 1)]
             assert numbers == expected if name != CALM[-1] else numbers[-BURST:] == expected[:BURST], name

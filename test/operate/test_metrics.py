@@ -1,4 +1,4 @@
-"""outbox.metrics(): the text that Prometheus reads, and what its numbers mean."""
+"""outbox.metrics(): the text for Prometheus, and the meaning of its numbers."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 def samples(text: str, parse=parse_prometheus) -> dict[tuple, float]:
-    """By name and labels; le as a number, since the formats write it differently."""
+    """Samples by name and labels; le as a number, because the formats write it differently."""
     found = {}
     for family in parse(text):
         for sample in family.samples:
@@ -33,13 +33,13 @@ def samples(text: str, parse=parse_prometheus) -> dict[tuple, float]:
 
 
 def metric(db, name: str, sink: str | None = None, **labels: str) -> float | None:
-    """Of outbox.metrics(); None when it is not there."""
+    """A value of outbox.metrics(); None if it is missing."""
     labels |= {"datname": db.name} | ({"sink": sink} if sink else {})
     return samples(db.value("SELECT outbox.metrics()")).get((name, *sorted(labels.items(), key=str)))
 
 
 def metric_columns(db) -> dict[str, tuple[str, str]]:
-    """Type and meaning of each metric, as the views' columns say it."""
+    """Type and description of each metric, according to the views' columns."""
     rows = db.sql("SELECT a.attname, format_type(a.atttypid, NULL), col_description(a.attrelid, a.attnum) FROM pg_attribute a"
                   " JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = 'outbox'::regnamespace AND c.relname = ANY (%s) AND a.attnum > 0", list(VIEWS))
     return {f"outbox_{name}": ("histogram" if kind == "double precision[]" else "counter" if name.endswith("_total") else "gauge", meaning)
@@ -82,7 +82,7 @@ def test_both_formats_say_the_same(db, odd):
     assert metric(db, "outbox_publish_failures_total", odd, reason="http_5xx") == 3
     counts = [metric(db, "outbox_publish_latency_seconds_bucket", odd, le=edge) for edge in BUCKETS]
     assert counts == sorted(counts) and counts[-1] == 3 and 0.0001 < total < 3 * 60
-    # Each lies where the sum of their times says.
+    # Each is in the bucket that matches the sum of their times.
     lowest = sum((n - before) * edge for n, before, edge in zip(counts, [0, *counts], [0, *BUCKETS]))
     highest = sum((n - before) * edge for n, before, edge in zip(counts, [0, *counts], BUCKETS) if n > before)
     assert lowest <= total <= highest
@@ -97,9 +97,9 @@ def test_both_formats_say_the_same(db, odd):
 
 
 def test_types_and_meanings_come_from_the_views(db, odd):
-    """And docs/monitoring.md and docker/queries.yaml say the same."""
+    """docs/monitoring.md and docker/queries.yaml have the same."""
     columns = metric_columns(db)
-    # The library leaves _total out of a family's name.
+    # The library removes _total from a family's name.
     found = {f.name + ("_total" if f.type == "counter" else ""): (f.type, f.documentation) for f in parse_prometheus(db.value("SELECT outbox.metrics()"))}
     assert found == columns and len(columns) > 20
 
@@ -115,7 +115,7 @@ def test_types_and_meanings_come_from_the_views(db, odd):
             if how["usage"] != "LABEL":
                 scraped[f"{key}_{name}"] = (how["usage"].lower(), how["description"])
     assert scraped == columns
-    # What CloudNativePG knows, and no more: it ignores the rest silently.
+    # The keys that CloudNativePG knows: it ignores others silently.
     assert all(set(query) <= {"query", "predicate_query", "target_databases", "metrics"} for query in queries.values())
     for query in queries.values():
         assert db.value(query["predicate_query"]) is True
@@ -125,7 +125,7 @@ def test_types_and_meanings_come_from_the_views(db, odd):
 
 
 def test_every_failure_has_its_reason(db, receiver):
-    """Also one that costs no attempt, since the sink is down as a whole."""
+    """Including a failure that spends no attempt because the whole sink is down."""
     answers = {"http_5xx": status(500), "http_4xx": status(400), "http_3xx": status(302), "auth": status(401), "rate_limited": status(429),
                "too_large": status(413)}
     receiver.mode = lambda d: answers.get(d.json()["data"], OK)

@@ -1,4 +1,4 @@
-"""docs/new-sink.md: the C++ of the page, as it is printed, is put into a copy of the source tree, built, installed and delivered with."""
+"""docs/new-sink.md: the page's C++ is put unchanged into a copy of the source tree, built, installed and used."""
 
 import json
 import os
@@ -21,7 +21,7 @@ NEW_FILE = Path("src/delivery/sinks/file.cpp")
 
 @pytest.fixture(scope="module")
 def tree():
-    """What is built here, with the page's file in it: only that is compiled."""
+    """The compiled tree with the page's file in it: only that file is compiled."""
     tree = BUILD / "new-sink"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT / "src", tree / "src")
@@ -42,7 +42,8 @@ def make(tree: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def installation(tree):
-    """A PostgreSQL of its own, so that nothing of the new library is seen by others: it finds its files from where it lies itself."""
+    """A PostgreSQL of its own, so that no other test sees the new library: it finds its files relative to its
+    programs."""
     places = {what: pg_config(what) for what in ("bindir", "pkglibdir", "sharedir")}
     common = os.path.commonpath(places.values())
     own = {what: tree / "postgresql" / path.relative_to(common) for what, path in places.items()}
@@ -62,7 +63,7 @@ def installation(tree):
 
 @pytest.fixture(scope="module")
 def place(tree):
-    """Where the server may write."""
+    """A directory that the server can write to."""
     place = tree / "written"
     place.mkdir()
     if os.getuid() == 0:
@@ -89,7 +90,7 @@ def refused(db: Database, statement: str, message: str) -> None:
 
 
 def events(path: Path) -> list[dict]:
-    """Of whole lines: one may just be being written."""
+    """Complete lines only: the last one may be incomplete."""
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
@@ -97,10 +98,10 @@ def test_the_page_is_a_kind_of_sink(db, place):
     guide = Guide(db, {"/var/lib/postgresql/audit.ndjson": str(place / "audit.ndjson")}, PAGE)
     file = place / "audit.ndjson"
 
-    # The validator is called by the wrapper's DDL: a kind that the library lacks is told there.
+    # The wrapper's DDL calls the validator, which reports a kind that the library lacks.
     db.sql("CREATE FUNCTION outbox.pigeon_validator(text[], oid) RETURNS void LANGUAGE c STRICT AS '$libdir/outbox', 'outbox_validator'")
     refused(db, "CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox.pigeon_validator", 'unknown kind of sink "pigeon"')
-    db.sql("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox_internal.kafka_validator")  # the name of a kind, and another's validator: not ours
+    db.sql("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox_internal.kafka_validator")  # the name of a kind with another validator: not one of ours
     guide.follow("new kind")
     kinds = {row[0] for row in db.sql("SELECT kind FROM outbox_internal.wrappers")}
     assert {"kafka", "webhook", "file"} <= kinds and "pigeon" not in kinds
@@ -117,7 +118,7 @@ def test_the_page_is_a_kind_of_sink(db, place):
     wait_until(lambda: db.sink("kind, target, state", "audit") == ("file", str(file), "idle"), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
     assert db.sql("SELECT step, ok FROM outbox.probe('audit')") == [("open", True)]
 
-    # Routed, in order, with what the preview says.
+    # Routed, in order, equal to the preview.
     db.sql("SELECT outbox.enqueue('Order', (n % 7)::text, 'order.' || n % 2, to_jsonb(n)) FROM generate_series(1, 3000) AS n")
     db.enqueue("Bill", "1", "bill.made")
     wait_until(lambda: len(events(file)) >= 3000, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
@@ -126,7 +127,7 @@ def test_the_page_is_a_kind_of_sink(db, place):
         assert [event["payload"] for event in written if event["key"] == key] == [n for n in range(1, 3001) if str(n % 7) == key]
     wait_until(lambda: db.sql("SELECT sink, event_type FROM outbox.events") == [(None, "bill.made")], 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
 
-    # An outage spends no attempt; what waited comes, in order, once.
+    # An outage spends no attempt; pending events then arrive in order, once.
     gone = place.with_name("gone")
     place.rename(gone)
     ids = [db.enqueue("Order", "1", "order.late", str(n)) for n in range(5)]
@@ -139,7 +140,8 @@ def test_the_page_is_a_kind_of_sink(db, place):
     wait_until(lambda: len(events(file)) >= 3005, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
     assert [event["id"] for event in events(file)[3000:]] == ids and json.loads(preview) == events(file)[3000]
 
-    # What can never pass is refused at once; what the sink's owner made impossible since is a dead letter, and comes when it is redriven.
+    # An invalid event is refused at once; one that a later change of the sink made invalid is a dead letter, and
+    # arrives after a redrive.
     refused(db, "SELECT outbox.enqueue_bytes('Order', '1', 'order.raw', '\\x00', 'application/avro')", "takes no raw bytes")
     db.sql("SELECT outbox.pause('audit')")
     long = db.enqueue("Order", "1", "order.long", json.dumps("x" * 500))
@@ -153,9 +155,9 @@ def test_the_page_is_a_kind_of_sink(db, place):
     db.sql("ALTER SERVER audit OPTIONS (DROP max_payload)")
     db.sql("SELECT outbox.redrive(%s, force => true)", long)
     wait_until(lambda: events(file)[-1]["id"] == long, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
-    published = 'outbox_published_events_total{datname="made",sink="audit"} 3007'  # counted once the worker has recorded it
+    published = 'outbox_published_events_total{datname="made",sink="audit"} 3007'  # counted when the worker has recorded it
     wait_until(lambda: published in db.value("SELECT outbox.metrics()").split("\n"), 30, lambda: db.value("SELECT outbox.metrics()"))
 
-    # A dump has wrapper, validator and sink.
+    # A dump contains wrapper, validator and sink.
     dump = subprocess.run([pg_config("bindir") / "pg_dump", "-s", db.dsn], capture_output=True, text=True, check=True).stdout
     assert all(f"CREATE {made}" in dump for made in ("FUNCTION outbox.file_validator", "FOREIGN DATA WRAPPER outbox_file VALIDATOR outbox.file_validator", "SERVER audit"))

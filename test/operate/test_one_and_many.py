@@ -1,4 +1,4 @@
-"""One reads as one: numbers agree with their nouns and verbs in what the doctor, errors, warnings and the log say."""
+"""Singular and plural agree in the texts of outbox.doctor(), errors, warnings and the log."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_one_of_each(db, rig, pg):
 
 
 def test_no_message_counts_with_a_fixed_plural():
-    """Where a number is filled in, another text stands beside it for one. Numbers that are never one are named here."""
+    """Where a number is filled in, there is another text for 1. Numbers that are never 1 are listed here."""
     counted = re.compile(rf"%(?:\d\$)?(?:s|d|ld|u|zu|lld) (?:(?:failed|more|waiting) )?(?:{NOUNS})\b")
     never_one = ("of %s workers", "at most %d databases", "counters of %d sinks", "at least", "%d events are dead letters", "%d deliveries failed", "%s times in a row")
     found = []

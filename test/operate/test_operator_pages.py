@@ -1,4 +1,4 @@
-"""Every statement of docs/operations.md and of the alerts, as the role that the pages name."""
+"""Every statement of docs/operations.md and of the alerts, run as the role that the pages name."""
 
 import re
 
@@ -17,7 +17,7 @@ VERB = r"(?:SELECT|UPDATE|DELETE|INSERT|CALL)\b"
 
 
 def statements(sql: str) -> list[str]:
-    """Without what psql alone knows. A comment behind a statement stays with it: it may name the role."""
+    """Removes what only psql understands. A comment after a statement stays with it: it may name the role."""
     sql = re.sub(r"\\watch.*", ";", sql)
     return [found.strip() for found in re.findall(rf"{VERB}[^;]*;(?: *--[^\n]*)?", sql)]
 
@@ -36,7 +36,7 @@ def of_alerts() -> list[str]:
 
 @pytest.fixture
 def operator(db, receiver):
-    """With what security.md grants; there is a dead letter, a paused sink and an event without one."""
+    """With the grants of security.md; there is a dead letter, a paused sink and a sink without events."""
     receiver.mode = status(400)
     db.webhook_sink("crm", receiver, SECRET, max_attempts="1", events="order.*")
     db.webhook_sink("other", receiver, SECRET, max_attempts="1", events="other.*")
@@ -61,7 +61,7 @@ def run(session: psycopg.Connection, statement: str) -> str | None:
         session.execute(re.sub(r" *--.*$", "", statement), prepare=False)
     except psycopg.Error as error:
         session.rollback()
-        if error.sqlstate == "55P03":  # run_maintenance() waits for no worker that makes the same day
+        if error.sqlstate == "55P03":  # run_maintenance() would wait for a worker that creates the same day
             return run(session, statement)
         return f"{error.sqlstate} {error}"
     session.rollback()
@@ -81,7 +81,7 @@ def test_the_operator_runs_what_the_pages_say(db, operator):
 
 
 def test_what_the_exporter_asks_for(db, operator):
-    """The role that docs/monitoring.md makes runs what that page says."""
+    """The role of docs/monitoring.md runs that page's statements."""
     [role] = [block for block in MONITORING if block.startswith("CREATE ROLE exporter")]
     db.sql(role)
     try:

@@ -1,4 +1,4 @@
-"""What the ways to install say of themselves. That the packages can be built and installed, `make test-packages` shows."""
+"""The metadata of the packages. `make test-packages` builds and installs them."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_pgxn_names_files_that_are_there():
 
 
 def test_debian_control_is_made_from_its_template():
-    """As pg_buildext makes it, for whatever versions."""
+    """As pg_buildext makes it, for any versions."""
     template, made = ((ROOT / "debian" / name).read_text() for name in ("control.in", "control"))
     versions = re.findall(r"^Package: postgresql-(\d+)-outbox$", made, re.MULTILINE)
     source, package = template.rstrip("\n").split("\n\n")

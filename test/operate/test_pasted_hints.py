@@ -1,4 +1,5 @@
-"""A superuser pastes every hint of the doctor, whatever names others have given to what it finds: none runs what stands in a name."""
+"""A superuser pastes every hint of outbox.doctor(), whatever names other users have chosen: no hint runs the content
+of a name."""
 
 import re
 import subprocess
@@ -21,7 +22,7 @@ def attack(request) -> str:
 
 
 def make_sink(db, name: str, receiver, **options: str) -> None:
-    """Also with a name that CREATE SERVER refuses: it may be older than that."""
+    """Also with a name that CREATE SERVER refuses: it may have been created by an older version."""
     allowed = name.replace("\n", "~")
     with db._connected().transaction():
         db.webhook_sink(allowed, receiver, events="none", **options)
@@ -40,13 +41,13 @@ def end_prepared(db) -> None:
 
 @pytest.fixture
 def hostile(db, pg, rig, attack):
-    """A database in which everything that can go wrong with a name has one that means harm."""
+    """A database in which every object that a hint can name has a hostile name."""
     refuses, fails = rig.receiver(), rig.receiver()
     refuses.mode, fails.mode = status(400), status(503)
     where = {"failed": refuses, "held": refuses, "failing": fails}
     options = {"failed": {"max_attempts": "1"}, "held": {"max_attempts": "1", "on_dead_letter": "block"}, "failing": {"retry": "1h"}}
     role = "mallory" + attack
-    if int(db.value("SHOW server_version_num")) >= 190000:  # which refuses roles of more than one line
+    if int(db.value("SHOW server_version_num")) >= 190000:  # which refuses role names of more than one line
         role = role.replace("\n", " ")
     db.sql("CREATE TABLE public.c AS SELECT 1 AS a")
     db.sql(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
@@ -117,7 +118,7 @@ def test_no_hint_runs_what_stands_in_a_name(hostile, attack, tmp_path):
 
 
 def test_hints_end_what_they_are_for_whatever_the_name(hostile, attack):
-    """They are not only harmless."""
+    """They also work."""
     db = hostile
     for check, hint in db.sql("SELECT \"check\", hint FROM outbox.doctor('0 seconds') WHERE hint IS NOT NULL"):
         if check.removesuffix(attack) in ("sink paused", "sink disabled", "prepared", "secrets", f"sink failed{attack} signature"):
@@ -129,7 +130,7 @@ def test_hints_end_what_they_are_for_whatever_the_name(hostile, attack):
 
 
 def test_no_hint_has_a_name_behind_a_comment(db):
-    """Also those that take a broker, or minutes, to see: what is filled in stands before the first --."""
+    """Including hints that need a broker or minutes to appear: all filled-in names are before the first --."""
     bodies = db.sql("SELECT proname, prosrc FROM pg_proc WHERE pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND proname ~ '^doctor'")
     literals = [(name, re.sub(r"'\s*\n\s*'", "", literal)) for name, body in bodies
                 for literal in re.findall(r"'(?:[^']|''|'\s*\n\s*')*'", re.sub(r"(?m)^\s*--.*$| -- [^';]*$", "", body)) if "-- " in literal]

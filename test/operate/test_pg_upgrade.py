@@ -1,4 +1,5 @@
-"""pg_upgrade, with hard links, of two databases with events under way: from this version, and from each older one that is installed beside it."""
+"""pg_upgrade with hard links of two databases with events of all states: from this version, and from each older one
+that is installed."""
 
 import pytest
 from outbox_rig import installation, wait_until
@@ -13,7 +14,7 @@ KEPT = ["SELECT position, id, sink, payload, partition_key, dedup_key, available
 
 
 def fill(db, receiver) -> None:
-    """Kept, dead, pending, scheduled events; sinks that work, that are down and that are paused."""
+    """Kept, dead, pending and scheduled events; sinks that work, that are down and that are paused."""
     url = receiver.url.removesuffix("/hook")
     db.webhook_sink("audit", f"{url}/audit", SECRET, events="kept", retention="30d")
     db.webhook_sink("picky", f"{url}/picky", SECRET, events="bad", max_attempts="1")
@@ -30,7 +31,7 @@ def fill(db, receiver) -> None:
 
 
 def check_order(db, receiver) -> None:
-    """All that waited is delivered, each key in its order, and what is enqueued now comes after it."""
+    """All pending events are delivered, each key in order, and new events after them."""
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING' AND available_at IS NULL") == 0, 30, "what waited")
     assert db.doctor("origin")[0] == "ok"
     late = db.enqueue("Order", "0", "order.changed", payload="33")
@@ -42,7 +43,7 @@ def check_order(db, receiver) -> None:
     db.disconnect()
 
 
-# test/rig/chroot brings an older one.
+# test/rig/chroot installs an older one.
 NO_OLDER = pytest.param(None, id="older", marks=pytest.mark.skip("no older PostgreSQL with headers is installed here: `make test-upgrade` has one"))
 
 
@@ -70,7 +71,7 @@ def test_pg_upgrade(rig, receiver, older):
         answers.update({"/first": OK, "/second": OK})
         new.start()
 
-        # It is another cluster, as a copy would be: nothing goes, and that is said.
+        # It counts as another cluster, like a copy: no event is sent, and a message says so.
         databases = [Database(new, db.name) for db in databases]
         for db, before in zip(databases, kept):
             assert [db.sql(query) for query in KEPT] == before
@@ -82,11 +83,11 @@ def test_pg_upgrade(rig, receiver, older):
         first, second = databases
         for db in databases:
             db.set_sink("crm", url=f"{receiver.url.removesuffix('/hook')}/{db.name}")
-        # A person says that it is the real one: this database delivers, and no other.
-        assert first.value("SELECT outbox.adopt()") == 31  # what is pending
+        # A user confirms that it is the real one: this database delivers, and no other.
+        assert first.value("SELECT outbox.adopt()") == 31  # the pending events
         check_order(first, receiver)
         assert "/second" not in {d.path for d in receiver.deliveries}
-        # Or it has the name that the old one had: then nobody has to say anything.
+        # With the name of the old cluster, no confirmation is needed.
         new.set("outbox.cluster_name", "production")
         check_order(second, receiver)
     finally:

@@ -1,4 +1,4 @@
-"""docker/: the exporter's queries, the alerts and the dashboard, with a real Prometheus and live events."""
+"""docker/: the exporter's queries, the alerts and the dashboard, with a real Prometheus and real events."""
 
 import json
 import re
@@ -29,7 +29,7 @@ TARGETS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for
 
 @pytest.fixture(scope="module")
 def db(pg):
-    """One for the module, with a sink in each state, all of them with events, and live traffic."""
+    """One database for the module, with a sink in each state, all with events, and traffic."""
     database = Database(pg, "metrics")
     database.create()
     yield database
@@ -74,7 +74,7 @@ def traffic(db, receiver):
 
 @pytest.fixture(scope="module")
 def exporter(rig, pg, db, traffic):
-    """As a role that may see metrics and no event."""
+    """Runs as a role that may see metrics but no events."""
     db.sql("CREATE ROLE exporter LOGIN IN ROLE pg_monitor")
     exporter = rig.exporter(pg=pg, database=db.name, user="exporter")
     yield exporter
@@ -91,7 +91,7 @@ def prometheus(rig, exporter):
 
 
 def test_the_exporter_tells_what_the_function_tells(db, exporter):
-    """Names and labels, the histogram's edges included; the exporter adds where it asked."""
+    """Names and labels, with the histogram's buckets; the exporter adds labels about the server."""
     def series(text: str) -> set[tuple]:
         found = samples(re.sub(r'(?<=[{,])server="[^"]*",?', "", text))
         return {key for key in found if key[0].startswith("outbox_")}
@@ -117,7 +117,7 @@ def test_every_query_of_the_dashboard_has_data(db, prometheus):
         for name, value in {"$datname": db.name, "$sink": ".*", "$__rate_interval": "10s"}.items():
             expression = expression.replace(name, value)
         assert "$" not in expression, title
-        # Some are filled only by what somebody does: there must be the series, if not the state.
+        # Some series appear only after an action: the series must exist, even if the state does not.
         bare = re.sub(r" > 0$", "", expression)
         wait_until(lambda: prometheus.query(bare), 20, f"data for {title}: {bare}")
     for state, sinks in {"circuit_open": {"down"}, "paused": {"paused"}, "disabled": {"gone"}}.items():
@@ -126,7 +126,7 @@ def test_every_query_of_the_dashboard_has_data(db, prometheus):
 
 
 def unknown(given: Any, understood: Any) -> set[str]:
-    """Keys whose values did not come back."""
+    """Keys whose values did not survive."""
     if isinstance(given, dict):
         lost = {key for key, value in given.items() if key not in understood and value not in (None, [], {}, "", False)}
         return lost.union(*(unknown(value, understood[key]) for key, value in given.items() if key in understood))
@@ -138,8 +138,8 @@ def unknown(given: Any, understood: Any) -> set[str]:
 
 
 def test_the_dashboard_is_well_formed():
-    """Grafana is not in Debian. Its own library, of Grafana 10.1, reads the dashboard and writes it down again: what it does not know
-    is lost, but for what belongs to the data source."""
+    """Debian has no Grafana. Its library, of Grafana 10.1, reads the dashboard and writes it again: unknown keys are
+    lost, except those of the data source."""
     register_default_plugins()
     understood = json.loads(JSONEncoder().encode(Dashboard.from_json(DASHBOARD)))
     assert unknown(DASHBOARD, understood) == {"definition", "builtIn", "titleFormat", "textFormat", "step"}
@@ -165,13 +165,13 @@ def test_the_dashboard_is_well_formed():
 
 
 def test_alerts_follow_their_causes(db, prometheus):
-    """Those with a `for` are pending soon; the whole way is in the rules' own tests."""
+    """Alerts with a `for` soon become pending; the rules' own tests cover the rest."""
     expected = {"OutboxDeadLetters", "OutboxCircuitOpen", "OutboxSinkDisabled", "OutboxSinkPausedLong", "OutboxNotAdopted", "OutboxUnrouted",
                 "OutboxPublishFailing", "OutboxSinkDropped"}
     found: dict[str, dict] = {}
 
     def all_there() -> bool:
-        found.clear()  # a scrape that failed takes them away for its time
+        found.clear()  # a failed scrape interrupts the series
         found.update(prometheus.alerts())
         return set(found) >= expected
 
@@ -183,9 +183,9 @@ def test_alerts_follow_their_causes(db, prometheus):
     for name, alert in found.items():
         assert "<error" not in str(alert["annotations"]), alert
         assert set(re.findall(r"\$labels\.(\w+)", str(ALERTS[name]["annotations"]))) <= set(alert["labels"]), name
-    for rule in ALERTS.values():  # each parses, whether or not it finds something
+    for rule in ALERTS.values():  # each one parses, whether or not it finds rows
         prometheus.query(rule["expr"])
-    # What the descriptions say to paste is good SQL.
+    # The SQL in the descriptions is valid.
     for name, alert in found.items():
         statements = re.findall(r"(?:SELECT|DELETE)\b[^;]*;", alert["annotations"]["description"])
         assert statements, name
@@ -215,7 +215,7 @@ HEALTHY = {f"outbox_{name}{{{IN}}}": "0x120" for name in (
     'outbox_dropped_sink_events{datname="app"}': "0x120",
     f"up{{{AT}}}": "1x120", f"pg_up{{{AT}}}": "1x120", f"pg_exporter_last_scrape_error{{{AT}}}": "0x120"}
 LATE, DOWN = {"OutboxOldestEventLate"}, {"OutboxMostSinksDown"}
-# What is not as in the healthy life, minute by minute; and which alerts fire when: not earlier, not for less.
+# Deviations from the healthy state, minute by minute, and which alerts fire when: not earlier, and not for less.
 STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
     ({}, {60: set(), 120: set()}),
     ({"worker_up": "1x5 0x60"}, {7: set(), 8: {"OutboxWorkerDown"}}),
@@ -234,7 +234,7 @@ STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
     ({"due_events": "0+1x90"}, {90: set()}),
     ({"due_events": "5000x60"}, {60: set()}),
     ({"due_events": "5x60", "published_events_total": "100x60", "publish_failures_total": "1x60"}, {5: set(), 6: {"OutboxNothingPublished"}}),
-    # One event that fails, is tried now and then, and holds its key; nothing else is to be delivered.
+    # One event fails, is retried occasionally and blocks its key; nothing else is pending.
     ({"failing_events": "1x120", "blocked_events": "7x120", "oldest_pending_age_seconds": "0+60x120", "published_events_total": "100x120",
       "publish_failures_total": "1x30 2x30 3x60"}, {60: set(), 65: set(), 66: {"OutboxFailingLong"}, 120: {"OutboxFailingLong"}}),
     ({"oldest_pending_age_seconds": "9999x60"}, {60: set()}),
@@ -266,7 +266,7 @@ def firing(minutes: dict[int, set[str]]) -> list[dict]:
              "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)]} for minute, alerts in minutes.items()]
 
 
-# A life of customers' endpoints: some are always down, others fail, most are well.
+# A typical state of customers' endpoints: some are always down, some fail, most work.
 CUSTOMERS = {"well": {}, "down": {"sink_circuit_open": "1x120", "due_events": "0+9x120", "oldest_due_age_seconds": "0+60x120"},
              "gone": {"sink_disabled": "1x120", "due_events": "50x120", "oldest_due_age_seconds": "0+60x120"},
              "failing": {"failing_events": "3x120", "blocked_events": "0+9x120", "oldest_pending_age_seconds": "0+60x120", "publish_failures_total": "0+1x120"},
@@ -274,7 +274,8 @@ CUSTOMERS = {"well": {}, "down": {"sink_circuit_open": "1x120", "due_events": "0
 
 
 def test_one_endpoint_of_many_is_no_emergency(tmp_path):
-    """The alerts say how many sinks and which; critical is what stands still without a cause, and what concerns half of them."""
+    """The alerts give the number of sinks and their names; critical are a stop without a known cause, and more than
+    half of the sinks."""
     def life(**kinds: int) -> list[dict]:
         series = {name: values for name, values in HEALTHY.items() if "crm" not in name}
         for kind, n in kinds.items():

@@ -1,4 +1,4 @@
-"""Delivered events again: outbox.replay()."""
+"""outbox.replay() delivers events again."""
 
 import datetime
 import pytest
@@ -10,7 +10,7 @@ KEYS = 4
 
 @pytest.fixture
 def kept(db, receiver, setting):
-    """Sixty events of four keys, delivered to the sink crm and kept: their ids."""
+    """Sixty events of four keys, delivered to the sink crm and kept. Returns their ids."""
     setting("outbox.retention", "1d")
     db.webhook_sink("crm", receiver, SECRET)
     with db.connect(autocommit=False) as connection:
@@ -30,7 +30,7 @@ def by_key(receiver, after: int = 0) -> dict[int, list[tuple[str, int]]]:
 
 
 def test_delivered_events_go_again_in_their_order(db, kept, receiver):
-    """With their ids, after what is pending and before what is enqueued later."""
+    """With their ids, after the pending events and before those that are enqueued later."""
     before = by_key(receiver)
     n = len(receiver.accepted())
     assert n == 60
@@ -44,7 +44,7 @@ def test_delivered_events_go_again_in_their_order(db, kept, receiver):
     again = by_key(receiver, n)
     assert again[0] == [(pending, 1000), *before[0], (later, 2000)]
     assert [again[key] for key in range(1, KEYS)] == [before[key] for key in range(1, KEYS)]
-    # Once more: each id once, although it stands twice among what was delivered.
+    # Again: each id once, although it is in the delivered table twice.
     assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 122
     assert db.value("SELECT outbox.replay('crm', now() - interval '1 hour', events => 'order.p*')") == 6
     wait_until(lambda: len(receiver.accepted()) == n + 62 + 6, 20, "delivery")
@@ -63,7 +63,7 @@ def test_their_age_and_latency_count_from_the_replay(db, kept, receiver):
 
 
 def test_a_sink_that_was_made_later(db, kept, receiver, rig):
-    """It gets what it takes of what others had, once for each id, in the order."""
+    """It gets the events of other sinks that match its filter, each id once, in order."""
     other = rig.receiver(secret=SECRET)
     try:
         db.webhook_sink("late", other, SECRET, match="region=eu")
@@ -71,7 +71,7 @@ def test_a_sink_that_was_made_later(db, kept, receiver, rig):
         wait_until(lambda: db.pending() == 0, 20, "delivery")
         assert by_key(other) == {key: [e for e in events if e[1] % 2] for key, events in by_key(receiver).items() if key % 2}
         assert len(receiver.accepted()) == 60
-        # What it has had does not come twice, what it has not, comes: the first sink's own are its own affair.
+        # Events that it has delivered are not sent again; the first sink's are independent.
         db.sql("DELETE FROM outbox.events WHERE status = 'SENT' AND sink = 'late' AND payload IN ('1', '3')")
         db.sql("UPDATE outbox.events SET sent_at = sent_at - interval '2 hours' WHERE sink = 'late'")
         assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 2

@@ -36,7 +36,7 @@ def test_a_sink_has_a_retention_of_its_own(db, rig, receiver):
 
 
 def add_old_day(db, ago: int, rows: int = 1) -> None:
-    """A day that was delivered so many days ago."""
+    """Adds a day that was delivered this many days ago."""
     db.sql(f"""DO $$ DECLARE day timestamptz := date_trunc('day', now(), 'UTC') - interval '{ago} days'; BEGIN
                PERFORM outbox_internal.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position', day, day + interval '1 day'); END $$""")
     db.sql("INSERT INTO outbox.events (aggregate_type, event_type, status, sent_at) SELECT 'Order', 'old', 'SENT', date_trunc('day', now(), 'UTC') - %s * interval '1 day'"
@@ -44,7 +44,7 @@ def add_old_day(db, ago: int, rows: int = 1) -> None:
 
 
 def days(db) -> list[int]:
-    """How many days ago those are that are there."""
+    """The ages in days of the existing day partitions."""
     return [row[0] for row in db.sql("SELECT (now() AT TIME ZONE 'UTC')::date - right(c.relname, 8)::date FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
                                      " WHERE i.inhparent = 'outbox.events_sent'::regclass ORDER BY 1")]
 
@@ -55,8 +55,8 @@ def drop_days(db) -> None:
 
 
 def test_maintain_drops_old_days(db, setting):
-    """Days that the retention has passed go whole; those within it stay."""
-    setting("outbox.enabled", "off")  # the worker would be quicker
+    """Days older than the retention are dropped whole; younger days stay."""
+    setting("outbox.enabled", "off")  # the worker would be faster
     setting("outbox.retention", "7d")
     db.sql("SELECT outbox.run_maintenance()")
     assert days(db) == [-3, -2, -1, 0, 1]
@@ -71,7 +71,7 @@ def test_maintain_drops_old_days(db, setting):
 
 
 def test_after_a_week_without_a_worker(db, receiver, setting):
-    """The first event is kept, although its day is not there yet, and all days that are over go at once."""
+    """The first event is kept although its day does not exist yet, and all expired days are dropped at once."""
     setting("outbox.retention", "3d")
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1", "first")
@@ -102,7 +102,8 @@ def test_maintain_waits_for_whoever_makes_the_same_days(db, setting):
 
 
 def test_events_are_kept_beside_rows_of_another_origin(db, receiver, setting):
-    """Rows that wait for outbox.adopt() keep the worker from dropping days, and not from making those that it needs."""
+    """Rows that wait for outbox.adopt() keep the worker from dropping days, but not from creating those that it
+    needs."""
     setting("outbox.enabled", "off")
     setting("outbox.retention", "7d")
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
@@ -121,7 +122,7 @@ def test_events_are_kept_beside_rows_of_another_origin(db, receiver, setting):
 
 
 def test_a_sessions_way_to_write_times_does_not_move_a_day(db, setting):
-    """In India's time zone, whose abbreviation is Israel's too."""
+    """In India's time zone, whose abbreviation is also Israel's."""
     setting("outbox.enabled", "off")
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
     milliseconds = f"{int(time.time() * 1000):012x}"
@@ -144,7 +145,7 @@ def test_a_sessions_way_to_write_times_does_not_move_a_day(db, setting):
 
 
 def test_retention_changed_live(db, receiver, setting):
-    """0, a day, 0: without a restart. What was kept goes with its day."""
+    """0, a day, 0, without a restart. Kept events are dropped with their day."""
     db.webhook_sink("crm", receiver, SECRET)
 
     def kept() -> list[str]:
@@ -166,7 +167,7 @@ def test_retention_changed_live(db, receiver, setting):
 
     wait_until(deleted, 10, "the worker to delete it")
     assert set(kept()) == {"kept"}
-    # Without a retention there are days too: a person may mark an event as sent.
+    # Without a retention days exist too: a user may mark an event as sent.
     db.sql("SELECT outbox.pause('crm')")
     db.enqueue("Order", "2", "marked")
     db.sql("UPDATE outbox.events SET status = 'SENT' WHERE event_type = 'marked'")
@@ -174,7 +175,7 @@ def test_retention_changed_live(db, receiver, setting):
 
 
 def test_a_reader_in_the_way(db, pg, receiver):
-    """A day that is over waits until nobody reads it, and nobody waits for that day."""
+    """An expired day is dropped when no session reads it any more, and no other work waits for that."""
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("CALL outbox.wait_delivered(%s)", db.enqueue("Order", "1"))
     wait_until(lambda: len(days(db)) == 5, 10, "the days")
@@ -186,11 +187,11 @@ def test_a_reader_in_the_way(db, pg, receiver):
         began = time.monotonic()
         assert db.value("SELECT outbox.run_maintenance()") == 0
         assert 0.1 <= time.monotonic() - began < 10
-        assert pg.log.read_text()[log:].count("will be dropped later") == 1  # one wait, not one for each day
+        assert pg.log.read_text()[log:].count("will be dropped later") == 1  # one wait in all, not one per day
         assert len(days(db)) == 7
     assert db.value("SELECT outbox.run_maintenance()") == 2
     assert len(days(db)) == 5
-    # The strongest lock of all, held on purpose: events come, wait, go and are read.
+    # The strongest lock, held deliberately: events are enqueued, delivered and read.
     with db.connect(autocommit=False) as holder:
         holder.execute("LOCK TABLE outbox.events_sent IN ACCESS EXCLUSIVE MODE")
         db.sql("SET lock_timeout = '1s'")
@@ -201,14 +202,14 @@ def test_a_reader_in_the_way(db, pg, receiver):
 
 
 def test_expired_dedup_keys_go_little_by_little(db, receiver, setting):
-    """A large table is gone through in pieces, each a short transaction; keys that name an event stay."""
+    """A large table is processed in batches of short transactions; keys of existing events stay."""
     setting("outbox.enabled", "off")
     setting("outbox.dedup_window", "10s")
     db.sql("INSERT INTO outbox_internal.dedup SELECT 'key' || n, gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, 60000) AS n")
     db.sql("INSERT INTO outbox_internal.dedup SELECT 'new', gen_random_uuid(), now() + interval '1 hour'")
     db.webhook_sink("crm", receiver, SECRET)
     with db.connect(autocommit=False) as producer:
-        producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '1', dedup_key => 'key1')")  # takes over an expired key
+        producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '1', dedup_key => 'key1')")  # reuses an expired key
         setting("outbox.enabled", "on")
         wait_until(lambda: 2 < db.value("SELECT count(*) FROM outbox_internal.dedup") < 60000, 20, "a piece to go")
         wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.dedup") == 2, 30, lambda: f"the rest: {db.value('SELECT count(*) FROM outbox_internal.dedup')}")

@@ -1,4 +1,4 @@
-"""Roles as docs/security.md makes them: what they may do, and that it is no more."""
+"""The roles of docs/security.md: what they may do, and that they may do no more."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PAYLOAD, HEADER, KEY = "payl0ad-of-somebody", "head3r-of-somebody", "dedup-k3y-o
 
 
 def block(beginning: str) -> str:
-    """What the page says to paste."""
+    """The page's SQL."""
     [found] = [sql for sql in PAGE if sql.startswith(beginning)]
     return found
 
@@ -34,7 +34,7 @@ def roles(db):
 
 @pytest.fixture
 def dead_letter(db, roles, receiver):
-    """An event of somebody else's that no endpoint takes."""
+    """A dead letter of another user's event, which no endpoint accepted."""
     receiver.mode = status(400, body=b"no")
     db.webhook_sink("crm", receiver, SECRET, max_attempts="1")
     event = db.enqueue("Order", "1", payload=json.dumps({"a": PAYLOAD}), headers=json.dumps({"h": HEADER}), dedup_key=KEY)
@@ -87,7 +87,7 @@ def test_an_application_may_enqueue_and_nothing_else(db, dead_letter):
 
 
 def test_an_application_sees_its_own_event_and_no_other(db, dead_letter, receiver):
-    """By the id, which it alone was told; what only wait_delivered() and this function tell takes a grant."""
+    """By the id, which only it knows; wait_delivered() and this function need a grant."""
     status_of = "SELECT sink, status, attempts, last_error FROM outbox.event_status(%s)"
     db.sql(block("GRANT USAGE ON SCHEMA outbox TO app"))
     with db.connect(user="app") as app:
@@ -119,7 +119,7 @@ def test_an_operator_sees_all_but_what_is_in_the_events(db, dead_letter, receive
         assert ("sink crm", "warning") in shown('SELECT "check", status FROM outbox.doctor()')
         assert shown("SELECT outbox.pause('crm'), outbox.resume('crm'), outbox.reset_stats('crm')") == [(True, True, "")]
 
-        db.sql("GRANT USAGE ON SCHEMA outbox_internal TO operator")  # as whoever finds a way to call what views do
+        db.sql("GRANT USAGE ON SCHEMA outbox_internal TO operator")  # the role of a user who finds a way to call the views' functions
         seen = str([shown(f"SELECT * FROM {view}") for view in ("outbox.sinks", "outbox.workers", "pg_stat_activity", "pg_user_mappings", "pg_stats")])
         functions = [name for name, in db.sql("""SELECT oid::regproc::text FROM pg_proc WHERE pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND pronargs = 0
                                                    AND has_function_privilege('operator', oid, 'EXECUTE')""")]
@@ -142,13 +142,13 @@ def test_an_operator_sees_all_but_what_is_in_the_events(db, dead_letter, receive
         assert shown("SELECT bool_and(ok) FROM outbox.probe('crm')") == [(True,)]
 
     receiver.mode = status(200)
-    db.sql(block("SET ROLE operator"))  # all that the page says an operator does, the redrive among it
+    db.sql(block("SET ROLE operator"))  # everything that an operator does according to the page, including a redrive
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events") == 0, 10, "the dead letter to be delivered")
     assert receiver.accepted()
 
 
 def test_a_monitor_needs_no_other_right(db, dead_letter):
-    """What the built-in role gives by itself."""
+    """The rights of the built-in role are enough."""
     db.sql("GRANT pg_monitor TO app")
     with db.connect(user="app") as monitor:
         for place in ("outbox.sinks", "outbox.workers", "outbox.doctor()", *(["outbox.metrics()"] if db.value("SELECT to_regproc('outbox.metrics')") else [])):
@@ -159,7 +159,7 @@ def test_a_monitor_needs_no_other_right(db, dead_letter):
 
 
 def test_an_owner_of_sinks(db, roles):
-    """Makes sinks for all; keeps secrets where others cannot read them."""
+    """It creates sinks for all roles, with secrets that others cannot read."""
     db.sql(block("CREATE ROLE integration"))
     db.sql("ALTER ROLE integration LOGIN")
     with db.connect(user="integration") as owner:
@@ -191,7 +191,7 @@ RIGHTS = """SELECT what, grantee::regrole::text, privilege_type FROM (
 
 
 def test_a_restored_database_has_the_same_rights(pg, db, roles):
-    """pg_dump keeps what people granted on the extension's objects."""
+    """pg_dump includes the privileges that users granted on the extension's objects."""
     db.webhook_sink("crm", "http://127.0.0.1:1/", SECRET)
     for beginning in ("GRANT USAGE ON SCHEMA outbox TO app", "GRANT USAGE ON FOREIGN SERVER crm TO app", "GRANT INSERT", "GRANT pg_monitor", "GRANT EXECUTE ON FUNCTION outbox.event_status",
                       "GRANT EXECUTE ON FUNCTION outbox.probe"):

@@ -1,5 +1,5 @@
-"""A hostile schema in front of the search_path, and a hostile pg_temp: operators, functions, types and tables that look like PostgreSQL's and
-ours, and tell when somebody calls them. Nobody does, and everything works as without them."""
+"""A hostile schema first in the search_path, and a hostile pg_temp: operators, functions, types and tables that look
+like PostgreSQL's and ours and record every use. They are never used, and everything works as without them."""
 
 import re
 
@@ -41,7 +41,7 @@ CREATE FUNCTION evil.aggregated(bigint, "any") RETURNS bigint LANGUAGE internal 
 CREATE FUNCTION evil.told(bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'caught: aggregate'; RETURN $1; END $$;
 CREATE AGGREGATE evil.count("any") (SFUNC = evil.aggregated, STYPE = bigint, INITCOND = '0', FINALFUNC = evil.told);
 CREATE AGGREGATE evil.count(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0', FINALFUNC = evil.told)"""
-# Tables that are read in place of ours would be empty: what they hide would show.
+# Tables that were read in place of ours would be empty, which would show.
 RELATIONS = ["events", "events_pending", "events_failed", "dedup", "rescan_queue", "stopped_sinks", "failing_sinks", "renamed_sinks", "leases", "sinks", "wrappers",
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
 VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
@@ -52,7 +52,8 @@ UUID = "'018f0000-0000-7000-8000-00000000000{}'"
 
 @pytest.fixture
 def trap(pg):
-    """A database in whose search_path evil comes first, and a session of it; db's own session has the ordinary one."""
+    """A database with the hostile schema first in its search_path, and a session of it; db's own session has the
+    default path."""
     db = Database(pg, "trapped")
     db.create()
     db.sql(TRAP.replace("{types}", "ARRAY['" + "'::regtype::oid, '".join(TYPES) + "'::regtype::oid]"))
@@ -69,7 +70,7 @@ def trap(pg):
 
 
 def result(session: psycopg.Connection, statement: str) -> str:
-    """Its rows, or its error, without what differs from call to call."""
+    """A statement's rows, or its error, without the parts that vary."""
     session.execute("BEGIN")
     try:
         rows = str(session.execute(statement).fetchall()) if not statement.startswith(("INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP")) \
@@ -81,7 +82,7 @@ def result(session: psycopg.Connection, statement: str) -> str:
 
 
 def statements(db: Database) -> list[str]:
-    """A call of each function, and each way in by plain SQL; every name in them is qualified."""
+    """A call of each function, and each way to write with plain SQL; all names in them are qualified."""
     functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t)
       FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.prorettype <> 'trigger'::regtype
         AND p.prokind = 'f' AND p.proname NOT IN ('probe', 'announce', 'grant_privilege') ORDER BY 1, 2""")
@@ -134,7 +135,7 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     assert [each for each in compared if each[1] != each[2]] == []
     assert sum(not re.match(r"[0-9A-Z?]{5} ", found) for _, found, _ in compared) > 30, "most of them work"
 
-    receiver.mode = status(200)  # the worker's own statements, and its triggers'
+    receiver.mode = status(200)  # the statements of the worker and of its triggers
     session.execute(f"SELECT outbox.redrive({UUID.format(1)})")
     session.execute("SELECT outbox.enqueue('Order', '3', 'x', '{}')")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 2, 10, "delivery")

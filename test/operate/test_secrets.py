@@ -1,4 +1,4 @@
-"""Secrets are shown nowhere."""
+"""Secrets appear nowhere."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from outbox_rig.receiver import OK, SECRET, Delivery, Mode, redirect, status
 
 
 def test_no_secret_is_shown(db, pg, receiver):
-    """Not in a view, not in the log, not in an error: neither the signing secret, nor the token of a URL."""
+    """No view, log or error contains the signing secret or the token of a URL."""
     token, bearer = "tok3n-in-the-url", "b3arer-of-the-mapping"
     receiver.mode = status(500, body=b"no")
     db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook"
@@ -40,7 +40,7 @@ def test_no_secret_is_shown(db, pg, receiver):
 
 
 MARK = "pl4nted"
-OLD_SIGNING = base64.b64encode(f"{MARK}-signing-secret-of-the-past!!".encode()).decode()  # both begin alike
+OLD_SIGNING = base64.b64encode(f"{MARK}-signing-secret-of-the-past!!".encode()).decode()  # both start alike
 SIGNING = base64.b64encode(f"{MARK}-signing-secret-of-32-bytes!".encode()).decode()
 
 
@@ -49,7 +49,7 @@ def planted(*names: str) -> dict[str, str]:
 
 
 class Watcher(threading.Thread):
-    """Looks at what other sessions can be seen doing, as fast as it can."""
+    """Watches other sessions' visible activity as fast as it can."""
 
     def __init__(self, db):
         super().__init__()
@@ -69,7 +69,7 @@ class Watcher(threading.Thread):
 
 
 def sinks_in_every_trouble(receiver, kafka) -> dict[str, tuple[str, dict, dict]]:
-    """name: (wrapper, options, user mapping). Each fails in its own way, but for the first."""
+    """name: (wrapper, options, user mapping). Each fails in its own way, except the first."""
     http = {"allow_http": "true", "allow_networks": "127.0.0.0/8", "retry": "exponential 50ms..100ms", "max_attempts": "2"}
     there, closed = f"http://127.0.0.1:{receiver.port}", f"http://127.0.0.1:{free_port()}"
     basic = planted("username", "password")
@@ -91,7 +91,7 @@ def sinks_in_every_trouble(receiver, kafka) -> dict[str, tuple[str, dict, dict]]
 
 
 def answers(delivery: Delivery) -> Mode:
-    """An endpoint that repeats what it was asked."""
+    """An endpoint that repeats the request in its response."""
     echo = f"no: {delivery.path}, {delivery.headers.get('authorization')}".encode()
     for place, mode in (("refuse", status(401, body=echo)), ("gone", status(410)), ("moved", redirect("https://elsewhere.invalid/"))):
         if place in delivery.path:
@@ -115,7 +115,8 @@ def watcher(db):
 
 
 def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
-    """Sinks that succeed, and that fail in each way: the whole log, with all that PostgreSQL logs, views, functions, activity, settings."""
+    """Sinks that succeed and sinks that fail in each way: checks the whole log at its most verbose, views,
+    functions, activity and settings."""
     log = pg.log.stat().st_size
     sinks = sinks_in_every_trouble(endpoint, kafka)
     db.sql("SET log_statement = 'none'")
@@ -151,7 +152,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
     assert watcher.looks > 100 and "outbox worker" in seen
     logged = pg.log.read_bytes()[log:].decode(errors="replace")
     assert "parse tree" in logged and "librdkafka" in logged, "there is something to look through"
-    # PostgreSQL logs the text of a statement that failed.
+    # PostgreSQL logs the text of a failed statement.
     lines = re.sub(r"STATEMENT:  ALTER USER MAPPING.*(\n\t.*)*", "", logged).splitlines()
     told = [line for text in (*shown, seen) for line in re.findall(rf".{{0,80}}(?:{MARK}|{SIGNING[:11]}).{{0,40}}", text)]
     told += [line for line in lines if MARK in line or SIGNING[:11] in line]
@@ -159,7 +160,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
 
 
 def test_a_secret_is_refused_where_everybody_reads_it(db):
-    """Options of a server."""
+    """In the options of a server."""
     for kind, option in (("webhook", "secret"), ("webhook", "bearer_token"), ("webhook", "password"), ("webhook", "proxy_password"), ("webhook", "ssl_key_pem"),
                          ("kafka", "sasl_password"), ("kafka", "ssl_key_pem"), ("kafka", "ssl_key_password")):
         with pytest.raises(psycopg.Error) as error:

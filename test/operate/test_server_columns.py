@@ -1,4 +1,5 @@
-"""Columns of an event that the server fills: applications cannot, and no value that stands there keeps a failure from being recorded."""
+"""Columns of an event that only the server may set: applications cannot, and no value in them prevents recording a
+failure."""
 
 import uuid
 
@@ -11,7 +12,7 @@ MOST = 2**31 - 1
 
 @pytest.fixture
 def app(db):
-    """May INSERT and UPDATE, and owns nothing."""
+    """A role with INSERT and UPDATE that owns nothing."""
     db.sql("CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA outbox TO app; GRANT SELECT, INSERT, UPDATE ON outbox.events TO app")
     with db.connect(user="app") as session:
         yield session
@@ -24,7 +25,7 @@ def test_an_insert_gives_no_column_that_the_server_fills(db, app):
                  f" '2020-01-01', 7, '7', 7, 7, true) RETURNING {columns.replace('xact', 'xact = pg_current_xact_id()').replace('origin', 'origin = (SELECT origin FROM here)')}")
     db.sql("CREATE VIEW here AS SELECT origin FROM outbox.library(); GRANT SELECT ON here TO app; GRANT EXECUTE ON FUNCTION outbox.library() TO app")
     assert app.execute(statement, [uuid.uuid4()]).fetchone() == (0, None, None, None, None, True, True, None, None)
-    # What its owner restores stays as it was.
+    # Values that the owner restores stay unchanged.
     assert db.sql(statement, uuid.uuid4())[0][:2] == (MOST, "a lie")
 
 

@@ -1,4 +1,4 @@
-"""DDL, the sinks that are stopped and the days: what a command really changes counts, never what was typed."""
+"""DDL, stopped sinks and day partitions: the actual change counts, not the text of the command."""
 
 import psycopg
 import pytest
@@ -17,7 +17,7 @@ BOTH, PAUSED_ONLY, DISABLED_ONLY = {"crm": "disabled", "hook": "paused"}, {"hook
 
 @pytest.fixture
 def session(db):
-    """One transaction, which is rolled back: roles are the whole cluster's, and the worker sees nothing of it."""
+    """A transaction that is rolled back: roles belong to the whole cluster, and the worker sees no change."""
     with db.connect(autocommit=False) as session:
         for statement in SETUP:
             session.execute(statement)
@@ -27,7 +27,7 @@ def session(db):
 
 
 def after(session: psycopg.Connection, *statements: str, role: str = "postgres") -> dict[str, str]:
-    """What is stopped once the role has done that; it is undone then."""
+    """The sinks that are stopped after the role has run the command; the command is then rolled back."""
     session.execute(f"SET ROLE {role}")
     for statement in statements:
         session.execute(statement)
@@ -43,7 +43,7 @@ def after(session: psycopg.Connection, *statements: str, role: str = "postgres")
     "DO $$ BEGIN EXECUTE 'CREATE SERVER IF NOT EXISTS {} FOREIGN DATA WRAPPER outbox_webhook'; END $$",
 ])
 def test_a_command_that_is_skipped_changes_nothing(session, statement):
-    """PostgreSQL skips it before it looks at any right."""
+    """PostgreSQL skips the command before it checks permissions."""
     assert after(session, *(statement.format(sink) for sink in ("crm", "hook")), role="stranger") == BOTH
 
 
@@ -84,19 +84,19 @@ def test_a_server_that_is_gone_takes_its_row_along_however_it_went(session):
     assert gone("DROP OWNED BY owner CASCADE", role="owner") == {}
     free = "ALTER EXTENSION outbox DROP FOREIGN DATA WRAPPER outbox_webhook"
     assert gone(free, "DROP FOREIGN DATA WRAPPER outbox_webhook CASCADE") == {}
-    session.execute("DROP EXTENSION outbox CASCADE")  # with servers and tables
+    session.execute("DROP EXTENSION outbox CASCADE")  # including servers and tables
     assert not session.execute("SELECT FROM pg_foreign_server").fetchall()
 
 
 def test_a_drop_says_how_many_events_wait(session):
-    """However the server goes; and it says what delivers them."""
+    """In whatever way the server is dropped; the warning also says what would deliver them."""
     said: list[str] = []
     session.add_notice_handler(lambda notice: said.append(f"{notice.severity}: {notice.message_primary}; {notice.message_hint}"))
     enqueue = ("SELECT outbox.enqueue('Order', '1', 'e', '1'), outbox.enqueue('Order', '1', 'e', '1', available_at => now() + interval '1 hour'),"
                " outbox.enqueue('Order', '2', 'e', '1')")
 
     def warnings(*statements: str, role: str = "postgres") -> list[str]:
-        """In an order that does not depend on that of the catalogs."""
+        """In an order that does not depend on the catalogs'."""
         said.clear()
         after(session, *statements, role=role)
         return sorted(line for line in said if line.startswith("WARNING") and "dropped sink" in line)
@@ -115,7 +115,7 @@ def test_a_drop_says_how_many_events_wait(session):
         == [warning("crm"), warning("hooks")]
     assert warnings("DELETE FROM outbox.events WHERE sink = 'crm' AND aggregate_id = '1'", "DROP SERVER crm CASCADE") == [warning("crm", "1 event still waits")]
     said.clear()
-    session.execute("DROP EXTENSION outbox CASCADE")  # with the events
+    session.execute("DROP EXTENSION outbox CASCADE")  # including the events
     assert not [line for line in said if "dropped sink" in line]
 
 
@@ -140,7 +140,7 @@ def test_a_server_of_another_wrapper_is_none_of_ours(session):
 
 
 def test_a_day_makes_room_for_no_command_that_is_skipped(db):
-    """An empty day gives way to the one that a dump brings."""
+    """An empty day is replaced by the one of a dump."""
     day = db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')")
     is_partition = "SELECT relispartition FROM pg_class WHERE oid = to_regclass(%s)"
     wait_until(lambda: db.sql(is_partition, day), 20, "the worker to have made the day")

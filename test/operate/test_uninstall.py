@@ -1,4 +1,5 @@
-"""What `make install` and CREATE EXTENSION bring is gone after `make uninstall`, DROP EXTENSION and a start without the preload."""
+"""`make uninstall`, DROP EXTENSION and a start without the preload remove everything that `make install` and CREATE
+EXTENSION added."""
 
 import os
 import subprocess
@@ -10,7 +11,7 @@ from outbox_rig.database import Database
 from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET, status
 
-# Keys where there is no oid: what vacuum writes into a row is no change.
+# The keys of catalogs without oid: changes that vacuum makes to a row do not count.
 KEYS = {"pg_attribute": "attrelid, attnum", "pg_index": "indexrelid", "pg_sequence": "seqrelid"}
 CATALOGS = """SELECT c.relname, EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'oid')
               FROM pg_class AS c WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^pg_statistic'"""
@@ -56,7 +57,7 @@ def test_nothing_is_left_in_a_database(server, receiver):
     db.sql("DROP EXTENSION outbox CASCADE")
     assert catalogs(db) ^ before == set()
 
-    # It takes its schema along, but not what somebody else keeps there.
+    # It drops its schema, unless a user keeps objects there.
     db.sql("CREATE EXTENSION outbox")
     db.sql("GRANT USAGE ON SCHEMA outbox TO app; CREATE VIEW outbox.mine AS SELECT 1")
     db.sql("SELECT outbox.run_maintenance()")

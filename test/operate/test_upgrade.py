@@ -1,5 +1,6 @@
-"""Versions of the extension: an upgraded database is as a new one, loses no right and no event, and the library copes with
-a database that was not upgraded yet. The server has a next version of outbox, which is made here from this one."""
+"""Versions of the extension: an upgraded database equals a new one and keeps all rights and events, and the library
+works with a database that is not upgraded yet. The server has a next version of outbox, made by this test from the
+present one."""
 
 import re
 import subprocess
@@ -29,7 +30,7 @@ def replace(path: Path, before: str, after: str) -> None:
 
 
 def change(extension: Path, upgrade: str) -> None:
-    """What a next version may bring: a column, a function that takes one argument more, and another body."""
+    """What a next version may contain: a column, a function with one more argument, and another function body."""
     stopped = extension / "35_stopped.sql"
     replace(stopped, "  stopped_by text,\n", "  stopped_by text,\n  note text,\n")
     replace(stopped, "COMMENT ON TABLE outbox.stopped_sinks", "COMMENT ON COLUMN outbox.stopped_sinks.note IS 'Why.';\nCOMMENT ON TABLE outbox.stopped_sinks")
@@ -53,7 +54,7 @@ def pg(rig):
 
 @pytest.fixture
 def old(pg):
-    """A database that has the extension in the version before."""
+    """A database with the previous version of the extension."""
     database = Database(pg, "upgraded")
     database.create(version=FIRST)
     yield database
@@ -62,13 +63,13 @@ def old(pg):
 
 @pytest.fixture
 def log(pg):
-    """Where the server's log ends. Asked for before the database: it may be spoken of at once."""
+    """The present end of the server's log. Requested before the database, which may be logged about at once."""
     return pg.log.stat().st_size
 
 
 @pytest.fixture
 def person(pg):
-    """A role that people give rights to. Asked for before the database, it outlives that."""
+    """A role to which users grant rights. Requested before the database, so that it outlives it."""
     with pg.connect() as admin:
         admin.execute("CREATE ROLE person")
         yield "person"
@@ -84,7 +85,7 @@ def version(db) -> str:
 
 
 def test_an_upgraded_install_is_a_fresh_one(person, old, db):
-    """Object by object; and again with the rights that people gave on each object, which stay, and stay theirs."""
+    """Compared object by object, and again with rights that users granted on each object, which stay."""
     first = extension_objects(old)
     old.sql(UPDATE)
     assert version(old) == version(db) == NEXT != FIRST
@@ -105,13 +106,13 @@ def test_an_upgraded_install_is_a_fresh_one(person, old, db):
     assert after["columns", "outbox.events"].count("person=") == before["columns", "outbox.events"].count("person=") == 2
     assert "person=U" in after["schema", "outbox"]
     assert old.value("SELECT has_function_privilege('public', 'outbox.redrive(uuid, text, boolean)', 'EXECUTE')")
-    # pg_dump writes what differs from the privileges at first: so a person's must not be among them.
+    # pg_dump writes the differences to the initial privileges, so a user's grants must not be among those.
     taken = [name for (kind, name), text in after.items() if kind == "privileges at first" and "person=" in text]
     assert not taken, "a dump would leave out the rights that people gave on: " + ", ".join(taken)
 
 
 def test_a_dump_of_the_first_version(person, old, pg):
-    """Is restored into the next one, with the rights that people gave."""
+    """It is restored into the next version, with the users' rights."""
     old.sql(f"GRANT USAGE ON SCHEMA outbox TO {person}")
     event = old.enqueue("Order", "1")
     new = Database(pg, "restored")
@@ -130,7 +131,8 @@ def test_a_dump_of_the_first_version(person, old, pg):
 
 
 def call_all(db) -> int:
-    """Calls each function of the extension as it is declared, with NULLs and with values: an error will do, a crash not."""
+    """Calls each declared function of the extension, with NULLs and with values: errors are allowed, crashes are
+    not."""
     functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t), l.lanname
       FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
       WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname <> 'announce'""")
@@ -148,7 +150,8 @@ def call_all(db) -> int:
 
 
 def test_the_library_with_an_extension_of_an_earlier_version(log, old, pg, receiver):
-    """Events are enqueued, nothing crashes, nothing is delivered: it is said once. Updated, they go in their order, at once."""
+    """Events are enqueued, nothing crashes, nothing is delivered, and one message says so. After the update they are
+    delivered in order, at once."""
     old.webhook_sink("crm", receiver, SECRET)
     events = [old.enqueue("Order", str(n % 3), payload=str(n)) for n in range(12)]
     old.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '9', 'order.created')")
@@ -179,7 +182,8 @@ def test_the_library_with_an_extension_of_an_earlier_version(log, old, pg, recei
 
 @pytest.mark.parametrize("change", [("@VERSION@", "99.0.0"), ("outbox_library_version", "outbox_of_a_later_version")])
 def test_an_extension_of_a_later_version_than_the_library(db, change):
-    """Its scripts begin by looking: a library that is older, also one that lacks the functions, needs a restart of the server."""
+    """Its scripts check first: with an older library, even one without the functions, they ask for a restart of the
+    server."""
     guard = (ROOT / "src/extension/05_library.sql").read_text().replace("MODULE_PATHNAME", "$libdir/outbox").replace(*change)
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="runs an older library") as error:
         db.sql(guard.replace("@VERSION@", version(db)))
@@ -187,7 +191,7 @@ def test_an_extension_of_a_later_version_than_the_library(db, change):
 
 
 def test_the_parts_of_the_install_script_can_be_run_again():
-    """By an upgrade: they come after before.sql."""
+    """By an upgrade script, which runs them after before.sql."""
     plain = [f"{part.name}: {line}" for part in PARTS for line in part.read_text().splitlines()
              if re.match(r"CREATE (?!OR REPLACE |(SCHEMA|TABLE|INDEX|UNIQUE INDEX|SEQUENCE) IF NOT EXISTS )|REVOKE |GRANT ", line)]
     assert len(PARTS) > 5 and not plain, "\n" + "\n".join(plain)

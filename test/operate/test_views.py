@@ -36,7 +36,7 @@ def test_the_columns_of_sinks(db, receiver):
 
 
 def test_the_oldest_age_does_not_depend_on_the_worker(db, receiver, setting):
-    """A worker that is not there must show."""
+    """A missing worker must be visible."""
     db.webhook_sink("crm", receiver, SECRET)
     setting("outbox.enabled", "off")
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers"), 5, "the worker to go")
@@ -47,7 +47,7 @@ def test_the_oldest_age_does_not_depend_on_the_worker(db, receiver, setting):
 
 
 def test_an_event_that_had_a_time_is_as_old_as_its_delay(db, receiver):
-    """What only waits for its time has no age; a day's schedule is no day's delay."""
+    """A scheduled event has no age; one that was scheduled for a day is not a day late."""
     receiver.stop()
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("SELECT outbox.enqueue('Order', '1', 'e', '1', available_at => now() + interval '1 hour')")
@@ -58,7 +58,7 @@ def test_an_event_that_had_a_time_is_as_old_as_its_delay(db, receiver):
 
 
 def make_large(db) -> None:
-    """So large a table that the views look at the indexes, and not at all rows: nearly empty pages do."""
+    """A table so large that the views use the indexes instead of a scan of all rows; nearly empty pages are enough."""
     db.sql("ALTER TABLE outbox.events_pending SET (fillfactor = 10)")
     db.sql("INSERT INTO outbox.events (aggregate_type, event_type, payload) SELECT 'Nobody', 'e', '{}' FROM generate_series(1, 10000)")
     db.sql("ALTER TABLE outbox.events_pending SET (fillfactor = 90)")
@@ -75,20 +75,21 @@ COUNTED = ("SELECT count(*), count(*) FILTER (WHERE available_at > now() AND att
 
 
 def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
-    """Whatever it waits for: the worker tells the views where they need not look, and must not pass a row by."""
+    """Whatever it waits for: the worker tells the views which positions they can skip, and must not skip a pending
+    row."""
     make_large(db)
     db.webhook_sink("crm", receiver, SECRET, retry="1h", max_attempts="9", events="mine")
     receiver.mode = lambda d: status(500) if "bad" in d.json()["data"]["key"] else OK
 
     def enqueue(key: str, n: int = 1, connection=None) -> int:
-        """In a transaction of its own, or in that of a connection; the last one's position."""
+        """Enqueues in a transaction of its own, or on a connection. Returns the last position."""
         rows = (connection or db._connected()).execute(
             "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
             " SELECT 'Order', %s, 'mine', jsonb_build_object('key', %s::text) FROM generate_series(1, %s) RETURNING position", [key, key, n])
         return rows.fetchall()[-1][0]
 
     def settled(position: int) -> None:
-        """The worker says that it has seen what was enqueued, and has told the views so."""
+        """The worker has seen the enqueued events, and has told the views so."""
         delivered = db.sink("delivered")[0]
         last = max(enqueue("good"), position)
         wait_until(lambda: db.sink("delivered, in_flight") == (delivered + 1, 0), 10, lambda: db.sink("*"))
@@ -101,7 +102,7 @@ def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
     settled(0)
     assert db.value(WAITING) is None and db.value(TRUTH) is None
     with db.connect(autocommit=False) as late, db.connect(autocommit=False) as person:
-        # A failing event, and those behind it; a person takes the failing one away.
+        # A failing event and the events behind it; a user deletes the failing one.
         head = enqueue("bad")
         wait_until(lambda: db.sink("retried") == (1,), 10, "a failure")
         settled(enqueue("bad", n=3))
@@ -118,7 +119,7 @@ def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
         assert db.value(KNOWN) <= foreign
         db.sql("DELETE FROM outbox.events WHERE position = %s", foreign)
 
-        # What somebody holds while others are delivered.
+        # Rows that a session has locked while others are delivered.
         db.sql("SELECT outbox.pause('crm')")
         held = enqueue("one")
         db.sql("UPDATE outbox.events SET created_at = now() - interval '1 hour' WHERE position = %s", held)
@@ -129,7 +130,8 @@ def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
         person.rollback()
         wait_until(lambda: not db.sql("SELECT FROM outbox.events_pending WHERE position = %s", held), 10, "its delivery")
 
-        # What comes to the sink while its worker stands still, before the place up to which that has told the views that nothing waits.
+        # Rows that the sink gets while its worker is stopped, below the position up to which the worker has reported
+        # that nothing is pending.
         db.sql("DELETE FROM outbox.events WHERE sink = 'crm'")
         settled(0)
         stalled = stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
@@ -141,7 +143,7 @@ def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
             os.kill(stalled, signal.SIGCONT)
         wait_until(lambda: db.value(TRUTH) is None, 10, "its delivery")
 
-        # A transaction that commits after the worker has passed its place, while nothing can be delivered.
+        # A transaction that commits after the worker's cursor has passed its position, while nothing can be delivered.
         enqueue("late", connection=late)
         settled(0)
         receiver.stop()
@@ -157,7 +159,7 @@ def test_the_oldest_event_is_found_by_the_indexes(db, receiver):
 
 @pytest.fixture(params=["small", "large"])
 def table(request, db):
-    """By one pass, and by the indexes."""
+    """By one scan, and by the indexes."""
     if request.param == "large":
         make_large(db)
 
@@ -175,12 +177,12 @@ def test_failing_events_are_not_due(table, db, receiver):
     db.sql("SELECT outbox.enqueue('Order', 'good', 'mine', '1'), outbox.enqueue('Order', 'good', 'mine', '1', available_at => now())")
     assert db.sink("pending, scheduled, blocked, failing, due") == (6, 1, 2, 1, 2)
     assert timedelta(0) <= db.sink("oldest_due_age")[0] < db.sink("oldest_pending_age")[0]
-    db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")  # its time has come, and nothing happens
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")  # it becomes due while the worker does nothing
     assert db.sink("failing, due") == (0, 3)
 
 
 def test_what_waits_for_a_dropped_sink_shows(table, db, receiver):
-    """Also what is scheduled, and dead letters."""
+    """Including scheduled events and dead letters."""
     for name in ("crm", "erp", "old", "other"):
         db.webhook_sink(name, receiver, SECRET, events=name)
     for name in ("crm", "erp", "old"):
@@ -202,7 +204,7 @@ def test_what_waits_for_a_dropped_sink_shows(table, db, receiver):
 
 
 def test_no_sink_is_overlooked_among_very_many_rows(db, receiver):
-    """One that is scheduled, and one dead letter, behind thousands of other sinks'."""
+    """A scheduled event and a dead letter, behind thousands of other sinks' rows."""
     make_large(db)
     for name in ("a", "crm"):
         db.webhook_sink(name, receiver, SECRET, events=name)
@@ -218,7 +220,7 @@ def test_no_sink_is_overlooked_among_very_many_rows(db, receiver):
 
 
 def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
-    """A worker that is gone takes nothing with it; reset_stats() says since when they count."""
+    """When a worker ends, its counts stay; reset_stats() shows since when they count."""
     db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
     db.webhook_sink("erp", receiver, SECRET)
     receiver.mode = lambda d: status(422) if d.json()["data"] == "bad" else OK
@@ -246,7 +248,7 @@ def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
 
 
 def test_the_rate_and_latencies_beside_the_receivers_own(db, receiver):
-    """What the endpoint itself saw in the same run, and a stopwatch that runs until it is recorded: they lie in between."""
+    """The endpoint's own measurements, and a stopwatch up to the recording: the reported values lie in between."""
     db.webhook_sink("crm", receiver, SECRET)
     started = time.monotonic()
     taken = []
@@ -259,7 +261,7 @@ def test_the_rate_and_latencies_beside_the_receivers_own(db, receiver):
     p50, p99 = db.sink("latency_p50, latency_p99")
     assert 0 < p50 <= p99
     arrived = [(d.at - datetime.fromisoformat(d.json()["timestamp"]).timestamp()) * 1000 for d in receiver.deliveries]
-    assert sorted(arrived)[28] - 1 <= p50 <= 1.3 * sorted(taken)[30] + 5  # the body has whole milliseconds; a bucket's edge lies a quarter above
+    assert sorted(arrived)[28] - 1 <= p50 <= 1.3 * sorted(taken)[30] + 5  # the body has whole milliseconds; the bucket's limit is a quarter higher
     assert sorted(arrived)[57] - 1 <= p99 <= 1.3 * max(taken) + 5
     assert 0 < rate <= 3 * seen + 10
     wait_until(lambda: db.sink("rate")[0] < rate / 2, 30, lambda: f"it to fade: {db.sink('rate')}")

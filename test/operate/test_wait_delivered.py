@@ -1,4 +1,4 @@
-"""Going on only when an event has arrived: CALL outbox.wait_delivered()."""
+"""CALL outbox.wait_delivered() waits until an event has arrived."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ def test_it_waits_without_a_snapshot_and_returns_when_the_event_has_arrived(db, 
               " FROM pg_stat_activity AS a WHERE application_name = 'waiter' AND wait_event_type = 'Extension'")
     wait_until(lambda: db.sql(asleep) == [(None, None, 0)] * 5, 10, lambda: f"five waiters, asleep: {db.sql(asleep)}")
     assert not results
-    # A lock that they would be in the way of
+    # A lock that they would block
     db.sql("SET lock_timeout = '5s'")
     db.sql("ALTER TABLE outbox.events_pending SET (fillfactor = 90)")
     receiver.release()
@@ -39,7 +39,7 @@ def test_it_waits_without_a_snapshot_and_returns_when_the_event_has_arrived(db, 
         waiter.join(20)
     assert results == [None] * 5
     assert db.pending() == 0
-    db.sql("CALL outbox.wait_delivered(%s)", event)  # what was delivered is gone
+    db.sql("CALL outbox.wait_delivered(%s)", event)  # delivered events are deleted
 
 
 def test_it_fails_when_the_event_is_a_dead_letter_or_the_time_is_up(db, receiver):

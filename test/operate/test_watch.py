@@ -1,4 +1,4 @@
-"""The line that an operator pastes into psql to see everything on one screen."""
+"""The statement that an operator pastes into psql to see everything on one screen."""
 
 import re
 import signal
@@ -19,12 +19,12 @@ def the_line() -> str:
 
 
 def screens(output: Path) -> list[list[str]]:
-    """Each with a title, of what psql has printed so far; the last one may not be whole."""
+    """The screens that psql has printed so far, each with a title; the last one may be incomplete."""
     return [screen.splitlines() for screen in re.split(r"^(?=.*\(every \d+s?\)$)", output.read_text(), flags=re.MULTILINE) if screen.strip()]
 
 
 def test_one_screen(db, receiver, tmp_path):
-    """With sinks that deliver, that fail, and that cannot be reached; with long names and errors."""
+    """With sinks that deliver, fail and cannot be reached, and with long names and errors."""
     long_name = "a_sink_whose_name_is_as_long_as_names_may_be_in_postgresql_63_b"
     db.webhook_sink("crm", receiver, SECRET, events="crm")
     db.webhook_sink(long_name, receiver, SECRET, events="bad", retry="1h", max_attempts="1")
@@ -44,7 +44,7 @@ def test_one_screen(db, receiver, tmp_path):
                 db.enqueue("Order", "1", "crm")
                 whole = screens(output)[:-1]
                 last = "\n".join(whole[-1]) if whole else ""
-                dead = re.search(r"^ *a_sink_\w+ *\|[^|]*\| *0 *\| *1 *\|.*HTTP 422", last, re.MULTILINE)  # the row goes as the error comes
+                dead = re.search(r"^ *a_sink_\w+ *\|[^|]*\| *0 *\| *1 *\|.*HTTP 422", last, re.MULTILINE)  # the row disappears when the error appears
                 return whole[-1] if dead and "circuit open" in last and re.search(r"crm .* [1-9]\d* *\|", last) else None
 
             screen = wait_until(shown, 30, lambda: f"all of it on a screen: {output.read_text()}", interval=0.02)

@@ -1,4 +1,4 @@
-"""A copy of the system's PostgreSQL in a folder of its own, for packages to be installed into."""
+"""A copy of the system's PostgreSQL in a directory, to install packages into."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ def run(*argv: str | Path, **options) -> str:
 
 
 class System:
-    """A PostgreSQL below `root` that nobody else uses."""
+    """A private PostgreSQL below `root`."""
 
     def __init__(self, root: Path, major: int):
         self.root, self.major = root, major
@@ -30,7 +30,7 @@ class System:
         self.before = self.files()
 
     def files(self) -> set[str]:
-        """But for what the package managers themselves keep."""
+        """The files, except those of the package manager."""
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*")
                 if not path.is_dir() and not str(path.relative_to(self.root)).startswith(("var/", "etc/alternatives"))}
 
@@ -38,7 +38,7 @@ class System:
         return self.files() - self.before
 
     def delivers(self, rig, receiver) -> None:
-        """CREATE EXTENSION, a sink, an event: from the files below `root`."""
+        """CREATE EXTENSION, a sink and an event, with the files below `root`."""
         pg = rig.postgres(bindir=self.bindir)
         try:
             db = Database(pg, "installed")

@@ -1,4 +1,4 @@
-"""make deb: built, looked at by lintian, installed below a folder and in a system, used, purged."""
+"""make deb: built, checked with lintian, installed in a directory and in a system, used, purged."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def package():
 
 
 def test_the_debian_package(rig, receiver, system, package):
-    # It is no upload to Debian, so there is no bug that asked for one.
+    # It is not uploaded to Debian, so it closes no bug.
     unwanted = "initial-upload-closes-no-bugs"
     said = run("lintian", "--fail-on", "error,warning", "--suppress-tags", unwanted, *(BUILD / "deb").glob("*.changes"))
     assert "E: " not in said and "W: " not in said.replace("W: running with root", "")
@@ -43,7 +43,8 @@ def test_the_debian_package(rig, receiver, system, package):
 
 @pytest.mark.skipif(not os.environ.get("LAYER"), reason="it would stay installed here: test/rig/chroot has a system that is thrown away")
 def test_the_debian_package_in_a_system(package):
-    """Installed by dpkg with all that it depends on, and used as autopkgtest does: in a cluster of Debian's, an event is delivered."""
+    """Installed by dpkg with its dependencies, and used as by autopkgtest: an event is delivered in a Debian
+    cluster."""
     major = installation.majors()[-1]
     for left in installation.SYSTEM.glob(f"{major}/lib/outbox.so"):
         left.unlink()  # of `make install`

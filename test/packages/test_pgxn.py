@@ -1,4 +1,4 @@
-"""make dist: what PGXN's client makes of it."""
+"""make dist: the PGXN client can install it."""
 
 import os
 
@@ -14,7 +14,7 @@ def test_the_pgxn_distribution(rig, receiver, system):
     archive = BUILD / f"dist/outbox-{VERSION}.zip"
     listed = run("unzip", "-Z1", archive).split()
     assert f"outbox-{VERSION}/META.json" in listed and not [name for name in listed if not name.startswith(f"outbox-{VERSION}/")]
-    # pg_config says where its own files are.
+    # pg_config reports the location of its own files.
     pg_config = system.bindir / "pg_config"
     assert run(pg_config, "--pkglibdir").startswith(str(system.root))
     installation.see_headers(system.root)

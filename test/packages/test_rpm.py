@@ -1,4 +1,4 @@
-"""make rpm: built, looked at by rpmlint, installed below a folder, used, erased."""
+"""make rpm: built, checked with rpmlint, installed in a directory, used, erased."""
 
 import os
 

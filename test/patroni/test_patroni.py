@@ -1,4 +1,5 @@
-"""docs/patroni.md with two nodes on this machine and etcd as their store: the leader is killed, then switched over, under load."""
+"""docs/patroni.md with two nodes on this machine and etcd: the leader is killed, then there is a switchover, under
+load."""
 
 import json
 import os
@@ -45,7 +46,7 @@ class Node:
                              "loop_wait: 10": "loop_wait: 2", "retry_timeout: 10": "retry_timeout: 3", "local all all peer": "local all all trust"}.items():
             assert theirs in text
             text = text.replace(theirs, ours)
-        # The machine's own directory for sockets may not be ours to write.
+        # The user may not be able to write to the machine's own socket directory.
         self.config.write_text(text + f"  pgpass: {directory}/{name}.pgpass\n  parameters:\n    unix_socket_directories: {directory}\n    max_wal_size: 1GB\n")
         self.log = LOGS / f"patroni-{name}.log"
         self.log.unlink(missing_ok=True)
@@ -60,7 +61,7 @@ class Node:
             self._process = None
 
     def kill(self) -> None:
-        """As if the machine had lost its power: Patroni first, so that nothing tidies up."""
+        """As if the machine had lost power: Patroni first, so that it cannot clean up."""
         postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
         self._process.kill()
         self._process = None
@@ -74,7 +75,7 @@ class Node:
 
 
 class Cluster:
-    """What Database needs of a server: whichever node leads."""
+    """What Database needs of a server, for the current leader."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -147,7 +148,7 @@ def test_a_new_leader_goes_on(cluster, receiver):
     db.create()
     db.webhook_sink("crm", receiver, SECRET)
 
-    # The page's commands, as for a cluster that was there before.
+    # The page's commands, as for an existing cluster.
     for command in COMMANDS:
         cluster.patronictl(command)
     cluster.wait_ready()
@@ -169,7 +170,7 @@ def test_a_new_leader_goes_on(cluster, receiver):
         print(f"{time.monotonic() - killed:.0f} s from the kill of the leader to 200 events by the new one, of which the lease takes 20")
         assert cluster.leader() is not first
 
-        first.start()  # rewound, it follows
+        first.start()  # it has been rewound and follows
         cluster.wait_ready()
         cluster.patronictl(f"patronictl -c /etc/patroni/node1.yml switchover --force --candidate {first.name} shop")
         wait_until(lambda: cluster.leader() is first, 60, "the switchover")

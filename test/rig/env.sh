@@ -1,8 +1,8 @@
-# Sourced by the scripts of the rig: where things are. ROOT is the repository, BUILD all that is made.
+# Sourced by the scripts of the rig: paths. ROOT is the repository, BUILD the directory for everything that is built.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 BUILD=$ROOT/build
 
-# The PostgreSQL to work with: $PG, else the newest server installed with headers, else none yet.
+# The PostgreSQL to use: $PG, or the newest server that is installed with headers, or none yet.
 newest_pg() {
   local dir best=
   for dir in /usr/lib/postgresql/*/; do
@@ -12,17 +12,17 @@ newest_pg() {
   done
   echo "$best"
 }
-# The release of Debian that has this PostgreSQL. None has 16, which is a package of PyPI, with headers and pg_regress; it has no OpenSSL
-# (outbox brings its own), no ICU and no contrib.
+# The release of Debian that has this PostgreSQL. No release has 16, which comes from PyPI with headers and pg_regress, but without OpenSSL (outbox
+# brings its own), ICU and contrib.
 release_with_pg() {
   case $1 in 15) echo bookworm ;; 17) echo trixie ;; 18) echo forky ;; 19) echo experimental ;; esac
 }
 
-# A file in a folder of build/ that says: made from these files as they are now.
+# A file in a folder of build/ that names the state of the files from which the folder was made.
 stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" | sha256sum | cut -c1-16)"; }
 
 PG=${PG:-$(newest_pg)}
-# PostgreSQL with --enable-cassert, for each version that the machine has had; shared by all checkouts where that is allowed.
+# PostgreSQL with --enable-cassert, for each version that the machine has had; shared by all checkouts if possible.
 cassert_folder() {
   local cache=${OUTBOX_RIG_CACHE:-/var/cache/outbox-rig} version
   version=$(dpkg-query -W -f '${Version}' "postgresql-$PG")
@@ -39,7 +39,7 @@ if [ -n "$PG" ]; then
   PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$PG/bin/pg_config}
   export PG_CONFIG
 fi
-if [ -d "$BUILD/toolchains/bin" ]; then PATH=$BUILD/toolchains/bin:$PATH; fi # where the machine's own are too old
+if [ -d "$BUILD/toolchains/bin" ]; then PATH=$BUILD/toolchains/bin:$PATH; fi # where the machine's own versions are too old
 export PYTHONPATH=$ROOT/test/rig${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 
 say() { printf '%s==> %s%s\n' "${BOLD:-}" "$*" "${PLAIN:-}"; }

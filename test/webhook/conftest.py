@@ -1,4 +1,4 @@
-"""What several files of this suite start."""
+"""Fixtures that several files of this suite share."""
 
 import itertools
 from collections.abc import Callable
@@ -10,8 +10,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def new_consumer_database(pg) -> Callable[[], str]:
-    """new_consumer_database(): a place for a consumer's tables, without the extension. Its URL. (A schema, which costs less than
-    a database, and looks the same from inside.)"""
+    """new_consumer_database(): a place for a consumer's tables, without the extension. Returns its URL. (It is a
+    schema, which is cheaper than a database and looks the same to the consumer.)"""
     with pg.connect() as admin:
         admin.execute("CREATE DATABASE consumers")
 

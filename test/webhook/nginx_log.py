@@ -1,4 +1,4 @@
-"""What an nginx tells of the requests that it got."""
+"""Parses what nginx logs about its requests."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,6 @@ class Attempt:
 
 
 def read_attempts(log: Path, where: str) -> list[Attempt]:
-    """Of lines such as "$request_uri $status $http_webhook_id $msec $connection": those that begin with `where`."""
+    """Parses lines such as "$request_uri $status $http_webhook_id $msec $connection" that begin with `where`."""
     lines = (line.split() for line in log.read_text().splitlines())
     return [Attempt(int(status), event, float(at), connection) for first, status, event, at, connection in lines if first == where]

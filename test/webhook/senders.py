@@ -1,4 +1,4 @@
-"""Requests as somebody else would send them, and events of ours in numbers."""
+"""Requests as other senders make them, and numbered events of ours."""
 
 import http.client
 import json
@@ -25,14 +25,14 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
 
 
 def signed(event_id: str, body: str, age: float = 0, secret: str = SECRET, prefix: str = "webhook") -> dict[str, str]:
-    """The headers of a request that was signed `age` seconds ago, by the official library."""
+    """The headers of a request that the official library signed `age` seconds ago."""
     at = datetime.now(timezone.utc) - timedelta(seconds=age)
     return {"content-type": "application/json", f"{prefix}-id": event_id, f"{prefix}-timestamp": str(int(at.timestamp())),
             f"{prefix}-signature": Webhook(secret).sign(event_id, at, body)}
 
 
 class Background(Writers):
-    """A function on a thread of its own, for the length of a `with` block, which waits for its end."""
+    """Runs a function on a thread for the duration of a `with` block, and waits for its end."""
 
     def __init__(self, function: Callable[[], None]):
         super().__init__(1)
@@ -51,7 +51,7 @@ class Stream:
         self._numbers: dict[str, int] = defaultdict(int)
 
     def write(self, count: int, payload: dict = {}) -> None:
-        """In transactions of 20."""
+        """Writes in transactions of 20 events."""
         with self._db.connect(autocommit=False) as connection:
             for first in range(0, count, 20):
                 for n in range(first, min(first + 20, count)):
@@ -63,13 +63,13 @@ class Stream:
                 connection.commit()
 
     def without(self, events: Iterable[str]) -> None:
-        """These are not expected to arrive."""
+        """These events are not expected to arrive."""
         for event in events:
             del self.written[event]
 
     def check(self, arrived: Iterable[str]) -> int:
-        """`arrived`: the ids that were accepted, in their order. Nothing lost, nothing that was not written, each key in order. How
-        many came again."""
+        """`arrived`: the accepted ids in order. No event is lost, none is unknown, each key is in order. Returns the
+        number of duplicates."""
         first: dict[str, list[int]] = defaultdict(list)
         seen: set[str] = set()
         again = 0

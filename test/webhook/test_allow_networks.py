@@ -1,4 +1,5 @@
-"""Who may let a webhook leave the public networks, and how: a sink's option, the setting for all, the server's owner, a proxy."""
+"""Who may allow a webhook to leave the public networks, and how: a sink's option, the setting for all sinks, the
+server's owner, a proxy."""
 
 import shutil
 import ssl
@@ -40,7 +41,7 @@ def test_the_setting_comes_on_top_of_the_option(db, receiver, setting):
 
 
 def test_what_a_refusal_says_can_be_pasted(db, receiver):
-    """Whatever the server is called; and for many networks it is words instead of half a statement."""
+    """Whatever the server's name is; for many networks, words replace a truncated statement."""
     for name, more in (('user', {}), ('My "CRM"; --', {"allow_networks": "10.1.0.0/16, fd00::/8"})):
         db.webhook_sink(name, receiver, SECRET, **QUICK | {"allow_networks": "10.1.0.0/16"} | more)
         if not more:
@@ -84,7 +85,7 @@ def test_an_owner_cannot_lead_a_sink_elsewhere(db, receiver, owner):
     db.enqueue("Order", "1")
     assert {d.path for d in receiver.deliveries} == {"/hook"} and db.pending() == 1
 
-    db.sql(f"ALTER ROLE {owner} SUPERUSER")  # who may set it all
+    db.sql(f"ALTER ROLE {owner} SUPERUSER")  # a role that may set all of it
     wait_until(lambda: db.pending() == 0, 10, "the event")
     assert receiver.deliveries[-1].path == "/elsewhere"
     db.sql(f"ALTER ROLE {owner} NOSUPERUSER")
@@ -97,7 +98,7 @@ def test_an_owner_cannot_lead_a_sink_elsewhere(db, receiver, owner):
 
 @pytest.fixture
 def proxy(rig):
-    """tinyproxy, which wants a password."""
+    """tinyproxy, which requires a password."""
     program = shutil.which("tinyproxy") or "/usr/bin/tinyproxy"
     conf = r'Port {port}\nListen 127.0.0.1\nTimeout 60\nBasicAuth courier let-me-out\n'
     command = f"""f=$(mktemp) && printf '{conf}' >"$f" && exec {program} -d -c "$f" """
@@ -117,7 +118,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     assert "tinyproxy" in receiver.deliveries[-1].headers["via"] and receiver.deliveries[-1].verified
     assert "proxy-authorization" not in receiver.deliveries[-1].headers
 
-    # Over TLS it leads through, and learns nothing.
+    # Over TLS it only forwards bytes.
     authority = Authority("rig CA")
     certificate = authority.issue("peer", "127.0.0.1")
     chain = rig.dir / "peer.pem"
@@ -132,11 +133,11 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     assert "via" not in peer.deliveries[-1].headers and peer.deliveries[-1].verified
     peer.stop()
 
-    # A wrong password is no event's fault, and stands nowhere.
+    # A wrong password is not the event's fault, and appears nowhere.
     db.set_mapping("crm", proxy_password="let-me-in")
     db.enqueue("Order", "1")
     wait_state(db, "circuit open")
-    # tinyproxy hangs up with its answer, which may be lost: the next probe says it.
+    # tinyproxy closes the connection with its response, which may be lost: the next probe reports it.
     said = f" from the proxy {url}: it refuses proxy_username and proxy_password of the user mapping"
     wait_until(lambda: said in sink(db, "last_error")[0], 20, lambda: sink(db, "last_error"))
     wait_until(lambda: last_step(db)[0] == "proxy", 20, lambda: last_step(db))
@@ -146,7 +147,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
 
 
 def test_a_proxy_leads_past_no_guard(db, receiver, proxy):
-    """Its own address is judged, and one that stands in the URL; names are its own business."""
+    """The proxy's own address is checked, and an address in the URL; names are resolved by the proxy."""
     url = f"http://127.0.0.1:{proxy.port}"
     db.webhook_sink("crm", f"http://hooks.invalid:{receiver.port}/", SECRET, **QUICK, proxy=url)
     db.sql("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD proxy_username 'courier', ADD proxy_password 'let-me-out')")

@@ -1,4 +1,5 @@
-"""What an endpoint's answer means for the event: tried again when, given up when, and what stands in the row."""
+"""What an endpoint's response means for the event: when it is retried, when it is given up, and what its row
+contains."""
 
 import time
 from email.utils import formatdate
@@ -9,14 +10,14 @@ from outbox_rig.receiver import OK, Status, redirect, status
 
 
 class Paths:
-    """The receiver, with an answer of its own for each path, and so for each sink."""
+    """The receiver, with a response for each path, and so for each sink."""
 
     def __init__(self, db, receiver):
         self.db, self.receiver, self.answers = db, receiver, {}
         receiver.mode = lambda delivery: self.answers.get(delivery.path, OK)
 
     def sink(self, name: str, answer, **options: str) -> str:
-        """Returns the id of one event for it."""
+        """Creates a sink with one event. Returns the event's id."""
         self.answers[f"/{name}"] = answer
         self.db.webhook_sink(name, self.receiver.url.replace("/hook", f"/{name}"), **options)
         return self.db.enqueue("Order", "1", sink=name)
@@ -40,7 +41,7 @@ def paths(db, plain):
 
 NEXT = """SELECT sink, attempts, extract(epoch FROM available_at - last_attempt_at)::float8, last_error
           FROM outbox.events_pending WHERE attempts > 0"""
-STEP = (5, 5.5)  # the default schedule's first
+STEP = (5, 5.5)  # the first delay of the default schedule
 SLOW = (60, 66)
 
 
@@ -101,7 +102,7 @@ def test_an_endpoint_that_refuses_everything_is_paused_and_no_attempt_is_spent(d
 
 @pytest.mark.parametrize("code", [401, 503])
 def test_few_keys_are_judged_as_well_as_many(db, paths, code):
-    """Three keys, and nothing succeeds: no attempt is spent on what is not their fault, and all go when it is over."""
+    """Three keys, and nothing succeeds: no attempt is spent, and all are sent when the outage is over."""
     events = [paths.sink("crm", status(code), retry="500ms")]
     events += db.sql("SELECT outbox.enqueue('Order', n, 'x', '{}') FROM generate_series(2, 3) n")
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the circuit to open")
@@ -113,7 +114,7 @@ def test_few_keys_are_judged_as_well_as_many(db, paths, code):
 
 
 def test_after_an_outage_what_has_spent_an_attempt_goes_at_once(db, paths):
-    """The first failure alone is taken for the event's; its next attempt would come in an hour."""
+    """Only the first failure counts as the event's; its next attempt would be in an hour."""
     first = paths.sink("crm", status(503), retry="1h")
     wait_until(lambda: db.sql(NEXT), 10, "the first failure")
     assert db.sql("SELECT state, pending FROM outbox.sinks") == [("failing", 1)]
@@ -131,7 +132,7 @@ def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
     db.sql("SELECT outbox.enqueue('Order', 'bad' || n % 3, 'x', '{}') FROM generate_series(1, 3) n")
     good = 0
 
-    def dead() -> int:  # meanwhile others are delivered
+    def dead() -> int:  # other events are delivered meanwhile
         nonlocal good
         good += 1
         db.enqueue("Order", f"good{good}")
@@ -143,7 +144,8 @@ def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
 
 
 def test_a_hundred_events_that_always_fail_make_room_for_another_key(db, paths):
-    """They are all that is tried, so that the endpoint seems to be down: none of them keeps its place in the queue for ever."""
+    """They use up the probes, so that the endpoint seems to be down: none of them may stay first in the queue for
+    ever."""
     paths.receiver.mode = lambda d: status(500) if d.headers["x-key"].startswith("bad") else OK
     db.webhook_sink("crm", paths.receiver, retry="1s", max_attempts="10000", concurrency="4", headers='{"X-Key": "${aggregate_id}"}')
     db.sql("SELECT outbox.enqueue('Order', CASE WHEN n % 5 = 0 THEN 'bad' ELSE 'good' END || n, 'x', '{}') FROM generate_series(1, 600) n")

@@ -1,4 +1,5 @@
-"""A thousand endpoints of which a hundred hang; limits that hold across workers; what gathered does not arrive at once."""
+"""A thousand endpoints, of which a hundred hang; limits that hold across workers; a backlog that does not arrive all
+at once."""
 
 import random
 import time
@@ -41,7 +42,7 @@ def test_a_hundred_that_hang_cost_nine_hundred_nothing(db, rig):
                n, coalesce((ARRAY{[r.port for r in hanging]})[n / 20 + 1], {receiver.port}), n); END LOOP; END $$""")
 
     def rate(first: int) -> float:
-        """Of those from this one on, each with some events of different keys."""
+        """The rate of the sinks from this one on, each with some events of different keys."""
         receiver.clear()
         wanted, started = (ENDPOINTS - first) * EACH, time.monotonic()
         db.sql("""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, sink)
@@ -52,7 +53,7 @@ def test_a_hundred_that_hang_cost_nine_hundred_nothing(db, rig):
         return wanted / (time.monotonic() - started)
 
     try:
-        rate(HANGING)  # all are open
+        rate(HANGING)  # all connections are open
         alone = max(rate(HANGING) for _ in range(3))
         db.sql("""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, sink)
                   SELECT 'Order', k, 'e', '{}', 'e' || n FROM generate_series(1, 40) AS k, generate_series(0, %s) AS n""", HANGING - 1)
@@ -110,7 +111,7 @@ def test_what_gathered_in_an_outage_arrives_one_two_four_at_once(db, receiver):
 
 
 def test_order_and_completeness_under_failures_of_all_kinds(db, receiver, workers):
-    """Random answers, hang-ups, time-outs, and the endpoint restarted, with two workers."""
+    """Random responses, closed connections, timeouts, and a restart of the endpoint, with two workers."""
     chance = random.Random(7)
     db.webhook_sink("crm", receiver, SECRET, retry="exponential 20ms..100ms", max_attempts="10000", timeout="500ms", concurrency="16")
     workers(2)
@@ -131,7 +132,7 @@ def test_order_and_completeness_under_failures_of_all_kinds(db, receiver, worker
     wait_until(lambda: db.pending() == 0, 40, lambda: f"the rows to leave, {db.pending()} are left")
     assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 0
     seen: dict[int, list[int]] = {}
-    first = {d.id: d.json()["data"] for d in reversed(receiver.deliveries)}  # attempts that got no good answer are some, too
+    first = {d.id: d.json()["data"] for d in reversed(receiver.deliveries)}  # the failed attempts also number some
     for event in dict.fromkeys(d.id for d in receiver.deliveries):
         seen.setdefault(first[event] % 20, []).append(first[event])
     assert seen == {key: [n for n in range(1, 401) if n % 20 == key] * 2 for key in range(20)}

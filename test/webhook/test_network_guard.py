@@ -1,5 +1,5 @@
-"""A resolver that changes its answers: the server, in a network namespace, never connects to an address that is not public,
-whoever answers that a name lies there."""
+"""A resolver with changing answers: the server, in a network namespace, never connects to an address that is not
+public, whatever the resolver answers."""
 
 import pytest
 from outbox_rig import wait_until
@@ -7,12 +7,12 @@ from outbox_rig.namespace import NotPermitted
 from outbox_rig.receiver import OK, SECRET, Status
 from outbox_rig.resolver import Ears, Resolver
 
-PUBLIC = "203.0.114.7"  # looks public to the guard; in the namespace it is the namespace's own
-ELSEWHERE = "203.0.114.8"  # likewise
+PUBLIC = "203.0.114.7"  # looks public to the guard; inside the namespace it is the namespace's own
+ELSEWHERE = "203.0.114.8"  # looks public too
 INNER = ["127.0.0.1", "10.9.8.7", "100.64.0.7", "192.168.77.1", "172.16.7.7", "169.254.169.254", "169.254.7.7", "168.63.129.16",
          "198.18.7.7", "::1", "fd00::7", "fd00:ec2::254", "64:ff9b::a09:807", "2002:a09:807::1", "2001:db8::7"]
-LEADS_THERE = ["0.0.0.0", "::", "::ffff:10.9.8.7", "::ffff:127.0.0.1"]  # an ear of INNER would hear
-# These are networks of their own, or part of a network's text, in what a refusal says.
+LEADS_THERE = ["0.0.0.0", "::", "::ffff:10.9.8.7", "::ffff:127.0.0.1"]  # a listener of INNER would notice a connection
+# In a refusal, these appear as networks of their own, or as part of a network's text.
 NAMED = {"169.254.169.254", "168.63.129.16", "fd00:ec2::254", "::1", "::", "0.0.0.0"}
 ONCE = Status(headers={"Connection": "close"})  # so that the next request asks the resolver again
 
@@ -46,7 +46,7 @@ def resolver(network):
 
 @pytest.fixture(scope="module")
 def pg(rig, network, resolver):
-    """The server, in the namespace."""
+    """The server, inside the namespace."""
     return rig.postgres(settings={"outbox.poll_interval": "1s"}, namespace=network)
 
 
@@ -66,7 +66,7 @@ def ears(network, far):
 
 @pytest.fixture
 def crm(db, far):
-    """Without allow_networks."""
+    """A sink without allow_networks."""
     db.sql(f"CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'http://hooks.test:{far.port}/hook', allow_http 'true', "
            "retry 'exponential 50ms..200ms')")
     db.create_mapping("crm", {"secret": SECRET})
@@ -84,7 +84,7 @@ def test_a_name_that_moves_inside_and_back(crm, far, ears, resolver, network, pg
         return state(crm, "crm") == "circuit open"
     wait_until(refused, 20, "the refusal")
     begun = network.connects()
-    crm.sql("ALTER SERVER crm OPTIONS (SET retry 'exponential 60ms..200ms')")  # opened anew: it tries at once
+    crm.sql("ALTER SERVER crm OPTIONS (SET retry 'exponential 60ms..200ms')")  # opened again: it tries at once
     wait_until(lambda: state(crm, "crm") == "circuit open", 10, "another refusal")
     assert network.connects() == begun, "not one SYN left"
     error = crm.value("SELECT last_error FROM outbox.sinks")
@@ -141,7 +141,8 @@ def test_what_a_redirect_points_at_is_not_visited(crm, far, ears, resolver):
 
 
 def test_a_name_without_an_answer_holds_up_its_own_sink_alone(crm, far, resolver):
-    """It takes the C library ten seconds to give up: the endpoint's timeout ends it sooner, and other names are asked meanwhile."""
+    """The C library needs ten seconds to give up: the endpoint's timeout is shorter, and other names are resolved
+    meanwhile."""
     resolver.answers, resolver.unanswered = [PUBLIC], {"mute.test"}
     crm.sql("ALTER SERVER crm OPTIONS (ADD aggregates 'Order')")
     crm.sql(f"CREATE SERVER mute FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'http://mute.test:{far.port}/hook', allow_http 'true', "

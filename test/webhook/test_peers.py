@@ -1,4 +1,4 @@
-"""nginx as the endpoint, with a location for each fault. All of them get their streams at the same time."""
+"""nginx as the endpoint, with a location for each fault. All locations get their events at the same time."""
 
 import itertools
 import socket
@@ -13,7 +13,7 @@ from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, slow
 from senders import Background, Stream
 
-# One request in five fails, by chance: each event gets through.
+# One request in five fails at random: each event is delivered.
 HTTP = """
   log_format attempts "$request_uri $status $http_webhook_id $msec $connection";
   split_clients $request_id $unlucky { 20% 1; * ""; }
@@ -42,14 +42,14 @@ LOCATIONS = """
 """
 FAULTS = ["500", "502", "503", "504", "413", "429", "444", "redirects", "keepalive", "once", "slow"]
 EVENTS = 200
-CIRCUIT = ["429"]  # ten keys in a row may fail, which opens it: what fails by then is not counted
+CIRCUIT = ["429"]  # ten failing keys in a row open the circuit; those failures are not counted
 LARGE = 20
 QUICK = {"retry": "exponential 20ms..200ms", "max_attempts": "100", "retention": "1d"}
 SPECIAL = {"slow": {"timeout": "300ms"}}
 
 
 class Faults:
-    """A stream to each location, and what nginx logged of it. `late` is behind /slow."""
+    """A stream of events to each location, and nginx's log of it. `late` is behind /slow."""
 
     def __init__(self, nginx: Nginx, late: Receiver):
         self._log, self.late = nginx.dir / "attempts.log", late
@@ -69,7 +69,7 @@ def db(pg):
 
 @pytest.fixture(scope="module")
 def faults(rig: Rig, db: Database) -> Iterator[Faults]:
-    """All streams are under way."""
+    """All streams are being sent."""
     turns = itertools.count()
     late = rig.receiver(secret=SECRET, mode=lambda _: slow(0.6) if next(turns) % 20 == 7 else OK)
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.socket() as refused:
@@ -95,7 +95,7 @@ def ended(db: Database, fault: str) -> None:
 
 
 def spent(db: Database, fault: str) -> dict[str, int]:
-    """Failed attempts that were counted, of the events that have any."""
+    """The counted failed attempts of the events that have any."""
     return dict(db.sql("SELECT id::text, attempts FROM outbox.events WHERE attempts > 0 AND sink = %s", f"sink_{fault}"))
 
 
@@ -110,7 +110,7 @@ def test_a_stream_gets_through_in_order(faults, db, fault):
         assert max(Counter(attempt.connection for attempt in attempts).values()) == (3 if fault == "keepalive" else 1)
     elif fault in CIRCUIT:
         assert failed and counted.keys() <= failed.keys() and all(counted[event] <= failed[event] for event in counted)
-    elif fault == "444":  # an answer that does not come on a kept connection is asked for again at once
+    elif fault == "444":  # a request without a response on a kept connection is repeated at once
         assert counted and all(0 < counted[event] <= failed[event] for event in counted)
     else:
         assert failed == counted
@@ -122,7 +122,7 @@ def test_a_stream_gets_through_in_order(faults, db, fault):
 
 
 def shortest_pause(attempts: list[Attempt]) -> float:
-    """From the failure of an event to its next attempt."""
+    """The shortest time from a failure of an event to its next attempt."""
     times = defaultdict(list)
     for attempt in attempts:
         times[attempt.id].append(attempt.at)
@@ -149,7 +149,7 @@ def test_answers_after_the_timeout_bring_the_event_again(faults, db):
 
 
 def test_a_proxy_that_is_reloaded_and_restarted_under_traffic(rig, db):
-    """The application behind it sees what arrives, and in which order."""
+    """The application behind the proxy sees what arrives, and in which order."""
     application = rig.receiver(secret=SECRET)
     nginx = rig.nginx(workers=2, locations=f"""location / {{ proxy_pass {application.url}; proxy_http_version 1.1;
         proxy_set_header Host $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }}""")

@@ -1,4 +1,4 @@
-"""outbox.preview() of webhooks: what it shows is what is sent."""
+"""outbox.preview() of webhooks shows exactly what is sent."""
 
 import base64
 import hmac
@@ -16,7 +16,7 @@ OLD_SECRET = "whsec_" + base64.b64encode(b"o" * 24).decode()
 SECRETS = (TOKEN, PASSWORD, KEY, SECRET, SECRET.removeprefix("whsec_"), OLD_SECRET.removeprefix("whsec_"), base64.b64encode(f"us er:{PASSWORD}".encode()).decode())
 EVIL = ["'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "!touch !! !$", "\\' touch pwned", '"; touch pwned; "', "&& touch pwned || touch pwned",
         "> pwned", "%s%n %(", "-o pwned", "@/etc/passwd", "${PWD:-$(touch pwned)}", "# touch pwned", "\\", "'", "~ * ? [a-z] {a,b}", "Zoë 日本語 😀"]
-# Control characters; not in the names and values of headers.
+# Control characters; not used in the names and values of headers.
 KEYS = ["\n touch pwned\n", "\r touch pwned\r", "\x1b[201~\ntouch pwned\n", "\x03\x04 \x16\x15touch pwned\n", "\u009b201~\u0085touch pwned", "\u202e)denwp hcuot($"]
 HEADERS = {f"x-{n}": text for n, text in enumerate(EVIL)} | {"!#$%&'*+-.^_`|~": "$(touch pwned)", "x-tab": "a\tb", "x-c1": "a\u0085b", "x-empty": "", "x-blank": "  "}
 SINKS = {  # options of the server, of the user mapping
@@ -52,14 +52,14 @@ def one(rows: list[tuple], part: str) -> str | bytes | None:
 
 
 def headers(rows: list[tuple]) -> dict[str, str]:
-    """Those that are shown whole; no name comes twice."""
+    """The headers that are shown completely; no name occurs twice."""
     shown = [(name.lower(), data.decode().strip(" \t")) for part, name, _, data in rows if part == "header" and data is not None]
     assert len(shown) == len(dict(shown))
     return dict(shown)
 
 
 def signature(headers: dict[str, str], body: bytes) -> str | None:
-    """Of the sink whose headers these are; None for one that signs nothing."""
+    """The signature, for the sink with these headers; None if it does not sign."""
     prefix = "svix" if "svix-id" in headers else "webhook"
     if f"{prefix}-signature" not in headers:
         return None
@@ -69,7 +69,7 @@ def signature(headers: dict[str, str], body: bytes) -> str | None:
 
 
 def attempt(headers: dict[str, str], field: str) -> str | None:
-    """webhook-signature, or svix-signature."""
+    """webhook-signature or svix-signature."""
     return next((value for name, value in headers.items() if name in PER_ATTEMPT and name.endswith(field)), None)
 
 
@@ -79,7 +79,7 @@ def event_id(delivery: Delivery) -> str:
 
 @pytest.fixture(scope="module")
 def shown(pg, rig):
-    """Every event for every sink: its preview, and what the sink sent then."""
+    """Every event with every sink: its preview, and what the sink then sent."""
     db, receiver = Database(pg, "preview_webhook"), rig.receiver()
     db.create()
     for name, (options, mapping) in SINKS.items():
@@ -107,7 +107,7 @@ def shown(pg, rig):
 
 
 def test_what_is_shown_is_sent(shown):
-    """Every header that is on the wire, the library's too, and no other; the signature is a real one."""
+    """All headers on the wire and no others, including those of libcurl; the signature is valid."""
     _, previews, by_sink = shown
     for (sink, event), preview in previews.items():
         delivery, told = by_sink[event], headers(preview)
@@ -126,7 +126,7 @@ def test_what_is_shown_is_sent(shown):
 
 
 def test_no_secret_is_shown(shown):
-    """To nobody, a superuser included."""
+    """To no role, superusers included."""
     _, previews, *_ = shown
     text = str(previews)
     assert not [secret for secret in SECRETS if secret in text]
@@ -134,7 +134,7 @@ def test_no_secret_is_shown(shown):
 
 
 def test_the_url_that_is_used_is_shown_or_none(db):
-    """Where the user mapping has one, that of the server means nothing: not to the preview, not to the check of an event."""
+    """If the user mapping has a URL, the server's is ignored by the preview and by the check of an event."""
     db.sql("DROP ROLE IF EXISTS crm_user; CREATE ROLE crm_user; GRANT USAGE ON SCHEMA outbox TO crm_user; GRANT EXECUTE ON FUNCTION outbox.preview TO crm_user")
     try:
         with db.connect() as connection:
@@ -164,7 +164,7 @@ def test_the_url_that_is_used_is_shown_or_none(db):
 
 
 def test_who_sees_a_signature(shown):
-    """Whom pg_user_mappings shows PUBLIC's options, and nobody else."""
+    """Only the roles to which pg_user_mappings shows PUBLIC's options."""
     db, *_ = shown
     db.sql("DROP ROLE IF EXISTS crm_owner, crm_member, crm_user")
     db.sql("CREATE ROLE crm_owner; CREATE ROLE crm_member IN ROLE crm_owner; CREATE ROLE crm_user")

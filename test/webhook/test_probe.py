@@ -1,4 +1,4 @@
-"""outbox.probe() of webhooks over TLS: what it says is wrong, and that a running sink says the same."""
+"""outbox.probe() of webhooks over TLS: its explanations of problems, which a running sink gives too."""
 
 import datetime
 import socket
@@ -22,7 +22,8 @@ def probe(db, sink: str, timeout: str = "10 s") -> list[tuple]:
 
 
 class Handshakes:
-    """A TLS server that says why it refuses a handshake (asyncio's hangs up without the alert), and never answers a request."""
+    """A TLS server that sends an alert when it refuses a handshake (asyncio's closes the connection without one),
+    and never responds to a request."""
 
     def __init__(self, context: ssl.SSLContext):
         self._context, self._listener = context, socket.create_server((HOST, 0))
@@ -50,7 +51,7 @@ class Handshakes:
 
 
 class Endpoints:
-    """TLS servers, each with something wrong, and a sink for each: it trusts `authority`."""
+    """TLS servers, each with a problem, and a sink for each that trusts `authority`."""
 
     def __init__(self, rig, db):
         self.rig, self.db = rig, db
@@ -75,7 +76,7 @@ def day(days: int) -> str:
 
 
 def test_without_tls(db, receiver):
-    """Who answers, who does not, and that nothing is sent."""
+    """Which endpoints respond, and that no request is sent."""
     db.webhook_sink("good", receiver)
     assert [step[:3] for step in probe(db, "good")] == [
         ("resolve", True, "the url's host has an address"), ("connect", True, f"127.0.0.1 port {receiver.port} accepts the connection")]
@@ -91,7 +92,7 @@ SEND = "SELECT step, ok, message, hint FROM outbox.probe('crm', send => true) WH
 
 
 def test_a_test_event_on_demand(db, receiver):
-    """Signed and sent as an event is, and yet none; the hint says what an answer wants."""
+    """It is signed and sent like an event, but marked as a test; the hint explains a refusal."""
     db.webhook_sink("crm", receiver, SECRET)
     [(_, ok, message, hint)] = db.sql(SEND)
     assert ok and "HTTP 20" in message and hint is None, message
@@ -106,7 +107,7 @@ def test_a_test_event_on_demand(db, receiver):
 
 
 def test_a_mute_endpoint(db):
-    """It takes the connection and never says a word: the probe ends in time."""
+    """It accepts the connection and never responds: the probe ends in time."""
     with socket.create_server((HOST, 0)) as mute:
         db.webhook_sink("mute", f"https://{HOST}:{mute.getsockname()[1]}/")
         start = time.monotonic()
@@ -116,7 +117,8 @@ def test_a_mute_endpoint(db):
 
 
 def test_certificates(endpoints, db):
-    """Each fault in plain words, with the names and dates of the certificate, and with what to do. A sink's last error is the same."""
+    """Each problem in plain words, with names and dates of the certificate, and with what to do. A sink's last error
+    is the same."""
     issue = endpoints.authority.issue
     endpoints.add("good", issue("good", HOST).server_context())
     endpoints.add("expired", issue("crm", HOST, expired=True).server_context())
@@ -146,14 +148,14 @@ def test_certificates(endpoints, db):
         wait_until(lambda: db.value("SELECT state FROM outbox.sinks WHERE name = %s", sink) == "circuit open", 20, f"{sink} to be down")
         error = db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", sink)
         assert error.startswith(f"TLS failed: {message}") and hint in error, error
-    assert db.value("SELECT sum(attempts) FROM outbox.events") == 0  # nobody's fault but the sink's
+    assert db.value("SELECT sum(attempts) FROM outbox.events") == 0  # only the sink is to blame
     db.set_sink("stranger", ca_pem=endpoints.stranger.certificate)
     wait_until(lambda: endpoints.receivers["stranger"].accepted(), 20, "the event, once the authority is given")
     assert not any(receiver.deliveries for name, receiver in endpoints.receivers.items() if name != "stranger")
 
 
 def test_other_faults_of_tls(endpoints, db, rig):
-    """A plain port, an old version."""
+    """A port without TLS, an old version."""
     plain = endpoints.receivers["plain"] = rig.receiver()
     db.webhook_sink("plain", plain.url.replace("http:", "https:"))
     old = endpoints.authority.issue("crm", HOST).server_context(security_level=0)
@@ -167,7 +169,8 @@ def test_other_faults_of_tls(endpoints, db, rig):
 
 
 def test_client_certificates(endpoints, db):
-    """Wanted and missing, of the wrong authority, right: TLS 1.2 and 1.3 (whose servers refuse after the handshake)."""
+    """Required and missing, of the wrong authority, correct: TLS 1.2 and 1.3 (whose servers refuse after the
+    handshake)."""
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         context = endpoints.authority.issue("crm", HOST).server_context(clients=endpoints.clients)
         context.minimum_version = context.maximum_version = version
@@ -199,7 +202,7 @@ def test_a_client_certificate_that_is_optional(endpoints, db):
 
 
 def test_the_network_guard(db):
-    """What it refuses is a step of its own, with the statement to paste."""
+    """A refusal is a step of its own, with the statement to paste."""
     db.webhook_sink("inner", f"http://127.0.0.1:{free_port()}/")
     db.sql('ALTER SERVER "inner" OPTIONS (DROP allow_networks)')
     *before, (step, ok, message, hint) = probe(db, "inner")

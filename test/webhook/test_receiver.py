@@ -1,4 +1,4 @@
-"""test/rig/receiver: what a developer starts to see webhooks arrive."""
+"""test/rig/receiver, which developers start to see webhooks arrive."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def work(consumer_database):
 
 @pytest.fixture
 def developing(rig, consumer_database, work, request):
-    """The receiver, as a developer starts it."""
+    """The receiver, started as a developer does."""
     service = rig.service(argv=[str(ROOT / "test/rig/receiver/run"), "--port", "{port}", "--secret", SECRET, "--database", consumer_database],
                           more=getattr(request, "param", []))
     yield service

@@ -1,4 +1,4 @@
-"""Receivers as their users write them: those of docs/webhooks.md, as they are printed there, and the one of the outbox articles."""
+"""Receivers as users write them: those of docs/webhooks.md, as printed there, and the one of the outbox articles."""
 
 import json
 import re
@@ -20,7 +20,7 @@ EVENTS = 300
 
 
 class Peer:
-    """A receiver with a database of its own, and the stream that it is sent."""
+    """A receiver with a database of its own, and the events that it gets."""
 
     def __init__(self, service: Service, database: str):
         self.service, self._database = service, database
@@ -31,7 +31,7 @@ class Peer:
             return connection.execute(query).fetchall()
 
     def work(self) -> list[str]:
-        """The ids of the events whose work was done, in that order."""
+        """The ids of the processed events, in order."""
         return [event for event, in self.sql("SELECT event_id FROM work ORDER BY number")]
 
     def arrived(self) -> bool:
@@ -40,7 +40,7 @@ class Peer:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """The files of the documentation, where Node finds its packages."""
+    """The files of the documentation, in a directory where Node finds its packages."""
     folder = tmp_path_factory.mktemp("receivers")
     (folder / "node_modules").symlink_to(BUILD / "node/node_modules")
     for name, text in FILES.items():
@@ -50,7 +50,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def start(rig: Rig, new_consumer_database, folder):
-    """start(program): a receiver, with the tables of the documentation."""
+    """start(program): a receiver with the tables of the documentation."""
     started = []
 
     def start(*argv: str) -> Peer:
@@ -80,7 +80,7 @@ def uvicorn(app: str, folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def peers(rig, db, start, folder) -> dict[str, Peer]:
-    """Each with its stream, all at once. What is written in Python stands behind an nginx, as in production."""
+    """All receivers at once, each with its events. Python programs are behind an nginx, as in production."""
     (folder / "svix.mjs").write_text(FILES["receiver.mjs"].replace("standardwebhooks", "svix"))
     peers = {"fastapi": start(*uvicorn("receiver:app", folder)), "node": start("node", str(folder / "receiver.mjs")),
              "express": start("node", str(folder / "express.mjs")), "svix": start("node", str(folder / "svix.mjs")),
@@ -134,7 +134,7 @@ def test_what_is_not_signed_well_is_refused(peers, name):
 
 
 def test_json_that_is_parsed_and_written_anew_does_not_verify(start, folder):
-    """The trap that the documentation warns of."""
+    """The mistake that the documentation warns of."""
     text = FILES["express.mjs"].replace("webhook.verify(request.body,", "webhook.verify(JSON.stringify(request.body),")
     text = text.replace('express.raw({ type: "*/*", limit: "10mb" })', "express.json()")
     assert text.count("JSON.stringify") == 1 and "express.raw" not in text

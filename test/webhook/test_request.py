@@ -1,5 +1,5 @@
-"""What is sent, read by the official libraries of two languages: signatures over odd payloads in every format, CloudEvents, the
-rotation of a secret under traffic, and what a retry says."""
+"""Requests, read by the official libraries of two languages: signatures over unusual payloads in every format,
+CloudEvents, the rotation of a secret under traffic, and retries."""
 
 import base64
 import hashlib
@@ -47,7 +47,7 @@ SINKS = {
 
 
 class Sent:
-    """All odd events, sent by all sinks to one receiver."""
+    """All unusual events, sent by all sinks to one receiver."""
 
     def __init__(self, db: Database, receiver: Receiver):
         self.db = db
@@ -65,7 +65,7 @@ class Sent:
         assert all(len(found) == len(ODD) for found in self.by_sink.values())
 
     def of(self, sink: str, events: dict[str, Event]):
-        """Of each event its name, itself, how it arrived, and what it must say as a CloudEvent."""
+        """For each event its name, the event, the request, and the CloudEvent that it must be."""
         positions = dict(self.db.sql("SELECT id::text, position FROM outbox.events WHERE sink = %s", sink))
         for name, event in events.items():
             yield name, event, self.by_sink[sink][name], attributes_of(event, self.ids[name], self.db.name, positions[self.ids[name]])
@@ -82,7 +82,7 @@ def sent(pg, rig):
 
 
 def signature(delivery: Delivery, prefix: str) -> str:
-    """By the specification alone, since the libraries take JSON only."""
+    """Verified by the specification alone, because the libraries accept only JSON."""
     signed = f"{delivery.headers[prefix + '-id']}.{delivery.headers[prefix + '-timestamp']}.".encode() + delivery.body
     digest = hmac.digest(base64.b64decode(SECRET.removeprefix("whsec_")), signed, hashlib.sha256)
     return f"v1,{base64.b64encode(digest).decode()}"
@@ -120,7 +120,7 @@ def test_standard_webhooks(sent):
             continue
         assert delivery.headers["content-type"] == "application/json", name
         payload = b"null" if event.payload is None else text_of(sent.db, event)
-        assert delivery.body.endswith(b'"data":' + payload + b"}"), name  # digit for digit
+        assert delivery.body.endswith(b'"data":' + payload + b"}"), name  # digit by digit
         body = delivery.json()
         assert (body["id"], body["type"]) == (sent.ids[name], event.event_type), name
         assert body["timestamp"] == event.created_at[:-4] + "Z", name
@@ -152,7 +152,7 @@ def by_python(delivery: Delivery) -> tuple[dict[str, str], dict | str | bytes | 
 
 
 def by_node(shown: str, event: Event, encoded: bool) -> dict[str, str]:
-    """The attributes, which it does not decode, and with milliseconds only."""
+    """The attributes; it does not decode them, and truncates to milliseconds."""
     found = json.loads(shown)
     assert found.pop("valid") is True
     for member in ("data", "data_base64"):
@@ -178,7 +178,7 @@ def test_cloudevents_binary(sent):
         assert found == expected, name
         if isinstance(event.payload, str):
             assert data == json.loads(event.payload), name
-        if event.payload is not None:  # npm's SDK makes up a content type where there is no data
+        if event.payload is not None:  # npm's SDK invents a content type if there is no data
             assert by_node(by_npm, event, True) == expected, name
 
 
@@ -228,7 +228,7 @@ class Writing(Writers):
 
 
 def either(delivery: Delivery) -> Status:
-    """The answer of a receiver that knows both secrets."""
+    """The response of a receiver that knows both secrets."""
     for secret in (SECRET, NEW_SECRET):
         try:
             Webhook(secret).verify(delivery.body, delivery.headers)
@@ -239,7 +239,7 @@ def either(delivery: Delivery) -> Status:
 
 
 def test_a_secret_is_rotated_under_traffic(rig, db):
-    """Receivers that know the old secret only, the new one only, or both: during the rotation each of them accepts each event."""
+    """Receivers with only the old secret, only the new one, or both: during the rotation each accepts every event."""
     old, new, both = rig.receiver(secret=SECRET), rig.receiver(secret=NEW_SECRET), rig.receiver(mode=either)
 
     def must_have(receiver: Receiver, events: list[str]) -> None:
@@ -254,7 +254,7 @@ def test_a_secret_is_rotated_under_traffic(rig, db):
                 db.sql(f"ALTER USER MAPPING FOR PUBLIC SERVER {sink} OPTIONS (SET secret '{NEW_SECRET}', ADD old_secret '{SECRET}')")
             db.webhook_sink("knows_new", new, NEW_SECRET)
             db.sql(f"ALTER USER MAPPING FOR PUBLIC SERVER knows_new OPTIONS (ADD old_secret '{SECRET}')")
-            begun = len(written.ids) + 1  # one may be on its way, and routed already
+            begun = len(written.ids) + 1  # one event may be in flight, or already routed
             written.go_on()
             rotating = written.ids[begun:]
             must_have(old, rotating)

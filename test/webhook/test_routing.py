@@ -1,4 +1,5 @@
-"""An endpoint for each customer: the option match sends each its own events, while endpoints come, go and change."""
+"""An endpoint per customer: the option match sends each its own events, while endpoints are created, dropped and
+changed."""
 
 import json
 import random
@@ -22,8 +23,9 @@ MAKE = """
 
 
 class Sessions(Writers):
-    """Each enqueues its share in short transactions, one in ten of which is rolled back; by outbox.enqueue() or INSERT, with the
-    tenant as a number or as text. A key is of one tenant and one session, and its events are numbered."""
+    """Each session enqueues its share in short transactions, one in ten of which is rolled back, with
+    outbox.enqueue() or INSERT, and with the tenant as a number or as text. A key belongs to one tenant and one
+    session, and its events are numbered."""
 
     def __init__(self, db):
         super().__init__(SESSIONS)
@@ -33,7 +35,7 @@ class Sessions(Writers):
         return any(thread.is_alive() for thread in self._threads)
 
     def go_on(self, events: int) -> None:
-        """Returns when so many more are committed, or all."""
+        """Returns when this many more events are committed, or all."""
         before = self.n_committed
         wait_until(lambda: self.n_committed >= before + events or not self.at_work(), 30, "the sessions to go on", interval=0.002)
 
@@ -64,8 +66,8 @@ class Sessions(Writers):
 
 
 def change_endpoint(db, url: str, sessions: Sessions, dice: random.Random) -> None:
-    """Drops one and makes it again, takes its customer away and gives it back, or changes what has nothing to do with it. In
-    between, what is enqueued for it waits."""
+    """Drops one endpoint and creates it again, takes its customer away and gives it back, or changes an unrelated
+    option. Its events wait meanwhile."""
     tenant = dice.randint(1, BUSY)
     server = f"customer_{tenant}"
     match dice.randrange(3):
@@ -90,7 +92,7 @@ def test_each_customer_gets_its_own_events(db, rig):
             while sessions.at_work():
                 change_endpoint(db, receiver.url, sessions, dice)
                 changes += 1
-        # What nobody takes waits, of the customers without an endpoint alone; then they get one.
+        # Only the events of customers without an endpoint wait; then the endpoints are created.
         wait_until(lambda: db.value("SELECT min((headers ->> 'tenant')::int) FROM outbox.events") > TENANTS - late, 30,
                    lambda: db.sql("SELECT name, state, pending, last_error FROM outbox.sinks WHERE pending > 0"))
         assert db.value("SELECT count(*) FROM outbox.events WHERE sink IS NOT NULL") == 0
@@ -113,7 +115,7 @@ def test_each_customer_gets_its_own_events(db, rig):
 
 
 def test_a_waiting_event_that_is_corrected(db, rig):
-    """Whatever a sink looks at: the worker learns of it without a change of any sink."""
+    """A change of any column that sinks match reaches the worker without a change of a sink."""
     receiver = rig.receiver()
     try:
         db.webhook_sink("main", receiver, match="tenant=1", events="order.*", aggregates="Order")

@@ -1,4 +1,4 @@
-"""Sinks that are stopped for good: by a person, by a 410, by failing for disable_after; and how they go on."""
+"""Sinks that are stopped permanently: by a user, by a 410, by failing for disable_after; and how they are resumed."""
 
 import time
 
@@ -13,8 +13,8 @@ WORKERS = "SELECT count(*) FROM outbox.workers WHERE database = current_database
 
 @pytest.fixture
 def endpoint(db, rig, setting):
-    """Behind the sink crm."""
-    setting("outbox.poll_interval", "100ms")  # rounds without an event are waited for
+    """The endpoint of the sink crm."""
+    setting("outbox.poll_interval", "100ms")  # the test waits for rounds without an event
     receiver = rig.receiver()
     db.webhook_sink("crm", receiver, **QUICK)
     db.enqueue("Order", "warm")
@@ -29,14 +29,14 @@ def state(db) -> str:
 
 
 def stop_and_enqueue(db, n: int) -> list[str]:
-    """Pauses crm, and enqueues events of n keys, two each."""
+    """Pauses crm, and enqueues two events for each of n keys."""
     assert db.value("SELECT outbox.pause('crm')")
     assert state(db) == "paused"
     return [db.enqueue("Order", str(i % n)) for i in range(2 * n)]
 
 
 def a_round(db) -> None:
-    """Until every worker has looked around twice."""
+    """Waits until every worker has completed two rounds."""
     def loops() -> list:
         return db.sql("SELECT last_loop_at FROM outbox.workers WHERE database = current_database() ORDER BY worker")
     for _ in range(2):
@@ -70,7 +70,7 @@ def test_pause_and_resume(db, endpoint, pg):
     assert [d.id for d in endpoint.accepted()] == [on_the_wire]
     a_round(db)
     wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 10, "what was queued to come back")
-    db.set_sink("crm", retry="exponential 60ms..100ms")  # no reason to go on
+    db.set_sink("crm", retry="exponential 60ms..100ms")  # no reason to continue
     a_round(db)
     assert state(db) == "paused" and len(endpoint.deliveries) == 1
     assert db.sql("SELECT pending FROM outbox.sinks") == [(11,)]
@@ -148,7 +148,7 @@ def test_410_disables_for_good_until_a_person_resumes(db, endpoint, pg):
 
 
 def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint):
-    """The worker has disabled it, and cannot read what it wrote until the person has resumed."""
+    """The worker has disabled it, and cannot see its own change until the user has resumed the sink."""
     endpoint.mode = status(410)
     with db.connect(autocommit=False) as person:
         wait_until(lambda: state(db) == "idle", 10, "the worker to have read all")
@@ -181,7 +181,7 @@ def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(
     db.disconnect()
     pg.kill()
     tried = len(endpoint.deliveries)
-    time.sleep(4.5)  # longer than it had left: time in which nobody tries
+    time.sleep(4.5)  # longer than the remaining time: nothing is sent meanwhile
     pg.start()
     since = wait_until(lambda: db.value("SELECT extract(epoch FROM since)::float8 FROM outbox.stopped_sinks"), 20, "the sink to be disabled")
     assert state(db) == "disabled: disable_after"
@@ -202,7 +202,7 @@ def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(
 
 
 def test_what_ddl_does_to_a_stopped_sink(db, endpoint):
-    """Another endpoint may want what this one did not; a person's pause is a person's to end."""
+    """Another endpoint may accept events again after a 410; only a user ends a user's pause."""
     def stopped() -> list:
         return db.sql("SELECT sink, state FROM outbox.stopped_sinks")
 
@@ -228,7 +228,7 @@ def test_what_ddl_does_to_a_stopped_sink(db, endpoint):
     assert stopped() == paused
     db.sql("DROP SERVER crm")
     assert not stopped()
-    db.sql(disable)  # as where the wrapper was dropped with all its servers
+    db.sql(disable)  # as if the wrapper had been dropped with all its servers
     db.webhook_sink("crm", endpoint)
     assert not stopped()
     db.sql("SELECT outbox.pause('crm')")

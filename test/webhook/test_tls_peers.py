@@ -1,4 +1,5 @@
-"""nginx with certificates that must not be accepted, until somebody mends them: what waits then goes by itself."""
+"""nginx with certificates that must be refused, until they are corrected: pending events are then sent by
+themselves."""
 
 import re
 from collections import Counter
@@ -23,7 +24,7 @@ SERVER = """
     location / {{ return 204; }}
   }}
 """
-# What sink and doctor say of each.
+# The texts of sink and outbox.doctor() for each.
 BAD = {
     "expired": r"the endpoint's certificate \(CN=hooks\) has expired on 20",
     "not_yet_valid": r"the endpoint's certificate \(CN=hooks\) is not valid before 20",
@@ -36,7 +37,7 @@ CONCURRENCY = 8
 
 
 class Endpoints:
-    """A server for each certificate, in one nginx; and a sink and a stream for each."""
+    """A server for each certificate, in one nginx; a sink and a stream of events for each."""
 
     def __init__(self, rig, db: Database, folder: Path):
         self._db, self._folder = db, folder
@@ -65,7 +66,7 @@ class Endpoints:
         return read_attempts(self._log, str(self._ports[name]))
 
     def arrived(self, name: str) -> list[Attempt]:
-        """When all of its stream is there: once, and in order."""
+        """When all its events are there: once and in order."""
         written = len(self.streams[name].written)
         wait_until(lambda: len(self.attempts(name)) >= written, 40, lambda: f"{name}: {self._db.sql('SELECT * FROM outbox.sinks')}")
         attempts = self.attempts(name)

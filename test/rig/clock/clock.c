@@ -1,7 +1,7 @@
 /*
- * clock.c: a wall clock that a test can set, for one server: preloaded, it adds to the real one the microseconds that
- * stand in the file $RIG_CLOCK. The monotonic clock stays as it is, and so do its users, as when an administrator or
- * NTP sets the clock of a machine.
+ * clock.c: a wall clock that a test can set, for one server. This library is preloaded and adds the microseconds in
+ * the file $RIG_CLOCK to the real clock. The monotonic clock is not changed, as when an administrator or NTP sets
+ * the clock of a machine.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static const int64_t SECOND_NS = 1000000000;
-/* A wait for a time of the wall clock looks at it so often: who waits sees that the clock was set. */
+/* A wait for a wall-clock time checks the file at this interval, so that it notices when the clock is set. */
 static const int64_t SLICE_NS = 20 * 1000 * 1000;
 
 static const volatile int64_t *offset_us;
@@ -89,7 +89,8 @@ int timespec_get(struct timespec *time, int base) {
   return base == TIME_UTC ? base : 0;
 }
 
-/* The kernel waits by its own clock. It wakes up early, as it may, when the wall clock has not come so far. */
+/* The kernel waits by its own clock. If the wall clock has not reached the time, the wait ends early, which is
+ * allowed. */
 static struct timespec slice(const struct timespec *until, int *is_last) {
   int64_t left = ns_of(until) - wall_ns();
 
@@ -102,12 +103,12 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
   static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
   int is_last;
 
-  if (!real) { /* there is an older one, for other conditions */
+  if (!real) { /* the library has an older version of this function, for other conditions */
     void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     real = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))(
         found ? found : dlsym(RTLD_NEXT, "pthread_cond_timedwait"));
   }
-  if (until->tv_sec < SECOND_NS) /* seconds since the machine's start: the condition is one of the monotonic clock */
+  if (until->tv_sec < SECOND_NS) /* seconds since the machine's start: the condition uses the monotonic clock */
     return real(condition, mutex, until);
   struct timespec part = slice(until, &is_last);
   int result = real(condition, mutex, &part);

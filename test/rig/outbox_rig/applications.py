@@ -1,4 +1,4 @@
-"""Applications that go on while something is done to their outbox."""
+"""Applications that keep writing while their outbox is being changed."""
 
 import random
 import time
@@ -12,13 +12,14 @@ from .writers import Writers
 
 
 class Applications(Writers):
-    """Writers that know nothing of the move: a transaction after the other on one of `keys`, whose events they number. Some
-    roll back, some take their time. `insert(cursor, key, number)` is what they do with the old table."""
+    """Writers that know nothing about the change. They run one transaction after another on one of `keys`, and
+    number the events of each key. Some roll back, some take longer. `insert(cursor, key, number)` writes to the old
+    table."""
 
     def __init__(self, db: Database, keys: list[str], insert: Callable[[psycopg.Cursor, str, int], None], writers: int = 4):
         super().__init__(writers)
         self._db, self._keys, self._insert = db, keys, insert
-        self.longest = 0.0  # seconds that an INSERT took
+        self.longest = 0.0  # seconds that each INSERT took
         db.sql("CREATE TABLE IF NOT EXISTS aggregates (key text PRIMARY KEY, number int NOT NULL)")
         db.sql("GRANT SELECT, UPDATE ON aggregates TO app")
         for key in keys:
@@ -47,10 +48,10 @@ class Applications(Writers):
         self.stopping.wait(0.01)
 
     def written(self) -> dict[str, int]:
-        """The number of each key's last event."""
+        """The number of the last event of each key."""
         return dict(self._db.sql("SELECT key, number FROM aggregates WHERE number > 0"))
 
     def more(self, count: int) -> None:
-        """Waits until that many more events have been committed."""
+        """Waits until this many more events are committed."""
         before = sum(self.written().values())
         wait_until(lambda: self.errors or sum(self.written().values()) >= before + count, 60, "the applications to write")

@@ -1,4 +1,4 @@
-"""Processes of the server that stand still."""
+"""Stops processes of the server with SIGSTOP."""
 
 import os
 import signal
@@ -7,7 +7,8 @@ from .wait import wait_until
 
 
 def stop_asleep(db, which: str) -> int:
-    """SIGSTOP for the process of pg_stat_activity that is `which`, while it waits for work: awake it may hold a lock that others need."""
+    """Stops the process that matches `which` in pg_stat_activity while it waits for work: when it is busy it may
+    hold a lock that others need."""
     waits = f"SELECT pid FROM pg_stat_activity WHERE {which} AND wait_event_type IN ('Activity', 'Extension')"
 
     def stopped() -> int | None:

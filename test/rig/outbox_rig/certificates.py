@@ -1,4 +1,4 @@
-"""Certificate authorities and what they sign, made anew for each run."""
+"""Certificate authorities and certificates, created for each run."""
 
 import datetime
 import ipaddress
@@ -17,23 +17,23 @@ VALID, EXPIRED = (-2, 1), (-2, -1)  # days from now
 
 @dataclass
 class Certificate:
-    """PEM texts; `key` is PKCS #8."""
+    """PEM texts; `key` is in PKCS #8."""
 
     certificate: str
     key: str
 
     @property
     def chain(self) -> str:
-        """Key and certificate in one text, as Kafka's PEM key stores want them."""
+        """Key and certificates in one text, the format of Kafka's PEM key stores."""
         return self.key + self.certificate
 
     def server_context(self, clients: "Authority | None" = None, security_level: int | None = None) -> ssl.SSLContext:
-        """For a TLS server that shows it. `clients`: of whom clients must show a certificate. `security_level`: OpenSSL's, 0
-        takes weak keys."""
+        """A server context with this certificate. `clients`: clients must have a certificate of this authority.
+        `security_level`: OpenSSL's; 0 accepts weak keys."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         if security_level is not None:
             context.set_ciphers(f"DEFAULT:@SECLEVEL={security_level}")
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # the library reads files only
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # the ssl module reads only files
             file.write(self.chain)
             file.flush()
             context.load_cert_chain(file.name)
@@ -73,8 +73,8 @@ class Authority:
 
     def issue(self, common_name: str, *hosts: str, expired: bool = False, password: str | None = None,
               days: tuple[int, int] = VALID, rsa_bits: int | None = None) -> Certificate:
-        """For a server at `hosts` (names or addresses), or for a client. `password` encrypts the key; `days`: valid from and
-        until, from now; `rsa_bits`: an RSA key."""
+        """Issues a certificate for a server at `hosts` (names or addresses), or for a client. `password` encrypts
+        the key; `days`: validity from and to, relative to now; `rsa_bits`: use an RSA key."""
         key = _key(rsa_bits)
         return self._certificate(hosts, key, self._builder(_name(common_name), key, EXPIRED if expired else days), password)
 
@@ -86,7 +86,7 @@ class Authority:
 
 
 def self_signed(common_name: str, *hosts: str) -> Certificate:
-    """Of no authority."""
+    """A self-signed certificate."""
     nobody = Authority(common_name)
     builder = nobody._builder(nobody._name, nobody._key, VALID)
     return nobody._certificate(hosts, nobody._key, builder, None)

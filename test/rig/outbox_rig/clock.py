@@ -1,4 +1,5 @@
-"""A server's wall clock that can be set; its monotonic clock stays as it is, as on a machine whose clock is set."""
+"""A wall clock of a server that tests can set. The monotonic clock is not changed, as on a machine whose clock is
+set."""
 
 import struct
 import subprocess
@@ -28,15 +29,15 @@ class Clock:
         file.chmod(0o644)  # the server runs as another user
 
     def env(self) -> dict[str, str]:
-        """For the server, whose clock this is."""
+        """The environment of the server with this clock."""
         return {"LD_PRELOAD": str(LIBRARY), "RIG_CLOCK": str(self._file)}
 
     def step(self, seconds: float) -> None:
-        """Forwards, or backwards."""
+        """Moves the clock by this many seconds, forwards or backwards."""
         self.set(self.offset + seconds)
 
     def set(self, offset: float) -> None:
-        """So many seconds ahead of the machine's clock."""
+        """Sets the clock to this many seconds ahead of the machine's."""
         self.offset = offset
         with open(self._file, "r+b", buffering=0) as file:
             file.write(struct.pack("=q", round(offset * 1_000_000)))

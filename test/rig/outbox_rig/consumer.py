@@ -1,4 +1,4 @@
-"""What a Kafka consumer sees."""
+"""A Kafka consumer for tests."""
 
 import time
 import uuid
@@ -25,13 +25,13 @@ class Record:
 
     @property
     def id(self) -> str | None:
-        """The event's id, from the header that Debezium's router would have set."""
+        """The event's id, from the header that Debezium's router also sets."""
         value = dict(self.headers).get("id")
         return value.decode() if value is not None else None
 
 
 class Consumer:
-    """Reads topics from their beginning, one message a poll (a batch would wait for its fellows). Close it."""
+    """Reads topics from the beginning, one message per poll (a batch would wait until it is full). Must be closed."""
 
     def __init__(self, bootstrap: str, topics: list[str], group: str | None = None):
         self._consumer = confluent_kafka.Consumer({
@@ -57,7 +57,8 @@ class Consumer:
         self._consumer.close()
 
     def poll(self, timeout: float) -> Record | None:
-        """One record, or None. Errors (the broker is down, the topic not yet there) are waited out, as a service would."""
+        """Returns one record, or None. Errors (broker down, topic missing) are ignored until the timeout, as a
+        service would do."""
         message = self._consumer.poll(timeout)
         if message is None or message.error():
             return None
@@ -65,7 +66,7 @@ class Consumer:
                       message.headers() or [], message.timestamp()[1])
 
     def records(self, timeout: float) -> Iterator[Record]:
-        """Records until `timeout` seconds have passed in all."""
+        """Returns the records of the next `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             record = self.poll(min(left, 1))
@@ -73,7 +74,7 @@ class Consumer:
                 yield record
 
     def take(self, count: int, timeout: float = 30) -> list[Record]:
-        """Exactly the next `count` records; TimeoutError when they do not come."""
+        """Returns exactly the next `count` records; raises TimeoutError if they do not arrive."""
         return self.take_until(lambda got: len(got) >= count, timeout, f"{count} records")
 
     def take_until(self, enough: Callable[[list[Record]], bool], timeout: float = 30,
@@ -88,14 +89,14 @@ class Consumer:
         raise TimeoutError(f"waited {timeout:g} s for {what() if callable(what) else what}, got {len(got)}")
 
     def at_end(self) -> bool:
-        """True when everything that the topics hold has been polled."""
+        """True when all records of the topics have been polled."""
         positions = self._consumer.position(self._consumer.assignment())
         for partition in positions:
             low, high = self._consumer.get_watermark_offsets(partition, timeout=5)
-            if max(partition.offset, low) < high:  # a partition never polled has a negative offset
+            if max(partition.offset, low) < high:  # a partition that was never polled has a negative offset
                 return False
         return bool(positions)
 
     def quiet(self, seconds: float) -> list[Record]:
-        """Whatever else comes within `seconds`: to show that nothing does."""
+        """Returns the records of the next `seconds`: to show that there are none."""
         return list(self.records(seconds))

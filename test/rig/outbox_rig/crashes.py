@@ -1,4 +1,4 @@
-"""What a server's log says when a process of it crashed, or our worker ran into what it did not expect."""
+"""Finds crashes and unexpected errors of the worker in a server's log."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ CRASH = re.compile(r"terminated by signal|PANIC|server process .* was terminated
 
 
 def crashes(log: Path, since: int = 0) -> list[str]:
-    """Lines of the log from byte `since` on that tell of a crash."""
+    """The lines of the log, from byte `since` on, that report a crash."""
     if not log.exists():
         return []
     with open(log, errors="replace") as lines:

@@ -1,4 +1,4 @@
-"""One database with the extension, as a test sees it."""
+"""One database with the extension."""
 
 import subprocess
 from typing import Any
@@ -19,13 +19,13 @@ class Database:
         self._connection: psycopg.Connection | None = None
 
     def create(self, tablespace: str = "pg_default", version: str | None = None) -> None:
-        self.pg.wait_ready()  # a test before this one may have ended in a crash
+        self.pg.wait_ready()  # an earlier test may have ended with a crash
         with self.pg.connect() as admin:
             admin.execute(sql.SQL("CREATE DATABASE {} TABLESPACE {}").format(sql.Identifier(self.name), sql.Identifier(tablespace)))
         self.sql("CREATE EXTENSION outbox" + (f" VERSION '{version}'" if version else ""))
 
     def drop(self) -> None:
-        """Also shows that the worker gets out of the way at once."""
+        """Drops the database, which also shows that the worker disconnects at once."""
         self.disconnect()
         self.pg.wait_ready()
         with self.pg.connect() as admin:
@@ -34,11 +34,11 @@ class Database:
 
     @property
     def dsn(self) -> str:
-        """For programs of PostgreSQL's own."""
+        """A connection string for PostgreSQL's own programs."""
         return self.pg.dsn(self.name)
 
     def connect(self, **options) -> psycopg.Connection:
-        """A connection of its own, for transactions."""
+        """Opens a new connection, for transactions."""
         return self.pg.connect(self.name, **options)
 
     def disconnect(self) -> None:
@@ -47,9 +47,9 @@ class Database:
         self._connection = None
 
     def sql(self, query: str, *parameters: Any) -> list[tuple]:
-        """Runs it in autocommit mode and returns the rows; connects anew when the server went away."""
+        """Runs a statement in autocommit mode and returns the rows; reconnects if the server was restarted."""
         cursor = self._connected().execute(query, parameters or None)
-        return cursor.fetchall() if cursor.description is not None else []  # SELECT FROM has rows without columns
+        return cursor.fetchall() if cursor.description is not None else []  # SELECT FROM returns rows without columns
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
@@ -61,7 +61,7 @@ class Database:
         return rows[0][0] if rows else None
 
     def paste(self, script: str) -> str:
-        """As a person would, into psql. What it prints."""
+        """Runs SQL in psql, as a user would, and returns what psql prints."""
         done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.pg.dsn(self.name)],
                               input=script, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{script}\n{done.stderr}"
@@ -69,13 +69,14 @@ class Database:
 
     def enqueue(self, aggregate_type: str, aggregate_id: str, event_type: str = "order.created",
                 payload: str = '{"a": 1}', **more: Any) -> str:
-        """outbox.enqueue() in a transaction of its own. The event's id."""
+        """Calls outbox.enqueue() in a transaction of its own and returns the event's id."""
         names = "".join(f", {name} => %s" for name in more)
         return str(self.value(f"SELECT outbox.enqueue(%s, %s::text, %s, %s::jsonb{names})", aggregate_type, aggregate_id,
                               event_type, payload, *more.values()))
 
     def create_contrib(self, name: str) -> None:
-        """An extension of PostgreSQL's contrib. Where the server was built without (PyPI's 16), the test is skipped."""
+        """Creates an extension of PostgreSQL's contrib. Skips the test if the server was built without it (16 from
+        PyPI)."""
         if not self.sql("SELECT FROM pg_available_extensions WHERE name = %s", name):
             pytest.skip(f"this server has no extension {name}")
         self.sql(f"CREATE EXTENSION IF NOT EXISTS {name}")
@@ -88,7 +89,7 @@ class Database:
 
     def webhook_sink(self, name: str, receiver: Receiver | str, secret: str | None = None, **options: str) -> None:
         url = receiver if isinstance(receiver, str) else receiver.url
-        with self._connected().transaction():  # else what waits for this sink may go unsigned, before the secret is there
+        with self._connected().transaction():  # otherwise pending events could be sent unsigned, before the secret is set
             self._create_server(name, "outbox_webhook", {"url": url, "allow_http": "true", "allow_networks": "127.0.0.0/8"} | options)
             if secret:
                 self.create_mapping(name, {"secret": secret})
@@ -101,24 +102,24 @@ class Database:
         self.sql(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("", options)))
 
     def set_sink(self, name: str, **options: str) -> None:
-        """ALTER SERVER: options that it has already."""
+        """ALTER SERVER: changes options that are already set."""
         self.sql(sql.SQL("ALTER SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("SET", options)))
 
     def set_mapping(self, name: str, **options: str) -> None:
-        """ALTER USER MAPPING: options that it has already."""
+        """ALTER USER MAPPING: changes options that are already set."""
         self.sql(sql.SQL("ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("SET", options)))
 
     def sink(self, columns: str, name: str = "crm") -> tuple:
-        """Of outbox.sinks."""
+        """A column of outbox.sinks."""
         return self.sql(f"SELECT {columns} FROM outbox.sinks WHERE name = '{name}'")[0]
 
     def doctor(self, check: str, *patience: str) -> tuple | None:
-        """(status, detail, hint) of a check, or None."""
+        """(status, detail, hint) of a check of outbox.doctor(), or None."""
         rows = self.sql(f'SELECT status, detail, hint FROM outbox.doctor({"%s" * len(patience)}) WHERE "check" = %s', *patience, check)
         return rows[0] if rows else None
 
     def complaints(self, *patience: str) -> list[tuple]:
-        """What the doctor does not find in order."""
+        """The checks of outbox.doctor() that are not ok."""
         return self.sql(f"SELECT * FROM outbox.doctor({'%s' * len(patience)}) WHERE status <> 'ok'", *patience)
 
     def pending(self) -> int:

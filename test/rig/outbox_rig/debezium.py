@@ -1,5 +1,5 @@
-"""Debezium's outbox event router on Kafka Connect, standalone, from the jars under build/debezium: the benchmarks' rival, and
-what our Kafka records are compared with."""
+"""Debezium's outbox event router on a standalone Kafka Connect, from the jars under build/debezium: compared with
+outbox in benchmarks and record by record."""
 
 import json
 import secrets
@@ -15,14 +15,14 @@ from .postgres import Postgres
 from .process import Process, free_port
 from .wait import wait_until
 
-# As Kafka's own connect-standalone.sh starts it.
+# The options of Kafka's own connect-standalone.sh.
 FAST = ["-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
         "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
 SOON = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 MAIN = ["-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILD}/debezium/*", "org.apache.kafka.connect.cli.ConnectStandalone"]
 ROUTER = "io.debezium.transforms.outbox.EventRouter"
-# The table of its documentation, and the publication that it would make itself if it owned the table.
+# The table of Debezium's documentation, and the publication that Debezium would create if it owned the table.
 COLUMNS = """id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,
              type varchar(255) NOT NULL, payload jsonb"""
 TABLE = """
@@ -34,14 +34,14 @@ TABLE = """
 class Debezium:
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, dbname: str, kafka: Kafka, producer: dict[str, str] = {},
                  columns: str = COLUMNS, jit: bool = True, worker: dict[str, str] = {}):
-        """`pg`: takes TCP connections and has wal_level = logical. `dbname`: a new database of that name. `producer`: properties
-        of its Kafka producer. `columns`: of its table. `jit`: False leaves out the optimising compiler, for a quick start.
-        `worker`: properties of Kafka Connect."""
+        """`pg`: accepts TCP connections and has wal_level = logical. `dbname`: a new database of this name.
+        `producer`: properties of the Kafka producer. `columns`: columns of its table. `jit`: False turns off the
+        optimizing compiler, for a quick start. `worker`: properties of Kafka Connect."""
         self.name, self.dir, self.log, self.pg, self.dbname = name, directory, log, pg, dbname
         self._process: Process | None = None
         self._java = ["java", *(FAST if jit else SOON), *MAIN]
         self._port = free_port()
-        self._number = 0  # of the connector
+        self._number = 0  # properties of the connector
         directory.mkdir(parents=True)
         password = secrets.token_hex(16)
         with pg.connect() as admin:
@@ -81,11 +81,11 @@ class Debezium:
 
     @property
     def _name(self) -> str:
-        """Of the benchmarks' connector and its slot."""
+        """The name of the benchmarks' connector and its slot."""
         return f"outbox{self._number}"
 
     def start(self) -> None:
-        """Kafka Connect, without a connector."""
+        """Starts Kafka Connect without a connector."""
         self._process = Process(self.name, [*self._java, str(self._properties)], self.log, pid_file=BUILD / "run" / f"{self.name}.pid")
         wait_until(self._answers, 180, lambda: f"Kafka Connect to start; {self.log} ends:\n{self._process.tail()}")
 
@@ -107,22 +107,22 @@ class Debezium:
     # ---- use -------------------------------------------------------------------------------------------------
 
     def configure(self, properties: dict[str, str] = {}) -> None:
-        """A new connector with these properties on top of ours, in place of the one before; returns when it streams. The process,
-        and what its compiler has learnt, stay."""
-        if self._number:  # a changed one would restart its task in the middle of a later resume
+        """Replaces the connector by a new one with these properties in addition to ours; returns when it streams.
+        The process keeps running, with its compiled code."""
+        if self._number:  # a changed connector would restart its task in the middle of a later resume
             self.remove(self._name)
         self._number += 1
         self.add({self._name: properties})
 
     def add(self, connectors: dict[str, dict[str, str]]) -> None:
-        """Connectors beside those that are there, by their names, which are those of their slots too; returns when all stream."""
+        """Adds connectors by name; their slots have the same names. Returns when all of them stream."""
         for name, properties in connectors.items():
             self._put(name, self._connector | {"topic.prefix": name, "slot.name": name} | properties)
         for name in connectors:
             self._until_it_streams(name)
 
     def add_as_it_is(self, properties: dict[str, str]) -> None:
-        """A connector of these properties and no others, named as its slot; returns when it streams."""
+        """Adds a connector with exactly these properties, named like its slot; returns when it streams."""
         name = properties["slot.name"]
         self._put(name, properties)
         self._until_it_streams(name)
@@ -135,12 +135,12 @@ class Debezium:
                    lambda: f"Debezium to stream; {self.log} ends:\n{self._process.tail()}")
 
     def delete(self, name: str) -> None:
-        """The connector; its slot stays."""
+        """Deletes the connector; its slot stays."""
         self._request("DELETE", f"/connectors/{name}")
         wait_until(lambda: not self._walsender(name), 30, "Debezium's connector to end")
 
     def remove(self, name: str) -> None:
-        """The connector and its slot."""
+        """Deletes the connector and its slot."""
         self.delete(name)
         with self.pg.connect() as admin:
             admin.execute("SELECT pg_drop_replication_slot(%s)", (name,))
@@ -151,18 +151,18 @@ class Debezium:
         wait_until(lambda: self._is("PAUSED", name), 60, lambda: f"Debezium to pause; {self.log} ends:\n{self._process.tail()}")
 
     def resume(self, name: str = "") -> None:
-        """Returns at once."""
+        """Returns without waiting."""
         self._request("PUT", f"/connectors/{name or self._name}/resume")
 
     def connectors(self) -> list[str]:
         return self._request("GET", "/connectors")
 
     def options(self, plugin: str) -> list[str]:
-        """The names of all that a connector, transform or converter can be told."""
+        """The names of all properties of a connector, transform or converter."""
         return [option["name"] for option in self._request("GET", f"/connector-plugins/{plugin}/config")]
 
     def must_run(self) -> None:
-        """RuntimeError with the end of the log when the process has ended or a task has failed."""
+        """Raises RuntimeError with the end of the log if the process has ended or a task has failed."""
         self._process.must_run()
         for name in self.connectors():
             if "FAILED" in self.states(name):
@@ -173,11 +173,11 @@ class Debezium:
         return self.states(name) == [state, state]
 
     def states(self, name: str) -> list[str]:
-        """Of the connector and of its task."""
+        """The states of the connector and its task."""
         try:
             status = self._request("GET", f"/connectors/{name}/status")
         except urllib.error.HTTPError as error:
-            if error.code == 404:  # not yet
+            if error.code == 404:  # not there yet
                 return []
             raise
         return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]

@@ -1,4 +1,4 @@
-"""JSON documents as an application might write them, with all that makes text difficult, from a seed."""
+"""JSON documents as applications write them, with difficult text, from a seed."""
 
 import json
 import random
@@ -30,7 +30,7 @@ class Documents:
             return self.number()
         if kind in (2, 3):
             return self.string()
-        # Now and then more than the 32 after which jsonb notes an offset.
+        # Sometimes more than 32 members, after which jsonb stores an offset.
         count = self.random.choice([0, 1, 2, 3, 5, 8, 70 if depth == 1 else 4])
         members = (self.value(depth - 1) for _ in range(count))
         if kind == 4:

@@ -1,4 +1,4 @@
-"""One of examples/: a small order service and the consumer of its events, run as their README says."""
+"""One of examples/: a small order service and the consumer of its events, run as its README describes."""
 
 import json
 import os
@@ -12,17 +12,17 @@ from .rig import Rig
 from .service import Service
 from .wait import wait_until
 
-STARTS = 300  # seconds, at most: a JVM on a busy machine
+STARTS = 300  # maximum in seconds: a JVM on a busy machine
 
 
 class Example:
     def __init__(self, rig: Rig, stack: str, env: dict[str, str]):
-        """`env`: where the database and the broker are."""
+        """`env`: the addresses of the database and the broker."""
         self.dir, self._env = ROOT / "examples" / stack, env
         self.service, self.consumer = (self._part(rig, part) for part in ("service", "consumer"))
 
     def _part(self, rig: Rig, part: str) -> Service:
-        """Not yet started."""
+        """Returns a part that is not yet started."""
         return rig.service(argv=[str(self.dir / part)], env=self._env | {"PORT": "{port}"}, start=False)
 
     def start_service(self) -> None:
@@ -30,7 +30,7 @@ class Example:
         wait_until(lambda: self.call("/health")[0] == 200, STARTS, lambda: f"the service to be ready:\n{self.service.printed()}")
 
     def call(self, path: str, body: object = None) -> tuple[int, dict]:
-        """Posts JSON, or gets. (status, answer)"""
+        """Sends JSON by POST, or a GET. Returns (status, response)."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.service.port}{path}", headers={"Content-Type": "application/json"},
                                          data=None if body is None else json.dumps(body).encode())
         try:
@@ -42,7 +42,7 @@ class Example:
 
 
 def prepare(stack: str, step: str, env: dict[str, str] = {}) -> None:
-    """`build` or `migrate`, which end."""
+    """Runs `build` or `migrate` to the end."""
     log = LOGS / f"example-{stack}-{step}.log"
     with open(log, "wb") as out:
         done = subprocess.run([ROOT / "examples" / stack / step], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,

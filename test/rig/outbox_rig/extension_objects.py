@@ -1,10 +1,10 @@
-"""What CREATE EXTENSION outbox made in a database, object by object and in words, so that two databases can be compared."""
+"""The objects that CREATE EXTENSION outbox made in a database, as text, so that two databases can be compared."""
 
 from .database import Database
 
-# Privileges in the order of their text; the owner's name is the same in both databases.
+# Privileges sorted by their text; the owner has the same name in both databases.
 ACL = "(SELECT pg_catalog.array_agg(a::text ORDER BY a::text COLLATE \"C\") FROM pg_catalog.unnest({0}) AS a)"
-# Minor releases of 2026 keep a version of the column there.
+# Minor releases of 2026 store a version in this column.
 OPTIONS = "(SELECT pg_catalog.array_agg(o) FROM pg_catalog.unnest(a.attoptions) AS o WHERE o NOT LIKE 'pg_attver=%')"
 OBJECTS = f"""
 WITH extension AS (SELECT oid, extconfig, extcondition FROM pg_extension WHERE extname = 'outbox'),
@@ -75,12 +75,12 @@ SELECT 'schema', n.nspname, concat_ws(' ', 'owner', n.nspowner::regrole, {ACL.fo
 
 
 def extension_objects(db: Database) -> dict[tuple[str, str], str]:
-    """What each kind and name of object is."""
+    """The definition of each object, by kind and name."""
     return {(kind, name): text or "" for kind, name, text in db.sql(OBJECTS)}
 
 
 def differences(found: dict, wanted: dict) -> list[str]:
-    """A line for each object that lacks, is too much, or differs."""
+    """A line for each object that is missing, extra or different."""
     lines = [f"lacks {kind} {name}" for kind, name in sorted(wanted.keys() - found.keys())]
     lines += [f"has {kind} {name} besides" for kind, name in sorted(found.keys() - wanted.keys())]
     lines += [f"differs: {kind} {name}\n    is      {found[kind, name]}\n    must be {wanted[kind, name]}"

@@ -1,4 +1,4 @@
-"""A page of the documentation whose SQL is followed step by step: <!-- step: name -->."""
+"""Follows the SQL of a documentation page step by step: <!-- step: name -->."""
 
 import re
 
@@ -8,7 +8,7 @@ from .wait import wait_until
 
 
 class Guide:
-    """The SQL of `page` by the names of its steps, with our names in place of the page's."""
+    """The SQL of `page` by step, with the test's names in place of the page's."""
 
     def __init__(self, db: Database, names: dict[str, str], page: str = "docs/migration.md"):
         self._db = db
@@ -19,7 +19,7 @@ class Guide:
         self._steps: dict[str, str] = dict(re.findall(r"<!-- step: (.+?) -->\n```sql\n(.*?)```", text, re.DOTALL))
 
     def follow(self, step: str) -> None:
-        """As a person would, in psql."""
+        """Runs the step in psql, as a user would."""
         self._db.paste(self._steps[step])
 
     def rows(self, step: str) -> list[tuple]:
@@ -29,6 +29,6 @@ class Guide:
         return self._db.value(self._steps[step]) is False
 
     def ask(self, step: str) -> None:
-        """Until the answer is true."""
+        """Waits until the query returns true."""
         wait_until(lambda: self._db.value(self._steps[step]), 120, lambda: f'"{step}"; events: ' + str(self._db.sql(
             "SELECT status, sink, blocked_by, attempts, last_error, count(*), min(partition_key) FROM outbox.events GROUP BY 1, 2, 3, 4, 5")))

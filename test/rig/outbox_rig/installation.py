@@ -1,4 +1,4 @@
-"""Copies of this machine's PostgreSQLs in folders of their own, to install into."""
+"""Private copies of this machine's PostgreSQL installations, to install into."""
 
 import os
 import shutil
@@ -9,30 +9,31 @@ from pathlib import Path
 from .paths import BUILD, LOGS, ROOT, pg_config
 
 SYSTEM = Path("/usr/lib/postgresql")
-OUTBOX = shutil.ignore_patterns("outbox*")  # somebody's `make install`
+OUTBOX = shutil.ignore_patterns("outbox*")  # from some earlier `make install`
 
 
 def majors() -> list[int]:
-    """Those that are installed with headers, the oldest first."""
+    """The versions that are installed with headers, the oldest first."""
     return sorted(int(path.parent.parent.name) for path in SYSTEM.glob("*/bin/pg_config")
                   if Path(f"/usr/include/postgresql/{path.parent.parent.name}/server").is_dir())
 
 
 def older() -> list[int]:
-    """Than the one under test, where that is of the system too: pg_upgrade wants both with their fixes."""
+    """An older version than the one under test, if the latter is the system's too: pg_upgrade needs both with their
+    fixes."""
     bindir = pg_config("bindir")
     return [major for major in majors() if bindir.is_relative_to(SYSTEM) and major < int(bindir.parent.name)]
 
 
 def copy(root: Path, major: int) -> Path:
-    """PostgreSQL finds its files by where it stands: below `root` is one that nobody else uses. Its bindir."""
+    """Copies an installation to `root`; PostgreSQL finds its files relative to its programs. Returns the bindir."""
     for part in ("lib", "share"):
         shutil.copytree(f"/usr/{part}/postgresql/{major}", root / f"usr/{part}/postgresql/{major}", symlinks=True, ignore=OUTBOX)
     return root / f"usr/lib/postgresql/{major}/bin"
 
 
 def see_headers(root: Path) -> None:
-    """What is built by its pg_config finds them, and its libdir."""
+    """Lets builds that use the copy's pg_config find the headers, and sets its libdir."""
     headers = root / "usr/include/postgresql"
     headers.parent.mkdir(parents=True, exist_ok=True)
     headers.symlink_to("/usr/include/postgresql")
@@ -40,13 +41,13 @@ def see_headers(root: Path) -> None:
 
 
 def with_outbox(major: int) -> Path:
-    """The bindir of such a copy, with outbox as it is in this checkout, built for that version."""
+    """Returns the bindir of such a copy, with this checkout's outbox built for that version."""
     version = subprocess.run([SYSTEM / f"{major}/bin/pg_config", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     root, source = BUILD / "installation" / version, BUILD / "installation" / f"{version}-source"
     shutil.rmtree(root, ignore_errors=True)
     bindir = copy(root, major)
     see_headers(root)
-    # Only the server room has to be compiled for it, and only what has changed since the last time.
+    # Only src/server must be compiled for that version, and only what has changed since the last time.
     shutil.rmtree(source / "src/delivery", ignore_errors=True)
     for path in [path for path in source.rglob("*") if path.is_file() and path.suffix != ".o"]:
         path.unlink()
@@ -71,8 +72,9 @@ def version_of(source: Path) -> str:
 
 
 def with_next_version(version: str, change: Callable[[Path, str], None]) -> Path:
-    """The bindir of a copy of the PostgreSQL under test, with a later version of outbox: what `change(source, released)` makes of this
-    checkout. It is made as src/extension/README.md has it: the script of the released version is kept, an upgrade leads from it to `version`."""
+    """Returns the bindir of a copy of the PostgreSQL under test with a later version of outbox, which
+    `change(source, released)` makes of this checkout. It is made as src/extension/README.md describes: the script of
+    the released version is kept, and an upgrade script leads from it to `version`."""
     root, source, bindir = BUILD / "installation/next", BUILD / "installation/next-source", pg_config("bindir")
     for folder in (root, source):
         shutil.rmtree(folder, ignore_errors=True)
@@ -83,7 +85,7 @@ def with_next_version(version: str, change: Callable[[Path, str], None]) -> Path
         shutil.copytree(bindir.parent, root, symlinks=True, ignore=OUTBOX)
         bindir = root / "bin"
 
-    shutil.copytree(ROOT / "src", source / "src")  # with what is compiled
+    shutil.copytree(ROOT / "src", source / "src")  # copies compiled files too
     for name in ("Makefile", "outbox.control"):
         shutil.copy2(ROOT / name, source)
     released = version_of(ROOT)

@@ -18,18 +18,18 @@ from .wait import wait_until
 
 
 def java(*argv: str, heap: str = "512m", tier: int = 1, options: list[str] = [], jars: str = f"{BUILD}/kafka/*") -> list[str]:
-    """The command line of a program of `jars`. `tier`: of the compiler; 1 starts quickly, 4 runs fast."""
+    """The command line of a program in `jars`. `tier`: of the JVM's compiler; 1 starts quickly, 4 runs fast."""
     return ["java", *options, f"-Xmx{heap}", "-XX:+UseSerialGC", f"-XX:TieredStopAtLevel={tier}", "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS", "-cp", jars, *argv]
 
 
 @dataclass
 class Member:
-    """What a broker is told when it is one of several."""
+    """The configuration of a broker in a cluster."""
 
     number: int
     cluster: str
-    controllers: dict[int, int]  # the port of each
+    controllers: dict[int, int]  # ports by broker
 
 
 def new_cluster() -> str:
@@ -40,9 +40,9 @@ class Kafka:
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
                  jit: bool = True, namespace: Namespace | None = None, secured: bool = False,
                  member: Member | None = None, heap: str = "512m"):
-        """`partitions`: of topics that come into being by use. `properties`: of the broker, on top of ours. `jit`: False
-        leaves out the optimising compiler, for a quick start. `namespace`: where it runs. `secured`: with listeners of
-        every kind besides, see `security`. `member`: of a cluster (kafka_cluster.py)."""
+        """`partitions`: of automatically created topics. `properties`: of the broker, in addition to ours. `jit`:
+        False turns off the optimizing compiler, for a quick start. `namespace`: where the broker runs. `secured`:
+        adds all kinds of listeners, see `security`. `member`: its place in a cluster (kafka_cluster.py)."""
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
         self._member = member or Member(1, new_cluster(), {1: free_port()})
@@ -69,8 +69,8 @@ class Kafka:
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "log.cleaner.enable": "false",
-            "log.retention.ms": "-1",  # else events of long ago are deleted by the next look at it, every five minutes
-            # After kill -9 it must not wait long for its own former session to end.
+            "log.retention.ms": "-1",  # otherwise the retention check, every five minutes, deletes events with old timestamps
+            # After kill -9 the broker must not wait long for its own former session to expire.
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000",
         } | properties
@@ -84,7 +84,7 @@ class Kafka:
 
     @property
     def security(self) -> Security:
-        """Of a secured broker."""
+        """The security of a broker with `secured`."""
         assert self._security
         return self._security
 
@@ -94,7 +94,7 @@ class Kafka:
         return inside + java(*argv, heap=self._heap, tier=tier, options=options)
 
     def _configure(self) -> str:
-        """Writes its configuration as it is now, and returns the file's name."""
+        """Writes the broker's present configuration, and returns the file's name."""
         config = self.dir / "server.properties"
         properties = self._properties | (self._security.write() if self._security else {})
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -105,7 +105,7 @@ class Kafka:
         self.tool("kafka.tools.StorageTool", "format", f"--cluster-id={self._member.cluster}", "-c", self._configure(), *users)
 
     def tool(self, *argv: str) -> None:
-        """Runs one of Kafka's own; what it says goes to the log."""
+        """Runs one of Kafka's programs; its output goes to the log."""
         with open(self.log, "ab") as out:
             subprocess.run(self._java(1, *argv), check=True, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
@@ -119,14 +119,14 @@ class Kafka:
         return self._process is not None and self._process.running()
 
     def start(self) -> None:
-        """Starts it on the same ports and data, with what `security` is now, and returns when it answers. Call it from a
-        thread that lives on."""
+        """Starts the broker on the same ports and data, with the present `security`, and returns when it responds.
+        The calling thread must outlive the broker."""
         if not self.running():
             self.begin_start()
             self.wait_started()
 
     def begin_start(self) -> None:
-        """For several at once: one alone of a cluster does not answer."""
+        """Starts without waiting, for clusters: a single member does not respond."""
         self._process = Process(self.name, self._java(self._tier, "kafka.Kafka", self._configure()), self.log,
                                 pid_file=BUILD / "run" / f"{self.name}.pid")
 
@@ -146,11 +146,11 @@ class Kafka:
             self._process.stop(30)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Sends kill -9."""
         self._process.kill()
 
     def pause(self) -> None:
-        """It stands still, with its connections open."""
+        """Stops the process with its connections open (SIGSTOP)."""
         self._process.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -165,8 +165,8 @@ class Kafka:
         self.create_topics([name], partitions, config, replicas)
 
     def create_topics(self, names: list[str], partitions: int = 12, config: dict[str, str] = {}, replicas: int = 1) -> None:
-        """Returns when every partition takes messages: the broker answers before that."""
-        admin = self.admin()  # must outlive the answers
+        """Returns when every partition accepts messages: the broker's response comes earlier."""
+        admin = self.admin()  # must outlive the responses
         for answer in admin.create_topics([NewTopic(name, partitions, replicas, config=config) for name in names]).values():
             answer.result(20)
         wanted = {TopicPartition(name, number): OffsetSpec.latest() for name in names for number in range(partitions)}

@@ -1,4 +1,4 @@
-"""Several brokers that are one Kafka: leaders move, brokers go and come back."""
+"""A Kafka cluster of several brokers: leaders move, brokers stop and return."""
 
 import random
 import time
@@ -13,7 +13,8 @@ from .wait import wait_until
 
 
 class KafkaCluster:
-    """Each is broker and controller; a topic has a replica on every one, and two must have what is acknowledged."""
+    """Each member is broker and controller; a topic has a replica on each, and acknowledged records are on at least
+    two."""
 
     def __init__(self, name: str, directory: Path, log: Path, brokers: int = 3, properties: dict[str, str] = {}):
         cluster, controllers = new_cluster(), {n: free_port() for n in range(1, brokers + 1)}
@@ -39,7 +40,7 @@ class KafkaCluster:
         wait_until(lambda: len(self.admin().list_topics(timeout=5).brokers) == len(self.brokers), 30, "all brokers")
 
     def stop(self) -> None:
-        """Killed: what they hold is over with, and an orderly end of all of them takes its time."""
+        """Kills the brokers: their data is no longer needed, and an orderly shutdown of all would take long."""
         for broker in self.brokers.values():
             if broker.running():
                 broker.kill()
@@ -51,7 +52,7 @@ class KafkaCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def admin(self) -> AdminClient:
-        """Asks one of those that run."""
+        """A request to one of the running brokers."""
         running = ",".join(broker.bootstrap for broker in self.brokers.values() if broker.running())
         return AdminClient({"bootstrap.servers": running, "log_level": 0})
 
@@ -78,7 +79,7 @@ class KafkaCluster:
             future.result(20)
 
     def quota(self, client: str, **limits: int) -> None:
-        """Of all clients with that id, per second and broker; without limits: no more."""
+        """Sets limits for all clients with this id, per second and broker; without limits, removes them."""
         change = ["--add-config", ",".join(f"{name}={limit}" for name, limit in limits.items())] if limits else \
                  ["--delete-config", "producer_byte_rate"]
         self.brokers[1].tool("kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, "--alter", "--entity-type", "clients",
@@ -89,7 +90,7 @@ class KafkaCluster:
     def _partitions(self, topic: str) -> list:
         """None while the brokers elect a controller."""
         admin = self.admin()
-        admin.list_topics(timeout=10)  # it may know brokers that are gone
+        admin.list_topics(timeout=10)  # the metadata may contain brokers that are down
         [description] = admin.describe_topics(TopicCollection([topic]), request_timeout=5).values()
         try:
             return description.result(10).partitions
@@ -97,11 +98,11 @@ class KafkaCluster:
             return []
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Of each partition; 0 where there is none."""
+        """The leader of each partition; 0 if there is none."""
         return {p.id: p.leader.id if p.leader and p.leader.id > 0 else 0 for p in self._partitions(topic)}
 
     def in_sync(self, topic: str) -> bool:
-        """Does every replica have everything?"""
+        """Whether every replica is in sync."""
         try:
             partitions = self._partitions(topic)
             return bool(partitions) and all(len(p.isr) == len(p.replicas) for p in partitions)
@@ -109,13 +110,14 @@ class KafkaCluster:
             return False
 
     def elect(self, topic: str) -> None:
-        """The preferred leaders lead: after a broker has been away, that moves some."""
+        """Makes the preferred replicas leaders, which moves leaders after a broker was away."""
         admin = self.admin()
         partitions = [TopicPartition(topic, number) for number in self.leaders(topic)]
         admin.elect_leaders(ElectionType.PREFERRED, partitions).result(20)
 
     def restart(self, number: int, topic: str, seconds_away: float = 0) -> None:
-        """In an orderly way: its partitions are led by others meanwhile, and it is in sync again at the end."""
+        """Restarts a broker in an orderly way: other brokers lead its partitions meanwhile, and it is in sync at the
+        end."""
         broker = self.brokers[number]
         broker.stop()
         self.return_of(number, topic, seconds_away)

@@ -1,4 +1,4 @@
-"""The ways to connect to a broker that guards itself: its listeners, certificates, users, tokens and authorizer."""
+"""The secured listeners of a broker: certificates, users, tokens and ACLs."""
 
 import secrets
 from pathlib import Path
@@ -10,47 +10,47 @@ from .token_server import TokenServer
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOLS = {
     "SSL": "SSL",
-    "MTLS": "SSL",  # clients must show a certificate
-    "EXPIRED": "SSL",  # the broker's own certificate has expired
-    "MISNAMED": "SSL",  # it was made out to another host
+    "MTLS": "SSL",  # clients must have a certificate
+    "EXPIRED": "SSL",  # the broker's certificate has expired
+    "MISNAMED": "SSL",  # the broker's certificate names another host
     "SASL_PLAINTEXT": "SASL_PLAINTEXT",  # PLAIN only
     "SASL_SSL": "SASL_SSL",
 }
 
 
 def password() -> str:
-    """No other text of a run holds it, so that a log can be searched for it."""
+    """A random password that occurs nowhere else, so that a log can be searched for it."""
     return secrets.token_hex(12)
 
 
 class Security:
-    """Users: `users` by SASL/PLAIN, SCRAM and (the token server's client "outbox") OAUTHBEARER; "CN=<name>" by certificate.
-    "rotated" and "scrammed" are for tests that change passwords. All may do everything, except with what an ACL speaks of;
-    ANONYMOUS (the PLAINTEXT listener) and "admin" always."""
+    """Users: `users` with SASL/PLAIN, SCRAM and (the token server's client "outbox") OAUTHBEARER; "CN=<name>" with a
+    certificate. "rotated" and "scrammed" are for tests that change passwords. All users may do everything that no
+    ACL restricts; ANONYMOUS (the PLAINTEXT listener) and "admin" may do everything."""
 
     def __init__(self, directory: Path, address: str, plaintext_port: int):
         self.dir, self.address = directory, address
         self.ports = {"PLAINTEXT": plaintext_port} | {listener: free_port() for listener in PROTOCOLS}
         self.users = {user: password() for user in ("outbox", "second", "rotated", "scrammed", "admin")}
         self.authority = Authority("rig CA")
-        self.client_authority = Authority("rig client CA")  # of the certificates that MTLS takes
+        self.client_authority = Authority("rig client CA")  # certificates that the MTLS listener accepts
         self.stranger = Authority("unknown CA")
         self.tokens = TokenServer("outbox", password())
 
     @property
     def ca_pem(self) -> str:
-        """What a client has to trust."""
+        """The certificates that a client must trust."""
         return self.authority.certificate
 
     def bootstrap(self, listener: str) -> str:
         return f"{self.address}:{self.ports[listener]}"
 
     def trust_clients_of(self, authority: Authority) -> None:
-        """Takes effect when the broker is started."""
+        """Takes effect at the next start of the broker."""
         self.client_authority = authority
 
     def write(self) -> dict[str, str]:
-        """Writes the files that the broker reads when it starts, and returns its properties."""
+        """Writes the files that the broker reads at start, and returns its properties."""
         self.dir.mkdir(parents=True, exist_ok=True)
         stores = {
             "server": self.authority.issue("broker", self.address, "localhost").chain,
@@ -101,6 +101,6 @@ class Security:
                 f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={jwks}"]
 
     def scram_users(self) -> list[str]:
-        """Arguments for the formatting of the broker's storage."""
+        """Arguments for formatting the broker's storage."""
         return [argument for user, secret in self.users.items() for mechanism in SCRAM
                 for argument in ("--add-scram", f"{mechanism}=[name={user},password={secret}]")]

@@ -1,4 +1,4 @@
-"""The librdkafkas beside the system's: the environment of a process that is to run with one of them."""
+"""Other librdkafka versions than the system's: the environment of a process that uses one of them."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ TOO_OLD = BUILD / "librdkafka" / "too-old"
 
 
 def version(which: Path) -> str:
-    """Of its headers."""
+    """The version of the headers."""
     header = (which / "include/librdkafka/rdkafka.h").read_text()
     number = int(re.search(r"#define RD_KAFKA_VERSION (0x\w+)", header)[1], 16)
     return ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8))
 
 
 def environment(which: Path) -> dict[str, str]:
-    """LIBRDKAFKA tells the tests which one they are to find in the server."""
+    """LIBRDKAFKA tells the tests which version the server must have loaded."""
     return {"LD_LIBRARY_PATH": str(which / "lib"), "LIBRDKAFKA": str(which)}
 
 

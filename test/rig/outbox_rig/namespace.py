@@ -1,4 +1,4 @@
-"""A network namespace of its own, joined to ours by a pair of veth devices: a network that can be cut."""
+"""A network namespace, connected to the machine's by a pair of veth devices: a network that can be cut."""
 
 import ctypes
 import itertools
@@ -10,7 +10,7 @@ from pathlib import Path
 _numbers = itertools.count()
 _CLONE_NEWNET = 0x40000000
 _PREFIX = "outbox-"
-_CONFIGURATION = Path("/etc/netns")  # `ip netns exec` puts what lies in NAME/ there in place of /etc's
+_CONFIGURATION = Path("/etc/netns")  # `ip netns exec` mounts the files in NAME/ over those in /etc
 
 
 class NotPermitted(Exception):
@@ -24,7 +24,7 @@ def _ip(*arguments: str) -> None:
 
 
 def _forget_the_dead() -> None:
-    """Those of a run that was killed."""
+    """Removes the namespaces of runs that were killed."""
     for file in Path("/run/netns").glob(f"{_PREFIX}*"):
         if not Path("/proc", file.name.removeprefix(_PREFIX).partition("-")[0]).exists():
             subprocess.run(["ip", "netns", "delete", file.name], capture_output=True)
@@ -32,11 +32,11 @@ def _forget_the_dead() -> None:
 
 
 class Namespace:
-    """`address` is inside, and reachable from here until the link is cut."""
+    """`address` is inside, and can be reached from the machine until the link is cut."""
 
     def __init__(self):
         _forget_the_dead()
-        # Several runs on one machine must not meet: 10.128.0.0/9, four addresses each.
+        # Several runs on one machine must not collide: each uses four addresses of 10.128.0.0/9.
         place = (os.getpid() % 65536) * 32 + next(_numbers) % 32
         base = (10 << 24 | 1 << 23) + place * 4
         here, self.address = (".".join(str(base + n >> shift & 255) for shift in (24, 16, 8, 0)) for n in (1, 2))
@@ -55,45 +55,45 @@ class Namespace:
             raise
 
     def cut(self) -> None:
-        """Packets vanish, without a word to either side."""
+        """Drops all packets silently in both directions."""
         _ip("-n", self.name, "link", "set", "eth0", "down")
 
     def mend(self) -> None:
         _ip("-n", self.name, "link", "set", "eth0", "up")
 
     def throttle(self, rate: str) -> None:
-        """What comes from inside waits in a queue: answers are late, and arrive."""
+        """Queues packets from inside: responses arrive late."""
         _tc = ["tc", "-n", self.name, "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "10s"]
         subprocess.run(_tc, check=True, capture_output=True)
 
     def add_address(self, address: str) -> None:
-        """One that leads nowhere but to the namespace itself."""
+        """Adds an address that leads only to the namespace itself."""
         _ip("-n", self.name, "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else []))
 
     def use_resolver(self, address: str) -> None:
-        """For what is started inside from now on."""
+        """Sets the resolver of processes that are started inside from now on."""
         directory = _CONFIGURATION / self.name
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "resolv.conf").write_text(f"nameserver {address}\noptions timeout:1 attempts:1\n")
 
     def connects(self) -> int:
-        """How many TCP connections were begun inside, from there to wherever."""
+        """How many TCP connections were opened from inside."""
         lines = subprocess.run([*self.command(), "cat", "/proc/net/snmp"], check=True, capture_output=True, text=True).stdout.splitlines()
         names, values = (line.split() for line in lines if line.startswith("Tcp:"))
         return int(values[names.index("ActiveOpens")])
 
     def command(self) -> list[str]:
-        """What goes before a command that is to run inside."""
+        """The command prefix that runs a program inside."""
         return ["ip", "netns", "exec", self.name]
 
     def enter(self) -> None:
-        """The calling thread's new sockets are inside from here on."""
+        """Moves the calling thread inside: its new sockets are created there."""
         with open(f"/run/netns/{self.name}") as file:
             if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "setns")
 
     def close(self) -> None:
-        """The devices go with it once its last process has ended."""
+        """The devices are removed when the last process inside has ended."""
         subprocess.run(["ip", "link", "delete", self._device], capture_output=True)
         subprocess.run(["ip", "netns", "delete", self.name], capture_output=True)
         shutil.rmtree(_CONFIGURATION / self.name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A private nginx: an endpoint that is never the bottleneck, or one that fails as its locations say."""
+"""A private nginx: an endpoint that is never the bottleneck, or one that fails as configured."""
 
 import os
 import shutil
@@ -38,8 +38,8 @@ http {{
 class Nginx:
     def __init__(self, name: str, directory: Path, log: Path, locations: str = "location / { return 204; }",
                  workers: int = 1, http: str = ""):
-        """`locations`: nginx's own syntax, such as `location /slow { ... }`; $port and $dir stand for its own. `http`: what goes
-        beside that server."""
+        """`locations`: in nginx's syntax, such as `location /slow { ... }`; $port and $dir are replaced. `http`:
+        further text for the http block."""
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
         self._workers = workers
@@ -48,7 +48,7 @@ class Nginx:
         self._configure(locations, http)
 
     def _configure(self, locations: str, http: str) -> None:
-        user = "user root;" if os.getuid() == 0 else ""  # its own user may not reach the directory
+        user = "user root;" if os.getuid() == 0 else ""  # nginx's user may not be able to read the directory
         locations, http = (text.replace("$port", str(self.port)).replace("$dir", str(self.dir)) for text in (locations, http))
         (self.dir / "nginx.conf").write_text(
             CONF.format(dir=self.dir, port=self.port, workers=self._workers, user=user, locations=locations, http=http))
@@ -72,7 +72,7 @@ class Nginx:
         return listening(self.port)
 
     def reload(self) -> None:
-        """As an administrator does it: `nginx -s reload`. Its workers finish what they have, and others take the rest."""
+        """`nginx -s reload`, as an administrator does: old workers finish their requests, new ones take over."""
         subprocess.run([*self._command(), "-s", "reload"], check=True, capture_output=True)
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""The official libraries for Node, as readers of webhooks."""
+"""The official Node libraries, as readers of webhooks."""
 
 import base64
 import json
@@ -10,7 +10,8 @@ from .receiver import Delivery
 
 
 def read_by_node(library: str, deliveries: Iterable[Delivery], secret: str = "") -> list[str]:
-    """What the npm package `standardwebhooks` or `svix` says of each ("ok" or "bad: ..."), or the JSON of what `cloudevents` reads."""
+    """The result of the npm package `standardwebhooks` or `svix` for each request ("ok" or "bad: ..."), or the JSON
+    that `cloudevents` reads."""
     lines = [json.dumps({"library": library, "secret": secret, "body": base64.b64encode(delivery.body).decode(), "headers": delivery.headers})
              for delivery in deliveries]
     done = subprocess.run(["node", ROOT / "test/rig/node/webhooks.mjs", BUILD / "node"], input="\n".join(lines) + "\n",

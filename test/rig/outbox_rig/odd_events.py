@@ -1,4 +1,4 @@
-"""Events of every kind, and what a CloudEvent of each must say."""
+"""Events of every kind, and the CloudEvent that each must become."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @dataclass(frozen=True)
 class Event:
-    """What is enqueued: a payload of JSON, of bytes, or none."""
+    """An event to enqueue: its payload is JSON, bytes or NULL."""
 
     payload: str | bytes | None = '{"a": 1}'
     aggregate_type: str = "Order"
@@ -21,7 +21,7 @@ class Event:
     headers: dict[str, str] = field(default_factory=dict)
     seq: int | None = None
     created_at: str = "2024-05-01T12:00:00.123456Z"
-    source: str = "Order"  # the last part of the attribute
+    source: str = "Order"  # the last part of the attribute's name
     of_bytes: str = "application/avro"
 
     @property

@@ -1,4 +1,4 @@
-"""PgBouncer before a server, as applications in many processes connect."""
+"""PgBouncer in front of a server."""
 
 import os
 import re
@@ -38,9 +38,9 @@ def _env() -> dict[str, str]:
 
 class Pgbouncer:
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, **settings: str | int):
-        """`settings`: of its section [pgbouncer]. Whoever connects may be postgres or app."""
+        """`settings`: of the section [pgbouncer]. Clients connect as postgres or app."""
         self.name, self.log, self.port = name, log, free_port()
-        self.dir = tempfile.mkdtemp(prefix="outbox-", dir="/tmp")  # another user has to reach it
+        self.dir = tempfile.mkdtemp(prefix="outbox-", dir="/tmp")  # another user must be able to read it
         os.chmod(self.dir, 0o755)
         lines = "\n".join(f"{setting} = {value}" for setting, value in settings.items())
         (Path(self.dir) / "pgbouncer.ini").write_text(CONF.format(host=pg.host, server=pg.port, port=self.port, dir=self.dir, settings=lines))
@@ -51,7 +51,7 @@ class Pgbouncer:
         return f"host=127.0.0.1 port={self.port} user={user} dbname={dbname}"
 
     def start(self) -> None:
-        user = ["-u", "postgres"] if os.getuid() == 0 else []  # it refuses to run as root
+        user = ["-u", "postgres"] if os.getuid() == 0 else []  # PgBouncer refuses to run as root
         self._process = Process(self.name, [shutil.which("pgbouncer", path=_env()["PATH"]), *user, f"{self.dir}/pgbouncer.ini"], self.log,
                                 pid_file=BUILD / "run" / f"{self.name}.pid")
         wait_until(self._listens, 20, lambda: f"{self.name} to listen; {self.log} ends:\n{self._process.tail()}")

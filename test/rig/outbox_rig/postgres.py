@@ -15,11 +15,11 @@ from .paths import BUILD, pg_config
 from .process import Process, free_port
 from .wait import wait_until
 
-# Never `fsync = off`: what is promised after kill -9 is tested here.
+# Never `fsync = off`: tests check durability after kill -9.
 DEFAULTS = {
     "shared_preload_libraries": "outbox",
-    "listen_addresses": "",  # the socket only: its directory is closed to others
-    "port": "5432",  # names the socket
+    "listen_addresses": "",  # only the socket, in a directory that other users cannot enter
+    "port": "5432",  # part of the socket's name
     "log_line_prefix": "%m [%p] %b %d ",
     "log_min_messages": "info",
     "shared_buffers": "256MB",
@@ -35,22 +35,24 @@ class Postgres:
                  standby_of: "Postgres | None" = None, copy_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
                  env: dict[str, str] = {}, namespace: Namespace | None = None, bindir: Path | None = None,
                  checksums: bool = False):
-        """`standby_of`: streams from that server, as its standby "standby". `copy_of`: begins as a copy of it, and is a server of its own. `wal`: where to put pg_wal, in small segments.
-        `tcp`: takes connections over TCP too, with a password. `env`: on top of our own environment. `namespace`: where it runs; its socket
-        is reached from here all the same. `bindir`: of another installation than the one under test. `checksums`: of pages, which older versions have only when asked."""
+        """`standby_of`: streams from that server as its standby "standby". `copy_of`: a copy of that server, running
+        on its own. `wal`: where to put pg_wal, with small segments. `tcp`: also accepts TCP connections with a
+        password. `env`: in addition to our environment. `namespace`: where it runs; its socket can still be used
+        from outside. `bindir`: of another installation than the one under test. `checksums`: data checksums, which
+        older versions enable only on request."""
         self.name, self.dir, self.log = name, directory, log
         self._bindir, self._checksums = bindir or pg_config("bindir"), checksums
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
         self.env = dict(env)
         self._inside = namespace.command() if namespace else []
-        self.port = 5432  # names the socket
+        self.port = 5432  # part of the socket's name
         if tcp:
             self.port = free_port()
             self._settings |= {"listen_addresses": "127.0.0.1", "port": str(self.port)}
         self._setpriv: list[str] = []
         self._process: Process | None = None
-        # A socket's path holds at most 107 bytes, and the repository may lie deep.
+        # A socket's path has at most 107 bytes, and the repository may be in a deep directory.
         self.host = tempfile.mkdtemp(prefix="outbox-", dir="/tmp")
         directory.mkdir(parents=True)
         if os.getuid() == 0:
@@ -71,7 +73,7 @@ class Postgres:
             os.chown(path, user.pw_uid, user.pw_gid)
         self._setpriv = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         reachable = subprocess.run(["setpriv", *self._setpriv, "--", "test", "-x", str(self.dir)], cwd="/").returncode == 0
-        if not reachable:  # below a closed home directory such as /root
+        if not reachable:  # under a closed home directory such as /root
             self._setpriv += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 
     def _run(self, *argv: str | Path, cwd: str | Path = "/") -> None:
@@ -103,7 +105,7 @@ class Postgres:
         return self._process is not None and self._process.running()
 
     def start(self) -> None:
-        """Returns when the server takes connections. Call it from a thread that lives on."""
+        """Returns when the server accepts connections. The calling thread must outlive the server."""
         if self.running():
             return
         self._process = Process(self.name, [str(self._bindir / "postgres"), "-D", str(self.data)], self.log,
@@ -112,7 +114,7 @@ class Postgres:
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Until it takes connections: at start, and after a crash of one of its processes."""
+        """Waits until the server accepts connections: after the start, and after a crash of one of its processes."""
         wait_until(self._answers, 60, lambda: f"PostgreSQL to start; {self.log} ends:\n{self._process.tail()}")
 
     def _answers(self) -> bool:
@@ -138,9 +140,9 @@ class Postgres:
         self.start()
 
     def kill(self) -> None:
-        """kill -9 of the postmaster and of every process below it, as if the machine had stopped them: none of them gets
-        to flush anything more."""
-        self._process.signal(signal.SIGSTOP)  # nobody is born any more
+        """Sends kill -9 to the postmaster and all its processes at once, as if the machine had stopped: none of them
+        can flush anything more."""
+        self._process.signal(signal.SIGSTOP)  # stop the postmaster first, so that it starts no new process
         wait_until(lambda: state(self._process.pid) == "T", 20, "the postmaster to stand still")
         family = children(self._process.pid)
         for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -153,7 +155,8 @@ class Postgres:
         wait_until(lambda: not any(alive(pid) for pid in family), 20, "the server's processes to be gone")
 
     def kill_child(self, pid: int) -> None:
-        """kill -9 of one process of the server: the postmaster then ends all others and starts anew. Returns when it has."""
+        """Sends kill -9 to one process of the server; the postmaster then ends all others and restarts. Returns when
+        it has restarted."""
         with self.connect() as witness:
             os.kill(pid, signal.SIGKILL)
             try:
@@ -167,7 +170,7 @@ class Postgres:
             connection.execute("SELECT pg_promote()")
 
     def upgrade_from(self, old: "Postgres") -> None:
-        """pg_upgrade --link; both are stopped, and this one is as initdb made it."""
+        """pg_upgrade --link; both servers are stopped, and this one is as initdb made it."""
         self._run(self._bindir / "pg_upgrade", "--link", "-U", "postgres", "-b", old._bindir, "-B", self._bindir, "-d", old.data, "-D", self.data,
                   "-s", self.host, cwd=self.dir)
 
@@ -177,7 +180,7 @@ class Postgres:
         return f"host={self.host} port={self.port} user={user} dbname={dbname}"
 
     def url(self, dbname: str = "postgres") -> str:
-        """The same for clients that take a URL only."""
+        """The same for clients that accept only a URL."""
         return f"postgresql:///{dbname}?host={self.host}&port={self.port}&user=postgres"
 
     def connect(self, dbname: str = "postgres", user: str = "postgres", autocommit: bool = True,
@@ -188,7 +191,7 @@ class Postgres:
         self._process.signal(signal.SIGHUP)
 
     def set(self, setting: str, value: str) -> None:
-        """ALTER SYSTEM, and sees that sessions have it."""
+        """ALTER SYSTEM; waits until sessions have the new value."""
         with self.connect() as admin:
             admin.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
             admin.execute("SELECT pg_reload_conf()")
@@ -208,7 +211,7 @@ def children(pid: int) -> list[int]:
 
 
 def state(pid: int | str) -> str | None:
-    """As ps has it: R, S, T, Z, ...; None when there is no such process. Of one thread: "pid/task/tid"."""
+    """The state that ps shows: R, S, T, Z, ...; None if there is no such process. For a thread: "pid/task/tid"."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -216,7 +219,7 @@ def state(pid: int | str) -> str | None:
 
 
 def alive(pid: int) -> bool:
-    """Any thread of it: while one lives, the process holds its shared memory, also when its first thread has ended."""
+    """Whether any thread of the process lives: until the last one ends, the process holds its shared memory."""
     try:
         threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:

@@ -1,4 +1,4 @@
-"""A child process with a log file, that never outlives this one."""
+"""A child process with a log file, which never outlives this process."""
 
 import fcntl
 import os
@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 
 
-_taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # its byte of a port's number is locked by the process that has that port
+_taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # each process locks the bytes of its ports' numbers in this file
 _ours: set[int] = set()
 
 
 def free_port() -> int:
-    """It is ours until this process ends: other runs on this machine do not take it, also while its part is down.
-    Below the ports that outgoing connections take: else one of them may sit on it while its part is down, and a client
-    that connects to the closed port may even meet itself."""
+    """Reserves a port until this process ends: other runs on this machine do not use it, even while its part is
+    down. The ports are below the ephemeral range: otherwise an outgoing connection could use the port while its part
+    is down, and a client that connects to it could even connect to itself."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for _ in range(100):
         port = random.randrange(min(10000, lowest // 2), lowest)
@@ -25,7 +25,7 @@ def free_port() -> int:
                 fcntl.lockf(_taken, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 s.bind(("127.0.0.1", port))
             except OSError:
-                continue  # somebody has it, or listens there
+                continue  # the port is reserved or in use
         if port not in _ours:
             _ours.add(port)
             return port
@@ -33,13 +33,14 @@ def free_port() -> int:
 
 
 class Process:
-    """Start it from a thread that lives on: the kernel signals the child when the *thread* that started it ends."""
+    """The thread that starts it must outlive it: the kernel signals the child when the *thread* that started it
+    ends."""
 
     def __init__(self, name: str, argv: list[str], log: Path, *, stop_signal: signal.Signals = signal.SIGTERM,
                  setpriv: list[str] = [], pid_file: Path | None = None, env: dict[str, str] = {}, inside: list[str] = []):
-        """`inside`: what goes before the command, as root: of a namespace."""
+        """`inside`: a command prefix to run as root, for a namespace."""
         self.name, self.log, self.stop_signal, self.pid_file = name, log, stop_signal, pid_file
-        # A session of its own: Ctrl-C is for us, and we stop the parts in order.
+        # A session of its own: Ctrl-C goes to this process, which stops the parts in order.
         command = [*inside, "setpriv", *setpriv, "--pdeathsig", stop_signal.name.removeprefix("SIG"), "--", *argv]
         with open(log, "ab") as out:
             self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
@@ -55,7 +56,7 @@ class Process:
         return self._child.poll() is None
 
     def must_run(self) -> None:
-        """RuntimeError with the end of the log when the process has ended."""
+        """Raises RuntimeError with the end of the log if the process has ended."""
         if not self.running():
             raise RuntimeError(f"{self.name} ended with code {self._child.returncode}; {self.log} ends:\n{self.tail()}")
 
@@ -71,7 +72,7 @@ class Process:
         self._child.wait(timeout)
 
     def stop(self, timeout: float = 20) -> None:
-        """Asks, waits, and kills what does not go."""
+        """Sends SIGTERM, waits, and kills the process if it has not ended."""
         self.signal(self.stop_signal)
         try:
             self.wait(timeout)

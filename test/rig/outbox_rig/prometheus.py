@@ -20,7 +20,7 @@ QUERIES = ROOT / "docker" / "queries.yaml"
 
 
 def get(url: str) -> str:
-    """The body, also of an error: Prometheus says there what is wrong with a query."""
+    """The body of the response, also for errors: Prometheus explains there what is wrong with a query."""
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:
             return answer.read().decode()
@@ -29,11 +29,11 @@ def get(url: str) -> str:
 
 
 class Exporter(Service):
-    """Runs docker/queries.yaml in one database, as `user`."""
+    """Runs docker/queries.yaml in one database as `user`."""
 
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, database: str, user: str):
         program = "/usr/bin/prometheus-postgres-exporter"
-        told = subprocess.run([program, "--help"], capture_output=True, text=True)  # each version has collectors of its own
+        told = subprocess.run([program, "--help"], capture_output=True, text=True)  # each version of the exporter has other collectors
         collectors = re.findall(r"--collector\.(\w+)\s", told.stdout + told.stderr)
         argv = [program, "--web.listen-address=127.0.0.1:{port}", f"--extend.query-path={QUERIES}",
                 "--disable-default-metrics", "--disable-settings-metrics", *(f"--no-collector.{name}" for name in collectors)]
@@ -45,7 +45,7 @@ class Exporter(Service):
 
 
 class Prometheus(Service):
-    """With docker/prometheus as its configuration, but for the target and a faster pace."""
+    """Uses docker/prometheus as its configuration, except for the target and a shorter interval."""
 
     def __init__(self, name: str, directory: Path, log: Path, target: int):
         directory.mkdir(parents=True)
@@ -74,7 +74,7 @@ class Prometheus(Service):
         return self._api("query", query=expression)["result"]
 
     def value(self, expression: str) -> float | None:
-        """Of the only series; None when there is none."""
+        """The value of the only series; None if there is none."""
         series = self.query(expression)
         assert len(series) <= 1, series
         return float(series[0]["value"][1]) if series else None
@@ -83,5 +83,5 @@ class Prometheus(Service):
         return self._api(f"label/{label}/values", **{"match[]": match})
 
     def alerts(self) -> dict[str, dict]:
-        """Those that are pending or firing, by name."""
+        """The pending and firing alerts by name."""
         return {alert["labels"]["alertname"]: alert for alert in self._api("alerts")["alerts"]}

@@ -1,4 +1,4 @@
-"""A real webhook endpoint that verifies Standard Webhooks signatures, and misbehaves on demand."""
+"""A real webhook endpoint that verifies Standard Webhooks signatures, and fails on demand."""
 
 import asyncio
 import json
@@ -16,19 +16,19 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from .namespace import Namespace
 from .process import free_port
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the specification's own example: known to everybody
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the public example of the specification
 
 
 @dataclass
 class Delivery:
-    """One request as it came in."""
+    """One received request."""
 
     path: str
-    headers: dict[str, str]  # names in lower case
+    headers: dict[str, str]  # header names in lower case
     body: bytes
-    verified: bool | None  # None: no secret to verify with
+    verified: bool | None  # None: there is no secret to verify with
     at: float = field(default_factory=time.time)
-    answered: int | None = None  # the status that it got; None for none
+    answered: int | None = None  # the status of the response; None if there was none
 
     @property
     def id(self) -> str | None:
@@ -54,19 +54,19 @@ class Status:
 
 @dataclass
 class Raw:
-    """Bytes in place of an HTTP reply, and then the end of the connection."""
+    """Sends bytes instead of an HTTP response, then closes the connection."""
 
     data: bytes
 
 
 @dataclass
 class Hang:
-    """No answer, unless Receiver.release() is called."""
+    """Sends no response until Receiver.release() is called."""
 
 
 @dataclass
 class Huge:
-    """A body without end, as fast as it is taken."""
+    """Sends an endless body as fast as the client reads it."""
 
     size: int = 1 << 30
 
@@ -100,8 +100,8 @@ class Receiver:
     def __init__(self, secret: str | None = None, mode: Mode | Callable[[Delivery], Mode] = OK,
                  on_delivery: Callable[[Delivery], None] | None = None, namespace: Namespace | None = None,
                  tls: ssl.SSLContext | None = None, address: str | None = None):
-        """`on_delivery` is called for each request that is answered, on the receiver's thread. `namespace`: where it
-        listens, at its address or at `address`. `tls`: it speaks https."""
+        """`on_delivery` is called for each answered request, on the receiver's thread. `namespace`: where it
+        listens, at its address or at `address`. `tls`: uses https."""
         self.mode = mode
         self.deliveries: list[Delivery] = []
         self.bytes_sent = 0
@@ -123,7 +123,7 @@ class Receiver:
         return f"{'https' if self._tls else 'http'}://{self.address}:{self.port}/hook"
 
     def start(self) -> None:
-        """Listens; after a stop, on the same port again."""
+        """Starts listening; after a stop, on the same port."""
         if self._loop:
             return
         loop = self._loop = asyncio.new_event_loop()
@@ -154,7 +154,7 @@ class Receiver:
             raise failure[0]
 
     def stop(self) -> None:
-        """Closes every connection and the port: connection refused from here on."""
+        """Closes all connections and the port: from then on connections are refused."""
         if not self._loop:
             return
         loop, self._loop = self._loop, None
@@ -162,7 +162,7 @@ class Receiver:
         async def close():
             if self._server:
                 self._server.close()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # connections that are just being accepted
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # connections that are being accepted
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -178,11 +178,11 @@ class Receiver:
     kill = stop
 
     def accepted(self) -> list[Delivery]:
-        """What was answered with a 2xx, in the order of arrival."""
+        """The requests that got a 2xx, in order of arrival."""
         return [d for d in list(self.deliveries) if d.accepted()]
 
     def release(self, reply: Mode = OK) -> None:
-        """Answers the requests that hang."""
+        """Answers the hanging requests."""
         hanging, self._hanging = self._hanging, []
         for connection, delivery in hanging:
             self._loop.call_soon_threadsafe(connection._answer, delivery, reply)
@@ -205,7 +205,7 @@ class _Connection(asyncio.Protocol):
         self._receiver = receiver
         self._parser = httptools.HttpRequestParser(self)
         self._may_write: Callable[[], None] | None = None
-        self._waiting = False  # a request of this connection has no answer yet
+        self._waiting = False  # a request of this connection has no response yet
 
     # ---- asyncio -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Inside a network namespace: a name server that says what a test wants, and ears on addresses that nobody may reach."""
+"""Inside a network namespace: a name server whose answers a test controls, and listeners on addresses that must not
+be reached."""
 
 import ipaddress
 import selectors
@@ -11,7 +12,7 @@ from .namespace import Namespace
 
 
 class _Inside:
-    """A thread with sockets of the namespace, until stop()."""
+    """A thread whose sockets are in the namespace, until stop()."""
 
     def __init__(self, namespace: Namespace):
         self._namespace, self._stopping = namespace, False
@@ -45,8 +46,8 @@ class _Inside:
 
 
 class Resolver(_Inside):
-    """What is started in the namespace after it asks it. `answers`: for every name alike, of TTL 0, but for those that are
-    `unanswered`."""
+    """The name server of processes that are started in the namespace afterwards. `answers`: the addresses for all
+    names, with TTL 0; names in `unanswered` get no response."""
 
     def __init__(self, namespace: Namespace):
         self.answers: list[str] = []
@@ -75,7 +76,7 @@ class Resolver(_Inside):
 
 
 class Ears(_Inside):
-    """Listens at a port of each address; `heard` are those at which somebody connected."""
+    """Listens on one port of each address; `heard` are the addresses at which a connection arrived."""
 
     def __init__(self, namespace: Namespace, addresses: list[str], port: int):
         self._addresses, self._port = addresses, port

@@ -1,4 +1,4 @@
-"""Owns the parts of one run, and stops them however it ends."""
+"""Owns the parts of one run and stops them, however the run ends."""
 
 import atexit
 import fcntl
@@ -22,7 +22,7 @@ from .service import Service
 
 class Rig:
     def __init__(self, name: str):
-        """One run of that name at a time: its directory is emptied."""
+        """Only one run of a name at a time, because its directory is emptied."""
         self.name = name
         self.dir = BUILD / "rig" / name
         self._parts: list = []
@@ -78,7 +78,7 @@ class Rig:
         return self._add(Receiver(**options))
 
     def namespace(self) -> Namespace:
-        """A part that is stopped after what runs in it."""
+        """Adds a namespace, which is stopped after the parts in it."""
         namespace = Namespace()
         self._namespaces.append(namespace)
         return namespace
@@ -99,8 +99,8 @@ class Rig:
         return self._add(Prometheus(*self._place("prometheus"), **options))
 
     def stop(self) -> None:
-        """Stops the parts in the order in which they were started: the server first, so that its worker is spared
-        the sight of a dying broker. Interrupting it again does not leave a part behind."""
+        """Stops the parts in the order in which they were started: the server first, so that its worker does not log
+        a dying broker. Another interrupt does not leave parts running."""
         parts, self._parts = self._parts + self._namespaces, []
         interrupted = None
         for part in parts:
@@ -109,7 +109,7 @@ class Rig:
             except KeyboardInterrupt as e:
                 interrupted = e
                 part.kill()
-            except Exception as e:  # one part that cannot stop must not keep the others
+            except Exception as e:  # a part that cannot be stopped must not keep the others running
                 print(f"{self.name}: {type(part).__name__} did not stop: {e}", file=sys.stderr)
         atexit.unregister(self.stop)
         if interrupted:

@@ -1,4 +1,4 @@
-"""A program that listens on a port of its own, such as a consumer of webhooks."""
+"""A program that listens on a port, such as a consumer of webhooks."""
 
 import socket
 from pathlib import Path
@@ -15,7 +15,7 @@ def listening(port: int) -> bool:
 
 class Service:
     def __init__(self, name: str, directory: Path, log: Path, argv: list[str], env: dict[str, str] = {}, more: list[str] = []):
-        """`argv` and `env`: {port} stands for the port. `more`: arguments of the first start."""
+        """`argv` and `env`: {port} is replaced. `more`: arguments of the first start."""
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
         self.argv = [each.replace("{port}", str(self.port)) for each in argv]
@@ -28,8 +28,8 @@ class Service:
         return f"http://127.0.0.1:{self.port}/hooks"
 
     def start(self, *more: str, listens: bool = True, patience: float = 20) -> None:
-        """`more`: arguments of this one start. `patience`: seconds until it listens, if it `listens` at all. After a stop or a kill it
-        listens on the same port again."""
+        """`more`: arguments of this start. `patience`: seconds until it listens, if it `listens` at all. After a
+        stop or a kill it listens on the same port."""
         first, self._first = self._first, []
         self._process = Process(self.name, [*self.argv, *first, *more], self.log, pid_file=BUILD / "run" / f"{self.name}.pid", env=self._env)
         if listens:
@@ -47,5 +47,5 @@ class Service:
             self._process.stop(10)
 
     def kill(self) -> None:
-        """kill -9"""
+        """Sends kill -9."""
         self._process.kill()

@@ -1,8 +1,11 @@
-"""Runs suites side by side and adds up: python -m outbox_rig.side_by_side [--within MINUTES] NAME..., each a suite or a layer (suites.py).
+"""Runs suites side by side and adds up their results.
 
-Most of a suite's time is waiting, so three run at a time on two processors, the longest first, and beside them one of those that compile.
-JOBS says how many; with 1, or one suite, its whole output is shown, otherwise how far they are. All output goes to build/logs/NAME.log.
-With --within, a suite that is not of `make test` begins only if it probably ends before that many minutes have passed; the others are named
+  python -m outbox_rig.side_by_side [--within MINUTES] NAME...
+
+Each NAME is a suite or a layer (suites.py). A suite mostly waits, so three run at a time on two processors, the
+longest first, and in addition one of those that compile. JOBS sets that number; with JOBS=1, or a single suite, its
+whole output is shown, otherwise only the progress. All output goes to build/logs/NAME.log. With --within, a suite
+that is not part of `make test` starts only if it will probably end within that many minutes; the others are listed
 at the end. The last line is `N passed, N failed`."""
 
 import argparse
@@ -19,8 +22,8 @@ from pathlib import Path
 from .paths import BUILD, LOGS
 from .suites import LAYERS, SUITES, TEST, Result
 
-HARD_LIMIT_MIN = 80  # a quiet machine needs much less; a busy one must not fail for being busy
-LONGEST_MIN = 240  # of what is asked for by name besides `make test`
+HARD_LIMIT_MIN = 80  # far more than a quiet machine needs: a busy machine must not make a suite fail
+LONGEST_MIN = 240  # for suites that are requested by name and are not part of `make test`
 STARTED = time.monotonic()
 COMPILER = re.compile(r"^(?:nice .*)?(?:g\+\+|c\+\+|clang\+\+) .*?(\S+)$")
 FAILURE = re.compile(r"(FAILED|ERROR)\s+\[ *\d+%\]|^not ok |\.\.\. FAILED|^\[  FAILED  \]|^cycle +\d+ FAILED")
@@ -32,7 +35,7 @@ def minutes() -> float:
 
 
 class Running:
-    """A suite at work: a process of its own, whose output is read from its log."""
+    """A running suite: a process whose output is read from its log."""
 
     def __init__(self, name: str):
         self.name, self.log = name, LOGS / f"{name}.log"
@@ -47,7 +50,7 @@ class Running:
         self._lines = open(self.log, errors="replace")
 
     def news(self) -> list[str]:
-        """The lines that came since the last call."""
+        """The lines since the last call."""
         lines = list(itertools.takewhile(bool, map(self._whole_line, itertools.repeat(None))))
         for line in lines:
             if match := SHARE.search(line):
@@ -90,7 +93,8 @@ class Running:
 
 class Runner:
     def __init__(self, names: list[str], within: float):
-        """`within`: minutes for those that are not of `make test`, which come after it, in their order."""
+        """`within`: the limit in minutes for suites that are not part of `make test`; they start after those, in
+        order."""
         must = sorted((name for name in names if name in TEST or not within), key=lambda name: -SUITES[name].minutes)
         self._waiting = must + [name for name in names if name not in must]
         self._must, self._within = set(must), within
@@ -119,7 +123,8 @@ class Runner:
             self._stop()
 
     def _next(self) -> str | None:
-        """The first that may begin. One that compiles does so beside the others, but not beside another such."""
+        """The first suite that may start. One that compiles runs in addition to the others, but never beside another
+        that compiles."""
         compiling = [SUITES[suite.name].compiles for suite in self._running]
         for name in list(self._waiting):
             if name not in self._must and minutes() + SUITES[name].minutes > self._within:
@@ -159,7 +164,7 @@ class Runner:
             print(f"<== {suite.name}: {result.passed} passed, {len(result.failed)} failed, {result.skipped} skipped in {suite.seconds:.0f} s")
 
     def _stop(self) -> None:
-        """They stop what they have started."""
+        """The suites stop what they have started."""
         for suite in self._running:
             suite.signal(signal.SIGTERM)
         deadline = time.monotonic() + 60
@@ -181,7 +186,7 @@ def report(done: list[Running], not_begun: list[str]) -> int:
         for failure in suite.result.failed:
             print(f"FAILED {suite.name}: {failure}  (log: {suite.log})")
     if not_begun:
-        print(f"not begun, for lack of time: {' '.join(not_begun)}")
+        print(f"not started, no time left: {' '.join(not_begun)}")
     passed = sum(suite.result.passed for suite in done)
     failed = sum(len(suite.result.failed) for suite in done)
     print(f"{minutes():.1f} minutes in all")

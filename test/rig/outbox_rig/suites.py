@@ -1,7 +1,10 @@
-"""The test suites, and the layers of them: check, test, all. python -m outbox_rig.suites NAME runs that one, in this process.
+"""The test suites and their layers: check, test, all.
 
-Its output is what the suite says; its counts go to build/results/NAME.json. side_by_side.py runs several and adds up. NAME-current is a
-suite that runs with a current librdkafka instead of the system's."""
+  python -m outbox_rig.suites NAME
+
+runs one suite in this process. Its output is shown; its counts are written to build/results/NAME.json.
+side_by_side.py runs several suites and adds up. NAME-current is a suite that runs with a current librdkafka instead
+of the system's."""
 
 import json
 import os
@@ -24,7 +27,7 @@ from .rig import Rig
 
 CURRENT = librdkafka.environment(librdkafka.CURRENT)
 STOPPED = threading.Event()
-COMPILING = ["nice", "-n", "10"]  # in what the suites beside it leave of the processors
+COMPILING = ["nice", "-n", "10"]  # with the processor time that other suites leave
 
 
 @dataclass
@@ -35,14 +38,14 @@ class Result:
 
 
 def run(argv: list[str], env: dict[str, str] = {}) -> int:
-    """Its exit code. Its output is ours."""
+    """Runs a command and returns its exit code. Its output is shown."""
     if STOPPED.is_set():
         return 128 + signal.SIGTERM
     return subprocess.run(argv, cwd=ROOT, env=os.environ | env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT).returncode
 
 
 def judge(result: Result, code: int) -> Result:
-    """A suite that ended badly, or that ran nothing, has failed whatever it counted."""
+    """A suite that ended with an error, or that ran no test, has failed whatever it counted."""
     if code != 0 and not result.failed:
         result.failed.append(f"ended with code {code}")
     elif not result.passed and not result.failed:
@@ -61,7 +64,7 @@ def count_junit(path: Path) -> Result:
     for case in cases:
         if case.find("failure") is not None or case.find("error") is not None:
             name = f"{case.get('classname', '')}.{case.get('name')}"
-            if name not in result.failed:  # it failed, and so did what cleans up after it
+            if name not in result.failed:  # it failed, and so did its cleanup
                 result.failed.append(name)
         elif case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):
             result.skipped += 1
@@ -83,19 +86,20 @@ def unit(log: Path, *arguments: str, env: dict[str, str] = {}) -> Result:
     return judge(add(*map(count_junit, reports.glob("*.xml"))), code)
 
 
-# "ok 3 - name   12 ms" since 16, "test name ... ok   12 ms" before.
+# "ok 3 - name   12 ms" since version 16, "test name ... ok   12 ms" before.
 REGRESS_LINE = re.compile(r"^(?:(ok|not ok)\s+\d+\s+[-+] (\S+)|(?:test|\s{4,})\s*(\S+)\s+\.\.\. (ok|FAILED|failed))")
 
 
 def regress_suite(name: str, program: str, inputdir: Path, tests: list[str], log: Path) -> Result:
-    """pg_regress or pg_isolation_regress, on a server without the preload, as `make installcheck` has it on any."""
+    """pg_regress or pg_isolation_regress on a server without the preload, as `make installcheck` runs it on any
+    server."""
     result = Result()
     if not tests:
         return judge(result, 0)
     output = BUILD / name
     output.mkdir(parents=True, exist_ok=True)
     with Rig(f"test-{name}") as rig:
-        # DISCARD_CACHES: each catalog lookup reads anew, as after an invalidation at the worst moment.
+        # DISCARD_CACHES: each catalog lookup reads again, as after an invalidation at the worst time.
         discard = {"debug_discard_caches": "1"} if os.environ.get("DISCARD_CACHES") else {}
         pg = rig.postgres(settings={"shared_preload_libraries": ""} | discard)
         code = run([str(pg_config("pgxs").parent.parent / "test" / program), f"--inputdir={inputdir}",
@@ -144,19 +148,20 @@ def add(*results: Result) -> Result:
 
 
 def kafka_current(log: Path) -> Result:
-    """What depends on librdkafka, with a current one: do we compile with its headers, and, as built with the system's, the unit
-    tests of the sink and the end-to-end tests but for those that are marked same_with_any_librdkafka."""
+    """The tests that depend on librdkafka, with a current version: compiling with its headers; and, as built with
+    the system's version, the unit tests of the sink and the end-to-end tests except those that are marked
+    same_with_any_librdkafka."""
     code = run([*COMPILING, "make", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", "compiles", f"HEADERS={librdkafka.CURRENT}/include"])
     headers = judge(Result(passed=1) if code == 0 else Result(failed=["compiles"]), code)
     return add(headers, unit(log, "FILTER=*Kafka*", env=CURRENT), pytest("kafka", log, "-m", "not same_with_any_librdkafka", env=CURRENT))
 
 
-NOT_TO_BE_HAD = 75  # of test/rig/chroot
+NOT_TO_BE_HAD = 75  # exit code of test/rig/chroot
 
 
 def elsewhere(version: str, log: Path, suites: list[str], only: str, part: str | None = None) -> Result:
-    """These suites in the release that has that PostgreSQL, with what test/rig/install calls `part` besides. Whether the mirror has that
-    release today says nothing about outbox: when it cannot be had the suite is skipped, and says so."""
+    """Runs these suites in the Debian release that has that PostgreSQL, with the part `part` of test/rig/install. A
+    mirror without that release says nothing about outbox: the suite is then skipped with a message."""
     code = run(["test/rig/chroot", "--root", version, "test/rig/install", part]) if part else 0
     if code == 0:
         code = run(["test/rig/chroot", version, "test/run", *suites], {"PYTEST_ARGS": f"-k '{only}'", "JOBS": "1"})
@@ -167,7 +172,7 @@ def elsewhere(version: str, log: Path, suites: list[str], only: str, part: str |
 
 
 def counted(log: Path, suites: list[str]) -> Result:
-    """What a test/run within this suite has said at its end."""
+    """The counts that a test/run within this suite printed at its end."""
     said, names = log.read_text(errors="replace"), "|".join(suites)
     result = add(*(Result(int(passed), int(skipped)) for passed, skipped in
                    re.findall(rf"^(?:{names}) +(\d+) +\d+ +(\d+) +[\d.]+ +[\d.]+$", said, re.MULTILINE)))
@@ -176,7 +181,7 @@ def counted(log: Path, suites: list[str]) -> Result:
 
 
 def on_asserting_postgresql(log: Path) -> Result:
-    """CYCLES: of chaos. The second run of regress shows pointers into caches that are kept too long."""
+    """CYCLES: of chaos. The second run of regress finds pointers into caches that are kept too long."""
     suites = ["regress", "isolation", "e2e", "fault", "chaos"]
     cycles = os.environ.get("CYCLES", "100")
     code = run(["test/rig/cassert/run", "test/run", *suites], {"JOBS": "1", "CYCLES": cycles})
@@ -185,12 +190,12 @@ def on_asserting_postgresql(log: Path) -> Result:
 
 
 def on_other_postgresql(version: str, log: Path) -> Result:
-    """The SQL surface, the interleavings, the main job end to end, and pg_upgrade to it."""
+    """The SQL surface, the isolation tests, the main job end to end, and pg_upgrade to that version."""
     return elsewhere(version, log, ["regress", "isolation", "e2e", "operate"], "main_job or pg_upgrade")
 
 
 def packages_elsewhere(version: str, log: Path) -> Result:
-    """The Debian packages, installed in a system that is thrown away."""
+    """The Debian packages, installed in a system that is discarded afterwards."""
     return elsewhere(version, log, ["packages"], "debian", "packages")
 
 
@@ -198,7 +203,7 @@ CHAOS_CYCLES, CHAOS_SEED = "20", "1"
 
 
 def chaos(log: Path) -> Result:
-    """The checker is checked first; then each cycle counts as a test."""
+    """First the tests of the checker; then each cycle counts as a test."""
     result = pytest("chaos", log)
     if not result.failed:
         code = run([sys.executable, "-u", "test/chaos/chaos.py"],
@@ -214,9 +219,9 @@ def chaos(log: Path) -> Result:
 class Suite:
     title: str
     run: Callable[[Path], Result]
-    minutes: float  # with others beside it, on two quiet processors
-    compiles: bool = False  # it takes all processors there are, so one such suite runs at a time
-    needs: str = ""  # the part of test/rig/install that it takes besides "test"
+    minutes: float  # minutes beside other suites, on two quiet processors
+    compiles: bool = False  # it uses all processors, so only one such suite runs at a time
+    needs: str = ""  # the part of test/rig/install that it needs besides "test"
 
 
 def tests_in(folder: str, **options) -> Callable[[Path], Result]:
@@ -251,11 +256,11 @@ SUITES = {
     "fault-current": Suite("fault with a current librdkafka", tests_in("fault", env=CURRENT), 11),
 }
 
-# The releases that test/rig/chroot has made on this machine: the others take minutes and a network to come by.
+# The releases that test/rig/chroot has already made on this machine: others need minutes and a network.
 RELEASES = {"17": "trixie", "18": "forky", "19": "experimental"}
 HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX_RIG_CACHE", "/var/cache/outbox-rig"), name).is_dir()]
 
-# What a name stands for besides a suite's own. Of the rest of `all`, what comes first is worth most.
+# The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["lint", *CHECK, "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
 REST = ["models", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
@@ -264,9 +269,9 @@ LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
 
 def main() -> int:
-    """A suite whose programs cannot be had here says nothing about outbox: it is skipped, and says so."""
+    """A suite whose programs cannot be installed here says nothing about outbox: it is skipped with a message."""
     [name] = sys.argv[1:]
-    signal.signal(signal.SIGTERM, lambda *_: STOPPED.set())  # what we run gets the signal as well, and is waited for
+    signal.signal(signal.SIGTERM, lambda *_: STOPPED.set())  # the child gets the signal too, and is waited for
     suite, result = SUITES[name], Result(skipped=1)
     if suite.needs and run(["test/rig/install", suite.needs]):
         print(f"nothing was tested: what {name} needs cannot be installed here")

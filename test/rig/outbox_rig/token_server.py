@@ -1,4 +1,4 @@
-"""An OAuth 2 token endpoint: client credentials in, a signed token out."""
+"""An OAuth 2 token endpoint: it grants signed tokens for client credentials."""
 
 import base64
 import json
@@ -14,13 +14,13 @@ from .process import free_port
 
 
 class TokenServer:
-    """Grants `client` with `secret` tokens for the subject `client`. Stopped until start()."""
+    """Grants tokens with the subject `client` to `client` with `secret`. Not running until start()."""
 
     KEY_ID = "rig"
 
     def __init__(self, client: str, secret: str, lifetime: int = 60):
         self.client, self.secret, self.lifetime = client, secret, lifetime
-        self.tokens: list[str] = []  # all that were handed out
+        self.tokens: list[str] = []  # all granted tokens
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._port = free_port()
         self._server: ThreadingHTTPServer | None = None
@@ -30,7 +30,7 @@ class TokenServer:
         return f"http://127.0.0.1:{self._port}/token"
 
     def jwks(self) -> str:
-        """What a broker needs to verify the tokens."""
+        """The keys with which a broker verifies the tokens."""
         public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key()))
         return json.dumps({"keys": [public | {"kid": self.KEY_ID, "alg": "RS256", "use": "sig"}]})
 

@@ -1,4 +1,4 @@
-"""Applications at work during a fault, and what has to be true afterwards."""
+"""Applications that write during a fault, and the checks afterwards."""
 
 import json
 import random
@@ -23,14 +23,15 @@ class Transaction:
 
 class Traffic(Writers):
     """Concurrent writers, each with keys of its own: a business row and its events in one transaction, every fifth
-    rolled back. Whether a commit whose answer was lost took place, the business row tells."""
+    rolled back. If the result of a commit was lost, the business row shows whether it happened."""
 
     def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = "", keys: int = 5, pause: float = 0.005):
-        """`options`: of the writers' sessions, such as "-c synchronous_commit=off". `keys`: of each writer. `pause`: seconds after each transaction."""
+        """`options`: for the writers' sessions, such as "-c synchronous_commit=off". `keys`: per writer. `pause`:
+        seconds after each transaction."""
         super().__init__(writers)
         self.db, self.aggregate, self.options, self.keys, self._pause = db, aggregate, options, keys, pause
         self.transactions: dict[str, Transaction] = {}
-        self.acknowledged: set[str] = set()  # transactions that the writers know to have committed
+        self.acknowledged: set[str] = set()  # transactions that the writers know to be committed
         self._lock = threading.Lock()
         db.sql("CREATE TABLE business (transaction uuid PRIMARY KEY)")
 
@@ -42,8 +43,8 @@ class Traffic(Writers):
                 if connection is None or connection.closed:
                     connection = self.db.connect(autocommit=False, options=self.options)
                 self._transaction(connection, writer, dice, numbers)
-                self.stopping.wait(self._pause)  # a long outage must not pile up more than a test can wait for
-            except psycopg.OperationalError:  # the server went away
+                self.stopping.wait(self._pause)  # a long outage must not build up more events than a test can wait for
+            except psycopg.OperationalError:  # the server was lost
                 connection = None
                 self.stopping.wait(0.2)
         if connection:
@@ -73,12 +74,12 @@ class Traffic(Writers):
         return len(self.acknowledged)
 
     def expected(self) -> set[str]:
-        """The ids of all events of transactions that committed; after stop()."""
+        """The ids of all events of committed transactions; call it after stop()."""
         committed = {str(row[0]) for row in self.db.sql("SELECT transaction FROM business")}
         return {event for name in committed for event, _, _ in self.transactions[name].events}
 
     def check(self, deliveries: Iterable[tuple[str, dict]], max_duplicates: int) -> None:
-        """`deliveries`: event id and payload, in the order of arrival of each key."""
+        """`deliveries`: event id and payload, for each key in order of arrival."""
         expected = self.expected()
         truth = {event: (key, n) for t in self.transactions.values() for event, key, n in t.events}
         first: dict[str, list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""python -m outbox_rig.up [NAME]: the parts, to try things with, until Ctrl-C."""
+"""python -m outbox_rig.up [NAME]: runs the parts for manual tests, until Ctrl-C."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from .receiver import SECRET
 
 
 def follow(log: Path) -> None:
-    """Prints what is added to it from now on."""
+    """Prints the lines that are added to the file from now on."""
     with open(log) as lines:
         lines.seek(0, 2)
         while True:

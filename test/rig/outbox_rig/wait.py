@@ -1,4 +1,4 @@
-"""Waiting on conditions, never for luck."""
+"""Waits for conditions instead of sleeping."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 def wait_until(condition: Callable[[], T], timeout: float = 30, what: str | Callable[[], str] = "the condition",
                interval: float = 0.02) -> T:
-    """The first true value of condition(). TimeoutError after `timeout` seconds, saying `what` did not come true."""
+    """Returns the first true value of condition(). Raises TimeoutError with `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()

@@ -1,10 +1,10 @@
-"""Threads of applications that write until they are told to stop."""
+"""Threads that write until they are stopped."""
 
 import threading
 
 
 class Writers:
-    """Runs write(number) on `count` threads for the length of a `with` block; it goes on until `stopping` is set."""
+    """Runs write(number) on `count` threads for the duration of a `with` block, repeatedly until `stopping` is set."""
 
     def __init__(self, count: int):
         self.stopping = threading.Event()
@@ -23,7 +23,7 @@ class Writers:
             thread.start()
 
     def stop(self) -> None:
-        """Raises what went wrong first."""
+        """Raises the first error of a thread."""
         self.stopping.set()
         for thread in self._threads:
             if thread.is_alive():

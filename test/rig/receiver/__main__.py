@@ -1,4 +1,4 @@
-"""Starts the receiver when nothing is missing."""
+"""Starts the receiver if nothing is missing."""
 
 import signal
 import sys
@@ -10,7 +10,7 @@ def main() -> None:
     args = read_arguments()
     secret, database, server = check_secret(args.secret), prepare_database(args.database), listen(args.host, args.port)
 
-    import uvicorn  # only now: it takes half a second, which an error message need not
+    import uvicorn  # imported late: it takes half a second, which an error message need not
     from .app import Behaviour, make_app
     from .screen import Screen
 

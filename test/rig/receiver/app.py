@@ -1,4 +1,4 @@
-"""The endpoint: an event's work is done once, and a 2xx is said after its commit."""
+"""The endpoint: processes each event once, and responds with 2xx after its commit."""
 
 import asyncio
 import random
@@ -16,12 +16,12 @@ from .screen import Screen
 
 @dataclass
 class Behaviour:
-    """What a developer wants to see the sender cope with."""
+    """Behaviour that a developer wants the sender to cope with."""
 
     fail: float = 0  # the share of requests that get `status`
     status: int = 500
     retry_after: str | None = None
-    delay: float = 0  # seconds between commit and answer
+    delay: float = 0  # seconds between commit and response
 
 
 def make_app(secret: str, database: str, behaviour: Behaviour, screen: Screen) -> FastAPI:
@@ -36,7 +36,7 @@ def make_app(secret: str, database: str, behaviour: Behaviour, screen: Screen) -
     app = FastAPI(lifespan=lifespan, openapi_url=None)
 
     async def process(event_id: str, event_type: str | None, body: bytes) -> bool:
-        """False for a duplicate. A second delivery at the same time waits here for the first one's end."""
+        """Returns False for a duplicate. A second concurrent delivery waits here for the end of the first."""
         async with pool.connection() as db:  # one transaction, committed at the end of the block
             inserted = await db.execute("INSERT INTO processed_events (event_id) VALUES (%s) ON CONFLICT DO NOTHING", [event_id])
             if inserted.rowcount == 0:
@@ -47,7 +47,7 @@ def make_app(secret: str, database: str, behaviour: Behaviour, screen: Screen) -
     @app.api_route("/{path:path}", methods=["POST", "PUT", "PATCH"])
     async def receive(request: Request) -> Response:
         try:
-            body = await request.body()  # the very bytes that were signed
+            body = await request.body()  # the exact bytes that were signed
         except ClientDisconnect:
             screen.say("the sender hung up before its request was whole")
             return Response(status_code=400)
@@ -77,7 +77,7 @@ def make_app(secret: str, database: str, behaviour: Behaviour, screen: Screen) -
 
 
 def standard_names(headers: dict[str, str]) -> dict[str, str]:
-    """Svix's older names mean the same."""
+    """Svix's older names have the same meaning."""
     for name in ("id", "timestamp", "signature"):
         if f"svix-{name}" in headers:
             headers.setdefault(f"webhook-{name}", headers[f"svix-{name}"])

@@ -1,4 +1,4 @@
-"""The command line: says what to do about whatever is missing, before it listens."""
+"""The command line: reports what is missing, and how to get it, before it listens."""
 
 import argparse
 import base64

@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 
 UNINTERESTING = {"host", "user-agent", "accept", "content-length", "connection", "webhook-id", "webhook-timestamp", "webhook-signature"}
-WIDTH = 300  # of a body's beginning
+WIDTH = 300  # bytes of a body's beginning
 
 
 @dataclass
 class Shown:
-    """A request, as far as it is printed."""
+    """The printed parts of a request."""
 
     id: str
     type: str | None
@@ -47,12 +47,12 @@ class Screen:
 
 
 def printable(body: bytes) -> str:
-    """Without what a terminal would act on."""
+    """Without characters that a terminal would interpret."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in body.decode(errors="replace"))
 
 
 def type_of(headers: dict[str, str], body: bytes) -> str | None:
-    """Of Standard Webhooks, CloudEvents structured and binary."""
+    """For Standard Webhooks and CloudEvents, structured and binary."""
     try:
         event = json.loads(body)
     except ValueError:
@@ -69,7 +69,7 @@ def age_of(headers: dict[str, str]) -> float | None:
 
 
 def to_check(error: Exception, headers: dict[str, str]) -> list[str]:
-    """What a person may look at, by what the library says."""
+    """What a user may check, according to the library."""
     missing = [name for name in ("webhook-id", "webhook-timestamp", "webhook-signature") if not headers.get(name)]
     if missing:
         return [f"the request has no {' and no '.join(missing)}: the sink has no secret in its user mapping for PUBLIC, or a proxy leaves headers out"]
