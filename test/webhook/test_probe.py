@@ -99,7 +99,7 @@ def test_a_test_event_on_demand(db, receiver):
     [test] = receiver.accepted()
     assert test.headers["outbox-probe"] == "true" and test.json()["type"] == "outbox.probe" and test.json()["data"] == {"test": True}
     assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, failed_total FROM outbox.sinks") == [(0, 0, 0)]
-    for answer, words in ((status(401, body=b"who are you"), "bearer_token"), (status(404), "option url"), (status(500), "own log"),
+    for answer, words in ((status(401, body=b"who are you"), "bearer_token"), (status(404), "option url"), (status(500), "endpoint's log"),
                           (redirect("http://elsewhere.invalid/"), "redirects are not followed")):
         receiver.mode = answer
         [(_, ok, message, hint)] = db.sql(SEND)
@@ -129,7 +129,7 @@ def test_certificates(endpoints, db):
     endpoints.add("weak", issue("crm", HOST, rsa_bits=1024).server_context(security_level=0))
     said = {
         "expired": (f"the endpoint's certificate (CN=crm) has expired on {day(-1)} ", "must renew it"),
-        "early": (f"the endpoint's certificate (CN=crm) is not valid before {day(1)} ", f"clocks: here it is {day(0)} "),
+        "early": (f"the endpoint's certificate (CN=crm) is not valid before {day(1)} ", f"clocks: the time here is {day(0)} "),
         "misnamed": ("the endpoint's certificate is made out to crm.example, 10.1.2.3, and not to 127.0.0.1", "Correct the url"),
         "self_signed": ("the endpoint's certificate (CN=crm) is self-signed, and not trusted here", "option ca_pem"),
         "stranger": ("the endpoint's certificate (CN=crm) comes from an authority that is not known here (CN=stranger CA)", "option ca_pem"),

@@ -12,8 +12,8 @@ const SinkKind &sink_kind(std::string_view name) {
   const SinkKind *kind = SinkKind::find(name);
   if (!kind)
     throw BadInput(OB_BAD_VALUE, {}, "unknown kind of sink \"" + std::string(name) + "\"",
-                   "The library that is loaded has: " + SinkKind::names() + ".",
-                   "After make install of one that has it, restart the server.");
+                   "The loaded library has: " + SinkKind::names() + ".",
+                   "After make install of a library that has it, restart the server.");
   return *kind;
 }
 

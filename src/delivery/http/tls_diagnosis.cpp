@@ -147,7 +147,7 @@ static std::string now_text() {
 }
 
 static TlsProblem certificate_problem(int error, int depth, const CertificateFacts &facts) {
-  constexpr const char *renew = "Whoever runs the endpoint must renew it.";
+  constexpr const char *renew = "The operator of the endpoint must renew it.";
   std::string whose = (depth == 0 ? "the endpoint's certificate (" : "a certificate in the endpoint's chain (") +
                       facts.subject + ") ";
   switch (error) {
@@ -155,7 +155,8 @@ static TlsProblem certificate_problem(int error, int depth, const CertificateFac
     return {whose + "has expired on " + facts.ends, renew};
   case X509_V_ERR_CERT_NOT_YET_VALID:
     return {whose + "is not valid before " + facts.begins,
-            "Look at the clocks: here it is " + now_text() + ". If that is right, the endpoint must wait."};
+            "Check the clocks: the time here is " + now_text() +
+                ". If that is correct, the certificate cannot be used yet."};
   case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     return {whose + "is self-signed, and not trusted here",
             "If it is the right one, set option ca_pem of the server to that very certificate."};
@@ -200,7 +201,7 @@ TlsProblem TlsDiagnosis::why_certificate(std::string_view text) const {
     CertificateFacts facts = facts_of(handshake_->leaf.get());
     return {"the endpoint's certificate is made out to " + (facts.hosts.empty() ? facts.subject : facts.hosts) +
                 ", and not to " + quoted_last(text),
-            "Correct the url, or whoever runs the endpoint must have it made out to that name too."};
+            "Correct the url, or ask the operator of the endpoint for a certificate with that name too."};
   }
   return {"the endpoint's certificate was not accepted", "Look at option ca_pem of the server."};
 }
@@ -212,8 +213,8 @@ static TlsProblem client_certificate_problem(int alert, bool has_one) {
     return {"the endpoint wants a client certificate",
             "Set ssl_certificate_pem and ssl_key_pem in PUBLIC's user mapping."};
   return {"the endpoint does not accept the client certificate" +
-              std::string(alert == SSL3_AD_CERTIFICATE_EXPIRED   ? ", which it finds expired"
-                          : alert == SSL3_AD_CERTIFICATE_REVOKED ? ", which it finds revoked"
+              std::string(alert == SSL3_AD_CERTIFICATE_EXPIRED   ? ", because it has expired"
+                          : alert == SSL3_AD_CERTIFICATE_REVOKED ? ", because it is revoked"
                           : alert == TLS1_AD_UNKNOWN_CA          ? ", whose authority it does not know"
                                                                  : ""),
           "Look at ssl_certificate_pem in PUBLIC's user mapping: is it, or its authority, known to the endpoint?"};
@@ -238,7 +239,7 @@ static bool is_about_client_certificate(const TlsDiagnosis::Handshake &seen) {
   }
 }
 
-constexpr const char *newer = "Whoever runs the endpoint must bring its TLS up to date: 1.2 is the least.";
+constexpr const char *newer = "The operator of the endpoint must update its TLS: version 1.2 or later is required.";
 
 static std::optional<TlsProblem> alert_problem(int alert) {
   switch (alert) {
@@ -265,8 +266,8 @@ static std::optional<TlsProblem> text_problem(std::string_view text) {
   if (has(text, "key too small") || has(text, "bad dh") || has(text, "md too weak"))
     return TlsProblem{"the endpoint's keys are too weak", newer};
   if (has(text, "unexpected eof") || has(text, "SSL_ERROR_SYSCALL") || has(text, "reset by peer"))
-    return TlsProblem{"the endpoint hung up during the handshake",
-                      "Does this port speak TLS? See the url, and the endpoint's own log."};
+    return TlsProblem{"the endpoint closed the connection during the handshake",
+                      "Does this port speak TLS? See the url, and the endpoint's log."};
   return std::nullopt;
 }
 
@@ -299,7 +300,7 @@ std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view 
   if (code == CURLE_SSL_CERTPROBLEM)
     return TlsProblem{"the client certificate or its key cannot be used",
                       "Look at ssl_certificate_pem and ssl_key_pem in PUBLIC's user mapping."};
-  return TlsProblem{"the handshake with the endpoint failed", "See the endpoint's own log."};
+  return TlsProblem{"the handshake with the endpoint failed", "See the endpoint's log."};
 }
 
 }  // namespace outbox

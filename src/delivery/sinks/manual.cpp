@@ -10,8 +10,8 @@ namespace {
 
 [[noreturn]] void refuse(const char *what) {
   throw BadInput(OB_BAD_VALUE, {}, what,
-                 "Events of a sink of kind outbox_manual are given out by outbox.claim(), as rows.",
-                 "SELECT * FROM outbox.claim('name'); gives them to you, or look at outbox.events.");
+                 "Events of a sink of kind outbox_manual are claimed as rows, by outbox.claim().",
+                 "Use SELECT * FROM outbox.claim('name'), or look at outbox.events.");
 }
 
 class ManualConfig final : public SinkConfig {

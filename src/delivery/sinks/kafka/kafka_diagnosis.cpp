@@ -112,7 +112,7 @@ std::string KafkaDiagnosis::why_client_certificate(std::string_view text) const 
     ours += " of authority " + facts->issuer;
   }
   return ours + " is not accepted by the broker" +
-         (has(text, "expired") ? ", which finds it expired" : ": is that authority in the broker's trust store?");
+         (has(text, "expired") ? ", because it has expired" : ": is that authority in the broker's trust store?");
 }
 
 std::string KafkaDiagnosis::why_authentication(std::string_view text) const {
@@ -147,14 +147,14 @@ static std::string why_network(std::string_view text) {
     quote = text.find('\'', quote) + 1;
     std::string host(text.substr(quote, text.find('\'', quote) - quote));
     return "host name \"" + host.substr(0, host.rfind(':')) +
-           "\" cannot be resolved: correct it in bootstrap_servers, or in the broker's advertised.listeners, or see "
-           "to "
-           "the name service of the database server";
+           "\" cannot be resolved: correct it in bootstrap_servers, or in the broker's advertised.listeners, or "
+           "check "
+           "the name resolution of the database server";
   }
   if (has(text, "Connect to ") && has(text, "refused"))
     return "connection refused: is the broker running, and is this its port?";
   if (has(text, "Connect to ") && (has(text, "No route") || has(text, "unreachable")))
-    return "no route to host: see to routes and firewalls between the database server and the broker";
+    return "no route to host: check routes and firewalls between the database server and the broker";
   return {};
 }
 

@@ -47,7 +47,7 @@ ob_library_fitness check_librdkafka(int version, const std::string &name, ob_err
       set(advice.hint, "Upgrade it to " + dotted(defect.fixed_in) + " or later, then restart the server.");
       return OB_LIBRARY_DEFECTIVE;
     }
-  set(advice.message, "librdkafka " + name + " will do");
+  set(advice.message, "librdkafka " + name + " is supported");
   if (version < recommended_librdkafka)
     set(advice.detail, dotted(recommended_librdkafka) + " or later is recommended.");
   return OB_LIBRARY_FIT;

@@ -85,7 +85,7 @@ bool KafkaProbe::connect() {
                    [&](auto &a, auto &b) { return reach(links[a]) > reach(links[b]); });
   addresses.resize(std::min(addresses.size(), max_rows));
   if (addresses.empty()) /* cancelled at once, or the time was too short for any attempt */
-    probe_.failed("connect", "nothing was tried within " + std::to_string(probe_.timeout().count()) + " ms",
+    probe_.failed("connect", "no connection was attempted within " + std::to_string(probe_.timeout().count()) + " ms",
                   "Give the probe more time.");
   for (const std::string &address : addresses)
     failed_to_connect(address, links[address]);
@@ -142,7 +142,7 @@ void KafkaProbe::failed_to_connect(const std::string &address, const KafkaLink &
 bool KafkaProbe::cluster() {
   rd_kafka_resp_err_t error = topics_.read();
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    probe_.failed("cluster", "the broker does not tell of its cluster: " + std::string(rd_kafka_err2str(error)),
+    probe_.failed("cluster", "the broker returns no metadata of its cluster: " + std::string(rd_kafka_err2str(error)),
                   "See the broker's log; give the probe more time if it is only slow.");
     return false;
   }

@@ -91,7 +91,8 @@ void KafkaProbeTopics::check() {
       explain(topic);
   }
   if (rows > max_rows)
-    probe_.failed("topics", std::to_string(rows) + " of " + std::to_string(topics_.size()) + " topics are not well");
+    probe_.failed("topics",
+                  std::to_string(rows) + " of " + std::to_string(topics_.size()) + " topics have a problem");
   if (topics_.empty())
     probe_.passed("topics", "none of the cluster's topics fits \"" + glob_ + "\" yet, or " + who() + " sees none",
                   "Create the topics, or let the brokers do so with the first event (auto.create.topics.enable).");
@@ -118,7 +119,8 @@ void KafkaProbeTopics::explain(const Topic &topic) {
 void KafkaProbeTopics::explain_missing(const std::string &topic) {
   std::optional<bool> created = broker_creates_topics();
   if (!created)
-    probe_.failed("topic", topic_named(topic) + " does not exist, and whether the broker creates topics is not told",
+    probe_.failed("topic",
+                  topic_named(topic) + " does not exist, and the broker does not report whether it creates topics",
                   "Create the topic.");
   else if (*created)
     probe_.passed("topic", topic_named(topic) + " does not exist; the broker creates it with the first event",
@@ -204,7 +206,7 @@ void KafkaProbeTopics::read_rights(const std::vector<std::string> &names) {
   const rd_kafka_DescribeTopics_result_t *result =
       event ? rd_kafka_event_DescribeTopics_result(event.get()) : nullptr;
   if (!result || rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    report_good(names, "; whether writing is allowed was not told");
+    report_good(names, "; the broker did not report whether writing is allowed");
     return;
   }
   size_t n, n_rights, refused = 0;

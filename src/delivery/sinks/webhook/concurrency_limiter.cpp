@@ -16,19 +16,19 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Seconds = duration<double>;
 
-static constexpr double min_rate_cap = 0.2;     // requests per second: still tries the endpoint every 5 s
-static constexpr double ewma_weight = 0.125;    // weight of one response in refused_share_
-static constexpr double rate_cut_share = 0.25;  // from this share of refusals on, 429 also cuts the rate
-static constexpr double overload_share =
-    0.5;  // from this share on, 502 to 504 count, and the rate may fall below mild_rate_floor
-static constexpr double mild_rate_floor =
-    10;  // requests per second: the lowest cap while fewer than half of the responses are refusals
-static constexpr double min_rate_cap_step = 1;  // requests per second, per second
-static constexpr seconds growth_interval{1};    // while requests hang, the window grows this often
-static constexpr milliseconds max_lateness{
-    20};  // possible delay of a thread on a busy machine: later requests catch up
-static constexpr seconds horizon{4};
-static constexpr size_t min_held = 64;  // most of these may be of keys that wait for a retry
+/* Shares of recent responses that ask for less. From rate_cut_share on, 429 also cuts the rate; from overload_share
+ * on, 502 to 504 count too, and the rate may fall below mild_rate_floor. */
+static constexpr double rate_cut_share = 0.25, overload_share = 0.5;
+static constexpr double ewma_weight = 0.125;  // of one response in refused_share_
+
+/* Requests per second. min_rate_cap still tries the endpoint every 5 s. */
+static constexpr double min_rate_cap = 0.2, mild_rate_floor = 10;
+static constexpr double min_rate_cap_step = 1;  // per second
+
+static constexpr seconds growth_interval{1};     // while requests hang, the window grows this often
+static constexpr milliseconds max_lateness{20};  // of a thread on a busy machine: later requests catch up
+static constexpr seconds horizon{4};             // hold what can be sent within this time
+static constexpr size_t min_held = 64;           // most of these may be of keys that wait for a retry
 
 ConcurrencyLimiter::ConcurrencyLimiter(size_t concurrency, std::optional<RateLimit> rate)
     : total_limit_(concurrency), limit_(concurrency), window_(concurrency), slow_start_until_(concurrency) {

@@ -26,8 +26,8 @@ namespace outbox {
  * the key: so no later event, submitted in between, can overtake the failed one.
  *
  * How the loop's thread is woken: pump() starts all requests that may start. It runs
- * - as a task that wake() posts after the main thread has queued events or fetched failures. pump_posted_
- * suppresses a second task;
+ * - as a task that wake() posts after the main thread has queued events or fetched failures; pump_posted_
+ *   suppresses a second task;
  * - after every transfer, from done();
  * - by a timer, when limiter_ allows the next request at a known time (pump_at_);
  * - when another endpoint frees a connection (waits_for_connection_).

@@ -96,10 +96,10 @@ std::string peer(CURL *easy) {
 const char *hint(CURLcode code) {
   switch (code) {
   case CURLE_COULDNT_RESOLVE_HOST:
-    return "Correct the url, or see to the name service of the database server.";
+    return "Correct the url, or check the name resolution of the database server.";
   case CURLE_COULDNT_CONNECT:
   case CURLE_OPERATION_TIMEDOUT:
-    return "Is the endpoint running, and is this its port? See to routes and firewalls between the database server "
+    return "Is the endpoint running, and is this its port? Check routes and firewalls between the database server "
            "and it.";
   default:
     return "";
@@ -117,15 +117,15 @@ const char *answer_hint(long status) {
   case 404:
   case 405:
   case 410:
-    return "There is nothing that takes events: correct option url, its path above all, or option method.";
+    return "No handler accepts events at this url: correct option url, above all its path, or option method.";
   case 407:
     return "Correct proxy_username and proxy_password in PUBLIC's user mapping.";
   case 429:
-    return "It gets too much: set option rate_limit, or ask for a higher limit.";
+    return "The endpoint limits requests: set option rate_limit, or ask its operator for a higher limit.";
   default:
     return status >= 300 && status < 400 ? "Set option url to where the endpoint is now: redirects are not followed."
-           : status >= 400 && status < 500 ? "It may take events of other types only: look at its own log."
-           : status >= 500                 ? "Look at the endpoint's own log."
+           : status >= 400 && status < 500 ? "The endpoint may accept only other types of events: see its log."
+           : status >= 500                 ? "See the endpoint's log."
                                            : "";
   }
 }

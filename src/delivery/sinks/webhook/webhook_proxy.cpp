@@ -43,13 +43,13 @@ static bool is_plain(const std::string &value) {
 void check_proxy_username(const std::string &option, const std::string &value) {
   if (value.empty() || !is_plain(value) || value.find(':') != value.npos)
     refuse_value(option, "A proxy's user name is not empty, and has neither colons nor control characters.",
-                 "Give it as the proxy knows it; the password is proxy_password.");
+                 "Give the name without the password, which is option proxy_password.");
 }
 
 void check_proxy_password(const std::string &option, const std::string &value) {
   if (value.empty() || !is_plain(value))
     refuse_value(option, "A proxy's password is not empty, and has no control characters.",
-                 "Leave it out when the proxy wants none.");
+                 "Leave it out if the proxy requires none.");
 }
 
 void check_proxy_mapping(const Options &mapping) {
