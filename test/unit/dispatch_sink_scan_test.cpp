@@ -159,6 +159,7 @@ TEST_F(DispatchDraining, ALockedRowKeepsTheKeyDraining) {
 }
 
 TEST_F(DispatchDraining, ADeadLetterBlocksTheKeyWhenItIsNext) {
+  cursor->set_has_backlog(true);
   ASSERT_TRUE(drain_read_ended(*decisions, scan(25), KEY, 25));
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
