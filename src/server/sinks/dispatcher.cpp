@@ -1,4 +1,4 @@
-/* dispatcher.cpp: keeps the one object of src/dispatch that a worker has. */
+/* dispatcher.cpp: keeps the worker's one dispatch::Dispatch object. */
 #include "server/sinks/dispatcher.h"
 
 static dispatch::Dispatch *instance = NULL;

@@ -1,15 +1,16 @@
-/* dispatcher.h: this worker's decisions (src/dispatch), within reach of all folders of the worker. */
+/* dispatcher.h: gives the worker's folders access to its one dispatch::Dispatch object (src/dispatch). */
 #pragma once
 
 #include "server/base/server.h"
 
 #include "dispatch/dispatch.h"
 
-/* Once, when the worker starts. */
+/* Once, when the worker starts. Raises an error when out of memory. */
 void dispatcher_init(void);
 
-/* Between dispatcher_init() and the end of the process. */
+/* The object, after dispatcher_init(). It lives until the process ends. */
 dispatch::Dispatch &dispatcher(void);
 
-/* For a function of dispatch that returns false when it is out of memory: raises the error that palloc() would. */
+/* For functions of dispatch that return false when out of memory: raises the error ERRCODE_OUT_OF_MEMORY if `done` is
+ * false. */
 void require_memory(bool done);

@@ -1,4 +1,4 @@
-/* own_rows.cpp: which rows this worker delivers: of this origin, of a sink that is there, in a shard of its own. */
+/* own_rows.cpp: a worker delivers the rows of its origin whose sinks exist and whose shards it owns. */
 #include "server/sinks/own_rows.h"
 
 #include "server/sinks/shard_handoff.h"

@@ -1,6 +1,6 @@
 /*
- * shard_handoff.cpp: what a worker has, and what of it drains, is changed and published under one lock: two workers
- * that look at the same time never take the same shard.
+ * shard_handoff.cpp: a worker changes and publishes its shards and its draining shards under one lock, so that two
+ * workers cannot take the same shard.
  */
 #include "server/sinks/shard_handoff.h"
 
@@ -20,17 +20,18 @@ bool shard_is_mine(const WorkerSink *sink, int shard) {
   return sink ? sink->shards.may_claim(shard) : dispatcher().shards.mine().has(shard);
 }
 
-/* Forgets what is blocked in shards of which this worker knows nothing any more. */
+/* Forgets blocked keys in shards that this worker neither owns nor drains. */
 static void forget_unknown_keys(void) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (worker_sink_of(sinks[i]->oid) == sinks[i]) /* else it was renamed, and stands there under two names */
+    if (worker_sink_of(sinks[i]->oid) == sinks[i]) /* a sink that is being renamed has two entries */
       dispatcher().blocked_keys.forget_unknown(sinks[i]->oid, sinks[i]->shards.known());
 }
 
-/* Shards of which a worker, maybe this one, has events of this sink in flight although it gave them away. */
+/* Shards that a worker (or this one) has given away while it has events of this sink in flight. The lock must be
+ * held. */
 static ShardSet draining_anywhere(const WorkerSink *sink) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   SharedState *shared = shared_state();
@@ -64,7 +65,8 @@ static bool note_drained(void) {
   return drained;
 }
 
-/* Gives away the shards whose new owner is there, takes those that nobody has. True when some were given. */
+/* Gives away shards whose new owner runs, and takes shards without an owner. Returns true when it gave some away. The
+ * lock must be held. */
 static bool exchange_shards(void) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   SharedState *shared = shared_state();
@@ -95,18 +97,19 @@ static void publish(WorkerSlot *slot) {
     if (!sinks[i]->shards.any_draining())
       continue;
     const ShardSet draining = sinks[i]->shards.draining();
-    if (slot->n_draining == OUTBOX_MAX_DRAINING) { /* no room to say it of each: all sinks wait for these shards */
+    if (slot->n_draining == OUTBOX_MAX_DRAINING) { /* no free entry: all sinks wait for these shards */
       slot->draining_others = slot->draining_others | draining;
       continue;
     }
-    DrainingShards *place = &slot->draining[slot->n_draining++];
-    place->server = sinks[i]->oid;
-    strlcpy(place->name, sinks[i]->name, sizeof(place->name));
-    place->shards = draining;
+    DrainingShards *entry = &slot->draining[slot->n_draining++];
+    entry->server = sinks[i]->oid;
+    strlcpy(entry->name, sinks[i]->name, sizeof(entry->name));
+    entry->shards = draining;
   }
 }
 
-/* What each sink may claim now. True when one of them has gained a shard: it begins at the beginning. */
+/* Updates the shards of which each sink may claim events. Returns true when a sink has gained a shard; its scan
+ * restarts from the beginning. The lock must be held. */
 static bool update_sinks(void) {
   bool gained = false;
   int n;
@@ -126,16 +129,16 @@ bool shards_follow(Moment now) {
   WorkerSlot *slot = worker_slot();
   SharedState *shared = shared_state();
   bool drained = note_drained();
-  bool look = now >= dispatcher().shards.exchange_at() && pg_atomic_exchange_u32(&slot->shards_changed, 0) == 1;
+  bool check = now >= dispatcher().shards.exchange_at() && pg_atomic_exchange_u32(&slot->shards_changed, 0) == 1;
   bool given = false, gained = false;
 
-  if (!drained && !look)
+  if (!drained && !check)
     return false;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  if (look)
+  if (check)
     given = exchange_shards();
   publish(slot);
-  if (look)
+  if (check)
     gained = update_sinks();
   if (drained || given)
     shared_shards_changed(MyDatabaseId);

@@ -1,6 +1,6 @@
 /*
- * shard_handoff.h: gives shards away and takes them (dispatch/shards.h says which), under the lock of shared memory,
- * where the workers of a database see what each of them has.
+ * shard_handoff.h: gives shards to other workers and takes shards (dispatch/shards.h decides which), under the lock
+ * of shared memory, where each worker of a database publishes its shards.
  */
 #pragma once
 
@@ -13,17 +13,17 @@ struct WorkerSink;
 /* May this worker claim events of the shard for this sink? (NULL: is the shard its own?) */
 bool shard_is_mine(const struct WorkerSink *sink, int shard);
 
-/* A new sink takes part in the shards that this worker has. */
+/* Adds a new sink to the shards of this worker. Takes the lock. */
 void shards_add_sink(struct WorkerSink *sink);
 
-/* Outside a transaction: gives away what others should have, takes what is free and ours. True when there is more to
- * claim than before: the rows of shards that were taken, which are fresh until shards_read(), must be asked for
- * blocked keys before the next claim. */
+/* Gives away the shards of other workers, and takes free shards of this one. Returns true when a sink has gained
+ * shards. These are fresh until shards_read(): their blocked keys must be read before the next claim. Outside a
+ * transaction; takes the lock. */
 bool shards_follow(Moment now);
 bool shards_any_fresh(void);
 void shards_read(void);
 
-/* When to follow again by itself. */
+/* When to call shards_follow() again if nothing else happens. */
 Moment shards_next_moment(void);
 
 /* Has this worker events in flight in shards that it gave away? */

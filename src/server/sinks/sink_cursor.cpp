@@ -1,4 +1,5 @@
-/* sink_cursor.cpp: a low watermark that is published too high hides rows from the views, so each change is told. */
+/* sink_cursor.cpp: a low watermark that is published too high hides rows from the views, so each change is published.
+ */
 #include "server/sinks/sink_cursor.h"
 
 #include "server/process/worker_slot.h"

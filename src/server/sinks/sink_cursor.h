@@ -6,13 +6,13 @@
 
 #include "server/sinks/worker_sinks.h"
 
-/* All rows must be seen again. */
+/* The scan of the sink restarts from the first row. */
 void sink_cursor_restart(WorkerSink *sink);
 
-/* The row of this sink at this position was passed, and must be seen again. */
+/* The row of this sink at this position was skipped, and must be read again. */
 void sink_cursor_rewind(WorkerSink *sink, int64 position);
 
-/* A row of the sink has come up at this position, or will: its low watermark is no higher. */
+/* A row of the sink is or will be pending at this position: lowers the low watermark to it. */
 void low_watermark_lower(WorkerSink *sink, int64 position);
 
 /* Publishes the low watermark if it has changed. */

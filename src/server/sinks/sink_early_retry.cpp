@@ -1,6 +1,6 @@
 /*
- * sink_early_retry.cpp: the delivery library knows when a missing topic has come, or an outage has ended; the next
- * claims look through the sink's waiting events then (claim/early_retry.cpp).
+ * sink_early_retry.cpp: the delivery library knows when a missing topic was created, or an outage has ended. The next
+ * claims then read the sink's waiting events (claim/early_retry.cpp).
  */
 #include "server/sinks/sink_early_retry.h"
 

@@ -1,7 +1,7 @@
-/* sink_early_retry.h: asks a sink whether something is over for which its events wait. */
+/* sink_early_retry.h: asks a sink whether the reason for which its events wait has ended. */
 #pragma once
 
 #include "server/sinks/worker_sinks.h"
 
-/* A pass of early retries (dispatch/early_retry.h) begins if so. The sink is open. */
+/* If so, begins a pass of early retries (dispatch/early_retry.h). The sink must be open. */
 void early_retry_look(WorkerSink *sink, TimestampTz now);

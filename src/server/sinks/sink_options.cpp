@@ -1,6 +1,6 @@
 /*
- * sink_options.cpp: reads the options of a sink from the catalog. They are copied, so that the sink can be opened
- * after the transaction, and fingerprinted, so that a sink is opened anew only when something of it has changed.
+ * sink_options.cpp: reads the options of a sink from the catalog. A fingerprint of the options decides whether a sink
+ * must be opened anew after a change of the catalog.
  */
 #include "server/sinks/sink_options.h"
 
@@ -17,7 +17,7 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-/* Options as they lie in the catalog, and a fingerprint that changes with them. */
+/* Reads the options of a catalog row, and adds them to the fingerprint. */
 static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber column, size_t *n,
                                uint64 *fingerprint) {
   bool is_null;
@@ -37,7 +37,7 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
   SinkOptions given = {NULL, 0, NULL, 0, false, context};
-  /* With the name, which stands in what the delivery library says. */
+  /* The name is part of it, because the delivery library's messages contain it. */
   *fingerprint = hash_combine64(server_oid, hash_bytes_extended((const unsigned char *)name, strlen(name), 3));
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));
@@ -48,7 +48,7 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
     *fingerprint = hash_combine64(*fingerprint, given.owner_is_superuser);
     ReleaseSysCache(server);
   }
-  /* PUBLIC's mapping only: the worker acts for nobody in particular. */
+  /* PUBLIC's mapping only: the worker acts for no role. */
   HeapTuple mapping =
       SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
   if (HeapTupleIsValid(mapping)) {

@@ -1,11 +1,12 @@
-/* sink_options.h: what the catalog says of a sink, copied out of the transaction. */
+/* sink_options.h: reads the options of a sink from the catalog. */
 #pragma once
 
 #include "server/base/server.h"
 
 #include "delivery/delivery.h"
 
-/* What the catalog says of a sink, copied out of the transaction so that it can be opened after it. */
+/* The options of a sink. They are copied into `context`, because the sink is opened after the transaction. The caller
+ * deletes the context. */
 typedef struct SinkOptions {
   ob_option *options;
   size_t n_options;
@@ -15,6 +16,7 @@ typedef struct SinkOptions {
   MemoryContext context;
 } SinkOptions;
 
-/* In a transaction: reads the options of the sink's server and of PUBLIC's user mapping, into a memory context of
- * their own. `*fingerprint` changes with them, and with whatever else decides how the sink is opened. */
+/* Reads the options of the sink's server and of PUBLIC's user mapping. `*fingerprint` changes with everything that
+ * decides how the sink is opened: name, options, the owner's superuser attribute and outbox.allow_networks. In a
+ * transaction. */
 SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerprint);

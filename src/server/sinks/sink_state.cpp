@@ -1,5 +1,5 @@
-/* sink_state.cpp: changes the state of a sink. An Assert refuses a change that the comments of SinkState do not name:
- * test/states.py compares those with the function below and with the diagram of src/README.md. */
+/* sink_state.cpp: changes the state of a sink, and asserts that the change is allowed. test/states.py compares
+ * may_follow() with the comments of SinkState and the diagram of src/README.md. */
 #include "server/sinks/sink_state.h"
 
 #include "server/sinks/worker_sinks.h"

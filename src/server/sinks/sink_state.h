@@ -1,6 +1,7 @@
 /*
- * sink_state.h: the states of a sink in a worker. A sink is opened anew only when nothing of its former self is in
- * flight, since the order of its events depends on that; so whatever ends its use waits for the delivery library.
+ * sink_state.h: the states of a sink in a worker. A sink is opened anew only when none of its events is in flight,
+ * because the order of its events depends on that. So a sink that is altered, stopped or dropped first waits until
+ * the delivery library has returned its events.
  */
 #pragma once
 
@@ -20,28 +21,28 @@ typedef enum SinkState {
   SINK_DROPPED        /* forgotten once nothing of it is in flight; next: CLOSED (made again under its name) */
 } SinkState;
 
-/* By a user, or by the worker after a 410 or disable_after. */
+/* Is the sink stopped, by a user, or by the worker after a 410 or disable_after? */
 static inline bool sink_is_stopped(SinkState state) {
   return state == SINK_STOPPING || state == SINK_STOPPED;
 }
 
-/* It is not in the catalog any more. */
+/* Was the sink's server dropped? */
 static inline bool sink_is_dropped(SinkState state) {
   return state == SINK_DROPPING || state == SINK_DROPPED;
 }
 
-/* The delivery library still returns its events. */
+/* Does the delivery library still have events of the sink? */
 static inline bool sink_is_closing(SinkState state) {
   return state == SINK_CLOSING || state == SINK_STOPPING || state == SINK_DROPPING;
 }
 
-/* It is to be opened as soon as that is possible. */
+/* Is the sink to be opened as soon as possible? */
 static inline bool sink_is_to_open(SinkState state) {
   return state == SINK_NEW || state == SINK_CLOSED || state == SINK_MISCONFIGURED;
 }
 
-/* In the words of the log. */
+/* The name of the state, for the log. */
 const char *sink_state_name(SinkState state);
 
-/* The only writer of WorkerSink.state. Its handle is set (or reset) before. */
+/* The only writer of WorkerSink.state. The caller sets or resets the sink's handle before. */
 void sink_change_state(WorkerSink *sink, SinkState next);

@@ -1,6 +1,6 @@
 /*
- * worker_stops.cpp: `disable_after` counts tried time in shared memory and writes it down every ten minutes at
- * most, and not at each failure.
+ * worker_stops.cpp: counts the failing time for `disable_after` in shared memory, and writes it to the table at most
+ * every 10 min instead of at each failure.
  */
 #include "server/sinks/worker_stops.h"
 
@@ -19,28 +19,28 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-/* What is on the wire ends normally, however long it takes: the endpoint's timeout is shorter. */
+/* Requests in flight end normally: every endpoint's timeout is shorter. */
 static const int STOP_GRACE_MS = 10 * 60 * 1000;
-/* The longest step of the default schedule: between two tries that lie farther apart nothing was tried. */
+/* The longest step of the default schedule. Longer times between two tries do not count as failing. */
 static const int64 LONGEST_GAP_MS = 24 * 60 * 60 * 1000;
-/* Failures in between add nothing. */
+/* Failures within this time after a counted one are not counted, which saves taking the lock. */
 static const int TICK_MS = 50;
 static const int64 FIRST_WRITE_MS = 60 * 1000;
 static const int64 WRITE_EVERY_MS = 10 * 60 * 1000;
-static const int WRITE_PAUSE_MS = 5000; /* after a failure */
+static const int WRITE_PAUSE_MS = 5000; /* after an error */
 
 static Oid stopped_oid = InvalidOid;
-static void (*tell_changed)(void) = NULL;
-static bool anything_to_write = false;
+static void (*notify_changed)(void) = NULL;
+static bool write_wanted = false;
 static Moment write_at = MOMENT_NONE;
 
 static void relation_changed(Datum, Oid relation) {
   if (relation == InvalidOid || relation == stopped_oid)
-    tell_changed();
+    notify_changed();
 }
 
 void worker_stops_init(void (*changed)(void)) {
-  tell_changed = changed;
+  notify_changed = changed;
   CacheRegisterRelcacheCallback(relation_changed, (Datum)0);
 }
 
@@ -54,7 +54,7 @@ static void unlock(void) {
 
 /* ---- which are stopped ------------------------------------------------------------------------------------- */
 
-static WorkerSink *named(Datum name) {
+static WorkerSink *find_by_name(Datum name) {
   text *value = DatumGetTextPP(name);
 
   return worker_sink_find(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
@@ -71,13 +71,13 @@ static int index_of(const WorkerSink *sink) {
 }
 
 static bool visit_stopped(TupleTableSlot *row, void *found) {
-  if (const WorkerSink *sink = named(row->tts_values[0]))
+  if (const WorkerSink *sink = find_by_name(row->tts_values[0]))
     ((bool *)found)[index_of(sink)] = true;
   return true;
 }
 
 static bool visit_failing(TupleTableSlot *row, void *) {
-  WorkerSink *sink = named(row->tts_values[0]);
+  WorkerSink *sink = find_by_name(row->tts_values[0]);
   FailingClock *clock = sink && sink->stats ? &sink->stats->failing : NULL;
 
   if (clock == NULL)
@@ -109,11 +109,11 @@ static void stop(WorkerSink *sink) {
   if (sink->handle && worker_slot()->index == 0 && sink->status.state != OB_SINK_DISABLED)
     ereport(LOG, (errmsg("outbox sink \"%s\" is stopped until outbox.resume()", sink->name)));
   sink->cursor->set_has_backlog(false);
-  reset(sink); /* once it goes on it has all its time again */
+  reset(sink); /* after a resume the sink has the whole of disable_after again */
   worker_sink_close(sink, SINK_STOPPED, STOP_GRACE_MS);
 }
 
-static void go_on(WorkerSink *sink) {
+static void resume(WorkerSink *sink) {
   if (worker_slot()->index == 0)
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
   worker_sink_reopen(sink);
@@ -147,7 +147,7 @@ void worker_stops_reload(void) {
     if (found_stopped[i] && !sink_is_stopped(sinks[i]->state) && !sink_is_dropped(sinks[i]->state))
       stop(sinks[i]);
     else if (!found_stopped[i] && sink_is_stopped(sinks[i]->state))
-      go_on(sinks[i]);
+      resume(sinks[i]);
   }
   pfree(found_stopped);
 }
@@ -183,12 +183,13 @@ static bool has_failed_too_long(const WorkerSink *sink) {
 }
 
 static bool has_to_stop(const WorkerSink *sink) {
-  bool has_said_so = sink->state == SINK_OPEN && sink->status.state == OB_SINK_DISABLED;
+  bool is_disabled_by_endpoint = sink->state == SINK_OPEN && sink->status.state == OB_SINK_DISABLED;
 
-  return !sink_is_stopped(sink->state) && !sink_is_dropped(sink->state) && (has_said_so || has_failed_too_long(sink));
+  return !sink_is_stopped(sink->state) && !sink_is_dropped(sink->state) &&
+         (is_disabled_by_endpoint || has_failed_too_long(sink));
 }
 
-/* Rarely, and the more rarely the longer it may fail. */
+/* Is the sink's failing time to be written? The interval grows with disable_after, up to 10 min. */
 static bool clock_to_write(const WorkerSink *sink) {
   const FailingClock *clock = sink->stats ? &sink->stats->failing : NULL;
 
@@ -207,7 +208,7 @@ void worker_stops_look(WorkerSink *sink, Now now) {
     if (sink->stats && sink->common.disable_after_ms > 0 && !sink_is_stopped(sink->state))
       note_failure(sink, now);
   }
-  anything_to_write = anything_to_write || has_to_stop(sink) || clock_to_write(sink);
+  write_wanted = write_wanted || has_to_stop(sink) || clock_to_write(sink);
 }
 
 /* ---- writing it down --------------------------------------------------------------------------------------- */
@@ -218,10 +219,10 @@ static bool disable(WorkerSink *sink) {
                             3,
                             {TEXTOID, TEXTOID, TEXTOID},
                             NULL};
-  bool gone = !has_failed_too_long(sink);
-  const char *error = gone || sink->stats == NULL || sink->status.last_error[0] != '\0' ? sink->status.last_error
-                                                                                        : sink->stats->last_error;
-  Datum values[] = {CStringGetTextDatum(sink->name), CStringGetTextDatum(gone ? "410" : "disable_after"),
+  bool is_gone = !has_failed_too_long(sink);
+  const char *error = is_gone || sink->stats == NULL || sink->status.last_error[0] != '\0' ? sink->status.last_error
+                                                                                           : sink->stats->last_error;
+  Datum values[] = {CStringGetTextDatum(sink->name), CStringGetTextDatum(is_gone ? "410" : "disable_after"),
                     CStringGetTextDatum(error)};
 
   return statement_write(&write, values, NULL, NULL) > 0;
@@ -250,7 +251,7 @@ static void say_disabled(const WorkerSink *sink) {
                             quote_literal_cstr(sink->name))));
 }
 
-/* Sets (bool *)disabled[i] for each sink that it disables. */
+/* Sets ((bool *)disabled)[i] for each sink that it disables. */
 static void write_all(void *disabled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -260,7 +261,7 @@ static void write_all(void *disabled) {
     if (clock_to_write(sink)) {
       FailingClock before = sink->stats->failing;
       write_clock(sink);
-      lock(); /* should the commit fail, it is only written later than it could be */
+      lock(); /* if the commit fails, the time is only written later */
       sink->stats->failing.has_row = before.last_failed_at != 0 && !has_to_stop(sink);
       sink->stats->failing.written_ms = before.failed_ms;
       unlock();
@@ -271,7 +272,8 @@ static void write_all(void *disabled) {
   }
 }
 
-/* Not only when their rows are read: who deletes one before that has resumed what is known to be stopped. */
+/* Stops the sinks before their rows of outbox.stopped_sinks are read again. So the worker knows them as stopped if a
+ * user deletes a row at once, and resumes them. */
 static void stop_disabled(const bool *disabled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -283,13 +285,13 @@ static void stop_disabled(const bool *disabled) {
 
 void worker_stops_write(Moment now) {
   Assert(!IsTransactionState());
-  if (!anything_to_write || now < write_at)
+  if (!write_wanted || now < write_at)
     return;
-  anything_to_write = false;
+  write_wanted = false;
   int n;
   (void)worker_sinks_all(&n);
   bool *disabled = (bool *)palloc0(sizeof(bool) * Max(n, 1));
-  /* A user who has paused or resumed a sink and not yet committed must not hold up the others. */
+  /* An uncommitted pause or resume of one sink must not block the other sinks. */
   bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, disabled);
   if (done)
     stop_disabled(disabled);

@@ -1,28 +1,30 @@
 /*
- * worker_stops.h: sinks that are stopped (outbox.stopped_sinks), and those that fail for so long that they will be. A
- * stopped sink is closed; its events wait in the table and cost the worker nothing.
+ * worker_stops.h: stops sinks that outbox.stopped_sinks names, and disables sinks that have failed for the option
+ * disable_after. A stopped sink is closed; its events wait in the table and cost the worker nothing.
  *
- * How long a sink has been failing is counted from one failed try to the next, over all workers, in shared memory:
- * time in which nothing was tried for a day, or in which the server was down, does not count. The first success ends
- * it. Now and then it is written to outbox_internal.failing_sinks, so that a restart does not begin anew.
+ * The time for which a sink has failed is the sum of the times from one failed try to the next, over all workers, in
+ * shared memory. A time of more than one day between two tries, or in which the server was down, does not count. The
+ * first success resets it. It is written to outbox_internal.failing_sinks at intervals of up to 10 min, so that it
+ * survives a restart.
  */
 #pragma once
 
 #include "server/sinks/worker_sinks.h"
 
+/* Once. `changed` is called when outbox.stopped_sinks has changed. */
 void worker_stops_init(void (*changed)(void));
 
-/* In a transaction, after the catalog was read: which sinks are stopped now. */
+/* Stops and resumes sinks as outbox.stopped_sinks says. In a transaction, after the catalog was read. */
 void worker_stops_reload(void);
 
-/* Its options have changed: what failed before was another endpoint. */
+/* The sink's options have changed: resets its failing time, since another endpoint failed before. */
 void worker_stops_altered(WorkerSink *sink);
 
-/* In each loop: what the sink's status says. It runs no SQL. */
+/* In each loop: counts the failed tries of the sink's status. It runs no SQL. */
 void worker_stops_look(WorkerSink *sink, Now now);
 
-/* Writes down what is to be: a transaction of its own, and rare. Outside a transaction. */
+/* Disables sinks and writes failing times that are due, in a transaction of its own. Outside a transaction. */
 void worker_stops_write(Moment now);
 
-/* Some were delivered. The lock of shared memory must be held exclusively. */
+/* Events were delivered: resets the failing time. The lock of shared memory must be held exclusively. */
 void worker_stops_succeeded(SinkStats *stats);
