@@ -1,4 +1,4 @@
-/* batches.cpp: the batches lie in one context, of which ROUND_BYTES are kept from round to round. */
+/* batches.cpp: allocates all batches in one context, which keeps ROUND_BYTES from round to round. */
 #include "server/claim/batches.h"
 
 #include "server/event/event_row.h"
@@ -16,7 +16,7 @@ void batches_begin(void) {
   if (context == NULL)
     context = AllocSetContextCreate(TopMemoryContext, "outbox batches", ROUND_BYTES, ALLOCSET_DEFAULT_INITSIZE,
                                     ALLOCSET_DEFAULT_MAXSIZE);
-  MemoryContextReset(context); /* but for its first ROUND_BYTES */
+  MemoryContextReset(context); /* keeps the first ROUND_BYTES */
   event_rows_begin(context);
   for (int i = 0; i < n; i++) {
     sinks[i]->batch = NULL;

@@ -1,15 +1,16 @@
-/* batches.h: what a round has claimed for each sink, in order, until it is submitted. */
+/* batches.h: the events that a round has claimed for each sink, in order, until they are submitted. */
 #pragma once
 
 #include "server/inflight/in_flight.h"
 
-/* A round claims events of at most this size: until its commit each event exists twice more, as a row and as a copy.
+/* The limit for the events of one round, in bytes. Until its commit each of them also exists as a row and as a copy.
  */
 #define ROUND_BYTES (4 * 1024 * 1024)
 
-/* A round begins: all batches are empty. Their memory is kept while a synchronous standby is waited for. */
+/* At the start of a round: empties all batches. Their memory stays valid until the next call, also while the worker
+ * waits for a standby. */
 void batches_begin(void);
 
-/* Where the sink's next event goes; it counts once it is added. */
+/* Returns the place for the sink's next event, which batch_add() then adds. */
 ob_event *batch_next(WorkerSink *sink);
 void batch_add(WorkerSink *sink, InFlightEvent *event);

@@ -42,7 +42,7 @@ static Statement read_groups = {
     {},
     NULL};
 
-/* ---- shards that were just taken ----------------------------------------------------------------------------- */
+/* ---- fresh shards -------------------------------------------------------------------------------------------- */
 
 static bool is_fresh(const EventRow *row, WorkerSink **sink) {
   return row_is_ours(row, sink) && (*sink)->common.ordered &&
@@ -98,7 +98,7 @@ static void rewind_returned(const dispatch::Mark &mark) {
       sink_cursor_rewind(sinks[i], mark.position);
 }
 
-/* Before anything is read: a key that has become free since must not drain past the events that came back. */
+/* Before rows are read: a key that has become free meanwhile must not drain past the returned events. */
 static void mark_returned(void) {
   require_memory(dispatcher().mark_returned());
   for (const dispatch::Mark &mark : dispatcher().marks.returned()) {
@@ -127,7 +127,7 @@ static bool visit_answer(TupleTableSlot *slot, void *news) {
   return true;
 }
 
-/* One query instead of the several of a round: this is all that an idle database is asked. */
+/* One query instead of the several of a round: an idle worker runs only this one. */
 static bool is_news(Snapshot snapshot) {
   int n, n_ended;
   WorkerSink **sinks = worker_sinks_all(&n);
@@ -188,7 +188,7 @@ bool claim_events(Now now, bool *rescan) {
     more |= scan_draining(sinks[i], snapshot);
     scan_late(sinks[i], snapshot);
     more |= late_commits_can_go_on(sinks[i]) &&
-            sinks[i]->cursor->free_slots() > 0; /* the main scan waits for a long one */
+            sinks[i]->cursor->free_slots() > 0; /* the main scan waits for a long late scan */
     more |= scan_due(sinks[i], snapshot);
     more |= scan_early_retry(sinks[i], snapshot);
   }

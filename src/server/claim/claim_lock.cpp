@@ -31,7 +31,7 @@ static Statement write_marks = {
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
     NULL};
 
-/* A claimed event is not kept. */
+/* Removes a claimed event. */
 static void drop_event(InFlightEvent *event, const char *reason) {
   WorkerSink *sink = sink_of(event);
 
@@ -113,7 +113,7 @@ void claim_lock_and_mark(void) {
     pruned = dispatcher().round.dropped = true;
     if (lock->result == ROW_BUSY) {
       key_block(sink_of(event)->oid, event->key_hash, event->position);
-      /* An earlier one may take the lead. */
+      /* an earlier event of the key may become its blocker */
       require_memory(locked.add(event->position, sink_of(event)->oid, event->key_hash));
     } else {
       blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);

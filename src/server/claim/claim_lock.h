@@ -2,5 +2,5 @@
 #pragma once
 
 /* Drops from the batches the rows that another session has locked or changed, locks the rows that are to be marked,
- * and marks them. */
+ * and marks them. In SPI. */
 void claim_lock_and_mark(void);

@@ -1,7 +1,7 @@
 /*
- * classify_row.cpp: answers the questions about a row that only the server can answer: which worker's it is, whether
- * it is routed, whether there is memory for it, and whether its values can be read. All other questions are
- * dispatch's (dispatch/classify_row.h). An event is made of the row last, because that costs most.
+ * classify_row.cpp: makes the decisions about a row that need the server: whether it is this worker's, is routed,
+ * fits into memory and can be read. dispatch/classify_row.h makes all others. The event is made from the row last,
+ * because that costs most.
  */
 #include "server/claim/classify_row.h"
 

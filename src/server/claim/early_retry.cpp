@@ -68,7 +68,8 @@ static bool visit(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-/* Events that began to wait before the reason ended, and whose rows do not yet say so: the pass would miss them. */
+/* Does the sink have deferred events that are not recorded yet? The pass would miss them, since their rows do not
+ * show the reason yet. */
 static bool any_to_be_recorded(const WorkerSink *sink) {
   for (const InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (event->sink == &sink->events && event->outcome == Outcome::DEFERRED && !is_recorded(event))

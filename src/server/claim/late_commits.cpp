@@ -1,6 +1,6 @@
 /*
- * late_commits.cpp: one query asks for all transactions that have ended since the last round whether they left rows
- * behind the farthest cursor. Nearly always none did.
+ * late_commits.cpp: one query per round finds the transactions that have ended since the last round and left rows at
+ * or below the farthest cursor. Usually there are none.
  */
 #include "server/claim/late_commits.h"
 

@@ -13,13 +13,13 @@ void late_commits_find(Snapshot snapshot);
 
 /* The transactions that have ended since the last round, as an array of xid8. */
 Datum late_commits_ended(Snapshot snapshot, int *n);
-/* The next round compares its snapshot with this one. */
+/* Keeps the snapshot for the comparison of the next round. */
 void late_commits_note_running(Snapshot snapshot);
 
-/* Rows of late transactions wait to be claimed, and none of them must be routed first that another session has
- * locked. */
+/* Can rows of late transactions be claimed now? Not while they wait for the routing of an event that another session
+ * has locked. */
 struct WorkerSink;
 bool late_commits_can_go_on(const struct WorkerSink *sink);
 
-/* The id of a transaction that runs or has just ended, with its epoch. */
+/* The ID with epoch of a transaction that runs or has just ended. */
 uint64 late_commits_full_xid(TransactionId xid);

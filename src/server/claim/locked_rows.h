@@ -7,5 +7,5 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-/* Reads those whose pause is over. In SPI. */
+/* Reads the rows whose pause is over. In SPI. */
 void locked_rows_claim(Snapshot snapshot);

@@ -20,7 +20,7 @@ static const int PUBLISH_EVERY_MS = 100;
 enum { FOUND_SIZE = 4096 };
 
 static Moment published_at = MOMENT_NONE;
-static WorkerSink *found[FOUND_SIZE]; /* by OID: there may be 1,000 sinks, and 40,000 events in flight */
+static WorkerSink *found[FOUND_SIZE]; /* a cache by OID: there may be 1,000 sinks and 40,000 events in flight */
 
 static WorkerSink *sink_of(Oid oid) {
   WorkerSink **entry = &found[oid % FOUND_SIZE];

@@ -1,8 +1,8 @@
 /*
- * rescan.cpp: reads single rows that no scan comes across: rows that users or the router have changed behind the
- * sinks' cursors, and blockers that may have left the table (dispatch/rescan_cursor.h, dispatch/blocker_check.h).
- * A full page of the queue is followed by the next page at once: otherwise outbox.adopt() of a million events for a
- * paused sink took one poll per 1,000 events.
+ * rescan.cpp: reads single rows that no scan finds: rows that users or the router have changed behind the sinks'
+ * cursors, and blockers that may have left the table (dispatch/rescan_cursor.h, dispatch/blocker_check.h). A full
+ * page of the queue is followed by the next page at once: otherwise outbox.adopt() of a million events for a paused
+ * sink took one poll per 1,000 events.
  */
 #include "server/claim/rescan.h"
 
@@ -72,8 +72,8 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-/* No pending row has the position: the event is a dead letter, which may hold its key, or a user has deleted it, and
- * its key goes on. */
+/* For positions without a pending row: the event is a dead letter, which may block its key, or a user has deleted it,
+ * and its key is released. */
 static void look_at_gone(RescanList *list) {
   int64 *gone = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(list->n, 1));
@@ -157,7 +157,8 @@ bool rescan_claim(Snapshot snapshot, bool *more) {
   return list.wanted_again || list.n == limit;
 }
 
-/* True when some had left. A blocker may be in flight, or a dead letter that holds its key. */
+/* Releases the keys of blockers that are neither in flight nor dead letters that block their keys. Returns true when
+ * there were some. */
 static bool release_unseen(void) {
   const std::span<const int64> unseen = blocked_keys().check_unseen();
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(unseen.size(), 1));

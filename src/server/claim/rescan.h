@@ -1,4 +1,4 @@
-/* rescan.h: looks at single rows again: those that outbox_internal.rescan_queue names, locked ones, and blockers. All
+/* rescan.h: reads single rows again: rows that outbox_internal.rescan_queue names, locked rows, and blockers. All
  * functions run in SPI. */
 #pragma once
 
@@ -24,7 +24,7 @@ typedef struct RescanRow {
 typedef struct RescanList {
   RescanRow *rows;
   int n;
-  RescanRow **by_position; /* sorted, while the rows are looked at */
+  RescanRow **by_position; /* sorted by position */
   bool wanted_again;       /* there was no room for some rows */
 } RescanList;
 
@@ -36,6 +36,6 @@ void rescan_look(RescanList *list, Snapshot snapshot);
  * the next round may begin at once. */
 bool rescan_claim(Snapshot snapshot, bool *more);
 
-/* Looks up blockers, of which some may have left the table unseen: their keys go on. True when more may have left, so
- * that the next round should follow. */
+/* Releases the keys of blockers that have left the table unnoticed. Returns true when more of them may have left, so
+ * that the next round should follow at once. */
 bool rescan_check_blockers(Snapshot snapshot);

@@ -22,7 +22,8 @@ using dispatch::SinkScan;
 static const int DRAINING_KEYS_MAX = 64; /* of one sink, in one round */
 
 static Statement read_main = {PENDING_ROWS "position > $1 ORDER BY position LIMIT $2", 2, {INT8OID, INT8OID}, NULL};
-/* Row comparisons leave the planner one index, also when it plans on an empty table: it never walks the positions. */
+/* With row comparisons only one index is usable, also when the planner sees an empty table. So it never chooses a
+ * scan of all positions. */
 static Statement read_late = {PENDING_ROWS
                               "(origin, xact, position) > ($5, $1, $2) AND (origin, xact, position) <= ($5, $1, $3) "
                               "ORDER BY origin, xact, position LIMIT $4",
@@ -88,7 +89,7 @@ static bool visit(TupleTableSlot *slot, void *context) {
 
 void scan_late(WorkerSink *sink, Snapshot snapshot) {
   dispatch::LateTransactions *late = &sink->cursor->late;
-  bool all = true; /* else the next transaction may have later events of the same keys */
+  bool all = true; /* stops at an incomplete transaction, since the next one may have later events of the same keys */
 
   while (all && !late->empty() && sink->cursor->free_slots() > 0) {
     const dispatch::LateTransaction first = late->first();

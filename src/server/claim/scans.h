@@ -1,4 +1,4 @@
-/* scans.h: the ways in which a round comes across rows. All functions run in SPI. */
+/* scans.h: the scans by which a round finds rows. All functions run in SPI. */
 #pragma once
 
 #include "server/sinks/worker_sinks.h"
@@ -16,5 +16,5 @@ void scan_late(WorkerSink *sink, Snapshot snapshot);
 /* Marked rows of draining keys. True when there are more. */
 bool scan_draining(WorkerSink *sink, Snapshot snapshot);
 
-/* Rows whose time has come. True when there are more. */
+/* Rows that are due. True when there are more. */
 bool scan_due(WorkerSink *sink, Snapshot snapshot);

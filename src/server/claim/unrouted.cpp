@@ -1,6 +1,6 @@
 /*
- * unrouted.cpp: a claim that comes across an unrouted event finds out whether a sink takes it now. To route it is a
- * job of worker/maintenance.cpp, and until that is done the sinks that take the event claim no later one.
+ * unrouted.cpp: a claim that finds an unrouted event checks whether a sink takes it by now. worker/maintenance.cpp
+ * routes it; until then the sinks that take the event claim no later one.
  */
 #include "server/claim/unrouted.h"
 
@@ -67,5 +67,5 @@ bool unrouted_saw(const EventRow *row) {
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);
   wanted |= n > 0 && !unrouted_is_locked(row->position);
-  return n > 0 && !failed; /* after an error nobody waits for the routing */
+  return n > 0 && !failed; /* after an error no sink waits for the routing */
 }
