@@ -13,7 +13,7 @@ bool sink_common(const char *kind, const ob_option *options, size_t n, SinkCommo
   if (!ob_common_options(kind, options, n, &given, &error))
     return false;
   common->ordered = given.ordered;
-  common->hold = given.ordered && given.block_on_dead_letter;
+  common->dead_letters_block = given.ordered && given.block_on_dead_letter;
   common->max_attempts = given.max_attempts > 0     ? given.max_attempts
                          : setting_max_attempts > 0 ? setting_max_attempts
                                                     : given.default_max_attempts;

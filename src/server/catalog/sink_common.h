@@ -7,7 +7,7 @@
 
 typedef struct SinkCommon {
   bool ordered;
-  bool hold; /* on_dead_letter 'block': a dead letter blocks its key until a user acts on it */
+  bool dead_letters_block; /* on_dead_letter 'block': a dead letter blocks its key until a user acts on it */
   int max_attempts;
   int64 retention_ms;
   char retry[256];

@@ -82,7 +82,7 @@ static void look_at_gone(RescanList *list) {
   for (int i = 0; i < list->n; i++)
     if (list->rows[i].fate == RescanRow::GONE)
       gone[n++] = list->rows[i].position;
-  dead_letters_look(gone, states, n);
+  dead_letters_find(gone, states, n);
   n = 0;
   for (int i = 0; i < list->n; i++) {
     if (list->rows[i].fate != RescanRow::GONE)
@@ -90,7 +90,7 @@ static void look_at_gone(RescanList *list) {
     DeadLetter state = states[n++];
     if (state == DEAD_ELSEWHERE)
       list->rows[i].fate = RescanRow::OTHERS;
-    else if (state != DEAD_HOLDS)
+    else if (state != DEAD_BLOCKS)
       gone[released++] = list->rows[i].position;
   }
   for (int i = 0; i < released; i++)
@@ -164,9 +164,9 @@ static bool release_unseen(void) {
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(unseen.size(), 1));
   bool released = false;
 
-  dead_letters_look(unseen.data(), states, (int)unseen.size());
+  dead_letters_find(unseen.data(), states, (int)unseen.size());
   for (size_t i = 0; i < unseen.size(); i++)
-    if (states[i] != DEAD_HOLDS && in_flight().find(unseen[i]) == NULL) {
+    if (states[i] != DEAD_BLOCKS && in_flight().find(unseen[i]) == NULL) {
       blocked_keys().release(unseen[i]);
       released = true;
     }

@@ -105,7 +105,7 @@ void scan_late(WorkerSink *sink, Snapshot snapshot) {
 static void drain(WorkerSink *sink, uint64 key_hash, Snapshot snapshot) {
   const dispatch::KeyId id = {sink->oid, key_hash};
   const BlockedKey *key = blocked_keys().find(sink->oid, key_hash);
-  const int64 dead = sink->common.hold ? dead_letter_first(sink, key_hash) : dispatch::POSITION_NONE;
+  const int64 dead = sink->common.dead_letters_block ? dead_letter_first(sink, key_hash) : dispatch::POSITION_NONE;
   const int limit = Min(sink->cursor->free_slots() + 1, dispatch::READ_MAX);
   Visit state = {sink,
                  {RowScan::DRAINING, sink->cursor, limit, key->drained,

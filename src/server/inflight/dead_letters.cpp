@@ -37,10 +37,10 @@ static DeadLetter note_dead_letter(const EventRow *row) {
   dispatcher().dead_letter_keys.note(row->key_hash);
   if (!row_is_ours(row, &sink))
     return shard_is_mine(sink, dispatch::shard_of(row->key_hash, row->position)) ? DEAD : DEAD_ELSEWHERE;
-  if (!sink->common.hold || row->key_hash == 0)
+  if (!sink->common.dead_letters_block || row->key_hash == 0)
     return DEAD;
   key_block(sink->oid, row->key_hash, row->position);
-  return DEAD_HOLDS;
+  return DEAD_BLOCKS;
 }
 
 static bool visit_dead(TupleTableSlot *slot, void *) {
@@ -124,7 +124,7 @@ static bool visit_position(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-void dead_letters_look(const int64 *positions, DeadLetter *states, int n) {
+void dead_letters_find(const int64 *positions, DeadLetter *states, int n) {
   Assert(in_spi());
   DeadLetterQuery query = {positions, states, n};
 

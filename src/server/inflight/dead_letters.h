@@ -27,7 +27,7 @@ int64 dead_letter_first(const struct WorkerSink *sink, uint64 key_hash);
 typedef enum DeadLetter {
   NOT_DEAD,
   DEAD,          /* its key is not blocked */
-  DEAD_HOLDS,    /* it blocks its key */
+  DEAD_BLOCKS,   /* it blocks its key */
   DEAD_ELSEWHERE /* a dead letter in a shard of another worker */
 } DeadLetter;
-void dead_letters_look(const int64 *positions, DeadLetter *states, int n);
+void dead_letters_find(const int64 *positions, DeadLetter *states, int n);

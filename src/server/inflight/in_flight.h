@@ -24,7 +24,7 @@ static inline WorkerSink *sink_of(const InFlightEvent *event) {
 }
 
 static inline dispatch::SinkRules rules_of(const WorkerSink *sink) {
-  return {sink->common.max_attempts, sink->common.ordered, sink->common.hold};
+  return {sink->common.max_attempts, sink->common.ordered, sink->common.dead_letters_block};
 }
 
 /* The row's ctid when it was read. */

@@ -62,10 +62,10 @@ SQL_FUNCTION(outbox_manual_sink) {
   read_options(sink, &common);
   if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
     elog(ERROR, "outbox_internal.manual_sink() must return a row");
-  Datum values[] = {ObjectIdGetDatum(server),          BoolGetDatum(common.ordered),
-                    BoolGetDatum(common.hold),         Int32GetDatum(common.max_attempts),
-                    CStringGetTextDatum(common.retry), BoolGetDatum(common.retention_ms > 0),
-                    Int64GetDatum(origin_here())};
+  Datum values[] = {
+      ObjectIdGetDatum(server),           BoolGetDatum(common.ordered),      BoolGetDatum(common.dead_letters_block),
+      Int32GetDatum(common.max_attempts), CStringGetTextDatum(common.retry), BoolGetDatum(common.retention_ms > 0),
+      Int64GetDatum(origin_here())};
   bool nulls[lengthof(values)] = {};
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -74,7 +74,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
     pg_atomic_write_u32(&free_slot->needs_wakeup, 0);
-    pg_atomic_write_u32(&free_slot->recalled, 1);
+    pg_atomic_write_u32(&free_slot->rescan_requested, 1);
     pg_atomic_write_u32(&free_slot->slot_revoked, 0);
     own_slot = free_slot;
     DatabaseSlot *database = shared_database(arguments->database, false);

@@ -146,8 +146,8 @@ static void lock_rows(void) {
 static void dead_letter_again(const OvertakenRow *row) {
   const InFlightEvent *later = out_of_order().keys()[row->key].last;
 
-  require_memory(
-      dispatcher().dead_letter(later->sink->id, later->key_hash, row->position, sink_of(later)->common.hold));
+  require_memory(dispatcher().dead_letter(later->sink->id, later->key_hash, row->position,
+                                          sink_of(later)->common.dead_letters_block));
 }
 
 static void write_marks(EarlierFate fate) {

@@ -101,8 +101,8 @@ void recorded_rows_move_to_dead_letters(const RecordedRows *rows) {
   for (int i = 0; i < rows->n; i++) {
     const InFlightEvent *event = rows->events[i];
     positions[i] = event->position;
-    require_memory(
-        dispatcher().dead_letter(event->sink->id, event->key_hash, event->position, sink_of(event)->common.hold));
+    require_memory(dispatcher().dead_letter(event->sink->id, event->key_hash, event->position,
+                                            sink_of(event)->common.dead_letters_block));
   }
   Datum values[] = {tid_array(rows->tids, rows->n), int8_array(positions, rows->n), errors_of(rows), ends_of(rows)};
   statement_write(&move_to_dead_letters, values, NULL, NULL);

@@ -33,7 +33,7 @@ static void attach_memory(void) {
     state->made_at = GetCurrentTimestamp();
     for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
       pg_atomic_init_u32(&state->workers[i].needs_wakeup, 0);
-      pg_atomic_init_u32(&state->workers[i].recalled, 0);
+      pg_atomic_init_u32(&state->workers[i].rescan_requested, 0);
       pg_atomic_init_u32(&state->workers[i].shards_changed, 0);
       pg_atomic_init_u32(&state->workers[i].slot_revoked, 0);
     }

@@ -31,7 +31,7 @@ void wake_workers(void) {
     if (slot->database != MyDatabaseId || slot->pid == 0)
       continue;
     if (rescan_wanted)
-      pg_atomic_write_u32(&slot->recalled, 1);
+      pg_atomic_write_u32(&slot->rescan_requested, 1);
     /* A worker sets this flag before it takes its snapshot, so any number of commits set its latch once per round. */
     uint32 needs_wakeup = pg_atomic_exchange_u32(&slot->needs_wakeup, 0);
     if (needs_wakeup == 1)

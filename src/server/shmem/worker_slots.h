@@ -39,10 +39,10 @@ typedef struct WorkerSlot {
   int n_draining;
   dispatch::ShardSet draining_others; /* of sinks that do not fit into `draining`: draining for every sink */
   Latch *latch;
-  pg_atomic_uint32 needs_wakeup;   /* 1: the next commit must set the latch; 2: it must wake the launcher */
-  pg_atomic_uint32 recalled;       /* 1: outbox_internal.rescan_queue may have rows */
-  pg_atomic_uint32 shards_changed; /* 1: the worker must compute its shards again */
-  pg_atomic_uint32 slot_revoked;   /* 1: another database waits for this background worker slot … */
+  pg_atomic_uint32 needs_wakeup;     /* 1: the next commit must set the latch; 2: it must wake the launcher */
+  pg_atomic_uint32 rescan_requested; /* 1: outbox_internal.rescan_queue may have rows */
+  pg_atomic_uint32 shards_changed;   /* 1: the worker must compute its shards again */
+  pg_atomic_uint32 slot_revoked;     /* 1: another database waits for this background worker slot … */
   TimestampTz started_at;
   Moment slot_taken; /* when the worker took the slot: slot_sharing.h */
   Moment last_loop;

@@ -203,7 +203,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     sink_cursor_restart(sink);
     if (!sink->common.ordered)
       dispatcher().blocked_keys.forget_sink(sink->oid);
-    if (sink->common.hold)
+    if (sink->common.dead_letters_block)
       changes.hold_begins = true;
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);

@@ -297,7 +297,7 @@ static void one_loop(void) {
   if (!lingers && pg_atomic_exchange_u32(&slot->needs_wakeup, 1) == 0)
     claims_wanted = true;
   pg_memory_barrier();
-  if (pg_atomic_exchange_u32(&slot->recalled, 0) == 1)
+  if (pg_atomic_exchange_u32(&slot->rescan_requested, 0) == 1)
     rescan_wanted = claims_wanted = true;
 
   completions_collect(clock);
