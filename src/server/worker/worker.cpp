@@ -73,7 +73,6 @@ static bool polls_only = false; /* this round runs only because of outbox.poll_i
 
 static volatile WorkerTask task; /* the task of the running transaction */
 
-/* */
 static void handle_sink_changes(SinkChanges changes) {
   if (changes.hold_begins)
     dead_letters_stale();
