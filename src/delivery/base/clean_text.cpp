@@ -4,11 +4,24 @@
  */
 #include "delivery/base/clean_text.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "delivery/base/text.h"
 
 namespace outbox {
+
+/* How many bytes of valid UTF-8 a blank, a control character or a separator of lines (U+2028, U+2029) takes at `at`;
+ * 0 for any other character. The controls U+0080 to U+009F have two bytes; to terminals U+009B is ESC [. */
+static size_t blank_at(std::string_view text, size_t at) {
+  auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
+  if (byte(0) <= 0x20 || byte(0) == 0x7f)
+    return 1;
+  if (byte(0) == 0xC2 && byte(1) < 0xA0)
+    return 2;
+  return byte(0) == 0xE2 && byte(1) == 0x80 && (byte(2) == 0xA8 || byte(2) == 0xA9) ? 3 : 0;
+}
 
 std::string clean_text(std::string_view text) {
   using json = nlohmann::json;
@@ -16,11 +29,13 @@ std::string clean_text(std::string_view text) {
   std::string valid =
       json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get_ref<const std::string &>();
   std::string clean;
-  for (char c : valid) {
-    if (static_cast<unsigned char>(c) > 0x20 && c != 0x7f)
-      clean += c;
+  for (size_t at = 0; at < valid.size();) {
+    size_t blank = blank_at(valid, at);
+    if (blank == 0)
+      clean += valid[at];
     else if (!clean.empty() && clean.back() != ' ')
       clean += ' ';
+    at += std::max<size_t>(blank, 1);
   }
   return std::string(trim(clean));
 }

@@ -6,7 +6,7 @@
 
 namespace outbox {
 
-/* Returns valid UTF-8 on one line, without control characters. */
+/* Returns valid UTF-8 on one line, without control characters of ASCII or Unicode. */
 std::string clean_text(std::string_view text);
 
 }  // namespace outbox

@@ -1,0 +1,14 @@
+#include "delivery/base/clean_text.h"
+
+#include <gtest/gtest.h>
+
+using namespace outbox;
+
+TEST(CleanText, IsOneLineOfUtf8WithoutControlCharacters) {
+  EXPECT_EQ(clean_text(" two\r\nlines\tand\x1b[31m red \x7f"), "two lines and [31m red");
+  EXPECT_EQ(clean_text("a\u0085b\u009bc\u2028d\u2029\u0080e"), "a b c d e") << "controls beyond ASCII";
+  EXPECT_EQ(clean_text("gr\u00fcn\u00a0\u00a9 \u2027\u2030 \u65e5\u672c \U0001f600"),
+            "gr\u00fcn\u00a0\u00a9 \u2027\u2030 \u65e5\u672c \U0001f600");
+  EXPECT_EQ(clean_text("\xc2"), "\ufffd");
+  EXPECT_EQ(clean_text("\r\n"), "");
+}
