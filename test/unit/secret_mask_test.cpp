@@ -90,6 +90,16 @@ TEST(SecretMask, LeavesOtherTextsAsTheyAre) {
   EXPECT_EQ(mask.masked("broken\n k/9v+Zx~Q7/wT2_p-L4/m8=N3\r\n .sR6/yB1\\uC5/dE0&fG%2F"), "broken\n ***");
 }
 
+TEST(SecretMask, FindsATokenWhoseFirstLetterLooksLikeTheEndOfAnEscape) {
+  for (const std::string secret :
+       {"ntoken-of-mine", "u0041-token", "25-token-of-mine", "lt;token-of-mine", "\\token"}) {
+    SecretMask mask;
+    mask.add(secret);
+    for (const char *before : {"CORP\\", "100%", "a&", "<", "\\u00"})
+      EXPECT_EQ(mask.masked(before + secret + ", it says").find(secret), std::string::npos) << before << secret;
+  }
+}
+
 TEST(SecretMask, HoldsForRandomSecretsInTwoEncodingsAtOnce) {
   std::mt19937 random(4711);
   const std::string characters = "abcXYZ0189+/=-_.~:@!$&'()*,;?% #<>\"";

@@ -1,7 +1,9 @@
 /*
  * secret_mask.cpp: an error page often repeats the request, credentials included, in the encoding of the page. So
  * the text is decoded layer by layer (at most eight), the secret is searched in each layer, and the bytes of the
- * original that it stands for are masked. The caller masks before it cuts: a cut secret would no longer be found.
+ * original that it stands for are masked. The last layer alone would not do: in a text that is not encoded, the
+ * backslash of "CORP\name-and-password" takes the first letter of the secret with it when it is decoded. The caller
+ * masks before it cuts: a cut secret would no longer be found.
  */
 #include "delivery/base/secret_mask.h"
 
@@ -170,15 +172,19 @@ Units units_of(std::string_view text) {
   return units;
 }
 
-/* Removes all layers of encoding, blanks and "+": lines are folded and joined on the way, and forms encode a blank as
- * "+". */
-Units decode(std::string_view text) {
+/* The text as it is, then with one layer of encoding less each. Blanks and "+" are removed: lines are folded and
+ * joined on the way, and forms encode a blank as "+". */
+std::vector<Units> layers_of(std::string_view text) {
+  constexpr size_t most_encodings = 8;
+  std::vector<Units> layers;
   Units units = units_of(text);
-  for (int layers = 0; layers < 8 && decode_once(units); layers++)
-    ;
-  std::erase_if(units,
-                [](const Unit &unit) { return static_cast<unsigned char>(unit.byte) <= ' ' || unit.byte == '+'; });
-  return units;
+  do
+    layers.push_back(units);
+  while (layers.size() <= most_encodings && decode_once(units));
+  for (Units &layer : layers)
+    std::erase_if(layer,
+                  [](const Unit &unit) { return static_cast<unsigned char>(unit.byte) <= ' ' || unit.byte == '+'; });
+  return layers;
 }
 
 std::string bytes_of(const Units &units) {
@@ -240,9 +246,10 @@ std::string misread(std::string_view text) {
 }  // namespace
 
 void SecretMask::add_needle(std::string_view needle) {
-  std::string decoded = bytes_of(decode(needle));
-  if (decoded.size() >= shortest_needle && std::find(needles_.begin(), needles_.end(), decoded) == needles_.end())
-    needles_.push_back(std::move(decoded));
+  for (const Units &layer : layers_of(needle))
+    if (std::string decoded = bytes_of(layer);
+        decoded.size() >= shortest_needle && std::find(needles_.begin(), needles_.end(), decoded) == needles_.end())
+      needles_.push_back(std::move(decoded));
 }
 
 void SecretMask::add(std::string_view secret, size_t shortest) {
@@ -310,19 +317,20 @@ void SecretMask::add_basic(const std::string &user, const std::string &password)
 std::string SecretMask::masked(std::string_view text, bool cut) const {
   if (needles_.empty() || text.empty())
     return std::string(text);
-  Units units = decode(text);
-  std::string bytes = bytes_of(units);
   std::vector<std::pair<uint32_t, uint32_t>> found; /* ranges of the original text */
-  for (const std::string &needle : needles_)
-    for (size_t at = 0; (at = bytes.find(needle, at)) != bytes.npos; at++)
-      found.emplace_back(units[at].from, units[at + needle.size() - 1].to);
-  for (size_t length = cut ? bytes.size() : 0; length > 0;) {
-    std::string_view read(bytes.data(), length);
+  for (const Units &units : layers_of(text)) {
+    std::string bytes = bytes_of(units);
     for (const std::string &needle : needles_)
-      if (size_t n = beginning_at_end(read, needle); n > 0)
-        found.emplace_back(units[length - n].from, static_cast<uint32_t>(text.size()));
-    size_t before = without_half_escape(read);
-    length = before < length ? before : 0;
+      for (size_t at = 0; (at = bytes.find(needle, at)) != bytes.npos; at++)
+        found.emplace_back(units[at].from, units[at + needle.size() - 1].to);
+    for (size_t length = cut ? bytes.size() : 0; length > 0;) {
+      std::string_view read(bytes.data(), length);
+      for (const std::string &needle : needles_)
+        if (size_t n = beginning_at_end(read, needle); n > 0)
+          found.emplace_back(units[length - n].from, static_cast<uint32_t>(text.size()));
+      size_t before = without_half_escape(read);
+      length = before < length ? before : 0;
+    }
   }
   std::sort(found.begin(), found.end());
 
