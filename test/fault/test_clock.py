@@ -82,6 +82,21 @@ def test_under_load(there, kafka, clock, step):
     wait_until(lambda: there.pending() == 0, 60, lambda: f"{there.pending()} events to leave")
 
 
+def test_kafka_is_back_after_the_clock_went_back(there, kafka, clock):
+    """The threads of librdkafka wait for wall-clock times between two attempts to connect."""
+    there.kafka_sink("main", kafka)
+    there.enqueue("Order", "k")
+    wait_until(lambda: there.pending() == 0, 30, "a first event")
+    kafka.kill()
+    try:
+        there.enqueue("Order", "k")
+        wait_until(lambda: there.value("SELECT state = 'circuit open' AND in_flight > 0 FROM outbox.sinks WHERE name = 'main'"), 60, "a probe of the circuit")
+        clock.step(-STEP)
+    finally:
+        kafka.start()
+    wait_until(lambda: there.pending() == 0, 3 * SOON, "the other event to leave")
+
+
 def test_idle(there, rig, receiver, clock):
     """Wake-ups take effect at once, even when the clock has gone back."""
     there.webhook_sink("crm", receiver, SECRET)

@@ -133,6 +133,7 @@ void KafkaSink::poll() {
     producer_->purge_if_needed();
   if (producer_ && slots_.used() == 0)
     producer_->resume();
+  check_clock(now_);
   if (!fatal_.empty())
     replace_producer();
   if (slots_.used() == 0)
@@ -202,8 +203,9 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
 }
 
-/* A fatal error ends this producer, not the sink. Unacknowledged events are returned and sent by a new producer,
- * which is created with the next event, so that the circuit's backoff limits how often that happens. */
+/* A fatal error, or a clock that was set back, ends this producer, not the sink. Unacknowledged events are returned
+ * and sent by a new producer, which is created with the next event, so that the circuit's backoff limits how often
+ * that happens. */
 void KafkaSink::replace_producer() {
   const std::string why = "the Kafka producer was replaced: " + fatal_;
   reporter_->complete(slots_.release_all(why));
@@ -212,6 +214,7 @@ void KafkaSink::replace_producer() {
   reporter_->down(fatal_, OB_REASON_OTHER);
   fatal_.clear();
   full_ = false;
+  times_up_when_down_ = 0; /* the next producer counts from 0 */
   old_producers_.destroy(std::move(producer_));
 }
 

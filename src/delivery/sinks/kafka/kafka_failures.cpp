@@ -147,7 +147,9 @@ void KafkaSink::on_lost_connection(std::string_view text) {
 /* Detects a broker that is connected but does not respond; librdkafka has no event for that. */
 void KafkaSink::check_stall(Time now) {
   if (slots_.used() == 0 || down_) { /* an outage is already reported */
-    check_at_ = down_ && now < trust_up_after_ ? trust_up_after_ : Time::max();
+    check_at_ = down_ && now < trust_up_after_ ? trust_up_after_
+                : down_ && slots_.used() > 0   ? now + std::chrono::seconds(1) /* for check_clock() */
+                                               : Time::max();
   } else if (stall_detector_.is_stalled(slots_.used(), now)) {
     check_at_ = now + StallDetector::stall_after / 6; /* report again while it lasts */
     reporter_->down(
@@ -157,6 +159,15 @@ void KafkaSink::check_stall(Time now) {
   } else if (check_at_ == Time::max() || check_at_ <= now) {
     check_at_ = stall_detector_.stalled_at();
   }
+}
+
+/* While no broker is connected, librdkafka's threads wait for times of the wall clock (its issue 2145). After that
+ * clock was set back by an hour they would not connect for an hour, so they are replaced. */
+void KafkaSink::check_clock(Time now) {
+  const std::chrono::nanoseconds before = std::exchange(wall_ahead_, wall_ahead(now));
+
+  if (down_ && producer_ && wall_ahead_ < before - std::chrono::seconds(1))
+    fatal_ = "the clock was set back while no broker was connected";
 }
 
 /* Detects that a broker is back while nothing is sent; librdkafka has no event for that either. */

@@ -47,6 +47,7 @@ public:
   Submitted submit(const ob_event &event) override;
   void flush() override {
     now_ = std::chrono::steady_clock::now();
+    check_clock(now_);
     check_stall(now_);
   }
   void poll() override;
@@ -76,8 +77,12 @@ private:
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
   void on_lost_connection(std::string_view text);
+  void check_clock(Time now);
   void check_stall(Time now);
   void check_reconnected(Time now);
+  static std::chrono::nanoseconds wall_ahead(Time now) {
+    return std::chrono::system_clock::now().time_since_epoch() - now.time_since_epoch();
+  }
   void replace_producer();
   std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
 
@@ -98,8 +103,9 @@ private:
   bool topics_changed_ = false;
   std::string paused_, slow_,
       degraded_; /* status texts: of topics, of slow events, and the one that was reported last */
-  Time now_ = std::chrono::steady_clock::now(); /* time of the last flush() or poll() */
-  Time look_at_{};                              /* when to look for slow events again */
+  Time now_ = std::chrono::steady_clock::now();            /* time of the last flush() or poll() */
+  Time look_at_{};                                         /* when to look for slow events again */
+  std::chrono::nanoseconds wall_ahead_ = wall_ahead(now_); /* of the monotonic clock, at the last check */
   bool down_ = false;
   uint64_t times_up_when_down_ =
       0;                  /* the producer's times_up() when the outage began: a larger value shows that it is over */
