@@ -51,8 +51,8 @@ TEST(Options, Durations) {
   EXPECT_EQ(parse("0"), 0ms);
   EXPECT_EQ(parse("0s"), 0ms);
   EXPECT_EQ(parse(" 3 s "), 3s);
-  for (const char *bad :
-       {"", "5", "s", "5 parsecs", "-5s", "1.5s", "366d", "9223372036854775807d", "99999999999999999999s"})
+  for (const char *bad : {"", "5", "s", "5 parsecs", "-5s", "-0", "-0s", "1.5s", "366d", "9223372036854775807d",
+                          "99999999999999999999s"})
     EXPECT_EQ(detail_of([&] { parse(bad); }),
               "Expected a duration from 0 to 365d with a unit: ms, s, min (or m), h, d.")
         << bad;

@@ -83,7 +83,7 @@ milliseconds parse_duration(const std::string &name, const std::string &value, m
   for (Unit unit : units)
     if (unit.name == unit_name)
       factor = unit.ms;
-  if (error != std::errc() || factor == 0 || number < 0 || number > INT64_MAX / factor ||
+  if (error != std::errc() || factor == 0 || text.starts_with('-') || number > INT64_MAX / factor ||
       number * factor < min.count() || number * factor > max.count())
     throw_bad_value(name, value,
                     "Expected a duration from " + duration_text(min) + " to " + duration_text(max) +
