@@ -215,6 +215,14 @@ def chaos(log: Path) -> Result:
     return result
 
 
+def fuzz(log: Path) -> Result:
+    """A few seconds of each target, from its corpus on. Each counts as a test."""
+    make = ["make", "--no-print-directory", "-s", f"-j{os.cpu_count()}", "-f", "test/fuzz/Makefile"]
+    code = run([*COMPILING, *make]) or run([sys.executable, "-u", "test/fuzz/fuzz.py", "--seconds", os.environ.get("FUZZ_SECONDS", "5")])
+    ends = re.findall(r"^(\w+) +\d+ +\d+ +\d+ +\d+  (ok|FAILED)$", log.read_text(errors="replace"), re.MULTILINE)
+    return judge(Result(passed=sum(end == "ok" for _, end in ends), failed=[name for name, end in ends if end != "ok"]), code)
+
+
 @dataclass
 class Suite:
     title: str
@@ -240,6 +248,7 @@ SUITES = {
     "fault": Suite("pytest: kills and outages", tests_in("fault"), 11),
     "docs": Suite("pytest: every example of the documentation", tests_in("docs"), 1),
     "models": Suite("pytest: protocols between processes, model-checked by spin", tests_in("models"), 3, needs="models"),
+    "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes for five seconds; make fuzz takes longer", fuzz, 6, compiles=True, needs="fuzz"),
     "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos, 8),
     "kafka-current": Suite("what depends on librdkafka, with a current one", kafka_current, 7, compiles=True),
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
@@ -263,7 +272,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["lint", *CHECK, "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["models", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
+REST = ["models", "fuzz", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""make fuzz: runs each fuzz target for some seconds, as many side by side as there are processors, and says what they reached.
+
+test/fuzz/fuzz.py [--seconds N] [--minimize] [TARGET]...: 60 seconds each. What a target finds new goes to build/fuzz/corpus/TARGET, and with
+--minimize its smallest part that reaches as much replaces what the repository has (hand-made inputs stay). Exit code 1 when a property of a
+target did not hold: the input is printed, and the command that replays it."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE, OUT = ROOT / "test/fuzz", ROOT / "build/fuzz"
+LONGEST = 4096  # bytes of an input
+HAND_MADE = re.compile(r"(?![0-9a-f]{40}$)")  # others are named by a hash
+MOST_BYTES = 40_000  # of a target's corpus in the repository
+
+
+@dataclass
+class Run:
+    target: str
+    code: int
+    log: Path
+    seconds: float
+
+    def statistic(self, pattern: str) -> int:
+        found = re.findall(pattern, self.log.read_text(errors="replace"))
+        return int(found[-1]) if found else 0
+
+    @property
+    def executions(self) -> int:
+        return self.statistic(r"stat::number_of_executed_units: (\d+)") or self.statistic(r"(?m)^#(\d+)\t")
+
+    @property
+    def inputs(self) -> list[Path]:
+        """For which a property did not hold."""
+        return [ROOT / name for name in re.findall(r"Test unit written to (\S+)", self.log.read_text(errors="replace"))]
+
+    def line(self) -> str:
+        coverage, corpus = self.statistic(r"cov: (\d+)"), self.statistic(r"corp: (\d+)")
+        ended = "ok" if self.code == 0 else "FAILED"
+        return f"{self.target:<12} {self.executions:>10} {self.executions / max(self.seconds, 1):>10.0f} {coverage:>8} {corpus:>7}  {ended}"
+
+
+def targets() -> list[str]:
+    return sorted(path.stem for path in HERE.glob("*.cpp"))
+
+
+def fuzz(target: str, seconds: int) -> Run:
+    found, kept, crashes = OUT / "corpus" / target, HERE / "corpus" / target, OUT / "failed"
+    for folder in (found, crashes, OUT / "logs"):
+        folder.mkdir(parents=True, exist_ok=True)
+    dictionary = HERE / "dictionaries" / f"{target}.dict"
+    log = OUT / "logs" / f"{target}.log"
+    begin = time.monotonic()
+    with log.open("wb") as to:
+        code = subprocess.run([OUT / "bin" / target, f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048",
+                               "-print_final_stats=1", "-use_value_profile=0", f"-artifact_prefix={crashes.relative_to(ROOT)}/{target}-",
+                               *([f"-dict={dictionary}"] if dictionary.exists() else []), found, kept],
+                              cwd=ROOT, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.STDOUT, env=os.environ | SANITIZERS).returncode
+    return Run(target, code, log, time.monotonic() - begin)
+
+
+# Not inherited by chance. OpenSSL and librdkafka keep some memory until the process ends, which is no leak.
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+
+
+def report(run: Run) -> None:
+    text = run.log.read_text(errors="replace")
+    print(f"\n{run.target}:")
+    for line in re.findall(r"(?m)^.*(?:does not hold|runtime error|ERROR: |SUMMARY: |#\d+ 0x.* in (?:outbox|fuzz)::).*$", text)[:20]:
+        print(f"    {line}")
+    for path in run.inputs:
+        print(f"    input, {path.stat().st_size} bytes: {path.read_bytes()[:2000]!r}")
+        print(f"    replay: build/fuzz/bin/{run.target} {path.relative_to(ROOT)}")
+    print(f"    log: {run.log.relative_to(ROOT)}")
+
+
+def minimize(target: str) -> None:
+    """The smallest inputs that reach what all reach."""
+    kept, merged = HERE / "corpus" / target, OUT / "merged" / target
+    shutil.rmtree(merged, ignore_errors=True)
+    merged.mkdir(parents=True)
+    seeds = OUT / "seeds" / target
+    shutil.rmtree(seeds, ignore_errors=True)
+    seeds.mkdir(parents=True)
+    for path in kept.iterdir():
+        if HAND_MADE.match(path.name):
+            shutil.copy(path, seeds)
+    subprocess.run([OUT / "bin" / target, "-set_cover_merge=1", f"-max_len={LONGEST}", merged, seeds, OUT / "corpus" / target, kept],
+                   cwd=ROOT, check=True, capture_output=True, env=os.environ | SANITIZERS)
+    for path in kept.iterdir():
+        if not HAND_MADE.match(path.name):
+            path.unlink()
+    room = MOST_BYTES
+    mine = {path.read_bytes() for path in seeds.iterdir()}
+    for path in sorted(merged.iterdir(), key=lambda path: path.stat().st_size):
+        if path.read_bytes() not in mine and (room := room - path.stat().st_size) >= 0:
+            shutil.copy(path, kept)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--minimize", action="store_true")
+    parser.add_argument("targets", nargs="*")
+    arguments = parser.parse_args()
+    chosen = arguments.targets or targets()
+    if unknown := set(chosen) - set(targets()):
+        parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(targets())}")
+
+    print(f"{'target':<12} {'executions':>10} {'per second':>10} {'coverage':>8} {'corpus':>7}", flush=True)
+    runs = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for run in pool.map(lambda target: fuzz(target, arguments.seconds), chosen):
+            print(run.line(), flush=True)
+            runs.append(run)
+    failed = [run for run in runs if run.code != 0]
+    for run in failed:
+        report(run)
+    if arguments.minimize and not failed:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(minimize, chosen))
+    print(f"{len(runs)} targets, {sum(run.executions for run in runs)} executions, {len(failed)} failed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
