@@ -64,7 +64,7 @@ UPDATE outbox_events AS o SET status = 'SENT', processed_at = NOW() FROM batch W
 DELETE FROM outbox_events WHERE id IN (SELECT id FROM outbox_events WHERE status = 'PENDING' ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING event_type;
 -- What is watched, and what is cleaned.
 SELECT COUNT(*) FROM outbox_events WHERE status = 'PENDING';
-SELECT EXTRACT(EPOCH FROM (NOW() - MIN(created_at))) < 100 AS oldest FROM outbox_events WHERE status = 'PENDING';
+SELECT EXTRACT(EPOCH FROM (NOW() - MIN(created_at))) < 3600 AS oldest FROM outbox_events WHERE status = 'PENDING';
 RESET ROLE;
 UPDATE outbox_events SET processed_at = NOW() - INTERVAL '8 days' WHERE id = '01890a5d-ac96-774b-bcce-b302099a8001';
 SET ROLE regress_outbox_article;
