@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HERE, OUT = ROOT / "test/fuzz", ROOT / "build/fuzz"
 LONGEST = 4096  # bytes of an input
 HAND_MADE = re.compile(r"(?![0-9a-f]{40}$)")  # others are named by a hash
-MOST_BYTES = 40_000  # of a target's corpus in the repository
+MOST_INPUTS, MOST_BYTES = 60, 30_000  # of a target in the repository, beside those that are hand-made
 
 
 @dataclass
@@ -99,10 +99,11 @@ def minimize(target: str) -> None:
     for path in kept.iterdir():
         if not HAND_MADE.match(path.name):
             path.unlink()
+    hand_made = {path.read_bytes() for path in seeds.iterdir()}
+    chosen = [path for path in sorted(merged.iterdir(), key=lambda path: path.stat().st_size) if path.read_bytes() not in hand_made]
     room = MOST_BYTES
-    mine = {path.read_bytes() for path in seeds.iterdir()}
-    for path in sorted(merged.iterdir(), key=lambda path: path.stat().st_size):
-        if path.read_bytes() not in mine and (room := room - path.stat().st_size) >= 0:
+    for path in chosen[:: max(1, -(-len(chosen) // MOST_INPUTS))]:  # short ones and long ones
+        if (room := room - path.stat().st_size) >= 0:
             shutil.copy(path, kept)
 
 

@@ -65,7 +65,7 @@ void fuzz::one_input(std::string_view data) {
   input.line();
   Event event(input);
   ob_error error{};
-  static std::map<const Sink *, ob_checker *> checkers; /* to read options is another target's subject */
+  static auto &checkers = *new std::map<const Sink *, ob_checker *>; /* to read options is another target's subject */
   ob_checker *&checker = checkers[&sink];
   if (!checker)
     checker = ob_checker_open_with_secrets(sink.kind, sink.server.data(), sink.server.size(), sink.mapping.data(),
