@@ -105,6 +105,14 @@ bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, c
   return true;
 }
 
+InFlightEvent *Dispatch::take_suspects(const SinkInFlight *sink) noexcept {
+  InFlightEvent *first = in_flight.take_suspects(sink);
+
+  if (first)
+    recording.suspects_taken(in_flight);
+  return first;
+}
+
 Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention retention) noexcept {
   if (!recording.is_ready(event, found, retention))
     return Disposition::LATER;

@@ -91,6 +91,9 @@ struct Dispatch {
    * claimed. False: out of memory. */
   bool event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules, Now now) noexcept;
 
+  /* The sink was down: its suspects are not recorded, and are returned as a list. */
+  InFlightEvent *take_suspects(const SinkInFlight *sink) noexcept;
+
   /* In a transaction that records: the row of a chosen event was found so. What becomes of it; unless that is LATER,
    * the event counts as recorded. The key of an event that is gone waits no more. */
   Disposition settle(InFlightEvent *event, FoundRow found, Retention retention) noexcept;

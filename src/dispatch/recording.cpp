@@ -50,6 +50,13 @@ void Recording::suspect_ended(InFlightEvent *event, Moment now) noexcept {
   next_moment_ = std::min(next_moment_, event->record_after);
 }
 
+/* The others may have been gathered until then. */
+void Recording::suspects_taken(const InFlight &in_flight) noexcept {
+  next_moment_ = in_flight.next_recording();
+  if (in_flight.ended() == 0)
+    n_gathered_ = 0;
+}
+
 bool Recording::is_due(Moment now) const noexcept {
   return n_gathered_ >= GATHER_MAX || next_moment_ <= now;
 }

@@ -53,6 +53,10 @@ public:
    */
   void suspect_ended(InFlightEvent *event, Moment now) noexcept;
 
+  /* Suspects are not to be recorded any more; `in_flight` knows it. Without this the loop would find their recording
+   * due, with nothing to record, and go round without a pause for as long as the sink is down. */
+  void suspects_taken(const InFlight &in_flight) noexcept;
+
   /* Some are gathered: more of them are no reason to wake up at once. */
   bool is_gathering() const noexcept { return n_gathered_ > 0; }
   /* They should be recorded now; at the latest then (MOMENT_NEVER = nothing is to be recorded). */

@@ -379,6 +379,20 @@ TEST_F(DispatchEventEnded, ASuspectBlocksAndIsRecordedAfter250Milliseconds) {
   EXPECT_EQ(positions(choose()), Positions{1});
 }
 
+TEST_F(DispatchEventEnded, WithoutItsSuspectsNothingIsDue) {
+  Completion failed = completion(Outcome::RETRY);
+  failed.suspect = true;
+  ended(1, failed, ORDERED);
+  EXPECT_EQ(decisions->take_suspects(&sink)->position, 1);
+  EXPECT_EQ(decisions->recording.next_moment(), dispatch::MOMENT_NEVER) << "else the loop never sleeps";
+  EXPECT_FALSE(decisions->recording.is_due(moment_after(now, 1000)));
+  ended(2, completion(Outcome::SENT), ORDERED);
+  ended(3, failed, ORDERED);
+  EXPECT_EQ(decisions->take_suspects(&sink)->position, 3);
+  EXPECT_TRUE(decisions->recording.is_due(moment_after(now, 20))) << "the others are recorded";
+  EXPECT_EQ(decisions->take_suspects(&sink), nullptr);
+}
+
 TEST_F(DispatchEventEnded, WhatWasNotTriedComesBackAndWhatIsDeferredBehindItsBlocker) {
   const InFlightEvent *event = submit(5);
   EXPECT_TRUE(decisions->is_returned(event, Outcome::RETURNED, true));

@@ -60,7 +60,7 @@ void discard_suspected_failures(void) {
   Assert(!IsTransactionState());
   for (WorkerSink *sink : worker_sinks_all())
     if (sink->status.state == OB_SINK_CIRCUIT_OPEN && in_flight().ended() > 0)
-      for (InFlightEvent *event = in_flight().take_suspects(&sink->events), *next = NULL; event; event = next) {
+      for (InFlightEvent *event = dispatcher().take_suspects(&sink->events), *next = NULL; event; event = next) {
         next = event->next;
         return_suspect(event);
       }
