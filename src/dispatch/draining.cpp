@@ -6,6 +6,23 @@
 
 namespace dispatch {
 
+/* A suspect blocks its key until it is known whether its sink is to blame. */
+static bool waits_for_its_record(const InFlightEvent *event, const KeyId &key) {
+  const bool failed = event->outcome == Outcome::RETRY || event->outcome == Outcome::DEFERRED || event->suspect;
+
+  return event->key_hash == key.key_hash && event->sink->id == key.sink && failed && !is_recorded(event);
+}
+
+bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) noexcept {
+  int64_t first = POSITION_NONE;
+
+  for (const InFlightEvent *event = decisions.in_flight.first_ended(); event; event = event->next)
+    if (waits_for_its_record(event, key))
+      first = std::min(first, event->position);
+  *blocked = first != POSITION_NONE;
+  return !*blocked || decisions.block_key(key.sink, key.key_hash, first);
+}
+
 int64_t drain_below(const Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, int64_t dead) noexcept {
   return std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), dead, cursor.position() + 1});
 }

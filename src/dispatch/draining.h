@@ -9,6 +9,11 @@
 
 namespace dispatch {
 
+/* Call it first. An event of the key has failed, and is not recorded yet because its row is locked or makes
+ * transactions fail: then it blocks the key again, and nothing is read. It can have lost that place to an earlier
+ * event that was found late. False: out of memory. */
+bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) noexcept;
+
 /* Only rows below this position may be claimed. */
 int64_t drain_below(const Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, int64_t dead) noexcept;
 

@@ -9,8 +9,11 @@
 
 using dispatch::BlockedKey;
 using dispatch::Dispatch;
+using dispatch::InFlight;
+using dispatch::InFlightEvent;
 using dispatch::KeyId;
 using dispatch::KeyState;
+using dispatch::Outcome;
 using dispatch::POSITION_NONE;
 using dispatch::RowScan;
 using dispatch::RowVerdict;
@@ -131,6 +134,30 @@ TEST_F(DispatchDraining, AKeyDrainsUpToTheCursorALockedRowOrADeadLetter) {
   EXPECT_EQ(below(60), 60);
   lock(50);
   EXPECT_EQ(below(60), 50);
+}
+
+/* The event of which a recording is put off lost its place as blocker to an earlier one, which was sent. */
+TEST_F(DispatchDraining, AFailedEventThatIsNotRecordedBlocksItsKeyAgain) {
+  dispatch::SinkInFlight sink = {.id = KEY.sink, .of_shard = {}};
+  bool blocked;
+  ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
+  EXPECT_FALSE(blocked);
+  for (const auto &[position, outcome] :
+       {std::pair(40, Outcome::RETRY), {30, Outcome::DEFERRED}, {20, Outcome::SENT}, {10, Outcome::REJECTED}}) {
+    InFlight::Claimed claimed = {};
+    claimed.position = position;
+    claimed.key_hash = KEY.key_hash;
+    claimed.sink = &sink;
+    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    decisions->in_flight.submitted(event);
+    decisions->in_flight.end(event, outcome, -1, nullptr, 0);
+  }
+  ASSERT_TRUE(block_by_unrecorded(*decisions, {KEY.sink, 78}, &blocked));
+  EXPECT_FALSE(blocked) << "another key";
+  ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
+  EXPECT_TRUE(blocked);
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+  EXPECT_EQ(key()->blocker, 30);
 }
 
 TEST_F(DispatchDraining, AKeyIsFreeWhenNothingIsLeftBehindIt) {

@@ -74,7 +74,7 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
 
 /* For positions without a pending row: the event is a dead letter, which may block its key, or a user has deleted it,
  * and its key is released. */
-static void look_at_gone(RescanList *list) {
+static void look_at_gone(RescanList *list, Snapshot snapshot) {
   int64 *gone = (int64 *)palloc(sizeof(int64) * Max(list->n, 1));
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(list->n, 1));
   int n = 0, released = 0;
@@ -82,7 +82,7 @@ static void look_at_gone(RescanList *list) {
   for (int i = 0; i < list->n; i++)
     if (list->rows[i].fate == RescanRow::GONE)
       gone[n++] = list->rows[i].position;
-  dead_letters_find(gone, states, n);
+  dead_letters_find(gone, states, n, snapshot);
   n = 0;
   for (int i = 0; i < list->n; i++) {
     if (list->rows[i].fate != RescanRow::GONE)
@@ -108,7 +108,7 @@ void rescan_look(RescanList *list, Snapshot snapshot) {
   qsort(list->by_position, list->n, sizeof(RescanRow *), by_position);
   Datum values[] = {int8_array(positions, list->n)};
   statement_read(&read_positions, values, snapshot, visit_row, list);
-  look_at_gone(list);
+  look_at_gone(list, snapshot);
 }
 
 static bool visit_entry(TupleTableSlot *slot, void *context) {
@@ -159,12 +159,12 @@ bool rescan_claim(Snapshot snapshot, bool *more) {
 
 /* Releases the keys of blockers that are neither in flight nor dead letters that block their keys. Returns true when
  * there were some. */
-static bool release_unseen(void) {
+static bool release_unseen(Snapshot snapshot) {
   const std::span<const int64> unseen = blocked_keys().check_unseen();
   DeadLetter *states = (DeadLetter *)palloc(sizeof(DeadLetter) * Max(unseen.size(), 1));
   bool released = false;
 
-  dead_letters_find(unseen.data(), states, (int)unseen.size());
+  dead_letters_find(unseen.data(), states, (int)unseen.size(), snapshot);
   for (size_t i = 0; i < unseen.size(); i++)
     if (states[i] != DEAD_BLOCKS && in_flight().find(unseen[i]) == NULL) {
       blocked_keys().release(unseen[i]);
@@ -195,5 +195,5 @@ bool rescan_check_blockers(Snapshot snapshot) {
     return check.end(blocked_keys(), false);
   Datum values[] = {int8_array(blockers.data(), (int)blockers.size())};
   statement_read(&read_positions, values, snapshot, visit_blocker, NULL);
-  return check.end(blocked_keys(), release_unseen());
+  return check.end(blocked_keys(), release_unseen(snapshot));
 }

@@ -71,7 +71,14 @@ bool scan_main(Snapshot snapshot) {
 typedef struct Visit {
   WorkerSink *sink;
   SinkScan scan;
+  uint64 key_hash; /* DRAINING: of the key that drains */
 } Visit;
+
+/* A blocker that a user moves to another key takes its group's number with it: the rows of both keys have that mark
+ * then, and this read may have passed earlier rows of the other key. */
+static bool is_of_other_key(const Visit *visit, const EventRow *row) {
+  return visit->scan.scan == RowScan::DRAINING && row->key_hash != visit->key_hash;
+}
 
 static bool visit(TupleTableSlot *slot, void *context) {
   Visit *visit = (Visit *)context;
@@ -82,7 +89,7 @@ static bool visit(TupleTableSlot *slot, void *context) {
   if (visit->scan.ends_before(row.position, row.available_at, dispatcher().round.now.wall))
     return false;
   WorkerSink *sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL;
-  if (sink == visit->sink || row.sink == NULL)
+  if ((sink == visit->sink && !is_of_other_key(visit, &row)) || row.sink == NULL)
     verdict = classify_row(&row, visit->scan.scan, &sink);
   return visit->scan.row_read(row.position, row.available_at, verdict, sink != NULL);
 }
@@ -93,7 +100,7 @@ void scan_late(WorkerSink *sink, Snapshot snapshot) {
 
   while (all && !late->empty() && sink->cursor->free_slots() > 0) {
     const dispatch::LateTransaction first = late->first();
-    Visit state = {sink, {RowScan::LATE, sink->cursor, dispatch::READ_MAX, first.after, 0}};
+    Visit state = {sink, {RowScan::LATE, sink->cursor, dispatch::READ_MAX, first.after, 0}, 0};
     Datum values[] = {UInt64GetDatum(first.xid), Int64GetDatum(first.after), Int64GetDatum(first.upto),
                       Int64GetDatum(state.scan.limit), Int64GetDatum(origin_here())};
     statement_read(&read_late, values, snapshot, visit, &state);
@@ -104,12 +111,19 @@ void scan_late(WorkerSink *sink, Snapshot snapshot) {
 
 static void drain(WorkerSink *sink, uint64 key_hash, Snapshot snapshot) {
   const dispatch::KeyId id = {sink->oid, key_hash};
+  bool blocked;
+
+  require_memory(dispatch::block_by_unrecorded(dispatcher(), id, &blocked));
+  if (blocked)
+    return;
   const BlockedKey *key = blocked_keys().find(sink->oid, key_hash);
-  const int64 dead = sink->common.dead_letters_block ? dead_letter_first(sink, key_hash) : dispatch::POSITION_NONE;
+  const int64 dead =
+      sink->common.dead_letters_block ? dead_letter_first(sink, key_hash, snapshot) : dispatch::POSITION_NONE;
   const int limit = Min(sink->cursor->free_slots() + 1, dispatch::READ_MAX);
   Visit state = {sink,
                  {RowScan::DRAINING, sink->cursor, limit, key->drained,
-                  dispatch::drain_below(dispatcher(), *sink->cursor, id, dead)}};
+                  dispatch::drain_below(dispatcher(), *sink->cursor, id, dead)},
+                 key_hash};
   Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
 
   statement_read(&read_marked, values, snapshot, visit, &state);
@@ -128,7 +142,7 @@ bool scan_draining(WorkerSink *sink, Snapshot snapshot) {
 bool scan_due(WorkerSink *sink, Snapshot snapshot) {
   dispatch::DueCursor *due = &sink->cursor->due;
   const int limit = dispatch::read_limit(sink->cursor->free_slots());
-  Visit state = {sink, {RowScan::DUE, sink->cursor, limit, 0, 0}};
+  Visit state = {sink, {RowScan::DUE, sink->cursor, limit, 0, 0}, 0};
 
   if (due->next() > dispatcher().round.now.wall || sink->cursor->free_slots() <= 0)
     return false;

@@ -90,12 +90,12 @@ static bool visit_first(TupleTableSlot *slot, void *context) {
   return false;
 }
 
-int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash) {
+int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash, Snapshot snapshot) {
   Assert(in_spi());
   int64 first = PG_INT64_MAX;
   Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), Int64GetDatum((int64)key_hash)};
 
-  statement_read(&read_of_key, values, InvalidSnapshot, visit_first, &first);
+  statement_read(&read_of_key, values, snapshot, visit_first, &first);
   /* Rejected events that are not recorded as dead letters yet, because their rows are locked. */
   for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (event->outcome == Outcome::REJECTED && event->sink == &sink->events && event->key_hash == key_hash)
@@ -124,7 +124,7 @@ static bool visit_position(TupleTableSlot *slot, void *context) {
   return true;
 }
 
-void dead_letters_find(const int64 *positions, DeadLetter *states, int n) {
+void dead_letters_find(const int64 *positions, DeadLetter *states, int n, Snapshot snapshot) {
   Assert(in_spi());
   DeadLetterQuery query = {positions, states, n};
 
@@ -133,5 +133,5 @@ void dead_letters_find(const int64 *positions, DeadLetter *states, int n) {
   if (n == 0)
     return;
   Datum values[] = {int8_array(positions, n)};
-  statement_read(&read_positions, values, InvalidSnapshot, visit_position, &query);
+  statement_read(&read_positions, values, snapshot, visit_position, &query);
 }

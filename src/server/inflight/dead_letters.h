@@ -7,6 +7,10 @@
 
 #include "server/base/server.h"
 
+extern "C" {
+#include "utils/snapshot.h"
+}
+
 struct WorkerSink;
 
 /* Reads all dead letters: after the worker has taken shards, and when on_dead_letter of a sink becomes 'block'. In
@@ -19,15 +23,16 @@ void dead_letters_stale(void);
 void dead_letters_refresh(void);
 
 /* The position of the first dead letter of this key; PG_INT64_MAX when there is none. For sinks with on_dead_letter
- * 'block'. In SPI. */
-int64 dead_letter_first(const struct WorkerSink *sink, uint64 key_hash);
+ * 'block'. With the round's snapshot: a dead letter that was redriven since would be found in neither table, and
+ * later events of its key would be sent before it. In SPI. */
+int64 dead_letter_first(const struct WorkerSink *sink, uint64 key_hash, Snapshot snapshot);
 
 /* Sets `states[i]` for each of the `n` positions, and blocks the keys of dead letters of sinks with on_dead_letter
- * 'block'. In SPI. */
+ * 'block'. With the snapshot that did not show the positions as pending. In SPI. */
 typedef enum DeadLetter {
   NOT_DEAD,
   DEAD,          /* its key is not blocked */
   DEAD_BLOCKS,   /* it blocks its key */
   DEAD_ELSEWHERE /* a dead letter in a shard of another worker */
 } DeadLetter;
-void dead_letters_find(const int64 *positions, DeadLetter *states, int n);
+void dead_letters_find(const int64 *positions, DeadLetter *states, int n, Snapshot snapshot);
