@@ -92,7 +92,7 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos models fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
+.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
 demo:
 	test/demo/run
 test:
@@ -111,6 +111,9 @@ chaos:
 	test/chaos/run
 models:
 	test/run models
+simulate: # SEEDS=1000 SEED=1: which worlds, else fresh ones for three minutes
+	test/rig/install check
+	test/simulate/run
 fuzz: # SECONDS=600: for each target; TARGETS="url match": these alone
 	test/fuzz/run --seconds $(or $(SECONDS),60) $(TARGETS)
 test-upgrade: # pg_upgrade from 15, in a release that has a newer one as well; UPGRADE_TO=18 chooses it

@@ -215,6 +215,14 @@ def chaos(log: Path) -> Result:
     return result
 
 
+def simulate(log: Path) -> Result:
+    """Each world counts as a test."""
+    code = run([*COMPILING, "test/simulate/run"], {"FOR_SECONDS": os.environ.get("FOR_SECONDS", "60")})
+    text = log.read_text(errors="replace")
+    passed = re.search(r"^(\d+) worlds passed", text, re.MULTILINE)
+    return judge(Result(int(passed[1]) if passed else 0, 0, re.findall(r"^FAILED (seed \d+)", text, re.MULTILINE)), code)
+
+
 def fuzz(log: Path) -> Result:
     """A few seconds of each target, from its corpus on. Each counts as a test."""
     make = ["make", "--no-print-directory", "-s", f"-j{os.cpu_count()}", "-f", "test/fuzz/Makefile"]
@@ -239,6 +247,7 @@ def tests_in(folder: str, **options) -> Callable[[Path], Result]:
 SUITES = {
     "lint": Suite("clang-format, clang-tidy, and which folder includes which", lint, 7, compiles=True),
     "unit": Suite("GoogleTest: src/delivery and src/dispatch without a server, under ASan and UBSan", unit, 4, compiles=True),
+    "simulate": Suite("src/dispatch in simulated worlds with fresh seeds, for a minute", simulate, 3, compiles=True),
     "regress": Suite("pg_regress: the SQL surface", regress, 1),
     "isolation": Suite("pg_isolation_regress: interleavings of sessions", isolation, 1),
     "e2e": Suite("pytest: the whole way, with a real broker and a real endpoint", tests_in("e2e"), 7),
@@ -271,7 +280,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
-TEST = ["lint", *CHECK, "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
+TEST = ["lint", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
 REST = ["models", "fuzz", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}

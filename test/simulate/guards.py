@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Takes guards out of src/dispatch, one at a time, and shows the seed with which the simulator finds that:
+
+  test/simulate/guards.py [SECONDS] [NAME...]
+
+Each guard is a piece of a file and what stands there without it. A guard that no seed finds in SECONDS (30) is told
+as missed: then the world is too small for it, or the guard is not needed."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COPY = ROOT / "build" / "guards"
+SEED = 1
+
+# name: (file of src/dispatch, the guard, without it)
+GUARDS = {
+    "drain up to locked rows": ("draining.cpp", "std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), dead,", "std::min({dead,"),
+    "failed and unrecorded blocks again": ("draining.cpp", "if (waits_for_its_record(event, key))", "if (false && waits_for_its_record(event, key))"),
+    "late commits": ("late_commits.cpp", "if (!is_running(snapshot, xid))", "if (false && !is_running(snapshot, xid))"),
+    "youngest transactions": ("late_commits.cpp", "xid = snapshot.xmax; xid < snapshot.next", "xid = snapshot.next; xid < snapshot.next"),
+    "late commits, taken back": ("dispatch.cpp", "  late_commits.roll_back_round();\n", ""),
+    "wait for later events": ("classify_row.cpp", "    if (later)\n", "    if (false)\n"),
+    "later rows of a draining key": ("classify_row.cpp", ": scan != RowScan::DRAINING))", ": false))"),
+    "find in flight": ("classify_row.cpp", "= decisions.in_flight.find(row.position)) {", "= false ? decisions.in_flight.find(row.position) : nullptr) {"),
+    "given to": ("classify_row.cpp", "      event->given_to = sink.id();", "      (void)event;"),
+    "a failed row that is not due": ("classify_row.cpp", "if (sink.ordered && row.attempts > 0) {", "if (false) {"),
+    "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n", ""),
+    "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
+    "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),
+    "a replaced blocker is read again": ("dispatch.cpp", "(replaced == 0 || locked_rows.add(replaced, sink, key_hash))", "true"),
+    "marks, taken back": ("dispatch.cpp", "  marks.roll_back_round();\n", ""),
+    "draining, taken back": ("dispatch.cpp", "  blocked_keys.drain_all_again();\n", ""),
+    "locked rows, taken back": ("dispatch.cpp", "  locked_rows.roll_back_round();\n", ""),
+    "rescan, taken back": ("dispatch.cpp", "  rescan_cursor.roll_back_round();\n", ""),
+    "cursors, taken back": ("dispatch.cpp", "  sink_cursors.roll_back_round();\n", ""),
+    "shards drain": ("shards.cpp", "in_flight[shard] > 0 ? ShardState::DRAINING : ShardState::NOT_OURS", "in_flight[shard] > 100000 ? ShardState::DRAINING : ShardState::NOT_OURS"),
+    "later recordings wait": ("out_of_order.cpp", "  put_off_after_unrecorded(in_flight);\n", "  (void)in_flight;\n"),
+    "recordings wait for locked rows": ("out_of_order.cpp", "    if (!row.locked)\n", "    if (false)\n"),
+    "a redrive that is overtaken": ("out_of_order.cpp", ": row.redriven_in_order ? EarlierFate::DEAD_LETTER_AGAIN", ": row.redriven_in_order && false ? EarlierFate::DEAD_LETTER_AGAIN"),
+    "unflushed recordings count": ("in_flight.cpp", "max_events - count_ - unflushed.events()", "max_events - count_"),
+    "tickets have a generation": ("in_flight.cpp", "event->generation == ticket >> 32 && ", ""),
+    "rows without room stay queued": ("rescan_cursor.cpp", "void RescanCursor::row_kept(uint64_t xact) noexcept {\n  state_.next_pass = std::min(state_.next_pass, xact);", "void RescanCursor::row_kept(uint64_t) noexcept {"),
+    "a cursor goes back": ("sink_cursor.cpp", "  position_ = std::min(position_, position - 1);\n", ""),
+    "a scan stops where there is no room": ("main_scan.cpp", "    cursor->end_read(true);\n    n_reading_--;\n", "    (void)cursor;\n"),
+}
+
+
+def run(argv: list[str]) -> subprocess.CompletedProcess:
+    return subprocess.run(argv, cwd=COPY, capture_output=True, text=True, errors="replace")
+
+
+def build() -> None:
+    done = run(["make", "-j2", "-f", "test/simulate/Makefile", "CXXFLAGS=-std=c++20 -O1 -w -Isrc -I. -MMD -MP"])
+    if done.returncode:
+        sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
+
+
+def main() -> int:
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    missed = []
+    shutil.copytree(ROOT / "src/dispatch", COPY / "src/dispatch", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.o", "*.d"))
+    shutil.copytree(ROOT / "test/simulate", COPY / "test/simulate", dirs_exist_ok=True)
+    build()
+    for name in sys.argv[2:] or GUARDS:
+        file, guard, without = GUARDS[name]
+        path = COPY / "src/dispatch" / file
+        text = path.read_text()
+        if text.count(guard) != 1:
+            sys.exit(f"{name}: {file} has changed; it contains the guard {text.count(guard)} times")
+        path.write_text(text.replace(guard, without))
+        try:
+            build()
+            began = time.monotonic()
+            done = run(["build/simulate/simulate", "--seed", str(SEED), "--seconds", str(seconds), "--quiet"])
+            took = time.monotonic() - began
+        finally:
+            path.write_text(text)
+        found = re.search(r"worlds: (seed \d+: .*)", done.stdout)
+        asserted = re.search(r"Assertion `(.*)' failed", done.stderr)
+        what = found[1] if found else f"assertion {asserted[1]}" if asserted else f"ended with {done.returncode}" if done.returncode else ""
+        print(f"{name:36} {took:6.1f} s  {what or 'MISSED'}", flush=True)
+        if not what:
+            missed.append(name)
+    print(f"{len(sys.argv[2:] or GUARDS) - len(missed)} guards found, {len(missed)} missed")
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+/* sinks.cpp: server/sinks/worker_sinks.cpp (what each sink may claim, and how it is closed and opened anew) and
+ * shard_handoff.cpp. */
+#include <algorithm>
+
+#include "test/simulate/worker.h"
+
+namespace simulate {
+
+using namespace dispatch;
+
+static constexpr int64_t BYTES_MAX = 1 << 20;
+
+void Worker::close_sink(WorkerSink &sink, SinkState closed) {
+  if (sink.state == SinkState::OPEN) {
+    library_.close(sink.oid);
+    sink.state = closed == SinkState::STOPPED ? SinkState::STOPPING : SinkState::CLOSING;
+  } else if (closed == SinkState::STOPPED) {
+    sink.state = sink.state == SinkState::CLOSING ? SinkState::STOPPING : SinkState::STOPPED;
+  }
+}
+
+/* reload_one(), worker_stops_reload() */
+void Worker::reload_sinks() {
+  for (SinkId id = 1; id <= sinks_.size(); id++) {
+    WorkerSink &sink = sinks_[id - 1];
+    const SinkWorld &its = world_.sink(id);
+    if (sink.oid == 0) {
+      sink.oid = sink.events.id = id;
+      sink.shards.begin(d_->shards.mine(), draining_anywhere(id));
+    }
+    sink.rule = its.rule;
+    if (sink.fingerprint != its.fingerprint) {
+      sink.cursor->restart(world_.now().wall);
+      if (!sink.rule.ordered)
+        d_->blocked_keys.forget_sink(id);
+      if (sink.rule.hold)
+        dead_stale_ = true;
+      sink.fingerprint = its.fingerprint;
+      close_sink(sink, SinkState::CLOSED);
+      rescan_wanted_ = true;
+    }
+    if (its.stopped && !sink.is_stopped()) {
+      sink.cursor->set_has_backlog(false);
+      close_sink(sink, SinkState::STOPPED);
+    } else if (!its.stopped && sink.is_stopped()) {
+      sink.state = sink.state == SinkState::STOPPING ? SinkState::CLOSING : SinkState::CLOSED;
+      sink.cursor->restart(world_.now().wall);
+      rescan_wanted_ = true;
+    }
+  }
+}
+
+void Worker::refresh_sinks(Now now) {
+  const int n = static_cast<int>(sinks_.size());
+  const int share = std::max(1, world_.settings().max_in_flight / n);
+  const int64_t bytes_share = BYTES_MAX / n;
+
+  for (WorkerSink &sink : sinks_) {
+    if ((sink.state == SinkState::CLOSING || sink.state == SinkState::STOPPING) && library_.is_closed(sink.oid))
+      sink.state = sink.state == SinkState::CLOSING ? SinkState::CLOSED : SinkState::STOPPED;
+    if (sink.state == SinkState::CLOSED && sink.in_flight == 0) {
+      library_.open(sink.oid);
+      sink.state = SinkState::OPEN;
+    }
+    sink.cursor->set_free_slots(0, 0);
+    if (sink.state == SinkState::OPEN) {
+      sink.status = library_.status(sink.oid);
+      sink.cursor->early_retry.outage(sink.status.outage_ms, now.wall);
+      sink.cursor->set_free_slots(std::min(sink.status.credit, share - sink.in_flight),
+                                  sink.in_flight == 0 ? bytes_share : bytes_share - sink.bytes_in_flight);
+    }
+  }
+}
+
+/* ---- shards --------------------------------------------------------------------------------------------------- */
+
+bool Worker::is_mine(const WorkerSink *sink, int shard) const {
+  return sink ? sink->shards.may_claim(shard) : d_->shards.mine().has(shard);
+}
+
+bool Worker::any_fresh() const {
+  return std::any_of(sinks_.begin(), sinks_.end(), [](const WorkerSink &sink) { return sink.shards.any_fresh(); });
+}
+
+ShardSet Worker::draining_anywhere(SinkId sink) const {
+  ShardSet shards = {};
+  for (const Slot &slot : world_.slots())
+    if (slot.pid != 0)
+      for (const DrainingShards &draining : slot.draining)
+        if (draining.sink == sink)
+          shards = shards | draining.shards;
+  return shards;
+}
+
+void Worker::publish_shards() {
+  Slot &slot = world_.slots()[index_];
+  slot.shards = d_->shards.mine();
+  slot.draining.clear();
+  for (const WorkerSink &sink : sinks_)
+    if (sink.shards.any_draining())
+      slot.draining.push_back({sink.oid, sink.shards.draining()});
+}
+
+/* shards_follow() */
+bool Worker::follow_shards(Moment now) {
+  Slot &mine = world_.slots()[index_];
+  bool drained = false, given = false, gained = false;
+  for (WorkerSink &sink : sinks_)
+    drained |= sink.shards.note_drained(sink.events.of_shard);
+  const bool look = now >= d_->shards.exchange_at() && std::exchange(mine.shards_changed, false);
+  if (!drained && !look)
+    return false;
+  if (look) {
+    PresentWorker present[MAX_WORKERS];
+    int n = 0;
+    for (int i = 0; i < MAX_WORKERS; i++)
+      if (world_.slots()[i].pid != 0)
+        present[n++] = {i, world_.slots()[i].shards};
+    const ShardSet handed = d_->shards.exchange(world_.workers(), present, n);
+    for (WorkerSink &sink : sinks_)
+      sink.shards.give_away(handed, sink.events.of_shard);
+    given = !handed.empty();
+  }
+  publish_shards();
+  if (look)
+    for (WorkerSink &sink : sinks_)
+      if (sink.shards.update(d_->shards.mine(), draining_anywhere(sink.oid))) {
+        sink.cursor->restart(world_.now().wall);
+        gained = true;
+      }
+  if (drained || given) {
+    for (Slot &slot : world_.slots())
+      if (slot.pid != 0) {
+        slot.shards_changed = true;
+        slot.wake_at = std::min(slot.wake_at, world_.now().moment);
+      }
+    for (WorkerSink &sink : sinks_)
+      d_->blocked_keys.forget_unknown(sink.oid, sink.shards.known());
+  }
+  if (gained)
+    d_->shards.gained(now);
+  return gained;
+}
+
+}  // namespace simulate
