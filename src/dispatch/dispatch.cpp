@@ -99,6 +99,9 @@ bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, c
     recording.suspect_ended(event, now.moment);
   else
     recording.ended(now.moment);
+  /* Not only when it is recorded, which its locked row may delay: later events of its key ask for it before. */
+  if (outcome == Outcome::REJECTED)
+    dead_letter_keys.note(event->key_hash);
   if (blocks_its_key(outcome, completion.suspect, rules))
     return block_key(event->sink->id, event->key_hash, event->position);
   blocked_keys.release(event->sink->id, event->key_hash, event->position);

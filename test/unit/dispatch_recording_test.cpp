@@ -379,6 +379,11 @@ TEST_F(DispatchEventEnded, ASuspectBlocksAndIsRecordedAfter250Milliseconds) {
   EXPECT_EQ(positions(choose()), Positions{1});
 }
 
+TEST_F(DispatchEventEnded, ARejectedEventIsNotPassedUnseenBeforeItIsADeadLetter) {
+  ended(1, completion(Outcome::REJECTED), ORDERED);
+  EXPECT_TRUE(decisions->may_be_out_of_order(submit(2)));
+}
+
 TEST_F(DispatchEventEnded, WithoutItsSuspectsNothingIsDue) {
   Completion failed = completion(Outcome::RETRY);
   failed.suspect = true;
