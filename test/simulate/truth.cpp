@@ -64,7 +64,7 @@ void Truth::redriven(int64_t position, bool force) {
 
 bool Truth::must_precede(int64_t earlier, int64_t later) const {
   const Event &a = at(earlier), &b = at(later);
-  if (a.any_order || a.deleted)
+  if (a.any_order || a.deleted || b.moved)
     return false;
   return table_.top(a.xid) == table_.top(b.xid) || table_.xact(table_.top(a.xid)).committed_at < b.drawn_at;
 }
