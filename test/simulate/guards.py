@@ -63,8 +63,8 @@ def build() -> None:
 def main() -> int:
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     missed = []
-    shutil.copytree(ROOT / "src/dispatch", COPY / "src/dispatch", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.o", "*.d"))
-    shutil.copytree(ROOT / "test/simulate", COPY / "test/simulate", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "src/dispatch", COPY / "src/dispatch", dirs_exist_ok=True, copy_function=shutil.copy, ignore=shutil.ignore_patterns("*.o", "*.d"))
+    shutil.copytree(ROOT / "test/simulate", COPY / "test/simulate", dirs_exist_ok=True, copy_function=shutil.copy)
     build()
     for name in sys.argv[2:] or GUARDS:
         file, guard, without = GUARDS[name]
