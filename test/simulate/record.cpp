@@ -15,7 +15,6 @@ FoundRow Worker::lock_ended(InFlightEvent *event) {
   const LockResult result = table_.lock_row(event->position, &line, xid(), true);
   if (result != LockResult::LOCKED)
     return result == LockResult::GONE ? FoundRow::GONE : FoundRow::LOCKED;
-  event->row.line = line;
   WorkerSink *sink = find_sink(table_.version(event->position, line).sink);
   if (sink && sink != sink_of(event))
     event->given_to = sink->oid;
