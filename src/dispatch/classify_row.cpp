@@ -83,8 +83,15 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sin
   }
   if (row.available_at > decisions.round.now.wall)
     return handle_not_due(decisions, row, sink);
-  if (const char *reason = no_room(decisions.round, sink))
+  if (const char *reason = no_room(decisions.round, sink)) {
+    /* Until there is room for it, no later event of its key may drain. */
+    if (row.redriven && sink.ordered && scan == RowScan::RESCAN) {
+      if (!decisions.block_key(sink.id(), row.key_hash, row.position))
+        return OUT_OF_MEMORY;
+      decisions.round.reordered = true;
+    }
     return {RowVerdict::STOP, reason, 0};
+  }
   if (scan == RowScan::MAIN && decisions.locked_rows.full())
     return {RowVerdict::STOP, "the worker takes no more", 0};
   if (!sink.ordered)

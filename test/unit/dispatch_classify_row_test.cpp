@@ -276,6 +276,20 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
   EXPECT_EQ(decisions->locked_rows.first_of_key(SINK, KEY), 10) << "it is looked at again";
 }
 
+TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomBlocksItsKey) {
+  Row redriven = row(10);
+  redriven.redriven = true;
+  cursor.passed(20);
+  cursor.set_free_slots(0, 1000);
+  EXPECT_EQ(classify(row(9), RowScan::RESCAN), RowVerdict::STOP);
+  EXPECT_EQ(key(), nullptr) << "an event that was not redriven has nothing behind it";
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::STOP);
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->blocker, 10) << "nothing later of the key may be claimed";
+  cursor.set_free_slots(1, 1000);
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
+}
+
 TEST_F(DispatchClassifyRow, WhatIsInFlightIsAskedInEachRoundAnew) {
   Row redriven = row(10);
   redriven.redriven = true;
