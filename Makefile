@@ -1,5 +1,6 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
-# make check: unit tests and pg_regress, in minutes; make test: before a change lands; make test-all: everything that this machine has the means for;
+# make check: unit tests and pg_regress, in minutes; make test: what a change must pass; make gate: the same on a clean clone, before main moves;
+# make test-all: everything that this machine has the means for; make nightly: the same, one suite after the other, with fresh seeds;
 # make test-assert: on a PostgreSQL that checks itself;
 # make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
@@ -92,13 +93,17 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test test-all test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
+.PHONY: scripts version demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
 demo:
 	test/demo/run
 test:
 	test/run test
 test-all:
 	test/run all
+nightly: # the report is build/nightly.txt; SEED=1: instead of a fresh one
+	test/run --nightly all
+gate: # COMMIT=main: instead of the one that is checked out
+	test/gate $(COMMIT)
 test-assert: # on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos
 	test/run assert
 unit:

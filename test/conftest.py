@@ -4,12 +4,19 @@ import itertools
 import os
 
 import pytest
-from outbox_rig import Consumer, Rig, librdkafka, wait_until
+from outbox_rig import Consumer, Rig, librdkafka, patient, wait_until
 from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
 
 _numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items):
+    """A test's own timeout is written for a quiet machine."""
+    for item in items:
+        if marker := item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(patient(marker.args[0])), append=False)
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +58,7 @@ def setting(pg, db):
         names.append(name)
         db.sql(f"ALTER SYSTEM SET {name} = '{value}'")
         db.sql("SELECT pg_reload_conf()")
-        wait_until(lambda: db.value("SELECT current_setting(%s)", name) == value, 5, "the reload")
+        wait_until(lambda: db.value("SELECT current_setting(%s)", name) == value, what="the reload")
 
     yield set_it
     with pg.connect() as admin:

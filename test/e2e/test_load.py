@@ -1,7 +1,10 @@
 """Under load the worker claims the events of several commits together; the last events, and later ones, are not
 delayed."""
 
+import pytest
 from outbox_rig import wait_until
+
+pytestmark = pytest.mark.slow
 
 SOON = 10
 EVENTS = 20_000

@@ -12,6 +12,8 @@ import pytest
 from outbox_rig import pgbouncer, wait_until
 from outbox_rig.receiver import SECRET
 
+pytestmark = pytest.mark.slow
+
 CLIENTS, TRANSACTIONS = 6, 20
 INSERT = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ({}, {}, {}, {}) RETURNING id"
 ENQUEUE = "SELECT outbox.enqueue({}, {}, {}, {}::jsonb)"

@@ -112,6 +112,7 @@ def test_a_worker_that_is_to_stay_comes(db, hook, setting):
     wait_until(lambda: db.value(BUSY) == 1, 10, "the worker")
 
 
+@pytest.mark.slow
 def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
     """Events are committed around the times at which workers exit; each is sent at once, not only at the next safety
     check."""
@@ -126,6 +127,7 @@ def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
     assert numbers(hook) == list(range(120)) and before == 0
 
 
+@pytest.mark.slow
 def test_more_databases_than_worker_slots(rig, receiver):
     """Every database gets its events delivered, including those that wait for a slot."""
     pg = rig.postgres(settings={"max_worker_processes": "6", "outbox.worker_idle_timeout": "1h"})

@@ -1,8 +1,11 @@
 """available_at: events are delivered on time, however many are scheduled, and scheduled events do not slow down
 others."""
 
+import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
+
+pytestmark = pytest.mark.timing
 
 SCHEDULED = 60_000
 

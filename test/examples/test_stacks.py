@@ -84,7 +84,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
         db.webhook_sink("shop", f"http://127.0.0.1:{example.consumer.port}/webhooks", SECRET)
 
     def start_consumer() -> None:
-        example.consumer.start(listens=kafka is None, patience=STARTS)
+        example.consumer.start(listens=kafka is None, within=STARTS)
 
     def shipped() -> int:
         return db.value("SELECT count(*) FROM shipments")

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import pytest
 from outbox_rig import wait_until
 
+pytestmark = pytest.mark.timing
+
 MANY = 20_000
 
 

@@ -9,6 +9,8 @@ from outbox_rig.clock import Clock
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, status
 
+pytestmark = pytest.mark.slow
+
 SOON = 10  # seconds; the clock is set by more than this, and by less than the 300 s that a receiver tolerates
 STEP = 120
 WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
@@ -94,7 +96,7 @@ def test_kafka_is_back_after_the_clock_went_back(there, kafka, clock):
         clock.step(-STEP)
     finally:
         kafka.start()
-    wait_until(lambda: there.pending() == 0, 3 * SOON, "the other event to leave")
+    wait_until(lambda: there.pending() == 0, 3 * SOON, "the other event to leave", exactly=True)
 
 
 def test_idle(there, rig, receiver, clock):
@@ -163,7 +165,7 @@ def test_at_rest(clocked, there, receiver, clock):
         there.enqueue("Order", "k", payload="3", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
         wait_until(lambda: there.value("SELECT idle FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
         clock.step(STEP)
-        wait_until(lambda: data(receiver) == [0, 1, 2, 3], SOON + 10, "a scheduled event")
+        wait_until(lambda: data(receiver) == [0, 1, 2, 3], SOON + 10, "a scheduled event", exactly=True)
     finally:
         there.sql("ALTER SYSTEM RESET outbox.worker_idle_timeout")
         there.sql("SELECT pg_reload_conf()")

@@ -16,6 +16,8 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, slow
 
+pytestmark = pytest.mark.slow
+
 MAX_IN_FLIGHT = 50
 SETTINGS = {"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s",
             "min_wal_size": "2MB", "max_wal_size": "64MB", "wal_recycle": "off", "autovacuum": "off"}

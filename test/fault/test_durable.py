@@ -42,6 +42,7 @@ def syncs(db) -> int:
     return db.value("SELECT wal_sync FROM pg_stat_wal")
 
 
+@pytest.mark.timing
 def test_synchronous_commits_cost_no_flush(db, receiver):
     """Each transaction is flushed once, by the application; the worker adds no flush for the delivery, unless its
     own commits came in between."""

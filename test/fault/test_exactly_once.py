@@ -16,6 +16,8 @@ from outbox_rig.paths import LOGS, pg_config
 from outbox_rig.process import Process
 from outbox_rig.traffic import Traffic
 
+pytestmark = pytest.mark.slow
+
 CONSUMER = Path(__file__).with_name("shipping_consumer.py")
 ROUNDS, DEATHS = 3, 8
 

@@ -161,6 +161,7 @@ def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook, writers):
 # ---- locks -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("strength", ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"])
 def test_a_lock_on_rows_in_flight_on_failing_ones_and_on_pending_ones(db, hook, strength):
     """A lock that is held for long costs almost no CPU; other keys continue, and the locked ones do when the lock is
@@ -194,6 +195,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.timing
 def test_very_many_rows_that_a_person_holds(db, hook, setting):
     """An uncommitted UPDATE of all rows: the worker waits for it without load, and later events continue."""
     setting("outbox.enabled", "off")

@@ -24,6 +24,7 @@ def hanging(db, receiver):
     return db
 
 
+@pytest.mark.slow
 def test_nothing_is_held_while_an_endpoint_hangs(hanging, kafka, consume, aggregate):
     """Neither while the worker is idle nor while another of its sinks is busy."""
     db = hanging

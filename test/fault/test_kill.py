@@ -57,8 +57,12 @@ def kill_broker(db, pg, kafka):
     kafka.start()
 
 
+def slow(fault):
+    return pytest.param(fault, marks=pytest.mark.slow)
+
+
 @pytest.mark.kills_server
-@pytest.mark.parametrize("fault", [kill_worker, kill_postmaster, kill_server, stop_immediately, kill_broker],
+@pytest.mark.parametrize("fault", [kill_worker, kill_broker, *map(slow, (kill_postmaster, kill_server, stop_immediately))],
                          ids=lambda fault: fault.__name__)
 def test_all_that_was_committed_arrives(db, pg, kafka, consume, aggregate, receiver, fault):
     db.kafka_sink("main", kafka)
@@ -91,7 +95,7 @@ def kill_server_before_it_flushes(db, pg, kafka):
 
 
 @pytest.mark.kills_server
-@pytest.mark.parametrize("fault", [kill_worker, kill_server_before_it_flushes, stop_immediately], ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", [kill_worker, *map(slow, (kill_server_before_it_flushes, stop_immediately))], ids=lambda fault: fault.__name__)
 def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
     """A large backlog is being sent: the events that are sent twice were in flight or not durably recorded."""
     backlog = 20000

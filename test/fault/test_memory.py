@@ -8,6 +8,8 @@ import pytest
 from outbox_rig import BUILD, wait_until
 from outbox_rig.receiver import SECRET
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 100 * 2**20  # of the worker's private memory
 
 

@@ -10,7 +10,7 @@ from outbox_rig.namespace import NotPermitted
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 
-pytestmark = pytest.mark.timeout(240)  # a broker of its own must start first
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # a broker of its own must start first
 MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates is tested
 # A lost packet must be noticed within seconds, not minutes.
 QUICK_KAFKA = {"socket_timeout_ms": "3000", "request_timeout_ms": "2000", "socket_connection_setup_timeout_ms": "1500"}

@@ -15,6 +15,8 @@ import psycopg
 import pytest
 from outbox_rig import wait_until
 
+pytestmark = pytest.mark.slow
+
 MODES = ["KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE"]
 ROUNDS, MOST_ROUNDS = 4, 12  # on a busy machine the worker may stop waiting (after 900 ms) before the locks are taken
 

@@ -173,6 +173,7 @@ def test_preview_on_the_standby(db, pg):
         wait_until(lambda: reader.execute(preview, [event]).fetchall() == db.sql(preview, event), 10, "the same preview within one second")
 
 
+@pytest.mark.slow
 def test_failover(db, pg, kafka, consume, aggregate, receiver):
     """The primary dies while its standby lags. Neither Kafka nor the webhook got an event that the standby does not
     have, and the standby delivers the rest."""

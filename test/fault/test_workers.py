@@ -100,6 +100,7 @@ def disturb(db, step: int) -> None:
     db.sql(f"ALTER SERVER crm OPTIONS (SET timeout '{20 + step}s')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disturbed", [False, True], ids=["alone", "with_terminations_and_alter_server"])
 def test_the_number_changes(db, kafka, consume, aggregate, receiver, configure, disturbed):
     """1, 4, 2, 1, 3 workers under traffic with retries. If only the number changes, there are no duplicates."""
@@ -124,7 +125,7 @@ def test_the_number_changes(db, kafka, consume, aggregate, receiver, configure, 
         check_requests(receiver)
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_fixed_number(db, pg, kafka, consume, aggregate, receiver, configure, n):
     """With retries, and a restart of the server in between."""
     flaky(receiver)
@@ -154,6 +155,7 @@ def keys_by_lane(db) -> list[list[str]]:
     return keys
 
 
+@pytest.mark.slow
 def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, configure):
     """Dead letters block their keys under two workers, and then under the first alone, which has not read half of
     them."""
@@ -195,6 +197,7 @@ def slow(rig):
     receiver.stop()
 
 
+@pytest.mark.slow
 def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
     """Hanging events in flight stay with their worker; the rest of the shard, and the shard's other sinks, move to
     the new owner."""

@@ -11,6 +11,8 @@ from outbox_rig.writers import Writers
 
 from ways import client_key, client_secret, oidc, password, sasl, tls
 
+pytestmark = pytest.mark.slow
+
 KEYS = 20
 
 

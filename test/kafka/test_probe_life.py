@@ -11,6 +11,8 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 
+pytestmark = pytest.mark.slow
+
 WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
 
 
@@ -90,7 +92,7 @@ def test_cancel(hanging):
         start = time.monotonic()
         hanging.sql(f"SELECT pg_{end}_backend(%s)", session.pid)
         assert session.end(5).error is not None and time.monotonic() - start < 5
-        wait_until(lambda: tasks(worker(hanging)) <= before, 8, "its threads to end: librdkafka itself gives up after 10 s")
+        wait_until(lambda: tasks(worker(hanging)) <= before, 8, "its threads to end: librdkafka itself gives up after 10 s", exactly=True)
     with hanging.connect() as connection, pytest.raises(psycopg.errors.QueryCanceled):
         connection.execute("SET statement_timeout = '500ms'")
         connection.execute("SELECT * FROM outbox.probe('hole')")

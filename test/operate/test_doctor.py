@@ -27,6 +27,7 @@ def test_a_healthy_database(receiver, db):
     assert db.doctor("librdkafka")[0] == "ok"
 
 
+@pytest.mark.timing
 def test_no_false_alarm_under_load(db, receiver, setting):
     """Writers that commit and roll back, a retention, a worker that exits when idle and is started by each event: no
     check ever fails."""

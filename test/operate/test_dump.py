@@ -87,6 +87,7 @@ def dump_in_sections(source, target) -> None:
     run("psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", target.dsn, stdin=run("pg_dump", "--data-only", "--disable-triggers", "-d", source.dsn))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restore", [dump_plain, dump_custom, dump_in_sections])
 def test_restored(source, pg, receiver, paths, restore):
     target = Database(pg, "staging")

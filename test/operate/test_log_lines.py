@@ -82,6 +82,7 @@ def test_an_outage_of_the_broker_is_a_few_lines(db, rig, log):
         kafka.stop()
 
 
+@pytest.mark.slow
 def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
     """A line has the number, the id of one of them, and what to do; the same for failures that are retried."""
     db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
@@ -136,6 +137,7 @@ def test_a_dead_letter_of_another_kind_is_told_when_it_happens(db, receiver, log
     assert re.search(r"Counted since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", log.text()), log.text()
 
 
+@pytest.mark.slow
 def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
     """Its circuit opens and closes all the time."""
     db.webhook_sink("crm", receiver, SECRET)

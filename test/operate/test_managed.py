@@ -152,6 +152,7 @@ def test_cleaning_deletes_only_what_the_slot_has_confirmed(managed):
     assert clean() == (1, "") and names() == []
 
 
+@pytest.mark.slow
 @pytest.mark.kills_server
 def test_a_plain_table_is_delivered_from_elsewhere(pg, managed, subscriber, network, receiver):
     stock: Postgres = managed.pg

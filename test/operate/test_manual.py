@@ -35,6 +35,7 @@ def write(db, writer: int, events: int, keys: int) -> None:
                 connection.execute("SELECT outbox.enqueue('Order', %s::text, %s, '{}')", [key, kind])
 
 
+@pytest.mark.slow
 def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
     manual_sink(db, retry="1ms*1000", max_attempts="3")
     db.sql("CREATE TABLE aggregates AS SELECT 'k' || n AS key FROM generate_series(0, 14) AS n")

@@ -9,6 +9,8 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import HANG, OK, SECRET, slow
 
+pytestmark = pytest.mark.slow
+
 MANY = 50
 BUSY = [f"many{n}" for n in range(8)]  # more than there are slots
 HANGING, BROKEN = "many8", "many9"

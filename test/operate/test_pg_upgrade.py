@@ -6,6 +6,8 @@ from outbox_rig import installation, wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, status
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"outbox.poll_interval": "1s"}
 KEPT = ["SELECT position, id, sink, payload, partition_key, dedup_key, available_at, attempts, status, last_error, sent_at, xact, origin"
         " FROM outbox.events ORDER BY position", "SELECT * FROM outbox_internal.dedup ORDER BY 1", "SELECT * FROM outbox.stopped_sinks",

@@ -20,6 +20,8 @@ from outbox_rig.receiver import OK, SECRET, status
 
 from test_metrics import samples
 
+pytestmark = pytest.mark.slow
+
 RULES = PROMETHEUS / "outbox.rules.yml"
 GRAFANA = ROOT / "docker" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "outbox.json").read_text())

@@ -14,6 +14,8 @@ from outbox_rig.extension_objects import differences, extension_objects
 from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.receiver import SECRET
 
+pytestmark = pytest.mark.slow
+
 FIRST = installation.version_of(ROOT)
 NEXT = re.sub(r"\d+$", lambda patch: str(int(patch[0]) + 1), FIRST)
 PARTS = sorted((ROOT / "src/extension").glob("*.sql"))

@@ -247,6 +247,7 @@ def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
     assert error.value.diag.message_primary == 'sink "crn" does not exist' and "'crm'" in error.value.diag.message_hint
 
 
+@pytest.mark.timing
 def test_the_rate_and_latencies_beside_the_receivers_own(db, receiver):
     """The endpoint's own measurements, and a stopwatch up to the recording: the reported values lie in between."""
     db.webhook_sink("crm", receiver, SECRET)

@@ -8,6 +8,8 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, Delivery, Raw, slow, status
 
+pytestmark = pytest.mark.timing
+
 ENDPOINTS, HANGING, EACH = 1000, 100, 8
 
 

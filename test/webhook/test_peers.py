@@ -13,6 +13,8 @@ from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, slow
 from senders import Background, Stream
 
+pytestmark = pytest.mark.slow
+
 # One request in five fails at random: each event is delivered.
 HTTP = """
   log_format attempts "$request_uri $status $http_webhook_id $msec $connection";

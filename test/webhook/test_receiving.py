@@ -15,6 +15,8 @@ from outbox_rig.receiver import SECRET
 from outbox_rig.service import Service
 from senders import Stream, post, signed
 
+pytestmark = pytest.mark.slow
+
 FILES = dict(re.findall(r"<!-- receiver: (.+?) -->\n```\w+\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL))
 EVENTS = 300
 

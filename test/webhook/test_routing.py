@@ -6,8 +6,11 @@ import random
 from collections import defaultdict
 
 import psycopg
+import pytest
 from outbox_rig import wait_until
 from outbox_rig.writers import Writers
+
+pytestmark = pytest.mark.slow
 
 TENANTS, BUSY, EVENTS, SESSIONS = 1000, 50, 5000, 4
 MAKE = """

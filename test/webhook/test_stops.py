@@ -160,6 +160,7 @@ def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint)
     wait_all(db, endpoint, [event])
 
 
+@pytest.mark.slow
 @pytest.mark.kills_server
 def test_failing_for_disable_after_disables_and_only_time_that_was_tried_counts(db, endpoint, pg):
     def failed_for() -> float:

@@ -16,6 +16,6 @@ from .paths import BUILD, ROOT
 from .postgres import Postgres
 from .receiver import Delivery, Receiver
 from .rig import Rig
-from .wait import wait_until
+from .wait import patient, wait_until
 
-__all__ = ["BUILD", "ROOT", "Consumer", "Debezium", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "wait_until"]
+__all__ = ["BUILD", "ROOT", "Consumer", "Debezium", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "patient", "wait_until"]

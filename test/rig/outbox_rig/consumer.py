@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import confluent_kafka
 
+from .wait import Deadline, patient
+
 
 @dataclass
 class Record:
@@ -65,11 +67,12 @@ class Consumer:
         return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(),
                       message.headers() or [], message.timestamp()[1])
 
-    def records(self, timeout: float) -> Iterator[Record]:
-        """Returns the records of the next `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
-            record = self.poll(min(left, 1))
+    def records(self, deadline: Deadline) -> Iterator[Record]:
+        """Returns the records until the deadline."""
+        while (left := deadline.left()) > 0:
+            began, pause = time.monotonic(), min(left, 1)
+            record = self.poll(pause)
+            deadline.give_back(began, pause)
             if record:
                 yield record
 
@@ -82,21 +85,22 @@ class Consumer:
         got: list[Record] = []
         if enough(got):
             return got
-        for record in self.records(timeout):
+        deadline = Deadline(timeout)
+        for record in self.records(deadline):
             got.append(record)
             if enough(got):
                 return got
-        raise TimeoutError(f"waited {timeout:g} s for {what() if callable(what) else what}, got {len(got)}")
+        raise TimeoutError(f"waited {deadline.seconds:g} s for {what() if callable(what) else what}, got {len(got)}")
 
     def at_end(self) -> bool:
         """True when all records of the topics have been polled."""
         positions = self._consumer.position(self._consumer.assignment())
         for partition in positions:
-            low, high = self._consumer.get_watermark_offsets(partition, timeout=5)
+            low, high = self._consumer.get_watermark_offsets(partition, timeout=patient(5))
             if max(partition.offset, low) < high:  # a partition that was never polled has a negative offset
                 return False
         return bool(positions)
 
     def quiet(self, seconds: float) -> list[Record]:
         """Returns the records of the next `seconds`: to show that there are none."""
-        return list(self.records(seconds))
+        return list(self.records(Deadline(seconds, exactly=True)))

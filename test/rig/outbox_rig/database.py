@@ -11,6 +11,7 @@ from .kafka import Kafka
 from .paths import pg_config
 from .postgres import Postgres
 from .receiver import Receiver
+from .wait import patient
 
 
 class Database:
@@ -29,7 +30,7 @@ class Database:
         self.disconnect()
         self.pg.wait_ready()
         with self.pg.connect() as admin:
-            admin.execute("SET statement_timeout = '20s'")
+            admin.execute(f"SET statement_timeout = '{patient(20):g}s'")
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     @property
@@ -63,7 +64,7 @@ class Database:
     def paste(self, script: str) -> str:
         """Runs SQL in psql, as a user would, and returns what psql prints."""
         done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.pg.dsn(self.name)],
-                              input=script, capture_output=True, text=True, timeout=60)
+                              input=script, capture_output=True, text=True, timeout=patient(60))
         assert done.returncode == 0, f"{script}\n{done.stderr}"
         return done.stdout
 

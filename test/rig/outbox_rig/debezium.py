@@ -13,7 +13,7 @@ from .kafka import Kafka
 from .paths import BUILD
 from .postgres import Postgres
 from .process import Process, free_port
-from .wait import wait_until
+from .wait import patient, wait_until
 
 # The options of Kafka's own connect-standalone.sh.
 FAST = ["-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
@@ -185,6 +185,6 @@ class Debezium:
     def _request(self, method: str, path: str, body: dict | None = None):
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", method=method, headers={"Content-Type": "application/json"},
                                          data=None if body is None else json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=180) as answer:
+        with urllib.request.urlopen(request, timeout=patient(180)) as answer:
             text = answer.read()
         return json.loads(text) if text else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from .paths import LOGS, ROOT
 from .rig import Rig
 from .service import Service
-from .wait import wait_until
+from .wait import patient, wait_until
 
 STARTS = 300  # maximum in seconds: a JVM on a busy machine
 
@@ -26,7 +26,7 @@ class Example:
         return rig.service(argv=[str(self.dir / part)], env=self._env | {"PORT": "{port}"}, start=False)
 
     def start_service(self) -> None:
-        self.service.start(patience=STARTS)
+        self.service.start(within=STARTS)
         wait_until(lambda: self.call("/health")[0] == 200, STARTS, lambda: f"the service to be ready:\n{self.service.printed()}")
 
     def call(self, path: str, body: object = None) -> tuple[int, dict]:
@@ -34,7 +34,7 @@ class Example:
         request = urllib.request.Request(f"http://127.0.0.1:{self.service.port}{path}", headers={"Content-Type": "application/json"},
                                          data=None if body is None else json.dumps(body).encode())
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=patient(30)) as answer:
                 status, text = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read()
@@ -46,7 +46,7 @@ def prepare(stack: str, step: str, env: dict[str, str] = {}) -> None:
     log = LOGS / f"example-{stack}-{step}.log"
     with open(log, "wb") as out:
         done = subprocess.run([ROOT / "examples" / stack / step], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                              env=os.environ | env, cwd="/", timeout=600)
+                              env=os.environ | env, cwd="/", timeout=patient(600))
     assert done.returncode == 0, f"{step} ended with code {done.returncode}:\n{_end(log)}"
 
 

@@ -14,7 +14,7 @@ from .kafka_security import PROTOCOLS, Security
 from .namespace import Namespace
 from .paths import BUILD
 from .process import Process, free_port
-from .wait import wait_until
+from .wait import patient, wait_until
 
 
 def java(*argv: str, heap: str = "512m", tier: int = 1, options: list[str] = [], jars: str = f"{BUILD}/kafka/*") -> list[str]:
@@ -143,7 +143,7 @@ class Kafka:
 
     def stop(self) -> None:
         if self._process:
-            self._process.stop(30)
+            self._process.stop(patient(30))
 
     def kill(self) -> None:
         """Sends kill -9."""
@@ -168,12 +168,12 @@ class Kafka:
         """Returns when every partition accepts messages: the broker's response comes earlier."""
         admin = self.admin()  # must outlive the responses
         for answer in admin.create_topics([NewTopic(name, partitions, replicas, config=config) for name in names]).values():
-            answer.result(20)
+            answer.result(patient(20))
         wanted = {TopicPartition(name, number): OffsetSpec.latest() for name in names for number in range(partitions)}
 
         def led() -> bool:
             try:
-                return all(found.result(20) is not None for found in admin.list_offsets(wanted).values())
+                return all(found.result(patient(20)) is not None for found in admin.list_offsets(wanted).values())
             except KafkaException:
                 return False
         wait_until(led, 30, f"the partitions of {', '.join(names)}")

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from .kafka import Kafka, Member, new_cluster
 from .process import free_port
-from .wait import wait_until
+from .wait import patient, wait_until
 
 
 class KafkaCluster:
@@ -37,7 +37,7 @@ class KafkaCluster:
             broker.begin_start()
         for broker in self.brokers.values():
             broker.wait_started()
-        wait_until(lambda: len(self.admin().list_topics(timeout=5).brokers) == len(self.brokers), 30, "all brokers")
+        wait_until(lambda: len(self.admin().list_topics(timeout=patient(5)).brokers) == len(self.brokers), 30, "all brokers")
 
     def stop(self) -> None:
         """Kills the brokers: their data is no longer needed, and an orderly shutdown of all would take long."""
@@ -63,12 +63,12 @@ class KafkaCluster:
 
     def delete_topic(self, name: str) -> None:
         admin = self.admin()
-        admin.delete_topics([name])[name].result(20)
-        wait_until(lambda: name not in admin.list_topics(timeout=5).topics, 20, f"{name} to go")
+        admin.delete_topics([name])[name].result(patient(20))
+        wait_until(lambda: name not in admin.list_topics(timeout=patient(5)).topics, 20, f"{name} to go")
 
     def add_partitions(self, name: str, total: int) -> None:
         admin = self.admin()
-        admin.create_partitions([NewPartitions(name, total)])[name].result(20)
+        admin.create_partitions([NewPartitions(name, total)])[name].result(patient(20))
         wait_until(lambda: len(self.leaders(name)) == total and 0 not in self.leaders(name).values(), 20, "the partitions")
 
     def configure_topic(self, name: str, key: str, value: str) -> None:
@@ -76,7 +76,7 @@ class KafkaCluster:
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
         admin = self.admin()
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(20)
+            future.result(patient(20))
 
     def quota(self, client: str, **limits: int) -> None:
         """Sets limits for all clients with this id, per second and broker; without limits, removes them."""
@@ -90,10 +90,10 @@ class KafkaCluster:
     def _partitions(self, topic: str) -> list:
         """None while the brokers elect a controller."""
         admin = self.admin()
-        admin.list_topics(timeout=10)  # the metadata may contain brokers that are down
-        [description] = admin.describe_topics(TopicCollection([topic]), request_timeout=5).values()
+        admin.list_topics(timeout=patient(10))  # the metadata may contain brokers that are down
+        [description] = admin.describe_topics(TopicCollection([topic]), request_timeout=patient(5)).values()
         try:
-            return description.result(10).partitions
+            return description.result(patient(10)).partitions
         except KafkaException:
             return []
 
@@ -113,7 +113,7 @@ class KafkaCluster:
         """Makes the preferred replicas leaders, which moves leaders after a broker was away."""
         admin = self.admin()
         partitions = [TopicPartition(topic, number) for number in self.leaders(topic)]
-        admin.elect_leaders(ElectionType.PREFERRED, partitions).result(20)
+        admin.elect_leaders(ElectionType.PREFERRED, partitions).result(patient(20))
 
     def restart(self, number: int, topic: str, seconds_away: float = 0) -> None:
         """Restarts a broker in an orderly way: other brokers lead its partitions meanwhile, and it is in sync at the

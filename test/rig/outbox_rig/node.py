@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from .paths import BUILD, ROOT
 from .receiver import Delivery
+from .wait import patient
 
 
 def read_by_node(library: str, deliveries: Iterable[Delivery], secret: str = "") -> list[str]:
@@ -15,5 +16,5 @@ def read_by_node(library: str, deliveries: Iterable[Delivery], secret: str = "")
     lines = [json.dumps({"library": library, "secret": secret, "body": base64.b64encode(delivery.body).decode(), "headers": delivery.headers})
              for delivery in deliveries]
     done = subprocess.run(["node", ROOT / "test/rig/node/webhooks.mjs", BUILD / "node"], input="\n".join(lines) + "\n",
-                          capture_output=True, text=True, check=True, timeout=60)
+                          capture_output=True, text=True, check=True, timeout=patient(60))
     return done.stdout.removesuffix("\n").split("\n")

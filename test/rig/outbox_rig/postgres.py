@@ -13,7 +13,7 @@ import psycopg
 from .namespace import Namespace
 from .paths import BUILD, pg_config
 from .process import Process, free_port
-from .wait import wait_until
+from .wait import patient, wait_until
 
 # Never `fsync = off`: tests check durability after kill -9.
 DEFAULTS = {
@@ -128,7 +128,7 @@ class Postgres:
     def stop(self) -> None:
         """A fast shutdown."""
         if self._process:
-            self._process.stop(60)
+            self._process.stop(patient(60))
 
     def close(self) -> None:
         self.stop()
@@ -136,7 +136,7 @@ class Postgres:
 
     def restart(self, mode: str = "fast") -> None:
         self._process.signal({"fast": signal.SIGINT, "smart": signal.SIGTERM, "immediate": signal.SIGQUIT}[mode])
-        self._process.wait(60)
+        self._process.wait(patient(60))
         self.start()
 
     def kill(self) -> None:
@@ -185,7 +185,7 @@ class Postgres:
 
     def connect(self, dbname: str = "postgres", user: str = "postgres", autocommit: bool = True,
                 **options) -> psycopg.Connection:
-        return psycopg.connect(self.dsn(dbname, user), autocommit=autocommit, connect_timeout=10, **options)
+        return psycopg.connect(self.dsn(dbname, user), autocommit=autocommit, connect_timeout=int(patient(10)), **options)
 
     def reload(self) -> None:
         self._process.signal(signal.SIGHUP)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+from .wait import patient
 
 _taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # each process locks the bytes of its ports' numbers in this file
 _ours: set[int] = set()
@@ -82,7 +83,7 @@ class Process:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.wait(10)
+        self.wait(patient(10))
         self._forget()
 
     def _forget(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from .paths import ROOT
 from .postgres import Postgres
 from .service import Service
-from .wait import wait_until
+from .wait import patient, wait_until
 
 PROMETHEUS = ROOT / "docker" / "prometheus"
 QUERIES = ROOT / "docker" / "queries.yaml"
@@ -22,7 +22,7 @@ QUERIES = ROOT / "docker" / "queries.yaml"
 def get(url: str) -> str:
     """The body of the response, also for errors: Prometheus explains there what is wrong with a query."""
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=patient(20)) as answer:
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.read().decode()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .paths import BUILD
 from .process import Process, free_port
-from .wait import wait_until
+from .wait import patient, wait_until
 
 
 def listening(port: int) -> bool:
@@ -27,13 +27,13 @@ class Service:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hooks"
 
-    def start(self, *more: str, listens: bool = True, patience: float = 20) -> None:
-        """`more`: arguments of this start. `patience`: seconds until it listens, if it `listens` at all. After a
+    def start(self, *more: str, listens: bool = True, within: float = 20) -> None:
+        """`more`: arguments of this start. `within`: seconds until it listens, if it `listens` at all. After a
         stop or a kill it listens on the same port."""
         first, self._first = self._first, []
         self._process = Process(self.name, [*self.argv, *first, *more], self.log, pid_file=BUILD / "run" / f"{self.name}.pid", env=self._env)
         if listens:
-            wait_until(self._listening, patience, f"{self.name} to listen")
+            wait_until(self._listening, within, f"{self.name} to listen")
 
     def _listening(self) -> bool:
         self._process.must_run()
@@ -44,7 +44,7 @@ class Service:
 
     def stop(self) -> None:
         if self._process:
-            self._process.stop(10)
+            self._process.stop(patient(10))
 
     def kill(self) -> None:
         """Sends kill -9."""

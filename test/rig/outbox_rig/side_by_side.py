@@ -1,29 +1,41 @@
 """Runs suites side by side and adds up their results.
 
-  python -m outbox_rig.side_by_side [--within MINUTES] NAME...
+  python -m outbox_rig.side_by_side [--nightly] NAME...
 
-Each NAME is a suite or a layer (suites.py). A suite mostly waits, so three run at a time on two processors, the
-longest first, and in addition one of those that compile. JOBS sets that number; with JOBS=1, or a single suite, its
-whole output is shown, otherwise only the progress. All output goes to build/logs/NAME.log. With --within, a suite
-that is not part of `make test` starts only if it will probably end within that many minutes; the others are listed
-at the end. The last line is `N passed, N failed`."""
+Each NAME is a suite or a layer (suites.py). A suite mostly waits, so as many run at a time as there are processors,
+the longest first after those of seconds, and in addition one of those that compile; none starts while the machine is loaded. JOBS sets that
+number; with JOBS=1, or a single suite, its whole output is shown, otherwise only the progress. All output goes to
+build/logs/NAME.log.
+
+When all suites have ended, each failed test runs again by itself, three times in a row. One that passes three times
+counts as passed and is listed as unstable, also in build/unstable.txt: it failed because of what ran beside it. A
+crash, a broken promise and a suite that decides nothing by chance get no second run (suites.py), and neither do more
+than MOST_AGAIN tests.
+
+--nightly runs one suite after the other, with a fresh SEED, counts unstable tests as failed, and keeps the end of the
+report in build/nightly.txt. The last line is `N passed, N failed`."""
 
 import argparse
 import itertools
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from .paths import BUILD, LOGS
-from .suites import LAYERS, SUITES, TEST, Result
+from .paths import BUILD, LOGS, ROOT
+from .suites import LAYERS, SUITES, Result
 
-HARD_LIMIT_MIN = 80  # far more than a quiet machine needs: a busy machine must not make a suite fail
-LONGEST_MIN = 240  # for suites that are requested by name and are not part of `make test`
+LIMIT_MIN = 80  # for all suites of `make test`: far more than even a loaded machine needs
+LEAST_SUITE_MIN = 30  # a suite is called hung after this time, or after six times its usual time if that is longer
+MOST_AGAIN = 12
+LOAD = 4  # per processor: above it no suite starts
 STARTED = time.monotonic()
 COMPILER = re.compile(r"^(?:nice .*)?(?:g\+\+|c\+\+|clang\+\+) .*?(\S+)$")
 FAILURE = re.compile(r"(FAILED|ERROR)\s+\[ *\d+%\]|^not ok |\.\.\. FAILED|^\[  FAILED  \]|^cycle +\d+ FAILED")
@@ -37,16 +49,18 @@ def minutes() -> float:
 class Running:
     """A running suite: a process whose output is read from its log."""
 
-    def __init__(self, name: str):
-        self.name, self.log = name, LOGS / f"{name}.log"
-        self._result = BUILD / "results" / f"{name}.json"
+    def __init__(self, name: str, tests: list[str] = []):
+        """`tests`: those of a second run."""
+        stem = f"{name}-again" if tests else name
+        self.name, self.log = name, LOGS / f"{stem}.log"
+        self._result = BUILD / "results" / f"{stem}.json"
         self._result.unlink(missing_ok=True)
         self.state, self.result, self._stopped = "", Result(), False
-        self.seconds = self.cpu = 0.0
+        self.seconds = self.cpu = self.load = 0.0
         self._began = time.monotonic()
         with open(self.log, "wb") as out:
-            self._child = subprocess.Popen([sys.executable, "-u", "-m", "outbox_rig.suites", name], stdin=subprocess.DEVNULL, stdout=out,
-                                           stderr=out, start_new_session=True)
+            self._child = subprocess.Popen([sys.executable, "-u", "-m", "outbox_rig.suites", name, *tests], stdin=subprocess.DEVNULL,
+                                           stdout=out, stderr=out, start_new_session=True)
         self._lines = open(self.log, errors="replace")
 
     def news(self) -> list[str]:
@@ -80,8 +94,12 @@ class Running:
         else:
             self.result.failed.append(f"ended with code {code}")
         if self._stopped:
-            self.result.failed.append(f"stopped after {minutes():.0f} minutes in all")
+            self.result.failed.append(f"stopped after {self.seconds / 60:.0f} minutes")
+            self.result.again.clear()
         return True
+
+    def hangs(self) -> bool:
+        return (time.monotonic() - self._began) / 60 > max(LEAST_SUITE_MIN, 6 * SUITES[self.name].minutes)
 
     def signal(self, number: signal.Signals) -> None:
         self._stopped = True
@@ -91,18 +109,24 @@ class Running:
             pass
 
 
+@dataclass
+class Unstable:
+    """A test that failed beside others and passed three times alone. `line`: the first of its error."""
+
+    suite: Running
+    test: str
+    line: str
+
+
 class Runner:
-    def __init__(self, names: list[str], within: float):
-        """`within`: the limit in minutes for suites that are not part of `make test`; they start after those, in
-        order."""
-        must = sorted((name for name in names if name in TEST or not within), key=lambda name: -SUITES[name].minutes)
-        self._waiting = must + [name for name in names if name not in must]
-        self._must, self._within = set(must), within
-        self._limit = HARD_LIMIT_MIN if within or set(names) <= set(TEST) else LONGEST_MIN
-        self._jobs = min(len(names), int(os.environ.get("JOBS") or (os.cpu_count() or 1) + 1))
+    def __init__(self, names: list[str], jobs: int, limit: float):
+        """`jobs`: how many suites run at a time. `limit`: in minutes, for all of them."""
+        self._waiting = sorted(names, key=lambda name: (SUITES[name].minutes >= 1, -SUITES[name].minutes))  # those of seconds first
+        self._limit, self._jobs = limit, min(len(names), jobs)
         self._running: list[Running] = []
         self.done: list[Running] = []
         self.not_begun: list[str] = []
+        self.unstable: list[Unstable] = []
         self._last_state = time.monotonic()
 
     def run(self) -> None:
@@ -116,25 +140,45 @@ class Runner:
                     if over:
                         self._end(suite)
                 if minutes() >= self._limit:
-                    self._stop()
+                    self.not_begun, self._waiting = self._waiting, []
+                    self._stop(self._running)
+                self._stop([suite for suite in self._running if suite.hangs()])
                 self._tell_states()
                 time.sleep(0.2)
         finally:
-            self._stop()
+            self._stop(self._running)
 
     def _next(self) -> str | None:
         """The first suite that may start. One that compiles runs in addition to the others, but never beside another
         that compiles."""
+        if self._running and (self._jobs == 1 or os.getloadavg()[0] > LOAD * (os.cpu_count() or 1)):
+            return None
         compiling = [SUITES[suite.name].compiles for suite in self._running]
-        for name in list(self._waiting):
-            if name not in self._must and minutes() + SUITES[name].minutes > self._within:
-                self._waiting.remove(name)
-                self.not_begun.append(name)
-            elif self._jobs == 1 and self._running:
-                return None
-            elif not any(compiling) if SUITES[name].compiles else compiling.count(False) < self._jobs:
+        for name in self._waiting:
+            if not any(compiling) if SUITES[name].compiles else compiling.count(False) < self._jobs:
                 return name
         return None
+
+    def try_again(self) -> None:
+        """Runs each failed test that a second run may excuse, alone."""
+        doubtful = [suite for suite in self.done if suite.result.again and SUITES[suite.name].again]
+        if sum(len(suite.result.again) for suite in doubtful) > MOST_AGAIN or minutes() > self._limit - 10:
+            return
+        for suite in doubtful:
+            print(f"==> {suite.name}: what failed, alone and three times in a row")
+            second = Running(suite.name, list(suite.result.again))
+            self._running.append(second)
+            while second in self._running:
+                over = second.ended()
+                self._tell(second, second.news())
+                if over:
+                    self._running.remove(second)
+                elif second.hangs() or minutes() >= self._limit:
+                    second.signal(signal.SIGKILL)
+                time.sleep(0.2)
+            wrong = second.result.failed
+            if second.result.passed + len(wrong) == len(suite.result.again):  # else it ended before it had run all of them
+                self.unstable += [Unstable(suite, test, line) for test, line in suite.result.again.items() if test not in wrong]
 
     def _begin(self, name: str) -> None:
         self._waiting.remove(name)
@@ -157,19 +201,21 @@ class Runner:
     def _end(self, suite: Running) -> None:
         self._running.remove(suite)
         self.done.append(suite)
+        suite.load = os.getloadavg()[0]
         if self._jobs > 1:
             result = suite.result
             if result.failed:
                 print("".join(f"    {line}\n" for line in suite.log.read_text(errors="replace").splitlines()[-80:]), end="")
             print(f"<== {suite.name}: {result.passed} passed, {len(result.failed)} failed, {result.skipped} skipped in {suite.seconds:.0f} s")
 
-    def _stop(self) -> None:
+    def _stop(self, suites: list[Running]) -> None:
         """The suites stop what they have started."""
-        for suite in self._running:
+        suites = list(suites)
+        for suite in suites:
             suite.signal(signal.SIGTERM)
         deadline = time.monotonic() + 60
-        while self._running:
-            for suite in list(self._running):
+        while suites := [suite for suite in suites if suite in self._running]:
+            for suite in suites:
                 if time.monotonic() > deadline:
                     suite.signal(signal.SIGKILL)
                 if suite.ended():
@@ -177,26 +223,36 @@ class Runner:
             time.sleep(0.1)
 
 
-def report(done: list[Running], not_begun: list[str]) -> int:
-    print(f"\n{'suite':<14}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'cpu':>9}")
-    for suite in done:
+def keep_unstable(unstable: list[Unstable]) -> None:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    with open(BUILD / "unstable.txt", "a") as out:
+        for each in unstable:
+            print(f"{datetime.now(UTC):%Y-%m-%d %H:%M}", commit, f"load {each.suite.load:.0f}", each.suite.name, each.test, each.line, sep="\t", file=out)
+
+
+def report(runner: Runner, nightly: bool) -> tuple[str, int]:
+    """The report, and the exit code."""
+    lines = [f"{'suite':<14}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'cpu':>9}"]
+    excused = set() if nightly else {(each.suite.name, each.test) for each in runner.unstable}
+    passed, failed = 0, []
+    for suite in runner.done:
         result = suite.result
-        print(f"{suite.name:<14}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{suite.seconds:>9.1f}{suite.cpu:>9.1f}")
-    for suite in done:
-        for failure in suite.result.failed:
-            print(f"FAILED {suite.name}: {failure}  (log: {suite.log})")
-    if not_begun:
-        print(f"not started, no time left: {' '.join(not_begun)}")
-    passed = sum(suite.result.passed for suite in done)
-    failed = sum(len(suite.result.failed) for suite in done)
-    print(f"{minutes():.1f} minutes in all")
-    print(f"{passed} passed, {failed} failed")
-    return 0 if passed and not failed else 1
+        wrong = [test for test in result.failed if (suite.name, test) not in excused]
+        passed += result.passed + len(result.failed) - len(wrong)
+        failed += [f"FAILED {suite.name}: {test}  (log: {suite.log})" for test in wrong]
+        lines.append(f"{suite.name:<14}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{suite.seconds:>9.1f}{suite.cpu:>9.1f}")
+    failed += [f"FAILED {name}: not started, no time left" for name in runner.not_begun]
+    lines += failed
+    lines += [f"UNSTABLE {each.suite.name}: {each.test}  (failed beside others, passed three times alone; log: {each.suite.log})" for each in runner.unstable]
+    if runner.unstable:
+        lines.append(f"{len(runner.unstable)} unstable: {BUILD / 'unstable.txt'}")
+    lines += [f"{minutes():.1f} minutes in all", f"{passed} passed, {len(failed)} failed"]
+    return "\n".join(lines), 0 if passed and not failed else 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--within", type=float, default=0)
+    parser.add_argument("--nightly", action="store_true")
     parser.add_argument("names", nargs="+")
     given = parser.parse_args()
     names = list(dict.fromkeys(name for each in given.names for name in LAYERS.get(each, [each])))
@@ -206,9 +262,21 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     LOGS.mkdir(parents=True, exist_ok=True)
-    runner = Runner(names, given.within)
+    quick = set(given.names) <= {"check", "test"}
+    if quick:
+        os.environ["QUICK"] = "1"
+    if given.nightly:
+        print(f"SEED={os.environ.setdefault('SEED', str(random.randrange(1 << 31)))}")
+    jobs = 1 if given.nightly else int(os.environ.get("JOBS") or os.cpu_count() or 1)
+    runner = Runner(names, jobs, LIMIT_MIN if quick else float("inf"))
     runner.run()
-    return report(runner.done, runner.not_begun)
+    runner.try_again()
+    keep_unstable(runner.unstable)
+    text, code = report(runner, given.nightly)
+    if given.nightly:
+        (BUILD / "nightly.txt").write_text(text + "\n")
+    print("\n" + text)
+    return code
 
 
 if __name__ == "__main__":
