@@ -6,6 +6,8 @@
  */
 #include "dispatch/blocked_keys.h"
 
+#include "dispatch/fault_point.h"
+
 #include <algorithm>
 #include <cassert>
 #include <iterator>
@@ -53,6 +55,7 @@ void BlockedKeys::forget_blocker(List::iterator key) noexcept {
 
 void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
   assert(may_follow(key->state, next));
+  OUTBOX_STATE_CHANGES("KeyState", key->state, next);
   List &from = list_of(*key);
   if (key->state == KeyState::BLOCKED)
     forget_blocker(key);
@@ -107,7 +110,10 @@ bool BlockedKeys::block(SinkId sink, uint64_t key_hash, int64_t position, int64_
   if (key_hash == 0)
     return true;
   try {
+    const bool is_new = find(sink, key_hash) == nullptr;
     const auto key = enter(sink, key_hash, position);
+    if (is_new)
+      key->drained = position; /* no row is marked yet */
     if (key->state == KeyState::BLOCKED && key->blocker <= position)
       return true;
     const int64_t former = key->blocker;
@@ -155,7 +161,9 @@ void BlockedKeys::row_seen(SinkId sink, uint64_t key_hash, int64_t position) noe
 bool BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
   if (find(sink, key_hash) == nullptr && !drain(sink, key_hash, group))
     return false;
-  drain_again_from(sink, key_hash, position);
+  const auto key = keys_.find({sink, key_hash});
+  if (key != keys_.end())
+    key->second->drained = std::min(key->second->drained, position - 1);
   return true;
 }
 
@@ -167,7 +175,8 @@ void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) n
 void BlockedKeys::drain_again_from(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
   if (keys_.empty())
     return;
-  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
+  const auto found = keys_.find({sink, key_hash});
+  if (found != keys_.end() && found->second->state == KeyState::DRAINING)
     found->second->drained = std::min(found->second->drained, position - 1);
 }
 

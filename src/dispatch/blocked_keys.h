@@ -33,7 +33,11 @@ struct BlockedKey {
   uint64_t key_hash;
   int64_t blocker; /* BLOCKED: the blocker's position */
   int64_t group;   /* the value of blocked_by in the rows that are marked for this key */
-  int64_t drained; /* DRAINING: the position of the last marked row that was claimed */
+  int64_t drained; /* its marked rows up to this position were claimed; of those that came back, the sink's cursor
+                      knows */
+
+  /* A draining key can be blocked by a later event than the next marked row. */
+  bool may_have_undrained_before(int64_t position) const noexcept { return drained + 1 < position; }
 };
 
 class BlockedKeys {
@@ -79,8 +83,8 @@ public:
    * memory. */
   bool marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept;
 
-  /* drained_to(): a draining key has claimed its rows up to `position`. drain_again_from(): the row at `position`
-   * must be claimed again. */
+  /* drained_to(): a draining key has claimed its rows up to `position`. drain_again_from(): if it drains, the row at
+   * `position` must be claimed again. */
   void drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
   void drain_again_from(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
   /* All draining keys start again with their first marked row. */

@@ -41,9 +41,23 @@ static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const Row
   } else {
     decisions.blocked_keys.release(sink.id(), row.key_hash, row.position);
   }
-  if ((row.blocked_by != 0 || row.former_name) && !decisions.marks.add(mark_of(row, sink, 0)))
-    return OUT_OF_MEMORY;
+  if (row.blocked_by != 0 || row.former_name) {
+    Mark mark = mark_of(row, sink, 0);
+    mark.removes = row.blocked_by != 0;
+    if (!decisions.marks.add(mark))
+      return OUT_OF_MEMORY;
+    decisions.round.unmarked |= mark.removes;
+  }
   return skip("it is not due");
+}
+
+/* A draining key can be blocked by a later event than those that have yet to drain: marked rows, and what comes after
+ * one of these. */
+static bool waits_while_blocked(const Row &row, const BlockedKey &key, RowScan scan) {
+  const bool has_yet_to_drain =
+      (scan == RowScan::RESCAN && row.blocked_by == key.group) || key.may_have_undrained_before(row.position);
+
+  return row.position > key.blocker || (row.position != key.blocker && has_yet_to_drain);
 }
 
 static RowDecision block_row(Dispatch &decisions, const Row &row, const RowSink &sink, const BlockedKey &key) {
@@ -51,12 +65,22 @@ static RowDecision block_row(Dispatch &decisions, const Row &row, const RowSink 
 
   if (row.blocked_by == key.group) {
     /* The row may have been moved here from another sink, to a position that the key has already drained. */
-    decisions.blocked_keys.drain_again_from(sink.id(), row.key_hash, row.position);
-    return skip("its key is blocked", blocker);
+    return decisions.blocked_keys.marked(sink.id(), row.key_hash, key.group, row.position)
+               ? skip("its key is blocked", blocker)
+               : OUT_OF_MEMORY;
   }
   if (!decisions.marks.add(mark_of(row, sink, key.group)))
     return OUT_OF_MEMORY;
   return {RowVerdict::BLOCK, "its key is blocked", blocker};
+}
+
+/* The blocker could be sent, but rows before it have yet to drain. The key drains up to it, and it is then read
+ * again. A mark would not do: if the round fails, the key drains all the same. */
+static RowDecision let_others_drain(Dispatch &decisions, const Row &row, const RowSink &sink) {
+  if (!decisions.locked_rows.add(row.position, sink.id(), row.key_hash))
+    return OUT_OF_MEMORY;
+  decisions.blocked_keys.release(sink.id(), row.key_hash, row.position);
+  return skip("earlier events of its key have yet to drain");
 }
 
 /* Later events of the key are in flight: the redriven row blocks its key until they have ended, and is then read
@@ -69,6 +93,15 @@ static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, co
   return skip("it was redriven, and later events of its key are in flight");
 }
 
+/* Until there is room for the redriven row, no later event of its key may drain. A row of a draining key is marked
+ * instead: as the blocker it would be sent before the marked rows that have yet to drain. */
+static RowDecision wait_for_room(Dispatch &decisions, const Row &row, const RowSink &sink, const char *reason) {
+  if (!decisions.block_key(sink.id(), row.key_hash, row.position))
+    return OUT_OF_MEMORY;
+  decisions.round.reordered = true;
+  return {RowVerdict::STOP, reason, 0};
+}
+
 RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sink, RowScan scan) noexcept {
   if (scan == RowScan::MAIN && !sink.cursor->reading())
     return skip("its sink reads no farther");
@@ -77,28 +110,34 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sin
   if (scan != RowScan::MAIN && row.position > sink.cursor->position())
     return skip("its position comes later");
   if (InFlightEvent *event = decisions.in_flight.find(row.position)) {
-    if (event->sink != sink.in_flight || event->state == EventState::GONE)
+    /* A user has changed its sink or its key: it is read again once it has ended. Its present mark, if any, is that
+     * of its former key, which drains without it. */
+    if (event->sink != sink.in_flight || event->state == EventState::GONE ||
+        (sink.ordered && event->key_hash != row.key_hash))
       event->given_to = sink.id();
     return skip("it is in flight");
   }
+  /* Two scans of a round can come across a row, such as the early retry and a rescan. */
+  if (scan == RowScan::RESCAN && decisions.marks.has(row.position))
+    return skip("this round has marked it");
   if (row.available_at > decisions.round.now.wall)
     return handle_not_due(decisions, row, sink);
+  const BlockedKey *key = sink.ordered ? decisions.blocked_keys.find(sink.id(), row.key_hash) : nullptr;
+  const bool waits_behind =
+      key && (key->state == KeyState::BLOCKED ? waits_while_blocked(row, *key, scan) : scan != RowScan::DRAINING);
   if (const char *reason = no_room(decisions.round, sink)) {
-    /* Until there is room for it, no later event of its key may drain. */
-    if (row.redriven && sink.ordered && scan == RowScan::RESCAN) {
-      if (!decisions.block_key(sink.id(), row.key_hash, row.position))
-        return OUT_OF_MEMORY;
-      decisions.round.reordered = true;
-    }
-    return {RowVerdict::STOP, reason, 0};
+    if (!row.redriven || !sink.ordered || scan != RowScan::RESCAN)
+      return {RowVerdict::STOP, reason, 0};
+    return waits_behind ? block_row(decisions, row, sink, *key) : wait_for_room(decisions, row, sink, reason);
   }
   if (scan == RowScan::MAIN && decisions.locked_rows.full())
     return {RowVerdict::STOP, "the worker takes no more", 0};
   if (!sink.ordered)
     return {RowVerdict::CLAIM, nullptr, 0};
-  const BlockedKey *key = decisions.blocked_keys.find(sink.id(), row.key_hash);
-  if (key && (key->state == KeyState::BLOCKED ? row.position > key->blocker : scan != RowScan::DRAINING))
+  if (waits_behind)
     return block_row(decisions, row, sink, *key);
+  if (key && key->state == KeyState::BLOCKED && key->may_have_undrained_before(row.position))
+    return let_others_drain(decisions, row, sink);
   if (row.redriven && row.key_hash != 0) {
     bool later;
     if (!decisions.redrive_order.later_in_flight(decisions.in_flight, {sink.id(), row.key_hash}, row.position,

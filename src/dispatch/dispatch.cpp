@@ -38,6 +38,10 @@ void Dispatch::commit_round() noexcept {
 
 void Dispatch::roll_back_round() noexcept {
   round.open = false;
+  /* A row that keeps its mark is found by its key when that drains, and by nothing else. */
+  for (const Mark &mark : marks.all())
+    if (mark.removes)
+      blocked_keys.release(mark.sink, mark.key_hash, mark.position);
   blocked_keys.drain_all_again();
   late_commits.roll_back_round();
   locked_rows.roll_back_round();
@@ -125,6 +129,8 @@ Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention ret
     blocked_keys.release(event->sink->id, event->key_hash, event->position);
   } else {
     in_flight.recorded(event);
+    if (disposition == Disposition::RETRY)
+      recording.failure_recorded(event);
   }
   return disposition;
 }
@@ -135,6 +141,17 @@ bool Dispatch::dead_letter(SinkId sink, uint64_t key_hash, int64_t position, boo
     return block_key(sink, key_hash, position);
   blocked_keys.release(sink, key_hash, position);
   return true;
+}
+
+/* Other keys may drain meanwhile. There the row waits like a locked one, as it is the blocker of no marked row before
+ * it: the key drains up to it. */
+bool Dispatch::redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept {
+  if (blocked_by != 0 || in_flight.find(position) != nullptr)
+    return true;
+  const BlockedKey *key = blocked_keys.find(sink, key_hash);
+  if (key && key->state == KeyState::DRAINING)
+    return locked_rows.add(position, sink, key_hash);
+  return block_key(sink, key_hash, position);
 }
 
 int64_t Dispatch::group_behind_blocker(const InFlightEvent *event) const noexcept {

@@ -23,22 +23,30 @@ bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) n
   return !*blocked || decisions.block_key(key.sink, key.key_hash, first);
 }
 
-int64_t drain_below(const Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, int64_t dead) noexcept {
-  return std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), dead, cursor.position() + 1});
+/* A failure that the running transaction records is in flight until the commit, so a read would pass its row, which
+ * may be marked by now: nothing would come back to it. */
+int64_t drain_below(Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, DrainStops stops) noexcept {
+  return std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), stops.dead, stops.redriven,
+                   decisions.recording.first_failure(key), cursor.position() + 1});
 }
 
-bool drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, int64_t dead) noexcept {
+bool drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept {
   decisions.blocked_keys.drained_to(key.sink, key.key_hash, scan.last_position);
   const BlockedKey *entry = decisions.blocked_keys.find(key.sink, key.key_hash);
   if (!entry || entry->state == KeyState::BLOCKED || !scan.all_read())
     return true;
   const int64_t locked =
       decisions.locked_rows.first_of_key(key.sink, key.key_hash); /* the read may have added some */
-  if (dead != POSITION_NONE) {
-    const bool dead_is_next = scan.below == dead || (!scan.cursor->has_backlog() && locked > dead);
-    return !dead_is_next || decisions.block_key(key.sink, key.key_hash, dead);
+  if (stops.redriven < stops.dead)
+    return true; /* the key drains on when the redriven row is marked */
+  if (stops.dead != POSITION_NONE) {
+    const bool dead_is_next = scan.below == stops.dead || (!scan.cursor->has_backlog() && locked > stops.dead);
+    return !dead_is_next || decisions.block_key(key.sink, key.key_hash, stops.dead);
   }
-  if (!scan.stopped && locked == POSITION_NONE)
+  /* If the round fails, a row keeps its mark, by which only a draining key comes back to it. */
+  const bool may_come_back = decisions.round.unmarked;
+  if (!scan.stopped && locked == POSITION_NONE && !may_come_back &&
+      decisions.recording.first_failure(key) == POSITION_NONE)
     decisions.blocked_keys.forget(key.sink, key.key_hash); /* new rows of the key may be claimed as they come */
   return true;
 }

@@ -1,6 +1,6 @@
 /*
  * draining.h: how a draining key is read: its marked rows in order of position, up to the first row that cannot be
- * claimed yet. `dead` is the first dead letter that holds the key, POSITION_NONE when there is none.
+ * claimed yet.
  */
 #pragma once
 
@@ -9,16 +9,23 @@
 
 namespace dispatch {
 
+/* What of the key no event may drain past, where dead letters block: its first dead letter; its first redriven row
+ * that is neither marked nor in flight, and has no time. The rescan queue has that row: its next read marks the row,
+ * which then drains in its turn. */
+struct DrainStops {
+  int64_t dead = POSITION_NONE, redriven = POSITION_NONE;
+};
+
 /* Call it first. An event of the key has failed, and is not recorded yet because its row is locked or makes
  * transactions fail: then it blocks the key again, and nothing is read. It can have lost that place to an earlier
  * event that was found late. False: out of memory. */
 bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) noexcept;
 
 /* Only rows below this position may be claimed. */
-int64_t drain_below(const Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, int64_t dead) noexcept;
+int64_t drain_below(Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, DrainStops stops) noexcept;
 
 /* A read of the key's rows is over: the key drains on, is blocked by its dead letter, or is free. False: out of
  * memory. */
-bool drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, int64_t dead) noexcept;
+bool drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept;
 
 }  // namespace dispatch

@@ -7,6 +7,8 @@
  */
 #include "dispatch/in_flight.h"
 
+#include "dispatch/fault_point.h"
+
 #include <algorithm>
 #include <cassert>
 #include <cstdlib>
@@ -48,6 +50,7 @@ InFlight::~InFlight() {
 
 static void change_state(InFlightEvent *event, EventState next) noexcept {
   assert(may_follow(event->state, next));
+  OUTBOX_STATE_CHANGES("EventState", event->state, next);
   event->state = next;
 }
 

@@ -12,13 +12,19 @@ void MainScan::begin_round() noexcept {
 }
 
 bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
+  const bool has_room = round.free_events > 0 && round.free_bytes > 0;
   int64_t lowest = POSITION_NONE, above = POSITION_NONE;
   int free_slots = 0;
 
-  for (const auto &cursor : cursors_.all())
-    if (cursor->may_read() && cursor->position() >= from_)
+  for (const auto &cursor : cursors_.all()) {
+    if (cursor->position() < from_)
+      continue;
+    if (!has_room || cursor->free_slots() <= 0) /* rows may wait, and no later commit tells of them */
+      cursor->set_has_backlog(true);
+    else if (cursor->may_read())
       lowest = std::min(lowest, cursor->position());
-  if (lowest == POSITION_NONE || round.free_events <= 0 || round.free_bytes <= 0)
+  }
+  if (lowest == POSITION_NONE)
     return false;
   n_reading_ = 0;
   for (const auto &cursor : cursors_.all()) {

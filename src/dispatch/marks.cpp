@@ -4,6 +4,8 @@
  */
 #include "dispatch/marks.h"
 
+#include <algorithm>
+
 namespace dispatch {
 
 static bool append(std::vector<Mark> *list, const Mark &mark) noexcept {
@@ -17,6 +19,11 @@ static bool append(std::vector<Mark> *list, const Mark &mark) noexcept {
 
 bool Marks::add(const Mark &mark) noexcept {
   return append(&marks_, mark);
+}
+
+bool Marks::has(int64_t position) const noexcept {
+  return std::any_of(marks_.begin(), marks_.end(),
+                     [position](const Mark &mark) { return mark.position == position; });
 }
 
 bool Marks::add_returned(const Mark &mark) noexcept {

@@ -18,6 +18,7 @@ struct Mark {
   int64_t group; /* 0 = removes the row's mark */
   SinkId sink;
   uint64_t key_hash;
+  bool removes = false; /* the row has a mark, which is removed */
 };
 
 class Marks {
@@ -29,6 +30,7 @@ public:
   /* False: out of memory. */
   bool add(const Mark &mark) noexcept;
   std::span<const Mark> all() const noexcept { return marks_; }
+  bool has(int64_t position) const noexcept;
 
   /* Events that were returned unsent and whose key has been blocked since. The next round marks them, so that the
    * cursor need not go back over everything that was claimed after them. A round that is rolled back forgets them:

@@ -8,6 +8,7 @@
 #include "dispatch/recording.h"
 
 #include <algorithm>
+#include <new>
 
 namespace dispatch {
 
@@ -18,6 +19,10 @@ static constexpr int64_t FIRST_TROUBLE_PAUSE_MS = 1000; /* doubles with each fai
 static constexpr int LAST_DOUBLING = 6;
 static constexpr int PUT_OFF_PER_MS = 10; /* so many locked rows make the pause 1 ms longer */
 static constexpr WallTime MILLISECOND = 1000;
+
+bool has_other_key(const InFlightEvent *event, uint64_t key_hash, bool ordered) noexcept {
+  return ordered && event->outcome != Outcome::SENT && event->key_hash != key_hash;
+}
 
 Disposition disposition_of(const InFlightEvent *event, FoundRow found, Retention retention) noexcept {
   if (found == FoundRow::LOCKED)
@@ -64,7 +69,29 @@ bool Recording::is_due(Moment now) const noexcept {
 int Recording::begin(const InFlight &in_flight, Moment now) noexcept {
   began_ = now;
   n_put_off_ = n_chosen_ = 0;
-  return std::min(in_flight.ended(), limit_);
+  failures_.clear();
+  const int max = std::min(in_flight.ended(), limit_);
+  try {
+    failures_.reserve(static_cast<size_t>(max));
+  } catch (const std::bad_alloc &) {
+    return -1;
+  }
+  return max;
+}
+
+void Recording::failure_recorded(const InFlightEvent *event) noexcept {
+  failures_.push_back({{event->sink->id, event->key_hash}, event->position});
+  failures_are_sorted_ = false;
+}
+
+int64_t Recording::first_failure(const KeyId &key) noexcept {
+  if (!failures_are_sorted_)
+    std::sort(failures_.begin(), failures_.end());
+  failures_are_sorted_ = true;
+  const auto found =
+      std::lower_bound(failures_.begin(), failures_.end(), key,
+                       [](const RecordedFailure &failure, const KeyId &of) { return failure.key < of; });
+  return found != failures_.end() && found->key == key ? found->position : POSITION_NONE;
 }
 
 int Recording::choose(const InFlight &in_flight, InFlightEvent **batch, int *n_failed) noexcept {
@@ -105,6 +132,7 @@ bool Recording::is_ready(InFlightEvent *event, FoundRow found, Retention retenti
 }
 
 void Recording::committed(const InFlight &in_flight) noexcept {
+  failures_.clear();
   n_gathered_ = 0;
   next_moment_ = in_flight.next_recording();
   limit_ = std::min(limit_ * 2, BATCH_MAX);
@@ -116,6 +144,7 @@ void Recording::committed(const InFlight &in_flight) noexcept {
 }
 
 void Recording::rolled_back(const InFlight &in_flight) noexcept {
+  failures_.clear();
   next_moment_ = in_flight.next_recording();
 }
 

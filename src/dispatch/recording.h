@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <vector>
+
 #include "dispatch/in_flight.h"
 #include "dispatch/time.h"
 #include "dispatch/types.h"
@@ -16,7 +18,7 @@ namespace dispatch {
 enum class FoundRow : uint8_t {
   OURS,   /* locked by this transaction */
   LOCKED, /* by another session, which may change it */
-  GONE    /* deleted or moved by a user, or given to another sink */
+  GONE    /* deleted or moved by a user, or given to another sink or key */
 };
 
 /* Does the row of a delivered event stay in the table? */
@@ -35,6 +37,11 @@ enum class Disposition : uint8_t {
   FORGET,      /* it is gone: there is nothing to record */
   LATER        /* a later transaction decides */
 };
+
+/* Has a user changed the key of the row while its event was in flight? Then a failure is not recorded, as if the row
+ * was gone, and the row is read again: it may be marked for its new key, or be another worker's. A delivery is
+ * recorded. `key_hash`: what the row says. */
+bool has_other_key(const InFlightEvent *event, uint64_t key_hash, bool ordered) noexcept;
 
 Disposition disposition_of(const InFlightEvent *event, FoundRow found, Retention retention) noexcept;
 
@@ -63,7 +70,7 @@ public:
   bool is_due(Moment now) const noexcept;
   Moment next_moment() const noexcept { return next_moment_; }
 
-  /* In a transaction. At most so many events may be chosen. */
+  /* In a transaction. At most so many events may be chosen; -1: out of memory. */
   int begin(const InFlight &in_flight, Moment now) noexcept;
 
   /* The events to be recorded, into `batch`, which has room for what begin() said; returns how many. Those that were
@@ -74,6 +81,12 @@ public:
   /* A chosen event whose row was found so: can it be recorded in this transaction? If not, it is put off for a pause,
    * which is longer the more such events there are. */
   bool is_ready(InFlightEvent *event, FoundRow found, Retention retention) noexcept;
+
+  /* The running transaction records a failure of this event. */
+  void failure_recorded(const InFlightEvent *event) noexcept;
+  /* The first failure of the key that it has recorded; POSITION_NONE = there is none. Many draining keys ask, so the
+   * failures are sorted once. */
+  int64_t first_failure(const KeyId &key) noexcept;
 
   /* The transaction has committed, or was rolled back; `in_flight` knows it. */
   void committed(const InFlight &in_flight) noexcept;
@@ -90,17 +103,25 @@ public:
   bool in_trouble() const noexcept { return limit_ < BATCH_MAX || n_troubled_ > 0; }
 
 private:
+  struct RecordedFailure {
+    KeyId key;
+    int64_t position;
+    auto operator<=>(const RecordedFailure &) const = default;
+  };
+
   bool is_put_off(const InFlightEvent *event) const noexcept { return event->record_after > began_; }
 
   int n_gathered_ = 0;
   Moment next_moment_ = MOMENT_NEVER;
-  Moment began_ = MOMENT_NONE;      /* the transaction */
-  int limit_ = BATCH_MAX;           /* less while a row that makes transactions fail is looked for */
-  int n_troubled_ = 0;              /* such rows that were found */
-  bool alone_ = false;              /* the last batch was one of them */
-  int n_put_off_ = 0;               /* in this transaction */
-  int n_chosen_ = 0;                /* likewise */
-  InFlightEvent *chosen_ = nullptr; /* the first of them */
+  Moment began_ = MOMENT_NONE;            /* the transaction */
+  int limit_ = BATCH_MAX;                 /* less while a row that makes transactions fail is looked for */
+  int n_troubled_ = 0;                    /* such rows that were found */
+  bool alone_ = false;                    /* the last batch was one of them */
+  int n_put_off_ = 0;                     /* in this transaction */
+  int n_chosen_ = 0;                      /* likewise */
+  InFlightEvent *chosen_ = nullptr;       /* the first of them */
+  std::vector<RecordedFailure> failures_; /* of this transaction; begin() makes room */
+  bool failures_are_sorted_ = true;
 };
 
 }  // namespace dispatch

@@ -13,6 +13,7 @@ struct Round {
   int n_claimed;
   bool dropped;   /* some claimed events were dropped, so the limits allow more */
   bool reordered; /* a redriven row became a blocker, and later rows of its key may be in the batches */
+  bool unmarked;  /* it removes marks */
 };
 
 }  // namespace dispatch

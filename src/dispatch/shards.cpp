@@ -4,6 +4,8 @@
  */
 #include "dispatch/shards.h"
 
+#include "dispatch/fault_point.h"
+
 #include <cassert>
 
 namespace dispatch {
@@ -29,6 +31,7 @@ void SinkShards::change_state(int shard, ShardState next) noexcept {
   if (next == state)
     return;
   assert(may_follow(state, next));
+  OUTBOX_STATE_CHANGES("ShardState", state, next);
   n_fresh_ += (next == ShardState::FRESH) - (state == ShardState::FRESH);
   n_draining_ += (next == ShardState::DRAINING) - (state == ShardState::DRAINING);
   state = next;

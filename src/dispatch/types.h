@@ -14,7 +14,7 @@ inline constexpr int64_t POSITION_NONE = INT64_MAX; /* "no position" in searches
 struct KeyId {
   SinkId sink;
   uint64_t key_hash;
-  bool operator==(const KeyId &) const = default;
+  auto operator<=>(const KeyId &) const = default;
 };
 struct KeyIdHash {
   size_t operator()(const KeyId &id) const noexcept { return id.key_hash ^ id.sink * 0x9E3779B97F4A7C15U; }

@@ -3,8 +3,8 @@
 
   test/simulate/guards.py [SECONDS] [NAME...]
 
-Each guard is a piece of a file and what stands there without it. A guard that no seed finds in SECONDS (30) is told
-as missed: then the world is too small for it, or the guard is not needed."""
+Each guard is a piece of a file and what stands there without it. A guard that no seed finds in SECONDS (30) of
+CPU is told as missed: then the world is too small for it, or the guard is not needed."""
 
 import re
 import shutil
@@ -19,17 +19,29 @@ SEED = 1
 
 # name: (file of src/dispatch, the guard, without it)
 GUARDS = {
-    "drain up to locked rows": ("draining.cpp", "std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), dead,", "std::min({dead,"),
+    "drain up to locked rows": ("draining.cpp", "std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), stops.dead,", "std::min({stops.dead,"),
+    "drain up to a redriven row": ("draining.cpp", "stops.dead, stops.redriven,", "stops.dead,"),
+    "drain up to a failure being recorded": ("draining.cpp", "decisions.recording.first_failure(key), cursor.position() + 1", "cursor.position() + 1"),
     "failed and unrecorded blocks again": ("draining.cpp", "if (waits_for_its_record(event, key))", "if (false && waits_for_its_record(event, key))"),
     "late commits": ("late_commits.cpp", "if (!is_running(snapshot, xid))", "if (false && !is_running(snapshot, xid))"),
     "youngest transactions": ("late_commits.cpp", "xid = snapshot.xmax; xid < snapshot.next", "xid = snapshot.next; xid < snapshot.next"),
     "late commits, taken back": ("dispatch.cpp", "  late_commits.roll_back_round();\n", ""),
     "wait for later events": ("classify_row.cpp", "    if (later)\n", "    if (false)\n"),
-    "later rows of a draining key": ("classify_row.cpp", ": scan != RowScan::DRAINING))", ": false))"),
+    "later rows of a draining key": ("classify_row.cpp", ": scan != RowScan::DRAINING);", ": false);"),
+    "rows that have yet to drain": ("blocked_keys.h", "return drained + 1 < position;", "return drained < 0 && position < 0;"),
+    "a mark that is removed": ("draining.cpp", "may_come_back = decisions.round.unmarked;", "may_come_back = false;"),
+    "a mark that is removed, taken back": ("dispatch.cpp", "    if (mark.removes)\n", "    if (false)\n"),
     "find in flight": ("classify_row.cpp", "= decisions.in_flight.find(row.position)) {", "= false ? decisions.in_flight.find(row.position) : nullptr) {"),
     "given to": ("classify_row.cpp", "      event->given_to = sink.id();", "      (void)event;"),
+    "a key that changed in flight": ("classify_row.cpp", "(sink.ordered && event->key_hash != row.key_hash))", "false)"),
+    "a row is marked once in a round": ("classify_row.cpp", "scan == RowScan::RESCAN && decisions.marks.has(row.position)", "false"),
+    "a failure of another key": ("recording.cpp", "event->outcome != Outcome::SENT && event->key_hash != key_hash;", "false && event->outcome != Outcome::SENT && event->key_hash != key_hash;"),
+    "a redriven row without room is marked": ("classify_row.cpp", "return waits_behind ? block_row(", "return false ? block_row("),
+    "a marked redriven row blocks nothing": ("dispatch.cpp", "blocked_by != 0 || in_flight.find(position)", "in_flight.find(position)"),
+    "due times of this round": ("due_cursor.h", "void begin_read() noexcept { state_.next = WALL_TIME_NEVER; }", "void begin_read() noexcept { state_.next = expected_ = WALL_TIME_NEVER; }"),
     "a failed row that is not due": ("classify_row.cpp", "if (sink.ordered && row.attempts > 0) {", "if (false) {"),
-    "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n", ""),
+    "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return skip(", "  return skip("),
+    "a redriven row without room, and the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return {", "  return {"),
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
     "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),
     "a replaced blocker is read again": ("dispatch.cpp", "(replaced == 0 || locked_rows.add(replaced, sink, key_hash))", "true"),
@@ -76,7 +88,7 @@ def main() -> int:
         try:
             build()
             began = time.monotonic()
-            done = run(["build/simulate/simulate", "--seed", str(SEED), "--seconds", str(seconds), "--quiet"])
+            done = run(["build/simulate/simulate", "--seed", str(SEED), "--cpu-seconds", str(seconds), "--quiet"])
             took = time.monotonic() - began
         finally:
             path.write_text(text)

@@ -1,7 +1,7 @@
 /*
- * main.cpp: simulate [--seeds N] [--seed S] [--level L] [--seconds T] [--show] [--quiet]: worlds with the seeds S,
- * S+1, … A failure prints its seed and the history of the events concerned, after the script was made as short as
- * possible.
+ * main.cpp: simulate [--seeds N] [--seed S] [--level L] [--seconds T] [--cpu-seconds T] [--quiet] [--long] [--go-on]:
+ * worlds with the seeds S, S+1, … The first failure prints its seed and the history of the events concerned, after
+ * the script was made as short as possible; with --go-on all failures print their seeds.
  */
 #include <algorithm>
 #include <chrono>
@@ -88,9 +88,10 @@ static void report(const Script &script, int level, const Outcome &first, bool i
 
 int main(int argc, char **argv) {
   uint64_t seeds = UINT64_MAX, seed = std::random_device{}();
-  double seconds = 0;
+  double seconds = 0, cpu_seconds = 0;
   int level = 3;
-  bool quiet = false, is_short = true;
+  bool quiet = false, is_short = true, go_on = false;
+  uint64_t failed = 0;
   for (int i = 1; i < argc; i++) {
     const bool has_value = i + 1 < argc;
     if (strcmp(argv[i], "--seeds") == 0 && has_value)
@@ -101,31 +102,46 @@ int main(int argc, char **argv) {
       level = atoi(argv[++i]);
     else if (strcmp(argv[i], "--seconds") == 0 && has_value)
       seconds = atof(argv[++i]);
+    else if (strcmp(argv[i], "--cpu-seconds") == 0 && has_value)
+      cpu_seconds = atof(argv[++i]);
     else if (strcmp(argv[i], "--quiet") == 0)
       quiet = true;
     else if (strcmp(argv[i], "--long") == 0)
       is_short = false;
+    else if (strcmp(argv[i], "--go-on") == 0)
+      go_on = true;
     else
-      return fprintf(stderr,
-                     "usage: simulate [--seeds N] [--seed S] [--level 1..3] [--seconds T] [--quiet] [--long]\n"),
+      return fprintf(
+                 stderr,
+                 "usage: simulate [--seeds N] [--seed S] [--level 1..3] [--seconds T] [--cpu-seconds T] [--quiet] "
+                 "[--long] [--go-on]\n"),
              2;
   }
-  if (seeds == UINT64_MAX && seconds == 0)
+  if (seeds == UINT64_MAX && seconds == 0 && cpu_seconds == 0)
     seconds = 180;
   const auto began = std::chrono::steady_clock::now();
   const auto elapsed = [&]() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
+  const auto cpu = [began_cpu = clock()]() { return static_cast<double>(clock() - began_cpu) / CLOCKS_PER_SEC; };
+  const auto is_over = [&]() {
+    return (seconds > 0 && elapsed() >= seconds) || (cpu_seconds > 0 && cpu() >= cpu_seconds);
+  };
   int64_t events = 0, deliveries = 0, duplicates = 0;
   uint64_t done = 0;
   printf("simulate: seeds from %llu, level %d\n", static_cast<unsigned long long>(seed), level);
   fflush(stdout);
-  for (; done < seeds && (seconds == 0 || elapsed() < seconds); done++) {
+  for (; done < seeds && !is_over(); done++) {
     const Script script = make_script(seed + done, level);
     const Outcome outcome = run(script, level, false);
-    if (outcome.broken) {
+    if (outcome.broken && go_on) {
+      failed++;
+      printf("seed %llu: %s\n", static_cast<unsigned long long>(seed + done), outcome.what.c_str());
+      fflush(stdout);
+    } else if (outcome.broken) {
       printf("found after %.1f s and %llu worlds: seed %llu: %s\n", elapsed(), static_cast<unsigned long long>(done),
              static_cast<unsigned long long>(seed + done), outcome.what.c_str());
+      printf("to repeat it: SEED=%llu SEEDS=1 make simulate\n", static_cast<unsigned long long>(seed + done));
       if (!quiet)
         report(script, level, outcome, is_short);
       return 1;
@@ -134,9 +150,13 @@ int main(int argc, char **argv) {
     deliveries += outcome.deliveries;
     duplicates += outcome.duplicates;
   }
-  printf("%llu worlds passed: %lld events, %lld deliveries, %lld of them duplicates after faults; %.1f s, %.0f "
-         "events/s\n",
-         static_cast<unsigned long long>(done), static_cast<long long>(events), static_cast<long long>(deliveries),
-         static_cast<long long>(duplicates), elapsed(), static_cast<double>(events) / elapsed());
-  return 0;
+  if (failed > 0)
+    printf("%llu worlds failed\n", static_cast<unsigned long long>(failed));
+  printf("%llu worlds passed: %lld events, %lld deliveries, %lld of them duplicates after faults; %.1f s, %.1f s of "
+         "CPU, "
+         "%.0f events/s of CPU\n",
+         static_cast<unsigned long long>(done - failed), static_cast<long long>(events),
+         static_cast<long long>(deliveries), static_cast<long long>(duplicates), elapsed(), cpu(),
+         static_cast<double>(events) / std::max(cpu(), 0.001));
+  return failed > 0;
 }

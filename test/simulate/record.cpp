@@ -15,10 +15,12 @@ FoundRow Worker::lock_ended(InFlightEvent *event) {
   const LockResult result = table_.lock_row(event->position, &line, xid(), true);
   if (result != LockResult::LOCKED)
     return result == LockResult::GONE ? FoundRow::GONE : FoundRow::LOCKED;
-  WorkerSink *sink = find_sink(table_.version(event->position, line).sink);
-  if (sink && sink != sink_of(event))
+  const Version &version = table_.version(event->position, line);
+  WorkerSink *sink = find_sink(version.sink);
+  const bool is_for_its_sink = sink == sink_of(event) && !has_other_key(event, version.key_hash, sink->rule.ordered);
+  if (sink && !is_for_its_sink)
     event->given_to = sink->oid;
-  return sink == sink_of(event) ? FoundRow::OURS : FoundRow::GONE;
+  return is_for_its_sink ? FoundRow::OURS : FoundRow::GONE;
 }
 
 void Worker::remove_sent(InFlightEvent *event) {
@@ -48,6 +50,7 @@ void Worker::to_dead_letters(int64_t position, WorkerSink &sink, int64_t overtak
   if (overtaken_by != 0)
     dead.overtaken_by = overtaken_by;
   table_.insert(position, dead, xid());
+  world_.became_dead_letter(position);
 }
 
 void Worker::record_one(InFlightEvent *event, Disposition disposition, Now now) {

@@ -87,9 +87,9 @@ void Worker::drain(WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot
     return;
   const BlockedKey *key = d_->blocked_keys.find(sink.oid, key_hash);
   const int64_t group = key->group, drained = key->drained;
-  const int64_t dead = sink.rule.hold ? first_dead_letter(sink, key_hash, snapshot) : POSITION_NONE;
+  const DrainStops stops = sink.rule.hold ? dead_letter_stops(sink, key_hash, snapshot) : DrainStops();
   const int limit = std::min(sink.cursor->free_slots() + 1, READ_MAX);
-  SinkScan scan = {RowScan::DRAINING, sink.cursor, limit, drained, drain_below(*d_, *sink.cursor, id, dead)};
+  SinkScan scan = {RowScan::DRAINING, sink.cursor, limit, drained, drain_below(*d_, *sink.cursor, id, stops)};
   int n = 0;
   world_.log(0, "worker %d drains a key of sink %u: group %lld after %lld, below %lld", index_, sink.oid,
              static_cast<long long>(group), static_cast<long long>(drained), static_cast<long long>(scan.below));
@@ -101,7 +101,7 @@ void Worker::drain(WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot
     if (!visit(sink, scan, row, key_hash))
       break;
   }
-  need(drain_read_ended(*d_, scan, id, dead));
+  need(drain_read_ended(*d_, scan, id, stops));
 }
 
 bool Worker::scan_draining(WorkerSink &sink, const Snapshot &snapshot) {
@@ -354,7 +354,7 @@ void Worker::read_dead_letters() {
       continue;
     d_->dead_letter_keys.note(row.version->key_hash);
     if (is_ours(*row.version, position, &sink) && sink->rule.ordered)
-      need(d_->block_key(sink->oid, row.version->key_hash, position));
+      need(d_->redriven_row(sink->oid, row.version->key_hash, position, row.version->blocked_by));
   }
 }
 
@@ -371,21 +371,24 @@ std::vector<DeadLetter> Worker::look_at_dead_letters(const std::vector<int64_t> 
   return states;
 }
 
-int64_t Worker::first_dead_letter(const WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot) {
-  int64_t first = INT64_MAX;
+DrainStops Worker::dead_letter_stops(const WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot) {
+  DrainStops stops;
   for (int64_t position : table_.special()) {
     const Found row = table_.find(position, snapshot);
     WorkerSink *its;
-    if (row.version && row.version->failed && row.version->sink == sink.oid && row.version->key_hash == key_hash &&
-        is_ours(*row.version, position, &its)) {
-      first = position;
-      break;
-    }
+    if (row.version == nullptr || row.version->sink != sink.oid || row.version->key_hash != key_hash ||
+        !is_ours(*row.version, position, &its))
+      continue;
+    if (row.version->failed)
+      stops.dead = std::min(stops.dead, position);
+    else if (row.version->redrive != Redrive::NOT && row.version->blocked_by == 0 &&
+             row.version->available_at == WALL_TIME_BEGIN && d_->in_flight.find(position) == nullptr)
+      stops.redriven = std::min(stops.redriven, position);
   }
   for (InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
     if (event->outcome == Outcome::REJECTED && event->sink == &sink.events && event->key_hash == key_hash)
-      first = std::min(first, event->position);
-  return first;
+      stops.dead = std::min(stops.dead, event->position);
+  return stops;
 }
 
 }  // namespace simulate

@@ -20,7 +20,7 @@ Script make_script(uint64_t seed, int level) {
   Script script = {seed, {}};
   const int n = static_cast<int>(random.between(20, 120));
   const int64_t length_us = random.between(100, 3000) * 1000;
-  const int faults = level == 1 ? 0 : static_cast<int>(random.below(40));
+  const int faults = level == 1 ? 0 : static_cast<int>(random.below(random.percent(30) ? 120 : 40));
   std::vector<Action> kinds;
 
   for (int i = 1; i < static_cast<int>(Action::LAST); i++)

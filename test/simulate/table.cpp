@@ -91,6 +91,8 @@ Snapshot Table::snapshot(Xid own) const {
 bool Table::sees(const Snapshot &snapshot, Xid xid) const {
   if (xid == snapshot.own)
     return true;
+  if (xid < snapshot.xmin) /* it has ended, and so has its parent */
+    return is_committed(xid);
   const Xid its_top = top(xid);
   return xid < snapshot.xmax && is_committed(xid) &&
          std::find(snapshot.running.begin(), snapshot.running.end(), its_top) == snapshot.running.end();

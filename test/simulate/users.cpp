@@ -149,8 +149,10 @@ void World::lock_rows(uint64_t drawn) {
   const std::vector<int64_t> all = rows(random.percent(20));
   const Xid xid = table_.begin();
   const int n = static_cast<int>(random.between(1, 6));
+  const auto n_rows = static_cast<int64_t>(all.size());
+  const int64_t among = random.percent(50) ? std::min<int64_t>(n_rows, 10) : n_rows; /* as in change_row() */
   for (int i = 0; i < n && !all.empty(); i++) {
-    const int64_t position = all[random.below(static_cast<int64_t>(all.size()))];
+    const int64_t position = all[random.below(among)];
     if (table_.lock(position, xid))
       log(position, "a user locks %lld", static_cast<long long>(position));
   }
@@ -183,7 +185,8 @@ void World::change_row(uint64_t drawn) {
   const std::vector<int64_t> all = rows(random.percent(15));
   if (all.empty())
     return;
-  const int64_t position = all[random.below(static_cast<int64_t>(all.size()))];
+  const auto n = static_cast<int64_t>(all.size()); /* the oldest are in flight, or fail */
+  const int64_t position = all[random.below(random.percent(50) ? std::min<int64_t>(n, 10) : n)];
   const Xid xid = table_.begin();
   const int64_t kind = random.below(4);
   if (kind == 0) {
@@ -236,6 +239,14 @@ void World::redrive_row(int64_t position, Xid xid, bool force) {
   table_.queue_rescan(position, xid);
   pending_.push_back({Pending::REDRIVEN, xid, position, version.sink, version.key_hash, force});
   log(position, "a user redrives %lld%s", static_cast<long long>(position), force ? " by force" : "");
+}
+
+void World::became_dead_letter(int64_t position) {
+  if (settling_ || settings_.redrive_percent == 0)
+    return;
+  Random random(mix(nature(position), 500 + count_try(position)));
+  if (random.percent(settings_.redrive_percent))
+    schedule(random.below(20000), Step::REDRIVE, position, 0, 0, 0);
 }
 
 void World::redrive(uint64_t drawn, bool all) {

@@ -146,7 +146,10 @@ bool Worker::transact(Now now, bool record, bool claim) {
   }
   commit_transaction();
   if (record) {
+    const int held = d_->in_flight.count();
     record_committed();
+    more =
+        more || (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0) && d_->in_flight.count() < held);
     record_pause_ = MOMENT_NONE;
     record_failed_ = false;
   }
@@ -188,7 +191,7 @@ bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
     }
     needed_lsn_ = 0;
   }
-  return false;
+  return claim;
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
@@ -207,7 +210,8 @@ bool Worker::may_claim(Moment now) const {
 
 int64_t Worker::sleep_time(Now clock) const {
   const Moment now = clock.moment;
-  int64_t ms = milliseconds_until(now, moment_after(polled_at_, world_.settings().poll_ms));
+  int64_t ms = claims_wanted_ ? 0 : milliseconds_until(now, moment_after(polled_at_, world_.settings().poll_ms));
+  const bool full = d_->in_flight.free_events(world_.settings().max_in_flight, 1 << 20) == 0;
   WallTime due = WALL_TIME_NEVER;
   for (const WorkerSink &sink : sinks_) {
     const bool waits = sink.state == SinkState::OPEN && sink.status.credit == 0 && sink.status.retry_in_ms >= 0;
@@ -218,8 +222,10 @@ int64_t Worker::sleep_time(Now clock) const {
     if (waits)
       ms = std::min(ms, sink.status.retry_in_ms + 1);
   }
-  if (due != WALL_TIME_NEVER)
+  if (due != WALL_TIME_NEVER && !full)
     ms = std::min<int64_t>(ms, std::min<int64_t>(milliseconds_until(now, moment_of_wall(clock, due)), 5000));
+  if (full && d_->in_flight.unflushed.events() > 0 && any_sink_can_claim(clock.wall))
+    ms = std::min<int64_t>(ms, 100);
   ms = std::min<int64_t>(ms, milliseconds_until(now, d_->locked_rows.next_moment()));
   if (world_.slots()[index_].shards_changed)
     ms = std::min<int64_t>(ms, milliseconds_until(now, d_->shards.exchange_at()));
@@ -269,10 +275,13 @@ bool Worker::is_quiet() const {
          world_.slots()[index_].draining.empty() && !claim_failed_ && !record_failed_ && !d_->recording.in_trouble();
 }
 
-/* server/worker/idle_exit.cpp; only the first worker of one, since the launcher is not simulated. */
+/* server/worker/idle_exit.cpp; only the first worker of one, since the launcher is not simulated, and not while
+ * another is still there, as all workers of a database leave together. */
 bool Worker::should_exit_idle() {
   const Now now = world_.now();
-  bool quiet = is_quiet() && world_.workers() == 1;
+  const auto is_other = [this](const Slot &slot) { return slot.pid != 0 && slot.pid != pid_; };
+  const auto &slots = world_.slots();
+  bool quiet = is_quiet() && world_.workers() == 1 && std::none_of(slots.begin(), slots.end(), is_other);
   Moment next = d_->locked_rows.next_moment();
   WallTime due = WALL_TIME_NEVER;
   for (const WorkerSink &sink : sinks_) {
@@ -301,7 +310,7 @@ Moment Worker::loop() {
     wants_to_exit_ = true;
     return MOMENT_NEVER;
   }
-  int64_t ms = claims_wanted_ && may_claim(now.moment) ? 0 : sleep_time(now);
+  int64_t ms = sleep_time(now);
   if (d_->recording.is_gathering() && any_sink_starved())
     ms = std::min<int64_t>(ms, 3);
   ms = std::min<int64_t>(

@@ -12,6 +12,7 @@
 
 #include "dispatch/classify_row.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/draining.h"
 #include "dispatch/sink_scan.h"
 #include "test/simulate/library.h"
 #include "test/simulate/world.h"
@@ -64,7 +65,11 @@ public:
   int index() const { return index_; }
   bool wants_to_exit() const { return wants_to_exit_; }
   dispatch::Moment away_until() const { return away_until_; }
-  void server_died() { is_dead_ = true; }
+  /* Its process ends now, also when it stands in the middle of its loop. */
+  void server_died() {
+    is_dead_ = true;
+    library_.die();
+  }
   bool is_dead() const { return is_dead_; }
   void die();
 
@@ -141,7 +146,7 @@ private:
   DeadLetter note_dead_letter(const Version &row, int64_t position);
   void read_dead_letters();
   std::vector<DeadLetter> look_at_dead_letters(const std::vector<int64_t> &positions, const Snapshot &snapshot);
-  int64_t first_dead_letter(const WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot);
+  dispatch::DrainStops dead_letter_stops(const WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot);
 
   /* record.cpp */
   void record_ended(dispatch::Now now);

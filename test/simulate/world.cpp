@@ -28,7 +28,7 @@ World::World(const Script &script, int level, bool verbose)
   settings_ = {MAX_IN_FLIGHT[drawn.below(5)],         static_cast<int>(drawn.between(50, 1000)),
                static_cast<int>(drawn.between(1, 3)), static_cast<int>(drawn.between(1, 12)),
                drawn.percent(50) ? 100 : 50,          drawn.percent(70) ? 100 : 60,
-               drawn.percent(80) ? 100 : 50};
+               drawn.percent(80) ? 100 : 50,          mix(script.seed, 4) % 4 == 0 ? 60 : 0};
   settings_.max_in_flight = std::max(settings_.max_in_flight, settings_.n_sinks);
   for (int i = 0; i < settings_.n_sinks; i++) {
     SinkWorld sink;
@@ -36,8 +36,8 @@ World::World(const Script &script, int level, bool verbose)
     sink.rule.hold = sink.rule.ordered && drawn.percent(30);
     sink.rule.max_attempts = static_cast<int32_t>(drawn.between(1, 4));
     sink.latency_us = 100 << drawn.below(9);
-    sink.retry = drawn.percent(50) ? static_cast<int>(drawn.below(150)) : 0;
-    sink.reject = drawn.percent(40) ? static_cast<int>(drawn.below(80)) : 0;
+    sink.retry = drawn.percent(50) ? static_cast<int>(drawn.below(drawn.percent(20) ? 500 : 150)) : 0;
+    sink.reject = drawn.percent(40) ? static_cast<int>(drawn.below(drawn.percent(20) ? 300 : 80)) : 0;
     if (level >= 2) {
       sink.hang_percent = drawn.percent(20) ? 3 : 0;
       sink.lost_answer = drawn.percent(30) ? 30 : 0;
@@ -113,6 +113,12 @@ void World::take(const Step &step) {
     if (Worker *worker = its_worker())
       worker->library().give_up(static_cast<SinkId>(step.c));
     break;
+  case Step::REDRIVE: {
+    const Xid xid = table_.begin();
+    redrive_row(step.a, xid, false);
+    resolve(xid, true);
+    break;
+  }
   case Step::WAL_WRITER:
     table_.flush(table_.end_of_log());
     schedule(WAL_WRITER_US, Step::WAL_WRITER, 0, 0, 0, 0);
@@ -262,6 +268,8 @@ void World::kill_server() {
       truth_.never_was(position);
     if (row.version == nullptr)
       continue;
+    if (event.deleted) /* asynchronously: later events of its key went on, and now it is there again */
+      truth_.changed(position);
     event.recorded = event.deleted = false;
     if (event.sink != row.version->sink || event.key_hash != row.version->key_hash)
       truth_.moved(position, row.version->sink, row.version->key_hash);

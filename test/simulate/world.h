@@ -35,9 +35,10 @@ struct Settings {
   int max_in_flight;
   int poll_ms;
   int n_sinks, n_keys;
-  int sync_percent;   /* of the producers' commits */
-  int serial_percent; /* of the producers lock the keys that they write */
-  int wake_percent;   /* of the commits wake the workers */
+  int sync_percent;    /* of the producers' commits */
+  int serial_percent;  /* of the producers lock the keys that they write */
+  int wake_percent;    /* of the commits wake the workers */
+  int redrive_percent; /* of the dead letters are redriven at once, as by a script */
 };
 
 /* A worker's slot in shared memory. */
@@ -58,7 +59,20 @@ struct Slot {
 };
 
 struct Step {
-  enum Kind : uint8_t { ACTION, INSERT, END, RESOLVE, UNLOCK, UP, RESUME, GOOD_ROW, ANSWER, GIVE_UP, WAL_WRITER };
+  enum Kind : uint8_t {
+    ACTION,
+    INSERT,
+    END,
+    RESOLVE,
+    UNLOCK,
+    UP,
+    RESUME,
+    GOOD_ROW,
+    ANSWER,
+    GIVE_UP,
+    REDRIVE,
+    WAL_WRITER
+  };
   int64_t at_us;
   uint64_t order;
   Kind kind;
@@ -87,6 +101,7 @@ public:
   bool settling() const { return settling_; }
   /* Others act; may throw. */
   void pass(Worker &worker);
+  void became_dead_letter(int64_t position);
   bool is_bad(int64_t position) const { return bad_rows_.count(position) > 0; }
   Random &random() { return random_; }
 

@@ -112,6 +112,16 @@ TEST_F(DispatchClassifyRow, ARowInFlightForAnotherSinkIsKeptInMindForThisOne) {
   EXPECT_EQ(event->given_to, 6U);
 }
 
+TEST_F(DispatchClassifyRow, ARowInFlightWhoseKeyHasChangedIsReadAgain) {
+  InFlightEvent *event = claim(10, KEY + 1);
+  EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
+  EXPECT_EQ(event->given_to, SINK);
+  InFlightEvent *unordered = claim(11, 0);
+  sink.ordered = false;
+  EXPECT_EQ(classify(row(11)), RowVerdict::SKIP);
+  EXPECT_EQ(unordered->given_to, 0U) << "its key means nothing there";
+}
+
 TEST_F(DispatchClassifyRow, ARowThatCameBackWhileItsFormerOneIsGoneIsKeptInMind) {
   InFlightEvent *event = claim(10);
   decisions->in_flight.submitted(event);
@@ -202,6 +212,39 @@ TEST_F(DispatchClassifyRow, AMarkedRowThatTheDrainingKeyHasPassedIsDrainedToAgai
   EXPECT_LT(key()->drained, 11);
 }
 
+/* A scheduled event that fails, for example, blocks a key while earlier events are marked. */
+TEST_F(DispatchClassifyRow, WhenALaterEventBlocksADrainingKeyNoRowGoesBeforeThoseThatHaveYetToDrain) {
+  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  decisions->blocked_keys.drained_to(SINK, KEY, 10);
+  block(30);
+  cursor.passed(40);
+  EXPECT_EQ(classify(row(11), RowScan::LATE), RowVerdict::CLAIM) << "no marked row is left before it";
+  for (RowScan scan : {RowScan::LATE, RowScan::DUE, RowScan::RESCAN}) {
+    begin_round();
+    EXPECT_EQ(classify(row(20), scan), RowVerdict::BLOCK);
+    ASSERT_EQ(decisions->marks.all().size(), 1U);
+    EXPECT_EQ(decisions->marks.all()[0].group, 7);
+  }
+  Row marked = row(20);
+  marked.blocked_by = 7;
+  EXPECT_EQ(classify(marked, RowScan::RESCAN), RowVerdict::SKIP);
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+}
+
+TEST_F(DispatchClassifyRow, ALaterBlockerWhoseTimeHasComeGoesAfterThoseThatHaveYetToDrain) {
+  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  decisions->blocked_keys.drained_to(SINK, KEY, 10);
+  block(30);
+  cursor.passed(40);
+  EXPECT_EQ(classify(row(30), RowScan::DUE), RowVerdict::SKIP);
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+  EXPECT_EQ(decisions->locked_rows.first_of_key(SINK, KEY), 30) << "so far it drains, and then it is read again";
+  EXPECT_TRUE(decisions->marks.all().empty());
+  decisions->blocked_keys.drained_to(SINK, KEY, 29);
+  block(30);
+  EXPECT_EQ(classify(row(30), RowScan::DUE), RowVerdict::CLAIM) << "they have drained";
+}
+
 TEST_F(DispatchClassifyRow, AFailedEventLeadsItsKeyUntilItIsDue) {
   Row failed = row(10);
   failed.attempts = 1;
@@ -257,6 +300,7 @@ TEST_F(DispatchClassifyRow, AClockThatWasSetBackTakesTheDueCursorAlong) {
   Row scheduled = row(10);
   scheduled.available_at = NOW + 50;
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
+  cursor.due.begin_round();
   EXPECT_EQ(cursor.due.after(), NOW + 49);
 }
 
@@ -288,6 +332,44 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomBlocksItsKey) {
   EXPECT_EQ(key()->blocker, 10) << "nothing later of the key may be claimed";
   cursor.set_free_slots(1, 1000);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
+}
+
+TEST_F(DispatchClassifyRow, AMarkedRowWaitsAlsoBeforeTheBlocker) {
+  Row marked = row(10);
+  cursor.passed(20);
+  marked.blocked_by = block(15);
+  EXPECT_EQ(classify(row(15), RowScan::RESCAN), RowVerdict::CLAIM) << "the blocker itself";
+  EXPECT_EQ(classify(marked, RowScan::RESCAN), RowVerdict::SKIP) << "earlier marked rows wait, too";
+  EXPECT_EQ(classify(row(15), RowScan::RESCAN), RowVerdict::SKIP) << "the marked row goes first";
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+}
+
+/* The early retry marks a failed row that is not due, since its key drains. If a rescan then made it the blocker of
+ * its key, it would wait behind itself. */
+TEST_F(DispatchClassifyRow, ARowThatTheRoundHasMarkedIsNotLookedAtAgain) {
+  Row failed = row(10);
+  failed.attempts = 1;
+  cursor.passed(20);
+  block(5);
+  decisions->blocked_keys.release(5);
+  EXPECT_EQ(classify(failed, RowScan::DUE), RowVerdict::BLOCK);
+  failed.available_at = NOW + 50;
+  EXPECT_EQ(classify(failed, RowScan::RESCAN), RowVerdict::SKIP);
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+  EXPECT_EQ(decisions->marks.all().size(), 1U);
+}
+
+TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomIsMarkedWhenItsKeyDrains) {
+  Row redriven = row(10);
+  redriven.redriven = true;
+  cursor.passed(20);
+  const int64_t group = block(5);
+  decisions->blocked_keys.release(5);
+  cursor.set_free_slots(0, 1000);
+  EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::BLOCK);
+  EXPECT_EQ(key()->state, KeyState::DRAINING) << "marked rows before it are still to be claimed";
+  ASSERT_EQ(decisions->marks.all().size(), 1U);
+  EXPECT_EQ(decisions->marks.all()[0].group, group);
 }
 
 TEST_F(DispatchClassifyRow, WhatIsInFlightIsAskedInEachRoundAnew) {

@@ -94,6 +94,30 @@ TEST_F(DispatchMainScan, WithoutRoomNothingIsRead) {
   EXPECT_EQ(begin_read(), 200);
 }
 
+TEST_F(DispatchMainScan, RowsThatAreNotReadForLackOfRoomAreABacklog) {
+  SinkCursor *full = add(100, 0), *other = add(100);
+  begin_read();
+  EXPECT_TRUE(full->has_backlog()) << "the sink takes nothing";
+  scan.row_read(105, RowVerdict::SKIP, nullptr);
+  scan.end_read();
+  EXPECT_FALSE(other->has_backlog());
+  scan.begin_round();
+  round.free_events = 0;
+  EXPECT_EQ(begin_read(), -1);
+  EXPECT_TRUE(other->has_backlog()) << "the worker takes nothing";
+}
+
+TEST_F(DispatchMainScan, ASinkWhoseReadFindsNoRoomAnymoreHasABacklog) {
+  SinkCursor *lags = add(100), *other = add(200);
+  begin_read();
+  scan.row_read(101, RowVerdict::CLAIM, lags);
+  scan.end_read();
+  EXPECT_FALSE(lags->has_backlog());
+  round.free_events = 0;
+  EXPECT_EQ(begin_read(), -1);
+  EXPECT_TRUE(other->has_backlog());
+}
+
 TEST_F(DispatchMainScan, ASinkThatHasNoRoomForARowStaysBeforeIt) {
   SinkCursor *full = add(100), *other = add(100);
   begin_read();

@@ -195,6 +195,33 @@ TEST_F(DispatchRecording, ADeadLetterBlocksItsKeyOrLetsItGoOn) {
   EXPECT_EQ(key()->blocker, 5) << "another one blocks it";
 }
 
+TEST_F(DispatchRecording, AFailureOfAnEventWhoseKeyHasChangedIsNotRecorded) {
+  EXPECT_FALSE(dispatch::has_other_key(end(1, Outcome::RETRY), KEY, true));
+  EXPECT_TRUE(dispatch::has_other_key(end(2, Outcome::RETRY), KEY + 1, true));
+  EXPECT_TRUE(dispatch::has_other_key(end(3, Outcome::REJECTED), 0, true));
+  EXPECT_FALSE(dispatch::has_other_key(end(4, Outcome::RETRY), KEY + 1, false)) << "the sink has no order";
+  EXPECT_FALSE(dispatch::has_other_key(end(5, Outcome::SENT), KEY + 1, true)) << "it is delivered";
+}
+
+TEST_F(DispatchRecording, ARedrivenRowBlocksItsKeyUnlessItIsMarkedOrInFlight) {
+  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 3, 2));
+  EXPECT_EQ(key(), nullptr) << "as the blocker, a marked row would never be claimed";
+  submit(4);
+  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 4, 0));
+  EXPECT_EQ(key(), nullptr);
+  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 5, 0));
+  ASSERT_NE(key(), nullptr);
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+  EXPECT_EQ(key()->blocker, 5);
+}
+
+TEST_F(DispatchRecording, ADrainingKeyDrainsUpToItsRedrivenRow) {
+  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 2));
+  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 5, 0));
+  EXPECT_EQ(key()->state, KeyState::DRAINING) << "marked rows before it are still to be claimed";
+  EXPECT_EQ(decisions->locked_rows.first_of_key(SINK, KEY), 5);
+}
+
 TEST_F(DispatchRecording, AFailedEventIsMarkedBehindAnEarlierBlocker) {
   ASSERT_TRUE(decisions->block_key(SINK, KEY, 3));
   EXPECT_EQ(decisions->group_behind_blocker(end(4, Outcome::RETRY)), key()->group);

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include "dispatch/classify_row.h"
 #include "dispatch/draining.h"
 
 using dispatch::BlockedKey;
 using dispatch::Dispatch;
+using dispatch::DrainStops;
 using dispatch::InFlight;
 using dispatch::InFlightEvent;
 using dispatch::KeyId;
@@ -112,13 +114,13 @@ protected:
     ASSERT_TRUE(decisions->blocked_keys.drain(KEY.sink, KEY.key_hash, 7));
   }
 
-  int64_t below(int64_t dead = POSITION_NONE) { return drain_below(*decisions, *cursor, KEY, dead); }
+  int64_t below(DrainStops stops = {}) { return drain_below(*decisions, *cursor, KEY, stops); }
   const BlockedKey *key() { return decisions->blocked_keys.find(KEY.sink, KEY.key_hash); }
   void lock(int64_t position) { ASSERT_TRUE(decisions->locked_rows.add(position, KEY.sink, KEY.key_hash)); }
 
   /* A read that has passed two rows. */
   SinkScan scan(int64_t dead = POSITION_NONE) {
-    SinkScan scan = {RowScan::DRAINING, cursor, 10, 0, below(dead)};
+    SinkScan scan = {RowScan::DRAINING, cursor, 10, 0, below({.dead = dead})};
     for (int64_t position : {20, 30})
       if (!scan.ends_before(position, SCAN_NOW, SCAN_NOW))
         scan.row_read(position, SCAN_NOW, RowVerdict::CLAIM, true);
@@ -131,9 +133,9 @@ protected:
 
 TEST_F(DispatchDraining, AKeyDrainsUpToTheCursorALockedRowOrADeadLetter) {
   EXPECT_EQ(below(), 101);
-  EXPECT_EQ(below(60), 60);
+  EXPECT_EQ(below({.dead = 60}), 60);
   lock(50);
-  EXPECT_EQ(below(60), 50);
+  EXPECT_EQ(below({.dead = 60}), 50);
 }
 
 /* The event of which a recording is put off lost its place as blocker to an earlier one, which was sent. */
@@ -160,19 +162,70 @@ TEST_F(DispatchDraining, AFailedEventThatIsNotRecordedBlocksItsKeyAgain) {
   EXPECT_EQ(key()->blocker, 30);
 }
 
+/* Its blocker became a dead letter again in the transaction that has marked it behind that blocker. */
+TEST_F(DispatchDraining, AKeyDrainsUpToAFailureThatTheTransactionRecords) {
+  dispatch::SinkInFlight sink = {.id = KEY.sink, .of_shard = {}};
+  for (const auto &[position, outcome] :
+       {std::pair(28, Outcome::DEFERRED), {25, Outcome::RETRY}, {15, Outcome::SENT}}) {
+    InFlight::Claimed claimed = {};
+    claimed.position = position;
+    claimed.key_hash = KEY.key_hash;
+    claimed.sink = &sink;
+    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    decisions->in_flight.submitted(event);
+    decisions->in_flight.end(event, outcome, -1, nullptr, 0);
+    EXPECT_NE(decisions->settle(event, dispatch::FoundRow::OURS, dispatch::Retention::NONE),
+              dispatch::Disposition::LATER);
+  }
+  bool blocked;
+  ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
+  EXPECT_FALSE(blocked);
+  EXPECT_EQ(decisions->recording.first_failure({KEY.sink, KEY.key_hash + 1}), POSITION_NONE);
+  EXPECT_EQ(below(), 25);
+  SinkScan nothing = {RowScan::DRAINING, cursor, 10, 0, below()};
+  ASSERT_TRUE(drain_read_ended(*decisions, nothing, KEY, {}));
+  EXPECT_NE(key(), nullptr) << "its row is to be read once it is recorded";
+  decisions->commit_recording(1);
+  EXPECT_EQ(below(), 101);
+}
+
 TEST_F(DispatchDraining, AKeyIsFreeWhenNothingIsLeftBehindIt) {
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, POSITION_NONE));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+  EXPECT_EQ(key(), nullptr);
+}
+
+/* A marked row that is not due loses its mark. A round that fails gives it back, and nothing else comes to the row.
+ */
+TEST_F(DispatchDraining, AKeyDrainsOnUntilTheRemovalOfAMarkHasCommitted) {
+  dispatch::SinkInFlight events = {.id = KEY.sink, .of_shard = {}};
+  dispatch::Row row = {};
+  row.position = 20;
+  row.key_hash = KEY.key_hash;
+  row.available_at = SCAN_NOW + 1;
+  row.blocked_by = 7;
+  for (const int32_t attempts : {0, 1}) { /* a scheduled event, and a failing one, which blocks the key */
+    row.attempts = attempts;
+    decisions->begin_round({{1}, SCAN_NOW}, 10, 1000);
+    ASSERT_EQ(classify_row(*decisions, row, {&events, cursor, true}, RowScan::DRAINING).verdict, RowVerdict::SKIP);
+    ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+    decisions->roll_back_round();
+    ASSERT_NE(key(), nullptr);
+    EXPECT_EQ(key()->state, KeyState::DRAINING);
+    EXPECT_EQ(key()->drained, 0);
+  }
+  decisions->begin_round({{2}, SCAN_NOW}, 10, 1000);
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
   EXPECT_EQ(key(), nullptr);
 }
 
 TEST_F(DispatchDraining, AKeyDrainsOnWhenRowsAreLeft) {
   SinkScan full = scan();
   full.limit = 2;
-  ASSERT_TRUE(drain_read_ended(*decisions, full, KEY, POSITION_NONE));
+  ASSERT_TRUE(drain_read_ended(*decisions, full, KEY, {}));
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->drained, 30);
   cursor->passed(24);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, POSITION_NONE));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
   ASSERT_NE(key(), nullptr) << "the main scan has yet to come to the others";
   EXPECT_EQ(key()->drained, 20);
 }
@@ -180,37 +233,50 @@ TEST_F(DispatchDraining, AKeyDrainsOnWhenRowsAreLeft) {
 TEST_F(DispatchDraining, ALockedRowKeepsTheKeyDraining) {
   SinkScan read = scan();
   lock(50);
-  ASSERT_TRUE(drain_read_ended(*decisions, read, KEY, POSITION_NONE)) << "the read itself has come across it";
+  ASSERT_TRUE(drain_read_ended(*decisions, read, KEY, {})) << "the read itself has come across it";
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::DRAINING);
 }
 
 TEST_F(DispatchDraining, ADeadLetterBlocksTheKeyWhenItIsNext) {
   cursor->set_has_backlog(true);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(25), KEY, 25));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(25), KEY, {.dead = 25}));
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_EQ(key()->blocker, 25);
 }
 
 TEST_F(DispatchDraining, ADeadLetterAboveTheCursorBlocksTheKeyWhenAllBeforeItWasClaimed) {
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, 200));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, {.dead = 200}));
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->blocker, 200);
 }
 
 TEST_F(DispatchDraining, ADeadLetterDoesNotBlockTheKeyWhileRowsBeforeItWait) {
   lock(50);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(60), KEY, 60));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(60), KEY, {.dead = 60}));
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "a locked one";
   cursor->set_has_backlog(true);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, 200));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, {.dead = 200}));
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "one that the main scan has yet to see";
+}
+
+/* It was a dead letter until the round's snapshot, and the rescan has yet to read it. */
+TEST_F(DispatchDraining, ARedrivenRowIsNotPassed) {
+  EXPECT_EQ(below({.redriven = 60}), 60);
+  EXPECT_EQ(below({.dead = 40, .redriven = 60}), 40);
+  for (const DrainStops &stops : {DrainStops{.redriven = 60}, DrainStops{.dead = 80, .redriven = 60}}) {
+    SinkScan read = {RowScan::DRAINING, cursor, 10, 0, below(stops)};
+    ASSERT_TRUE(drain_read_ended(*decisions, read, KEY, stops));
+    ASSERT_NE(key(), nullptr);
+    EXPECT_EQ(key()->state, KeyState::DRAINING)
+        << "blocked by a later event, or free, it would never be sent in its turn";
+  }
 }
 
 TEST_F(DispatchDraining, AKeyThatARowOfTheReadBlocksStaysBlocked) {
   ASSERT_TRUE(decisions->block_key(KEY.sink, KEY.key_hash, 30));
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, POSITION_NONE));
+  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->blocker, 30);
 }
