@@ -31,17 +31,29 @@ ROLLBACK TO s;
 UPDATE outbox.events SET sink = 'regress_c';
 \echo :LAST_ERROR_SQLSTATE
 ROLLBACK TO s;
+-- An event has one payload: bytes replace {}, and nothing else.
+UPDATE outbox.events SET payload = '{"a": 1}', payload_bytes = 'a' WHERE event_type = 'a.nothing';
+ROLLBACK TO s;
+UPDATE outbox.events SET payload_bytes = 'a' WHERE event_type = 'a.payload';
+ROLLBACK TO s;
+UPDATE outbox.events SET payload_bytes = 'a' WHERE event_type = 'a.nothing' RETURNING payload IS NULL AS has_bytes_only;
+UPDATE outbox.events SET payload = '{"a": 1}' WHERE event_type = 'a.nothing';
+ROLLBACK TO s;
+UPDATE outbox.events SET payload = NULL, payload_bytes = 'a' WHERE event_type = 'a.payload' RETURNING payload_bytes;
+UPDATE outbox.events SET payload = '[]', payload_bytes = NULL WHERE event_type = 'a.payload' RETURNING payload;
 
+-- An empty key is no key.
+UPDATE outbox.events SET partition_key = '' WHERE event_type = 'a.key' RETURNING partition_key IS NULL AS has_no_key;
 -- A row that an UPDATE of its status moves keeps its position, and comes back to it.
 TRUNCATE outbox.events, outbox_internal.rescan_queue;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'a.1'), ('Order', '1', 'a.2');
 SELECT position, id, origin FROM outbox.events WHERE event_type = 'a.1' \gset before_
-UPDATE outbox.events SET status = 'FAILED', attempts = 10, last_error = 'by hand' WHERE event_type = 'a.1';
+UPDATE outbox.events SET status = 'FAILED', attempts = 10, last_error = 'by hand', available_at = now() + interval '1 hour' WHERE event_type = 'a.1';
 SELECT tableoid::regclass, position = :before_position AS same_position, id = :'before_id' AS same_id, origin = :before_origin AS same_origin, sink
 FROM outbox.events WHERE event_type = 'a.1';
 SELECT * FROM pg_temp.recalled;
-UPDATE outbox.events SET status = 'PENDING', attempts = 0 WHERE event_type = 'a.1';
-SELECT tableoid::regclass, position = :before_position AS same_position, id = :'before_id' AS same_id, sink, attempts, last_error
+UPDATE outbox.events SET status = 'PENDING' WHERE event_type = 'a.1';
+SELECT tableoid::regclass, position = :before_position AS same_position, id = :'before_id' AS same_id, sink, attempts, last_error, available_at
 FROM outbox.events WHERE event_type = 'a.1';
 SELECT * FROM pg_temp.recalled;
 

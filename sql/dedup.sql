@@ -48,10 +48,10 @@ SELECT count(*) AS known FROM outbox_internal.dedup WHERE dedup_key = 'fan';
 ROLLBACK;
 
 -- After the window a key names a new event.
-UPDATE outbox_internal.dedup SET created_at = now() - interval '1 day 1 second' WHERE dedup_key = 'pay-2';
-UPDATE outbox_internal.dedup SET created_at = now() - interval '23 hours 59 minutes' WHERE dedup_key = 'pay-1';
+UPDATE outbox_internal.dedup SET created_at = now() - interval '25 hours' WHERE dedup_key = 'pay-2';
+UPDATE outbox_internal.dedup SET created_at = now() - interval '23 hours' WHERE dedup_key = 'pay-1';
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{"n": 5}', dedup_key => 'pay-2') AS id \gset later_
-SELECT event_id = :'later_id' AS renewed, created_at > now() - interval '1 minute' AS fresh FROM outbox_internal.dedup WHERE dedup_key = 'pay-2';
+SELECT event_id = :'later_id' AS renewed, created_at > now() - interval '1 hour' AS fresh FROM outbox_internal.dedup WHERE dedup_key = 'pay-2';
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'pay-1') = :'first_id' AS same;
 SET outbox.dedup_window = '10min';
 SELECT outbox.enqueue('Order', '1', 'order.paid', '{}', dedup_key => 'pay-1') = :'first_id' AS same;

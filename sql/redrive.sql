@@ -3,6 +3,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
 TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
+SELECT count(nextval('outbox.events_position')) AS positions_of_this_script FROM generate_series(1, 10);
 BEGIN;
 CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');
 CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');

@@ -51,6 +51,28 @@ INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Or
 INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (:'id', 'Order', '13', 'order.created') ON CONFLICT DO NOTHING;
 SELECT aggregate_id, count(*) AS rows, count(DISTINCT id) AS ids FROM outbox.events WHERE aggregate_id IN ('12', '13') GROUP BY 1 ORDER BY 1;
 
+-- An id that is pending for one of its sinks is refused as a whole, whichever sink that is.
+DO $$
+DECLARE
+  gone text;
+  said text;
+BEGIN
+  FOREACH gone IN ARRAY ARRAY['regress_orders', 'regress_gold'] LOOP
+    DELETE FROM outbox.events;
+    PERFORM outbox.enqueue('Order', '14', 'order.created', '{}', id => '01890a5d-ac96-774b-bcce-b302099a8014');
+    DELETE FROM outbox.events WHERE sink = gone;
+    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES ('01890a5d-ac96-774b-bcce-b302099a8014', 'Order', '14', 'order.created') ON CONFLICT DO NOTHING;
+    BEGIN
+      PERFORM outbox.enqueue('Order', '14', 'order.created', '{}', id => '01890a5d-ac96-774b-bcce-b302099a8014');
+      said := 'enqueued';
+    EXCEPTION WHEN unique_violation THEN
+      said := SQLERRM;
+    END;
+    RAISE NOTICE 'pending for %: %', (SELECT string_agg(e.sink, ', ' ORDER BY e.sink) FROM outbox.events AS e), said;
+  END LOOP;
+END
+$$;
+
 -- A waiting event that several sinks take now gets its copies.
 TRUNCATE outbox.events;
 ALTER SERVER regress_orders OPTIONS (SET events 'none');
@@ -61,6 +83,17 @@ ALTER SERVER regress_orders OPTIONS (DROP events);
 ALTER SERVER regress_gold OPTIONS (DROP events);
 SELECT outbox.route_waiting();
 SELECT sink, payload, count(*) OVER (PARTITION BY id) AS rows FROM outbox.events ORDER BY position;
+
+-- An event that waits while another with its id is pending for the sink that takes both: it becomes a dead letter, and stops no other.
+TRUNCATE outbox.events;
+ALTER SERVER regress_orders OPTIONS (ADD events 'none');
+ALTER SERVER regress_gold OPTIONS (ADD events 'none');
+SELECT event_type, outbox.enqueue('Order', '1', event_type, '{}', sink => sink, id => id) IS NOT NULL AS enqueued
+FROM (VALUES (1, 'first', NULL, '01890a5d-ac96-774b-bcce-b302099a8021'::uuid), (2, 'again', 'regress_orders', '01890a5d-ac96-774b-bcce-b302099a8021'),
+             (3, 'other', NULL, '01890a5d-ac96-774b-bcce-b302099a8022')) AS e (n, event_type, sink, id) ORDER BY n;
+ALTER SERVER regress_orders OPTIONS (SET events '*');
+SELECT outbox.route_waiting();
+SELECT event_type, sink, status, attempts, last_error FROM outbox.events ORDER BY position;
 
 -- Rows of another origin are not ours to route.
 TRUNCATE outbox.events;

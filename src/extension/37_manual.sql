@@ -314,14 +314,12 @@ BEGIN
       found AS MATERIALIZED ( -- room: 0 when too few events are free and there are more to read: the next pass finds these again
         SELECT n.*, CASE WHEN n.free >= most - cardinality(given) OR n.ready < span OR pass = 20 THEN most - cardinality(given) ELSE 0 END AS room
         FROM (SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM free) AS free) AS n),
-      over AS ( -- deletes leases whose time is over; a lease that an ack() has locked at this moment stays
-        DELETE FROM outbox.leases AS l WHERE l.ctid = ANY (ARRAY(
-          SELECT l.ctid
-          FROM (SELECT DISTINCT f.key_hash, f.single FROM free AS f WHERE NOT f.leased AND (SELECT n.room > 0 FROM found AS n)) AS f CROSS JOIN LATERAL (
-            SELECT l.ctid FROM outbox.leases AS l
-            WHERE l.server = sink.server AND l.ordered = sink.ordered AND l.key_hash = f.key_hash AND l.single = f.single AND l.lease_until <= pass_at
-            FOR UPDATE SKIP LOCKED) AS l))
-        RETURNING l.key_hash, l.single),
+      over AS MATERIALIZED ( -- leases whose time is over; one that an ack() has locked at this moment stays
+        SELECT l.*
+        FROM (SELECT DISTINCT f.key_hash, f.single FROM free AS f WHERE NOT f.leased AND (SELECT n.room > 0 FROM found AS n)) AS f CROSS JOIN LATERAL (
+          SELECT l.ctid AS place, l.key_hash, l.single FROM outbox.leases AS l
+          WHERE l.server = sink.server AND l.ordered = sink.ordered AND l.key_hash = f.key_hash AND l.single = f.single AND l.lease_until <= pass_at
+          FOR UPDATE SKIP LOCKED) AS l),
       locked AS MATERIALIZED ( -- xmin: an event that was changed after it was read counts as locked by others
         SELECT f.*
         FROM (SELECT f.* FROM free AS f WHERE f.leased IS NULL OR (f.key_hash, f.single) IN (SELECT l.key_hash, l.single FROM over AS l) ORDER BY f.position) AS f
@@ -331,11 +329,16 @@ BEGIN
       missed AS ( -- an event that others have locked blocks its key
         SELECT f.key_hash, min(f.position) AS position FROM free AS f
         WHERE f.single = 0 AND f.position <= (SELECT max(l.position) FROM locked AS l) AND f.position NOT IN (SELECT l.position FROM locked AS l) GROUP BY f.key_hash),
+      taken AS MATERIALIZED (
+        SELECT l.* FROM locked AS l LEFT JOIN missed AS m ON m.key_hash = l.key_hash WHERE coalesce(l.position < m.position, true)),
+      ended AS ( -- only leases of what is taken: the former claim may still end the others
+        DELETE FROM outbox.leases AS l WHERE l.ctid = ANY (ARRAY(
+          SELECT o.place FROM over AS o WHERE (o.key_hash, o.single) IN (SELECT t.key_hash, t.single FROM taken AS t)))
+        RETURNING l.key_hash),
       made AS ( -- leases are unique: of two claims that read the same key at the same time, one gets no lease
         INSERT INTO outbox.leases (server, ordered, key_hash, single, token, lease_until, ids, positions)
         SELECT sink.server, sink.ordered, t.key_hash, t.single, claim_token, given_until, array_agg(t.id), array_agg(t.position)
-        FROM (SELECT l.* FROM locked AS l LEFT JOIN missed AS m ON m.key_hash = l.key_hash
-              WHERE coalesce(l.position < m.position, true) ORDER BY l.key_hash, l.single, l.position) AS t
+        FROM (SELECT t.* FROM taken AS t WHERE (SELECT count(*) FROM ended) >= 0 ORDER BY t.key_hash, t.single, t.position) AS t -- after `ended`
         GROUP BY t.key_hash, t.single ORDER BY t.key_hash, t.single
         ON CONFLICT DO NOTHING RETURNING positions)
       SELECT n.ready, n.free, ARRAY(SELECT unnest(m.positions) FROM made AS m),

@@ -50,10 +50,10 @@ COMMENT ON VIEW outbox.workers IS 'One row per running worker of the cluster. An
 CREATE OR REPLACE VIEW outbox_internal.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
   FROM pg_catalog.pg_foreign_data_wrapper AS w
-  JOIN pg_catalog.pg_proc AS v ON v.oid = w.fdwvalidator AND v.prosrc = 'outbox_validator'
+  JOIN pg_catalog.pg_proc AS v ON v.oid = w.fdwvalidator AND v.prosrc IN ('outbox_validator', 'outbox_kind_validator')
   JOIN pg_catalog.pg_language AS l ON l.oid = v.prolang AND l.lanname = 'c'
   WHERE w.fdwname = 'outbox_' || pg_catalog.regexp_replace(v.proname, '_validator$', '');
-COMMENT ON VIEW outbox_internal.wrappers IS 'The kinds of sink: one row per foreign-data wrapper whose validator belongs to this library.';
+COMMENT ON VIEW outbox_internal.wrappers IS 'The kinds of sink: one row per foreign-data wrapper whose validator belongs to this library, or to that of an extension with a kind of its own.';
 COMMENT ON COLUMN outbox_internal.wrappers.oid IS 'The wrapper.';
 COMMENT ON COLUMN outbox_internal.wrappers.name IS 'The name that CREATE SERVER uses, such as outbox_kafka.';
 COMMENT ON COLUMN outbox_internal.wrappers.kind IS 'The kind of sink: the name without outbox_.';
@@ -273,7 +273,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
          coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
-                   WHERE o.option_name IN ('bootstrap_servers', 'url', 'address', 'path') AND NOT EXISTS (
+                   WHERE o.option_name IN ('bootstrap_servers', 'hosts', 'url', 'address', 'path', 'queue_url', 'topic_arn', 'event_bus') AND NOT EXISTS (
                      SELECT FROM pg_catalog.pg_user_mapping AS m, pg_catalog.pg_options_to_table(m.umoptions) AS u
                      WHERE m.umserver = s.oid AND m.umuser = 0 AND u.option_name = o.option_name)), '(in the user mapping)') AS target,
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,

@@ -14,6 +14,9 @@ BEGIN
   UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
   GET DIAGNOSTICS adopted = ROW_COUNT;
   UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
+  LOOP -- here, because the worker would send later events of their keys before it has routed them
+    EXIT WHEN outbox.route_waiting() = 0;
+  END LOOP;
   -- pg_restore --disable-triggers leaves them enabled, but not always: what a subscription writes would pass them.
   FOR of_events IN
     SELECT DISTINCT t.tgname FROM pg_trigger AS t JOIN pg_partition_tree('outbox.events') AS p ON p.relid = t.tgrelid

@@ -39,6 +39,9 @@ BEGIN
         WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
           format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the correct one; its events are then sent by themselves; '
                  'outbox.probe() checks it step by step', s.name)
+        WHEN s.last_error LIKE 'the library of sink kind %' THEN
+          'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library that was built for this outbox and PostgreSQL. '
+          'No event is lost, and no attempt is spent'
         WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- the worker is about to record it: run the doctor again', s.name)
         WHEN s.kind = 'webhook' AND s.last_error LIKE 'HTTP %' THEN
           format('SELECT * FROM outbox.probe(%L, send => true); -- sends a test event, and explains the answer: 401 and 403 need other credentials in '

@@ -1,6 +1,7 @@
 """Each database with the extension has its own workers, which follow what is done to the database."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -95,6 +96,28 @@ def test_drop_and_create_extension_in_one_transaction(db, receiver):
         connection.execute("DROP EXTENSION outbox CASCADE")
         connection.execute("CREATE EXTENSION outbox")
         connection.commit()
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="2")
+    wait_until(lambda: payloads(receiver) == [1, 2], 10, "the second life")
+
+
+def test_drop_and_create_extension_while_the_catalog_is_locked(db, pg, receiver):
+    """The worker's look for the extension fails, so it must look again: it must not go on with one that was dropped."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", payload="1")
+    wait_until(receiver.accepted, 10, "the first life")
+    [pid] = worker_pids(pg, db.name)
+    log_began = pg.log.stat().st_size
+    with db.connect(autocommit=False) as maker, db.connect(autocommit=False) as locker, ThreadPoolExecutor() as threads:
+        maker.execute("DROP EXTENSION outbox CASCADE")
+        maker.execute("CREATE EXTENSION outbox")
+        locked = threads.submit(locker.execute, "LOCK TABLE pg_catalog.pg_extension")
+        wait_until(lambda: db.value("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pg_extension'::regclass)"), 20, "the lock to be waited for")
+        maker.commit()
+        locked.result(20)
+        wait_until(lambda: b"outbox waits for a lock" in pg.log.read_bytes()[log_began:], 20, "the worker to give up waiting")
+        locker.rollback()
+    wait_until(lambda: worker_pids(pg, db.name) not in ([], [pid]), 20, "a new worker")
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1", payload="2")
     wait_until(lambda: payloads(receiver) == [1, 2], 10, "the second life")

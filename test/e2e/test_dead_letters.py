@@ -233,6 +233,21 @@ def test_redrive_goes_before_what_has_not_gone(db, endpoint, dead):
     wait_recorded(db)
 
 
+def test_redrive_after_the_sink_was_renamed(db, endpoint, dead):
+    """The dead letter has the sink's former name; an event of its id that is pending again has the present one."""
+    db.sql("ALTER SERVER crm RENAME TO sales")
+    db.sql("SELECT outbox.pause('sales')")
+    db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '{}', sink => 'sales', id => %s)", dead)
+    done, warning = redrive(db, dead, "sales")
+    assert not done and "another one with its id is pending" in warning
+    db.sql("DELETE FROM outbox.events WHERE status = 'PENDING'")
+    assert redrive(db, dead, "sales") == (True, "")
+    assert db.sql("SELECT sink FROM outbox.events") == [("sales",)]
+    db.sql("SELECT outbox.resume('sales')")
+    wait_numbers(endpoint, "k", [1])
+    wait_recorded(db)
+
+
 def test_redrive_after_later_ones_needs_force(db, pg, endpoint, dead):
     """After a restart the mark is still there, and the worker still knows that there are dead letters to mark."""
     db.disconnect()

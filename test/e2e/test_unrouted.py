@@ -142,3 +142,16 @@ def test_the_doctor_names_who_has_locked_an_event(db, got):
                 assert left == gid
                 db.sql(f"ROLLBACK PREPARED {quoted}")
     assert db.doctor("row locks", "0 seconds")[0] == "ok"
+
+
+def test_what_is_adopted_is_routed_in_its_order(db, receiver):
+    """The first event of the key was restored without a sink, the later ones with one."""
+    db.webhook_sink("crm", receiver, SECRET)
+    for n in range(20):
+        db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, payload, partition_key, sink, position, origin) VALUES"
+               " (gen_random_uuid(), 'Order', 'x', %s, 'k', %s, nextval('outbox.events_position'), 4711)", str(n), None if n % 2 == 0 else "crm")
+    deliver(db, "later")  # the worker has passed the rows
+    receiver.clear()
+    assert db.value("SELECT outbox.adopt()") == 20
+    wait_until(lambda: len(receiver.accepted()) == 20, 20, "all events")
+    assert [delivery.json()["data"] for delivery in receiver.accepted()] == list(range(20))

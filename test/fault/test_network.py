@@ -12,6 +12,7 @@ from outbox_rig.traffic import Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # a broker of its own must start first
 MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates is tested
+STALL_S = 30  # StallDetector::stall_after
 # A lost packet must be noticed within seconds, not minutes.
 QUICK_KAFKA = {"socket_timeout_ms": "3000", "request_timeout_ms": "2000", "socket_connection_setup_timeout_ms": "1500"}
 
@@ -120,6 +121,24 @@ def test_acknowledgements_are_slow(db, network, far_kafka, aggregate):
     finally:
         network.throttle("10gbit")
     check(traffic, far_kafka)
+
+
+def test_an_outage_ends_once(db, pg, far_kafka, aggregate):
+    """While no broker is connected, nothing can be acknowledged: that is no stall, and the reconnection ends the outage."""
+    db.kafka_sink("main", far_kafka)
+    log_start = pg.log.stat().st_size
+    with Traffic(db, aggregate, writers=2) as traffic:
+        wait_delivered(db, "main", 100)
+        far_kafka.stop()
+        try:
+            wait_until(lambda: state(db, "main") == "circuit open" and db.sink("in_flight", "main") > (0,), 40, "the outage")
+            until = time.monotonic() + STALL_S + 1
+            wait_until(lambda: time.monotonic() > until, 2 * STALL_S)
+        finally:
+            far_kafka.start()
+    check(traffic, far_kafka)
+    changes = [line for line in pg.log.read_bytes()[log_start:].decode(errors="replace").splitlines() if 'sink "main": circuit' in line]
+    assert [state for line in changes for state in ("opened", "closed") if f"circuit {state}" in line] == ["opened", "closed"], changes
 
 
 def test_a_broker_is_away_longer_than_events_may_wait_for_it(db, far_kafka, aggregate):

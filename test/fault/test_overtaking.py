@@ -87,3 +87,15 @@ def test_a_failing_event_is_not_overtaken_when_an_earlier_one_leads_for_a_while(
     db.sql("UPDATE outbox.events SET available_at = now() WHERE event_type = 'earlier'")
     wait_until(lambda: db.pending() == 0, 20, "all to go")
     assert types(receiver) == ["earlier", "failing", "behind"]
+
+
+def test_a_failure_is_not_recorded_for_a_key_that_was_given_meanwhile(db, receiver):
+    """An event whose key a user changes while it is in flight is still to be sent with its new key, and at once."""
+    answers = [Status(422, delay=2)]
+    receiver.mode = lambda delivery: answers.pop() if answers else OK
+    db.webhook_sink("crm", receiver, SECRET, retry="1h")
+    db.enqueue("Order", "a", "moved")
+    wait_until(lambda: receiver.open_requests == 1, 20, "it to be under way")
+    db.sql("UPDATE outbox.events SET partition_key = 'b' WHERE event_type = 'moved'")
+    wait_until(lambda: types(receiver) == ["moved"], 30, "it to be sent again")
+    wait_until(lambda: db.pending() == 0, 20, "that to be recorded")

@@ -3,6 +3,8 @@ delivered that is not in its table."""
 
 import itertools
 import json
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -13,7 +15,7 @@ from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
 from outbox_rig.paths import pg_config
-from outbox_rig.receiver import SECRET, slow
+from outbox_rig.receiver import HANG, OK, SECRET, slow, status
 from outbox_rig.traffic import Traffic
 
 MAX_IN_FLIGHT = 200
@@ -122,6 +124,38 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         admin.execute(f"DROP DATABASE {db.name} WITH (FORCE)")
         assert time.monotonic() - started < 5
     pg.standby.start()
+
+
+def transactions(db) -> int:
+    return db.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+
+
+def test_unconfirmed_recordings_fill_the_worker(db, pg, receiver):
+    """Recordings that the standby has not confirmed take up all of outbox.max_in_flight. Its confirmation makes room,
+    although no commit and no answer of the endpoint follow it."""
+    pg.set("outbox.poll_interval", "1h")
+    pg.set("outbox.max_in_flight", "4")
+    try:
+        db.webhook_sink("crm", receiver, SECRET, retry="exponential 500ms..1s")
+        receiver.mode = HANG
+        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.created', to_jsonb(n)) FROM generate_series(1, 20) AS n")
+        wait_until(lambda: len(receiver.deliveries) == 4, 20, "four requests")
+        sender = stop_asleep(db, "backend_type = 'walsender'")
+        try:
+            receiver.mode = OK
+            receiver.release(lambda delivery: status(500) if delivery.json()["data"] == 1 else OK)
+            wait_until(lambda: db.pending() == 17 and db.value("SELECT available_at < now() FROM outbox.events WHERE attempts = 1"), 20,
+                       "the recordings, and the failed event to be due")
+            before = transactions(db)
+            time.sleep(3)
+            assert transactions(db) - before < 100, "a busy loop"
+            assert len(receiver.deliveries) == 4
+        finally:
+            os.kill(sender, signal.SIGCONT)
+        wait_until(lambda: db.pending() == 0, 20, lambda: f"the other {db.pending()} events to leave")
+    finally:
+        pg.set("outbox.poll_interval", "1s")
+        pg.set("outbox.max_in_flight", str(MAX_IN_FLIGHT))
 
 
 def test_what_a_confirmation_is_follows_a_reload(rig, receiver):

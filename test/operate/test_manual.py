@@ -164,6 +164,25 @@ def test_what_is_known_of_it_and_comes_back(db):
     assert db.sql("SELECT count(*), count(DISTINCT id) FROM outbox.events WHERE status = 'SENT'") == [(5, 3)]
 
 
+def test_what_a_savepoint_takes_back_is_not_counted(db):
+    manual_sink(db, max_attempts="3")
+    for key in "abc":
+        db.enqueue("Order", key)
+    events = claim(db)
+    with db.connect() as session:
+        session.execute("BEGIN; SAVEPOINT one")
+        for _, token, id in events[:2]:
+            session.execute("SELECT outbox.ack(%s, ARRAY[%s]::uuid[])", [token, id])
+        session.execute("ROLLBACK TO one")
+        for n, (_, token, id) in enumerate(events):
+            session.execute("SAVEPOINT two")
+            session.execute("SAVEPOINT three")
+            session.execute("SELECT outbox.ack(%s, ARRAY[%s]::uuid[])" if n else "SELECT outbox.nack(%s, %s, 'no', '1 hour')", [token, id])
+            session.execute("ROLLBACK TO two" if n == 2 else "RELEASE two")
+        session.execute("COMMIT")
+    assert db.sink("delivered, retried, pending, in_flight", "mine") == (1, 1, 2, 1)
+
+
 def test_the_free_event_of_a_blocked_key_is_found_however_many_wait_behind(db):
     """One key has a redriven event in front of one that waits for its retry, and a backlog behind that; so has another key a claimed one."""
     manual_sink(db, max_attempts="3")

@@ -60,7 +60,7 @@ def delivered(receiver) -> dict[str, list[int]]:
 @pytest.mark.timeout(300)
 def test_fifty_databases_share_six_slots(many):
     pg, receiver = many
-    backlog = 5_000
+    backlog = 10_000
     for name in [*BUSY, HANGING]:
         enqueue(pg, name, backlog)
     broken = Database(pg, BROKEN)
@@ -92,7 +92,7 @@ def test_fifty_databases_share_six_slots(many):
             expected = [*range(1, len(numbers) + 1)]
             assert numbers == expected if name != CALM[-1] else numbers[-BURST:] == expected[:BURST], name
 
-        found = wait_until(lambda: next((row for name in [*BUSY, HANGING] if "waits for a worker slot" in (row := doctor(pg, name))[1]), None), 30,
+        found = wait_until(lambda: next((row for name in [*BUSY, HANGING] if "waits for a worker slot" in (row := doctor(pg, name))[1]), None), 90,
                            "a database that waits for its turn")
         assert found[0] == "ok" and "by turns" in found[1] and "max_worker_processes = 16" in found[2]
     finally:

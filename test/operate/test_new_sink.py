@@ -1,4 +1,4 @@
-"""docs/new-sink.md: the page's C++ is put unchanged into a copy of the source tree, built, installed and used."""
+"""docs/new-sink.md: the page's extension is built outside of the source tree against what is installed, and used."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import pwd
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -14,28 +15,34 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.guide import Guide
 from outbox_rig.paths import BUILD, ROOT, pg_config
+from outbox_rig.receiver import SECRET
 
 PAGE = "docs/new-sink.md"
-NEW_FILE = Path("src/delivery/sinks/file.cpp")
+
+
+def blocks() -> dict[str, str]:
+    """The files of the extension, as the page has them."""
+    page = (ROOT / PAGE).read_text()
+    files = dict(re.findall(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    return files | {"file.cpp": "".join(re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))}
 
 
 @pytest.fixture(scope="module")
 def tree():
-    """The compiled tree with the page's file in it: only that file is compiled."""
+    """The extension of the page in a folder of its own: nothing of outbox is there but what is installed."""
     tree = BUILD / "new-sink"
     shutil.rmtree(tree, ignore_errors=True)
-    shutil.copytree(ROOT / "src", tree / "src")
-    for path in (ROOT / "Makefile", *ROOT.glob("outbox*.*")):
-        shutil.copy2(path, tree)
-    code = "".join(re.findall(r"^```cpp\n(.*?)^```$", (ROOT / PAGE).read_text(), re.MULTILINE | re.DOTALL))
-    assert 60 < code.count("\n") <= 130, "an example is to be short"
-    (tree / NEW_FILE).write_text(code)
+    tree.mkdir(parents=True)
+    for name, text in blocks().items():
+        (tree / name).write_text(text)
+    assert 60 < blocks()["file.cpp"].count("\n") <= 130, "an example is to be short"
+    assert blocks()["Makefile"].count("\n") == 5
     return tree
 
 
 def make(tree: Path, *arguments: str) -> str:
-    done = subprocess.run(["make", "-C", tree, f"PG_CONFIG={pg_config('bindir') / 'pg_config'}", *arguments], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=os.environ | {"MAKEFLAGS": ""})
+    done = subprocess.run(["make", "-C", tree, f"PG_CONFIG={pg_config('bindir') / 'pg_config'}", "PG_CXXFLAGS=-Wall -Wextra -Werror", *arguments], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"MAKEFLAGS": ""})
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
 
@@ -48,17 +55,15 @@ def installation(tree):
     common = os.path.commonpath(places.values())
     own = {what: tree / "postgresql" / path.relative_to(common) for what, path in places.items()}
     own["bindir"].mkdir(parents=True)
-    for program in ("postgres", "initdb"):
+    for program in ("postgres", "initdb", "pg_ctl"):
         shutil.copy2(places["bindir"] / program, own["bindir"])
     own["pkglibdir"].mkdir(parents=True, exist_ok=True)
-    for library in places["pkglibdir"].glob("*.so"):
+    for library in (*places["pkglibdir"].glob("*.so"), *places["pkglibdir"].glob("*.bc")):
         (own["pkglibdir"] / library.name).symlink_to(library)
-    (own["pkglibdir"] / "outbox.so").unlink()
-    shutil.copytree(places["sharedir"], own["sharedir"], ignore=shutil.ignore_patterns("outbox*"))
-    compiled = re.findall(r"-c -o (\S+)\.o", make(tree))
-    assert compiled == [str(NEW_FILE.with_suffix(""))], "what was built before is built again"
+    shutil.copytree(places["sharedir"], own["sharedir"])
+    make(tree)
     make(tree, "install", f"pkglibdir={own['pkglibdir']}", f"datadir={own['sharedir']}", f"docdir={tree / 'doc'}")
-    return own["bindir"]
+    return own
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +78,7 @@ def place(tree):
 
 @pytest.fixture(scope="module")
 def db(rig, installation):
-    pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, bindir=installation)
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, bindir=installation["bindir"])
     with pg.connect() as admin:
         admin.execute("CREATE DATABASE made")
     db = Database(pg, "made")
@@ -101,6 +106,8 @@ def test_the_page_is_a_kind_of_sink(db, place):
     # The wrapper's DDL calls the validator, which reports a kind that the library lacks.
     db.sql("CREATE FUNCTION outbox.pigeon_validator(text[], oid) RETURNS void LANGUAGE c STRICT AS '$libdir/outbox', 'outbox_validator'")
     refused(db, "CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox.pigeon_validator", 'unknown kind of sink "pigeon"')
+    db.sql("CREATE FUNCTION outbox.dove_validator(text[], oid) RETURNS void LANGUAGE c STRICT AS '$libdir/outbox_file', 'outbox_kind_validator'")
+    refused(db, "CREATE FOREIGN DATA WRAPPER outbox_dove VALIDATOR outbox.dove_validator", "contains no kind of that name")
     db.sql("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox_internal.kafka_validator")  # the name of a kind with another validator: not one of ours
     guide.follow("new kind")
     kinds = {row[0] for row in db.sql("SELECT kind FROM outbox_internal.wrappers")}
@@ -160,4 +167,107 @@ def test_the_page_is_a_kind_of_sink(db, place):
 
     # A dump contains wrapper, validator and sink.
     dump = subprocess.run([pg_config("bindir") / "pg_dump", "-s", db.dsn], capture_output=True, text=True, check=True).stdout
-    assert all(f"CREATE {made}" in dump for made in ("FUNCTION outbox.file_validator", "FOREIGN DATA WRAPPER outbox_file VALIDATOR outbox.file_validator", "SERVER audit"))
+    assert all(f"CREATE {made}" in dump for made in ("EXTENSION IF NOT EXISTS outbox_file", "SERVER audit FOREIGN DATA WRAPPER outbox_file"))
+
+
+def all_written(place: Path, ids: list[str], db: Database) -> None:
+    wait_until(lambda: [event["id"] for event in events(place / "audit.ndjson")][-len(ids):] == ids, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+
+
+def is_misconfigured(db: Database, why: str) -> None:
+    wait_until(lambda: db.sink("state", "audit") == ("misconfigured",) and why in db.sink("last_error", "audit")[0], 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    state, detail, hint = db.doctor("sink audit") or pytest.fail(str(db.sql("SELECT * FROM outbox.doctor()")))
+    assert state == "error" and why in detail and "pg_terminate_backend" in hint
+
+
+def test_a_library_that_is_missing_stops_its_sinks_only(db, installation, place, receiver):
+    library = installation["pkglibdir"] / "outbox_file.so"
+    db.webhook_sink("crm", receiver, SECRET)
+    library.rename(library.with_suffix(".away"))
+    db.disconnect()
+    db.pg.restart()
+    late = db.enqueue("Order", "9", "order.late")
+    wait_until(lambda: late in {delivery.id for delivery in receiver.accepted()}, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    is_misconfigured(db, 'the library of sink kind "file" cannot be loaded')
+    assert "outbox_file" in db.sink("last_error", "audit")[0]
+    assert db.sql("SELECT step, ok FROM outbox.probe('audit')") == [("probe", False)]
+    assert db.sql("SELECT * FROM outbox.preview(%s, 'crm')", late)
+    refused(db, f"SELECT * FROM outbox.preview('{late}', 'audit')", "does not accept its options, or lacks its kind of sink")
+    refused(db, "CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "could not access file")
+    library.with_suffix(".away").rename(library)
+    all_written(place, [late], db)
+    assert db.doctor("sink audit")[0] == "ok"
+
+
+def test_a_library_that_was_built_for_another_version(db, tree, installation, place):
+    """Its kind is never called: its classes may be laid out in another way."""
+    kit, other, library = tree / "other" / "kit", tree / "other", installation["pkglibdir"] / "outbox_file.so"
+    shutil.copytree(pg_config("includedir-server") / "extension/outbox", kit)
+    for name, text in blocks().items():
+        (other / name).write_text(re.sub("^include .*$", "include kit/kind.mk", text, flags=re.MULTILINE) if name == "Makefile" else text)
+    header = kit / "delivery/delivery.h"
+    header.write_text(re.sub(r"OB_KIND_INTERFACE = (\d+)", lambda match: f"OB_KIND_INTERFACE = {int(match[1]) + 1}", header.read_text()))
+    make(other)
+    library.rename(library.with_suffix(".fits"))
+    shutil.copy2(other / "outbox_file.so", library)
+    db.disconnect()
+    db.pg.restart()
+    late = db.enqueue("Order", "9", "order.late")
+    is_misconfigured(db, 'the library of sink kind "file" was built for another version of outbox')
+    refused(db, "CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "was built for another version of outbox")
+    library.with_suffix(".fits").rename(library)
+    db.paste(db.doctor("sink audit")[2])
+    db.disconnect()  # the session, too, keeps what it has loaded
+    all_written(place, [late], db)
+
+
+def test_the_extension_of_a_kind_is_dropped_with_its_sinks(db, place):
+    refused(db, "DROP EXTENSION outbox_file", "cannot drop extension outbox_file")
+    db.sql("SELECT outbox.pause('audit')")
+    late = db.enqueue("Order", "9", "order.late")
+    db.sql("DROP EXTENSION outbox_file CASCADE")
+    assert db.sql("SELECT status, sink FROM outbox.events WHERE id = %s AND sink = 'audit'", late) == [("PENDING", "audit")]
+    db.sql("CREATE EXTENSION outbox_file")
+    db.sql(f"CREATE SERVER audit FOREIGN DATA WRAPPER outbox_file OPTIONS (path '{place / 'audit.ndjson'}')")
+    all_written(place, [late], db)
+
+
+def sink_test(tree: Path, installation: dict[str, Path], cycles: int) -> subprocess.CompletedProcess:
+    """`make sink-test` of the page, with a pg_config that finds the installation of this test."""
+    program = tree / "pg_config"
+    program.write_text(f'#!/bin/sh\n[ "$*" = --bindir ] && echo {installation["bindir"]} || exec {pg_config("bindir") / "pg_config"} "$@"\n')
+    program.chmod(0o755)
+    return subprocess.run(["make", "-s", "-C", tree, f"PG_CONFIG={program}", "sink-test"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=os.environ | {"MAKEFLAGS": "", "CYCLES": str(cycles), "SEED": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
+
+
+def test_the_books_of_the_page_s_kind(tree, installation):
+    done = sink_test(tree, installation, 6)
+    assert done.returncode == 0 and done.stdout.endswith("6 cycles passed, 0 failed; seed 1\n"), done.stdout[-4000:]
+    assert {"refuse", "hang"} & set(re.findall(r"\w+", "".join(line for line in done.stdout.splitlines() if line.startswith("cycle"))))
+
+
+def test_the_books_find_a_kind_that_loses_events(tree, installation):
+    broken, library = tree / "broken", installation["pkglibdir"] / "outbox_file.so"
+    broken.mkdir()
+    for name, text in blocks().items():
+        assert name != "file.cpp" or text.count('return failed("open");') == 1
+        (broken / name).write_text(text.replace('return failed("open");', "return BatchSink::Outcome::sent();"))
+    make(broken)
+    library.rename(library.with_suffix(".fits"))
+    shutil.copy2(broken / "outbox_file.so", library)
+    done = sink_test(tree, installation, 20)
+    library.with_suffix(".fits").rename(library)
+    assert done.returncode != 0 and "\nLOST: " in done.stdout and "refuse" in done.stdout, done.stdout[-4000:]
+
+
+def test_a_server_without_preload_loads_the_core_first(rig, installation):
+    pg = rig.postgres(settings={"shared_preload_libraries": ""}, bindir=installation["bindir"])
+    with pg.connect() as session:
+        session.execute("CREATE EXTENSION outbox")
+        session.execute("CREATE EXTENSION outbox_file")
+    with pg.connect() as session:
+        session.execute("CREATE SERVER audit FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')")
+        with pytest.raises(psycopg.Error, match="Expected an absolute path|invalid value"):
+            session.execute("ALTER SERVER audit OPTIONS (SET path 'x')")
+    pg.close()

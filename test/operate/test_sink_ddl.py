@@ -129,6 +129,37 @@ def test_names_that_are_exchanged(session):
     assert after(session, "CREATE SERVER IF NOT EXISTS hook FOREIGN DATA WRAPPER outbox_webhook", role="stranger") == {"hook": "disabled", "crm": "paused"}
 
 
+def test_a_former_name_is_kept_for_the_events_that_have_it(session):
+    """Else the sink that gets the name would get them. What the hint says makes the name free."""
+    session.execute("SELECT outbox.enqueue('Order', 'k', 'e', '1'), outbox.enqueue('Order', 'k', 'e', '2')")
+    session.execute("UPDATE outbox.events SET status = 'FAILED', overtaken_by = position + 1 WHERE sink = 'crm' AND payload = '1'")
+    session.execute("ALTER SERVER crm RENAME TO sales")
+    session.execute("SAVEPOINT before")
+
+    def refused(*statements: str) -> str:
+        for statement in statements[:-1]:
+            session.execute(statement)
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='"crm" is the former name of the sink "sales"') as error:
+            session.execute(statements[-1])
+        session.execute("ROLLBACK TO before")
+        return error.value.diag.message_hint
+
+    create, rename = f"CREATE SERVER crm {SERVER}", "ALTER SERVER hook RENAME TO crm"
+    hint = refused(create)
+    assert refused(rename) == hint
+    assert refused("DELETE FROM outbox.events WHERE status = 'PENDING'", create) == hint, "a dead letter may be redriven"
+    assert refused("DELETE FROM outbox.events WHERE status = 'FAILED'", create) == hint
+    assert refused("DROP SERVER sales CASCADE", create).startswith("CREATE SERVER sales delivers them")
+    assert after(session, "ALTER SERVER sales RENAME TO crm") == PAUSED_ONLY | {"crm": "disabled"}
+    assert after(session, "DELETE FROM outbox.events", create)
+    assert session.execute(hint.split(";")[0]).rowcount == 2
+    session.execute(create)
+    assert session.execute("SELECT sink, status, overtaken_by IS NULL FROM outbox.events WHERE sink <> 'hook' ORDER BY position").fetchall() \
+        == [("sales", "FAILED", False), ("sales", "PENDING", True)], "it is still known that a later event of its key was delivered"
+    session.execute("UPDATE outbox.events SET sink = 'crm' WHERE sink = 'sales'")
+    assert session.execute("SELECT FROM outbox.events WHERE overtaken_by IS NOT NULL").fetchall() == [], "another sink has another order"
+
+
 def test_a_server_of_another_wrapper_is_none_of_ours(session):
     session.execute("CREATE FOREIGN DATA WRAPPER other")
     session.execute("CREATE SERVER crm2 FOREIGN DATA WRAPPER other")

@@ -32,20 +32,23 @@ SQL_FUNCTION(outbox_library_version) {
 bool extension_version(Oid extension, char *version, size_t size) {
   Assert(IsTransactionState());
   ScanKeyData key;
-  bool is_null = true;
+  bool found = false;
 
   ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
   Relation relation = table_open(ExtensionRelationId, AccessShareLock);
   SysScanDesc scan = systable_beginscan(relation, ExtensionOidIndexId, true, NULL, 1, &key);
   HeapTuple tuple = systable_getnext(scan);
   if (HeapTupleIsValid(tuple)) {
-    Datum value = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(relation), &is_null);
-    if (!is_null)
-      strlcpy(version, TextDatumGetCString(value), size);
+    Datum values[Natts_pg_extension];
+    bool is_null[Natts_pg_extension];
+    heap_deform_tuple(tuple, RelationGetDescr(relation), values, is_null);
+    found = !is_null[Anum_pg_extension_extversion - 1];
+    if (found)
+      strlcpy(version, TextDatumGetCString(values[Anum_pg_extension_extversion - 1]), size);
   }
   systable_endscan(scan);
   table_close(relation, AccessShareLock);
-  return !is_null;
+  return found;
 }
 
 static void require_columns(FunctionCallInfo fcinfo, const TupleDescData *desc, int columns) {

@@ -140,7 +140,8 @@ static void read_sinks(void) {
   while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
     Form_pg_foreign_server form = (Form_pg_foreign_server)GETSTRUCT(tuple);
     const char *kind = kind_of(&known_wrappers, form->srvfdw, scratch);
-    bool isnull;
+    Datum values[Natts_pg_foreign_server];
+    bool isnull[Natts_pg_foreign_server];
     if (kind == NULL)
       continue;
     make_room(cache, cache_size, room);
@@ -150,8 +151,9 @@ static void read_sinks(void) {
     strlcpy(sink->name, NameStr(form->srvname), NAMEDATALEN);
     sink->kind = kind;
     sink->is_manual = strcmp(kind, "manual") == 0;
-    Datum options = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions, RelationGetDescr(relation), &isnull);
-    read_options(options, isnull, sink, scratch);
+    heap_deform_tuple(tuple, RelationGetDescr(relation), values, isnull);
+    constexpr int OPTIONS = Anum_pg_foreign_server_srvoptions - 1;
+    read_options(values[OPTIONS], isnull[OPTIONS], sink, scratch);
   }
   systable_endscan(scan);
   table_close(relation, AccessShareLock);

@@ -1,7 +1,7 @@
 /*
- * wrappers.cpp: a wrapper is a kind of sink when its validator is this library's and both names contain the kind; it
- * need not belong to the extension. So an added kind needs no change of the install script, and a dump contains its
- * wrapper. Only superusers can create wrappers and functions in C.
+ * wrappers.cpp: a wrapper is a kind of sink when both its name and its validator's contain the kind, and the
+ * validator is this library's, or that of a library which calls this one's. So an added kind needs no change of the
+ * install script, and a dump contains its wrapper. Only superusers can create wrappers and functions in C.
  */
 #include "server/catalog/wrappers.h"
 
@@ -29,6 +29,7 @@ extern "C" {
 #include "server/base/catalog_row.h"
 #include "server/base/delivery_error.h"
 #include "server/base/sql_function.h"
+#include "server/catalog/kind_library.h"
 #include "server/catalog/sink_ddl.h"
 #include "server/catalog/table_guard.h"
 #include "server/shmem/wake.h"
@@ -49,7 +50,17 @@ void wrappers_name_database(void) {
   named = true;
 }
 
-/* Sets the kind that this validator checks; returns false when it is no validator of this library. */
+static char *proc_text(HeapTuple tuple, AttrNumber column) {
+  bool isnull;
+  Datum value = SysCacheGetAttr(PROCOID, tuple, column, &isnull);
+
+  return isnull ? pstrdup("") : TextDatumGetCString(value);
+}
+
+/* A kind in a library of its own has a validator of this name, from kind_module.c; the library is loaded then. */
+static const char OWN_LIBRARY_VALIDATOR[] = "outbox_kind_validator";
+
+/* Sets the kind that this validator checks; returns false when it is no validator of a kind. */
 static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
   HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(validator));
   bool ours = false;
@@ -58,10 +69,12 @@ static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
     return false;
   Form_pg_proc proc = (Form_pg_proc)GETSTRUCT(tuple);
   if (proc->prolang == ClanguageId && pg_str_endswith(NameStr(proc->proname), VALIDATOR_SUFFIX)) {
-    bool isnull;
-    Datum symbol = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
-    ours = !isnull && strcmp(TextDatumGetCString(symbol), "outbox_validator") == 0;
+    char *symbol = proc_text(tuple, Anum_pg_proc_prosrc), *file = proc_text(tuple, Anum_pg_proc_probin);
+    bool in_own_library = strcmp(symbol, OWN_LIBRARY_VALIDATOR) == 0;
+    ours = in_own_library || strcmp(symbol, "outbox_validator") == 0;
     strlcpy(kind, NameStr(proc->proname), strlen(NameStr(proc->proname)) - strlen(VALIDATOR_SUFFIX) + 1);
+    if (in_own_library)
+      kind_library_load(kind, file);
   }
   ReleaseSysCache(tuple);
   return ours;

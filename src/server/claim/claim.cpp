@@ -5,6 +5,7 @@
  */
 #include "server/claim/claim.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/base/origin.h"
 #include "server/claim/batches.h"
@@ -74,6 +75,7 @@ static void read_fresh_shards(Snapshot snapshot) {
   statement_read(&read_failing, NULL, snapshot, visit_failing, NULL);
   statement_read(&read_groups, NULL, snapshot, visit_group, NULL);
   dispatcher().rescan_cursor.restart();
+  OUTBOX_FAULT_POINT("shard.before_read");
   shards_read();
 }
 
@@ -171,6 +173,7 @@ bool claim_events(Now now, bool *rescan) {
   batches_begin();
   dispatcher().begin_round(now, in_flight_free(), Min(in_flight_free_bytes(), (int64)ROUND_BYTES));
   mark_returned();
+  OUTBOX_FAULT_POINT("claim.begin");
   SPI_connect();
   if (shards_any_fresh())
     dead_letters_stale();
@@ -203,8 +206,10 @@ bool claim_events(Now now, bool *rescan) {
     more |= sinks[i]->cursor->free_slots() > 0 && sinks[i]->cursor->advanced() &&
             blocked_keys().any_draining(sinks[i]->oid);
   more |= dispatcher().round.free_bytes <= 0 && in_flight_free() > 0; /* the round is full, and the sinks are not */
+  OUTBOX_FAULT_POINT("claim.before_lock");
   if (dispatcher().round.n_claimed > 0 || !dispatcher().marks.all().empty())
     claim_lock_and_mark();
+  OUTBOX_FAULT_POINT("claim.locked");
   more |= dispatcher().round.dropped;
   UnregisterSnapshot(snapshot);
   SPI_finish();
@@ -222,11 +227,11 @@ void claim_return(InFlightEvent *event) {
     sink_cursor_rewind(given_to, position); /* it passed the row while the event was in flight */
   if (event->early)
     sink->cursor->early_retry.returned();
-  worker_sink_event_returned(sink, event->bytes);
   if (key == NULL)
     sink_cursor_rewind(sink, position);
   else if (event->blocked_by != key->group)
     add_returned(event);
+  worker_sink_event_returned(sink, event->bytes);
   in_flight().give_back(event);
 }
 
@@ -240,6 +245,7 @@ void claim_give_back(void) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
+  OUTBOX_SIGNAL_POINT("claim.give_back");
   if (!dispatcher().round.open)
     return;
   for (int i = 0; i < n; i++) {

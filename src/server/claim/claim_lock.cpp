@@ -6,6 +6,7 @@
  */
 #include "server/claim/claim_lock.h"
 
+#include "server/base/fault_point.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
@@ -31,11 +32,14 @@ static Statement write_marks = {
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
     NULL};
 
-/* Removes a claimed event. */
-static void drop_event(InFlightEvent *event, const char *reason) {
+/* Removes a claimed event from its batch. Writing to the log may raise an error (a cancel): then the event is still
+ * in the batch, from which claim_give_back() returns it. */
+static void drop_event(InFlightEvent **place, const char *reason) {
+  InFlightEvent *event = *place;
   WorkerSink *sink = sink_of(event);
 
   decision_log(EVENT_RETURNED, event->position, sink->name, reason, 0);
+  *place = NULL;
   worker_sink_event_returned(sink, event->bytes);
   sink->cursor->event_dropped();
   in_flight().give_back(event);
@@ -46,17 +50,20 @@ static void prune_batch(WorkerSink *sink) {
   int kept = 0;
 
   for (int i = 0; i < sink->n_batch; i++) {
-    InFlightEvent *event = sink->batch_events[i];
+    InFlightEvent **place = &sink->batch_events[i];
+    InFlightEvent *event = *place;
     if (event == NULL)
       continue;
     if (blocked_keys().find_before(sink->oid, event->key_hash, event->position)) {
       /* An earlier row of its key is locked or redriven: the main scan comes to this row again, and marks it. */
+      OUTBOX_FAULT_POINT("lock.prune");
       int64 position = event->position;
-      drop_event(event, "an earlier event of its key leads now");
+      drop_event(place, "an earlier event of its key leads now");
       sink_cursor_rewind(sink, position);
       continue;
     }
     sink->batch[kept] = sink->batch[i];
+    *place = NULL; /* no event is in the batch twice, if an error comes before its end */
     sink->batch_events[kept++] = event;
   }
   sink->n_batch = kept;
@@ -109,22 +116,23 @@ void claim_lock_and_mark(void) {
       continue;
     InFlightEvent **place = (InFlightEvent **)lock->owner;
     InFlightEvent *event = *place;
-    *place = NULL;
     pruned = dispatcher().round.dropped = true;
     if (lock->result == ROW_BUSY) {
+      OUTBOX_FAULT_POINT("lock.busy_row");
       key_block(sink_of(event)->oid, event->key_hash, event->position);
       /* an earlier event of the key may become its blocker */
       require_memory(locked.add(event->position, sink_of(event)->oid, event->key_hash));
     } else {
       blocked_keys().release(sink_of(event)->oid, event->key_hash, event->position);
     }
-    drop_event(event, lock->result == ROW_BUSY ? "another session has locked it" : "its row has changed");
+    drop_event(place, lock->result == ROW_BUSY ? "another session has locked it" : "its row has changed");
   }
   for (int i = 0; i < n && pruned; i++)
     prune_batch(sinks[i]);
 
   if (n_marked > 0) {
     Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked), text_array(names, n_marked)};
+    OUTBOX_FAULT_POINT("lock.before_marks");
     statement_write(&write_marks, values, NULL, NULL);
   }
 }

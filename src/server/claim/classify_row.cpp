@@ -35,6 +35,7 @@ static InFlightEvent *claim_row(WorkerSink *sink, const EventRow *row, uint32 by
       .due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at,
       .late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
   };
+  decision_log_shard(claimed.position, sink->name, claimed.shard); /* first: a line of the log can raise an error */
   InFlightEvent *event = in_flight_claim(&claimed);
 
   worker_sink_event_claimed(sink, bytes);

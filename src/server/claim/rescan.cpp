@@ -6,6 +6,7 @@
  */
 #include "server/claim/rescan.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/settings.h"
 #include "server/claim/classify_row.h"
 #include "server/claim/late_commits.h"
@@ -140,6 +141,7 @@ bool rescan_claim(Snapshot snapshot, bool *more) {
   const dispatch::RescanPlace after = dispatcher().rescan_cursor.after();
   Datum values[] = {UInt64GetDatum(after.xact), Int64GetDatum(after.position), Int64GetDatum(limit)};
 
+  OUTBOX_FAULT_POINT("rescan.begin");
   dispatcher().rescan_cursor.begin_page(late_commits_full_xid(snapshot->xmin));
   statement_read(&read_queue, values, snapshot, visit_entry, &list);
   rescan_look(&list, snapshot);
@@ -189,6 +191,7 @@ bool rescan_check_blockers(Snapshot snapshot) {
 
   if (!check.wanted(blocked_keys(), now, setting_poll_interval))
     return false;
+  OUTBOX_FAULT_POINT("rescan.check_blockers");
   check.begin(now);
   const std::span<const int64> blockers = blocked_keys().check_begin();
   if (blockers.empty())

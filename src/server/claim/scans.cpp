@@ -117,17 +117,17 @@ static void drain(WorkerSink *sink, uint64 key_hash, Snapshot snapshot) {
   if (blocked)
     return;
   const BlockedKey *key = blocked_keys().find(sink->oid, key_hash);
-  const int64 dead =
-      sink->common.dead_letters_block ? dead_letter_first(sink, key_hash, snapshot) : dispatch::POSITION_NONE;
+  const dispatch::DrainStops stops =
+      sink->common.dead_letters_block ? dead_letter_stops(sink, key_hash, snapshot) : dispatch::DrainStops();
   const int limit = Min(sink->cursor->free_slots() + 1, dispatch::READ_MAX);
   Visit state = {sink,
                  {RowScan::DRAINING, sink->cursor, limit, key->drained,
-                  dispatch::drain_below(dispatcher(), *sink->cursor, id, dead)},
+                  dispatch::drain_below(dispatcher(), *sink->cursor, id, stops)},
                  key_hash};
   Datum values[] = {Int64GetDatum(key->group), Int64GetDatum(key->drained), Int64GetDatum(limit)};
 
   statement_read(&read_marked, values, snapshot, visit, &state);
-  require_memory(dispatch::drain_read_ended(dispatcher(), state.scan, id, dead));
+  require_memory(dispatch::drain_read_ended(dispatcher(), state.scan, id, stops));
 }
 
 bool scan_draining(WorkerSink *sink, Snapshot snapshot) {

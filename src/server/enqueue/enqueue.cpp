@@ -26,6 +26,7 @@ extern "C" {
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
@@ -107,8 +108,36 @@ static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *heade
   return chosen;
 }
 
-/* Inserts one more row for each further sink, so that each sink has its own progress, retries and dead letters. */
-static void insert_copies(const TriggerRow *row, bool is_new, const Datum *sinks, int n) {
+/* Gives the row itself to a sink for which its id is already pending. Its INSERT then meets the unique index, which
+ * refuses the whole event, or adds nothing with ON CONFLICT DO NOTHING. In SPI. */
+static bool take_pending_sink(TriggerRow *row, Datum *sinks, int n) {
+  static const Oid types[] = {UUIDOID, TEXTARRAYOID};
+  static OwnerSql find = {"SELECT sink FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
+                          "AND sink OPERATOR(pg_catalog.=) ANY ($2) LIMIT 1",
+                          2, types, NULL};
+  Datum values[] = {row_get(row, EV_ID),
+                    PointerGetDatum(construct_array(sinks, n, TEXTOID, -1, false, TYPALIGN_INT))};
+  if (owner_execute(&find, values, NULL) == 0)
+    return false;
+  char *sink = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+  for (int i = 0; i < n; i++)
+    if (strcmp(TextDatumGetCString(sinks[i]), sink) == 0)
+      row_set(row, EV_SINK, sinks[i]);
+  return true;
+}
+
+/* Another transaction has committed the id for a further sink while this one waited for it. */
+[[noreturn]] static void report_pending(const TriggerRow *row) {
+  ereport(ERROR,
+          (errcode(ERRCODE_UNIQUE_VIOLATION),
+           errmsg("event %s is already pending", DatumGetCString(DirectFunctionCall1(uuid_out, row_get(row, EV_ID)))),
+           errdetail("Another transaction has just enqueued it.")));
+  pg_unreachable();
+}
+
+/* Inserts one more row for each sink but the first, so that each sink has its own progress, retries and dead letters.
+ */
+static void insert_copies(TriggerRow *row, bool is_new, Datum *sinks, int n) {
   Datum values[EV_GIVEN];
   bool isnull[EV_GIVEN];
 
@@ -117,15 +146,17 @@ static void insert_copies(const TriggerRow *row, bool is_new, const Datum *sinks
     values[column] = row_get(row, (EventColumn)column);
   }
   if (is_new) {
-    event_insert_copies(values, isnull, sinks, n);
+    event_insert_copies(values, isnull, sinks + 1, n - 1);
     return;
   }
   OwnerScope scope = owner_enter();
   isnull[EV_SINK] = false;
-  for (int i = 0; i < n; i++) {
-    values[EV_SINK] = sinks[i];
-    event_insert_copy_if_missing(values, isnull);
-  }
+  if (!take_pending_sink(row, sinks, n))
+    for (int i = 1; i < n; i++) {
+      values[EV_SINK] = sinks[i];
+      if (!event_insert_copy_if_missing(values, isnull))
+        report_pending(row);
+    }
   owner_leave(scope);
 }
 
@@ -204,7 +235,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   stamp_transaction(row);
   draw_position(row);
   if (n > 1)
-    insert_copies(row, is_new, names + 1, n - 1);
+    insert_copies(row, is_new, names, n);
 }
 
 /* A row with a position keeps its sink and origin without checks. Only the owner may insert one, for a restore. */

@@ -175,9 +175,7 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
     row_set(row, EV_HEADERS, JsonbPGetDatum(JsonbValueToJsonb(object)));
 }
 
-/* A payload column that the INSERT left out has the default {}. When payload_bytes is given, {} counts as no payload.
- */
-static void check_payload(TriggerRow *row) {
+void event_check_payload(TriggerRow *row) {
   if (row_isnull(row, EV_PAYLOAD_BYTES) || row_isnull(row, EV_PAYLOAD))
     return;
   Jsonb *payload = DatumGetJsonbP(row_get(row, EV_PAYLOAD));
@@ -238,7 +236,7 @@ void event_check(TriggerRow *row, EventHeaders *headers) {
   check_one_line(row, EV_CONTENT_TYPE);
   check_one_line(row, EV_DEDUP_KEY);
   check_headers(row, headers);
-  check_payload(row);
+  event_check_payload(row);
 }
 
 /* Sinks check only the payload's length. A jsonb is rendered only when its size may be near the limit: its binary

@@ -19,6 +19,10 @@ void event_check_encoding(const TriggerRow *before, const TriggerRow *row);
  * text, and sets `headers`. */
 void event_check(TriggerRow *row, EventHeaders *headers);
 
+/* Raises an error when both payload and payload_bytes are given. A payload column that the INSERT left out has the
+ * default {}: beside payload_bytes, {} counts as no payload and becomes NULL. */
+void event_check_payload(TriggerRow *row);
+
 /* Raises an error when a sink can never send the event. An event that is too large for some of the sinks is accepted
  * and becomes a dead letter there; one that is too large for all is an error. `is_new`: the event is being enqueued,
  * so probable mistakes are errors as well. */

@@ -15,6 +15,7 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
+#include "server/base/fault_point.h"
 #include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
@@ -73,11 +74,13 @@ static void insert_rows(void *argument) {
     }
     ExecStoreVirtualTuple(slot);
     next_writer = given->sinks ? WRITER_COPY : WRITER_ENQUEUE;
+    OUTBOX_FAULT_POINT("enqueue.before_insert");
     AfterTriggerBeginQuery();
     ExecSimpleRelationInsert(result, estate, slot);
     AfterTriggerEndQuery(estate);
     ResetPerTupleExprContext(estate);
   }
+  OUTBOX_FAULT_POINT("enqueue.inserted");
   ExecCloseIndices(result);
   ExecDropSingleTupleTableSlot(slot);
   FreeExecutorState(estate);
@@ -109,6 +112,8 @@ static char *copy_statement(void) {
   return MemoryContextStrdup(TopMemoryContext, sql.data);
 }
 
+static uint64 n_inserted; /* by insert_copy() */
+
 static void insert_copy(void *argument) {
   static OwnerSql insert = {NULL, EV_GIVEN, event_column_types, NULL};
   NewRows *given = (NewRows *)argument;
@@ -119,13 +124,14 @@ static void insert_copy(void *argument) {
   next_writer = WRITER_COPY;
   for (int i = 0; i < EV_GIVEN; i++)
     nulls[i] = given->isnull[i] ? 'n' : ' ';
-  owner_execute(&insert, const_cast<Datum *>(given->values), nulls);
+  n_inserted = owner_execute(&insert, const_cast<Datum *>(given->values), nulls);
 }
 
-void event_insert_copy_if_missing(const Datum *values, const bool *isnull) {
+bool event_insert_copy_if_missing(const Datum *values, const bool *isnull) {
   Assert(in_spi() && GetUserId() == outbox_owner_oid());
   NewRows given = {values, isnull, NULL, 1};
   run_insert(insert_copy, &given);
+  return n_inserted > 0;
 }
 
 void event_insert_copies_by(void (*insert)(void *), void *argument) {

@@ -18,9 +18,9 @@ void event_insert(const Datum *values, const bool *isnull);
  */
 void event_insert_copies(const Datum *values, const bool *isnull, const Datum *sinks, int n);
 
-/* Inserts one more row of an event, or nothing if a row with its id and sink exists: a writer that repeats an event
- * with ON CONFLICT DO NOTHING must not get an error for its copies. Between owner_enter() and owner_leave(). */
-void event_insert_copy_if_missing(const Datum *values, const bool *isnull);
+/* Inserts one more row of an event, or nothing if a row with its id and sink exists; returns whether it was inserted.
+ * Between owner_enter() and owner_leave(). */
+bool event_insert_copy_if_missing(const Datum *values, const bool *isnull);
 
 /* Calls `insert`, which runs a statement that inserts rows of existing events with their sinks. The trigger sees them
  * as WRITER_COPY. */

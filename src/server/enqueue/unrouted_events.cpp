@@ -156,8 +156,39 @@ static void fetch_toasted(Datum *values, const bool *isnull) {
       values[column] = PointerGetDatum(detoast_external_attr((struct varlena *)DatumGetPointer(values[column])));
 }
 
+/* Removes the sinks for which another event with this id is pending, since a sink has one row per id. */
+static int without_pending(Datum id, char **names, int n) {
+  static const Oid types[] = {UUIDOID, TEXTOID};
+  static OwnerSql find = {"SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
+                          "AND sink OPERATOR(pg_catalog.=) $2",
+                          2, types, NULL};
+  int kept = 0;
+
+  for (int i = 0; i < n; i++) {
+    Datum values[] = {id, CStringGetTextDatum(names[i])};
+    if (owner_execute(&find, values, NULL) == 0)
+      names[kept++] = names[i];
+  }
+  return kept;
+}
+
+/* The unique index would refuse the row for every sink that takes it, and with it the whole batch. */
+static void refuse_row(int64 position, const char *sink) {
+  static const Oid types[] = {INT8OID, TEXTOID};
+  static OwnerSql refuse = {"SELECT outbox_internal.move_to_failed($1, 0, 'not routed: another event with its id is "
+                            "pending for the sink', pg_catalog.clock_timestamp(), NULL)",
+                            2, types, NULL};
+  static OwnerSql name_sink = {"UPDATE outbox.events_failed SET sink = $2 WHERE position OPERATOR(pg_catalog.=) $1",
+                               2, types, NULL};
+  Datum values[] = {Int64GetDatum(position), CStringGetTextDatum(sink)};
+
+  owner_execute(&refuse, values, NULL);
+  owner_execute(&name_sink, values, NULL);
+  queue_rescan(position); /* it may block its key */
+}
+
 /* Inserts a copy of the row for each sink that takes it but the first, whose name it returns for the row itself. NULL
- * when no sink takes the event anymore. */
+ * when no sink takes the event anymore, or all of them have an event with its id. */
 static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
   Datum values[EV_GIVEN];
   bool isnull[EV_GIVEN], never;
@@ -173,6 +204,7 @@ static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
   char **names = (char **)palloc(sizeof(char *) * (n + 1));
   for (int i = 0; i < n; i++)
     names[i] = pstrdup(takers[i]->name);
+  const int n_takers = n;
 
   if (n > 1) {
     MemoryContext caller = MemoryContextSwitchTo(scratch);
@@ -180,10 +212,13 @@ static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
     MemoryContextSwitchTo(caller);
   }
   unreadable_done();
+  n = without_pending(values[EV_ID], names, n);
+  if (n == 0 && n_takers > 0)
+    refuse_row(DatumGetInt64(SPI_getbinval(tuple, desc, EV_GIVEN + 1, &never)), names[0]);
   isnull[EV_SINK] = false;
   for (int i = 1; i < n; i++) {
     values[EV_SINK] = CStringGetTextDatum(names[i]);
-    event_insert_copy_if_missing(values, isnull);
+    (void)event_insert_copy_if_missing(values, isnull);
   }
   MemoryContextReset(scratch);
   return n > 0 ? names[0] : NULL;

@@ -18,6 +18,7 @@ extern "C" {
 #include "server/base/origin.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
+#include "server/catalog/sink_rename.h"
 #include "server/enqueue/dedup.h"
 #include "server/enqueue/event_check.h"
 #include "server/storage/owner_sql.h"
@@ -67,12 +68,24 @@ static bool is_replicated(const TriggerRow *before) {
 }
 
 /* A user who sets a dead letter to PENDING wants it sent, even after later events of its key: the same as
- * outbox.redrive() with force. */
+ * outbox.redrive() with force. It begins with no attempts and no time, unless the UPDATE gives others. */
 static void redrive_by_update(const TriggerRow *before, TriggerRow *after) {
-  if (row_has_status(before, "FAILED") && row_has_status(after, "PENDING"))
-    row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
-  else
+  if (!row_has_status(before, "FAILED") || !row_has_status(after, "PENDING")) {
     row_set_null(after, EV_REDRIVE_LATE);
+    return;
+  }
+  row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
+  if (row_same(before, after, EV_ATTEMPTS))
+    row_set(after, EV_ATTEMPTS, Int32GetDatum(0));
+  if (row_same(before, after, EV_AVAILABLE_AT))
+    row_set_null(after, EV_AVAILABLE_AT);
+}
+
+/* An empty key means that the event has none, as when it is enqueued. */
+static void remove_empty_key(const TriggerRow *before, TriggerRow *after) {
+  if (!row_isnull(after, EV_PARTITION_KEY) && !row_same(before, after, EV_PARTITION_KEY) &&
+      VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(row_get(after, EV_PARTITION_KEY))) == 0)
+    row_set_null(after, EV_PARTITION_KEY);
 }
 
 /* Only the extension sets these columns. A user's change is undone without an error, because ORMs write back all
@@ -104,6 +117,20 @@ static bool only_unchecked_columns_change(const TriggerRow *before, const Trigge
     if (!row_same(before, after, column))
       return false;
   return true;
+}
+
+/* A row of a renamed sink may get the sink's present name instead of the former one. */
+static bool same_sink(const TriggerRow *before, const TriggerRow *after) {
+  return row_same(before, after, EV_SINK) || (!row_isnull(before, EV_SINK) && !row_isnull(after, EV_SINK) &&
+                                              sink_rename_is_recorded(TextDatumGetCString(row_get(before, EV_SINK)),
+                                                                      TextDatumGetCString(row_get(after, EV_SINK))));
+}
+
+/* Does the UPDATE give a payload beside the one that the event has, or two of them? Compares no values: a TOAST value
+ * may be damaged. */
+static bool adds_payload(const TriggerRow *before, const TriggerRow *after) {
+  return !row_isnull(after, EV_PAYLOAD) && !row_isnull(after, EV_PAYLOAD_BYTES) &&
+         (row_isnull(before, EV_PAYLOAD) || row_isnull(before, EV_PAYLOAD_BYTES));
 }
 
 /* Users' programs that know no status set only the time: UPDATE ... SET sent_at = now(). */
@@ -141,6 +168,8 @@ SQL_FUNCTION(outbox_events_before_update) {
   trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
 
   keep_extension_columns(&before, &after);
+  if (!is_replicated(&before))
+    remove_empty_key(&before, &after);
   if (row_isnull(&after, EV_STATUS))
     row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
   mark_sent_by_time(&before, &after);
@@ -152,12 +181,16 @@ SQL_FUNCTION(outbox_events_before_update) {
       row_set_null(&after, EV_SENT_AT);
     redrive_by_update(&before, &after);
   }
-  if (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY))
+  if (!row_isnull(&after, EV_OVERTAKEN_BY) &&
+      (!same_sink(&before, &after) || !row_same(&before, &after, EV_PARTITION_KEY)))
     row_set_null(&after, EV_OVERTAKEN_BY); /* the order of another key or sink */
   if (event_is_manual(&after))             /* no worker would remove the mark */
     row_set_null(&after, EV_BLOCKED_BY);
-  if (!is_replicated(&before))
+  if (!is_replicated(&before)) {
     event_check_encoding(&before, &after);
+    if (adds_payload(&before, &after))
+      event_check_payload(&after);
+  }
   if (is_replicated(&before) || only_unchecked_columns_change(&before, &after))
     return PointerGetDatum(heap_form_tuple(after.desc, after.values, after.isnull));
   if (!row_isnull(&after, EV_SINK) && !row_same(&before, &after, EV_SINK))

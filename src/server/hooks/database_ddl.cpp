@@ -5,6 +5,7 @@
  */
 #include "server/hooks/database_ddl.h"
 
+#include "server/base/fault_point.h"
 #include "server/catalog/sink_ddl.h"
 #include "server/hooks/restored_day.h"
 #include "server/shmem/shared_state.h"
@@ -101,7 +102,9 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   }
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);
+  OUTBOX_FAULT_POINT("ddl.before");
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
+  OUTBOX_FAULT_POINT("ddl.done");
   sink_ddl_apply();
 }
 

@@ -4,6 +4,7 @@
  */
 #include "server/hooks/prepared.h"
 
+#include "server/base/fault_point.h"
 #include "server/shmem/shared_state.h"
 #include "server/shmem/wake.h"
 
@@ -35,6 +36,7 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
 
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
   if (commits) {
+    OUTBOX_FAULT_POINT("prepared.committed");
     request_rescan_at_commit(); /* this statement's own transaction ends after the prepared one */
     announce_extension();
   }

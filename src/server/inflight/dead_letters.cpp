@@ -17,17 +17,20 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
+#define OF_KEY "sink = $1 AND pg_catalog.hashtextextended(partition_key, 0) = $2"
 #define FAILED_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_failed"
 
 static Statement read_all = {FAILED_ROWS, 0, {}, NULL};
 static Statement read_positions = {FAILED_ROWS " WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
 static Statement read_redriven = {
     PENDING_ROWS "(attempts > 0 OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL", 0, {}, NULL};
-static Statement read_of_key = {FAILED_ROWS " WHERE sink = $1 AND pg_catalog.hashtextextended(partition_key, 0) = $2 "
-                                            "ORDER BY position",
-                                2,
-                                {TEXTOID, INT8OID},
-                                NULL};
+static Statement read_of_key = {FAILED_ROWS " WHERE " OF_KEY " ORDER BY position", 2, {TEXTOID, INT8OID}, NULL};
+static Statement read_redriven_of_key = {
+    PENDING_ROWS "(attempts > 0 OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL AND blocked_by IS NULL AND "
+                 "available_at IS NULL AND " OF_KEY " ORDER BY position",
+    2,
+    {TEXTOID, INT8OID},
+    NULL};
 
 static bool stale = false;
 
@@ -51,7 +54,6 @@ static bool visit_dead(TupleTableSlot *slot, void *) {
   return true;
 }
 
-/* A redriven event blocks its key from the first round on, whichever scan reads first. */
 static bool visit_redriven(TupleTableSlot *slot, void *) {
   WorkerSink *sink;
   EventRow row;
@@ -59,7 +61,7 @@ static bool visit_redriven(TupleTableSlot *slot, void *) {
   event_row_read(slot, &row);
   dispatcher().dead_letter_keys.note(row.key_hash);
   if (row_is_ours(&row, &sink) && sink->common.ordered)
-    key_block(sink->oid, row.key_hash, row.position);
+    require_memory(dispatcher().redriven_row(sink->oid, row.key_hash, row.position, row.blocked_by));
   return true;
 }
 
@@ -90,17 +92,26 @@ static bool visit_first(TupleTableSlot *slot, void *context) {
   return false;
 }
 
-int64 dead_letter_first(const WorkerSink *sink, uint64 key_hash, Snapshot snapshot) {
+/* Later events of a key may be sent behind one that is in flight: its failure would return them. */
+static bool visit_first_not_in_flight(TupleTableSlot *slot, void *context) {
+  EventRow row;
+
+  event_row_read(slot, &row);
+  return in_flight().find(row.position) != NULL || visit_first(slot, context);
+}
+
+dispatch::DrainStops dead_letter_stops(const WorkerSink *sink, uint64 key_hash, Snapshot snapshot) {
   Assert(in_spi());
-  int64 first = PG_INT64_MAX;
+  dispatch::DrainStops stops;
   Datum values[] = {PointerGetDatum(cstring_to_text(sink->name)), Int64GetDatum((int64)key_hash)};
 
-  statement_read(&read_of_key, values, snapshot, visit_first, &first);
+  statement_read(&read_of_key, values, snapshot, visit_first, &stops.dead);
+  statement_read(&read_redriven_of_key, values, snapshot, visit_first_not_in_flight, &stops.redriven);
   /* Rejected events that are not recorded as dead letters yet, because their rows are locked. */
   for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
     if (event->outcome == Outcome::REJECTED && event->sink == &sink->events && event->key_hash == key_hash)
-      first = Min(first, event->position);
-  return first;
+      stops.dead = Min(stops.dead, event->position);
+  return stops;
 }
 
 typedef struct DeadLetterQuery {

@@ -7,6 +7,8 @@
 
 #include "server/base/server.h"
 
+#include "dispatch/draining.h"
+
 extern "C" {
 #include "utils/snapshot.h"
 }
@@ -22,10 +24,10 @@ void dead_letters_read(void);
 void dead_letters_stale(void);
 void dead_letters_refresh(void);
 
-/* The position of the first dead letter of this key; PG_INT64_MAX when there is none. For sinks with on_dead_letter
- * 'block'. With the round's snapshot: a dead letter that was redriven since would be found in neither table, and
- * later events of its key would be sent before it. In SPI. */
-int64 dead_letter_first(const struct WorkerSink *sink, uint64 key_hash, Snapshot snapshot);
+/* What no event of this key may drain past, for sinks with on_dead_letter 'block'. With the round's snapshot: a dead
+ * letter that is redriven meanwhile is found in one of the two tables, so later events of its key are not sent before
+ * it. In SPI. */
+dispatch::DrainStops dead_letter_stops(const struct WorkerSink *sink, uint64 key_hash, Snapshot snapshot);
 
 /* Sets `states[i]` for each of the `n` positions, and blocks the keys of dead letters of sinks with on_dead_letter
  * 'block'. With the snapshot that did not show the positions as pending. In SPI. */

@@ -24,6 +24,13 @@ void decision_log_event(Decision decision, int64 position, const char *sink, con
                    errhidestmt(true), errhidecontext(true)));
 }
 
+void decision_log_shard(int64 position, const char *sink, int shard) {
+  if (unlikely(decisions.each))
+    ereport(DEBUG2,
+            (errmsg_internal("outbox event " INT64_FORMAT " of sink \"%s\" is of shard %d", position, sink, shard),
+             errhidestmt(true), errhidecontext(true)));
+}
+
 static void log_round(int in_flight, long ms, const char *waits_for) {
   const int *n = decisions.n;
   const int recorded = n[EVENT_DELIVERED] + n[EVENT_FAILED] + n[EVENT_DEAD] + n[EVENT_GONE];

@@ -32,6 +32,10 @@ void decision_log_begin(void);
 /* Logs one event at debug2. Call decision_log() instead. */
 void decision_log_event(Decision decision, int64 position, const char *sink, const char *reason, int64 other);
 
+/* Logs at debug2 that an event was claimed, with its shard: test/models/trace.py follows shards from worker to
+ * worker. */
+void decision_log_shard(int64 position, const char *sink, int shard);
+
 /* Counts a decision, and logs it at debug2. `sink` and `reason` may be NULL. `other` is the position of the event
  * that is the reason, or 0. */
 static inline void decision_log(Decision decision, int64 position, const char *sink, const char *reason,

@@ -26,9 +26,21 @@ int64 in_flight_free_bytes(void) {
   return in_flight().free_bytes((int64)setting_max_in_flight_memory * 1024);
 }
 
+static int free_events(void) {
+  return in_flight().free_events(setting_max_in_flight, (int64)setting_max_in_flight_memory * 1024);
+}
+
 int in_flight_free(void) {
   settle_unflushed(setting_max_in_flight);
-  return in_flight().free_events(setting_max_in_flight, (int64)setting_max_in_flight_memory * 1024);
+  return free_events();
+}
+
+bool in_flight_is_full(void) {
+  return free_events() == 0;
+}
+
+bool in_flight_waits_for_wal(void) {
+  return in_flight_is_full() && in_flight().unflushed.events() > 0;
 }
 
 InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed) {

@@ -39,6 +39,10 @@ static inline ItemPointerData place_of(const dispatch::RowHandle *row) {
 int in_flight_free(void);
 int64 in_flight_free_bytes(void);
 
+/* No further event may be claimed, as far as is known; and this ends when the WAL of recordings is safe. */
+bool in_flight_is_full(void);
+bool in_flight_waits_for_wal(void);
+
 /* Adds a claimed event. Its position must not be in flight already. Out of memory is raised as an error of the
  * transaction. */
 InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed);

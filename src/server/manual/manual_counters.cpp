@@ -12,14 +12,15 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* What the running transaction has to count when it commits; few have more than one sink. */
+/* What a subtransaction has to count when the transaction commits; few have more than one sink. */
 typedef struct Pending {
   Oid server;
+  SubTransactionId made_in;
   SinkStats *stats;
   uint64 delivered, retried, failed, redriven_late;
   Latency latency;
 } Pending;
-static Pending pending[4];
+static Pending pending[8];
 static int n_pending = 0;
 
 static void add_counts(const Pending *one, Moment now) {
@@ -50,24 +51,63 @@ static void at_end_of_transaction(XactEvent event, void *) {
   n_pending = 0;
 }
 
-/* NULL: nothing is counted. */
+static void add_pending(Pending *sum, const Pending *one) {
+  sum->delivered += one->delivered;
+  sum->retried += one->retried;
+  sum->failed += one->failed;
+  sum->redriven_late += one->redriven_late;
+  for (int i = 0; i < LATENCY_BUCKETS; i++)
+    sum->latency.counts[i] += one->latency.counts[i];
+  sum->latency.sum_us += one->latency.sum_us;
+}
+
+static Pending *find_pending(Oid server, SubTransactionId made_in) {
+  for (int i = 0; i < n_pending; i++)
+    if (pending[i].server == server && pending[i].made_in == made_in)
+      return &pending[i];
+  return NULL;
+}
+
+/* A savepoint that is rolled back counts nothing; one that is released passes its counts to its parent. */
+static void at_end_of_subtransaction(SubXactEvent event, SubTransactionId ended, SubTransactionId parent, void *) {
+  if (event != SUBXACT_EVENT_ABORT_SUB && event != SUBXACT_EVENT_COMMIT_SUB)
+    return;
+  for (int i = n_pending - 1; i >= 0; i--) {
+    if (pending[i].made_in < ended)
+      continue;
+    if (event == SUBXACT_EVENT_COMMIT_SUB) {
+      Pending *sum = find_pending(pending[i].server, parent);
+      if (sum == NULL) {
+        pending[i].made_in = parent;
+        continue;
+      }
+      add_pending(sum, &pending[i]);
+    }
+    pending[i] = pending[--n_pending];
+  }
+}
+
+/* Of the current subtransaction. NULL: nothing is counted. */
 static Pending *pending_of(Oid server) {
   static bool registered = false;
 
-  for (int i = 0; i < n_pending; i++)
-    if (pending[i].server == server)
-      return &pending[i];
+  Pending *known = find_pending(server, GetCurrentSubTransactionId());
+  if (known)
+    return known;
   if (shared_state() == NULL || n_pending == (int)lengthof(pending))
     return NULL;
   SinkStats *stats = shared_sink_stats(MyDatabaseId, server, true);
   if (stats == NULL)
     return NULL;
-  if (!registered)
+  if (!registered) {
     RegisterXactCallback(at_end_of_transaction, NULL);
+    RegisterSubXactCallback(at_end_of_subtransaction, NULL);
+  }
   registered = true;
   Pending *one = &pending[n_pending++];
   memset((void *)one, 0, sizeof(*one));
   one->server = server;
+  one->made_in = GetCurrentSubTransactionId();
   one->stats = stats;
   return one;
 }

@@ -191,8 +191,8 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
   if (checker == NULL)
     ereport(ERROR,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("sink \"%s\" is misconfigured", sink_name),
-             errdetail("Another version of the library accepted its options; this version does not."),
-             errhint("Look at outbox.sinks.last_error, and correct them with ALTER SERVER %s.",
+             errdetail("The installed library does not accept its options, or lacks its kind of sink."),
+             errhint("Look at outbox.sinks.last_error; options are corrected with ALTER SERVER %s.",
                      quote_identifier(sink_name))));
   ob_checker *with_secrets = sink_checker_with_secrets(sink->server_oid, sink->kind);
   int64 now = event_unix_us(GetCurrentStatementStartTimestamp()) / USECS_PER_SEC;

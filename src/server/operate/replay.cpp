@@ -29,9 +29,9 @@ extern "C" {
 #define REPLAYED                                                                                                     \
   "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, "    \
   "e.partition_key, e.dedup_key, e.seq, e.created_at, e.position"
-#define NAMES                                                                                                        \
-  "names AS (SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = "  \
-  "$1), "
+#define SELECT_NAMES                                                                                                 \
+  "SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = $1"
+#define NAMES "names AS (" SELECT_NAMES "), "
 #define NOT_ENQUEUED_AGAIN                                                                                           \
   "NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "        \
   "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
@@ -236,14 +236,14 @@ static bool has_row(const char *statement, const Replay *resend) {
 static void warn_not_resent(const Replay *resend, const char *sink) {
   const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, resend->values[1]));
 
-  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
+  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink IN (" SELECT_NAMES ")", resend))
     ereport(WARNING,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
              errdetail("It is pending for the sink \"%s\".", sink),
              errhint("To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = '%s' AND "
                      "status = 'PENDING';",
                      id)));
-  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
+  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink IN (" SELECT_NAMES ")", resend))
     ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
                       errdetail("It is a dead letter of the sink \"%s\".", sink),
                       errhint("SELECT outbox.redrive('%s', %s);", id, quote_literal_cstr(sink))));

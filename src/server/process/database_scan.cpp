@@ -4,6 +4,7 @@
  */
 #include "server/process/database_scan.h"
 
+#include "server/base/fault_point.h"
 #include "server/shmem/shared_state.h"
 
 extern "C" {
@@ -25,13 +26,13 @@ void scan_databases(void) {
   bool full = false;
   HeapTuple tuple;
 
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  shared->rescan = false; /* before the snapshot, so that a later CREATE DATABASE causes another scan */
+  LWLockRelease(shared->lock);
   StartTransactionCommand();
   (void)GetTransactionSnapshot();
   Relation relation = table_open(DatabaseRelationId, AccessShareLock);
   TableScanDesc scan = table_beginscan_catalog(relation, 0, NULL);
-  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  shared->rescan = false;
-  LWLockRelease(shared->lock);
   while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL) {
     Form_pg_database database = (Form_pg_database)GETSTRUCT(tuple);
     if (database->datistemplate || !database->datallowconn || database->datconnlimit == OUTBOX_INVALID_DATABASE)
@@ -48,6 +49,7 @@ void scan_databases(void) {
   table_endscan(scan);
   table_close(relation, AccessShareLock);
   CommitTransactionCommand();
+  OUTBOX_FAULT_POINT("launcher.scanned");
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)

@@ -7,6 +7,7 @@
  */
 #include "server/process/launcher.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/settings.h"
 #include "server/process/database_scan.h"
 #include "server/process/slot_sharing.h"
@@ -128,6 +129,7 @@ static void handle_exited(Now now) {
     pid_t pid;
     if (!child->used || GetBackgroundWorkerPid(child->handle, &pid) != BGWH_STOPPED)
       continue;
+    OUTBOX_FAULT_POINT("launcher.exited");
     pfree(child->handle);
     child->used = false;
     if (child->dismissed)
@@ -206,7 +208,9 @@ static void spread_shards(DatabaseSlot *slot, Oid database, int workers) {
       children[i].dismissed = true;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   if (slot->oid == database && slot->workers != workers) {
+    OUTBOX_SIGNAL_POINT("launcher.spread");
     slot->workers = workers;
+    ereport(DEBUG2, (errmsg_internal("outbox shards of database %u are spread, workers: %d", database, workers)));
     shared_shards_changed(database);
   }
   LWLockRelease(shared_state()->lock);
@@ -215,6 +219,7 @@ static void spread_shards(DatabaseSlot *slot, Oid database, int workers) {
 static void stop_children(Oid database) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++)
     if (children[i].used && !children[i].stopping && children[i].arguments.database == database) {
+      OUTBOX_FAULT_POINT("launcher.before_stop");
       children[i].stopping = true;
       TerminateBackgroundWorker(children[i].handle);
     }
@@ -258,6 +263,7 @@ static bool start_child(const WorkerArguments *arguments, Moment now) {
   MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
   bool registered = RegisterDynamicBackgroundWorker(&worker, &child->handle);
   MemoryContextSwitchTo(previous);
+  OUTBOX_FAULT_POINT("launcher.registered");
   if (!registered)
     return false;
   child->used = true;
@@ -274,6 +280,7 @@ static bool stays_idle(DatabaseSlot *slot, Now now) {
 
   if (!wanted)
     return true;
+  OUTBOX_FAULT_POINT("launcher.wake");
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
   if (slot->state == DATABASE_IDLE)
     database_change_state(slot, DATABASE_ACTIVE);
@@ -468,7 +475,9 @@ void outbox_launcher_main(Datum) {
       MemoryContextSwitchTo(round);
       scanned_at = now.moment;
     }
+    OUTBOX_FAULT_POINT("launcher.begin");
     handle_exited(now);
+    OUTBOX_FAULT_POINT("launcher.before_reconcile");
     long sleep_ms = reconcile(now);
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, sleep_ms, wait_event);
     ResetLatch(MyLatch);

@@ -15,6 +15,7 @@ extern "C" {
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
+#include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 }
 
@@ -119,6 +120,13 @@ void worker_sigterm_handler(SIGNAL_ARGS) {
   }
   SignalHandlerForShutdownRequest(OUTBOX_SIGNAL_ARGUMENTS);
   errno = saved_errno;
+}
+
+/* pg_cancel_backend(), or a timeout of the server's own. Between transactions no one would catch the error, which the
+ * next line of the log would raise. */
+void worker_sigint_handler(SIGNAL_ARGS) {
+  if (IsTransactionState())
+    StatementCancelHandler(OUTBOX_SIGNAL_ARGUMENTS);
 }
 
 void worker_set_cancel_on_sigterm(bool yes) {

@@ -34,4 +34,6 @@ const char *worker_last_error(void);
 /* SIGTERM ends the process. While worker_set_cancel_on_sigterm(true) holds, it also cancels the running statement,
  * which may wait for a lock. */
 void worker_sigterm_handler(SIGNAL_ARGS);
+/* SIGINT cancels the running transaction, if there is one. */
+void worker_sigint_handler(SIGNAL_ARGS);
 void worker_set_cancel_on_sigterm(bool yes);

@@ -4,6 +4,7 @@
  */
 #include "server/process/worker_extension.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/base/library_version.h"
 #include "server/process/worker_slot.h"
@@ -22,10 +23,11 @@ extern "C" {
 }
 
 static Oid extension_oid = InvalidOid;
-static bool check_extension = true;
+static uint64 changes = 1; /* of the catalog that may concern the extension … */
+static uint64 checked = 0; /* … and those after which the extension was found unchanged */
 
 static void relation_changed(Datum, Oid) {
-  check_extension = true; /* DROP EXTENSION invalidates its tables; other changes do as well, but a check is cheap */
+  changes++; /* DROP EXTENSION invalidates its tables; other changes do as well, but a check is cheap */
 }
 
 /* Returns what this database has; sets the extension's OID and version. */
@@ -39,16 +41,19 @@ static DatabaseState installed_extension(Oid *oid, char *version, size_t size) {
   return strcmp(version, library_version()) == 0 ? DATABASE_ACTIVE : DATABASE_OTHER_VERSION;
 }
 
-/* Exits the process; the launcher starts no worker here until CREATE or ALTER EXTENSION. The state is reported before
- * the catalog is read again, so that a CREATE or ALTER EXTENSION that commits in between is not overwritten. */
-static void exit_without_extension(DatabaseState found) {
+/* After an error the state is not known. The next worker finds it. */
+static void report_unsure(int, Datum) {
+  (void)worker_slot_report_state(DATABASE_ACTIVE);
+}
+
+static DatabaseState read_again(bool has_changed) {
   char version[64] = "";
   Oid oid;
 
-  bool has_changed = worker_slot_report_state(found);
   StartTransactionCommand();
+  OUTBOX_FAULT_POINT("extension.reported");
   (void)GetTransactionSnapshot();
-  found = installed_extension(&oid, version, sizeof version);
+  const DatabaseState found = installed_extension(&oid, version, sizeof version);
   if (found == DATABASE_OTHER_VERSION && has_changed)
     ereport(WARNING,
             (errmsg("outbox does not deliver in database \"%s\": its extension is version %s, and the library %s",
@@ -57,6 +62,18 @@ static void exit_without_extension(DatabaseState found) {
              errhint("In that database: ALTER EXTENSION outbox UPDATE; if the library is the older one, restart the "
                      "server first.")));
   CommitTransactionCommand();
+  return found;
+}
+
+/* Exits the process; the launcher starts no worker here until CREATE or ALTER EXTENSION. The state is reported before
+ * the catalog is read again, so that a CREATE or ALTER EXTENSION that commits in between is not overwritten. */
+static void exit_without_extension(DatabaseState reported) {
+  const bool has_changed = worker_slot_report_state(reported);
+  volatile DatabaseState found = reported;
+
+  PG_ENSURE_ERROR_CLEANUP(report_unsure, (Datum)0);
+  { found = read_again(has_changed); }
+  PG_END_ENSURE_ERROR_CLEANUP(report_unsure, (Datum)0);
   if (found == DATABASE_ACTIVE)
     (void)worker_slot_report_state(found);
   proc_exit(found == DATABASE_ACTIVE ? 1 : 0);
@@ -68,12 +85,15 @@ void worker_lock_extension(void) {
   Oid oid;
 
   LockDatabaseObject(ExtensionRelationId, extension_oid, 0, AccessShareLock);
-  if (!check_extension)
+  const uint64 now = changes; /* an error leaves the check to the next transaction */
+  if (checked == now)
     return;
-  check_extension = false;
+  OUTBOX_FAULT_POINT("extension.before_check");
   DatabaseState found = installed_extension(&oid, version, sizeof version);
-  if (found == DATABASE_ACTIVE && oid == extension_oid)
+  if (found == DATABASE_ACTIVE && oid == extension_oid) {
+    checked = now;
     return;
+  }
   AbortCurrentTransaction();
   /* An extension that was created again needs a new worker, which exit_without_extension() gets. */
   exit_without_extension(found == DATABASE_ACTIVE ? DATABASE_NO_OUTBOX : found);

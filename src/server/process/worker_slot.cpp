@@ -5,6 +5,7 @@
  */
 #include "server/process/worker_slot.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/settings.h"
 
 #include <stdio.h>
@@ -19,7 +20,15 @@ extern "C" {
 
 static WorkerSlot *own_slot = NULL;
 
-static void give_up_slot(void) {
+/* The line of a step at debug2, written under the lock, so that the lines stand in the order of the steps
+ * (test/models/trace.py). */
+static void log_slot(const char *step) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
+  ereport(DEBUG2, (errmsg_internal("outbox worker %d of database %u %s", own_slot->index, own_slot->database, step),
+                   errhidestmt(true), errhidecontext(true)));
+}
+
+static void give_up_slot(const char *step) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   SharedState *shared = shared_state();
 
@@ -29,17 +38,19 @@ static void give_up_slot(void) {
         shared->sinks[i].in_flight[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
         shared->sinks[i].low_watermark[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
       }
+    log_slot(step);
     Oid database = own_slot->database;
     own_slot->pid = 0;
     own_slot->database = InvalidOid;
     worker_change_state(own_slot, WORKER_FREE);
+    OUTBOX_SIGNAL_POINT("slot.freed");
     shared_shards_changed(database); /* the other workers may take its shards */
   }
 }
 
 static void give_up_slot_at_exit(int, Datum) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  give_up_slot();
+  give_up_slot("exits");
   LWLockRelease(shared_state()->lock);
 }
 
@@ -77,6 +88,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     pg_atomic_write_u32(&free_slot->rescan_requested, 1);
     pg_atomic_write_u32(&free_slot->slot_revoked, 0);
     own_slot = free_slot;
+    log_slot("takes its slot");
     DatabaseSlot *database = shared_database(arguments->database, false);
     if (database) { /* a new worker reads all pending events, so earlier requests are done */
       pg_atomic_write_u32(&database->wakeup_requested, 0);
@@ -96,8 +108,9 @@ bool worker_slot_resign(void) {
   DatabaseSlot *database = shared_database(own_slot->database, false);
   bool needed = database == NULL || own_slot->index < database->workers;
   if (!needed)
-    give_up_slot();
+    give_up_slot("resigns");
   LWLockRelease(shared->lock);
+  OUTBOX_SIGNAL_POINT("slot.resigned");
   return !needed;
 }
 
@@ -149,6 +162,7 @@ bool worker_slot_exit_idle(Moment until, TimestampTz due) {
     may_exit = false;
   }
   LWLockRelease(shared->lock);
+  OUTBOX_SIGNAL_POINT("idle.decided");
   if (may_exit)
     shared_wake_launcher();
   return may_exit;
@@ -159,6 +173,7 @@ void worker_slot_run(void) {
   if (own_slot->state == WORKER_RUNNING)
     return;
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  OUTBOX_SIGNAL_POINT("slot.runs");
   worker_change_state(own_slot, WORKER_RUNNING);
   LWLockRelease(shared_state()->lock);
 }
@@ -205,6 +220,7 @@ bool worker_slot_report_state(DatabaseState state) {
   if (changed)
     database_change_state(slot, has_outbox ? DATABASE_ANNOUNCED : state);
   LWLockRelease(shared->lock);
+  OUTBOX_SIGNAL_POINT("database.reported");
   if (changed)
     shared_wake_launcher();
   return changed;

@@ -7,6 +7,7 @@
  */
 #include "server/process/worker_transaction.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
@@ -37,11 +38,13 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
     if (first && SPI_execute(first, false, 0) != SPI_OK_UTILITY)
       elog(ERROR, "could not run \"%s\"", first);
     body(argument);
+    OUTBOX_FAULT_POINT("maintain.before_commit");
     SPI_finish();
     PopActiveSnapshot();
     worker_owner_leave_settings();
     CommitTransactionCommand();
     worker_owner_leave();
+    OUTBOX_FAULT_POINT("maintain.committed");
     done = true;
   }
   PG_CATCH();

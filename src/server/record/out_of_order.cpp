@@ -5,6 +5,7 @@
  */
 #include "server/record/out_of_order.h"
 
+#include "server/base/fault_point.h"
 #include "server/event/status_sql.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/row_lock.h"
@@ -191,6 +192,7 @@ void out_of_order_mark(InFlightEvent **sent, int n, Moment now) {
   require_memory(out_of_order().group(in_flight()));
   if (out_of_order().keys().empty())
     return;
+  OUTBOX_FAULT_POINT("record.before_overtaken");
   find_rows();
   if (out_of_order().rows().empty())
     return;

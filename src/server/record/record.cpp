@@ -5,7 +5,9 @@
  */
 #include "server/record/record.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
+#include "server/event/key_hash.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
@@ -30,7 +32,20 @@ using dispatch::Disposition;
 using dispatch::FoundRow;
 using dispatch::Retention;
 
-/* A user may have given the event to another sink while it was in flight: then that sink is still to send it. */
+static bool has_other_key(TupleTableSlot *row, TupleDesc desc, const InFlightEvent *event) {
+  static AttrNumber column = InvalidAttrNumber;
+  bool is_null;
+
+  if (event->outcome == Outcome::SENT)
+    return false;
+  Datum key = slot_getattr(row, column_number(desc, "partition_key", &column), &is_null);
+  text *now = is_null ? NULL : DatumGetTextPP(key);
+  uint64 key_hash = now ? key_hash_of(VARDATA_ANY(now), VARSIZE_ANY_EXHDR(now)) : 0;
+  return dispatch::has_other_key(event, key_hash, sink_of(event)->common.ordered);
+}
+
+/* A user may have given the event to another sink or another key while it was in flight: then it is still to be sent
+ * there. */
 static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
   static AttrNumber column = InvalidAttrNumber;
   InFlightEvent *event = (InFlightEvent *)lock->owner;
@@ -39,9 +54,10 @@ static bool is_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *
   Datum name = slot_getattr(row, column_number(desc, "sink", &column), &is_null);
   text *now = is_null ? NULL : DatumGetTextPP(name);
   WorkerSink *sink = now ? worker_sink_find(VARDATA_ANY(now), VARSIZE_ANY_EXHDR(now)) : NULL;
-  if (sink && sink != sink_of(event))
+  bool is_ours = sink == sink_of(event) && !has_other_key(row, desc, event);
+  if (sink && !is_ours)
     event->given_to = sink->oid;
-  return sink == sink_of(event);
+  return is_ours;
 }
 
 static bool is_failing_for_its_sink(TupleTableSlot *row, TupleDesc desc, const RowLock *lock) {
@@ -120,6 +136,7 @@ static void record_sent(RowLock *locks, int n, Now now) {
   int n_ready = 0;
 
   row_lock(locks, n, is_for_its_sink);
+  OUTBOX_FAULT_POINT("record.sent_locked");
   for (int i = 0; i < n; i++) {
     InFlightEvent *event = event_of(&locks[i]);
     if (dispatcher().recording.is_ready(event, found_row(&locks[i]), retention_of(event, now)))
@@ -132,6 +149,7 @@ static void record_sent(RowLock *locks, int n, Now now) {
 void record_ended(Now now) {
   Assert(server_is_worker && IsTransactionState());
   const int max = dispatcher().recording.begin(in_flight(), now.moment);
+  require_memory(max >= 0);
 
   SPI_connect();
   InFlightEvent **events = (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(max, 1));
@@ -142,8 +160,10 @@ void record_ended(Now now) {
     locks[i] = lock_of(events[i]);
   if (failed > 0) {
     row_lock(locks, failed, is_failing_for_its_sink);
+    OUTBOX_FAULT_POINT("record.failed_locked");
     record_rows(locks, failed, now);
   }
+  OUTBOX_FAULT_POINT("record.before_delete");
   const int done = failed + record_unmodified(locks + failed, n - failed);
   if (done < n)
     record_sent(locks + done, n - done, now);

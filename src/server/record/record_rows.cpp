@@ -4,6 +4,7 @@
  */
 #include "server/record/record_rows.h"
 
+#include "server/base/fault_point.h"
 #include "server/event/status_sql.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -89,6 +90,7 @@ void recorded_rows_keep(const RecordedRows *rows, Now now) {
   if (rows->n == 0)
     return;
   Datum values[] = {tid_array(rows->tids, rows->n), TimestampTzGetDatum(now.wall)};
+  OUTBOX_FAULT_POINT("record.before_keep");
   statement_write(&keep_sent, values, NULL, NULL);
 }
 
@@ -105,6 +107,7 @@ void recorded_rows_move_to_dead_letters(const RecordedRows *rows) {
                                             sink_of(event)->common.dead_letters_block));
   }
   Datum values[] = {tid_array(rows->tids, rows->n), int8_array(positions, rows->n), errors_of(rows), ends_of(rows)};
+  OUTBOX_FAULT_POINT("record.before_dead_letter");
   statement_write(&move_to_dead_letters, values, NULL, NULL);
 }
 
@@ -140,5 +143,6 @@ void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
                     int8_array(groups, rows->n),
                     text_array(names, rows->n),
                     int8_array(spent, rows->n)};
+  OUTBOX_FAULT_POINT("record.before_retry");
   statement_write(&reschedule, values, NULL, NULL);
 }

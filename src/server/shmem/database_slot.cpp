@@ -2,6 +2,7 @@
  * move, so a session searches for its own only once. */
 #include "server/shmem/database_slot.h"
 
+#include "server/base/fault_point.h"
 #include "server/shmem/shared_state.h"
 
 extern "C" {
@@ -35,6 +36,7 @@ extern "C" {
 void database_change_state(DatabaseSlot *slot, DatabaseState next) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   Assert(may_follow(slot->state, next));
+  OUTBOX_STATE_CHANGES("DatabaseState", slot->state, next);
   slot->state = next;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "server/shmem/wake.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/sql_function.h"
 #include "server/shmem/shared_state.h"
 
@@ -58,6 +59,7 @@ static void at_end_of_transaction(XactEvent event, void *) {
   if (!wake_workers_wanted && !announce_wanted)
     return;
   if (event == XACT_EVENT_COMMIT && shared_state() != NULL) {
+    OUTBOX_SIGNAL_POINT("wake.committed");
     if (wake_workers_wanted)
       wake_workers();
     if (announce_wanted) {
@@ -79,6 +81,7 @@ static void at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_l
   if (!sinks_changed || !is_top_level || phase != RESOURCE_RELEASE_AFTER_LOCKS)
     return;
   sinks_changed = false;
+  OUTBOX_SIGNAL_POINT("wake.sinks_changed");
   if (is_commit && shared_state() != NULL)
     wake_workers();
 }

@@ -1,6 +1,7 @@
 /* worker_slots.cpp: changes a worker's state, and signals all workers of a database. */
 #include "server/shmem/worker_slots.h"
 
+#include "server/base/fault_point.h"
 #include "server/shmem/shared_state.h"
 
 #include <signal.h>
@@ -24,6 +25,7 @@
 void worker_change_state(WorkerSlot *slot, WorkerState next) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   Assert(may_follow(slot->state, next));
+  OUTBOX_STATE_CHANGES("WorkerState", slot->state, next);
   slot->state = next;
 }
 

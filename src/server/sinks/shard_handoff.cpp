@@ -4,6 +4,7 @@
  */
 #include "server/sinks/shard_handoff.h"
 
+#include "server/base/fault_point.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/sink_cursor.h"
@@ -15,6 +16,8 @@ extern "C" {
 }
 
 using dispatch::ShardSet;
+
+static const int SHARD_SET_TEXT = dispatch::SHARDS / 4 + 1;
 
 bool shard_is_mine(const WorkerSink *sink, int shard) {
   return sink ? sink->shards.may_claim(shard) : dispatcher().shards.mine().has(shard);
@@ -49,9 +52,44 @@ static ShardSet draining_anywhere(const WorkerSink *sink) {
   return shards;
 }
 
+typedef char ShardSetText[SHARD_SET_TEXT];
+
+static const char *set_text(const ShardSet &set, ShardSetText text) {
+  char *end = text;
+
+  for (uint64 word : set.words)
+    end += snprintf(end, text + sizeof(ShardSetText) - end, "%016" INT64_MODIFIER "x", word);
+  return text;
+}
+
+static void log_sink(const WorkerSink *sink, const char *which) {
+  ShardSetText mine, claimed, draining;
+  ShardSet may_claim = {};
+
+  for (int shard = 0; shard < dispatch::SHARDS; shard++)
+    if (sink->shards.may_claim(shard))
+      may_claim.add(shard);
+  ereport(DEBUG2, (errmsg_internal("outbox shards of %s \"%s\": owns %s, claims %s, drains %s", which, sink->name,
+                                   set_text(dispatcher().shards.mine(), mine), set_text(may_claim, claimed),
+                                   set_text(sink->shards.draining(), draining)),
+                   errhidestmt(true), errhidecontext(true)));
+}
+
+/* At debug2 the shards of each sink, written under the lock, so that the lines of all workers stand in the order of
+ * the steps (test/models/trace.py). */
+static void log_shards(void) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
+  if (!message_level_is_interesting(DEBUG2))
+    return;
+  for (const WorkerSink *sink : worker_sinks_all())
+    log_sink(sink, "sink");
+}
+
 void shards_add_sink(WorkerSink *sink) {
   LWLockAcquire(shared_state()->lock, LW_SHARED);
   sink->shards.begin(dispatcher().shards.mine(), draining_anywhere(sink));
+  if (message_level_is_interesting(DEBUG2))
+    log_sink(sink, "new sink");
   LWLockRelease(shared_state()->lock);
 }
 
@@ -137,12 +175,15 @@ bool shards_follow(Moment now) {
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   if (check)
     given = exchange_shards();
+  OUTBOX_SIGNAL_POINT("shard.given");
   publish(slot);
   if (check)
     gained = update_sinks();
+  log_shards();
   if (drained || given)
     shared_shards_changed(MyDatabaseId);
   LWLockRelease(shared->lock);
+  OUTBOX_SIGNAL_POINT("shard.told");
   if (drained || given)
     forget_unknown_keys();
   if (gained)

@@ -2,6 +2,7 @@
  * may_follow() with the comments of SinkState and the diagram of src/README.md. */
 #include "server/sinks/sink_state.h"
 
+#include "server/base/fault_point.h"
 #include "server/sinks/worker_sinks.h"
 
 const char *sink_state_name(SinkState state) {
@@ -42,5 +43,6 @@ void sink_change_state(WorkerSink *sink, SinkState next) {
   ereport(DEBUG1, (errmsg_internal("outbox sink \"%s\": %s, was %s", sink->name, sink_state_name(next),
                                    sink_state_name(sink->state)),
                    errhidestmt(true), errhidecontext(true)));
+  OUTBOX_STATE_CHANGES("SinkState", sink->state, next);
   sink->state = next;
 }

@@ -5,9 +5,11 @@
  */
 #include "server/sinks/worker_sinks.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/grow.h"
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
+#include "server/catalog/kind_library.h"
 #include "server/catalog/route.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
@@ -225,6 +227,7 @@ SinkChanges worker_sinks_reload(void) {
   stale = false;
   reload++;
   ob_set_networks(setting_allow_networks);
+  OUTBOX_FAULT_POINT("sinks.before_reload");
   RouteSink *routes = route_sinks(&n);
   for (int i = 0; i < n; i++)
     if (!routes[i].is_manual) /* its events are claimed in SQL */
@@ -232,6 +235,7 @@ SinkChanges worker_sinks_reload(void) {
   for (int i = 0; i < n_list; i++)
     if (list[i]->reload != reload)
       worker_sink_close(list[i], SINK_DROPPED, CLOSE_GRACE_MS);
+  OUTBOX_FAULT_POINT("sinks.reloaded");
   reload_former_names();
   worker_stops_reload();
   changes.reloaded = true;
@@ -267,7 +271,9 @@ static void open_sink(SinkEntry *entry, Moment now) {
   WorkerSink *sink = &entry->sink;
   ob_error error;
 
+  OUTBOX_FAULT_POINT("sink.before_open");
   memset(&error, 0, sizeof(error));
+  kind_library_retry(sink->kind);
   sink->failed_tries = sink->n_failures = 0;
   memset(sink->failures, 0, sizeof(sink->failures));
   if (owner_may(sink, &error))
@@ -279,6 +285,7 @@ static void open_sink(SinkEntry *entry, Moment now) {
     if (sink->state != SINK_NEW) /* many events may be waiting */
       ob_sink_begin_slowly(sink->handle);
     sink_change_state(sink, SINK_OPEN);
+    OUTBOX_SIGNAL_POINT("sink.opened");
     return;
   }
   if (sink->state != SINK_MISCONFIGURED)
@@ -346,6 +353,7 @@ static void count_failures(WorkerSink *sink) {
 static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
+  OUTBOX_SIGNAL_POINT("sink.forgotten");
   /* A renamed server has another entry with the same OID, which keeps the blocked keys and the counters. */
   bool renamed = false;
   for (int j = 0; j < n_list; j++)
@@ -383,6 +391,7 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
     if (sink_is_closing(sink->state) && ob_sink_closed(sink->handle)) {
+      OUTBOX_SIGNAL_POINT("sink.closed");
       sink->handle = NULL;
       sink_change_state(sink, closed_after(sink->state));
     }
@@ -413,7 +422,7 @@ WorkerSink *worker_sink_find(const char *name, int length) {
 
   if (length >= NAMEDATALEN)
     return NULL;
-  if (last_found && last_found->name[length] == '\0' && memcmp(last_found->name, name, length) == 0)
+  if (last_found && strncmp(last_found->name, name, length) == 0 && last_found->name[length] == '\0')
     return last_found;
   memcpy(key, name, length);
   key[length] = '\0';

@@ -4,6 +4,7 @@
  */
 #include "server/sinks/worker_stops.h"
 
+#include "server/base/fault_point.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
@@ -108,6 +109,7 @@ static void reset(WorkerSink *sink) {
 static void stop(WorkerSink *sink) {
   if (sink->handle && worker_slot()->index == 0 && sink->status.state != OB_SINK_DISABLED)
     ereport(LOG, (errmsg("outbox sink \"%s\" is stopped until outbox.resume()", sink->name)));
+  OUTBOX_FAULT_POINT("sink.stopping");
   sink->cursor->set_has_backlog(false);
   reset(sink); /* after a resume the sink has the whole of disable_after again */
   worker_sink_close(sink, SINK_STOPPED, STOP_GRACE_MS);
@@ -116,6 +118,7 @@ static void stop(WorkerSink *sink) {
 static void resume(WorkerSink *sink) {
   if (worker_slot()->index == 0)
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
+  OUTBOX_FAULT_POINT("sink.resuming");
   worker_sink_reopen(sink);
   sink_cursor_restart(sink);
 }
@@ -225,6 +228,7 @@ static bool disable(WorkerSink *sink) {
   Datum values[] = {CStringGetTextDatum(sink->name), CStringGetTextDatum(is_gone ? "410" : "disable_after"),
                     CStringGetTextDatum(error)};
 
+  OUTBOX_FAULT_POINT("sink.before_disable");
   return statement_write(&write, values, NULL, NULL) > 0;
 }
 

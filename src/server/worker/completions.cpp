@@ -4,6 +4,7 @@
  */
 #include "server/worker/completions.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
@@ -33,6 +34,7 @@ static void take_completion(const ob_completion *completion, Now now) {
 
   if (event == NULL)
     return;
+  OUTBOX_SIGNAL_POINT("completion.taken");
   WorkerSink *sink = sink_of(event);
   const Outcome outcome = (Outcome)completion->outcome;
   if (dispatcher().is_returned(event, outcome, sink->common.ordered)) {
@@ -50,6 +52,7 @@ static void take_completion(const ob_completion *completion, Now now) {
 static void return_suspect(InFlightEvent *event) {
   WorkerSink *sink = sink_of(event);
 
+  OUTBOX_SIGNAL_POINT("suspect.returned");
   if (event->attempts == 0) /* an event that has failed before still blocks its key */
     blocked_keys().release(sink->oid, event->key_hash, event->position);
   worker_sink_event_not_ended(sink, event->bytes);

@@ -5,6 +5,7 @@
  */
 #include "server/worker/maintenance.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"
 #include "server/enqueue/unrouted_events.h"
@@ -71,6 +72,7 @@ static void run_route_locked(void *more) {
 static void route(Moment now) {
   bool done, more = false;
 
+  OUTBOX_FAULT_POINT("route.begin");
   worker_slot_report_work("routing events without a sink");
   if (unrouted_wanted()) {
     int64 routed = call(SERIALIZE_ROUTING, "SELECT outbox.route_waiting()");

@@ -5,6 +5,7 @@
  */
 #include "server/worker/submit.h"
 
+#include "server/base/fault_point.h"
 #include "server/claim/claim.h"
 #include "server/inflight/blocking.h"
 #include "server/inflight/in_flight.h"
@@ -50,24 +51,32 @@ static bool is_blocker(const InFlightEvent *event) {
   return key && key->blocker == event->position;
 }
 
+/* An error (a cancel while the log is written) leaves in the batch the events that were neither submitted nor
+ * returned, each once. */
 static void hand_over(WorkerSink *sink, bool was_held) {
   int n = 0;
 
   for (int i = 0; i < sink->n_batch; i++) {
-    if (was_held && must_return(sink->batch_events[i])) {
-      claim_return(sink->batch_events[i]);
+    InFlightEvent *event = sink->batch_events[i];
+    if (was_held && must_return(event)) {
+      claim_return(event);
+      sink->batch_events[i] = NULL;
       continue;
     }
     sink->batch[n] = sink->batch[i];
-    sink->batch[n].alone = is_blocker(sink->batch_events[i]);
-    sink->batch_events[n++] = sink->batch_events[i];
+    sink->batch[n].alone = is_blocker(event);
+    sink->batch_events[i] = NULL;
+    sink->batch_events[n++] = event;
   }
   int taken = n > 0 && sink->state == SINK_OPEN ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
-  for (int i = 0; i < n; i++) {
-    if (i < taken)
-      in_flight().submitted(sink->batch_events[i]);
-    else
-      claim_return(sink->batch_events[i]);
+  OUTBOX_SIGNAL_POINT("submit.taken");
+  for (int i = 0; i < taken; i++) {
+    in_flight().submitted(sink->batch_events[i]);
+    sink->batch_events[i] = NULL;
+  }
+  for (int i = taken; i < n; i++) {
+    claim_return(sink->batch_events[i]);
+    sink->batch_events[i] = NULL;
   }
   sink->n_batch = 0;
 }

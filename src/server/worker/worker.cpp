@@ -7,6 +7,7 @@
  * No transaction is open and no row is locked while requests run. They run on the engine's threads; this thread only
  * waits on the latch and runs SQL, so it handles signals at once.
  */
+#include "server/base/fault_point.h"
 #include "server/base/origin.h"
 #include "server/base/settings.h"
 #include "server/claim/claim.h"
@@ -56,6 +57,8 @@ static const int COLLECT_MS = 3;
 static const int START_PAUSE_MS = 200;
 /* The longest sleep while an event waits for a wall time, because the clock may be set. */
 static const long CLOCK_CHECK_MS = 5000;
+/* The longest sleep while events wait until the WAL of recordings is safe: nothing tells the worker of it. */
+static const long WAL_CHECK_MS = 100;
 
 extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);
 
@@ -106,6 +109,11 @@ static void commit_transaction(void) {
   pgstat_report_stat(false); /* autovacuum needs the statistics */
 }
 
+/* Did the claim of this round end because the worker may hold no more events? */
+static bool claim_was_full(void) {
+  return dispatcher().round.free_events <= 0 || dispatcher().round.free_bytes <= 0;
+}
+
 static bool any_sink_starved(void) {
   for (WorkerSink *sink : worker_sinks_all())
     if (sink->cursor->has_backlog() && !sink_is_stopped(sink->state))
@@ -122,7 +130,9 @@ static bool transact(Now now, bool record, bool claim) {
   begin_transaction();
   if (record) {
     task = TASK_RECORD;
+    OUTBOX_FAULT_POINT("record.begin");
     record_ended(now);
+    OUTBOX_FAULT_POINT("record.before_commit");
     if (claim)
       worker_slot_report_work("claiming events");
     task = claim ? TASK_CLAIM : TASK_RECORD;
@@ -132,14 +142,22 @@ static bool transact(Now now, bool record, bool claim) {
     rescan_wanted = rescan_wanted || polls_only;
     more = claim_events(now, &rescan_wanted);
   }
+  OUTBOX_FAULT_POINT("round.before_commit");
   commit_transaction();
   if (record) {
+    OUTBOX_FAULT_POINT("record.committed");
+    const int held = in_flight().count();
     record_committed(now);
+    OUTBOX_SIGNAL_POINT("record.told");
+    more = more || (claim && claim_was_full() && in_flight().count() < held); /* there is room now */
     worker_succeeded(TASK_RECORD);
   }
   if (claim) {
+    OUTBOX_FAULT_POINT("claim.before_flush");
     durable_flush();
+    OUTBOX_FAULT_POINT("claim.before_submit");
     int claimed = submit_claimed();
+    OUTBOX_SIGNAL_POINT("submit.before_settle");
     claim_settle();
     dispatcher().linger.claimed(now.moment, claimed, more || any_sink_starved());
     worker_succeeded(TASK_CLAIM);
@@ -159,6 +177,7 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
   { more = transact(now, record, claim); }
   PG_CATCH();
   {
+    OUTBOX_SIGNAL_POINT("round.failed");
     WorkerFault fault = worker_failed(task, now.moment, task == TASK_CLAIM ? unreadable_aborted : NULL);
     unreadable_done();
     MemoryContextSwitchTo(round_context);
@@ -171,10 +190,11 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
       claim_give_back();
       rescan_wanted = true;
     }
-    more = fault == FAULT_OF_ONE_ROW; /* the other rows are claimed without a pause */
-    if (more)
-      worker_succeeded(TASK_CLAIM);
-    if (task == TASK_CLAIM && (fault == FAULT_OF_ROWS || (more && !unreadable_has_sink())))
+    const bool of_one_row = fault == FAULT_OF_ONE_ROW;
+    if (of_one_row)
+      worker_succeeded(TASK_CLAIM); /* the other rows are claimed without a pause */
+    more = claim;
+    if (task == TASK_CLAIM && (fault == FAULT_OF_ROWS || (of_one_row && !unreadable_has_sink())))
       claim_tell_error(worker_last_error());
     worker_sinks_settings_changed(); /* what the aborted transaction read of the catalog must be read again */
   }
@@ -201,13 +221,16 @@ static bool may_claim(Moment now) {
 /* How long the worker may sleep if its latch is not set, in milliseconds. */
 static long sleep_time(Now clock) {
   const Moment now = clock.moment;
-  long ms =
-      submit_waits() ? submit_pause_ms(now) : milliseconds_until(now, moment_after(polled_at, setting_poll_interval));
+  long ms = submit_waits()  ? submit_pause_ms(now)
+            : claims_wanted ? 0
+                            : milliseconds_until(now, moment_after(polled_at, setting_poll_interval));
 
   if (!submit_waits()) {
-    TimestampTz due = worker_sinks_next_due();
+    TimestampTz due = in_flight_is_full() ? DT_NOEND : worker_sinks_next_due();
     if (due != DT_NOEND) /* the clock may be set */
       ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_CHECK_MS));
+    if (in_flight_waits_for_wal() && any_sink_can_claim(clock.wall))
+      ms = Min(ms, WAL_CHECK_MS);
     ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
     ms = Min(ms, milliseconds_until(now, dispatcher().locked_rows.next_moment()));
   }
@@ -265,6 +288,7 @@ static bool read_catalog(bool first) {
   PG_CATCH();
   {
     (void)worker_failed(TASK_CLAIM, moment_now(), NULL);
+    OUTBOX_SIGNAL_POINT("worker.catalog_failed");
     worker_sinks_settings_changed();
   }
   PG_END_TRY();
@@ -299,7 +323,9 @@ static void one_loop(void) {
   if (pg_atomic_exchange_u32(&slot->rescan_requested, 0) == 1)
     rescan_wanted = claims_wanted = true;
 
+  OUTBOX_FAULT_POINT("loop.begin");
   completions_collect(clock);
+  OUTBOX_FAULT_POINT("loop.collected");
   if (submit_check_standbys(now))
     claims_wanted = true;
   refresh_sinks(clock);
@@ -329,8 +355,10 @@ static void one_loop(void) {
   worker_stops_write(now);
   if (slot->index == 0)
     serve_probes();
+  OUTBOX_FAULT_POINT("shards.before_update");
   update_shards(now);
   low_watermark_publish(now, rescan_wanted);
+  OUTBOX_FAULT_POINT("loop.end");
   sink_log_flush(now, false);
   report_activity();
 }
@@ -355,7 +383,7 @@ static const char *waits_for(Moment now) {
 static void wait_for_something(void) {
   const Now clock = now_read();
   const Moment now = clock.moment;
-  long ms = claims_wanted && may_claim(now) ? 0 : sleep_time(clock);
+  long ms = sleep_time(clock);
 
   /* While completions are collected for one recording, further ones do not wake the worker; they are collected at
    * intervals. */
@@ -374,6 +402,7 @@ static void drain_and_stop(void) {
   Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 
   worker_slot_leave();
+  OUTBOX_FAULT_POINT("drain.begin");
   worker_slot_report_activity("shutting down");
   submit_return_held();
   /* Sessions may wait for this worker's exit, so it waits at most 200 ms for locks of others. */
@@ -391,15 +420,18 @@ static void drain_and_stop(void) {
     if (before > 0)
       (void)round_trip(now_read(), true, false);
   } while (in_flight().ended() < before);
+  OUTBOX_FAULT_POINT("drain.before_stop");
   sink_log_flush(moment_now(), true);
   /* The threads end before the slot is freed, so that no worker takes the shards while requests are still sent. */
   worker_stop();
+  OUTBOX_FAULT_POINT("drain.stopped");
 }
 
 /* Gives the slot to another database. Events that are being sent end normally, because an endpoint that is slower
  * than slot sharing would get the same events from each worker. No new event is sent. */
 static void give_slot_away(void) {
   worker_slot_leave();
+  OUTBOX_FAULT_POINT("slot.given");
   worker_slot_report_activity("giving its slot to another database");
   submit_return_held();
   worker_sinks_close();
@@ -437,13 +469,16 @@ void outbox_worker_main(Datum) {
   while (!ShutdownRequestPending && !read_catalog(true))
     worker_wait(START_PAUSE_MS, false, false);
   worker_slot_run();
+  OUTBOX_FAULT_POINT("worker.running");
   update_shards(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
     if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
       proc_exit(0);
     if (should_exit_idle(now_read(), is_quiet())) {
+      OUTBOX_FAULT_POINT("idle.before_stop");
       worker_stop();
+      OUTBOX_FAULT_POINT("idle.stopped");
       proc_exit(0);
     }
     if (worker_slot_is_revoked()) {

@@ -4,6 +4,7 @@
  */
 #include "server/worker/worker_start.h"
 
+#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
 #include "server/process/worker_error.h"
@@ -38,7 +39,9 @@ void worker_stop(void) {
 static void stop_before_slot_is_freed(int, Datum) {
   if (engine && !engine_hangs)
     AbortOutOfAnyTransaction();
+  OUTBOX_SIGNAL_POINT("exit.before_stop");
   worker_stop();
+  OUTBOX_SIGNAL_POINT("exit.stopped");
 }
 
 /* A thread that hangs in a resolver would crash in OpenSSL's exit handler, and a crashed worker restarts the whole
@@ -89,11 +92,14 @@ static void set_session(void) {
 ob_engine *worker_start(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, worker_sigterm_handler);
+  pqsignal(SIGINT, worker_sigint_handler);
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   settings_reread();
+  OUTBOX_FAULT_POINT("worker.before_slot");
   if (!worker_slot_take(arguments))
     proc_exit(1);
+  OUTBOX_FAULT_POINT("worker.slot_taken");
   set_session();
   standby_reread();
 
@@ -102,6 +108,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   ob_error error;
   memset(&error, 0, sizeof(error));
   engine = ob_engine_open(&error);
+  OUTBOX_FAULT_POINT("worker.engine_open");
   if (engine == NULL)
     ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));
   before_shmem_exit(stop_before_slot_is_freed, 0);
