@@ -19,6 +19,7 @@
 
 #include "delivery/base/text.h"
 #include "delivery/engine/engine.h"
+#include "delivery/engine/kind_library.h"
 #include "delivery/engine/probe.h"
 #include "delivery/engine/sink_options.h"
 #include "delivery/http/network.h"
@@ -80,6 +81,31 @@ template <class Value, class Body> static Value guarded(ob_error *error, Value f
   return failed;
 }
 
+/* ---- kinds in libraries of their own ---- */
+
+bool ob_kind_register(const char *kind, const ob_kind_build *build, void (*make_kind)(void),
+                      ob_error *error) noexcept {
+  return guarded(error, false, [&] {
+    if (!SinkKind::find(kind)) {
+      check_kind_build(kind, *build);
+      make_kind();
+      check_kind_was_made(kind);
+    }
+    return true;
+  });
+}
+
+void ob_kind_unavailable(const char *kind, const ob_error *why) noexcept {
+  guarded(nullptr, false, [&] {
+    SinkKind::set_unavailable(kind, BadInput(why->kind, {}, why->message, why->detail, why->hint));
+    return true;
+  });
+}
+
+bool ob_kind_is_registered(const char *kind) noexcept {
+  return SinkKind::find(kind) != nullptr;
+}
+
 /* ---- options ---- */
 
 bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
@@ -87,11 +113,12 @@ bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
     Options given = to_options(options, n);
-    check_options(sink, scope, given, superuser);
-    if (scope == OB_SERVER)
+    if (scope == OB_SERVER) {
+      check_options(sink, scope, given, superuser);
       sink.parse(given, nullptr);
-    else
-      sink.check_mapping(given);
+    } else {
+      check_mapping(sink, given, superuser);
+    }
     return true;
   });
 }

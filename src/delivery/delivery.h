@@ -99,6 +99,25 @@ void ob_set_database(const char *name) OB_NOEXCEPT;
 bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
                       ob_error *error) OB_NOEXCEPT;
 
+/* What decides whether C++ code of two libraries can work together. */
+typedef struct ob_kind_build {
+  uint32_t interface;   /* OB_KIND_INTERFACE */
+  uint32_t cxx_abi;     /* __GXX_ABI_VERSION, by which classes are laid out */
+  char cxx_library[40]; /* such as "libstdc++ (C++11 strings)" */
+} ob_kind_build;
+
+/* The version of the interface between the core and a kind of sink: everything that `make install` puts into
+ * include/server/extension/outbox/. It is raised by each change after which a kind must be compiled anew. */
+enum { OB_KIND_INTERFACE = 1 };
+
+/* Registers a kind from a library of its own: calls `make_kind` if `build` equals the core's, and if that has made a
+ * kind of this name. Returns false with *error filled otherwise. Once registered, a kind stays. Main thread. */
+bool ob_kind_register(const char *kind, const ob_kind_build *build, void (*make_kind)(void),
+                      ob_error *error) OB_NOEXCEPT;
+/* From now on each function that is given this kind fails with *why. Main thread. */
+void ob_kind_unavailable(const char *kind, const ob_error *why) OB_NOEXCEPT;
+bool ob_kind_is_registered(const char *kind) OB_NOEXCEPT;
+
 /* The option names of `kind` in `scope`, for a HINT. Writes at most `max` pointers to static strings and returns
  * their number. */
 size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) OB_NOEXCEPT;

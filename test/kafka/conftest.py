@@ -2,7 +2,6 @@
 
 import re
 
-import psycopg
 import pytest
 
 
@@ -33,15 +32,3 @@ def debezium(rig, kafka):
 def librdkafka(db):
     """The version that the server has loaded: (2, 0, 2)."""
     return tuple(map(int, re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", db.value("SELECT libraries FROM outbox.library()")).groups()))
-
-
-@pytest.fixture
-def without_oidc(db) -> str | None:
-    """Why the server's librdkafka has no OIDC, if it has none."""
-    try:
-        with db.connect() as session, session.transaction(force_rollback=True):
-            session.execute("CREATE SERVER no_oidc FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'a',"
-                            " security_protocol 'sasl_ssl', sasl_mechanism 'OAUTHBEARER', sasl_oauthbearer_method 'oidc')")
-    except psycopg.Error as error:
-        return f"{error.diag.message_primary}: {error.diag.message_detail}"
-    return None

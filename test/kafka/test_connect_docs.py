@@ -26,13 +26,11 @@ def psql(pg, db, security, tmp_path):
     return run
 
 
-def test_the_examples_are_taken(db, psql, without_oidc):
+def test_the_examples_are_taken(db, psql):
     creations = [example for example in EXAMPLES if "CREATE SERVER" in example]
     changes = [example for example in EXAMPLES if "ALTER USER MAPPING" in example]
-    assert len(creations) + len(changes) == len(EXAMPLES) == 7
+    assert len(creations) + len(changes) == len(EXAMPLES) == 8
     for creation in creations:
-        if "OAUTHBEARER" in creation and without_oidc:
-            continue
         psql(creation)
         for change in list(changes):  # the options that this example has
             if all(option in creation for option in re.findall(r"SET (\w+)", change)):

@@ -129,9 +129,7 @@ def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consu
     check_books(db, writers, consume, aggregate, bound=1000)
 
 
-def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, consume, aggregate, without_oidc):
-    if without_oidc:
-        pytest.skip(without_oidc)
+def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, consume, aggregate):
     security.tokens.stop()
     db.kafka_sink("oidc", kafka, {"sasl_oauthbearer_client_secret": "not this one"}, bootstrap_servers=security.bootstrap("SASL_SSL"),
                   **oidc(security))
@@ -141,8 +139,50 @@ def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, c
         return state(db, "oidc") == "circuit open" and \
             f'no token from the token endpoint {security.tokens.url} for client "outbox"' in state(db, "oidc", "last_error")
     wait_until(refused, 20, lambda: f"the reason: {state(db, 'oidc', 'last_error')}")
+    assert db.value("SELECT attempts FROM outbox.events") == 0
     security.tokens.start()
     wait_until(lambda: "wrong secret" in state(db, "oidc", "last_error"), 30, lambda: f"the next: {state(db, 'oidc', 'last_error')}")
     db.set_mapping("oidc", **client_secret(security))
     assert [record.id for record in consume(f"outbox.event.{aggregate}").take(1)] == [event]
     assert security.tokens.secret not in state(db, "oidc", "last_error")
+
+
+@pytest.fixture
+def short_tokens(security):
+    """Tokens that end while a test runs; the broker ends the connections that were opened with them."""
+    lifetime, security.tokens.lifetime = security.tokens.lifetime, 5
+    security.tokens.start()
+    yield security.tokens
+    security.tokens.lifetime = lifetime
+    security.tokens.start()
+
+
+def test_tokens_that_end_under_traffic(db, kafka, security, consume, aggregate, writers, short_tokens):
+    db.kafka_sink("oidc", kafka, client_secret(security), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,
+                  **oidc(security))
+    writers.start()
+    before = len(short_tokens.tokens)
+    wait_until(lambda: len(short_tokens.tokens) >= before + 4, 60, "three renewals")
+    wait_for_more(db, writers, "oidc")
+
+    short_tokens.stop()  # while the sink has a token
+    wait_until(lambda: state(db, "oidc") == "circuit open" and "no token from the token endpoint" in state(db, "oidc", "last_error"), 60,
+               lambda: f"the outage: {state(db, 'oidc')}, {state(db, 'oidc', 'last_error')}")
+    short_tokens.start()
+    wait_for_more(db, writers, "oidc", timeout=40)
+    assert db.value("SELECT coalesce(max(attempts), 0) FROM outbox.events WHERE status = 'PENDING'") == 0
+    check_books(db, writers, consume, aggregate, bound=5000)
+
+
+def test_the_probe_gets_a_token(db, kafka, security, aggregate):
+    security.tokens.start()
+    kafka.create_topic(aggregate, 1)
+    db.kafka_sink("oidc", kafka, client_secret(security), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,
+                  **oidc(security))
+    steps = db.sql("SELECT step, ok, message FROM outbox.probe('oidc')")
+    assert all(ok for _, ok, _ in steps), steps
+    assert steps[0][0] == "token" and steps[0][2].startswith('there is one for client "outbox", valid for '), steps
+    assert ("authenticate", True, 'OAUTHBEARER, client "outbox"') in steps
+    db.set_mapping("oidc", sasl_oauthbearer_client_secret="not this one")
+    [(step, ok, message, hint)] = db.sql("SELECT step, ok, message, hint FROM outbox.probe('oidc')")
+    assert step == "token" and not ok and "HTTP 401 invalid_client" in message and hint, message

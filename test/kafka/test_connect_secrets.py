@@ -11,7 +11,7 @@ def lines_of(pem: str) -> list[str]:
     return [line for line in pem.splitlines() if not line.startswith("-----") and len(line) > 30]
 
 
-def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate, without_oidc):
+def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate):
     """Sinks that deliver and sinks that are refused, all with librdkafka's debug output in the server's log."""
     setting("log_min_messages", "debug1")
     start = pg.log.stat().st_size
@@ -22,14 +22,13 @@ def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate, without_
         "refused": ("SASL_SSL", sasl(security, "PLAIN"), wrong),
         "scram": ("SASL_SSL", sasl(security, "SCRAM-SHA-256"), password(security, "second")),
         "mutual": ("MTLS", tls(security), locked),
+        "oidc": ("SASL_SSL", oidc(security), client_secret(security)),
     }
-    if not without_oidc:
-        security.tokens.start()
-        sinks["oidc"] = ("SASL_SSL", oidc(security), client_secret(security))
+    security.tokens.start()
     for name, (listener, options, mapping) in sinks.items():
         db.kafka_sink(name, kafka, mapping, bootstrap_servers=security.bootstrap(listener), debug="all", **options)
     db.enqueue(aggregate, "1")
-    wait_until(lambda: {"plain", "mutual"}.isdisjoint(name for name, in db.sql("SELECT sink FROM outbox.events_pending")), 20, "delivery")
+    wait_until(lambda: {"plain", "mutual", "oidc"}.isdisjoint(name for name, in db.sql("SELECT sink FROM outbox.events_pending")), 20, "delivery")
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks WHERE name = 'refused'") == "circuit open", 20, "the refusal")
     with pytest.raises(psycopg.Error) as refusal:
         db.set_mapping("mutual", ssl_key_password="wrong-password-of-the-key")

@@ -129,6 +129,7 @@ TEST(RateLimit, EachHasItsPartWithoutSharedMemoryAndNoLegacyOfASlowerRate) {
   quick.share(&turns, 1);
   EXPECT_TRUE(slow.take(start));
   EXPECT_LE(quick.next(start), start + 50ms) << "ALTER SERVER has made it quicker";
+  EXPECT_TRUE(quick.take(quick.next(start))) << "it does not move on with the time";
 }
 
 TEST(ConcurrencyLimiter, KeepsToTheLimitWhateverTheAnswersTake) {

@@ -202,14 +202,6 @@ TEST(KafkaOptions, EveryMistakeHasItsOwnError) {
   }
 }
 
-TEST(KafkaOptions, WhatTheLibraryWasBuiltWithoutIsSaid) {
-  ob_error error;
-  if (check(OB_USER_MAPPING, {{"sasl_oauthbearer_client_secret", "hush"}}, error))
-    GTEST_SKIP() << "this librdkafka has OIDC";
-  EXPECT_STREQ(error.message, "option \"sasl_oauthbearer_client_secret\" is not supported here");
-  EXPECT_NE(std::string(error.detail).find("not supported in this build"), std::string::npos) << error.detail;
-}
-
 std::set<std::string> names(ob_scope scope) {
   static const char *found[1000];
   size_t n = ob_option_names("kafka", scope, found, 1000);

@@ -23,7 +23,7 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   KafkaBroker broker;
   broker.create_topic("t", 1);
   KafkaConfig config({{"bootstrap_servers", broker.address()}, {"linger_ms", "300"}}, nullptr);
-  KafkaProducer producer(config, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   KafkaProducer::Topic &topic = *producer.topic("t");
   Record record;
   record.topic = "t";
@@ -64,7 +64,7 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
  * topic and many other topics were used since. */
 TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   KafkaConfig config({{"bootstrap_servers", "127.0.0.1:1"}}, nullptr);
-  KafkaProducer producer(config, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   KafkaSlots slots;
   slots.take(1, 1, producer.topic("kept"), false, false, {});
   for (int i = 0; i < 2500; i++)

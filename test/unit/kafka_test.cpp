@@ -822,4 +822,10 @@ TEST_F(KafkaTest, OptionsThatDoNotGoTogetherAreRefusedWhenItOpens) {
   EXPECT_NE(std::string(engine.error.detail).find("message.timeout.ms"), std::string::npos) << engine.error.detail;
 }
 
+/* librdkafka starts without any broker, and would never look for one again. */
+TEST_F(KafkaTest, AProducerWithoutABrokerIsRefusedWhenItOpens) {
+  EXPECT_EQ(engine.open("kafka", {{"bootstrap_servers", "ssl://127.0.0.1:9092"}}), nullptr);
+  EXPECT_STREQ(engine.error.message, "librdkafka has no broker to start from");
+}
+
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "door.h"
+#include "probe_door.h"
 
 using namespace std::chrono_literals;
 using outbox::BadInput;
@@ -184,6 +184,44 @@ TEST(Options, GoodOnesPassAndClearTheError) {
   EXPECT_TRUE(ob_check_options("memory", OB_USER_MAPPING, mapping.data(), 1, false, &error)) << error.message;
   EXPECT_FALSE(ob_check_options("pigeon", OB_SERVER, nullptr, 0, true, &error));
   EXPECT_STREQ(error.message, "unknown kind of sink \"pigeon\"");
+}
+
+/* What the catalog holds need not have passed CREATE USER MAPPING: a superuser may have changed it, or an older
+ * version accepted it. */
+TEST(Options, AMappingThatDdlRefusesIsRefusedByAllWhoReadIt) {
+  struct Bad {
+    const char *kind;
+    door::OptionList server, mapping;
+    const char *subject;
+  };
+  const door::OptionList endpoint = {{"url", "https://example.com/"}},
+                         broker = {{"bootstrap_servers", "localhost:1"}};
+  const Bad bad[] = {
+      {"webhook", endpoint, {{"proxy_password", "hunter22"}}, "proxy_username"},
+      {"webhook", endpoint, {{"password", "hunter22"}}, "username"},
+      {"webhook", endpoint, {{"username", "me"}, {"bearer_token", "t0ken"}}, "bearer_token"},
+      {"webhook", endpoint, {{"timeout", "5s"}}, "timeout"},
+      {"kafka", broker, {{"linger_ms", "5"}}, "linger_ms"},
+      {"kafka", broker, {{"sasl_password", "x"}, {"bootstrap_servers", "localhost:1"}}, "bootstrap_servers"},
+      {"memory", {}, {{"capacity", "5"}}, "capacity"},
+  };
+  door::Engine engine;
+  for (const Bad &each : bad) {
+    ob_error ddl, checker, sink;
+    EXPECT_FALSE(ob_check_options(each.kind, OB_USER_MAPPING, each.mapping.data(), each.mapping.size(), true, &ddl));
+    EXPECT_STREQ(ddl.subject, each.subject);
+    EXPECT_EQ(ob_checker_open_with_secrets(each.kind, each.server.data(), each.server.size(), each.mapping.data(),
+                                           each.mapping.size(), &checker),
+              nullptr)
+        << each.subject;
+    EXPECT_EQ(engine.open(each.kind, each.server, each.mapping), nullptr) << each.subject;
+    sink = engine.error;
+    EXPECT_STREQ(checker.message, ddl.message);
+    EXPECT_STREQ(sink.message, ddl.message);
+    door::Probe probe(engine, each.kind, each.server, each.mapping);
+    ASSERT_TRUE(probe.end());
+    EXPECT_EQ(std::string(probe.step("options").message).find(ddl.message), 0u) << probe.text();
+  }
 }
 
 TEST(Options, CommonOnesAreParsedWithTheirDefaults) {

@@ -30,6 +30,15 @@ bool is_base64(const Encoding &encoding) {
   return std::string_view(encoding.name).find("base64") != std::string_view::npos;
 }
 
+/* An "&" of the secret's own, which looks like the beginning of an escape, stands before the escape that was cut. */
+TEST(SecretMask, ASecretWithTheBeginningOfAnEscapeIsFoundWhereItIsCut) {
+  SecretMask mask;
+  mask.add("k/&#+Zx~Q7/wT2");
+  const std::string sent = "<k%2f%26%23%2bZx%7eQ7%2fwT2";
+  for (size_t length = 13; length < sent.size(); length++)
+    EXPECT_EQ(mask.masked(sent.substr(0, length), true).find("k%2f%26"), std::string::npos) << sent.substr(0, length);
+}
+
 }  // namespace
 
 TEST(SecretMask, FindsATokenInEachEncoding) {

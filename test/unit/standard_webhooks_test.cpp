@@ -61,6 +61,28 @@ TEST(StandardWebhooks, RefusesSecretsThatCannotProtectAndNeverShowsThem) {
   }
 }
 
+/* The signature is that of Python's "cryptography" for the key of the bytes 0 to 31. */
+TEST(StandardWebhooks, SignsByAPrivateKey) {
+  const std::string
+      alone = "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+      pair = "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8DoQe/884Qvh1w3RjnS8CZZ+TWMJulDV8d3IZkElUxuA==";
+  for (const std::string &text : {alone, pair}) {
+    auto key = standard_webhooks::SigningKey::parse("secret", text);
+    EXPECT_EQ(key.public_key(), "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=");
+    EXPECT_EQ(key.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, "{\"test\": 2432232314}"),
+              "v1a,yoUrgEkc12aGqm0n4Sydmdz55xJfTz4AsAgieHFjmkR7LJtqVCZOQYzvvHjI5kAey+r4iaBGxTFRrl2iBQxtDQ==");
+  }
+  EXPECT_EQ(standard_webhooks::SigningKey::parse("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+                .sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, "{\"test\": 2432232314}"),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+  std::string other_half = pair;
+  other_half[60] = other_half[60] == 'A' ? 'B' : 'A';
+  for (const std::string &bad :
+       {std::string("whsk_"), std::string("whsk_c2hvcnQ="), other_half,
+        std::string("whpk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="), "whsk_" + std::string(100000, 'A')})
+    EXPECT_THROW(standard_webhooks::SigningKey::parse("secret", bad), BadInput) << bad.substr(0, 60);
+}
+
 TEST(StandardWebhooks, BodyKeepsThePayloadsText) {
   ob_event event = make_event("{\"amount\": 12345678901234567890.123456789012345678, \"a\": [1.0, 1e400]}");
   EXPECT_EQ(standard_webhooks::body(event),

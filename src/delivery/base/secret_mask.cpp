@@ -195,11 +195,12 @@ std::string bytes_of(const Units &units) {
   return bytes;
 }
 
-/* The length of the text without an incomplete escape at its end. */
+/* The length of the text without an incomplete escape at its end: the shortest one, since an earlier "&" may be the
+ * secret's own. The caller goes on from there. */
 size_t without_half_escape(std::string_view text) {
   constexpr size_t longest = 11; /* a surrogate pair without its last digit */
   size_t from = text.size() - std::min(text.size(), longest);
-  for (size_t at = from; at < text.size(); at++) {
+  for (size_t at = text.size(); at-- > from;) {
     std::string_view rest = text.substr(at);
     constexpr std::string_view hex = "0123456789abcdefABCDEF";
     bool half = (rest[0] == '%' && rest.find_first_not_of(hex, 1) == rest.npos && rest.size() < 3) ||

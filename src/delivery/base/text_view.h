@@ -1,4 +1,4 @@
-/* text_view.h: an ob_text as a std::string_view. */
+/* text_view.h: an ob_text as a std::string_view, and the reverse. */
 #pragma once
 
 #include <string_view>
@@ -9,6 +9,10 @@ namespace outbox {
 
 inline std::string_view view(const ob_text &text) {
   return {text.data ? text.data : "", text.len};
+}
+
+inline ob_text as_text(std::string_view text) {
+  return {text.data(), text.size()};
 }
 
 }  // namespace outbox

@@ -131,7 +131,13 @@ void CircuitBreaker::on_sent(uint64_t ticket, Time now) {
 }
 
 ob_outcome CircuitBreaker::on_result(const Completion &completion, Time now) {
-  bool failed_before = failed_before_.erase(completion.ticket) > 0;
+  bool failed_before = failed_before_.contains(completion.ticket);
+  ob_outcome outcome = note_result(completion, failed_before, now);
+  failed_before_.erase(completion.ticket);
+  return outcome;
+}
+
+ob_outcome CircuitBreaker::note_result(const Completion &completion, bool failed_before, Time now) {
   switch (completion.outcome) {
   case Outcome::Sent:
     succeeded(now);

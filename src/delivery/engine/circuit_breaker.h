@@ -53,7 +53,8 @@ public:
   CircuitBreaker(Settings settings, uint32_t seed) : settings_(settings), random_(seed) {}
 
   /* Notes how an event ended, changes the state, and returns the event's outcome. If that is OB_DEFERRED and the peer
-   * gave no delay, the delay is defer_ms(). */
+   * gave no delay, the delay is defer_ms(). May be called again if it throws std::bad_alloc; so may on_sent() and
+   * on_submit(). */
   ob_outcome on_result(const Completion &completion, Time now);
   void on_sent(uint64_t ticket, Time now);
   /* The sink reported an outage, or its end, independently of an event. */
@@ -84,6 +85,7 @@ private:
   void open_on_few(Time now);
   bool forget_probe(uint64_t ticket);
   ob_outcome blame(const Completion &completion, bool failed_before, Time now);
+  ob_outcome note_result(const Completion &completion, bool failed_before, Time now);
 
   Settings settings_;
   std::minstd_rand random_;

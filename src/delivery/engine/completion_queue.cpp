@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "delivery/base/text.h"
+#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -39,7 +40,7 @@ void CompletionQueue::wake_locked() {
   }
 }
 
-void CompletionQueue::post(uint64_t sink, Completion completion) {
+void CompletionQueue::post(uint64_t sink, Completion &&completion) {
   std::lock_guard lock(mutex_);
   if (reports_.empty() || reports_.back().sink != sink || reports_.back().what != Report::What::Completions)
     reports_.push_back({sink, Report::What::Completions, {}, {}, {}});
@@ -47,17 +48,22 @@ void CompletionQueue::post(uint64_t sink, Completion completion) {
   wake_locked();
 }
 
-void CompletionQueue::post(Report report) {
+void CompletionQueue::post(Report &&report) {
   std::lock_guard lock(mutex_);
   reports_.push_back(std::move(report));
   wake_locked();
 }
 
-void CompletionQueue::log(ob_log_level level, const std::string &sink, std::string_view text) {
+void CompletionQueue::log(ob_log_level level, const std::string &sink, std::string_view text) noexcept {
   std::lock_guard lock(mutex_);
   if (log_.size() == max_log_lines)
     log_.pop_front();
-  ob_log_line &line = log_.emplace_back();
+  try {
+    log_.emplace_back();
+  } catch (const std::bad_alloc &) {
+    return;
+  }
+  ob_log_line &line = log_.back();
   line.level = level;
   copy_text(line.sink, sink);
   copy_text(line.text, text);
@@ -73,16 +79,13 @@ void CompletionQueue::begin() {
   signalled_ = true;
 }
 
-void CompletionQueue::finish(std::deque<Report> &into) {
+void CompletionQueue::finish(std::list<Report> &into) noexcept {
   assert(main_.is_current());
   std::lock_guard lock(mutex_);
   signalled_ = false;
   if (!log_.empty())
     wake_locked();
-  if (into.empty())
-    into.swap(reports_);
-  for (; !reports_.empty(); reports_.pop_front())
-    into.push_back(std::move(reports_.front()));
+  into.splice(into.end(), reports_);
 }
 
 bool CompletionQueue::take_log(ob_log_line &line) {
@@ -96,6 +99,7 @@ bool CompletionQueue::take_log(ob_log_line &line) {
 }
 
 namespace {
+/* No report is dropped: each waits until there is memory for it. */
 class QueueReporter final : public Reporter {
 public:
   QueueReporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name,
@@ -104,20 +108,22 @@ public:
         secrets_(std::move(secrets)) {}
 
   void complete(Completion completion) override {
-    completion.error = secrets_.masked(completion.error);
-    completion_queue_->post(sink_, std::move(completion));
+    until_memory([&] {
+      completion.error = secrets_.masked(completion.error);
+      completion_queue_->post(sink_, std::move(completion));
+    });
   }
   void complete(std::vector<Completion> completions) override {
     if (completions.empty())
       return;
     for (Completion &completion : completions)
       if (!completion.error.empty())
-        completion.error = secrets_.masked(completion.error);
-    completion_queue_->post({sink_, What::Completions, std::move(completions), {}, {}});
+        until_memory([&] { completion.error = secrets_.masked(completion.error); });
+    post({sink_, What::Completions, std::move(completions), {}, {}});
   }
   void sent(std::vector<uint64_t> tickets) override {
     if (!tickets.empty())
-      completion_queue_->post({sink_, What::Sent, {}, std::move(tickets), {}});
+      post({sink_, What::Sent, {}, std::move(tickets), {}});
   }
   void down(std::string text, ob_reason reason) override { post(What::Down, text, reason); }
   void up() override { post(What::Up, {}); }
@@ -125,7 +131,10 @@ public:
   void resumed(std::string error) override { post(What::Resumed, error); }
   void disabled(std::string reason) override { post(What::Disabled, reason); }
   void log(ob_log_level level, std::string text) override {
-    completion_queue_->log(level, name_, secrets_.masked(text));
+    try {
+      completion_queue_->log(level, name_, secrets_.masked(text));
+    } catch (const std::bad_alloc &) { /* the line is dropped */
+    }
   }
   void wake() override { completion_queue_->wake(); }
   int wake_fd() const override { return completion_queue_->fd(); }
@@ -133,8 +142,11 @@ public:
 private:
   using What = CompletionQueue::Report::What;
 
+  void post(CompletionQueue::Report report) {
+    until_memory([&] { completion_queue_->post(std::move(report)); });
+  }
   void post(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
-    completion_queue_->post({sink_, what, {}, {}, secrets_.masked(text), reason});
+    post({sink_, what, {}, {}, until_memory([&] { return secrets_.masked(text); }), reason});
   }
 
   std::shared_ptr<CompletionQueue> completion_queue_;

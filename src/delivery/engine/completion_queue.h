@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -40,15 +41,17 @@ public:
   /* Wakes the main thread. */
   void wake();
 
-  void post(uint64_t sink, Completion completion);
-  void post(Report report);
-  void log(ob_log_level level, const std::string &sink, std::string_view text);
+  /* Move from their argument only if they do not throw. */
+  void post(uint64_t sink, Completion &&completion);
+  void post(Report &&report);
+  /* Drops the line if memory is short. */
+  void log(ob_log_level level, const std::string &sink, std::string_view text) noexcept;
 
   /* Called around one collection. begin() empties the eventfd; finish() appends all reports to `into`. Posts in
    * between do not write to the eventfd, because finish() takes them anyway. A library that writes to the eventfd
    * itself (Reporter::wake_fd) still does, and that wake-up stays pending, because only begin() reads the eventfd. */
   void begin();
-  void finish(std::deque<Report> &into);
+  void finish(std::list<Report> &into) noexcept;
   bool take_log(ob_log_line &line);
 
 private:
@@ -56,7 +59,7 @@ private:
 
   const OwnThread main_;
   std::mutex mutex_;
-  std::deque<Report> reports_;
+  std::list<Report> reports_; /* a list, so that finish() needs no memory */
   std::deque<ob_log_line> log_;
   bool signalled_ = false;
   int fd_;

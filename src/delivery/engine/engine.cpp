@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "delivery/base/text.h"
+#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -34,7 +35,7 @@ static int checked(int fd, const char *what) {
  * only the caller can decide about them. */
 void Runner::end_at_once(Completion completion) {
   if (completion.key_hash != 0 && (completion.outcome != Outcome::Rejected || blocks_on_dead_letter_))
-    stopped_keys_.insert(completion.key_hash);
+    until_memory([&] { stopped_keys_.insert(completion.key_hash); });
   reporter_->complete(std::move(completion));
   outstanding_++;
 }
@@ -51,7 +52,7 @@ bool Runner::submit(const ob_event &event) {
     if (!submitted)
       return false;
     outstanding_ += !submitted.ended();
-    breaker_.on_submit(event.ticket, event.attempt > 1);
+    until_memory([&] { breaker_.on_submit(event.ticket, event.attempt > 1); }); /* the event is accepted by now */
     if (submitted.ended())
       end_at_once(std::move(*submitted.ended()));
   } catch (const BadInput &bad) {
@@ -147,9 +148,13 @@ void Runner::poll(Time now) {
   try {
     sink_->poll();
     if (closing_ && !abandoned_ && now >= grace_end_) {
-      abandoned_ = true;
       sink_->abandon();
+      abandoned_ = true;
     }
+  } catch (const std::bad_alloc &) {
+    /* The next call does the rest, and nothing else would wake the caller for it. */
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, "out of memory");
+    engine_.completion_queue_->wake();
   } catch (const std::exception &error) {
     engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
   }
@@ -157,7 +162,7 @@ void Runner::poll(Time now) {
 
 void Runner::circuit_moved(bool was_open, const std::string &reason) {
   if (breaker_.is_open() && !reason.empty())
-    last_error_ = reason;
+    until_memory([&] { last_error_ = reason; });
   if (breaker_.is_open() == was_open)
     return;
   if (!was_open)
@@ -166,7 +171,7 @@ void Runner::circuit_moved(bool was_open, const std::string &reason) {
     last_error_.clear();
     engine_.completion_queue_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
   } else {
-    engine_.completion_queue_->log(OB_LOG_WARNING, name_, "circuit opened: " + reason);
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, text_if_memory("circuit opened: ", reason));
   }
 }
 
@@ -181,17 +186,17 @@ void Runner::on_signal(const CompletionQueue::Report &report) {
     breaker_.up();
     break;
   case CompletionQueue::Report::What::Degraded:
-    degraded_ = report.text;
+    until_memory([&] { degraded_ = report.text; });
     return;
   case CompletionQueue::Report::What::Resumed:
     if (std::find(resumed_.begin(), resumed_.end(), report.text) == resumed_.end())
-      resumed_.push_back(report.text);
+      until_memory([&] { resumed_.push_back(report.text); });
     return;
   case CompletionQueue::Report::What::Disabled:
     if (!disabled_)
-      engine_.completion_queue_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);
+      engine_.completion_queue_->log(OB_LOG_WARNING, name_, text_if_memory("disabled: ", report.text));
     disabled_ = true;
-    last_error_ = report.text;
+    until_memory([&] { last_error_ = report.text; });
     return;
   default:
     return;
@@ -230,11 +235,11 @@ void Runner::count_failure(ob_reason reason) {
 ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   outstanding_--;
   bool was_open = breaker_.is_open(), of_the_sink = blames_sink(completion.outcome);
-  ob_outcome outcome = breaker_.on_result(completion, now);
+  ob_outcome outcome = until_memory([&] { return breaker_.on_result(completion, now); });
   failed_tries_ += of_the_sink || completion.outcome == Outcome::Retry;
   count_failure(reason_of(completion));
   if (of_the_sink)
-    last_failure_ = completion.error;
+    until_memory([&] { last_failure_ = completion.error; });
   if (was_open || breaker_.is_open())
     circuit_moved(was_open, of_the_sink ? completion.error : std::string());
   return outcome;
@@ -243,7 +248,7 @@ ob_outcome Runner::on_completion(const Completion &completion, Time now) {
 void Runner::on_sent(uint64_t ticket, Time now) {
   outstanding_--;
   bool was_open = breaker_.is_open();
-  breaker_.on_sent(ticket, now);
+  until_memory([&] { breaker_.on_sent(ticket, now); });
   if (was_open)
     circuit_moved(true, {});
 }
@@ -369,10 +374,17 @@ bool Engine::next_log(ob_log_line &line) {
   return completion_queue_->take_log(line);
 }
 
+void Engine::destroy(std::unique_ptr<Sink> sink) noexcept {
+  try {
+    background_.destroy(std::move(sink));
+  } catch (const std::bad_alloc &) { /* no memory to share it: destroyed on this thread */
+  }
+}
+
 void Engine::forget(Runner *runner) {
   assert(is_callers_thread());
   auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
-  background_.destroy(std::move((*at)->sink_));
+  destroy(std::move((*at)->sink_));
   runners_.erase(at);
   arm_timer(); /* its grace period may have been the next to end, and the timer must not fire again for it */
 }
@@ -395,7 +407,7 @@ bool Engine::close(milliseconds timeout) {
     if (auto probe = weak.lock())
       probe->cancel();
   for (auto &runner : runners_)
-    background_.destroy(std::move(runner->sink_));
+    destroy(std::move(runner->sink_));
   runners_.clear();
   return background_.finish(deadline);
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -106,6 +107,7 @@ private:
   bool collect(Runner &runner, const CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out,
                size_t max, size_t &n);
   void arm_timer();
+  void destroy(std::unique_ptr<Sink> sink) noexcept;
 
   const OwnThread caller_;
   std::shared_ptr<CompletionQueue> completion_queue_;
@@ -113,10 +115,10 @@ private:
   std::vector<std::unique_ptr<Runner>> runners_;
   std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;
-  std::deque<CompletionQueue::Report> reports_; /* taken from the completion queue and not yet collected */
-  size_t next_in_report_ = 0;                   /* index of the next completion in reports_.front() */
-  std::deque<std::string> errors_;              /* the texts to which ob_completion.error points */
-  int epoll_fd_;                                /* readable when the completion queue's eventfd or the timer is */
+  std::list<CompletionQueue::Report> reports_; /* taken from the completion queue and not yet collected */
+  size_t next_in_report_ = 0;                  /* index of the next completion in reports_.front() */
+  std::deque<std::string> errors_;             /* the texts to which ob_completion.error points */
+  int epoll_fd_;                               /* readable when the completion queue's eventfd or the timer is */
   int timer_fd_; /* fires at the end of the next grace period, or at a sink's check_at() */
   CircuitBreaker::Time armed_ = CircuitBreaker::Time::max();
 };

@@ -2,34 +2,36 @@
  * keyed_queue.h: a queue that keeps order per key while many keys run at once.
  *
  * At most one item of a key runs; the other items of the key wait behind it. Items with key 0 are unordered and run
- * side by side. No thread, clock or lock: the caller locks.
+ * side by side. No thread, clock or lock: the caller locks. Only push() allocates: an item moves between the lists
+ * without memory, so nothing is lost when memory is short.
  */
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <optional>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace outbox {
 
 template <typename Item> class KeyedQueue {
 public:
+  /* Items with their keys. */
+  using Items = std::list<std::pair<uint64_t, Item>>;
+
   explicit KeyedQueue(size_t concurrency) : concurrency_(concurrency) {}
 
+  /* Changes nothing if it throws. */
   void push(uint64_t key, Item item) {
-    if (key != 0) {
-      auto [at, added] = keys_.try_emplace(key);
-      if (!added) {
-        at->second.followers.push_back(std::move(item));
-        ++queued_;
-        return;
-      }
-    }
-    ready_.emplace_back(key, std::move(item));
+    Items one;
+    one.emplace_back(key, std::move(item));
+    Items *into = &ready_;
+    if (key != 0)
+      if (auto [at, added] = keys_.try_emplace(key); !added)
+        into = &at->second.followers;
+    into->splice(into->end(), one);
     ++queued_;
   }
 
@@ -40,47 +42,43 @@ public:
     auto [key, item] = std::move(ready_.front());
     ready_.pop_front();
     if (key != 0)
-      keys_.at(key).running = true;
+      keys_.find(key)->second.running = true;
     --queued_;
     ++running_;
     return std::move(item);
   }
 
   /* A running item of the key has succeeded: the next one may run. */
-  void finish(uint64_t key) {
+  void finish(uint64_t key) noexcept {
     --running_;
     auto at = keys_.find(key);
     if (at == keys_.end())
       return;
     at->second.running = false;
-    if (at->second.followers.empty()) {
+    if (Items &followers = at->second.followers; followers.empty())
       keys_.erase(at);
-      return;
-    }
-    ready_.emplace_back(key, std::move(at->second.followers.front()));
-    at->second.followers.pop_front();
+    else
+      ready_.splice(ready_.end(), followers, followers.begin());
   }
 
   /* A running item of the key has failed: returns its followers, because none may overtake it. */
-  std::vector<Item> fail(uint64_t key) {
+  Items fail(uint64_t key) noexcept {
     --running_;
-    std::vector<Item> followers;
+    Items followers;
     if (auto at = keys_.find(key); at != keys_.end()) {
-      take(at->second.followers, followers);
+      queued_ -= at->second.followers.size();
+      followers.swap(at->second.followers);
       keys_.erase(at);
     }
     return followers;
   }
 
   /* Removes and returns all items that are not running, each key in its order. */
-  std::vector<Item> drain() {
-    std::vector<Item> items;
-    items.reserve(ready_.size());
-    for (auto &[key, item] : ready_)
-      items.push_back(std::move(item));
-    ready_.clear();
+  Items drain() noexcept {
+    Items items;
+    items.swap(ready_);
     for (auto at = keys_.begin(); at != keys_.end();) {
-      take(at->second.followers, items);
+      items.splice(items.end(), at->second.followers);
       at = at->second.running ? std::next(at) : keys_.erase(at);
     }
     queued_ = 0;
@@ -94,20 +92,13 @@ public:
 private:
   struct Key {
     bool running = false;
-    std::deque<Item> followers;
+    Items followers;
   };
-
-  void take(std::deque<Item> &from, std::vector<Item> &to) {
-    queued_ -= from.size();
-    for (Item &item : from)
-      to.push_back(std::move(item));
-    from.clear();
-  }
 
   size_t concurrency_;
   size_t queued_ = 0;
   size_t running_ = 0;
-  std::deque<std::pair<uint64_t, Item>> ready_;
+  Items ready_;
   std::unordered_map<uint64_t, Key> keys_;
 };
 

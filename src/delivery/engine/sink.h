@@ -1,7 +1,7 @@
 /*
- * sink.h: the interface of a sink kind. A new kind is one file in sinks/ that defines a SinkKind and creates one
- * instance of it, and a foreign-data wrapper in SQL (docs/new-sink.md has an example). No other code knows its
- * name.
+ * sink.h: the interface of a sink kind. A new kind is one file that defines a SinkKind, in sinks/ or in an
+ * extension of its own (kind_library.h), and a foreign-data wrapper in SQL (docs/new-sink.md has an example). No
+ * other code knows its name.
  *
  * Ownership: a SinkKind is never destroyed. A SinkConfig is shared and immutable. A Sink belongs to the engine; its
  * threads may share its Reporter. An ob_event and everything that it points to belong to the caller: copy what must
@@ -75,7 +75,7 @@ private:
 };
 
 /* Through this a running sink reports. Safe to call from any thread. Masks the user mapping's secrets in all texts.
- */
+ * No report is lost: when memory is short, the caller waits for it. */
 class Reporter {
 public:
   virtual ~Reporter() = default;
@@ -198,6 +198,9 @@ public:
   virtual KindDefaults defaults(const Options &server) const = 0;
 
   static const SinkKind *find(std::string_view name);
+  /* Why a kind whose library could not be loaded is not there; throws it. Returns if nothing is known of it. */
+  static void throw_if_unavailable(std::string_view name);
+  static void set_unavailable(std::string name, BadInput why);
   static std::string names(); /* names of all kinds, separated by commas */
 
 private:

@@ -1,14 +1,18 @@
 /*
- * sink_kind.cpp: the list of kinds. A kind registers itself in its constructor, which runs when the library is
- * loaded.
+ * sink_kind.cpp: the list of kinds. A kind registers itself in its constructor: when the library is loaded, or, for a
+ * kind in a library of its own, when the server side has found that the two libraries fit.
  */
+#include <atomic>
+#include <map>
+#include <mutex>
+
 #include "delivery/engine/probe.h"
 
 namespace outbox {
 
 /* An intrusive list needs no memory, and exists before the first constructor of any file runs. Kinds are created with
- * new and never destroyed, so no destructor runs at exit. */
-static constinit const SinkKind *first_kind = nullptr;
+ * new and never destroyed, so no destructor runs at exit. Probes read it while the main thread adds a kind. */
+static constinit std::atomic<const SinkKind *> first_kind = nullptr;
 
 SinkKind::SinkKind(const char *name) : name_(name), next_(first_kind) {
   first_kind = this;
@@ -19,6 +23,29 @@ const SinkKind *SinkKind::find(std::string_view name) {
     if (name == kind->name_)
       return kind;
   return nullptr;
+}
+
+namespace {
+/* Never destroyed, as the kinds. */
+struct Unavailable {
+  std::mutex mutex;
+  std::map<std::string, BadInput, std::less<>> kinds;
+};
+Unavailable &unavailable() {
+  static auto &them = *new Unavailable;
+  return them;
+}
+}  // namespace
+
+void SinkKind::throw_if_unavailable(std::string_view name) {
+  std::lock_guard lock(unavailable().mutex);
+  if (auto found = unavailable().kinds.find(name); found != unavailable().kinds.end())
+    throw BadInput(found->second);
+}
+
+void SinkKind::set_unavailable(std::string name, BadInput why) {
+  std::lock_guard lock(unavailable().mutex);
+  unavailable().kinds.insert_or_assign(std::move(name), std::move(why));
 }
 
 SecretMask SinkKind::secrets(const Options &mapping) const {

@@ -11,6 +11,8 @@ namespace outbox {
 const SinkKind &sink_kind(std::string_view name) {
   const SinkKind *kind = SinkKind::find(name);
   if (!kind)
+    SinkKind::throw_if_unavailable(name);
+  if (!kind)
     throw BadInput(OB_BAD_VALUE, {}, "unknown kind of sink \"" + std::string(name) + "\"",
                    "The loaded library has: " + SinkKind::names() + ".",
                    "After make install of a library that has it, restart the server.");
@@ -74,6 +76,11 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
                    "Without order no event waits for another.", "Leave out on_dead_letter, or ordered 'false'.");
 }
 
+void check_mapping(const SinkKind &kind, const Options &mapping, bool superuser) {
+  check_options(kind, OB_USER_MAPPING, mapping, superuser);
+  kind.check_mapping(mapping);
+}
+
 /* Among the options that both may have, only `url` in the mapping replaces the server's value; others add to it. */
 void check_owner(const SinkKind &kind, const Options &server, const Options &mapping) {
   const auto &specs = kind.options();
@@ -91,7 +98,7 @@ void check_owner(const SinkKind &kind, const Options &server, const Options &map
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {
   check_options(kind, OB_SERVER, server, true);
   if (mapping)
-    check_options(kind, OB_USER_MAPPING, *mapping, true);
+    check_mapping(kind, *mapping, true);
   return kind.parse(server, mapping);
 }
 

@@ -20,6 +20,7 @@ public:
       progress_at_ = now;
   }
   void on_acknowledgement(Time now) { progress_at_ = now; }
+  void on_reconnection(Time now) { progress_at_ = now; }
   Time stalled_at() const { return progress_at_ + stall_after; }
   bool is_stalled(size_t in_flight, Time now) const { return in_flight > 0 && now - progress_at_ >= stall_after; }
 

@@ -5,13 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "delivery/base/text_view.h"
 #include "delivery/delivery.h"
 
 namespace outbox {
-
-inline ob_text as_text(std::string_view text) {
-  return {text.data(), text.size()};
-}
 
 /* Points into the event and into itself: valid as long as both exist. Reuse one object for many events, so that its
  * strings keep their memory. */

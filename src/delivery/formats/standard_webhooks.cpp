@@ -1,9 +1,10 @@
 /*
- * standard_webhooks.cpp: OpenSSL's HMAC over id, timestamp and body. An event keeps its id through all attempts, so
- * receivers can drop duplicates.
+ * standard_webhooks.cpp: OpenSSL's HMAC or Ed25519 over id, timestamp and body. An event keeps its id through all
+ * attempts, so receivers can drop duplicates.
  */
 #include "delivery/formats/standard_webhooks.h"
 
+#include <memory>
 #include <stdexcept>
 
 #include <openssl/evp.h>
@@ -22,7 +23,79 @@ namespace {
 constexpr std::string_view secret_prefix = "whsec_";
 constexpr size_t min_secret = 24, max_secret = 64;
 
+constexpr std::string_view private_prefix = "whsk_", public_prefix = "whpk_";
+constexpr size_t ed25519_bytes = 32; /* of a private key, and of a public one */
+
+std::string signed_text(std::string_view id, int64_t timestamp, std::string_view body) {
+  std::string text;
+  text.reserve(id.size() + body.size() + 24);
+  return text.append(id).append(".").append(std::to_string(timestamp)).append(".").append(body);
+}
+
+using PrivateKey = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+PrivateKey private_key(std::string_view bytes) {
+  PrivateKey key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr,
+                                              reinterpret_cast<const unsigned char *>(bytes.data()), ed25519_bytes),
+                 EVP_PKEY_free);
+  if (!key)
+    throw std::runtime_error("could not sign: Ed25519 is not available");
+  return key;
+}
+
+std::string public_bytes(std::string_view bytes) {
+  unsigned char found[ed25519_bytes];
+  size_t size = sizeof found;
+  if (EVP_PKEY_get_raw_public_key(private_key(bytes).get(), found, &size) != 1)
+    throw std::runtime_error("could not sign: Ed25519 is not available");
+  return {reinterpret_cast<char *>(found), size};
+}
+
+std::string sign_ed25519(std::string_view bytes, std::string_view text) {
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  PrivateKey key = private_key(bytes);
+  unsigned char signature[2 * ed25519_bytes];
+  size_t size = sizeof signature;
+  if (!context || EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) != 1 ||
+      EVP_DigestSign(context.get(), signature, &size, reinterpret_cast<const unsigned char *>(text.data()),
+                     text.size()) != 1)
+    throw std::runtime_error("could not sign: Ed25519 is not available");
+  std::string value = "v1a,";
+  append_base64({reinterpret_cast<char *>(signature), size}, value);
+  return value;
+}
+
 }  // namespace
+
+/* Libraries write a private key with the public one behind it, or alone. */
+SigningKey SigningKey::parse(const std::string &option, const std::string &text) {
+  SigningKey key;
+  if (!text.starts_with(private_prefix)) {
+    key.bytes_ = decode_secret(option, text);
+    return key;
+  }
+  std::string bytes;
+  if (text.size() <= 2 * max_secret)
+    append_base64_decoded(std::string_view(text).substr(private_prefix.size()), bytes);
+  bool alone = bytes.size() == ed25519_bytes, pair = bytes.size() == 2 * ed25519_bytes;
+  if (!alone && !(pair && bytes.substr(ed25519_bytes) == public_bytes(bytes)))
+    throw BadInput(
+        OB_BAD_VALUE, option, "invalid value for option \"" + option + "\"",
+        "A private signing key is whsk_ followed by the base64 of an Ed25519 key: 32 bytes, or 64 with its "
+        "public key.",
+        "Make one in a shell: echo \"whsk_$(openssl genpkey -algorithm ed25519 -outform DER | tail -c 32 | "
+        "base64)\"");
+  bytes.resize(ed25519_bytes);
+  key.public_key_ = public_prefix;
+  append_base64(public_bytes(bytes), key.public_key_);
+  key.bytes_ = std::move(bytes);
+  return key;
+}
+
+std::string SigningKey::sign(std::string_view id, int64_t timestamp, std::string_view body) const {
+  return public_key_.empty() ? standard_webhooks::sign(bytes_, id, timestamp, body)
+                             : sign_ed25519(bytes_, signed_text(id, timestamp, body));
+}
 
 std::string decode_secret(const std::string &option, std::string_view secret) {
   if (secret.starts_with(secret_prefix))
@@ -38,9 +111,7 @@ std::string decode_secret(const std::string &option, std::string_view secret) {
 }
 
 std::string sign(std::string_view key, std::string_view id, int64_t timestamp, std::string_view body) {
-  std::string text;
-  text.reserve(id.size() + body.size() + 24);
-  text.append(id).append(".").append(std::to_string(timestamp)).append(".").append(body);
+  std::string text = signed_text(id, timestamp, body);
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int digest_size = 0;
   if (!HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),

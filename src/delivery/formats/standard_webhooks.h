@@ -16,8 +16,24 @@ namespace outbox::standard_webhooks {
  * are 24 to 64 bytes. */
 std::string decode_secret(const std::string &option, std::string_view secret);
 
-/* The value of the webhook-signature header: 'v1,' + base64(HMAC-SHA256(key, id.timestamp.body)). */
+/* A signature of the webhook-signature header: 'v1,' + base64(HMAC-SHA256(key, id.timestamp.body)). */
 std::string sign(std::string_view key, std::string_view id, int64_t timestamp, std::string_view body);
+
+/* A key that signs: a secret that receivers share (whsec_...), or the private key of a pair (whsk_...), of which
+ * receivers have the public one. */
+class SigningKey {
+public:
+  /* Throws BadInput, which never contains the value. */
+  static SigningKey parse(const std::string &option, const std::string &text);
+  /* A signature by 'v1', or by 'v1a': base64 of that by Ed25519. */
+  std::string sign(std::string_view id, int64_t timestamp, std::string_view body) const;
+  /* 'whpk_...', for receivers; empty for a shared secret. */
+  const std::string &public_key() const { return public_key_; }
+  bool operator==(const SigningKey &other) const = default;
+
+private:
+  std::string bytes_, public_key_;
+};
 
 /* {"id", "type", "timestamp", "data"}. The payload's text is inserted unchanged, so that numbers keep all digits; a
  * NULL payload is null. A payload of raw bytes is itself the body. */

@@ -22,6 +22,7 @@
 
 #include "delivery/base/descriptors.h"
 #include "delivery/base/thread.h"
+#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -105,12 +106,11 @@ HttpLoop::~HttpLoop() {
 }
 
 void HttpLoop::post(Task task) {
-  bool first;
-  {
+  bool first = until_memory([&] {
     std::lock_guard lock(mutex_);
-    first = tasks_.empty();
     tasks_.push_back(std::move(task));
-  }
+    return tasks_.size() == 1;
+  });
   uint64_t one = 1;
   if (first)
     (void)!write(wake_fd_, &one, sizeof(one));
@@ -137,9 +137,9 @@ HttpLoop::QuotaGroup *HttpLoop::exhausted_quota(QuotaGroup &host, size_t running
   return !all_.quota.may_open(running) ? &all_ : !host.quota.may_open(running) ? &host : nullptr;
 }
 
-void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done) {
+void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, bool http2) {
   assert(is_loop_thread());
-  Running &running = running_[easy] = {std::move(done), std::move(host)};
+  Running &running = running_[easy] = {std::move(done), std::move(host), http2};
   if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
     running_.erase(easy);
     throw std::runtime_error(curl_multi_strerror(code));
@@ -150,11 +150,10 @@ void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done) {
 
 void HttpLoop::cancel(CURL *easy) {
   assert(is_loop_thread());
-  auto running = running_.extract(easy);
-  if (running.empty())
+  if (!running_.contains(easy))
     return;
-  curl_multi_remove_handle(multi_, easy);
-  connection_freed(running.mapped().host);
+  curl_multi_remove_handle(multi_, easy);  // on_socket() needs the entry
+  connection_freed(running_.extract(easy).mapped().host);
 }
 
 void HttpLoop::connection_freed(const std::shared_ptr<QuotaGroup> &host) {
@@ -162,16 +161,16 @@ void HttpLoop::connection_freed(const std::shared_ptr<QuotaGroup> &host) {
   host->quota.closed();
   if (host->waiting.empty() || std::exchange(host->freed, true))
     return;
-  freed_hosts_.push_back(host);
+  until_memory([&] { freed_hosts_.push_back(host); });
 }
 
 void HttpLoop::descriptors_ran_out() {
   assert(is_loop_thread());
   if (all_.quota.total() < allowed_)
     return;
-  limit_connections(std::max(all_.quota.open(), size_t(1)));
   post_at(std::chrono::steady_clock::now() + reduced_for,
           [](HttpLoop &loop) { loop.limit_connections(loop.allowed_); });
+  limit_connections(std::max(all_.quota.open(), size_t(1)));
 }
 
 /* Idle connections count too; libcurl closes them first. */
@@ -260,13 +259,12 @@ bool HttpLoop::end_idle(int fd) {
 
 /* Only notes the change; watch_sockets() passes it to epoll before the next wait, because a busy connection changes
  * several times in between. */
-int HttpLoop::on_socket(CURL *, curl_socket_t fd, int what, void *self, void *) {
-  try {
-    static_cast<HttpLoop *>(self)->sockets_[fd] = what;
-    return 0;
-  } catch (...) {
-    return -1;
-  }
+int HttpLoop::on_socket(CURL *easy, curl_socket_t fd, int what, void *self, void *) {
+  auto *loop = static_cast<HttpLoop *>(self);
+  auto running = loop->running_.find(easy);
+  const bool http2 = running != loop->running_.end() && running->second.http2;
+  until_memory([&] { loop->sockets_[fd] = {what, http2}; });  // libcurl would end all transfers
+  return 0;
 }
 
 int HttpLoop::on_timer(CURLM *, long timeout_ms, void *self) {
@@ -277,15 +275,21 @@ int HttpLoop::on_timer(CURLM *, long timeout_ms, void *self) {
 }
 
 void HttpLoop::watch_sockets() {
-  for (auto [fd, what] : sockets_) {
+  for (auto [fd, wanted] : sockets_) {
+    const auto [what, http2] = wanted;
     epoll_event event{};
     event.events = (what & CURL_POLL_IN ? uint32_t(EPOLLIN) : 0) | (what & CURL_POLL_OUT ? uint32_t(EPOLLOUT) : 0);
     event.data.fd = fd;
+    if (event.events == 0 && http2) {  // libcurl reads the frames before it uses the connection again
+      idle_.erase(fd);
+      (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+      continue;
+    }
     if (event.events == 0) {
       event.events = EPOLLIN | EPOLLRDHUP;
       if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) ==
           0)  // otherwise the socket is closed, and epoll has dropped it
-        idle_.insert(fd);
+        until_memory([&, socket = fd] { idle_.insert(socket); });
       continue;
     }
     idle_.erase(fd);
@@ -297,7 +301,7 @@ void HttpLoop::watch_sockets() {
 
 void HttpLoop::run_task(const Task &task) {
   try {
-    task(*this);
+    until_memory([&] { task(*this); });
   } catch (...) {
     // Tasks handle their own failures; anything else must not end the thread that serves all sinks.
   }

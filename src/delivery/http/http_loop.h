@@ -7,8 +7,8 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,7 +46,7 @@ public:
   struct QuotaGroup {
     explicit QuotaGroup(size_t total) : quota(total) {}
     ConnectionQuota quota;
-    std::deque<Task> waiting;
+    std::list<Task> waiting;
     bool freed = false;  // a connection became free since start_waiting()
   };
   using Done = std::function<void(CURLcode)>;
@@ -60,7 +60,8 @@ public:
   HttpLoop(const HttpLoop &) = delete;
   HttpLoop &operator=(const HttpLoop &) = delete;
 
-  /* Runs the task on the loop's thread, soon and in order. Any thread. */
+  /* Runs the task on the loop's thread, soon and in order. Any thread. A task that throws std::bad_alloc is run
+   * again: it must have changed nothing. */
   void post(Task task);
 
   bool is_loop_thread() const noexcept { return std::this_thread::get_id() == loop_thread_; }
@@ -74,8 +75,9 @@ public:
    * group whose quota is used up: append a task to its `waiting`, which runs when a connection may be free. Waiting
    * tasks run in turn. */
   QuotaGroup *exhausted_quota(QuotaGroup &host, size_t running);
-  /* Starts a transfer. The caller keeps the handle; `done` is called once, unless cancel() is called first. */
-  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done);
+  /* Starts a transfer. The caller keeps the handle; `done` is called once, unless cancel() is called first. `http2`:
+   * its connection may get frames while no request uses it. */
+  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, bool http2 = false);
   void cancel(CURL *easy);
   /* The process ran out of descriptors: reduces the quota for 10 s. */
   void descriptors_ran_out();
@@ -98,7 +100,7 @@ private:
   void watch_sockets();
   void wait();
   bool end_idle(int fd);
-  static int on_socket(CURL *, curl_socket_t fd, int what, void *self, void *);
+  static int on_socket(CURL *easy, curl_socket_t fd, int what, void *self, void *);
   static int on_timer(CURLM *, long timeout_ms, void *self);
 
   CURLM *multi_;
@@ -108,12 +110,17 @@ private:
   std::vector<Task> tasks_;
   bool stopping_ = false;
   std::multimap<Time, Task> timers_;
-  Time curl_at_ = Time::max();            // when libcurl wants to be called next
-  std::unordered_map<int, int> sockets_;  // changes of what libcurl waits for, not yet passed to epoll
-  std::unordered_set<int> idle_;          // sockets of idle connections, on which no data is expected
+  Time curl_at_ = Time::max();  // when libcurl wants to be called next
+  struct Wanted {
+    int what;
+    bool http2;
+  };
+  std::unordered_map<int, Wanted> sockets_;  // changes of what libcurl waits for, not yet passed to epoll
+  std::unordered_set<int> idle_;             // sockets of idle connections of HTTP/1.1, on which no data is expected
   struct Running {
     Done done;
     std::shared_ptr<QuotaGroup> host;
+    bool http2;
   };
   std::unordered_map<CURL *, Running> running_;
   QuotaGroup all_;

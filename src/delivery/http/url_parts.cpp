@@ -1,6 +1,7 @@
 /*
  * url_parts.cpp: the host is what libcurl's own parser says, because libcurl connects to it: a second parser that
- * disagrees about 'https:///host' or '@' would let a URL past the checks.
+ * disagrees about 'https:///host' or '@' would let a URL past the checks. Lack of memory must not look like a URL
+ * without a host: all events of its sink would become dead letters.
  */
 #include "delivery/http/url_parts.h"
 
@@ -13,15 +14,21 @@ UrlParts::UrlParts(const std::string &url) : url_(curl_url(), curl_url_cleanup) 
   if (!url_)
     throw std::bad_alloc();
   code_ = curl_url_set(url_.get(), CURLUPART_URL, url.c_str(), 0);
+  if (code_ == CURLUE_OUT_OF_MEMORY)
+    throw std::bad_alloc();
 }
 
 std::string UrlParts::get(CURLUPart part, unsigned flags) const {
-  char *text = nullptr;
-  if (code_ != CURLUE_OK || curl_url_get(url_.get(), part, &text, flags) != CURLUE_OK)
+  if (code_ != CURLUE_OK)
     return {};
-  std::string copy(text);
-  curl_free(text);
-  return copy;
+  char *text = nullptr;
+  CURLUcode code = curl_url_get(url_.get(), part, &text, flags);
+  if (code == CURLUE_OUT_OF_MEMORY)
+    throw std::bad_alloc();
+  if (code != CURLUE_OK)
+    return {};
+  const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
+  return text;
 }
 
 std::string_view origin_of(std::string_view url) {

@@ -45,6 +45,7 @@ RateLimit parse_rate(const std::string &name, const std::string &value) {
 /* In any period T, at most T / interval + 1 requests start in their slots, and burst_ - 1 more start ahead of theirs.
  * The interval is chosen so that the sum keeps the limit. */
 RateLimiter::RateLimiter(RateLimit rate) {
+  per_ = rate.per.count();
   int64_t late = rate.requests * max_lateness.count() / rate.per.count();
   burst_ = 1 + std::min(late, rate.requests / 50);
   int64_t slots = rate.requests - burst_ + 1;
@@ -58,28 +59,30 @@ void RateLimiter::share(int64_t *cell, size_t parts) {
   ahead_ = (burst_ - 1) * total_interval_;
 }
 
-/* A slot is never later than one request can have put it: a later value is left over from a slower rate or from the
- * clock of an earlier boot. */
-int64_t RateLimiter::slot(int64_t cell, int64_t now) const {
-  return std::min(cell, now + ahead_ + interval_);
+/* One request can put the slot at `latest` at most. A slot much later than that is left over from a slower rate or
+ * from the clock of an earlier boot, and is set to `latest` in memory: a slot that follows the time never comes. A
+ * slot that is a little later may be another thread's, whose `now` is newer. */
+int64_t RateLimiter::slot(int64_t now) const {
+  std::atomic_ref<int64_t> shared(*cell_);
+  int64_t cell = shared.load(std::memory_order_relaxed), latest = now + ahead_ + interval_;
+  while (cell > latest + per_)
+    if (shared.compare_exchange_weak(cell, latest, std::memory_order_relaxed))
+      return latest;
+  return cell;
 }
 
 bool RateLimiter::take(Time now) {
   int64_t at = now.time_since_epoch().count();
   std::atomic_ref<int64_t> shared(*cell_);
-  for (int64_t cell = shared.load(std::memory_order_relaxed);;) {
-    int64_t slot_time = slot(cell, at);
-    if (slot_time - ahead_ > at)
-      return false;
-    if (shared.compare_exchange_weak(cell, std::max(slot_time, at) + interval_, std::memory_order_relaxed))
+  for (int64_t cell = slot(at); cell <= at + ahead_;)
+    if (shared.compare_exchange_weak(cell, std::max(cell, at) + interval_, std::memory_order_relaxed))
       return true;
-  }
+  return false;
 }
 
 RateLimiter::Time RateLimiter::next(Time now) const {
   int64_t at = now.time_since_epoch().count();
-  int64_t slot_time = slot(std::atomic_ref<int64_t>(*cell_).load(std::memory_order_relaxed), at);
-  return Time(Duration(std::max(at, slot_time - ahead_)));
+  return Time(Duration(std::max(at + ahead_, slot(at)) - ahead_));
 }
 
 int64_t RateLimiter::within(Duration time) const {

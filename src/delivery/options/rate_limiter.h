@@ -35,14 +35,16 @@ public:
 
   /* Returns true if a request may start now, and counts it. */
   bool take(Time now);
-  /* When the next request may start, if no other process takes it. */
+  /* When the next request may start, if no other process takes it. What a slower rate has left in the cell ends here.
+   */
   Time next(Time now) const;
   /* How many requests may start within this time, at least one. */
   int64_t within(Duration time) const;
 
 private:
-  int64_t slot(int64_t cell, int64_t now) const;
+  int64_t slot(int64_t now) const;
 
+  int64_t per_;             // ns
   int64_t total_interval_;  // ns between two requests of all processes
   int64_t interval_;        // ns between two requests that share cell_
   int64_t burst_;           // requests that may start at once, so that a delayed thread can catch up

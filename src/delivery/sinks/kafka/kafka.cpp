@@ -22,8 +22,8 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
   uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    if (in_trouble)
-      topics_.submitted(record.topic, opaque, record.size());
+    if (in_trouble) /* the event is accepted by now */
+      until_memory([&] { topics_.submitted(record.topic, opaque, record.size()); });
     return true;
   }
 
@@ -50,7 +50,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
     return false;
   if (!producer_) {
     try {
-      producer_ = std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd());
+      producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd());
     } catch (const BadInput &bad) {
       return Completion{event.ticket, event.key_hash, Outcome::SinkDown, -1,
                         std::string(bad.what()) + ": " + bad.detail};
@@ -124,10 +124,10 @@ void KafkaSink::poll() {
     while (
         KafkaProducer::Event event =
             producer_->poll()) /* until it is empty: librdkafka signals the descriptor only when a queue was empty */
-      events.push_back(std::move(event));
+      until_memory([&] { events.push_back(std::move(event)); });
     on_endings(producer_->ended());
     for (const KafkaProducer::Event &event : events)
-      on_event(event.get());
+      until_memory([&] { on_event(event.get()); });
   }
   if (producer_ && producer_->stopped())
     producer_->purge_if_needed();
@@ -168,14 +168,15 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     full_ = false;
     std::string resumed;
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && !topics_.empty() &&
-        topics_.acknowledged(ending.opaque, resumed)) {
+        until_memory([&] { return topics_.acknowledged(ending.opaque, resumed); })) {
       topics_changed_ = true;
-      reporter_->log(OB_LOG_INFO, about_topic(resumed) + "is written again");
-      reporter_->resumed(about_topic(resumed));
+      resumed = until_memory([&] { return about_topic(resumed); });
+      reporter_->log(OB_LOG_INFO, text_if_memory(resumed, "is written again"));
+      reporter_->resumed(std::move(resumed));
     }
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       if (sent.empty())
-        sent.reserve(endings.all.size());
+        until_memory([&] { sent.reserve(endings.all.size()); });
       sent.push_back(slot.ticket);
       down_ = false;
       acknowledged = true;
@@ -185,7 +186,14 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     static const KafkaProducer::TopicPartition nowhere{"", -1};
     const auto &[topic, partition] =
         ending.failed_at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.failed_at)];
-    on_failure(slot, ending.opaque, ending.error, topic, partition);
+    try {
+      on_failure(slot, ending.opaque, ending.error, topic, partition);
+    } catch (const std::bad_alloc &) { /* before it was reported: it is sent again */
+      topics_.ended(ending.opaque);
+      reporter_->complete(
+          Completion{slot.ticket, slot.key_hash, Outcome::Returned, -1, text_if_memory("out of memory")});
+      return_queued_of(slot.key_hash);
+    }
   }
   reporter_->sent(std::move(sent));
   if (acknowledged)
@@ -208,10 +216,11 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
  * that happens. */
 void KafkaSink::replace_producer() {
   const std::string why = "the Kafka producer was replaced: " + fatal_;
+  std::string text = fatal_;
   reporter_->complete(slots_.release_all(why));
   reporter_->complete(topic_queues_.release(0, true, why.c_str()));
   topics_.forget_in_flight();
-  reporter_->down(fatal_, OB_REASON_OTHER);
+  reporter_->down(std::move(text), OB_REASON_OTHER);
   fatal_.clear();
   full_ = false;
   times_up_when_down_ = 0; /* the next producer counts from 0 */
@@ -234,6 +243,7 @@ public:
     KafkaProperties given;
     add_kafka_properties(mapping, given);
     check_kafka_key(given);
+    check_kafka_token_mapping(mapping);
   }
   SecretMask secrets(const Options &mapping) const override {
     KafkaProperties given;
@@ -244,6 +254,9 @@ public:
       if (is_secret_kafka_property(name) &&
           (user == given.end() || value != user->second)) /* the user name is not secret */
         mask.add(value);
+    for (const OptionSpec &spec : options())
+      if (auto *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
+        mask.add(*value);
     return mask;
   }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {

@@ -4,8 +4,7 @@
  */
 #include "delivery/sinks/kafka/kafka_client.h"
 
-#include <nlohmann/json.hpp>
-
+#include "delivery/base/json_reader.h"
 #include "delivery/sinks/kafka/kafka_library.h"
 #include "delivery/sinks/kafka/kafka_log.h"
 
@@ -40,7 +39,7 @@ KafkaClient::KafkaClient(const KafkaConfig &config) {
     rd_kafka_conf_set(conf.get(), name, value, nullptr, 0);
   mechanism_ = property(conf.get(), "sasl.mechanism");
   user_ = property(conf.get(), mechanism_ == "OAUTHBEARER" ? "sasl.oauthbearer.client.id" : "sasl.username");
-  diagnosis_.attach(conf.get());
+  diagnosis_.attach(conf.get(), config.tokens());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
   kafka_ = start_kafka(std::move(conf));
@@ -107,9 +106,10 @@ void KafkaClient::on_event(rd_kafka_event_t *event) {
     on_log(event);
     break;
   case RD_KAFKA_EVENT_STATS: {
-    auto statistics = nlohmann::json::parse(rd_kafka_event_stats(event), nullptr, false);
-    if (!statistics.is_discarded() && statistics.contains("eos"))
-      has_producer_id_ = statistics["eos"].value("idemp_state", "") == "Assigned";
+    (void)read_json(rd_kafka_event_stats(event), [this](const JsonPath &path, const JsonValue &value) {
+      if (path.size() == 2 && path[0] == "eos" && path[1] == "idemp_state")
+        has_producer_id_ = value.text == "Assigned";
+    });
     break;
   }
   default:

@@ -51,13 +51,14 @@ static void check_brokers(const std::string &name, const std::string &value) {
 }
 
 const std::vector<OptionSpec> &KafkaConfig::options() {
-  static const std::vector<OptionSpec> *const specs = [] {
-    auto *all = new std::vector<OptionSpec>{{"bootstrap_servers", true, false, false, false, check_brokers,
-                                             "Required: brokers to start from, host:port separated by commas."}};
-    all->insert(all->end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
+  static const auto &specs = *new auto([] {
+    std::vector<OptionSpec> all{{"bootstrap_servers", true, false, false, false, check_brokers,
+                                 "Required: brokers to start from, host:port separated by commas."}};
+    all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
+    all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
     return all;
-  }();
-  return *specs;
+  }());
+  return specs;
 }
 
 /* Properties whose defaults in librdkafka suit another purpose. A user's options override these. */
@@ -115,8 +116,12 @@ KafkaConf KafkaConfig::conf() const {
     rd_kafka_conf_set(conf.get(), name, value, nullptr, 0);
   for (auto [name, value] : defaults)
     set(conf.get(), name, value);
+  const bool own_tokens = has_own_tokens(properties_);
   for (const auto &[name, value] : properties_)
-    set(conf.get(), name.c_str(), value.c_str());
+    if (!own_tokens || !is_token_property(name))
+      set(conf.get(), name.c_str(), value.c_str());
+  if (own_tokens)
+    expect_tokens(conf.get());
   for (auto [name, value] : always)
     set(conf.get(), name, value);
   return conf;
@@ -149,9 +154,28 @@ static void try_conf(const rd_kafka_conf_t *conf) {
   rd_kafka_destroy(kafka);
 }
 
+static std::string brokers_of(const rd_kafka_conf_t *conf) {
+  size_t size = 0;
+  if (rd_kafka_conf_get(conf, "bootstrap.servers", nullptr, &size) != RD_KAFKA_CONF_OK)
+    return {};
+  std::string text(size, '\0');
+  rd_kafka_conf_get(conf, "bootstrap.servers", text.data(), &size);
+  return text;
+}
+
+/* A client without any broker, because no thread could be started for one, would never look for one: it would be
+ * open, and nothing would move. Adding the brokers again finds those that it has, and counts them. */
 rd_kafka_t *start_kafka(KafkaConf conf) {
+  const std::string brokers = brokers_of(conf.get());
   try_conf(conf.get());
   rd_kafka_t *kafka = new_kafka(conf.release()); /* takes ownership, or rarely leaks it */
+  if (rd_kafka_brokers_add(kafka, brokers.c_str()) == 0) {
+    rd_kafka_destroy(kafka);
+    throw BadInput(
+        OB_INTERNAL, "bootstrap_servers", "librdkafka has no broker to start from",
+        "For each of \"bootstrap_servers\", the protocol is not that of \"security_protocol\", or no thread "
+        "could be started.");
+  }
   rd_kafka_set_log_queue(kafka, nullptr);
   return kafka;
 }
@@ -166,6 +190,9 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_
   if (mapping)
     add_kafka_properties(*mapping, properties_);
   check_kafka_security(properties_, mapping != nullptr);
+  check_kafka_tokens(properties_, server, mapping);
+  if (mapping)
+    tokens_ = kafka_token_source(properties_, server, *mapping);
 
   KafkaConf all = conf();
   max_message_bytes_ = get_number(all.get(), "message.max.bytes");

@@ -11,6 +11,7 @@
 #include "delivery/engine/sink.h"
 #include "delivery/sinks/kafka/kafka_record.h"
 #include "delivery/sinks/kafka/kafka_security.h"
+#include "delivery/sinks/kafka/kafka_token.h"
 
 namespace outbox {
 
@@ -36,18 +37,21 @@ public:
   std::string user() const;
   /* A glob of the topics that events can go to, with "*" for what depends on the event. */
   std::string topic_glob() const { return maker_.topic_glob(); }
+  /* The source of its tokens; null if it has none, librdkafka gets them itself, or the user mapping was not given. */
+  const std::shared_ptr<const KafkaTokenSource> &tokens() const { return tokens_; }
   /* A new configuration object for librdkafka. */
   KafkaConf conf() const;
 
 private:
   KafkaRecordMaker maker_;
   KafkaProperties properties_; /* the properties that options set */
+  std::shared_ptr<const KafkaTokenSource> tokens_;
   uint32_t max_messages_;
   size_t max_message_bytes_;
 };
 
-/* Starts a producer with its log on its main queue. Throws BadInput if librdkafka refuses the properties as a whole.
- */
+/* Starts a producer with its log on its main queue. Throws BadInput if librdkafka refuses the properties as a whole,
+ * or has no broker to start from. */
 rd_kafka_t *start_kafka(KafkaConf conf);
 
 }  // namespace outbox

@@ -26,7 +26,8 @@ static std::string get(const rd_kafka_conf_t *conf, const char *name) {
   return value;
 }
 
-void KafkaDiagnosis::attach(rd_kafka_conf_t *conf) {
+void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens) {
+  tokens_ = std::move(tokens);
   protocol_ = get(conf, "security.protocol");
   mechanism_ = get(conf, "sasl.mechanism");
   user_ = get(conf, mechanism_ == "OAUTHBEARER" ? "sasl.oauthbearer.client.id" : "sasl.username");
@@ -116,6 +117,8 @@ std::string KafkaDiagnosis::why_client_certificate(std::string_view text) const 
 }
 
 std::string KafkaDiagnosis::why_authentication(std::string_view text) const {
+  if (tokens_ && !has(text, "Unsupported SASL mechanism") && !has(text, "supported mechanisms"))
+    return "the broker refuses the token of " + tokens_->who + ": " + tokens_->advice;
   if (has(text, "Failed to acquire SASL OAUTHBEARER token") || has(text, "OIDC"))
     return "no token from the token endpoint " + token_url_ + " for client \"" + user_ +
            "\": is it up, and are sasl_oauthbearer_client_id and _client_secret right?";
@@ -193,6 +196,9 @@ static std::string_view without_timing(std::string_view text) {
 }
 
 std::string KafkaDiagnosis::explain(std::string_view text) const {
+  constexpr std::string_view no_token = "Failed to acquire SASL OAUTHBEARER token: ";
+  if (size_t at = text.find(no_token); tokens_ && at != text.npos)
+    return std::string(text.substr(at + no_token.size())); /* words of our own */
   std::string reason = why(text);
   text = without_timing(text);
   return reason.empty() ? std::string(text) : reason + " (librdkafka: " + std::string(text) + ")";

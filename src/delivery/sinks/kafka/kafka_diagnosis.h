@@ -7,16 +7,20 @@
 #include <librdkafka/rdkafka.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+
+#include "delivery/sinks/kafka/kafka_token.h"
 
 namespace outbox {
 
 class KafkaDiagnosis {
 public:
-  /* Call it before rd_kafka_new() takes `conf`. Must outlive the client. */
-  void attach(rd_kafka_conf_t *conf);
+  /* Call it before rd_kafka_new() takes `conf`. `tokens`: where outbox gets the client's tokens; null if it does not.
+   * Must outlive the client. */
+  void attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens);
 
   /* Returns the text of an error event or a failed message with an explanation in front. Never contains a secret. Any
    * thread. */
@@ -32,6 +36,7 @@ private:
 
   std::string protocol_, mechanism_, user_, token_url_, certificate_;
   bool has_key_ = false;
+  std::shared_ptr<const KafkaTokenSource> tokens_;
   mutable std::mutex mutex_;
   std::map<std::string, std::string>
       certificates_; /* certificate problems by the broker's host:port; guarded by mutex_ */

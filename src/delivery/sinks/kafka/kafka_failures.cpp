@@ -85,8 +85,8 @@ void KafkaSink::report_degraded(Time now) {
   constexpr seconds long_time{5};
 
   if (topics_changed_) {
-    topics_changed_ = false;
     paused_ = topics_.summary();
+    topics_changed_ = false;
   }
   if (now >= look_at_) {
     look_at_ = now + seconds(1);
@@ -176,6 +176,7 @@ void KafkaSink::check_reconnected(Time now) {
       producer_->times_up() == times_up_when_down_)
     return;
   down_ = false;
+  stall_detector_.on_reconnection(now); /* nothing could be acknowledged before */
   reporter_->up();
 }
 

@@ -5,6 +5,7 @@
 #include "delivery/sinks/kafka/kafka_probe.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "delivery/sinks/kafka/kafka_client.h"
 #include "delivery/sinks/kafka/kafka_probe_topics.h"
@@ -22,11 +23,11 @@ std::string plural(size_t n, const char *what) {
 class KafkaProbe {
 public:
   KafkaProbe(const KafkaConfig &config, Probe &probe)
-      : probe_(probe), client_(std::make_shared<KafkaClient>(config)), topics_(*client_, probe, config.topic_glob()) {
-  }
+      : probe_(probe), tokens_(config.tokens()), client_(std::make_shared<KafkaClient>(config)),
+        topics_(*client_, probe, config.topic_glob()) {}
 
   std::shared_ptr<void> run() {
-    if (connect() && cluster()) {
+    if (token() && connect() && cluster()) {
       producer_id();
       topics_.check();
       brokers();
@@ -35,6 +36,7 @@ public:
   }
 
 private:
+  bool token();
   bool connect();
   void passed_until_up(const std::string &address, const KafkaLink &link, bool up);
   void failed_to_connect(const std::string &address, const KafkaLink &link);
@@ -43,8 +45,10 @@ private:
   void brokers();
 
   Probe &probe_;
+  const std::shared_ptr<const KafkaTokenSource> tokens_;
   std::shared_ptr<KafkaClient> client_;
   KafkaProbeTopics topics_;
+  double token_ms_ = 0; /* when it had a token, since the start */
 };
 
 /* The text for a broker that neither responded nor failed. */
@@ -61,6 +65,24 @@ std::string silence(const KafkaLink &link, const std::string &address, const Pro
 /* How far a connection got; the one that got farthest is reported first. */
 int reach(const KafkaLink &link) {
   return link.was_connected + link.was_secured;
+}
+
+/* librdkafka connects to no broker before it has a token. */
+bool KafkaProbe::token() {
+  if (!tokens_)
+    return true;
+  try {
+    auto grant = tokens_->fetch([this] { return probe_.over(); });
+    give_token(client_->handle(), grant.value, grant.expires);
+    auto life = std::chrono::duration_cast<std::chrono::seconds>(grant.expires - Probe::Clock::now());
+    probe_.passed("token", "there is one for " + tokens_->who + ", valid for " + std::to_string(life.count()) + " s");
+    token_ms_ = probe_.ms_since_start(Probe::Clock::now());
+    return true;
+  } catch (const NotGranted &failure) {
+    probe_.failed("token", failure.what(),
+                  "The database server must reach the place that gives tokens, and prove itself there.");
+    return false;
+  }
 }
 
 /* One broker that responds is enough. */
@@ -97,7 +119,7 @@ void KafkaProbe::passed_until_up(const std::string &address, const KafkaLink &li
   double connected = probe_.ms_since_start(link.connected);
   double secured = probe_.ms_since_start(link.secured);
   if (link.was_connected)
-    probe_.passed("connect", address + " accepts the connection", {}, connected);
+    probe_.passed("connect", address + " accepts the connection", {}, connected - token_ms_);
   if (tls && link.was_secured)
     probe_.passed("TLS", "the broker's certificate is accepted", {}, secured - connected);
   if (!up)
@@ -105,8 +127,10 @@ void KafkaProbe::passed_until_up(const std::string &address, const KafkaLink &li
   double answered = probe_.ms_since_start(link.up) - secured;
   if (sasl)
     probe_.passed("authenticate",
-                  client_->mechanism() + (client_->user().empty() ? "" : ", user \"" + client_->user() + "\""), {},
-                  answered);
+                  client_->mechanism() + (tokens_                   ? ", " + tokens_->who
+                                          : client_->user().empty() ? ""
+                                                                    : ", user \"" + client_->user() + "\""),
+                  {}, answered);
   else
     probe_.passed("answer", "it is a Kafka broker, and asks for no authentication by SASL", {}, answered);
 }
@@ -132,7 +156,10 @@ void KafkaProbe::failed_to_connect(const std::string &address, const KafkaLink &
         took);
   else if (sasl && link.was_authenticating)
     probe_.failed("authenticate", why,
-                  "See sasl_username and sasl_password of the user mapping, and option sasl_mechanism of the server.",
+                  tokens_
+                      ? "The broker's log says why."
+                      : "See sasl_username and sasl_password of the user mapping, and option sasl_mechanism of the "
+                        "server.",
                   took);
   else
     probe_.failed("answer", why, "Is this a Kafka broker, and is option security_protocol as this port wants it?",
@@ -146,11 +173,10 @@ bool KafkaProbe::cluster() {
                   "See the broker's log; give the probe more time if it is only slow.");
     return false;
   }
-  char *id = rd_kafka_clusterid(client_->handle(), 0);
-  probe_.passed("cluster", std::string(id ? id : "of an old version, without a name") + ", " +
+  auto release = [this](char *id) { rd_kafka_mem_free(client_->handle(), id); };
+  const std::unique_ptr<char, decltype(release)> id(rd_kafka_clusterid(client_->handle(), 0), release);
+  probe_.passed("cluster", std::string(id ? id.get() : "of an old version, without a name") + ", " +
                                plural(topics_.brokers().size(), "broker"));
-  if (id)
-    rd_kafka_mem_free(client_->handle(), id);
   return true;
 }
 

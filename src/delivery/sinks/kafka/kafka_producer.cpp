@@ -141,11 +141,11 @@ void KafkaProducer::on_throttle(rd_kafka_t *, const char *, int32_t, int ms, voi
     polling->throttled_ms_ = ms;
 }
 
-KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
+KafkaProducer::KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int fd) : tokens_(tokens), fd_(fd) {
   for (Endings *endings : {&endings_, &taken_})
     endings->all.reserve(config.max_messages());
   KafkaConf conf = config.conf();
-  diagnosis_.attach(conf.get());
+  diagnosis_.attach(conf.get(), config.tokens());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_throttle_cb(conf.get(), on_throttle);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
@@ -153,9 +153,13 @@ KafkaProducer::KafkaProducer(const KafkaConfig &config, int fd) : fd_(fd) {
   queue_ = rd_kafka_queue_get_main(producer_);
   constexpr uint64_t one = 1;
   rd_kafka_queue_io_event_enable(queue_, fd, &one, sizeof one);
+  if (tokens_)
+    tokens_->add(producer_);
 }
 
 KafkaProducer::~KafkaProducer() {
+  if (tokens_)
+    tokens_->remove(producer_);
   rd_kafka_queue_io_event_enable(queue_, -1, nullptr, 0);
   topics_.clear();
   rd_kafka_queue_destroy(queue_);

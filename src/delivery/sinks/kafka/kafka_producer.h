@@ -43,9 +43,10 @@ namespace outbox {
  */
 class KafkaProducer {
 public:
-  /* `fd` is an eventfd that becomes readable when poll() or ended() has something. Throws BadInput if librdkafka
-   * refuses the properties as a whole. */
-  KafkaProducer(const KafkaConfig &config, int fd);
+  /* `tokens` gives the tokens of OAUTHBEARER, and outlives the producer; null: librdkafka needs none. `fd` is an
+   * eventfd that becomes readable when poll() or ended() has something. Throws BadInput if librdkafka refuses the
+   * properties as a whole. */
+  KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int fd);
   /* May wait for librdkafka's threads. Messages that are not acknowledged are dropped without a report. */
   ~KafkaProducer();
   KafkaProducer(const KafkaProducer &) = delete;
@@ -133,6 +134,7 @@ private:
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
 
   KafkaDiagnosis diagnosis_;
+  KafkaTokens *const tokens_;
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;
   const int fd_;

@@ -1,7 +1,8 @@
 /*
  * kafka_properties.cpp: librdkafka defines which properties exist and which values they take: each option is tried
- * on a configuration object. Only superusers may set a URL that librdkafka fetches (OIDC): its HTTP client has no
- * network guard, and the response of an internal endpoint would appear in an error text.
+ * on a configuration object. Only superusers may set a URL that is fetched (OIDC): token endpoints are often within
+ * the private network, so no network guard checks it, and the response of an internal endpoint would appear in an
+ * error text.
  */
 #include "delivery/sinks/kafka/kafka_properties.h"
 
@@ -16,6 +17,7 @@
 #include "delivery/base/text.h"
 #include "delivery/engine/sink_options.h"
 #include "delivery/options/pem.h"
+#include "delivery/sinks/kafka/kafka_token.h"
 
 namespace outbox {
 
@@ -63,7 +65,7 @@ static bool is_mechanism(std::string_view name) {
 
 /* Why only a superuser may set the property; null if every owner may. Files are read, commands run and addresses
  * reached as the database server's operating-system user. Brokers may be named by any sink owner, but URLs may not:
- * librdkafka's HTTP client has no network guard. */
+ * no network guard checks them. */
 static const char *superuser_reason(std::string_view name, std::string_view value) {
   if (is_mechanism(name) && value == "GSSAPI")
     return "It runs kinit, and uses the Kerberos tickets of the database server.";
@@ -144,6 +146,8 @@ static std::string expected(const KafkaProperty &property, const std::string &fr
 }
 
 static void check_value(const KafkaProperty &property, const std::string &value) {
+  if (check_token_property(property.name, property.option, value))
+    return;
   std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)> scratch(rd_kafka_conf_new(),
                                                                              rd_kafka_conf_destroy);
   char text[512] = "";

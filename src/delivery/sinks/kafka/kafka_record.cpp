@@ -13,8 +13,8 @@
 #include "delivery/base/base64.h"
 #include "delivery/base/clean_text.h"
 #include "delivery/base/time_text.h"
-#include "delivery/formats/cloudevents.h"
-#include "delivery/formats/debezium.h"
+#include "delivery/formats/format_options.h"
+#include "delivery/formats/json_text.h"
 
 namespace outbox {
 namespace {
@@ -80,84 +80,10 @@ void check_key(const std::string &name, const std::string &value) {
                     "For what the event has there, write ${" + value + "}.");
 }
 
-void check_bool(const std::string &name, const std::string &value) {
-  parse_bool(name, value);
-}
-
-void check_placements(const std::string &name, const std::string &value) {
-  parse_placements(name, value);
-}
-
-enum class Format { Debezium, CloudEvents, Structured, Raw };
-
-Format format_of(const Options &server) {
-  return parse_choice<Format>(server, "format",
-                              {{"debezium", Format::Debezium},
-                               {"cloudevents", Format::CloudEvents},
-                               {"cloudevents-structured", Format::Structured},
-                               {"raw", Format::Raw}});
-}
-
-/* Refuses options that have no effect with the format or value format. */
-void check_together(const Options &server, Format format, ValueFormat value,
-                    const std::vector<Placement> &placements) {
-  if (format != Format::Debezium)
-    for (const char *name : {"value_format", "null_behavior"})
-      refuse_without_meaning(server, name,
-                             "It says how format \"debezium\" writes a payload, and the format is another.");
-  if (format != Format::Debezium && format != Format::Raw)
-    refuse_without_meaning(server, "tombstone_on_empty_payload",
-                           "A CloudEvent may have no data, whatever its sink says.");
-  if (format != Format::CloudEvents && format != Format::Structured)
-    refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
-  if (value != ValueFormat::JsonCompact)
-    refuse_without_meaning(server, "null_behavior", "It is about value_format \"json_compact\".");
-
-  auto is_at = [](Place place) { return [place](const Placement &placement) { return placement.place == place; }; };
-  bool envelope = std::any_of(placements.begin(), placements.end(), is_at(Place::Envelope));
-  if (envelope && format != Format::Debezium)
-    throw BadInput(OB_BAD_VALUE, "headers", "only format \"debezium\" has an envelope",
-                   "Option \"headers\" places a column in the envelope.", "Place it in a header.");
-  if (envelope && value != ValueFormat::JsonString && value != ValueFormat::JsonCompact)
-    throw BadInput(OB_BAD_VALUE, "headers", "an envelope needs value_format \"json_string\" or \"json_compact\"",
-                   "Option \"headers\" places a column in the envelope, which is a JSON object without a schema.",
-                   "Set value_format, or place the column in a header.");
-  if (std::any_of(placements.begin(), placements.end(), is_at(Place::Partition)))
-    refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
-}
-
-std::optional<bool> tombstone_option(const Options &server) {
-  const std::string *tombstone = find_option(server, "tombstone_on_empty_payload");
-  return tombstone ? std::optional(parse_bool("tombstone_on_empty_payload", *tombstone)) : std::nullopt;
-}
-
-Debezium::Options debezium_options(const Options &server, ValueFormat value, std::vector<Placement> placements) {
-  Debezium::Options options;
-  options.value = value;
-  options.nulls = parse_choice<NullBehavior>(server, "null_behavior",
-                                             {{"keep", NullBehavior::Keep},
-                                              {"ignore", NullBehavior::Ignore},
-                                              {"optional_bytes", NullBehavior::OptionalBytes}});
-  options.tombstone = tombstone_option(server);
-  options.placements = std::move(placements);
-  return options;
-}
-
-Debezium::Options raw_options(const Options &server, std::vector<Placement> placements) {
-  Debezium::Options options;
-  options.tombstone = tombstone_option(server);
-  options.content_type = true;
-  options.id_header = std::none_of(placements.begin(), placements.end(), [](const Placement &placement) {
-    return placement.place == Place::Header && !placement.field.is_header() && placement.field.name() == "id";
-  });
-  options.placements = std::move(placements);
-  return options;
-}
-
 }  // namespace
 
-const std::vector<OptionSpec> &KafkaRecordMaker::options() {
-  static const auto &specs = *new std::vector<OptionSpec>{
+static std::vector<OptionSpec> make_options() {
+  std::vector<OptionSpec> all{
       {"topic", true, false, false, false, check_topic,
        "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
        "'outbox.event.${aggregate_type}'."},
@@ -167,37 +93,23 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
        "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."},
       {"timestamp", true, false, false, false, nullptr,
        "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."},
-      {"format", true, false, false, false, nullptr,
-       "How an event is written: 'debezium' (what its Outbox Event Router sends; the default), 'cloudevents' "
-       "(binary), "
-       "'cloudevents-structured', or 'raw'."},
-      {"key_format", true, false, false, false, nullptr,
-       "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its schema), or 'base64' (the "
-       "bytes "
-       "behind it)."},
-      {"value_format", true, false, false, false, nullptr,
-       "How format 'debezium' writes a payload: 'raw' (the default), 'json_string', 'json_compact', 'connect_json' "
-       "(with "
-       "its schema), or 'bytes' (payload_bytes only)."},
-      {"null_behavior", true, false, false, false, nullptr,
-       "With value_format 'json_compact': 'keep' (the default), 'ignore' (members that are null or [] are left out) "
-       "or "
-       "'optional_bytes' (those that are [])."},
-      {"headers", true, false, false, false, check_placements,
-       "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of the "
-       "event."},
-      {"tombstone_on_empty_payload", true, false, false, false, check_bool,
-       "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, in JSON "
-       "formats. Default: such an event is refused when it is enqueued."},
-      {"source", true, false, false, false, CloudEvents::check_source,
-       "Of CloudEvents: a URI reference, with the variables of topic. Default "
-       "'/outbox/${database}/${aggregate_type}'."},
   };
+  const std::vector<OptionSpec> &format = FormatOptions::specs();
+  all.push_back(format.front());
+  all.push_back({"key_format", true, false, false, false, nullptr,
+                 "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its schema), or 'base64' "
+                 "(the bytes behind it)."});
+  all.insert(all.end(), format.begin() + 1, format.end());
+  return all;
+}
+
+const std::vector<OptionSpec> &KafkaRecordMaker::options() {
+  static const auto &specs = *new std::vector<OptionSpec>(make_options());
   return specs;
 }
 
 KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
-  const std::string *topic = find_option(server, "topic"), *headers = find_option(server, "headers");
+  const std::string *topic = find_option(server, "topic");
   topic_ = Template::parse("topic", topic ? *topic : default_topic);
   if (const std::string *key = find_option(server, "key"))
     key_ = Template::parse("key", *key);
@@ -210,39 +122,14 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
                                          {"base64", KeyFormat::Base64}});
   created_at_ = parse_choice<bool>(server, "timestamp", {{"created_at", true}, {"now", false}});
 
-  Format format = format_of(server);
-  auto value = parse_choice<ValueFormat>(server, "value_format",
-                                         {{"raw", ValueFormat::Raw},
-                                          {"json_string", ValueFormat::JsonString},
-                                          {"json_compact", ValueFormat::JsonCompact},
-                                          {"connect_json", ValueFormat::ConnectJson},
-                                          {"bytes", ValueFormat::Bytes}});
-  std::vector<Placement> placements;
-  if (headers)
-    placements = parse_placements("headers", *headers);
-  check_together(server, format, value, placements);
-  for (const Placement &placement : placements)
+  FormatOptions format = FormatOptions::parse(server);
+  for (const Placement &placement : format.placements)
     if (placement.place == Place::Partition) {
+      refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
       partition_ = Template::of(placement.field);
       partition_is_column_ = true;
     }
-
-  switch (format) {
-  case Format::Debezium:
-    format_ = std::make_unique<Debezium>(debezium_options(server, value, std::move(placements)));
-    break;
-  case Format::Raw:
-    format_ = std::make_unique<Debezium>(raw_options(server, std::move(placements)));
-    break;
-  case Format::CloudEvents:
-    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Binary,
-                                            CloudEvents::source(find_option(server, "source")), placements);
-    break;
-  case Format::Structured:
-    format_ = std::make_unique<CloudEvents>(CloudEvents::Mode::Structured,
-                                            CloudEvents::source(find_option(server, "source")), placements);
-    break;
-  }
+  format_ = format.make(server);
 }
 
 /* ---- events ---- */

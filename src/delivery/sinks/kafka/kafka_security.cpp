@@ -11,6 +11,7 @@
 
 #include "delivery/base/text.h"
 #include "delivery/options/pem.h"
+#include "delivery/sinks/kafka/kafka_token.h"
 
 namespace outbox {
 
@@ -63,17 +64,17 @@ static bool begins_with(std::string_view text, std::string_view begin) {
 static void check_oauthbearer(const KafkaProperties &given, const std::string &with) {
   auto *method = find(given, "sasl.oauthbearer.method");
   auto *unsecured = find(given, "enable.sasl.oauthbearer.unsecure.jwt");
-  if (unsecured && *unsecured == "true")
+  if ((unsecured && *unsecured == "true") || has_own_tokens(given))
     return;
+  if (!method || *method != "oidc")
+    required(
+        "sasl_oauthbearer_method", with, "It says where the worker gets tokens.",
+        "Use sasl_oauthbearer_method 'oidc', sasl_oauthbearer_token_endpoint_url and sasl_oauthbearer_client_id, "
+        "and sasl_oauthbearer_client_secret in the user mapping; or 'aws_msk_iam' and aws_region.");
   if (!kafka_has_feature("oidc"))
     throw BadInput(OB_BAD_VALUE, "sasl_mechanism", "option \"sasl_mechanism\" cannot be \"OAUTHBEARER\" here",
                    "librdkafka " + std::string(rd_kafka_version_str()) + " was built without OIDC.",
-                   "Use a librdkafka that was built with libcurl, or another mechanism.");
-  if (!method || *method != "oidc")
-    required(
-        "sasl_oauthbearer_method", with, "The worker can get tokens from a token endpoint only.",
-        "Use sasl_oauthbearer_method 'oidc', sasl_oauthbearer_token_endpoint_url and sasl_oauthbearer_client_id, "
-        "and sasl_oauthbearer_client_secret in the user mapping.");
+                   "Use a librdkafka that was built with libcurl, or grant type client_credentials.");
 }
 
 static void check_credentials(const KafkaProperties &given, const std::string &with) {

@@ -29,8 +29,8 @@ std::string about_topic(const std::string &topic);
 class KafkaSink final : public Sink {
 public:
   KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter)
-      : config_(std::move(config)), reporter_(std::move(reporter)),
-        producer_(std::make_unique<KafkaProducer>(*config_, reporter_->wake_fd())) {}
+      : config_(std::move(config)), reporter_(std::move(reporter)), tokens_(open_tokens()),
+        producer_(std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd())) {}
 
   ~KafkaSink() override {
     producer_.reset();
@@ -63,6 +63,13 @@ public:
   }
 
 private:
+  std::unique_ptr<KafkaTokens> open_tokens() const {
+    if (!config_->tokens())
+      return nullptr;
+    return std::make_unique<KafkaTokens>(config_->tokens(), [reporter = reporter_](std::string text) {
+      reporter->log(OB_LOG_WARNING, std::move(text));
+    });
+  }
   void on_endings(const KafkaProducer::Endings &endings);
   void on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error, const std::string &topic,
                   int32_t partition);
@@ -88,6 +95,7 @@ private:
 
   std::shared_ptr<const KafkaConfig> config_;
   std::shared_ptr<Reporter> reporter_;
+  std::unique_ptr<KafkaTokens> tokens_;     /* null if the sink needs none of outbox; outlives the producers */
   std::unique_ptr<KafkaProducer> producer_; /* null after a fatal error until the next event */
   BackgroundJobs old_producers_;            /* destroys replaced producers */
   KafkaSlots slots_;

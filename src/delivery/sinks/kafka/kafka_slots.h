@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "delivery/base/until_memory.h"
 #include "delivery/engine/sink.h"
 #include "delivery/sinks/kafka/kafka_producer.h"
 
@@ -29,10 +30,12 @@ public:
 
   /* Returns the opaque for the message. `alone`: no later event of its key is produced until this one has ended. */
   uint64_t take(uint64_t ticket, uint64_t key_hash, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
-    if (free_.empty()) {
+    if (free_.empty()) { /* memory first: a slot is made with all that it needs, or not at all */
+      if (slots_.size() == slots_.capacity())
+        slots_.reserve(2 * slots_.size() + 16);
+      free_.reserve(slots_.capacity()); /* so that give() allocates nothing */
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
-      free_.reserve(slots_.capacity()); /* so that give() allocates nothing */
     }
     uint32_t index = free_.back();
     free_.pop_back();
@@ -75,12 +78,12 @@ public:
     return oldest;
   }
 
-  std::vector<Completion> release_all(const std::string &why) {
+  std::vector<Completion> release_all(std::string_view why) {
     std::vector<Completion> released;
-    released.reserve(used_);
+    until_memory([&] { released.reserve(used_); });
     for (uint32_t index = 0; index < slots_.size(); index++)
       if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
-        released.push_back({slot.ticket, slot.key_hash, Outcome::Returned, -1, why});
+        released.push_back({slot.ticket, slot.key_hash, Outcome::Returned, -1, text_if_memory(why)});
     return released;
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "delivery/base/until_memory.h"
 #include "delivery/engine/sink.h"
 #include "delivery/formats/record.h"
 
@@ -30,11 +31,18 @@ public:
   bool has_topic(const std::string &topic) const { return size_ > 0 && topics_.count(topic) > 0; }
   bool has_key(uint64_t key_hash) const { return size_ > 0 && keys_.count(key_hash) > 0; }
 
+  /* If it throws, at most an empty queue of the topic stays until each_topic(). */
   void add(Event event) {
-    if (event.key_hash != 0)
-      keys_[event.key_hash]++;
+    const uint64_t key_hash = event.key_hash;
     std::deque<Event> &queue = topics_[event.record.topic];
     queue.push_back(std::move(event));
+    try {
+      if (key_hash != 0)
+        keys_[key_hash]++;
+    } catch (...) {
+      queue.pop_back();
+      throw;
+    }
     size_++;
   }
 
@@ -57,11 +65,12 @@ public:
     std::vector<Completion> released;
     if (!everything && !has_key(key_hash))
       return released;
+    until_memory([&] { released.reserve(size_); });
     for (auto &[topic, queue] : topics_)
       std::erase_if(queue, [&](const Event &event) {
         if (!everything && event.key_hash != key_hash)
           return false;
-        released.push_back({event.ticket, event.key_hash, Outcome::Returned, -1, why});
+        released.push_back({event.ticket, event.key_hash, Outcome::Returned, -1, text_if_memory(why)});
         return true;
       });
     for (const Completion &each : released)

@@ -36,15 +36,15 @@ void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size
   if (at == topics_.end())
     return;
   Topic &topic = at->second;
+  bool with_care = topic.careful();
+  in_flight_.insert_or_assign(event, InFlight{at, size, with_care});
   if (!topic.reason.empty())
     topic.probe = event;
-  bool with_care = topic.careful();
   if (with_care) {
     topic.sent_alone = topic.in_flight == 0 && topic.max_in_flight == 1 ? event : 0;
     topic.careful_left -= topic.careful_left > 0;
     topic.in_flight++;
   }
-  in_flight_.insert_or_assign(event, InFlight{at, size, with_care});
 }
 
 bool KafkaTopics::take(uint64_t event, InFlight &taken) {
@@ -102,12 +102,13 @@ size_t KafkaTopics::refused(const std::string &name, uint64_t event, Time now) {
 bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
   InFlight taken;
 
+  if (auto at = in_flight_.find(event); at != in_flight_.end() && !at->second.topic->second.reason.empty())
+    name = at->second.topic->first;
   if (!take(event, taken))
     return false;
   Topic &topic = taken.topic->second;
   bool over = !topic.reason.empty();
   if (over) {
-    name = taken.topic->first;
     topic.reason.clear();
     n_paused_--;
   }

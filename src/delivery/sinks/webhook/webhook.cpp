@@ -6,7 +6,6 @@
 #include "delivery/sinks/webhook/webhook_endpoint.h"
 #include "delivery/sinks/webhook/webhook_options.h"
 #include "delivery/sinks/webhook/webhook_probe.h"
-#include "delivery/sinks/webhook/webhook_proxy.h"
 
 namespace outbox {
 namespace {
@@ -17,6 +16,11 @@ public:
               std::shared_ptr<Reporter> reporter)
       : config_(config), loop_(HttpLoop::shared()),
         endpoint_(std::make_shared<Endpoint>(name, config, std::move(reporter))) {
+    if (config->oauth)
+      tokens_ =
+          std::make_unique<Renewed<OauthToken>>([config](const Stop &stop) { return config->oauth->fetch(stop); },
+                                                [this] { endpoint_->tokens_changed(*loop_); });
+    endpoint_->use_tokens(tokens_.get());
     loop_->post([n = static_cast<long>(config->concurrency)](HttpLoop &loop) { loop.keep_connections(n); });
   }
   ~WebhookSink() override {
@@ -55,6 +59,8 @@ private:
   std::shared_ptr<const WebhookConfig> config_;
   std::shared_ptr<HttpLoop> loop_;  // destroyed after the endpoint; the loop's tasks must not own the loop
   std::shared_ptr<Endpoint> endpoint_;
+  std::unique_ptr<Renewed<OauthToken>>
+      tokens_;  // null if the sink uses none; last member: its thread uses the others
 };
 
 class WebhookKind final : public SinkKind {
@@ -63,7 +69,7 @@ public:
   const std::vector<OptionSpec> &options() const override { return webhook_options(); }
   void check_mapping(const Options &mapping) const override {
     WebhookAuth::parse(mapping);
-    check_proxy_mapping(mapping);
+    HttpPeer::check_mapping(mapping);
   }
   SecretMask secrets(const Options &mapping) const override { return webhook_secrets(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {

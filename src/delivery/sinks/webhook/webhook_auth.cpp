@@ -8,7 +8,7 @@
 
 #include "delivery/base/base64.h"
 #include "delivery/formats/standard_webhooks.h"
-#include "delivery/options/pem.h"
+#include "delivery/http/http_peer.h"
 
 namespace outbox {
 namespace {
@@ -24,9 +24,9 @@ void add_signing_keys(const Options &mapping, WebhookAuth &auth) {
   if (old_secret && !secret)
     required("secret", "old_secret", "During a rotation both sign: the new secret and the old one.");
   if (secret)
-    auth.signing_keys.push_back(standard_webhooks::decode_secret("secret", *secret));
+    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse("secret", *secret));
   if (old_secret)
-    auth.signing_keys.push_back(standard_webhooks::decode_secret("old_secret", *old_secret));
+    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse("old_secret", *old_secret));
   if (auth.signing_keys.size() == 2 && auth.signing_keys[0] == auth.signing_keys[1])
     refuse_value("old_secret", "It is the same as option \"secret\".",
                  "Set secret to the new one, and old_secret to the one that receivers still know.");
@@ -57,25 +57,6 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
     auth.headers.emplace_back("Authorization", "Bearer " + *token);
 }
 
-void add_client_certificate(const Options &mapping, WebhookAuth &auth) {
-  auto *certificate = find_option(mapping, "ssl_certificate_pem"), *key = find_option(mapping, "ssl_key_pem");
-  auto *password = find_option(mapping, "ssl_key_password");
-  constexpr const char *both = "An endpoint is shown the certificate, and the key proves it.";
-  if (key && !certificate)
-    required("ssl_certificate_pem", "ssl_key_pem", both);
-  if (certificate && !key)
-    required("ssl_key_pem", "ssl_certificate_pem", both);
-  if (password && !key)
-    required("ssl_key_pem", "ssl_key_password", "The password opens that key.");
-  if (!key)
-    return;
-  check_key_pair({"ssl_key_pem", *key, "ssl_certificate_pem", *certificate, "ssl_key_password", password});
-  auth.certificate_pem = *certificate;
-  auth.key_pem = *key;
-  if (password)
-    auth.key_password = *password;
-}
-
 }  // namespace
 
 WebhookAuth WebhookAuth::parse(const Options &mapping) {
@@ -84,7 +65,6 @@ WebhookAuth WebhookAuth::parse(const Options &mapping) {
     auth.headers = parse_headers("headers", *headers);
   add_signing_keys(mapping, auth);
   add_authorization(mapping, auth);
-  add_client_certificate(mapping, auth);
   return auth;
 }
 
@@ -97,25 +77,19 @@ SecretMask webhook_secrets(const Options &mapping) {
   for (auto &[name, value] : parse_headers("headers", mapping.count("headers") ? given("headers") : "{}"))
     secrets.add_header(value);
   for (const char *name : {"secret", "old_secret"}) {
-    constexpr std::string_view prefix = "whsec_"; /* receivers may repeat the secret without it */
     std::string value = given(name);
     secrets.add(value);
-    if (value.starts_with(prefix))
-      secrets.add(value.substr(prefix.size()));
+    for (std::string_view prefix : {"whsec_", "whsk_"}) /* receivers may repeat the secret without it */
+      if (value.starts_with(prefix))
+        secrets.add(value.substr(prefix.size()));
   }
-  for (const char *name : {"bearer_token", "ssl_key_pem", "ssl_key_password"})
+  for (const char *name : {"bearer_token", "oauth_client_secret"})
     secrets.add(given(name));
-  for (auto [user, password] : {std::pair("username", "password"), {"proxy_username", "proxy_password"}})
-    if (find_option(mapping, user))
-      secrets.add_basic(given(user), given(password));
+  if (find_option(mapping, "username"))
+    secrets.add_basic(given("username"), given("password"));
   secrets.add_url(given("url"));
+  HttpPeer::add_secrets(mapping, secrets);
   return secrets;
-}
-
-void check_bearer_token(const std::string &name, const std::string &value) {
-  if (value.empty() || !std::all_of(value.begin(), value.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; }))
-    refuse_value(name, "A bearer token consists of visible ASCII characters, without spaces.",
-                 "Give the token alone: \"Bearer\" is put before it.");
 }
 
 void check_username(const std::string &name, const std::string &value) {

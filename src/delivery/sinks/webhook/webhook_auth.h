@@ -5,15 +5,16 @@
 #include <vector>
 
 #include "delivery/base/secret_mask.h"
+#include "delivery/formats/standard_webhooks.h"
 #include "delivery/options/options.h"
-#include "delivery/sinks/webhook/webhook_headers.h"
+#include "delivery/http/http_headers.h"
 
 namespace outbox {
 
 struct WebhookAuth {
-  std::vector<std::string> signing_keys;  // the new key first; during a rotation both sign; empty: not signed
-  HttpHeaders headers;                    // Authorization, and the headers of the user mapping
-  std::string certificate_pem, key_pem, key_password;
+  std::vector<standard_webhooks::SigningKey>
+      signing_keys;     // the new key first; during a rotation both sign; empty: not signed
+  HttpHeaders headers;  // Authorization, and the headers of the user mapping
 
   /* Parses a user mapping whose options were checked one by one, and checks their combinations. Throws BadInput. */
   static WebhookAuth parse(const Options &mapping);
@@ -23,7 +24,6 @@ struct WebhookAuth {
 SecretMask webhook_secrets(const Options &mapping);
 
 /* Checks of options; each throws BadInput. */
-void check_bearer_token(const std::string &name, const std::string &value);
 void check_username(const std::string &name, const std::string &value);
 void check_password(const std::string &name, const std::string &value);
 

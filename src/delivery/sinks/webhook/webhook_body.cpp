@@ -5,9 +5,9 @@
 #include "delivery/sinks/webhook/webhook_body.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "delivery/base/base64.h"
+#include "delivery/base/json_reader.h"
 #include "delivery/base/text.h"
 #include "delivery/engine/sink.h"
 #include "delivery/formats/json_text.h"
@@ -45,14 +45,7 @@ struct Sample {
 
 /* The position of the first byte that is not valid JSON; npos if the text is valid. */
 size_t find_error(const std::string &text) {
-  try {
-    auto parsed = nlohmann::json::parse(text);
-    return text.npos;
-  } catch (const nlohmann::json::parse_error &error) {
-    return error.byte > 0 ? error.byte - 1 : 0;
-  } catch (const nlohmann::json::exception &) {  // a number too large for a double is valid JSON all the same
-    return text.npos;
-  }
+  return read_json(text, [](const JsonPath &, const JsonValue &) {}).value_or(text.npos);
 }
 
 /* Appends a JSON string, without its quotes if `in_text`. */

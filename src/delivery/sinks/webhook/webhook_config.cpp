@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "delivery/sinks/webhook/webhook_oauth.h"
 #include "delivery/sinks/webhook/webhook_options.h"
 
 namespace outbox {
@@ -24,7 +25,6 @@ void check_each(const Options &server, const Options *mapping) {
   }
 }
 
-/* Sets the URL. An http URL needs the option allow_http. */
 void set_url(const Options &server, const Options *mapping, WebhookConfig &config) {
   auto *secret = mapping ? find_option(*mapping, "url") : nullptr,
        *url = secret ? secret : find_option(server, "url");
@@ -38,20 +38,6 @@ void set_url(const Options &server, const Options *mapping, WebhookConfig &confi
   config.url = *url;
   config.url_is_secret = secret != nullptr;
   config.target = WebhookUrl::parse("url", *url);
-  auto *allow_http = find_option(server, "allow_http");
-  if (!config.is_https() && !(allow_http && parse_bool("allow_http", *allow_http)))
-    refuse_value("url", "An http URL sends events unencrypted.",
-                 "Use https, or let a superuser set the option allow_http to 'true'.");
-}
-
-void set_networks(const Options &server, WebhookConfig &config) {
-  auto networks = networks_for_all();
-  if (auto *value = find_option(server, "allow_networks")) {
-    config.allow_networks = *value;
-    auto own = parse_networks("allow_networks", *value);
-    networks.insert(networks.end(), own.begin(), own.end());
-  }
-  config.guard = NetworkGuard(std::move(networks));
 }
 
 void set_format(const Options &server, WebhookConfig &config) {
@@ -97,10 +83,6 @@ void set_header(const std::string &name, const std::string &value, WebhookConfig
 
 void set_auth(const Options &server, const Options &mapping, WebhookConfig &config) {
   config.auth = WebhookAuth::parse(mapping);
-  if (!config.auth.certificate_pem.empty() && !config.is_https())
-    throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem",
-                   "option \"ssl_certificate_pem\" has no effect with an http url",
-                   "The connection would go without it.", "Use an https url.");
   auto *given = find_option(server, "headers");
   for (auto &[name, value] : given ? parse_headers("headers", *given) : HttpHeaders())
     if (find_header(config.auth.headers, name))
@@ -115,6 +97,7 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
 
   auto config = std::make_shared<WebhookConfig>();
   set_url(server, mapping, *config);
+  config->parse(server, mapping, config->target.origin());
   if (auto *value = find_option(server, "method"))
     config->method = parse_method("method", *value);
   set_format(server, *config);
@@ -131,32 +114,25 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   config->timestamp_header = prefix + "-timestamp";
   config->signature_header = prefix + "-signature";
 
-  if (auto *value = find_option(server, "timeout"))
-    config->timeout = parse_timeout("timeout", *value);
-  if (auto *value = find_option(server, "connection_lifetime"))
-    config->connection_lifetime = parse_connection_lifetime("connection_lifetime", *value);
-  if (auto *value = find_option(server, "concurrency"))
-    config->concurrency = parse_concurrency("concurrency", *value);
   if (auto *value = find_option(server, "rate_limit"))
     config->rate = parse_rate("rate_limit", *value);
-  set_networks(server, *config);
-  config->proxy = parse_proxy(server, mapping, config->target.origin(), config->guard);
-  if (auto *value = find_option(server, "ca_pem"))
-    config->ca_pem = *value;
+  check_oauth(server, mapping);
   config->knows_mapping = mapping != nullptr;
   if (mapping) {
     set_auth(server, *mapping, *config);
     config->secrets = webhook_secrets(*mapping);
+    config->oauth = parse_oauth(server, *mapping, config->guard);
   }
   return config;
 }
 
 std::string WebhookConfig::without_secrets(std::string_view text, const WebhookRequest &request, bool cut) const {
-  if (!url_is_secret || request.url.empty())
-    return secrets.masked(text, cut);
-  SecretMask of_this_url; /* applied first, while the URL is still complete */
-  of_this_url.add_url(request.url);
-  return secrets.masked(of_this_url.masked(text, cut), cut);
+  SecretMask of_this_request; /* applied first, while the URL is still complete */
+  if (url_is_secret && !request.url.empty())
+    of_this_request.add_url(request.url);
+  if (request.token)
+    of_this_request.add(request.token->text);
+  return secrets.masked(of_this_request.masked(text, cut), cut);
 }
 
 }  // namespace outbox

@@ -11,13 +11,13 @@
 
 #include "delivery/engine/sink.h"
 #include "delivery/formats/cloudevents.h"
-#include "delivery/http/network_guard.h"
+#include "delivery/identity/oauth_token.h"
 #include "delivery/options/rate_limiter.h"
 #include "delivery/sinks/webhook/webhook_auth.h"
 #include "delivery/sinks/webhook/webhook_body.h"
 #include "delivery/sinks/webhook/webhook_forward.h"
-#include "delivery/sinks/webhook/webhook_headers.h"
-#include "delivery/sinks/webhook/webhook_proxy.h"
+#include "delivery/http/http_headers.h"
+#include "delivery/http/http_peer.h"
 #include "delivery/sinks/webhook/webhook_url.h"
 
 namespace outbox {
@@ -32,9 +32,10 @@ struct WebhookRequest {
   std::string body;
   bool has_content = true;  // false: neither body nor Content-Type
   HttpHeaders headers;
+  std::shared_ptr<const OauthToken> token;  // the access token of this attempt; null: the sink uses none
 };
 
-struct WebhookConfig final : SinkConfig {
+struct WebhookConfig final : SinkConfig, HttpPeer {
   std::string url;             // as given; empty at DDL time if it may be in the user mapping
   bool url_is_secret = false;  // the URL is from the user mapping
   WebhookUrl target;           // the parsed URL
@@ -48,17 +49,10 @@ struct WebhookConfig final : SinkConfig {
   std::string content_type = "application/json";  // the content type of JSON bodies
   bool idempotency_key = false;
   std::string id_header, timestamp_header, signature_header;
-  WebhookAuth auth;            // empty at DDL time and for checkers
-  SecretMask secrets;          // empty at DDL time and for checkers
-  bool knows_mapping = false;  // false: the user mapping was not given
-  std::chrono::milliseconds timeout{15'000};
-  std::chrono::milliseconds connection_lifetime{60'000};
-  size_t concurrency = 32;
+  WebhookAuth auth;                  // empty at DDL time and for checkers
+  std::optional<OauthClient> oauth;  // of each request's access token; none at DDL time and for checkers
+  bool knows_mapping = false;        // false: the user mapping was not given
   std::optional<RateLimit> rate;
-  NetworkGuard guard{{}};
-  std::string allow_networks;  // the option as given, for an error's hint
-  WebhookProxy proxy;
-  std::string ca_pem;
 
   bool is_https() const { return target.is_https(); }
   void check_event(const ob_event &event) const override;

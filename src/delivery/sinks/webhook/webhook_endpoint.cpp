@@ -8,6 +8,8 @@
 #include <future>
 #include <set>
 
+#include "delivery/base/until_memory.h"
+
 namespace outbox {
 
 using Clock = std::chrono::steady_clock;
@@ -66,19 +68,31 @@ void Endpoint::wake(HttpLoop &loop) {
       return;
     pump_posted_ = true;
   }
-  loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); });
+  until_memory([&] { loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); }); });
+}
+
+/* Makes room for a completion of each event that is queued or in flight, before the first of them is taken. It waits
+ * for memory without the lock, because the HTTP thread, which frees some, takes the lock. */
+std::unique_lock<std::mutex> Endpoint::lock_with_room(std::vector<Completion> &completions) {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    const size_t needed = queue_.queued() + in_flight_.size() + failures_.size();
+    if (completions.capacity() >= needed)
+      return lock;
+    lock.unlock();
+    until_memory([&] { completions.reserve(needed); });
+  }
 }
 
 bool Endpoint::report_failures() {
   if (!has_news_.exchange(false))
     return false;
   std::vector<Completion> completions;
-  std::string gone;
+  bool gone = false;
   {
-    std::lock_guard lock(mutex_);
+    auto lock = lock_with_room(completions);
     for (Failure &failure : failures_) {
-      if (failure.gone)
-        gone = "410 Gone";
+      gone |= failure.gone;
       uint64_t key = failure.completion.key_hash;
       completions.push_back(std::move(failure.completion));
       release(queue_.fail(key), "waits behind a failed event of the same key", completions);
@@ -90,8 +104,8 @@ bool Endpoint::report_failures() {
     failures_.clear();
     halted_ = shedding_ = false;
   }
-  if (!gone.empty())
-    reporter_->disabled(gone);
+  if (gone)
+    reporter_->disabled("410 Gone");
   if (!completions.empty())
     reporter_->complete(std::move(completions));
   return true;
@@ -106,7 +120,7 @@ void Endpoint::begin_outage() {
 void Endpoint::release_queued(const char *why) {
   std::vector<Completion> completions;
   {
-    std::lock_guard lock(mutex_);
+    auto lock = lock_with_room(completions);
     release(queue_.drain(), why, completions);
   }
   if (!completions.empty())
@@ -116,10 +130,10 @@ void Endpoint::release_queued(const char *why) {
 void Endpoint::abandon(HttpLoop &loop) {
   std::vector<Completion> completions;
   {
-    std::lock_guard lock(mutex_);
+    auto lock = lock_with_room(completions);
     for (auto &[serial, in_flight] : in_flight_) {
       completions.push_back({in_flight.ticket, in_flight.key, Outcome::Returned, -1,
-                             "given up while the request was in flight: it may have arrived"});
+                             text_if_memory("given up while the request was in flight: it may have arrived")});
       release(queue_.fail(in_flight.key), "not sent yet", completions);
     }
     in_flight_.clear();
@@ -127,7 +141,7 @@ void Endpoint::abandon(HttpLoop &loop) {
   }
   if (!completions.empty())
     reporter_->complete(std::move(completions));
-  loop.post([self = shared_from_this()](HttpLoop &on) { self->cancel_abandoned(on); });
+  until_memory([&] { loop.post([self = shared_from_this()](HttpLoop &on) { self->cancel_abandoned(on); }); });
 }
 
 void Endpoint::stop(HttpLoop &loop) {
@@ -137,24 +151,23 @@ void Endpoint::stop(HttpLoop &loop) {
     failures_.clear();
     halted_ = true;
   }
-  auto stopped = std::make_shared<std::promise<void>>();
+  auto stopped = until_memory([] { return std::make_shared<std::promise<void>>(); });
   auto wait = stopped->get_future();
-  loop.post([self = shared_from_this(), stopped](HttpLoop &on) {
-    try {
+  until_memory([&] {
+    loop.post([self = shared_from_this(), stopped](HttpLoop &on) {
       self->cancel_abandoned(on);
       self->idle_.clear();
       on.keep_connections(-static_cast<long>(self->config_->concurrency));
-    } catch (...) {
-    }
-    stopped->set_value();
+      stopped->set_value();
+    });
   });
   wait.wait();
 }
 
-void Endpoint::release(const std::vector<WebhookRequest> &requests, const char *why,
+void Endpoint::release(const KeyedQueue<WebhookRequest>::Items &requests, const char *why,
                        std::vector<Completion> &completions) {
-  for (const WebhookRequest &request : requests)
-    completions.push_back({request.ticket, request.key_hash, Outcome::Returned, -1, why});
+  for (const auto &[key, request] : requests)
+    completions.push_back({request.ticket, request.key_hash, Outcome::Returned, -1, text_if_memory(why)});
 }
 
 // ---- the loop's thread ----
@@ -164,20 +177,38 @@ void Endpoint::pump(HttpLoop &loop) {
   for (;;) {
     uint64_t serial;
     WebhookRequest request;
+    Renewed<OauthToken>::Now token;
     {
       Time now = Clock::now();
       std::lock_guard lock(mutex_);
       pump_posted_ = pump_scheduled_ = false;
       if (halted_ || shedding_ || !queue_.can_start() || !may_start(loop, now))
         return;
+      if (tokens_)
+        token = tokens_->now();
+      if (tokens_ && !token.value && token.error.empty()) {
+        pump_scheduled_ = true;  // tokens_changed() follows
+        return;
+      }
+      /* Memory first: from here on the request gets its completion whatever happens. */
+      if (size_t wanted = failures_.size() + in_flight_.size() + 1; failures_.capacity() < wanted)
+        failures_.reserve(2 * wanted);
+      auto in_flight = in_flight_.try_emplace(last_serial_ + 1).first;
       request = std::move(*queue_.start());
       serial = ++last_serial_;
-      in_flight_[serial] = {request.ticket, request.key_hash, outage_, now};
+      in_flight->second = {request.ticket, request.key_hash, outage_, now};
     }
+    if (tokens_ && !token.value) {
+      fail(serial, {.outcome = Outcome::SinkDown, .error = std::move(token.error), .reason = OB_REASON_AUTH});
+      return;
+    }
+    request.token = std::move(token.value);
     try {
       start(loop, serial, std::move(request));
+    } catch (const std::bad_alloc &) {
+      fail(serial, {Outcome::Returned, text_if_memory("not sent: out of memory")});
     } catch (const std::exception &error) {
-      fail(serial, {Outcome::Retry, error.what()});
+      fail(serial, {Outcome::Retry, text_if_memory(error.what())});
     }
   }
 }
@@ -211,7 +242,6 @@ void Endpoint::pump_at(HttpLoop &loop, Time when) {
   assert(loop.is_loop_thread());
   if (when >= pump_at_)
     return;
-  pump_at_ = when;
   loop.post_at(when, [weak = weak_from_this(), when](HttpLoop &on) {
     auto self = weak.lock();
     if (!self)
@@ -220,6 +250,7 @@ void Endpoint::pump_at(HttpLoop &loop, Time when) {
       self->pump_at_ = Time::max();
     self->pump(on);
   });
+  pump_at_ = when;
 }
 
 void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
@@ -256,20 +287,45 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
       return;
     }
     Verdict verdict = transfer->verdict(code);
+    if (renew_token(*transfer, code))
+      verdict = {Outcome::Returned, "the endpoint has refused the access token (HTTP 401): another one is fetched"};
     log_refusal(transfer->refusal());
     if (verdict.no_descriptor)
       loop.descriptors_ran_out();
     transfer->clear();
     if (idle_.size() <= active_.size())  // keep no more idle handles than active ones
       idle_.push_back(std::move(transfer));
-    if (verdict.outcome == Outcome::Sent)
+    if (verdict.outcome == Outcome::Sent) {
+      refused_token_.reset();
       succeed(serial, verdict.pause_ms);
-    else
+    } else
       fail(serial, std::move(verdict));
-  } catch (const std::exception &error) {  // out of memory: the ticket must get its completion anyway
-    fail(serial, {Outcome::Retry, error.what()});
+  } catch (const std::bad_alloc &) {  // the ticket must get its completion anyway
+    fail(serial, {Outcome::Returned, text_if_memory("its response could not be read: out of memory")});
+  } catch (const std::exception &error) {
+    fail(serial, {Outcome::Retry, text_if_memory(error.what())});
   }
-  pump(loop);
+  until_memory([&] { pump(loop); });
+}
+
+/* A token may be withdrawn before it ends. So the first refusal since a success asks for another token; the requests
+ * that were sent with the same one are sent again, and what the endpoint says about the next token counts. */
+bool Endpoint::renew_token(const WebhookTransfer &transfer, CURLcode code) {
+  auto token = transfer.refused_token(code);
+  if (!token || (refused_token_ && token != refused_token_))
+    return false;
+  refused_token_ = token;
+  tokens_->refused(token);
+  return true;
+}
+
+void Endpoint::tokens_changed(HttpLoop &loop) {
+  until_memory([&] {
+    loop.post([weak = weak_from_this()](HttpLoop &on) {
+      if (auto self = weak.lock())
+        self->pump(on);
+    });
+  });
 }
 
 /* The error text, which all users can read, does not contain the address. */

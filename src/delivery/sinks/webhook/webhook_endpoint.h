@@ -30,8 +30,9 @@ namespace outbox {
  *   suppresses a second task;
  * - after every transfer, from done();
  * - by a timer, when limiter_ allows the next request at a known time (pump_at_);
- * - when another endpoint frees a connection (waits_for_connection_).
- * pump_scheduled_ says that one of the last two is pending, so that wake() need not post. pump() clears
+ * - when another endpoint frees a connection (waits_for_connection_);
+ * - when the first access token is there, or another one after a refusal (tokens_changed()).
+ * pump_scheduled_ says that one of the last three is pending, so that wake() need not post. pump() clears
  * pump_posted_ and pump_scheduled_ under mutex_ before it reads the queue: an event that is queued later posts
  * again. So whenever a request may start, a pump() is pending or a transfer is in flight.
  *
@@ -47,6 +48,12 @@ public:
   using Time = ConcurrencyLimiter::Time;
 
   Endpoint(std::string name, std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter);
+
+  /* The source of access tokens, if the sink uses some. Call it before push(); `tokens` must live until stop() has
+   * returned. */
+  void use_tokens(Renewed<OauthToken> *tokens) { tokens_ = tokens; }
+  /* There is a token, or the reason why there is none. Any thread. */
+  void tokens_changed(HttpLoop &loop);
 
   // ---- the main thread ----
 
@@ -78,8 +85,9 @@ private:
     bool gone;
   };
 
-  static void release(const std::vector<WebhookRequest> &requests, const char *why,
+  static void release(const KeyedQueue<WebhookRequest>::Items &requests, const char *why,
                       std::vector<Completion> &completions);
+  std::unique_lock<std::mutex> lock_with_room(std::vector<Completion> &completions);
 
   // ---- the loop's thread ----
 
@@ -89,6 +97,7 @@ private:
   void start(HttpLoop &loop, uint64_t serial, WebhookRequest request);
   void run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer);
   void done(HttpLoop &loop, uint64_t serial, CURLcode code);
+  bool renew_token(const WebhookTransfer &transfer, CURLcode code);
   void log_refusal(const Refusal *refusal);
   void succeed(uint64_t serial, int64_t pause_ms);
   void fail(uint64_t serial, Verdict verdict);
@@ -106,7 +115,8 @@ private:
   ConcurrencyLimiter limiter_;
   KeyedQueue<WebhookRequest> queue_;
   std::map<uint64_t, InFlight> in_flight_;  // by serial: requests on the wire whose end is not yet handled
-  std::vector<Failure> failures_;           // found by the loop's thread, not yet fetched by the main thread
+  std::vector<Failure> failures_;           // found by the loop's thread, not yet fetched by the main thread; has
+                                            // capacity for all of in_flight_
   bool halted_ = false;                     // start nothing until the failures are fetched
   bool shedding_ = false;                   // queued events are returned, because a long pause was asked for
   bool pump_scheduled_ = false;             // a timer or a free connection will call pump()
@@ -119,7 +129,9 @@ private:
 
   std::map<uint64_t, std::unique_ptr<WebhookTransfer>> active_;  // from here on: the loop's thread only
   std::vector<std::unique_ptr<WebhookTransfer>> idle_;
-  std::string last_refused_;  // the last refused address, so that it is logged once
+  Renewed<OauthToken> *tokens_ = nullptr;            // null: the sink uses none
+  std::shared_ptr<const OauthToken> refused_token_;  // by 401, since the last success; another one was fetched
+  std::string last_refused_;                         // the last refused address, so that it is logged once
   std::shared_ptr<HttpLoop::QuotaGroup> host_;
   Time pump_at_ = Time::max();  // when the timer fires; max() = no timer
   bool waits_for_connection_ = false;

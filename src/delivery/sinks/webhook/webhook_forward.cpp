@@ -8,7 +8,7 @@
 
 #include "delivery/base/text.h"
 #include "delivery/options/options.h"
-#include "delivery/sinks/webhook/webhook_headers.h"
+#include "delivery/http/http_headers.h"
 
 namespace outbox {
 namespace {

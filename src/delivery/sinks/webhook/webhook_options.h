@@ -12,10 +12,7 @@ namespace outbox {
 const std::vector<OptionSpec> &webhook_options();
 
 /* Parsers of values; each throws BadInput. */
-std::chrono::milliseconds parse_timeout(const std::string &name, const std::string &value);
-std::chrono::milliseconds parse_connection_lifetime(const std::string &name, const std::string &value);
 std::chrono::milliseconds disable_after_of(const Options &server); /* 0 = never */
-size_t parse_concurrency(const std::string &name, const std::string &value);
 std::string parse_method(const std::string &name, const std::string &value);
 
 }  // namespace outbox

@@ -59,9 +59,11 @@ private:
           text_part("header", "Authorization", "(Bearer *** or Basic ***, when the user mapping has them)"));
       parts.push_back(text_part("header", config_.timestamp_header, "(the time of each attempt, in Unix seconds)"));
       parts.push_back(text_part("header", config_.signature_header,
-                                "(v1,*** of each attempt, when the user mapping has a secret)"));
+                                "(v1,*** or v1a,*** of each attempt, when the user mapping has a secret)"));
       return;
     }
+    if (config_.oauth)
+      parts.push_back(text_part("header", "Authorization", "(Bearer ***)"));
     for (auto &[name, value] : config_.attempt_headers(request_, now_))
       if (is_secret(name))
         parts.push_back(text_part("header", name, "(" + std::string(scheme_of(name, value)) + "***)"));

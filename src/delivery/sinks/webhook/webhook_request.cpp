@@ -136,11 +136,12 @@ WebhookRequest WebhookConfig::render(const ob_event &event) const {
 
 HttpHeaders WebhookConfig::attempt_headers(const WebhookRequest &request, int64_t now) const {
   HttpHeaders added = auth.headers;
+  if (request.token)
+    added.emplace_back("Authorization", "Bearer " + request.token->text);
   added.emplace_back(timestamp_header, std::to_string(now));
   std::string signatures;
-  for (const std::string &key : auth.signing_keys)
-    signatures.append(signatures.empty() ? "" : " ")
-        .append(standard_webhooks::sign(key, request.id, now, request.body));
+  for (const standard_webhooks::SigningKey &key : auth.signing_keys)
+    signatures.append(signatures.empty() ? "" : " ").append(key.sign(request.id, now, request.body));
   if (!signatures.empty())
     added.emplace_back(signature_header, std::move(signatures));
   return added;

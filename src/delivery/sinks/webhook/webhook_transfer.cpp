@@ -1,314 +1,36 @@
-/*
- * webhook_transfer.cpp: one easy handle with its buffers, used for one request after another. Names are resolved
- * again after 2 s, so that a resolver's wrong answer does not stay for libcurl's default of one minute.
- */
+/* webhook_transfer.cpp: what a webhook adds to a request, and what it makes of the answer. */
 #include "delivery/sinks/webhook/webhook_transfer.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <ctime>
-#include <new>
-#include <system_error>
-
-#include <sys/socket.h>
-
-#include "delivery/base/clean_text.h"
-#include "delivery/base/descriptors.h"
-#include "delivery/sinks/webhook/webhook_headers.h"
 
 namespace outbox {
-namespace {
 
-constexpr size_t excerpt_size = 1024;  // bytes of the body for the error text
-constexpr size_t max_body =
-    64 * 1024;  // the body is read up to here so that the connection can be reused; longer ones are cut
-constexpr long buffer_bytes = 16 * 1024;   // per request in flight, of which there can be hundreds
-constexpr size_t max_headers = 64 * 1024;  // libcurl stores all headers
-constexpr long max_connect_ms = 10'000;    // an address that does not respond within this counts as down
-constexpr long dns_cache_s = 2;            // a resolver's wrong answer is used for at most this long
-constexpr size_t shown_hint = 380;         // the length that views and probes show: the statement must fit
-constexpr int64_t scarcity_pause_ms = 1000;
-
-/* A quoted SQL identifier; always quoted, because it may be a keyword. */
-std::string quote_identifier(const std::string &name) {
-  std::string quoted = "\"";
-  for (char c : name)
-    quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
-
-template <typename Value> void set(CURL *easy, CURLoption option, Value value) {
-  if (CURLcode code = curl_easy_setopt(easy, option, value); code != CURLE_OK)
-    throw std::runtime_error(std::string("libcurl refused an option: ") + curl_easy_strerror(code));
-}
-
-/* The text must outlive the handle. */
-void set_blob(CURL *easy, CURLoption option, const std::string &text) {
-  curl_blob blob{const_cast<char *>(text.data()), text.size(), CURL_BLOB_NOCOPY};
-  set(easy, option, &blob);
-}
-
-}  // namespace
-
-WebhookTransfer::WebhookTransfer(std::shared_ptr<const WebhookConfig> config, std::string sink)
-    : config_(std::move(config)), sink_(std::move(sink)), easy_(curl_easy_init()) {
-  if (!easy_)
-    throw std::bad_alloc();
-  excerpt_.reserve(excerpt_size);  // reserved here, because the callbacks below must not throw through libcurl
-  set_fixed_options();
-}
-
-void WebhookTransfer::set_fixed_options() {
-  CURL *easy = easy_.get();
-  set(easy, CURLOPT_URL, config_->target.has_variables() ? config_->target.origin().c_str() : config_->url.c_str());
-  set(easy, CURLOPT_PROTOCOLS_STR, config_->is_https() ? "https" : "http");
-  set(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  set_proxy();
-  set(easy, CURLOPT_NOSIGNAL, 1L);
-  set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not block the loop
-  set(easy, CURLOPT_DNS_CACHE_TIMEOUT, dns_cache_s);
-  set(easy, CURLOPT_MAXLIFETIME_CONN,  // a busy connection would otherwise never use the name's new address
-      static_cast<long>(std::chrono::ceil<std::chrono::seconds>(config_->connection_lifetime).count()));
-  set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-  set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-  set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(config_->timeout.count()));
-  set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(config_->timeout.count()), max_connect_ms));
-  set(easy, CURLOPT_POST, 1L);
-  if (config_->method != "POST")  // the request still has a body
-    set(easy, CURLOPT_CUSTOMREQUEST, config_->method.c_str());
-  set(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
-  set(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
-  set(easy, CURLOPT_ERRORBUFFER, error_);
-  set(easy, CURLOPT_OPENSOCKETFUNCTION, &WebhookTransfer::open_socket);
-  set(easy, CURLOPT_OPENSOCKETDATA, this);
-  set(easy, CURLOPT_PREREQFUNCTION, &WebhookTransfer::before_request);
-  set(easy, CURLOPT_PREREQDATA, this);
-  set(easy, CURLOPT_HEADERFUNCTION, &WebhookTransfer::on_header);
-  set(easy, CURLOPT_HEADERDATA, this);
-  set(easy, CURLOPT_WRITEFUNCTION, &WebhookTransfer::on_body);
-  set(easy, CURLOPT_WRITEDATA, this);
-  tls_.attach(easy);
-  if (!config_->ca_pem.empty()) {
-    set_blob(easy, CURLOPT_CAINFO_BLOB, config_->ca_pem);
-    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // only these authorities, not the system's too
-  }
-  if (const WebhookAuth &auth = config_->auth; !auth.certificate_pem.empty()) {
-    set_blob(easy, CURLOPT_SSLCERT_BLOB, auth.certificate_pem);
-    set_blob(easy, CURLOPT_SSLKEY_BLOB, auth.key_pem);
-    set(easy, CURLOPT_KEYPASSWD, auth.key_password.c_str());  // also if empty: OpenSSL would ask at a terminal
-  }
-}
-
-void WebhookTransfer::set_proxy() {
-  CURL *easy = easy_.get();
-  const WebhookProxy &proxy = config_->proxy;
-  set(easy, CURLOPT_PROXY, proxy.url.c_str());  // empty: no proxy, even if the environment names one
-  set(easy, CURLOPT_NOPROXY, proxy.is_used() ? "" : "*");
-  if (!proxy.is_used())
-    return;
-  set(easy, CURLOPT_PROXYTYPE, static_cast<long>(proxy.is_https() ? CURLPROXY_HTTPS : CURLPROXY_HTTP));
-  set(easy, CURLOPT_PROXY_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-  set(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-  if (!proxy.username.empty()) {
-    set(easy, CURLOPT_PROXYAUTH, static_cast<long>(CURLAUTH_BASIC));
-    set(easy, CURLOPT_PROXYUSERNAME, proxy.username.c_str());
-    set(easy, CURLOPT_PROXYPASSWORD, proxy.password.c_str());
-  }
-  if (!config_->ca_pem.empty()) {
-    set_blob(easy, CURLOPT_PROXY_CAINFO_BLOB, config_->ca_pem);
-    set(easy, CURLOPT_PROXY_CAPATH, static_cast<char *>(nullptr));
-  }
-}
-
-void WebhookTransfer::add_line(const std::string &line) {
-  curl_slist *longer = curl_slist_append(headers_.get(), line.c_str());
-  if (!longer)
-    throw std::bad_alloc();
-  (void)headers_.release();
-  headers_.reset(longer);
-}
+WebhookTransfer::WebhookTransfer(const std::shared_ptr<const WebhookConfig> &config, const std::string &sink)
+    : HttpTransfer(config, sink, config->target.has_variables() ? config->target.origin() : config->url,
+                   config->method),
+      config_(config) {}
 
 void WebhookTransfer::prepare(WebhookRequest request) {
   request_ = std::move(request);
-  reset(false);
-
-  headers_.reset();
-  add_line("Expect:");  // do not wait for "100 Continue" before a large body
-  if (!request_.has_content)
-    add_line("Content-Type:");  // otherwise libcurl adds its default
-  for (auto &[name, value] : request_.headers)
-    add_line(header_line(name, value));
-  for (auto &[name, value] : config_->attempt_headers(request_, time(nullptr)))
-    add_line(header_line(name, value));
-  set(handle(), CURLOPT_HTTPHEADER, headers_.get());
-  if (!request_.url.empty())
-    set(handle(), CURLOPT_URL, request_.url.c_str());
-  set(handle(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
-  set(handle(), CURLOPT_POSTFIELDS, request_.body.data());
+  HttpTransfer::prepare(request_.url, request_.headers, request_.body,
+                        config_->attempt_headers(request_, time(nullptr)));
 }
 
-void WebhookTransfer::prepare_connect_only(std::chrono::milliseconds timeout) {
-  reset(true);
-  set(handle(), CURLOPT_CONNECT_ONLY, 1L);
-  set(handle(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
-}
-
-bool WebhookTransfer::connected() const {
-  sockaddr_storage peer;
-  socklen_t size = sizeof peer;
-  return socket_ != CURL_SOCKET_BAD && getpeername(socket_, reinterpret_cast<sockaddr *>(&peer), &size) == 0;
-}
-
-void WebhookTransfer::reset(bool fresh_connection) {
-  excerpt_.clear();
-  header_bytes_ = body_bytes_ = 0;
-  head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
-  refusal_.reset();
-  tls_.clear();
-  error_[0] = '\0';
-  set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection ? 1L : 0L);
-}
-
-bool WebhookTransfer::retry_on_new_connection(CURLcode code) {
-  bool lost = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
-  bool dead = requested_ && lost && header_bytes_ == 0;
-  if (socket_wanted_ || (!dead && !refusal()))
-    return false;
-  reset(true);
-  return true;
-}
-
-/* Checks one address; a name with several addresses is checked for each. */
-template <typename Address> bool WebhookTransfer::may_connect(Address address) noexcept {
-  try {
-    auto refusal = config_->proxy.refused_target ? config_->proxy.refused_target : config_->guard.check(address);
-    if (!refusal)
-      return true;
-    refusal_ = std::move(refusal);
-  } catch (...) {
-  }
-  return false;
-}
-
-/* Checks the address of the actual connection: after an earlier check a name could resolve to another address. */
-curl_socket_t WebhookTransfer::open_socket(void *self, curlsocktype, curl_sockaddr *address) {
-  auto *transfer = static_cast<WebhookTransfer *>(self);
-  transfer->socket_wanted_ = true;
-  if (!transfer->may_connect(&address->addr))
-    return CURL_SOCKET_BAD;
-  transfer->socket_allowed_ = true;
-  transfer->socket_ = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-  transfer->no_descriptor_ = transfer->socket_ == CURL_SOCKET_BAD && (errno == EMFILE || errno == ENFILE);
-  return transfer->socket_;
-}
-
-/* Checks a reused connection, which may have been opened by a sink with other permissions. */
-int WebhookTransfer::before_request(void *self, char *remote, char *, int, int) {
-  auto *transfer = static_cast<WebhookTransfer *>(self);
-  if (!transfer->may_connect<const char *>(remote)) {
-    transfer->socket_allowed_ = false;
-    return CURL_PREREQFUNC_ABORT;
-  }
-  transfer->requested_ = true;
-  return CURL_PREREQFUNC_OK;
-}
-
-/* Detects a complete head. libcurl takes a connection that ends within the head for a response without a body. The
- * head ends with a blank line, unless it is that of an interim response. libcurl 8.23 also passes on a last line that
- * was cut after its CR. */
-size_t WebhookTransfer::on_header(char *data, size_t size, size_t n, void *self) {
-  auto *transfer = static_cast<WebhookTransfer *>(self);
-  transfer->header_bytes_ += size * n;
-  const std::string_view line(data, size * n);
-  if (line == "\r\n" || line == "\n") {
-    long status = 0;
-    curl_easy_getinfo(transfer->handle(), CURLINFO_RESPONSE_CODE, &status);
-    transfer->head_complete_ |= status >= 200;
-  }
-  return transfer->header_bytes_ > max_headers ? 0 : size * n;
-}
-
-size_t WebhookTransfer::on_body(char *data, size_t size, size_t n, void *self) {
-  auto *transfer = static_cast<WebhookTransfer *>(self);
-  size_t bytes = size * n;
-  transfer->excerpt_.append(data, std::min(bytes, excerpt_size - transfer->excerpt_.size()));
-  transfer->body_bytes_ += bytes;
-  return transfer->body_bytes_ > max_body ? 0 : bytes;
-}
-
-/* Without the address: an error must not reveal to its readers how names resolve inside the network. */
-std::string WebhookTransfer::refusal_fact() const {
-  bool of_proxy = config_->proxy.is_used() && !config_->proxy.refused_target;
-  return std::string(of_proxy ? "The proxy" : "The url's host") + " has an address that " + refusal_->reason;
-}
-
-std::string WebhookTransfer::refusal_hint() const {
-  bool has_some = !config_->allow_networks.empty();
-  std::string networks = has_some ? config_->allow_networks + ", " + refusal_->network : refusal_->network;
-  std::string text = "If events are meant to go there, a superuser allows it by: ALTER SERVER " +
-                     quote_identifier(sink_) + " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
-                     networks + "')";
-  if (text.size() <= shown_hint)
-    return text;
-  return "If events are meant to go there, a superuser adds " + refusal_->network +
-         " to the server's option allow_networks";
-}
-
-long WebhookTransfer::tunnel_refusal() const {
-  long status = 0;
-  curl_easy_getinfo(handle(), CURLINFO_HTTP_CONNECTCODE, &status);
-  return requested_ || status < 300 ? 0 : status;
-}
-
-std::optional<TlsProblem> WebhookTransfer::tls_problem(CURLcode code) const {
-  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, !config_->auth.certificate_pem.empty());
-}
-
-/* The reason of a failure without a response, if TLS is not known to be the cause. */
-static ob_reason reason_of(CURLcode code) {
-  switch (code) {
-  case CURLE_OPERATION_TIMEDOUT:
-    return OB_REASON_TIMEOUT;
-  case CURLE_COULDNT_RESOLVE_HOST:
-  case CURLE_COULDNT_RESOLVE_PROXY:
-    return OB_REASON_DNS;
-  case CURLE_COULDNT_CONNECT:
-  case CURLE_SEND_ERROR:
-  case CURLE_RECV_ERROR:
-  case CURLE_GOT_NOTHING:
-  case CURLE_OK:  // the connection ended within the head
-    return OB_REASON_CONNECTION;
-  case CURLE_SSL_CONNECT_ERROR:
-  case CURLE_PEER_FAILED_VERIFICATION:
-  case CURLE_SSL_CERTPROBLEM:
-    return OB_REASON_TLS;
-  default:
-    return OB_REASON_OTHER;
-  }
-}
-
-/* Joins several lines of one field to a list. */
-static std::string answer_field(CURL *easy, const char *name) {
-  std::string value;
-  curl_header *line = nullptr;
-  for (size_t i = 0; curl_easy_header(easy, name, i, CURLH_HEADER, -1, &line) == CURLHE_OK; i++)
-    value.append(i == 0 ? "" : ", ").append(line->value);
-  return value;
+std::shared_ptr<const OauthToken> WebhookTransfer::refused_token(CURLcode code) const {
+  return status() == 401 && !no_answer(code) ? request_.token : nullptr;
 }
 
 /* The result of a complete head, whatever happens to the body. */
-Verdict WebhookTransfer::classify(long status, bool whole_body) const {
+Verdict WebhookTransfer::classify(bool whole_body) const {
+  const long status = this->status();
   bool sent = status >= 200 && status < 300;
   /* Mask first: of a secret that is cut, a part would stay visible. */
-  std::string body = sent
-                         ? std::string()
-                         : config_->without_secrets(excerpt_, request_, !whole_body || excerpt_.size() < body_bytes_);
-  std::string retry_after = sent ? std::string() : answer_field(handle(), "Retry-After");
-  std::string remaining = answer_field(handle(), "RateLimit-Remaining");
-  std::string reset = remaining.empty() ? std::string() : answer_field(handle(), "RateLimit-Reset");
+  std::string text = sent ? std::string() : config_->without_secrets(body(), request_, !whole_body || body_is_cut());
+  std::string retry_after = sent ? std::string() : header("Retry-After");
+  std::string remaining = header("RateLimit-Remaining");
+  std::string reset = remaining.empty() ? std::string() : header("RateLimit-Reset");
   return classify_answer({.status = status,
-                          .body = body,
+                          .body = text,
                           .retry_after = retry_after,
                           .rate_limit_remaining = remaining,
                           .rate_limit_reset = reset,
@@ -318,55 +40,9 @@ Verdict WebhookTransfer::classify(long status, bool whole_body) const {
 }
 
 Verdict WebhookTransfer::verdict(CURLcode code) const {
-  Verdict verdict;
-  if (code != CURLE_OK && !requested_ && !refusal_ && (no_descriptor_ || descriptors_exhausted())) {
-    verdict.outcome = Outcome::Returned;
-    verdict.error = "not sent: this process has too many files open";
-    verdict.no_descriptor = true;
-    verdict.pause_ms = scarcity_pause_ms;
-    return verdict;
-  }
-  if (refused(code)) {
-    verdict.outcome = Outcome::SinkDown;  // a user must change a setting, so no event spends an attempt
-    verdict.reason = OB_REASON_BLOCKED;
-    verdict.error = refusal_fact() + ". " + refusal_hint();
-    return verdict;
-  }
-  long status = 0, no_tunnel = tunnel_refusal();
-  curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
-  if (config_->proxy.is_used() && (status == 407 || no_tunnel)) {
-    verdict.outcome = Outcome::SinkDown;
-    bool wants_credentials = status == 407 || no_tunnel == 407 || no_tunnel == 401;
-    verdict.reason = wants_credentials ? OB_REASON_AUTH : OB_REASON_CONNECTION;
-    verdict.error =
-        "HTTP " + std::to_string(no_tunnel ? no_tunnel : status) + " from the proxy " + config_->proxy.url + ": ";
-    verdict.error += wants_credentials
-                         ? "it refuses proxy_username and proxy_password of the user mapping, or misses them"
-                         : "it makes no connection to the url's host; look at its rules, and at option proxy";
-  } else if (head_complete_) {
-    verdict = classify(status, code == CURLE_OK);
-  } else if (auto tls = tls_problem(code)) {
-    verdict.outcome = Outcome::SinkDown;
-    verdict.reason = OB_REASON_TLS;
-    verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
-  } else {
-    /* A reused connection may have taken the request before it broke; curl then tried a new one by itself. */
-    bool refused = code == CURLE_COULDNT_CONNECT;
-    verdict.outcome = requested_ && !refused ? Outcome::RetryBlameSink : Outcome::SinkDown;
-    verdict.reason = reason_of(code);
-    if (header_bytes_ > max_headers)
-      verdict.error = "the answer's headers are too long";
-    else if (code == CURLE_OK)
-      verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
-    else if (requested_ && refused)  // libcurl's text would still be about the broken connection
-      verdict.error = "the connection broke, and a new one failed";
-    else
-      verdict.error = clean_text(error_[0] ? error_ : curl_easy_strerror(code));
-    long os_error = 0;
-    if (refused && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
-      verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
-  }
-  verdict.error = config_->without_secrets(std::move(verdict.error), request_);
+  auto failure = no_answer(code);
+  Verdict verdict = failure ? std::move(*failure) : classify(code == CURLE_OK);
+  verdict.error = config_->without_secrets(verdict.error, request_);
   return verdict;
 }
 

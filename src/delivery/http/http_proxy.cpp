@@ -1,8 +1,8 @@
 /*
- * webhook_proxy.cpp: with a proxy the guard sees the proxy's address and not the endpoint's, so an IP address in
+ * http_proxy.cpp: with a proxy the guard sees the proxy's address and not the endpoint's, so an IP address in
  * the URL is checked when the options are parsed.
  */
-#include "delivery/sinks/webhook/webhook_proxy.h"
+#include "delivery/http/http_proxy.h"
 
 #include <algorithm>
 
@@ -58,9 +58,9 @@ void check_proxy_mapping(const Options &mapping) {
                    "There is a proxy_password.", "Add option \"proxy_username\".");
 }
 
-WebhookProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
-                         const NetworkGuard &guard) {
-  WebhookProxy proxy;
+HttpProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
+                      const NetworkGuard &guard) {
+  HttpProxy proxy;
   auto get = [](const Options &options, const char *name) {
     auto found = options.find(name);
     return found == options.end() ? std::string() : found->second;
@@ -69,7 +69,6 @@ WebhookProxy parse_proxy(const Options &server, const Options *mapping, const st
   if (!proxy.is_used())
     return proxy;
   if (mapping) {
-    check_proxy_mapping(*mapping);
     proxy.username = get(*mapping, "proxy_username");
     proxy.password = get(*mapping, "proxy_password");
   }

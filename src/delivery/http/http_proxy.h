@@ -1,4 +1,4 @@
-/* webhook_proxy.h: the proxy of a webhook sink. */
+/* http_proxy.h: the proxy through which a sink sends its HTTP requests. */
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-struct WebhookProxy {
+struct HttpProxy {
   std::string url;  // empty: no proxy
   std::string username, password;
   /* Set if the URL contains an IP address that the guard refuses. Names are resolved by the proxy, so the guard
@@ -28,7 +28,7 @@ void check_proxy_password(const std::string &option, const std::string &value);
 void check_proxy_mapping(const Options &mapping);
 
 /* `url` is the target of the requests. Throws BadInput. */
-WebhookProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
-                         const NetworkGuard &guard);
+HttpProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
+                      const NetworkGuard &guard);
 
 }  // namespace outbox

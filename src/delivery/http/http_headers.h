@@ -1,4 +1,4 @@
-/* webhook_headers.h: which header fields are legal in HTTP and in this sink. */
+/* http_headers.h: header fields: which are legal in HTTP, and which a sink leaves to its user. */
 #pragma once
 
 #include <string>
@@ -17,13 +17,16 @@ void check_http_header(std::string_view name, std::string_view value);
  * whether they are allowed. Throws BadInput. */
 HttpHeaders parse_headers(const std::string &name, const std::string &value);
 
+/* Of a header "Authorization: Bearer ...". Throws BadInput. */
+void check_bearer_token(const std::string &name, const std::string &value);
+
 bool is_header_name(std::string_view name);
 
 /* Whether the value has a character that header values must not have. */
 bool has_control(std::string_view value);
 
-/* Headers that this sink or the transport writes. Events and options must not forge them, also not under a name that
- * becomes the same CGI variable. */
+/* Headers that a webhook sink or the transport writes. Events and options must not forge them, also not under a name
+ * that becomes the same CGI variable. */
 bool is_reserved(std::string_view name);
 
 /* Whether CGI and its successors (WSGI, PHP, Rack) make the same variable of both names: "webhook_id" equals

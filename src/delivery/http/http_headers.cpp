@@ -1,14 +1,14 @@
 /*
- * webhook_headers.cpp: libcurl sends header texts unchanged, so names must be tokens of RFC 9110, and fields that
+ * http_headers.cpp: libcurl sends header texts unchanged, so names must be tokens of RFC 9110, and fields that
  * libcurl or HTTP itself owns (Host, Content-Length, Transfer-Encoding, …) are refused.
  */
-#include "delivery/sinks/webhook/webhook_headers.h"
+#include "delivery/http/http_headers.h"
 
 #include <algorithm>
-
-#include <nlohmann/json.hpp>
+#include <map>
 
 #include "delivery/base/clean_text.h"
+#include "delivery/base/json_reader.h"
 #include "delivery/options/headers.h"
 
 namespace outbox {
@@ -78,16 +78,25 @@ void check_http_header(std::string_view name, std::string_view value) {
 }
 
 HttpHeaders parse_headers(const std::string &name, const std::string &value) {
-  auto object = nlohmann::json::parse(value, nullptr, false);
-  if (!object.is_object())
+  bool is_object = false, too_large = false;
+  std::map<std::string, JsonValue> object;
+  auto error_at = read_json(value, [&](const JsonPath &path, const JsonValue &item) {
+    too_large |= item.kind == JsonValue::Kind::Number && item.text.empty();
+    if (path.empty())
+      is_object = item.kind == JsonValue::Kind::Object;
+    else if (path.size() == 1)
+      object[path[0]] = item;
+  });
+  if (error_at || !is_object || too_large)
     refuse_value(name, "Expected a flat JSON object.", "Write it as {\"X-Tenant\": \"42\"}.");
   HttpHeaders headers;
-  for (auto &[key, item] : object.items()) {
-    if (!item.is_string() && !item.is_number() && !item.is_boolean())
+  for (auto &[key, item] : object) {
+    if (item.kind != JsonValue::Kind::Text && item.kind != JsonValue::Kind::Number &&
+        item.kind != JsonValue::Kind::Boolean)
       refuse_value(name,
                    "The value of header \"" + clean_text(key) + "\" is neither text nor a number nor a boolean.",
                    "Expected a flat JSON object, such as {\"X-Tenant\": \"42\"}.");
-    std::string text = item.is_string() ? item.get<std::string>() : item.dump();
+    const std::string &text = item.text;
     check_http_header(key, text);
     if (is_reserved(key) && !same_name(key, "authorization") && !same_name(key, "content-type"))
       refuse_value(name, "Header \"" + key + "\" is written by the sink itself.", "Leave it out.");
@@ -98,6 +107,13 @@ HttpHeaders parse_headers(const std::string &name, const std::string &value) {
   }
   return headers;
 }
+
+void check_bearer_token(const std::string &name, const std::string &value) {
+  if (value.empty() || !std::all_of(value.begin(), value.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; }))
+    refuse_value(name, "A bearer token consists of visible ASCII characters, without spaces.",
+                 "Give the token alone: \"Bearer\" is put before it.");
+}
+
 std::string header_line(const std::string &name, const std::string &value) {
   return value.empty() ? name + ';' : name + ": " + value;
 }

@@ -1,0 +1,322 @@
+/*
+ * handover.h: what the two threads of a sink share that keeps one event of a key in flight, and many keys side by
+ * side: the main thread queues messages, the sink's thread sends them and reports how they ended.
+ *
+ * A success is reported at once. A failure keeps its key occupied until the main thread has fetched it together with
+ * the later events of its key, so that none of them, submitted in between, overtakes it. `halted` says that no
+ * message gets through: nothing is started until the main thread has fetched the failures and returned what is
+ * queued.
+ *
+ * Memory is taken before an event changes its place, so that its end can always be recorded; where it cannot, the
+ * thread waits for memory (until_memory.h).
+ *
+ * A Message has the members `ticket` and `key_hash` of its event, and size(): the bytes that it occupies.
+ */
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "delivery/base/event_fd.h"
+#include "delivery/base/until_memory.h"
+#include "delivery/engine/keyed_queue.h"
+#include "delivery/engine/sink.h"
+
+namespace outbox {
+
+template <class Message> class Handover {
+public:
+  /* `wake` takes the place of event() for a sink's thread that does not wait for descriptors: any thread calls it. */
+  Handover(std::shared_ptr<Reporter> reporter, uint32_t max_in_flight, std::function<void()> wake = {});
+  Handover(const Handover &) = delete;
+
+  // ---- the main thread ----
+
+  uint32_t credit() const;
+  void push(Message message);
+  /* Wakes the sink's thread if it may start a message. */
+  void wake_if_needed();
+  /* Reports the failures since the last call, and returns the events that must not overtake them. */
+  void report_failures();
+  /* The circuit has opened: failures of messages that were started before are returned without an attempt. */
+  void begin_outage();
+  void release_queued(const char *why);
+  /* All that has not ended is returned; what the sink's thread says later about it is ignored. */
+  void abandon();
+
+  // ---- the sink's thread ----
+
+  /* The next message, and the serial number by which it ends. At most one may be in flight if `alone`. */
+  std::optional<Message> start(bool alone, uint64_t &serial);
+  /* The started message needs no memory any more but for its end. */
+  void forget_bytes(uint64_t serial);
+  void succeed(const std::vector<uint64_t> &serials);
+  void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
+            int64_t retry_after_ms = -1);
+  /* No message gets through: returns all that is queued, and with `in_flight` also what has been started. */
+  void halt(bool in_flight, const std::string &why);
+  bool has_work() const;
+  size_t running() const;
+
+  // ---- both ----
+
+  /* Readable when the sink's thread is to look. */
+  const EventFd &event() const { return *event_; }
+  void wake() const { event_ ? event_->wake() : wake_(); }
+
+private:
+  /* Messages that the sink holds, whatever their number. */
+  static constexpr size_t most_bytes = 64UL << 20;
+  /* Later events of a key wait in the queue: with room for only as many as may be in flight, a few busy keys would
+   * keep the other keys out. */
+  static constexpr size_t held_per_in_flight = 4;
+
+  struct Running {
+    uint64_t ticket, key, outage;
+    size_t bytes; /* of its message, while that is in memory */
+  };
+  using Locked = std::lock_guard<std::mutex>;
+  size_t held() const { return queue_.queued() + queue_.running(); }
+  void fail(const Locked &locked, uint64_t serial, Outcome outcome, std::string error, ob_reason reason,
+            int64_t retry_after_ms);
+  Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
+  void wake_main(const Locked &locked);
+  std::vector<Completion> room_for_all() const;
+  void release(const typename KeyedQueue<Message>::Items &items, const char *why,
+               std::vector<Completion> &completions);
+
+  const std::shared_ptr<Reporter> reporter_;
+  const size_t most_held_;
+  const std::function<void()> wake_;
+  const std::unique_ptr<const EventFd> event_; /* null with wake_ */
+
+  mutable std::mutex mutex_; /* guards the members down to outage_ */
+  KeyedQueue<Message> queue_;
+  std::map<uint64_t, Running> running_; /* by serial */
+  std::vector<Completion> failures_;    /* has room for all of running_ */
+  bool halted_ = false;
+  std::string halted_why_;
+  size_t bytes_ = 0; /* of the messages of queue_ and running_ */
+  uint64_t last_serial_ = 0;
+  uint64_t outage_ = 0; /* number of outages so far */
+
+  std::atomic<bool> has_news_{false}; /* failures_ or halted_ changed; atomic, so that the common "nothing" needs no
+                                         lock */
+};
+
+template <class Message>
+Handover<Message>::Handover(std::shared_ptr<Reporter> reporter, uint32_t max_in_flight, std::function<void()> wake)
+    : reporter_(std::move(reporter)), most_held_(held_per_in_flight * max_in_flight), wake_(std::move(wake)),
+      event_(wake_ ? nullptr : std::make_unique<EventFd>()), queue_(max_in_flight) {}
+
+// ---- the main thread ----
+
+template <class Message> uint32_t Handover<Message>::credit() const {
+  Locked lock(mutex_);
+  if (halted_ || held() >= most_held_ || bytes_ >= most_bytes)
+    return 0;
+  return static_cast<uint32_t>(most_held_ - held());
+}
+
+template <class Message> void Handover<Message>::push(Message message) {
+  Locked lock(mutex_);
+  uint64_t key = message.key_hash;
+  size_t bytes = message.size();
+  queue_.push(key, std::move(message));
+  bytes_ += bytes;
+}
+
+template <class Message> void Handover<Message>::wake_if_needed() {
+  {
+    Locked lock(mutex_);
+    if (halted_ || !queue_.can_start())
+      return;
+  }
+  wake();
+}
+
+/* To be called before the first event is taken out. */
+template <class Message> std::vector<Completion> Handover<Message>::room_for_all() const {
+  std::vector<Completion> completions;
+  until_memory([&] { completions.reserve(queue_.queued() + running_.size() + failures_.size()); });
+  return completions;
+}
+
+template <class Message>
+void Handover<Message>::release(const typename KeyedQueue<Message>::Items &items, const char *why,
+                                std::vector<Completion> &completions) {
+  for (const auto &[key, message] : items) {
+    bytes_ -= message.size();
+    completions.push_back({message.ticket, message.key_hash, Outcome::Returned, -1, text_if_memory(why)});
+  }
+}
+
+template <class Message> void Handover<Message>::report_failures() {
+  if (!has_news_.exchange(false))
+    return;
+  std::vector<Completion> completions;
+  {
+    Locked lock(mutex_);
+    completions = room_for_all();
+    for (Completion &failure : failures_) {
+      uint64_t key = failure.key_hash;
+      completions.push_back(std::move(failure));
+      release(queue_.fail(key), "waits behind a failed event of the same key", completions);
+    }
+    failures_.clear();
+    if (halted_)
+      release(queue_.drain(), halted_why_.c_str(), completions);
+    halted_ = false;
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+  wake(); /* it may go on */
+}
+
+template <class Message> void Handover<Message>::begin_outage() {
+  {
+    Locked lock(mutex_);
+    outage_++;
+  }
+  release_queued("not sent: the sink is down");
+}
+
+template <class Message> void Handover<Message>::release_queued(const char *why) {
+  std::vector<Completion> completions;
+  {
+    Locked lock(mutex_);
+    completions = room_for_all();
+    release(queue_.drain(), why, completions);
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+}
+
+template <class Message> void Handover<Message>::abandon() {
+  report_failures();
+  std::vector<Completion> completions;
+  {
+    Locked lock(mutex_);
+    completions = room_for_all();
+    for (const auto &[serial, running] : running_) {
+      completions.push_back({running.ticket, running.key, Outcome::Returned, -1,
+                             text_if_memory("given up while it was in flight: it may have arrived")});
+      release(queue_.fail(running.key), "not sent yet", completions);
+      bytes_ -= running.bytes;
+    }
+    running_.clear();
+    release(queue_.drain(), "not sent yet", completions);
+  }
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
+}
+
+// ---- the sink's thread ----
+
+template <class Message> std::optional<Message> Handover<Message>::start(bool alone, uint64_t &serial) {
+  Locked lock(mutex_);
+  if (halted_ || !queue_.can_start() || (alone && queue_.running() > 0))
+    return std::nullopt;
+  /* Memory first: from here on the message has its end whatever happens. */
+  if (size_t wanted = failures_.size() + running_.size() + 1; failures_.capacity() < wanted)
+    failures_.reserve(2 * wanted);
+  auto running = running_.try_emplace(last_serial_ + 1).first;
+  std::optional<Message> message = queue_.start();
+  serial = ++last_serial_;
+  running->second = {message->ticket, message->key_hash, outage_, message->size()};
+  return message;
+}
+
+template <class Message> void Handover<Message>::forget_bytes(uint64_t serial) {
+  Locked lock(mutex_);
+  if (auto at = running_.find(serial); at != running_.end())
+    bytes_ -= std::exchange(at->second.bytes, 0);
+}
+
+template <class Message>
+typename Handover<Message>::Running Handover<Message>::take(const Locked & /*locked*/,
+                                                            typename std::map<uint64_t, Running>::iterator at) {
+  Running taken = at->second;
+  bytes_ -= taken.bytes;
+  running_.erase(at);
+  return taken;
+}
+
+template <class Message> void Handover<Message>::succeed(const std::vector<uint64_t> &serials) {
+  std::vector<uint64_t> tickets;
+  until_memory([&] { tickets.reserve(serials.size()); });
+  {
+    Locked lock(mutex_);
+    for (uint64_t serial : serials) {
+      auto at = running_.find(serial);
+      if (at == running_.end())
+        continue; /* abandoned: the ticket has its completion */
+      Running running = take(lock, at);
+      tickets.push_back(running.ticket);
+      queue_.finish(running.key);
+    }
+  }
+  if (!tickets.empty())
+    reporter_->sent(std::move(tickets));
+}
+
+/* Called with the lock held, so that the main thread sees failures together with their announcement. */
+template <class Message> void Handover<Message>::wake_main(const Locked & /*locked*/) {
+  has_news_ = true;
+  reporter_->wake();
+}
+
+template <class Message>
+void Handover<Message>::fail(const Locked &locked, uint64_t serial, Outcome outcome, std::string error,
+                             ob_reason reason, int64_t retry_after_ms) {
+  auto at = running_.find(serial);
+  if (at == running_.end())
+    return;
+  const Running running = take(locked, at);
+  bool blames_sink =
+      outcome == Outcome::RetryBlameSink || outcome == Outcome::Refused || outcome == Outcome::SinkDown;
+  if (blames_sink && running.outage != outage_) {
+    outcome = Outcome::Returned;
+    reason = OB_REASON_NONE;
+  }
+  Completion completion{running.ticket, running.key, outcome, retry_after_ms, std::move(error), reason};
+  completion.slow_retry = outcome == Outcome::Refused;
+  failures_.push_back(std::move(completion));
+}
+
+template <class Message>
+void Handover<Message>::fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason,
+                             int64_t retry_after_ms) {
+  Locked lock(mutex_);
+  fail(lock, serial, outcome, std::move(error), reason, retry_after_ms);
+  wake_main(lock);
+}
+
+template <class Message> void Handover<Message>::halt(bool in_flight, const std::string &why) {
+  Locked lock(mutex_);
+  while (in_flight && !running_.empty())
+    fail(lock, running_.begin()->first, Outcome::Returned, text_if_memory(why), OB_REASON_NONE, -1);
+  halted_ = true;
+  halted_why_ = text_if_memory(why);
+  wake_main(lock);
+}
+
+template <class Message> bool Handover<Message>::has_work() const {
+  Locked lock(mutex_);
+  return !halted_ && queue_.can_start();
+}
+
+template <class Message> size_t Handover<Message>::running() const {
+  Locked lock(mutex_);
+  return running_.size();
+}
+
+}  // namespace outbox

@@ -1,0 +1,148 @@
+/*
+ * http_peer.cpp: PostgreSQL lets a server's owner change any option, and a validator does not learn who set an
+ * option: so a server with a superuser-only option can be altered only by superusers.
+ */
+#include "delivery/http/http_peer.h"
+
+#include "delivery/http/http_headers.h"
+#include "delivery/options/pem.h"
+
+namespace outbox {
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds parse_timeout(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
+}
+
+/* In whole seconds, libcurl's unit. */
+milliseconds parse_connection_lifetime(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
+}
+
+size_t parse_concurrency(const std::string &name, const std::string &value) {
+  return static_cast<size_t>(parse_int(name, value, 1, 1000));
+}
+
+/* Makes a check of a parser. */
+template <auto parse> void check(const std::string &name, const std::string &value) {
+  (void)parse(name, value);
+}
+
+[[noreturn]] void required(const char *name, const std::string &with, std::string detail) {
+  throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
+                 std::move(detail),
+                 "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(name) + " '...').");
+}
+
+bool is_http(const std::string &url) {
+  return same_name(std::string_view(url).substr(0, 5), "http:");
+}
+
+void set_networks(const Options &server, HttpPeer &peer) {
+  auto networks = networks_for_all();
+  if (auto *value = find_option(server, "allow_networks")) {
+    peer.allow_networks = *value;
+    auto own = parse_networks("allow_networks", *value);
+    networks.insert(networks.end(), own.begin(), own.end());
+  }
+  peer.guard = NetworkGuard(std::move(networks));
+}
+
+void set_client_certificate(const Options &mapping, const std::string &url, ClientCertificate &client) {
+  auto take = [&mapping](const char *name, std::string &into) {
+    if (auto *value = find_option(mapping, name))
+      into = *value;
+  };
+  take("ssl_certificate_pem", client.certificate_pem);
+  take("ssl_key_pem", client.key_pem);
+  take("ssl_key_password", client.key_password);
+  if (client.is_given() && is_http(url))
+    throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem",
+                   "option \"ssl_certificate_pem\" has no effect with an http url",
+                   "The connection would go without it.", "Use an https url.");
+}
+
+}  // namespace
+
+std::vector<OptionSpec> HttpPeer::server_specs() {
+  return {
+      // name, in_server, in_mapping, secret, superuser
+      {"timeout", true, false, false, false, check<parse_timeout>,
+       "How long one request may take, answer included: 100ms to 5min. Default 15s."},
+      {"connection_lifetime", true, false, false, false, check<parse_connection_lifetime>,
+       "How long a connection is used again before the endpoint's name is resolved anew: 1s to 1d. Default 1min."},
+      {"concurrency", true, false, false, false, check<parse_concurrency>,
+       "Requests at the same time, of different keys: 1 to 1000. Default 32."},
+      {"allow_http", true, false, false, true, check<parse_bool>,
+       "Whether url may be http, unencrypted. Default false. Superuser only."},
+      {"allow_networks", true, false, false, true, check<parse_networks>,
+       "Networks that are not global and yet may be posted to, in CIDR notation: '10.0.0.0/8, fd00::/8'. Superuser "
+       "only."},
+      {"proxy", true, false, false, true, check_proxy,
+       "The proxy through which requests go: 'http://proxy.example.com:3128', or https. Superuser only."},
+      {"ca_pem", true, false, false, false, check_certificates_pem,
+       "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the system's "
+       "authorities."},
+  };
+}
+
+std::vector<OptionSpec> HttpPeer::mapping_specs() {
+  return {
+      {"proxy_username", false, true, true, false, check_proxy_username, "For the proxy, when it asks for one."},
+      {"proxy_password", false, true, true, false, check_proxy_password, "For the proxy, with proxy_username."},
+      {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
+       "The client's certificate in PEM, for mutual TLS; its authorities may follow."},
+      {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
+      {"ssl_key_password", false, true, true, false, nullptr, "Opens ssl_key_pem when that is encrypted."},
+  };
+}
+
+void HttpPeer::check_mapping(const Options &mapping) {
+  auto *certificate = find_option(mapping, "ssl_certificate_pem"), *key = find_option(mapping, "ssl_key_pem");
+  auto *password = find_option(mapping, "ssl_key_password");
+  constexpr const char *both = "An endpoint is shown the certificate, and the key proves it.";
+  if (key && !certificate)
+    required("ssl_certificate_pem", "ssl_key_pem", both);
+  if (certificate && !key)
+    required("ssl_key_pem", "ssl_certificate_pem", both);
+  if (password && !key)
+    required("ssl_key_pem", "ssl_key_password", "The password opens that key.");
+  if (key)
+    check_key_pair({"ssl_key_pem", *key, "ssl_certificate_pem", *certificate, "ssl_key_password", password});
+  check_proxy_mapping(mapping);
+}
+
+void HttpPeer::add_secrets(const Options &mapping, SecretMask &secrets) {
+  for (const char *name : {"ssl_key_pem", "ssl_key_password"})
+    if (auto *value = find_option(mapping, name))
+      secrets.add(*value);
+  if (auto *user = find_option(mapping, "proxy_username")) {
+    auto *password = find_option(mapping, "proxy_password");
+    secrets.add_basic(*user, password ? *password : std::string());
+  }
+}
+
+void HttpPeer::parse(const Options &server, const Options *mapping, const std::string &url) {
+  auto *allow_http = find_option(server, "allow_http");
+  if (is_http(url) && !(allow_http && parse_bool("allow_http", *allow_http)))
+    refuse_value("url", "An http URL sends events unencrypted.",
+                 "Use https, or let a superuser set the option allow_http to 'true'.");
+  if (auto *value = find_option(server, "timeout"))
+    timeout = parse_timeout("timeout", *value);
+  if (auto *value = find_option(server, "connection_lifetime"))
+    connection_lifetime = parse_connection_lifetime("connection_lifetime", *value);
+  if (auto *value = find_option(server, "concurrency"))
+    concurrency = parse_concurrency("concurrency", *value);
+  set_networks(server, *this);
+  proxy = parse_proxy(server, mapping, url, guard);
+  if (auto *value = find_option(server, "ca_pem"))
+    ca_pem = *value;
+  if (mapping) {
+    check_mapping(*mapping);
+    set_client_certificate(*mapping, url, client);
+  }
+}
+
+}  // namespace outbox

@@ -1,0 +1,50 @@
+/*
+ * http_peer.h: how the HTTP requests of a sink reach their peer: the options that all kinds of sink have in common
+ * that send over the HTTP loop. The URL is the kind's own, because it may have variables or be made of other options.
+ */
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "delivery/base/secret_mask.h"
+#include "delivery/http/http_proxy.h"
+#include "delivery/http/network_guard.h"
+#include "delivery/options/options.h"
+
+namespace outbox {
+
+/* A client's certificate for mutual TLS; empty: none. */
+struct ClientCertificate {
+  std::string certificate_pem, key_pem, key_password;
+  bool is_given() const { return !certificate_pem.empty(); }
+};
+
+/* Immutable once it is parsed. */
+struct HttpPeer {
+  std::chrono::milliseconds timeout{15'000};
+  std::chrono::milliseconds connection_lifetime{60'000};
+  size_t concurrency = 32;
+  NetworkGuard guard{{}};
+  std::string allow_networks;  // the option as given, for an error's hint
+  HttpProxy proxy;
+  std::string ca_pem;
+  ClientCertificate client;  // empty at DDL time and for checkers
+  SecretMask secrets;        // set by the kind; empty at DDL time and for checkers
+  bool http2 = false;        // set by the kind: HTTP/2 only, many requests on one connection
+  size_t kept_body = 1024;   // bytes of an answer's body that are kept
+
+  /* The options that a kind adds to its own: of the server, and of the user mapping. */
+  static std::vector<OptionSpec> server_specs();
+  static std::vector<OptionSpec> mapping_specs();
+  /* Checks combinations of a user mapping's options. Throws BadInput. */
+  static void check_mapping(const Options &mapping);
+  static void add_secrets(const Options &mapping, SecretMask &secrets);
+  /* `url` is the target of the requests, or its origin; empty at DDL time if it may be in the user mapping. `mapping`
+   * may be null. Throws BadInput: also for an http URL without the option allow_http. */
+  void parse(const Options &server, const Options *mapping, const std::string &url);
+};
+
+}  // namespace outbox

@@ -1,0 +1,377 @@
+/*
+ * http_sender.cpp: the requests of a sink, on the HTTP loop's thread. pump() starts all requests that may start. It
+ * runs
+ * - as a task, when the handover wakes: events were queued, or failures were fetched; posted_ suppresses a second
+ * task;
+ * - after every request, from done();
+ * - by a timer at the end of a pause, and when another sink frees a connection.
+ * posted_ is cleared before the handover is read, so an event that is queued later posts again.
+ */
+#include "delivery/http/http_sender.h"
+
+#include <algorithm>
+#include <cassert>
+#include <future>
+
+#include "delivery/base/until_memory.h"
+#include "delivery/http/url_parts.h"
+
+namespace outbox {
+
+using Time = HttpLoop::Time;
+using Clock = std::chrono::steady_clock;
+
+class HttpSender::Requests : public std::enable_shared_from_this<Requests> {
+public:
+  Requests(std::string name, std::shared_ptr<const HttpPeer> peer, std::shared_ptr<const HttpProtocol> protocol,
+           std::shared_ptr<Reporter> reporter, HttpLoop &loop)
+      : name_(std::move(name)), peer_(std::move(peer)), protocol_(std::move(protocol)),
+        reporter_(std::move(reporter)), loop_(loop), most_(protocol_->most_messages()),
+        handover_(reporter_, static_cast<uint32_t>(peer_->concurrency * most_), [this] { post_pump(); }) {}
+
+  // ---- the main thread ----
+
+  Handover<HttpMessage> &handover() { return handover_; }
+  void abandon();
+  void stop();
+
+private:
+  struct Request {
+    std::vector<uint64_t> serials; /* of its messages; both vectors have room for all that it may get */
+    std::vector<HttpMessage> messages;
+    size_t weight = 0;
+    bool alone = false; /* gets no further message */
+    HttpCall call;
+    std::unique_ptr<HttpTransfer> transfer; /* while it is active */
+  };
+  using Requested = std::list<Request>; /* a request moves between lists without memory */
+
+  void post_pump();
+
+  // ---- the loop's thread ----
+
+  void pump();
+  bool form();
+  void add(Request &request, uint64_t serial, HttpMessage message);
+  bool may_start();
+  void start();
+  void run(Requested::iterator request);
+  void done(Requested::iterator request, CURLcode code);
+  HttpJudgement judge(Request &request, CURLcode code);
+  void end(Request &request, const HttpJudgement &judgement);
+  void end_all(Request &request, Outcome outcome, const char *error);
+  void split(Requested::iterator request);
+  void keep(std::unique_ptr<HttpTransfer> transfer);
+  void pause(int64_t ms);
+  void log_refusal(const Refusal *refusal);
+  void cancel_all();
+
+  const std::string name_;
+  const std::shared_ptr<const HttpPeer> peer_;
+  const std::shared_ptr<const HttpProtocol> protocol_;
+  const std::shared_ptr<Reporter> reporter_;
+  HttpLoop &loop_;
+  const size_t most_; /* messages of a request */
+  std::atomic<bool> posted_{false};
+  Handover<HttpMessage> handover_;
+
+  /* From here on: the loop's thread only. */
+  Requested forming_; /* not sent yet: the first is the next one */
+  Requested active_;
+  std::vector<std::unique_ptr<HttpTransfer>> idle_;
+  std::shared_ptr<HttpLoop::QuotaGroup> host_;
+  Time paused_until_{};
+  bool waits_for_connection_ = false, stopped_ = false;
+  std::string last_refused_; /* the last refused address, so that it is logged once */
+};
+
+// ---- any thread ----
+
+void HttpSender::Requests::post_pump() {
+  if (posted_.exchange(true))
+    return;
+  until_memory([&] { loop_.post([self = shared_from_this()](HttpLoop &) { self->pump(); }); });
+}
+
+// ---- the main thread ----
+
+void HttpSender::Requests::abandon() {
+  handover_.abandon();
+  until_memory([&] { loop_.post([self = shared_from_this()](HttpLoop &) { self->cancel_all(); }); });
+}
+
+void HttpSender::Requests::stop() {
+  auto stopped = until_memory([] { return std::make_shared<std::promise<void>>(); });
+  auto wait = stopped->get_future();
+  until_memory([&] {
+    loop_.post([self = shared_from_this(), stopped](HttpLoop &loop) {
+      self->stopped_ = true;
+      self->cancel_all();
+      self->idle_.clear();
+      loop.keep_connections(-static_cast<long>(self->peer_->concurrency));
+      stopped->set_value();
+    });
+  });
+  wait.wait();
+}
+
+// ---- the loop's thread ----
+
+void HttpSender::Requests::pump() {
+  assert(loop_.is_loop_thread());
+  posted_ = false;
+  while (!stopped_ && active_.size() < peer_->concurrency && Clock::now() >= paused_until_ && form() && may_start())
+    start();
+}
+
+/* Makes the next request as large as it can be. Returns false if there is no message. */
+bool HttpSender::Requests::form() {
+  if (forming_.empty() && !handover_.has_work())
+    return false;
+  if (forming_.empty()) {
+    Request &made = forming_.emplace_back();
+    made.serials.reserve(most_);
+    made.messages.reserve(most_);
+  }
+  Request &next = forming_.front();
+  try {
+    while (!next.alone && next.messages.size() < most_) {
+      uint64_t serial;
+      auto message = handover_.start(false, serial);
+      if (!message)
+        break;
+      if (next.messages.empty() || next.weight + message->weight <= protocol_->most_weight()) {
+        add(next, serial, std::move(*message));
+        continue;
+      }
+      next.alone = true;
+      try {
+        Request one;
+        one.serials.reserve(most_);
+        one.messages.reserve(most_);
+        add(one, serial, std::move(*message));
+        forming_.push_back(std::move(one));
+      } catch (const std::bad_alloc &) {
+        handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
+      }
+    }
+  } catch (const std::bad_alloc &) {
+    if (next.messages.empty())
+      throw;
+  }
+  return !next.messages.empty();
+}
+
+void HttpSender::Requests::add(Request &request, uint64_t serial, HttpMessage message) {
+  request.weight += message.weight;
+  request.serials.push_back(serial);
+  request.messages.push_back(std::move(message));
+}
+
+/* Returns whether the next request may start now. If not, a connection that becomes free will call pump(). */
+bool HttpSender::Requests::may_start() {
+  if (!host_)
+    host_ = loop_.host(std::string(origin_of(protocol_->url())), peer_->concurrency);
+  HttpLoop::QuotaGroup *full = loop_.exhausted_quota(*host_, active_.size());
+  if (full && !waits_for_connection_) {
+    full->waiting.push_back([weak = weak_from_this()](HttpLoop &) {
+      if (auto self = weak.lock()) {
+        self->waits_for_connection_ = false;
+        self->pump();
+      }
+    });
+    waits_for_connection_ = true;
+  }
+  return !full;
+}
+
+void HttpSender::Requests::start() {
+  Request &request = forming_.front();
+  active_.splice(active_.begin(), forming_, forming_.begin());
+  try {
+    if (!idle_.empty()) {
+      request.transfer = std::move(idle_.back());
+      idle_.pop_back();
+    } else {
+      request.transfer = std::make_unique<HttpTransfer>(peer_, name_, protocol_->url());
+    }
+    request.call = protocol_->call(request.messages);
+    request.transfer->prepare(request.call.url, request.call.headers, request.call.body);
+    run(active_.begin());
+    return;
+  } catch (const std::bad_alloc &) {
+    end_all(request, Outcome::Returned, "not sent: out of memory");
+  } catch (const std::exception &error) {
+    end_all(request, Outcome::Retry, error.what());
+  }
+  active_.erase(active_.begin());
+}
+
+void HttpSender::Requests::run(Requested::iterator request) {
+  loop_.start(
+      request->transfer->handle(), host_,
+      [self = shared_from_this(), request](CURLcode code) { self->done(request, code); }, peer_->http2);
+}
+
+void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
+  assert(loop_.is_loop_thread());
+  bool again = false;
+  try {
+    if (request->transfer->retry_on_new_connection(code)) {
+      run(request);
+      return;
+    }
+    HttpJudgement judgement = judge(*request, code);
+    again = judgement.send_each_alone && request->messages.size() > 1;
+    if (again)
+      split(request);
+    else
+      end(*request, judgement);
+  } catch (const std::bad_alloc &) { /* the messages must end anyway */
+    end_all(*request, Outcome::Returned, "its answer could not be read: out of memory");
+  } catch (const std::exception &error) {
+    end_all(*request, Outcome::Retry, error.what());
+  }
+  keep(std::move(request->transfer));
+  active_.erase(request);
+  until_memory([&] { pump(); });
+}
+
+HttpJudgement HttpSender::Requests::judge(Request &request, CURLcode code) {
+  const HttpTransfer &transfer = *request.transfer;
+  log_refusal(transfer.refusal());
+  auto failure = transfer.no_answer(code);
+  if (!failure)
+    return protocol_->judge(transfer, code, request.messages);
+  if (failure->no_descriptor) {
+    loop_.descriptors_ran_out();
+    pause(failure->pause_ms);
+  }
+  return {{{failure->outcome, peer_->secrets.masked(failure->error), failure->reason}}};
+}
+
+/* Takes no memory but for texts, which are left out if there is none. */
+void HttpSender::Requests::end(Request &request, const HttpJudgement &judgement) {
+  const std::vector<HttpEnd> &ends = judgement.ends;
+  const HttpEnd *down = nullptr;
+  std::vector<uint64_t> sent;
+  until_memory([&] { sent.reserve(request.serials.size()); });
+  assert(ends.size() == 1 || ends.size() == request.serials.size());
+  for (size_t i = 0; i < request.serials.size(); i++) {
+    const HttpEnd &end = ends[ends.size() == 1 ? 0 : i];
+    if (end.outcome == Outcome::Sent)
+      sent.push_back(request.serials[i]);
+    else
+      handover_.fail(request.serials[i], end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms);
+    if (end.outcome == Outcome::SinkDown)
+      down = &end;
+  }
+  if (!sent.empty())
+    handover_.succeed(sent);
+  if (down)
+    handover_.halt(false, "not sent: the sink is down");
+}
+
+void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char *error) {
+  for (uint64_t serial : request.serials)
+    handover_.fail(serial, outcome, text_if_memory(error));
+}
+
+/* Each message gets a request of its own. */
+void HttpSender::Requests::split(Requested::iterator request) {
+  Requested alone(request->messages.size());
+  for (Request &one : alone) {
+    one.serials.reserve(1);
+    one.messages.reserve(1);
+    one.alone = true;
+  }
+  auto one = alone.begin();
+  for (size_t i = 0; i < request->messages.size(); i++, ++one)
+    add(*one, request->serials[i], std::move(request->messages[i]));
+  forming_.splice(forming_.begin(), alone);
+}
+
+/* Keeps no more idle handles than active ones. */
+void HttpSender::Requests::keep(std::unique_ptr<HttpTransfer> transfer) {
+  try {
+    if (idle_.size() <= active_.size())
+      idle_.push_back(std::move(transfer));
+  } catch (const std::bad_alloc &) {
+  }
+}
+
+void HttpSender::Requests::pause(int64_t ms) {
+  paused_until_ = Clock::now() + std::chrono::milliseconds(ms);
+  loop_.post_at(paused_until_, [weak = weak_from_this()](HttpLoop &) {
+    if (auto self = weak.lock())
+      self->pump();
+  });
+}
+
+/* The error text, which all users can read, does not contain the address. */
+void HttpSender::Requests::log_refusal(const Refusal *refusal) {
+  if (refusal && refusal->address != last_refused_)
+    reporter_->log(OB_LOG_INFO, "refused to connect to " + refusal->address + ", which " + refusal->reason);
+  last_refused_ = refusal ? refusal->address : std::string();
+}
+
+/* abandon() has returned their events; those of stop() have nobody who waits for them. */
+void HttpSender::Requests::cancel_all() {
+  assert(loop_.is_loop_thread());
+  for (Request &request : active_)
+    loop_.cancel(request.transfer->handle());
+  active_.clear();
+  forming_.clear();
+}
+
+// ---- the sink ----
+
+HttpSender::HttpSender(const std::string &name, const std::shared_ptr<const HttpPeer> &peer,
+                       std::shared_ptr<const HttpProtocol> protocol, std::shared_ptr<Reporter> reporter)
+    : protocol_(std::move(protocol)), loop_(HttpLoop::shared()),
+      requests_(std::make_shared<Requests>(name, peer, protocol_, std::move(reporter), *loop_)) {
+  loop_->post([n = static_cast<long>(peer->concurrency)](HttpLoop &loop) { loop.keep_connections(n); });
+}
+
+HttpSender::~HttpSender() {
+  try {
+    requests_->stop();
+  } catch (...) { /* out of memory: the rest ends with the loop */
+  }
+}
+
+uint32_t HttpSender::credit() const {
+  return requests_->handover().credit();
+}
+
+Submitted HttpSender::submit(const ob_event &event) {
+  if (credit() == 0)
+    return false;
+  HttpMessage message = protocol_->render(event);
+  message.ticket = event.ticket;
+  message.key_hash = event.key_hash;
+  requests_->handover().push(std::move(message));
+  return true;
+}
+
+void HttpSender::flush() {
+  requests_->handover().wake_if_needed();
+}
+
+void HttpSender::poll() {
+  requests_->handover().report_failures();
+}
+
+void HttpSender::pause() {
+  requests_->handover().begin_outage();
+}
+
+void HttpSender::release_queued() {
+  requests_->handover().release_queued("not sent yet");
+}
+
+void HttpSender::abandon() {
+  requests_->abandon();
+}
+
+}  // namespace outbox

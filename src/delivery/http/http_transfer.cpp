@@ -1,0 +1,385 @@
+/*
+ * http_transfer.cpp: one easy handle with its buffers, used for one request after another. Names are resolved
+ * again after 2 s, so that a resolver's wrong answer does not stay for libcurl's default of one minute.
+ */
+#include "delivery/http/http_transfer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+#include <sys/socket.h>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/descriptors.h"
+
+namespace outbox {
+namespace {
+
+constexpr size_t max_body =
+    64 * 1024;  // the body is read up to here so that the connection can be reused; longer ones are cut
+constexpr long buffer_bytes = 16 * 1024;   // per request in flight, of which there can be hundreds
+constexpr size_t max_headers = 64 * 1024;  // libcurl stores all headers
+constexpr long max_connect_ms = 10'000;    // an address that does not respond within this counts as down
+constexpr long dns_cache_s = 2;            // a resolver's wrong answer is used for at most this long
+constexpr size_t shown_hint = 380;         // the length that views and probes show: the statement must fit
+constexpr int64_t scarcity_pause_ms = 1000;
+
+/* A quoted SQL identifier; always quoted, because it may be a keyword. */
+std::string quote_identifier(const std::string &name) {
+  std::string quoted = "\"";
+  for (char c : name)
+    quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+template <typename Value> void set(CURL *easy, CURLoption option, Value value) {
+  if (CURLcode code = curl_easy_setopt(easy, option, value); code != CURLE_OK)
+    throw std::runtime_error(std::string("libcurl refused an option: ") + curl_easy_strerror(code));
+}
+
+/* The text must outlive the handle. */
+void set_blob(CURL *easy, CURLoption option, const std::string &text) {
+  curl_blob blob{const_cast<char *>(text.data()), text.size(), CURL_BLOB_NOCOPY};
+  set(easy, option, &blob);
+}
+
+bool is_https(const std::string &url) {
+  return same_name(std::string_view(url).substr(0, 6), "https:");
+}
+
+/* Before 8.0.0 (curl #10634) libcurl begins HTTP/2 anew on a connection without TLS that it uses again. */
+bool reuses_plain_http2() {
+  constexpr unsigned fixed = 0x080000;
+  return curl_version_info(CURLVERSION_NOW)->version_num >= fixed;
+}
+
+}  // namespace
+
+HttpTransfer::HttpTransfer(std::shared_ptr<const HttpPeer> peer, std::string sink, const std::string &url,
+                           const std::string &method)
+    : peer_(std::move(peer)), sink_(std::move(sink)), url_(url),
+      single_use_(peer_->http2 && !is_https(url_) && !reuses_plain_http2()), easy_(curl_easy_init()) {
+  if (!easy_)
+    throw std::bad_alloc();
+  body_.reserve(peer_->kept_body);  // reserved here, because the callbacks below must not throw through libcurl
+  set_fixed_options(method);
+}
+
+void HttpTransfer::set_fixed_options(const std::string &method) {
+  CURL *easy = easy_.get();
+  set(easy, CURLOPT_URL, url_.c_str());
+  set(easy, CURLOPT_PROTOCOLS_STR, is_https(url_) ? "https" : "http");
+  set(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  set_proxy();
+  set(easy, CURLOPT_NOSIGNAL, 1L);
+  set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not block the loop
+  set(easy, CURLOPT_DNS_CACHE_TIMEOUT, dns_cache_s);
+  set(easy, CURLOPT_MAXLIFETIME_CONN,  // a busy connection would otherwise never use the name's new address
+      static_cast<long>(std::chrono::ceil<std::chrono::seconds>(peer_->connection_lifetime).count()));
+  const long http2 = is_https(url_) ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
+  set(easy, CURLOPT_HTTP_VERSION, peer_->http2 ? http2 : static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(easy, CURLOPT_PIPEWAIT, peer_->http2 && !single_use_ ? 1L : 0L);
+  set(easy, CURLOPT_FORBID_REUSE, single_use_ ? 1L : 0L);
+  set(easy, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(peer_->timeout.count()));
+  set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(static_cast<long>(peer_->timeout.count()), max_connect_ms));
+  set(easy, CURLOPT_POST, 1L);
+  if (method != "POST")  // the request still has a body
+    set(easy, CURLOPT_CUSTOMREQUEST, method.c_str());
+  set(easy, CURLOPT_UPLOAD_BUFFERSIZE, buffer_bytes);
+  set(easy, CURLOPT_BUFFERSIZE, buffer_bytes);
+  set(easy, CURLOPT_ERRORBUFFER, error_);
+  set(easy, CURLOPT_OPENSOCKETFUNCTION, &HttpTransfer::open_socket);
+  set(easy, CURLOPT_OPENSOCKETDATA, this);
+  set(easy, CURLOPT_PREREQFUNCTION, &HttpTransfer::before_request);
+  set(easy, CURLOPT_PREREQDATA, this);
+  set(easy, CURLOPT_HEADERFUNCTION, &HttpTransfer::on_header);
+  set(easy, CURLOPT_HEADERDATA, this);
+  set(easy, CURLOPT_WRITEFUNCTION, &HttpTransfer::on_body);
+  set(easy, CURLOPT_WRITEDATA, this);
+  tls_.attach(easy);
+  if (!peer_->ca_pem.empty()) {
+    set_blob(easy, CURLOPT_CAINFO_BLOB, peer_->ca_pem);
+    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // only these authorities, not the system's too
+  }
+  if (const ClientCertificate &client = peer_->client; client.is_given()) {
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, client.certificate_pem);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, client.key_pem);
+    set(easy, CURLOPT_KEYPASSWD, client.key_password.c_str());  // also if empty: OpenSSL would ask at a terminal
+  }
+}
+
+void HttpTransfer::set_proxy() {
+  CURL *easy = easy_.get();
+  const HttpProxy &proxy = peer_->proxy;
+  set(easy, CURLOPT_PROXY, proxy.url.c_str());  // empty: no proxy, even if the environment names one
+  set(easy, CURLOPT_NOPROXY, proxy.is_used() ? "" : "*");
+  if (!proxy.is_used())
+    return;
+  set(easy, CURLOPT_PROXYTYPE, static_cast<long>(proxy.is_https() ? CURLPROXY_HTTPS : CURLPROXY_HTTP));
+  set(easy, CURLOPT_PROXY_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  set(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  if (!proxy.username.empty()) {
+    set(easy, CURLOPT_PROXYAUTH, static_cast<long>(CURLAUTH_BASIC));
+    set(easy, CURLOPT_PROXYUSERNAME, proxy.username.c_str());
+    set(easy, CURLOPT_PROXYPASSWORD, proxy.password.c_str());
+  }
+  if (!peer_->ca_pem.empty()) {
+    set_blob(easy, CURLOPT_PROXY_CAINFO_BLOB, peer_->ca_pem);
+    set(easy, CURLOPT_PROXY_CAPATH, static_cast<char *>(nullptr));
+  }
+}
+
+void HttpTransfer::add_line(const std::string &line) {
+  curl_slist *longer = curl_slist_append(headers_.get(), line.c_str());
+  if (!longer)
+    throw std::bad_alloc();
+  (void)headers_.release();
+  headers_.reset(longer);
+}
+
+void HttpTransfer::prepare(const std::string &url, const HttpHeaders &headers, std::string_view body,
+                           const HttpHeaders &more_headers) {
+  reset(false);
+  retried_ = false;
+
+  headers_.reset();
+  add_line("Expect:");  // do not wait for "100 Continue" before a large body
+  if (!find_header(headers, "Content-Type"))
+    add_line("Content-Type:");  // otherwise libcurl adds its default
+  for (const HttpHeaders *each : {&headers, &more_headers})
+    for (auto &[name, value] : *each)
+      add_line(header_line(name, value));
+  set(handle(), CURLOPT_HTTPHEADER, headers_.get());
+  if (!url.empty())
+    set(handle(), CURLOPT_URL, url.c_str());
+  set(handle(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  set(handle(), CURLOPT_POSTFIELDS, body.data()); /* NOLINT(bugprone-suspicious-stringview-data-usage): with a size */
+}
+
+void HttpTransfer::prepare_connect_only(std::chrono::milliseconds timeout) {
+  reset(true);
+  set(handle(), CURLOPT_CONNECT_ONLY, 1L);
+  set(handle(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+}
+
+bool HttpTransfer::connected() const {
+  sockaddr_storage peer;
+  socklen_t size = sizeof peer;
+  return socket_ != CURL_SOCKET_BAD && getpeername(socket_, reinterpret_cast<sockaddr *>(&peer), &size) == 0;
+}
+
+void HttpTransfer::reset(bool fresh_connection) {
+  body_.clear();
+  header_bytes_ = body_bytes_ = 0;
+  head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
+  refusal_.reset();
+  tls_.clear();
+  error_[0] = '\0';
+  set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection || single_use_ ? 1L : 0L);
+}
+
+/* With HTTP/2 all requests of a broken connection are started again, and share a new one. */
+bool HttpTransfer::retry_on_new_connection(CURLcode code) {
+  bool lost = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
+              (code == CURLE_HTTP2 && peer_->http2);
+  bool dead = requested_ && lost && header_bytes_ == 0;
+  bool is_refused = refusal() != nullptr;
+  if (retried_ || socket_wanted_ || (!dead && !is_refused))
+    return false;
+  reset(is_refused || !peer_->http2);
+  retried_ = true;
+  return true;
+}
+
+/* Checks one address; a name with several addresses is checked for each. */
+template <typename Address> bool HttpTransfer::may_connect(Address address) noexcept {
+  try {
+    auto refusal = peer_->proxy.refused_target ? peer_->proxy.refused_target : peer_->guard.check(address);
+    if (!refusal)
+      return true;
+    refusal_ = std::move(refusal);
+  } catch (...) {
+  }
+  return false;
+}
+
+/* Checks the address of the actual connection: after an earlier check a name could resolve to another address. */
+curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr *address) {
+  auto *transfer = static_cast<HttpTransfer *>(self);
+  transfer->socket_wanted_ = true;
+  if (!transfer->may_connect(&address->addr))
+    return CURL_SOCKET_BAD;
+  transfer->socket_allowed_ = true;
+  transfer->socket_ = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  transfer->no_descriptor_ = transfer->socket_ == CURL_SOCKET_BAD && (errno == EMFILE || errno == ENFILE);
+  return transfer->socket_;
+}
+
+/* Checks a reused connection, which may have been opened by a sink with other permissions. */
+int HttpTransfer::before_request(void *self, char *remote, char *, int, int) {
+  auto *transfer = static_cast<HttpTransfer *>(self);
+  if (!transfer->may_connect<const char *>(remote)) {
+    transfer->socket_allowed_ = false;
+    return CURL_PREREQFUNC_ABORT;
+  }
+  transfer->requested_ = true;
+  return CURL_PREREQFUNC_OK;
+}
+
+/* Detects a complete head. libcurl takes a connection that ends within the head for a response without a body. The
+ * head ends with a blank line, unless it is that of an interim response. libcurl 8.23 also passes on a last line that
+ * was cut after its CR. */
+size_t HttpTransfer::on_header(char *data, size_t size, size_t n, void *self) {
+  auto *transfer = static_cast<HttpTransfer *>(self);
+  transfer->header_bytes_ += size * n;
+  const std::string_view line(data, size * n);
+  if (line == "\r\n" || line == "\n")
+    transfer->head_complete_ |= transfer->status() >= 200;
+  return transfer->header_bytes_ > max_headers ? 0 : size * n;
+}
+
+size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
+  auto *transfer = static_cast<HttpTransfer *>(self);
+  size_t bytes = size * n;
+  transfer->body_.append(data, std::min(bytes, transfer->peer_->kept_body - transfer->body_.size()));
+  transfer->body_bytes_ += bytes;
+  return transfer->body_bytes_ > std::max(max_body, transfer->peer_->kept_body) ? 0 : bytes;
+}
+
+/* Without the address: an error must not reveal to its readers how names resolve inside the network. */
+std::string HttpTransfer::refusal_fact() const {
+  bool of_proxy = peer_->proxy.is_used() && !peer_->proxy.refused_target;
+  return std::string(of_proxy ? "The proxy" : "The url's host") + " has an address that " + refusal_->reason;
+}
+
+std::string HttpTransfer::refusal_hint() const {
+  bool has_some = !peer_->allow_networks.empty();
+  std::string networks = has_some ? peer_->allow_networks + ", " + refusal_->network : refusal_->network;
+  std::string text = "If events are meant to go there, a superuser allows it by: ALTER SERVER " +
+                     quote_identifier(sink_) + " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
+                     networks + "')";
+  if (text.size() <= shown_hint)
+    return text;
+  return "If events are meant to go there, a superuser adds " + refusal_->network +
+         " to the server's option allow_networks";
+}
+
+long HttpTransfer::tunnel_refusal() const {
+  long status = 0;
+  curl_easy_getinfo(handle(), CURLINFO_HTTP_CONNECTCODE, &status);
+  return requested_ || status < 300 ? 0 : status;
+}
+
+std::optional<TlsProblem> HttpTransfer::tls_problem(CURLcode code) const {
+  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, peer_->client.is_given());
+}
+
+/* The reason of a failure without a response, if TLS is not known to be the cause. */
+static ob_reason reason_of(CURLcode code) {
+  switch (code) {
+  case CURLE_OPERATION_TIMEDOUT:
+    return OB_REASON_TIMEOUT;
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_RESOLVE_PROXY:
+    return OB_REASON_DNS;
+  case CURLE_COULDNT_CONNECT:
+  case CURLE_SEND_ERROR:
+  case CURLE_RECV_ERROR:
+  case CURLE_GOT_NOTHING:
+  case CURLE_HTTP2:
+  case CURLE_HTTP2_STREAM:
+  case CURLE_OK:  // the connection ended within the head
+    return OB_REASON_CONNECTION;
+  case CURLE_SSL_CONNECT_ERROR:
+  case CURLE_PEER_FAILED_VERIFICATION:
+  case CURLE_SSL_CERTPROBLEM:
+    return OB_REASON_TLS;
+  default:
+    return OB_REASON_OTHER;
+  }
+}
+
+std::string HttpTransfer::field(const char *name, unsigned origin) const {
+  std::string value;
+  curl_header *line = nullptr;
+  for (size_t i = 0; curl_easy_header(handle(), name, i, origin, -1, &line) == CURLHE_OK; i++)
+    value.append(i == 0 ? "" : ", ").append(line->value);
+  return value;
+}
+
+std::string HttpTransfer::header(const char *name) const {
+  return field(name, CURLH_HEADER);
+}
+
+std::string HttpTransfer::trailer(const char *name) const {
+  return field(name, CURLH_TRAILER);
+}
+
+long HttpTransfer::status() const {
+  long status = 0;
+  curl_easy_getinfo(handle(), CURLINFO_RESPONSE_CODE, &status);
+  return status;
+}
+
+bool HttpTransfer::is_http2() const {
+  long version = 0;
+  curl_easy_getinfo(handle(), CURLINFO_HTTP_VERSION, &version);
+  return version == CURL_HTTP_VERSION_2_0;
+}
+
+std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
+  Verdict verdict;
+  if (code != CURLE_OK && !requested_ && !refusal_ && (no_descriptor_ || descriptors_exhausted())) {
+    verdict.outcome = Outcome::Returned;
+    verdict.error = "not sent: this process has too many files open";
+    verdict.no_descriptor = true;
+    verdict.pause_ms = scarcity_pause_ms;
+    return verdict;
+  }
+  if (refused(code)) {
+    verdict.outcome = Outcome::SinkDown;  // a user must change a setting, so no event spends an attempt
+    verdict.reason = OB_REASON_BLOCKED;
+    verdict.error = refusal_fact() + ". " + refusal_hint();
+    return verdict;
+  }
+  const long status = this->status(), no_tunnel = tunnel_refusal();
+  if (peer_->proxy.is_used() && (status == 407 || no_tunnel)) {
+    verdict.outcome = Outcome::SinkDown;
+    bool wants_credentials = status == 407 || no_tunnel == 407 || no_tunnel == 401;
+    verdict.reason = wants_credentials ? OB_REASON_AUTH : OB_REASON_CONNECTION;
+    verdict.error =
+        "HTTP " + std::to_string(no_tunnel ? no_tunnel : status) + " from the proxy " + peer_->proxy.url + ": ";
+    verdict.error += wants_credentials
+                         ? "it refuses proxy_username and proxy_password of the user mapping, or misses them"
+                         : "it makes no connection to the url's host; look at its rules, and at option proxy";
+  } else if (head_complete_) {
+    return std::nullopt;
+  } else if (auto tls = tls_problem(code)) {
+    verdict.outcome = Outcome::SinkDown;
+    verdict.reason = OB_REASON_TLS;
+    verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
+  } else {
+    /* A reused connection may have taken the request before it broke; curl then tried a new one by itself. */
+    bool refused = code == CURLE_COULDNT_CONNECT;
+    verdict.outcome = requested_ && !refused ? Outcome::RetryBlameSink : Outcome::SinkDown;
+    verdict.reason = reason_of(code);
+    if (header_bytes_ > max_headers)
+      verdict.error = "the answer's headers are too long";
+    else if (code == CURLE_OK)
+      verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
+    else if (requested_ && refused)  // libcurl's text would still be about the broken connection
+      verdict.error = "the connection broke, and a new one failed";
+    else
+      verdict.error = clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+    long os_error = 0;
+    if (refused && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
+      verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
+  }
+  return verdict;
+}
+
+}  // namespace outbox

@@ -1,0 +1,167 @@
+/*
+ * aws_credentials.cpp: the options, and the chain. A place that the environment names is not skipped when it fails:
+ * with the next place's identity the sink would act as somebody else.
+ */
+#include "delivery/identity/aws_credentials.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <set>
+
+#include "delivery/identity/aws_metadata.h"
+
+namespace outbox::aws {
+namespace {
+
+constexpr const char *variables[] = {"AWS_ACCESS_KEY_ID",
+                                     "AWS_SECRET_ACCESS_KEY",
+                                     "AWS_SESSION_TOKEN",
+                                     "AWS_REGION",
+                                     "AWS_DEFAULT_REGION",
+                                     "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                     "AWS_ROLE_ARN",
+                                     "AWS_ROLE_SESSION_NAME",
+                                     "AWS_ENDPOINT_URL_STS",
+                                     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                     "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                                     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+                                     "AWS_EC2_METADATA_DISABLED",
+                                     "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
+
+/* Names of options live as long as the process, as OptionSpec wants them. */
+const char *kept(std::string_view prefix, std::string_view name) {
+  static auto &mutex = *new std::mutex;
+  static auto &names = *new std::set<std::string, std::less<>>;
+  std::lock_guard lock(mutex);
+  return names.insert(std::string(prefix).append(name)).first->c_str();
+}
+
+void check_key_id(const std::string &name, const std::string &value) {
+  if (value.size() < 16 || value.size() > 128 ||
+      value.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "abcdefghijklmnopqrstuvwxyz_0123456789") != value.npos)
+    throw_bad_value(name, value, "An access key id has 16 to 128 letters and digits.",
+                    "It begins with AKIA (of a user), or with ASIA (temporary, with a session token).");
+}
+
+void check_secret(const std::string &name, const std::string &value) {
+  if (value.empty() || value.find_first_of(" \t\r\n") != value.npos)
+    refuse_value(name, "Expected one word of base64.", "Perhaps a blank or a line break was pasted with it.");
+}
+
+void check_chain(const std::string &name, const std::string &value) {
+  if (value != "chain")
+    throw_bad_value(name, value, "Expected \"chain\".",
+                    "Leave it out if the user mapping has an access key id and a secret access key.");
+}
+
+}  // namespace
+
+std::vector<OptionSpec> credential_options(std::string_view prefix) {
+  return {
+      {kept(prefix, "credentials"), true, false, false, true, check_chain,
+       "'chain': the server's own identity, from environment variables, a web identity token, or the metadata of the "
+       "container or instance. Default: the keys in the user mapping. Superuser only."},
+      {kept(prefix, "access_key_id"), false, true, false, false, check_key_id, "Of the AWS user or role."},
+      {kept(prefix, "secret_access_key"), false, true, true, false, check_secret, "Of that access key id."},
+      {kept(prefix, "session_token"), false, true, true, false, check_secret,
+       "With temporary keys, which end after hours: for tests."},
+  };
+}
+
+void check_credential_mapping(const Options &mapping, std::string_view prefix) {
+  std::string id = std::string(prefix) + "access_key_id", secret = std::string(prefix) + "secret_access_key",
+              token = std::string(prefix) + "session_token";
+  auto require = [&](const std::string &name, const std::string &with) {
+    if (find_option(mapping, with.c_str()) && !find_option(mapping, name.c_str()))
+      throw BadInput(OB_MISSING_OPTION, name, "option \"" + name + "\" is required with \"" + with + "\"",
+                     "Requests are signed with an access key id and its secret access key.",
+                     "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id + " '...', " + secret +
+                         " '...').");
+  };
+  require(secret, id);
+  require(id, secret);
+  require(id, token);
+}
+
+std::shared_ptr<const CredentialSource> parse_credentials(const Options &server, const Options *mapping,
+                                                          std::string_view prefix) {
+  std::string name = std::string(prefix) + "credentials", id_name = std::string(prefix) + "access_key_id",
+              secret_name = std::string(prefix) + "secret_access_key",
+              token_name = std::string(prefix) + "session_token";
+  const bool chain = find_option(server, name.c_str()) != nullptr;
+  if (mapping)
+    check_credential_mapping(*mapping, prefix);
+  auto *id = mapping ? find_option(*mapping, id_name.c_str()) : nullptr;
+  if (chain && id)
+    throw BadInput(OB_BAD_VALUE, id_name, "options \"" + name + "\" and \"" + id_name + "\" exclude each other",
+                   "A request is signed with one identity.", "Leave one of them out.");
+  if (chain)
+    return std::make_shared<const CredentialSource>(CredentialSource::chain());
+  if (!mapping)
+    return nullptr;
+  if (!id)
+    throw BadInput(OB_MISSING_OPTION, id_name, "option \"" + id_name + "\" is missing",
+                   "The user mapping for PUBLIC has no AWS credentials.",
+                   "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id_name + " '...', " + secret_name +
+                       " '...'), or as a superuser option " + name + " 'chain' of the server.");
+  auto *token = find_option(*mapping, token_name.c_str());
+  return std::make_shared<const CredentialSource>(
+      Credentials{*id, *find_option(*mapping, secret_name.c_str()), token ? *token : std::string()});
+}
+
+CredentialSource CredentialSource::chain() {
+  Environment environment;
+  for (const char *name : variables)
+    if (const char *value = getenv(name); value && *value)
+      environment.emplace(name, value);
+  return chain(std::move(environment));
+}
+
+CredentialSource CredentialSource::chain(Environment environment) {
+  CredentialSource source;
+  source.from_chain_ = true;
+  source.environment_ = std::move(environment);
+  return source;
+}
+
+Grant<Credentials> CredentialSource::fetch(const Stop &stop) const {
+  if (!from_chain_)
+    return {given_};
+  auto get = [this](std::string_view name) {
+    auto at = environment_.find(name);
+    return at == environment_.end() ? std::string() : at->second;
+  };
+  if (std::string id = get("AWS_ACCESS_KEY_ID"); !id.empty()) {
+    std::string secret = get("AWS_SECRET_ACCESS_KEY");
+    if (secret.empty())
+      throw NotGranted("no AWS credentials from the environment: AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY "
+                       "is not; set both for the database server, and restart it");
+    return {{std::move(id), std::move(secret), get("AWS_SESSION_TOKEN")}};
+  }
+  if (std::string file = get("AWS_WEB_IDENTITY_TOKEN_FILE"); !file.empty())
+    return of_web_identity({file, get("AWS_ROLE_ARN"), get("AWS_ROLE_SESSION_NAME"),
+                            get("AWS_REGION").empty() ? get("AWS_DEFAULT_REGION") : get("AWS_REGION"),
+                            get("AWS_ENDPOINT_URL_STS")},
+                           stop);
+  std::string relative = get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+              full = get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  if (!relative.empty() || !full.empty())
+    return of_container({relative.empty() ? full : "http://169.254.170.2" + relative,
+                         get("AWS_CONTAINER_AUTHORIZATION_TOKEN"), get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")},
+                        stop);
+  try {
+    if (get("AWS_EC2_METADATA_DISABLED") == "true")
+      throw NotGranted("AWS_EC2_METADATA_DISABLED forbids it");
+    std::string endpoint = get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    return of_instance(endpoint.empty() ? "http://169.254.169.254" : endpoint, stop);
+  } catch (const NotGranted &failure) {
+    throw NotGranted("no AWS credentials: the database server's environment has none of AWS_ACCESS_KEY_ID, "
+                     "AWS_WEB_IDENTITY_TOKEN_FILE, AWS_CONTAINER_CREDENTIALS_FULL_URI and "
+                     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, and from the instance's metadata: " +
+                     std::string(failure.what()));
+  }
+}
+
+}  // namespace outbox::aws

@@ -1,0 +1,61 @@
+/*
+ * aws_credentials.h: where a sink's AWS credentials come from: its user mapping, or the chain of places in which AWS
+ * SDKs look. The chain is the identity of the database server's machine, so only superusers may let a sink use it.
+ *
+ * A sink that signs each request keeps a Renewed<aws::Credentials> (renewed.h) whose fetch is
+ * CredentialSource::fetch().
+ */
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery/identity/aws_signature.h"
+#include "delivery/identity/renewed.h"
+#include "delivery/options/options.h"
+
+namespace outbox::aws {
+
+/* Environment variables by name. They are read once, on the main thread: another thread could read while they change.
+ */
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+/* Immutable: any thread. */
+class CredentialSource {
+public:
+  explicit CredentialSource(Credentials given) : given_(std::move(given)) {}
+  /* The chain: environment variables, web identity (a token in a file, exchanged at STS), container metadata,
+   * instance metadata. The first place that the environment names is used; an error there does not lead to the next.
+   */
+  static CredentialSource chain(); /* of this process's environment */
+  static CredentialSource chain(Environment environment);
+
+  /* Waits for STS or a metadata service, at most 10 s each. Throws NotGranted. */
+  Grant<Credentials> fetch(const Stop &stop) const;
+  /* "the user mapping", or "the chain": for a probe. */
+  std::string_view name() const { return from_chain_ ? "the chain of AWS credentials" : "the user mapping"; }
+
+private:
+  CredentialSource() = default;
+
+  Credentials given_;
+  bool from_chain_ = false;
+  Environment environment_;
+};
+
+/* The options of a kind of sink: credentials ('chain', superusers only) of the server; access_key_id,
+ * secret_access_key and session_token of the user mapping; each with `prefix` in front ("aws_"). */
+std::vector<OptionSpec> credential_options(std::string_view prefix = {});
+
+/* Checks a user mapping's options together. Throws BadInput. */
+void check_credential_mapping(const Options &mapping, std::string_view prefix = {});
+
+/* Throws BadInput unless the options name exactly one source. Null if it would be in the user mapping and `mapping`
+ * is null. */
+std::shared_ptr<const CredentialSource> parse_credentials(const Options &server, const Options *mapping,
+                                                          std::string_view prefix = {});
+
+}  // namespace outbox::aws

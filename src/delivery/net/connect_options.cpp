@@ -1,0 +1,145 @@
+/*
+ * connect_options.cpp: hosts may be named by any owner of a sink, so no error text of a connection may contain what a
+ * peer has answered, unless it speaks the sink's protocol.
+ */
+#include "delivery/net/connect_options.h"
+
+#include <charconv>
+
+#include "delivery/base/text.h"
+#include "delivery/options/pem.h"
+
+namespace outbox {
+namespace {
+
+using std::chrono::milliseconds;
+
+bool is_port(std::string_view text) {
+  unsigned number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number >= 1 && number <= 65535;
+}
+
+/* host, host:port, v6 address in brackets with or without port. Returns false for anything else. */
+bool parse_host(std::string_view text, const char *default_port, Host &host) {
+  if (text.find_first_of(" \t/@,?#") != text.npos)
+    return false;
+  std::string_view port;
+  if (text.starts_with('[')) {
+    size_t end = text.find(']');
+    if (end == text.npos)
+      return false;
+    host.name = text.substr(1, end - 1);
+    port = text.substr(end + 1);
+  } else {
+    size_t colon = text.find(':');
+    host.name = text.substr(0, colon);
+    port = colon == text.npos ? std::string_view() : text.substr(colon);
+  }
+  host.port = port.empty() ? std::string(default_port) : std::string(port.substr(1));
+  return !host.name.empty() && (port.empty() || port.starts_with(':')) && is_port(host.port);
+}
+
+void check_bool(const std::string &name, const std::string &value) {
+  parse_bool(name, value);
+}
+
+milliseconds parse_connect_timeout(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
+}
+void check_connect_timeout(const std::string &name, const std::string &value) {
+  parse_connect_timeout(name, value);
+}
+
+[[noreturn]] void required(const char *name, const char *with, const char *detail) {
+  throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
+                 detail);
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string &name, const std::string &value, const char *default_port) {
+  std::vector<Host> hosts;
+  for (std::string_view part : split(value, ',')) {
+    Host host;
+    if (!parse_host(part, default_port, host))
+      throw_bad_value(name, value, "Expected a comma-separated list of host or host:port, without a scheme.",
+                      "Example: 'first.example, second.example:1234'.");
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+void check_hosts(const std::string &name, const std::string &value) {
+  parse_hosts(name, value, "1234");
+}
+
+const std::vector<OptionSpec> &ConnectOptions::specs() {
+  static const auto &specs = *new std::vector<OptionSpec>{
+      // name, in_server, in_mapping, secret, superuser
+      {"connect_timeout", true, false, false, false, check_connect_timeout,
+       "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."},
+      {"tls", true, false, false, false, check_bool, "Whether to connect with TLS. Default false."},
+      {"ssl_ca_pem", true, false, false, false, check_certificates_pem,
+       "Certificates in PEM that the peer's must come from, instead of the system's authorities."},
+      {"enable_ssl_certificate_verification", true, false, false, false, check_bool,
+       "Whether the peer's certificate is verified, and made out to its host. Default true."},
+      {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
+       "The client's certificate in PEM; its authorities may follow."},
+      {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
+      {"ssl_key_password", false, true, true, false, nullptr, "Opens ssl_key_pem when that is encrypted."},
+  };
+  return specs;
+}
+
+void ConnectOptions::check_mapping(const Options &mapping) {
+  const std::string *certificate = find_option(mapping, "ssl_certificate_pem"),
+                    *key = find_option(mapping, "ssl_key_pem"), *password = find_option(mapping, "ssl_key_password");
+  if (key && !certificate)
+    required("ssl_certificate_pem", "ssl_key_pem", "The peer is shown the certificate, and the key proves it.");
+  if (certificate && !key)
+    required("ssl_key_pem", "ssl_certificate_pem", "The peer is shown the certificate, and the key proves it.");
+  if (password && !key)
+    required("ssl_key_pem", "ssl_key_password", "The password opens a key, and there is none.");
+  if (key)
+    check_key_pair({"ssl_key_pem", *key, "ssl_certificate_pem", *certificate, "ssl_key_password", password});
+}
+
+ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {
+  ConnectOptions made;
+  made.words = words;
+  if (const std::string *tls = find_option(server, "tls"))
+    made.tls = parse_bool("tls", *tls);
+  const std::string *hosts = find_option(server, "hosts");
+  const char *port = made.tls ? words.tls_port : words.port;
+  if (!hosts)
+    throw BadInput(OB_MISSING_OPTION, "hosts", "option \"hosts\" is required",
+                   std::string("The sink needs a ") + words.noun + " to connect to.",
+                   std::string("Example: OPTIONS (hosts 'localhost:") + port + "').");
+  made.hosts = parse_hosts("hosts", *hosts, port);
+  if (const std::string *timeout = find_option(server, "connect_timeout"))
+    made.connect_timeout = parse_connect_timeout("connect_timeout", *timeout);
+  if (!made.tls)
+    for (const char *name : {"ssl_ca_pem", "enable_ssl_certificate_verification"})
+      refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");
+  if (const std::string *verify = find_option(server, "enable_ssl_certificate_verification"))
+    made.verify = parse_bool("enable_ssl_certificate_verification", *verify);
+  if (const std::string *ca = find_option(server, "ssl_ca_pem"))
+    made.ca_pem = *ca;
+  if (!mapping)
+    return made;
+
+  auto take = [mapping](const char *name, std::string &into) {
+    if (const std::string *value = find_option(*mapping, name))
+      into = *value;
+  };
+  take("ssl_certificate_pem", made.certificate_pem);
+  take("ssl_key_pem", made.key_pem);
+  take("ssl_key_password", made.key_password);
+  if (!made.certificate_pem.empty() && !made.tls)
+    throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem", "option \"ssl_certificate_pem\" has no effect without TLS",
+                   "The connection would go without it.", "Use ALTER SERVER ... OPTIONS (ADD tls 'true').");
+  return made;
+}
+
+}  // namespace outbox

@@ -1,0 +1,48 @@
+/*
+ * connect_options.h: the options that say how to reach a peer by TCP, with or without TLS. Kinds of sink that speak a
+ * protocol of their own have them, and add `hosts` with words of their own.
+ */
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "delivery/options/options.h"
+
+namespace outbox {
+
+struct Host {
+  std::string name;
+  std::string port; /* a number */
+  std::string text() const { return (name.find(':') == name.npos ? name : "[" + name + "]") + ":" + port; }
+};
+
+/* How texts name the peer, and its usual ports. */
+struct PeerWords {
+  const char *noun; /* "broker", "server" */
+  const char *port, *tls_port;
+};
+
+/* Immutable once it is parsed. */
+struct ConnectOptions {
+  PeerWords words{"peer", "", ""};
+  std::vector<Host> hosts;
+  bool tls = false, verify = true;
+  std::string ca_pem, certificate_pem, key_pem, key_password;
+  std::chrono::milliseconds connect_timeout{10'000};
+
+  /* All but `hosts`. */
+  static const std::vector<OptionSpec> &specs();
+  /* `mapping` may be null. Throws BadInput; hosts must be given. */
+  static ConnectOptions parse(const PeerWords &words, const Options &server, const Options *mapping);
+  /* The combinations of certificate, key and password. Throws BadInput. */
+  static void check_mapping(const Options &mapping);
+};
+
+/* host, host:port, or [v6 address]:port, separated by commas. Throws BadInput. */
+std::vector<Host> parse_hosts(const std::string &name, const std::string &value, const char *default_port);
+/* For an OptionSpec. */
+void check_hosts(const std::string &name, const std::string &value);
+
+}  // namespace outbox

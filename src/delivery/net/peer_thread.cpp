@@ -1,0 +1,73 @@
+/*
+ * peer_thread.cpp: whatever goes wrong on the thread loses the connection, and nothing else: the events in flight are
+ * returned by lose(), which memory that is short only delays.
+ */
+#include "delivery/net/peer_thread.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "delivery/base/thread.h"
+#include "delivery/base/until_memory.h"
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+
+static constexpr milliseconds first_backoff{200}, longest_backoff{5000};
+
+void PeerThread::launch() {
+  thread_ = start_thread([this] { run(); });
+}
+
+void PeerThread::shut_down(const EventFd &wake) {
+  ending_ = true;
+  wake.wake();
+  thread_.join();
+}
+
+void PeerThread::run() {
+  while (!ending_) {
+    try {
+      run_once();
+    } catch (const Cancelled &) {
+      return;
+    } catch (const Trouble &trouble) {
+      until_memory([&] { lose(trouble); });
+    } catch (const std::bad_alloc &) {
+      until_memory([&] { lose({"connect", OB_REASON_OTHER, "out of memory"}); });
+    } catch (const std::exception &error) {
+      until_memory([&] { lose({"connect", OB_REASON_OTHER, error.what()}); });
+    }
+  }
+}
+
+void PeerThread::connect_later() {
+  backoff_ = std::clamp(backoff_ * 2, first_backoff, longest_backoff);
+  connect_at_ = Clock::now() + backoff_;
+}
+
+void PeerThread::report_down(const std::string &why, ob_reason reason) {
+  down_ = true;
+  reporter_->down(why, reason);
+}
+
+void PeerThread::report_up() {
+  if (down_) {
+    down_ = false;
+    reporter_->up();
+  }
+}
+
+void PeerThread::wait_until(Time at, const EventFd &wake, int fd, short events) {
+  int timeout_ms = -1;
+  if (at != Time::max())
+    timeout_ms = static_cast<int>(
+        std::clamp<int64_t>(std::chrono::ceil<milliseconds>(at - Clock::now()).count(), 0, 3'600'000));
+  pollfd ready[] = {{wake.fd(), POLLIN, 0}, {fd, events, 0}};
+  if (poll(ready, 2, timeout_ms) > 0 && ready[0].revents != 0)
+    wake.clear();
+}
+
+}  // namespace outbox

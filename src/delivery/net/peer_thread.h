@@ -1,0 +1,105 @@
+/*
+ * peer_thread.h: the thread of a sink that keeps one connection to its peer. It tries the hosts in turn, with a pause
+ * that grows while none accepts, and waits for the connection's socket and the sink's handover together. A kind of
+ * sink derives from it and says what is sent and read.
+ *
+ * The derived class starts the thread at the end of its constructor, and stops it at the beginning of its destructor:
+ * the thread calls its virtual functions.
+ */
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "delivery/base/event_fd.h"
+#include "delivery/engine/sink.h"
+#include "delivery/net/transport.h"
+
+namespace outbox {
+
+class PeerThread {
+public:
+  PeerThread(const PeerThread &) = delete;
+  PeerThread &operator=(const PeerThread &) = delete;
+
+protected:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
+  /* The options must outlive it. */
+  PeerThread(const ConnectOptions &options, std::shared_ptr<Reporter> reporter)
+      : reporter_(std::move(reporter)), options_(options) {}
+  virtual ~PeerThread() = default;
+
+  // ---- the main thread ----
+
+  void launch();
+  /* Waits for the thread, and so for a resolver. `wake` makes it look. */
+  void shut_down(const EventFd &wake);
+
+  // ---- the thread ----
+
+  /* Called again and again. Throws Trouble when the connection is lost, or none can be made. */
+  virtual void run_once() = 0;
+  /* The connection is of no use any more. Called again if it throws std::bad_alloc. */
+  virtual void lose(const Trouble &trouble) = 0;
+
+  /* Tries each host once, from the one that accepted last. Throws Trouble about all of them. */
+  template <class Connection, class Options> std::unique_ptr<Connection> open(const Options &options) {
+    std::unique_ptr<Connection> opened;
+    try_hosts([&](const Host &host, const Patience &patience) {
+      auto connection = std::make_unique<Connection>(options);
+      connection->open(host, patience);
+      opened = std::move(connection);
+    });
+    return opened;
+  }
+  /* When connecting may be tried; the events of a circuit's probe need not wait for it. */
+  Time connect_at() const { return connect_at_; }
+  void connect_later();
+  /* The next host is tried first: another one may be the right one now. */
+  void next_host() { host_ = (host_ + 1) % options_.hosts.size(); }
+  void report_down(const std::string &why, ob_reason reason);
+  void report_up();
+  /* Waits until `at`, or until `wake` or a socket is ready; `fd` -1: no socket. */
+  static void wait_until(Time at, const EventFd &wake, int fd, short events);
+
+  const std::shared_ptr<Reporter> reporter_;
+
+private:
+  template <class Open> void try_hosts(Open open);
+  void run();
+
+  const ConnectOptions &options_;
+  std::atomic<bool> ending_{false};
+  size_t host_ = 0; /* the first to try */
+  bool down_ = false;
+  Time connect_at_{};
+  std::chrono::milliseconds backoff_{0};
+  std::thread thread_;
+};
+
+template <class Open> void PeerThread::try_hosts(Open open) {
+  const auto &hosts = options_.hosts;
+  std::string failures;
+  ob_reason reason = OB_REASON_CONNECTION;
+  for (size_t i = 0; i < hosts.size(); i++) {
+    size_t at = (host_ + i) % hosts.size();
+    try {
+      open(hosts[at], Patience(Clock::now() + options_.connect_timeout, [this] { return ending_.load(); }));
+      host_ = at;
+      backoff_ = std::chrono::milliseconds(0);
+      return;
+    } catch (const Trouble &trouble) {
+      reason = trouble.reason;
+      failures +=
+          (failures.empty() ? "" : "; ") + (hosts.size() == 1 ? "" : hosts[at].text() + ": ") + trouble.text();
+    }
+  }
+  throw Trouble("connect", reason, failures);
+}
+
+}  // namespace outbox

@@ -1,0 +1,189 @@
+/*
+ * tls.cpp: certificates come from options, never from files. The callback does not change OpenSSL's verdict; it notes
+ * which certificate is wrong, because OpenSSL's own text names none.
+ */
+#include "delivery/net/tls.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <new>
+#include <optional>
+
+namespace outbox {
+namespace {
+
+constexpr const char *step = "TLS";
+
+struct FreeBio {
+  void operator()(BIO *bio) const { BIO_free(bio); }
+};
+struct FreeX509 {
+  void operator()(X509 *certificate) const { X509_free(certificate); }
+};
+struct FreeKey {
+  void operator()(EVP_PKEY *key) const { EVP_PKEY_free(key); }
+};
+using Bio = std::unique_ptr<BIO, FreeBio>;
+using Certificate = std::unique_ptr<X509, FreeX509>;
+
+Bio bio_of(const std::string &pem) {
+  Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  if (!bio)
+    throw std::bad_alloc();
+  return bio;
+}
+
+std::string openssl_text() {
+  char text[256] = "unknown error";
+  if (unsigned long code = ERR_peek_last_error())
+    ERR_error_string_n(code, text, sizeof text);
+  return text;
+}
+
+[[noreturn]] void refused(const char *what) {
+  throw Trouble(step, OB_REASON_TLS, std::string("OpenSSL refuses ") + what + ": " + openssl_text());
+}
+
+/* Never asks on a terminal for the password of a key. */
+int give_password(char *buffer, int size, int, void *password_) {
+  const auto &password = *static_cast<const std::string *>(password_);
+  if (password.empty() || password.size() > static_cast<size_t>(size))
+    return 0;
+  password.copy(buffer, password.size());
+  return static_cast<int>(password.size());
+}
+
+void trust(SSL_CTX *context, const std::string &pem) {
+  Bio bio = bio_of(pem);
+  while (Certificate certificate{PEM_read_bio_X509(bio.get(), nullptr, give_password, nullptr)})
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), certificate.get());
+  ERR_clear_error(); /* the end of the text counts as an error */
+}
+
+void identify(SSL_CTX *context, const ConnectOptions &options) {
+  Bio bio = bio_of(options.certificate_pem);
+  Certificate own(PEM_read_bio_X509(bio.get(), nullptr, give_password, nullptr));
+  if (!own || SSL_CTX_use_certificate(context, own.get()) != 1)
+    refused("ssl_certificate_pem");
+  while (Certificate authority{PEM_read_bio_X509(bio.get(), nullptr, give_password, nullptr)})
+    SSL_CTX_add1_chain_cert(context, authority.get());
+  ERR_clear_error();
+  Bio key_bio = bio_of(options.key_pem);
+  std::string password = options.key_password;
+  std::unique_ptr<EVP_PKEY, FreeKey> key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, give_password, &password));
+  if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1)
+    refused("ssl_key_pem");
+}
+
+bool is_address(const std::string &host) {
+  ASN1_OCTET_STRING *address = a2i_IPADDRESS(host.c_str());
+  ASN1_OCTET_STRING_free(address);
+  ERR_clear_error();
+  return address != nullptr;
+}
+
+void expect_host(SSL *ssl, const std::string &host) {
+  X509_VERIFY_PARAM *expected = SSL_get0_param(ssl);
+  int done = is_address(host) ? X509_VERIFY_PARAM_set1_ip_asc(expected, host.c_str())
+                              : X509_VERIFY_PARAM_set1_host(expected, host.c_str(), host.size());
+  if (done != 1)
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+Tls::Tls(const ConnectOptions &options, const std::string &host, int fd)
+    : context_(SSL_CTX_new(TLS_client_method())), words_(options.words),
+      has_certificate_(!options.certificate_pem.empty()) {
+  if (!context_)
+    throw std::bad_alloc();
+  SSL_CTX_set_min_proto_version(context_.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context_.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (options.ca_pem.empty())
+    SSL_CTX_set_default_verify_paths(context_.get());
+  else
+    trust(context_.get(), options.ca_pem);
+  if (has_certificate_)
+    identify(context_.get(), options);
+  ssl_.reset(SSL_new(context_.get()));
+  if (!ssl_ || SSL_set_fd(ssl_.get(), fd) != 1)
+    throw std::bad_alloc();
+  SSL_set_app_data(ssl_.get(), this);
+  if (!is_address(host))
+    SSL_set_tlsext_host_name(ssl_.get(), host.c_str());
+  if (options.verify) {
+    expect_host(ssl_.get(), host);
+    SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, on_certificate);
+  }
+}
+
+std::string Tls::certificate_problem(int error, int depth, const CertificateFacts &facts) const {
+  std::string whose = depth == 0 ? the_peer() + "'s certificate (" : "a certificate in " + the_peer() + "'s chain (";
+  whose += facts.subject + ") ";
+  switch (error) {
+  case X509_V_ERR_CERT_HAS_EXPIRED:
+    return whose + "has expired on " + facts.ends;
+  case X509_V_ERR_CERT_NOT_YET_VALID:
+    return whose + "is not valid yet: look at the clocks";
+  case X509_V_ERR_HOSTNAME_MISMATCH:
+  case X509_V_ERR_IP_ADDRESS_MISMATCH:
+    return whose + "is not made out to that host: name " + the_peer() + " in option hosts as the certificate does";
+  case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+  case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+  case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+  case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    return whose + "comes from an authority that is not trusted here (" + facts.issuer +
+           "): set option ssl_ca_pem of the server to that authority's certificate";
+  default:
+    return whose + "was not accepted: " + X509_verify_cert_error_string(error);
+  }
+}
+
+int Tls::on_certificate(int ok, X509_STORE_CTX *store) {
+  if (ok == 1)
+    return 1;
+  auto *ssl = static_cast<SSL *>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  auto *self = static_cast<Tls *>(SSL_get_app_data(ssl));
+  try {
+    std::optional<CertificateFacts> facts;
+    unsigned char *der = nullptr;
+    if (int size = i2d_X509(X509_STORE_CTX_get_current_cert(store), &der); size > 0)
+      facts = certificate_facts(der, static_cast<size_t>(size));
+    OPENSSL_free(der);
+    self->problem_ = self->certificate_problem(X509_STORE_CTX_get_error(store), X509_STORE_CTX_get_error_depth(store),
+                                               facts.value_or(CertificateFacts{"?", "?", "?", false}));
+  } catch (const std::exception &) { /* out of memory: only OpenSSL's text is shown */
+  }
+  return ok;
+}
+
+Trouble Tls::why(int code) const {
+  unsigned long error = ERR_peek_last_error();
+  int reason = ERR_GET_REASON(error);
+  auto failed = [](const std::string &fact, const std::string &hint = {}) {
+    return Trouble(step, OB_REASON_TLS, "TLS failed: " + fact, hint);
+  };
+  if (!problem_.empty() && reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
+    return failed(problem_);
+  if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
+      (error == 0 && !SSL_is_init_finished(ssl_.get())))
+    return failed(the_peer() + " does not speak TLS on this port, or hung up",
+                  std::string("name its TLS port in option hosts, usually ") + words_.tls_port +
+                      ", or leave out option tls");
+  bool alert = reason >= SSL_AD_REASON_OFFSET;
+  if (alert && !has_certificate_)
+    return failed(the_peer() + " refused the handshake (" + openssl_text() + ")",
+                  "it may want a client certificate: set ssl_certificate_pem and ssl_key_pem in the user mapping");
+  if (alert)
+    return failed(the_peer() + " does not accept the client's certificate (" + openssl_text() + ")",
+                  "look at ssl_certificate_pem in the user mapping, and at the authorities that " + the_peer() +
+                      " trusts");
+  return failed(code == SSL_ERROR_SYSCALL && error == 0 ? "the connection was lost" : openssl_text());
+}
+
+}  // namespace outbox

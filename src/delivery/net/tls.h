@@ -1,0 +1,39 @@
+/* tls.h: TLS with a peer, and why it fails, in words for a database administrator. Belongs to one thread. */
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <memory>
+#include <string>
+
+#include "delivery/net/connect_options.h"
+#include "delivery/net/trouble.h"
+#include "delivery/options/pem.h"
+
+namespace outbox {
+
+class Tls {
+public:
+  /* Throws Trouble if OpenSSL refuses a certificate or a key. */
+  Tls(const ConnectOptions &options, const std::string &host, int fd);
+
+  SSL *ssl() const { return ssl_.get(); }
+  /* Why the last operation failed; `code` is from SSL_get_error(). */
+  Trouble why(int code) const;
+
+private:
+  static int on_certificate(int ok, X509_STORE_CTX *store);
+  std::string certificate_problem(int error, int depth, const CertificateFacts &facts) const;
+  std::string the_peer() const { return std::string("the ") + words_.noun; }
+  template <class T, void (*free)(T *)> struct Free {
+    void operator()(T *each) const { free(each); }
+  };
+
+  std::unique_ptr<SSL_CTX, Free<SSL_CTX, SSL_CTX_free>> context_;
+  std::unique_ptr<SSL, Free<SSL, SSL_free>> ssl_;
+  const PeerWords words_;
+  std::string problem_; /* of the peer's certificate */
+  bool has_certificate_ = false;
+};
+
+}  // namespace outbox

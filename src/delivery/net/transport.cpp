@@ -1,0 +1,186 @@
+/*
+ * transport.cpp: the socket never blocks. The kernel gives a connection up when the peer's machine has acknowledged
+ * nothing for 60 s; a peer that hangs while its machine answers must be found by missing answers.
+ */
+#include "delivery/net/transport.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <system_error>
+
+namespace outbox {
+
+using std::chrono::milliseconds;
+
+struct Transport::Addresses {
+  addrinfo *first = nullptr;
+  Addresses() = default;
+  ~Addresses() {
+    if (first)
+      freeaddrinfo(first);
+  }
+  Addresses(const Addresses &) = delete;
+};
+
+static std::string reason_of(int error) {
+  return std::generic_category().message(error);
+}
+
+/* In slices, so that a cancellation is seen soon. */
+void Patience::wait(int fd, short events, const char *step, const std::string &what) const {
+  constexpr milliseconds slice{20};
+  for (;;) {
+    pollfd ready{fd, events, 0};
+    if (cancelled_())
+      throw Cancelled();
+    int n = poll(&ready, 1, static_cast<int>(slice.count()));
+    if (n > 0)
+      return;
+    if (n < 0 && errno != EINTR)
+      throw Trouble(step, OB_REASON_OTHER, what + ": " + reason_of(errno));
+    if (Clock::now() >= deadline_)
+      throw Trouble(
+          step, OB_REASON_TIMEOUT, what + ": no answer in time",
+          "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
+          "limit");
+  }
+}
+
+Transport::~Transport() {
+  tls_.reset();
+  if (fd_ >= 0)
+    close(fd_);
+}
+
+void Transport::resolve(const Host &host) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_NUMERICSERV;
+  host_ = host;
+  addresses_ = std::make_shared<Addresses>();
+  int error = getaddrinfo(host.name.c_str(), host.port.c_str(), &wanted, &addresses_->first);
+  if (error == EAI_MEMORY)
+    throw std::bad_alloc();
+  if (error != 0)
+    throw Trouble("resolve", OB_REASON_DNS,
+                  "host name \"" + host.name + "\" cannot be resolved (" + gai_strerror(error) + ")",
+                  "correct it in option hosts, or check the name resolution of the database server");
+}
+
+void Transport::connect_to(const void *address_, const Patience &patience) {
+  const auto &address = *static_cast<const addrinfo *>(address_);
+  char name[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+  getnameinfo(address.ai_addr, address.ai_addrlen, name, sizeof name, port, sizeof port,
+              NI_NUMERICHOST | NI_NUMERICSERV);
+  peer_ = std::string(name) + " port " + port;
+  if (fd_ >= 0)
+    close(fd_);
+  fd_ = socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol);
+  auto failed = [this](int error) {
+    return Trouble("connect", error == ETIMEDOUT ? OB_REASON_TIMEOUT : OB_REASON_CONNECTION,
+                   "could not connect to " + peer_ + ": " + reason_of(error),
+                   error == ECONNREFUSED
+                       ? "is the " + std::string(options_.words.noun) + " running, and is this its port?"
+                       : "");
+  };
+  if (fd_ < 0)
+    throw failed(errno);
+  int one = 1, milliseconds_unacknowledged = 60'000;
+  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds_unacknowledged, sizeof milliseconds_unacknowledged);
+  if (::connect(fd_, address.ai_addr, address.ai_addrlen) == 0)
+    return;
+  if (errno != EINPROGRESS)
+    throw failed(errno);
+  patience.wait(fd_, POLLOUT, "connect", "could not connect to " + peer_);
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+    error = errno;
+  if (error != 0)
+    throw failed(error);
+}
+
+void Transport::connect(const Patience &patience) {
+  for (const addrinfo *address = addresses_->first; address; address = address->ai_next) {
+    try {
+      connect_to(address, patience);
+      break;
+    } catch (const Trouble &) {
+      if (!address->ai_next)
+        throw;
+    }
+  }
+  addresses_.reset();
+}
+
+void Transport::start_tls(const Patience &patience) {
+  tls_ = std::make_unique<Tls>(options_, host_.name, fd_);
+  for (;;) {
+    ERR_clear_error();
+    int result = SSL_connect(tls_->ssl());
+    if (result == 1)
+      return;
+    tls_result(result);
+    patience.wait(fd_, tls_wants_write_ ? POLLOUT : POLLIN, "TLS", "TLS with " + peer_);
+  }
+}
+
+short Transport::events(bool unsent) const {
+  return static_cast<short>(POLLIN | (unsent || tls_wants_write_ ? POLLOUT : 0));
+}
+
+/* Returns 0 if the socket would block. */
+size_t Transport::tls_result(int result) {
+  if (result > 0)
+    return static_cast<size_t>(result);
+  int code = SSL_get_error(tls_->ssl(), result);
+  tls_wants_write_ = code == SSL_ERROR_WANT_WRITE;
+  if (code == SSL_ERROR_WANT_READ || code == SSL_ERROR_WANT_WRITE)
+    return 0;
+  if (code == SSL_ERROR_ZERO_RETURN || (code == SSL_ERROR_SYSCALL && SSL_is_init_finished(tls_->ssl())))
+    throw Trouble("connect", OB_REASON_CONNECTION, "the connection to " + peer_ + " was lost");
+  throw tls_->why(code);
+}
+
+size_t Transport::receive(char *into, size_t room) {
+  if (tls_) {
+    ERR_clear_error();
+    return tls_result(SSL_read(tls_->ssl(), into, static_cast<int>(std::min<size_t>(room, INT_MAX))));
+  }
+  ssize_t n = recv(fd_, into, room, 0);
+  if (n > 0)
+    return static_cast<size_t>(n);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    return 0;
+  throw Trouble("connect", OB_REASON_CONNECTION,
+                "the connection to " + peer_ + " was lost: " +
+                    (n == 0 ? "closed by the " + std::string(options_.words.noun) : reason_of(errno)));
+}
+
+size_t Transport::send(std::string_view bytes) {
+  if (tls_) {
+    ERR_clear_error();
+    return tls_result(
+        SSL_write(tls_->ssl(), bytes.data(), static_cast<int>(std::min<size_t>(bytes.size(), INT_MAX))));
+  }
+  ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (n >= 0)
+    return static_cast<size_t>(n);
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+    return 0;
+  throw Trouble("connect", OB_REASON_CONNECTION, "the connection to " + peer_ + " was lost: " + reason_of(errno));
+}
+
+}  // namespace outbox

@@ -1,0 +1,69 @@
+/*
+ * transport.h: a connection to a peer as a stream of bytes, with or without TLS. After open(), no function waits:
+ * the owner waits for fd() together with what else it waits for. Belongs to one thread.
+ */
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "delivery/net/connect_options.h"
+#include "delivery/net/tls.h"
+#include "delivery/net/trouble.h"
+
+namespace outbox {
+
+/* A limit for everything that waits for a peer. */
+class Patience {
+public:
+  using Clock = std::chrono::steady_clock;
+  Patience(Clock::time_point deadline, std::function<bool()> cancelled)
+      : deadline_(deadline), cancelled_(std::move(cancelled)) {}
+  /* Waits for the events of poll(). Throws Trouble("timed out") about `step`, or Cancelled. */
+  void wait(int fd, short events, const char *step, const std::string &what) const;
+
+private:
+  Clock::time_point deadline_;
+  std::function<bool()> cancelled_;
+};
+
+class Transport {
+public:
+  /* The options must outlive it. */
+  explicit Transport(const ConnectOptions &options) : options_(options) {}
+  ~Transport();
+  Transport(const Transport &) = delete;
+  Transport &operator=(const Transport &) = delete;
+
+  /* The steps of connecting, in order. They wait, and throw Trouble. */
+  void resolve(const Host &host);
+  void connect(const Patience &patience);
+  void start_tls(const Patience &patience);
+
+  int fd() const { return fd_; }
+  /* What to wait for: POLLIN, and POLLOUT if send() could not send all, or TLS needs it. */
+  short events(bool unsent) const;
+  /* Both return the number of bytes, 0 if the socket would block, and throw Trouble when the connection is lost. */
+  size_t receive(char *into, size_t room);
+  size_t send(std::string_view bytes);
+  /* "127.0.0.1 port 5672" */
+  const std::string &peer() const { return peer_; }
+
+private:
+  struct Addresses;
+  size_t tls_result(int result);
+  void connect_to(const void *address, const Patience &patience);
+
+  const ConnectOptions &options_;
+  Host host_;
+  std::shared_ptr<Addresses> addresses_;
+  std::string peer_;
+  int fd_ = -1;
+  std::unique_ptr<Tls> tls_;
+  bool tls_wants_write_ = false;
+};
+
+}  // namespace outbox

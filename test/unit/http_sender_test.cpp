@@ -1,0 +1,292 @@
+/* The sender of messages by HTTP requests (http_sender.h), against a server that misbehaves. */
+#include "delivery/http/http_sender.h"
+#include "webhook_fixture.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <set>
+
+using namespace outbox;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Server = FaultServer::Peer;
+
+namespace {
+
+/* A request has its messages in lines: "KEY TICKET". The answer has one letter for each: s(ent), r(etry), d(own),
+ * or "alone". */
+struct LineProtocol : HttpPeer, HttpProtocol {
+  std::string target;
+  size_t most = 3, weight = SIZE_MAX;
+
+  explicit LineProtocol(std::string url) : target(std::move(url)) {
+    guard = NetworkGuard(parse_networks("allow_networks", "127.0.0.0/8"));
+    concurrency = 2;
+  }
+  const std::string &url() const override { return target; }
+  size_t most_messages() const override { return most; }
+  size_t most_weight() const override { return weight; }
+  HttpMessage render(const ob_event &event) const override {
+    std::string line = std::to_string(event.key_hash) + " " + std::to_string(event.ticket) + "\n";
+    return {.parts = {line}, .weight = line.size()};
+  }
+  HttpCall call(const std::vector<HttpMessage> &messages) const override {
+    HttpCall call{.url = {}, .headers = {{"Content-Type", "text/plain"}, {"X-Kind", "lines"}}, .body = {}};
+    for (const HttpMessage &message : messages)
+      call.body += message.parts.at(0);
+    return call;
+  }
+  HttpJudgement judge(const HttpTransfer &answer, CURLcode, const std::vector<HttpMessage> &messages) const override {
+    if (answer.body() == "alone")
+      return {.ends = {}, .send_each_alone = true};
+    HttpJudgement judgement;
+    for (size_t i = 0; i < messages.size(); i++)
+      switch (answer.body().at(i)) {
+      case 's':
+        judgement.ends.push_back({});
+        break;
+      case 'r':
+        judgement.ends.push_back({Outcome::Retry, "busy", OB_REASON_HTTP_5XX, 700});
+        break;
+      default:
+        judgement.ends.push_back({Outcome::SinkDown, "closed today"});
+      }
+    return judgement;
+  }
+};
+
+using Lines = std::vector<std::string>;
+
+Lines lines_of(const HttpRequest &request) {
+  Lines lines;
+  for (size_t at = 0, end; (end = request.body.find('\n', at)) != std::string::npos; at = end + 1)
+    lines.push_back(request.body.substr(at, end - at));
+  return lines;
+}
+
+class Harness {
+public:
+  explicit Harness(std::shared_ptr<LineProtocol> protocol)
+      : sink(std::make_unique<HttpSender>("lines", protocol, protocol, reporter)) {}
+  explicit Harness(const FaultServer &peer) : Harness(std::make_shared<LineProtocol>(peer.url())) {}
+
+  void submit(uint64_t ticket, uint64_t key) {
+    TestEvent event(ticket, key);
+    ASSERT_TRUE(sink->submit(event.get()));
+  }
+  std::map<uint64_t, Completion> wait(size_t n) {
+    std::map<uint64_t, Completion> by_ticket;
+    for (const Completion &each : wait_for(*sink, *reporter, n))
+      EXPECT_TRUE(by_ticket.emplace(each.ticket, each).second) << "two ends of " << each.ticket;
+    return by_ticket;
+  }
+
+  std::shared_ptr<RecordingReporter> reporter = std::make_shared<RecordingReporter>();
+  std::unique_ptr<HttpSender> sink;
+};
+
+std::string all_sent(const HttpRequest &request) {
+  return std::string(lines_of(request).size(), 's');
+}
+
+}  // namespace
+
+TEST(HttpSender, KeepsTheOrderOfKeysAndFillsRequests) {
+  std::mutex mutex;
+  std::map<std::string, std::vector<uint64_t>> arrived;
+  std::multiset<std::string> in_flight;
+  std::set<size_t> sizes;
+  size_t most_at_once = 0, at_once = 0;
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    EXPECT_EQ(request.headers.at("x-kind"), "lines");
+    Lines lines = lines_of(request);
+    {
+      std::lock_guard lock(mutex);
+      sizes.insert(lines.size());
+      most_at_once = std::max(most_at_once, ++at_once);
+      for (const std::string &line : lines) {
+        std::string key = line.substr(0, line.find(' '));
+        arrived[key].push_back(std::stoull(line.substr(key.size() + 1)));
+        in_flight.insert(key);
+        EXPECT_EQ(in_flight.count(key), 1u) << "two of a key in flight";
+      }
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+    std::lock_guard lock(mutex);
+    at_once--;
+    for (const std::string &line : lines)
+      in_flight.erase(line.substr(0, line.find(' ')));
+    return to.answer(200, {}, all_sent(request));
+  });
+  Harness harness(peer);
+  uint64_t submitted = 0;
+  while (submitted < 300) {
+    for (uint32_t n = harness.sink->credit(); n > 0 && submitted < 300; n--, submitted++)
+      harness.submit(submitted + 1, submitted % 7 + 1);
+    harness.sink->flush();
+    harness.wait(submitted > 20 ? submitted - 20 : 0);
+  }
+  for (auto &[ticket, end] : harness.wait(300))
+    EXPECT_EQ(end.outcome, Outcome::Sent) << end.error;
+  EXPECT_EQ(arrived.size(), 7u);
+  for (auto &[key, tickets] : arrived)
+    EXPECT_TRUE(std::is_sorted(tickets.begin(), tickets.end()));
+  EXPECT_EQ(*sizes.rbegin(), 3u);
+  EXPECT_EQ(most_at_once, 2u);
+}
+
+TEST(HttpSender, EndsEachMessageOfARequestInItsOwnWay) {
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    return to.answer(200, {}, request.body == "1 1\n2 2\n3 3\n" ? "srs" : all_sent(request));
+  });
+  Harness harness(peer);
+  for (uint64_t key = 1; key <= 3; key++)
+    harness.submit(key, key);
+  harness.submit(4, 2); /* behind the one that fails */
+  harness.submit(5, 3);
+  harness.sink->flush();
+  auto ends = harness.wait(5);
+  EXPECT_EQ(ends[1].outcome, Outcome::Sent);
+  EXPECT_EQ(ends[2].outcome, Outcome::Retry);
+  EXPECT_EQ(ends[2].error, "busy");
+  EXPECT_EQ(ends[2].retry_after_ms, 700);
+  EXPECT_EQ(ends[2].reason, OB_REASON_HTTP_5XX);
+  EXPECT_EQ(ends[3].outcome, Outcome::Sent);
+  EXPECT_EQ(ends[4].outcome, Outcome::Returned);
+  EXPECT_EQ(ends[5].outcome, Outcome::Sent);
+}
+
+TEST(HttpSender, SendsEachAloneIfAnyMayBeToBlame) {
+  std::mutex mutex;
+  std::vector<size_t> sizes;
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    std::lock_guard lock(mutex);
+    size_t n = lines_of(request).size();
+    sizes.push_back(n);
+    return to.answer(n > 1 ? 400 : 200, {}, n > 1 ? "alone" : request.body == "2 2\n" ? "r" : "s");
+  });
+  Harness harness(peer);
+  for (uint64_t key = 1; key <= 3; key++)
+    harness.submit(key, key);
+  harness.sink->flush();
+  auto ends = harness.wait(3);
+  EXPECT_EQ(ends[1].outcome, Outcome::Sent);
+  EXPECT_EQ(ends[2].outcome, Outcome::Retry);
+  EXPECT_EQ(ends[3].outcome, Outcome::Sent);
+  EXPECT_EQ(sizes, (std::vector<size_t>{3, 1, 1, 1}));
+}
+
+TEST(HttpSender, ARequestIsNotHeavierThanAllowed) {
+  std::mutex mutex;
+  std::multiset<size_t> sizes;
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    std::lock_guard lock(mutex);
+    sizes.insert(lines_of(request).size());
+    return to.answer(200, {}, all_sent(request));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->weight = 9; /* two lines */
+  Harness harness(protocol);
+  for (uint64_t key = 1; key <= 5; key++)
+    harness.submit(key, key);
+  harness.sink->flush();
+  for (auto &[ticket, end] : harness.wait(5))
+    EXPECT_EQ(end.outcome, Outcome::Sent);
+  EXPECT_EQ(sizes, (std::multiset<size_t>{1, 2, 2}));
+}
+
+TEST(HttpSender, ASinkThatIsDownGetsNothingMore) {
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    return to.answer(200, {}, std::string(lines_of(request).size(), 'd'));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = protocol->concurrency = 1;
+  Harness harness(protocol);
+  for (uint64_t key = 1; key <= 4; key++)
+    harness.submit(key, key);
+  harness.sink->flush();
+  auto ends = harness.wait(4);
+  EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
+  EXPECT_EQ(ends[1].error, "closed today");
+  for (uint64_t ticket = 2; ticket <= 4; ticket++)
+    EXPECT_EQ(ends[ticket].outcome, Outcome::Returned);
+  EXPECT_EQ(peer.requests(), 1);
+}
+
+TEST(HttpSender, AHangIsATimeout) {
+  FaultServer peer([&](const HttpRequest &, Server &to) { return to.hang(); });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->timeout = milliseconds(200);
+  Harness harness(protocol);
+  harness.submit(1, 1);
+  harness.sink->flush();
+  auto ends = harness.wait(1);
+  EXPECT_EQ(ends[1].outcome, Outcome::RetryBlameSink);
+  EXPECT_EQ(ends[1].reason, OB_REASON_TIMEOUT);
+}
+
+TEST(HttpSender, ARefusedConnectionIsAnOutage) {
+  DeadPort dead;
+  auto protocol = std::make_shared<LineProtocol>(dead.url);
+  protocol->most = protocol->concurrency = 1;
+  Harness harness(protocol);
+  harness.submit(1, 1);
+  harness.submit(2, 2);
+  harness.sink->flush();
+  auto ends = harness.wait(2);
+  EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
+  EXPECT_EQ(ends[1].reason, OB_REASON_CONNECTION);
+  EXPECT_EQ(ends[2].outcome, Outcome::Returned);
+}
+
+TEST(HttpSender, TheGuardRefusesAPrivateAddress) {
+  FaultServer peer([&](const HttpRequest &request, Server &to) { return to.answer(200, {}, all_sent(request)); });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->guard = NetworkGuard({});
+  Harness harness(protocol);
+  harness.submit(1, 1);
+  harness.sink->flush();
+  auto ends = harness.wait(1);
+  EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
+  EXPECT_EQ(ends[1].reason, OB_REASON_BLOCKED);
+  EXPECT_EQ(peer.connections(), 0);
+}
+
+TEST(HttpSender, ClosesInTheMiddle) {
+  std::atomic<int> hanging{0};
+  FaultServer peer([&](const HttpRequest &, Server &to) {
+    ++hanging;
+    return to.hang();
+  });
+  auto begin = Clock::now();
+  auto until_hanging = [&](int n) {
+    while (hanging < n && Clock::now() - begin < std::chrono::seconds(20))
+      std::this_thread::sleep_for(milliseconds(1));
+  };
+  {
+    auto protocol = std::make_shared<LineProtocol>(peer.url());
+    protocol->timeout = std::chrono::minutes(5);
+    protocol->most = 1;
+    Harness harness(protocol);
+    for (uint64_t n = 1; n <= 6; n++)
+      harness.submit(n, n <= 3 ? 1 : n);
+    harness.sink->flush();
+    until_hanging(2);
+    harness.sink->release_queued();
+    std::set<uint64_t> released;
+    for (auto &[ticket, end] : harness.wait(4)) {
+      EXPECT_EQ(end.outcome, Outcome::Returned);
+      released.insert(ticket);
+    }
+    EXPECT_EQ(released, (std::set<uint64_t>{2, 3, 5, 6}));
+    harness.sink->abandon();
+    EXPECT_EQ(harness.reporter->completions().size(), 6u); /* at once */
+  }
+  {
+    Harness harness(peer);
+    harness.submit(1, 1);
+    harness.sink->flush();
+    until_hanging(3);
+  } /* destroyed with a request in flight: nothing is reported, nothing hangs */
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+}
