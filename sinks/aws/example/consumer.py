@@ -1,0 +1,39 @@
+"""A consumer that works once per event, although an event may arrive twice.
+
+  pip install boto3 'psycopg[binary]'
+  python consumer.py https://sqs.eu-central-1.amazonaws.com/123456789012/orders 'dbname=shop'
+
+boto3 finds region and credentials as usual (AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, ...; AWS_ENDPOINT_URL for a local
+server). The work and the note that it is done are one transaction in the consumer's database, which has
+outbox_inbox.sql or the extension outbox. A message is deleted after that transaction; if the consumer dies in
+between, the message comes again, and mark_processed() returns false for it.
+"""
+
+import json
+import sys
+
+import boto3
+import psycopg
+
+
+def work(database: psycopg.Connection, payload: dict) -> None:
+    """Yours: here each event adds a line to a table."""
+    database.execute("INSERT INTO mails (payload) VALUES (%s)", [json.dumps(payload)])
+
+
+def main(queue: str, dsn: str) -> None:
+    sqs = boto3.client("sqs")
+    with psycopg.connect(dsn, autocommit=True) as database:
+        while True:
+            answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=20, MessageAttributeNames=["id"])
+            for message in answer.get("Messages", []):
+                event_id = message["MessageAttributes"]["id"]["StringValue"]
+                with database.transaction():
+                    first_time = database.execute("SELECT outbox.mark_processed(%s, 'mail')", [event_id]).fetchone()[0]
+                    if first_time:
+                        work(database, json.loads(message["Body"]))
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,288 @@
+/*
+ * judgement.cpp: the codes are those of AWS's references of errors (of each operation, and the common ones); the
+ * protocols spell some of them in different ways. An entry's error is about that message. An error of the request is
+ * about all of them, and no attempt is spent: the sink has one target and one identity, so no other event would fare
+ * better.
+ */
+#include "judgement.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "delivery/base/clean_text.h"
+
+namespace outbox::aws_sink {
+namespace {
+
+constexpr size_t shown_message = 300;
+
+struct Known {
+  std::string_view code;
+  Cause cause;
+};
+
+/* Codes without the suffix "Exception" or "Error". */
+constexpr Known known[] = {
+    {"Throttling", Cause::Throttled},
+    {"Throttled", Cause::Throttled},
+    {"RequestThrottled", Cause::Throttled},
+    {"TooManyRequests", Cause::Throttled},
+    {"RequestLimitExceeded", Cause::Throttled},
+    {"BandwidthLimitExceeded", Cause::Throttled},
+    {"SlowDown", Cause::Throttled},
+    {"PriorRequestNotComplete", Cause::Throttled},
+    {"KMSThrottling", Cause::Throttled},
+    {"KmsThrottled", Cause::Throttled},
+    {"RequestTimeTooSkewed", Cause::Clock},
+    {"RequestInTheFuture", Cause::Clock},
+    {"RequestExpired", Cause::Clock},
+    {"ExpiredToken", Cause::Expired},
+    {"InvalidClientTokenId", Cause::Credentials},
+    {"UnrecognizedClient", Cause::Credentials},
+    {"InvalidAccessKeyId", Cause::Credentials},
+    {"SignatureDoesNotMatch", Cause::Credentials},
+    {"InvalidSignature", Cause::Credentials},
+    {"IncompleteSignature", Cause::Credentials},
+    {"MissingAuthenticationToken", Cause::Credentials},
+    {"InvalidSecurity", Cause::Credentials},
+    {"InvalidToken", Cause::Credentials},
+    {"AuthFailure", Cause::Credentials},
+    {"AccessDenied", Cause::Denied},
+    {"Authorization", Cause::Denied},
+    {"NotAuthorized", Cause::Denied},
+    {"OptInRequired", Cause::Denied},
+    {"NotAuthorizedForSource", Cause::Denied},
+    {"NotAuthorizedForDetailType", Cause::Denied},
+    {"KMSAccessDenied", Cause::Denied},
+    {"KMSDisabled", Cause::Denied},
+    {"KMSInvalidState", Cause::Denied},
+    {"KMSNotFound", Cause::Denied},
+    {"KMSOptInRequired", Cause::Denied},
+    {"KmsAccessDenied", Cause::Denied},
+    {"KmsDisabled", Cause::Denied},
+    {"KmsInvalidKeyUsage", Cause::Denied},
+    {"KmsInvalidState", Cause::Denied},
+    {"KmsNotFound", Cause::Denied},
+    {"KmsOptInRequired", Cause::Denied},
+    {"QueueDoesNotExist", Cause::Missing},
+    {"NonExistentQueue", Cause::Missing},
+    {"QueueDeletedRecently", Cause::Missing},
+    {"InvalidAddress", Cause::Missing},
+    {"NotFound", Cause::Missing},
+    {"ResourceNotFound", Cause::Missing},
+    {"InvalidMessageContents", Cause::Message},
+    {"InvalidParameterValue", Cause::Message},
+    {"InvalidParameter", Cause::Message},
+    {"ParameterValueInvalid", Cause::Message},
+    {"InvalidAttributeValue", Cause::Message},
+    {"InvalidAttributeName", Cause::Message},
+    {"InvalidArgument", Cause::Message},
+    {"MissingParameter", Cause::Message},
+    {"MalformedDetail", Cause::Message},
+    {"BatchRequestTooLong", Cause::Message},
+    {"Validation", Cause::Message},
+    {"Serialization", Cause::Message},
+    {"UnsupportedOperation", Cause::Message},
+    {"InternalFailure", Cause::Trouble},
+    {"InternalServer", Cause::Trouble},
+    {"Internal", Cause::Trouble},
+    {"ServiceUnavailable", Cause::Trouble},
+    {"Unavailable", Cause::Trouble},
+    {"RequestTimeout", Cause::Trouble},
+};
+
+std::string_view without_suffix(std::string_view code) {
+  constexpr std::string_view prefix = "AWS.SimpleQueueService.";
+  if (code.starts_with(prefix))
+    code.remove_prefix(prefix.size());
+  for (std::string_view suffix : {"Exception", "Error"})
+    if (code.size() > suffix.size() && code.ends_with(suffix))
+      return code.substr(0, code.size() - suffix.size());
+  return code;
+}
+
+ob_reason reason_of(Cause cause, long status) {
+  switch (cause) {
+  case Cause::Throttled:
+    return OB_REASON_RATE_LIMITED;
+  case Cause::Clock:
+  case Cause::Expired:
+  case Cause::Credentials:
+  case Cause::Denied:
+    return OB_REASON_AUTH;
+  case Cause::Missing:
+    return OB_REASON_TOPIC;
+  case Cause::Message:
+    return OB_REASON_INVALID;
+  case Cause::Trouble:
+    return OB_REASON_HTTP_5XX;
+  case Cause::Unknown:
+    break;
+  }
+  return status >= 500 || status < 300 ? OB_REASON_HTTP_5XX : status < 400 ? OB_REASON_HTTP_3XX : OB_REASON_HTTP_4XX;
+}
+
+const char *service_name(Service service) {
+  return service == Service::Sqs ? "Amazon SQS" : service == Service::Sns ? "Amazon SNS" : "Amazon EventBridge";
+}
+
+const char *right(Service service) {
+  return service == Service::Sqs ? "sqs:SendMessage" : service == Service::Sns ? "sns:Publish" : "events:PutEvents";
+}
+
+/* Of one entry of an answer that is a success otherwise: the others show that the sink works. */
+Outcome outcome_of_entry(Cause cause, bool sender_fault) {
+  switch (cause) {
+  case Cause::Message:
+    return Outcome::Rejected;
+  case Cause::Throttled:
+    return Outcome::Deferred;
+  case Cause::Clock:
+  case Cause::Expired:
+  case Cause::Credentials:
+  case Cause::Denied:
+  case Cause::Missing:
+    return Outcome::Refused;
+  case Cause::Trouble:
+    return Outcome::RetryBlameSink;
+  case Cause::Unknown:
+    break;
+  }
+  return sender_fault ? Outcome::Retry : Outcome::RetryBlameSink;
+}
+
+Outcome outcome_of_request(Cause cause, size_t n) {
+  switch (cause) {
+  case Cause::Message:
+    return n == 1 ? Outcome::Rejected : Outcome::Returned;
+  case Cause::Clock:
+  case Cause::Expired:
+  case Cause::Credentials:
+  case Cause::Denied:
+  case Cause::Missing:
+  case Cause::Throttled:
+    return Outcome::SinkDown;
+  case Cause::Trouble:
+    return Outcome::RetryBlameSink;
+  case Cause::Unknown:
+    break;
+  }
+  return Outcome::Refused;
+}
+
+Verdict failed(const Target &target, const Fault &fault, Cause cause, Outcome outcome) {
+  std::string what = remedy(cause, target);
+  return {outcome, fact_of(fault, target) + (what.empty() ? "" : "; " + what), reason_of(cause, fault.status)};
+}
+
+/* Entries are found by their number; those of EventBridge stand in the request's order. */
+std::vector<Verdict> judge_entries(const Target &target, size_t n, const std::vector<EntryReply> &entries) {
+  const Fault silence{{}, "the answer says nothing of this message", 200};
+  std::vector<Verdict> verdicts(n, failed(target, silence, Cause::Trouble, Outcome::RetryBlameSink));
+  for (size_t i = 0; i < entries.size(); i++) {
+    const EntryReply &entry = entries[i];
+    size_t number = i;
+    if (target.service != Service::EventBridge) {
+      const char *end = entry.id.data() + entry.id.size();
+      if (auto [rest, wrong] = std::from_chars(entry.id.data(), end, number); wrong != std::errc() || rest != end)
+        continue;
+    }
+    if (number >= n)
+      continue;
+    if (entry.sent) {
+      verdicts[number] = {};
+      continue;
+    }
+    const Fault fault{entry.code, entry.message};
+    Cause cause = cause_of(fault);
+    verdicts[number] = failed(target, fault, cause, outcome_of_entry(cause, entry.sender_fault));
+  }
+  return verdicts;
+}
+
+}  // namespace
+
+Cause cause_of(const Fault &fault) {
+  const bool signature = fault.code.find("Signature") != fault.code.npos;
+  if (signature && (fault.message.find("Signature expired") != fault.message.npos ||
+                    fault.message.find("Signature not yet current") != fault.message.npos))
+    return Cause::Clock;
+  std::string_view bare = without_suffix(fault.code);
+  for (const Known &each : known)
+    if (each.code == bare || each.code == fault.code)
+      return each.cause;
+  if (fault.status == 429 || (fault.status == 503 && fault.code.empty()))
+    return Cause::Throttled;
+  if (fault.status == 413)
+    return Cause::Message;
+  return fault.status >= 500 ? Cause::Trouble : Cause::Unknown;
+}
+
+std::string remedy(Cause cause, const Target &target) {
+  switch (cause) {
+  case Cause::Clock:
+    return "set the clock of the database server";
+  case Cause::Expired:
+    return "give the user mapping new access_key_id, secret_access_key and session_token, or use keys that do not "
+           "expire";
+  case Cause::Credentials:
+    return "correct access_key_id and secret_access_key of the user mapping, or what credentials 'chain' finds";
+  case Cause::Denied:
+    return std::string("allow ") + right(target.service) + " on " + target.name +
+           " to the sink's identity, and the use of the KMS key if it is encrypted with one";
+  case Cause::Missing:
+    return "make " + target.name + " in region " + target.region + ", or correct option " + target.option();
+  case Cause::Message:
+  case Cause::Throttled:
+  case Cause::Trouble:
+    return {};
+  case Cause::Unknown:
+    break;
+  }
+  return "correct the options region and endpoint if this is no answer of AWS";
+}
+
+std::string fact_of(const Fault &fault, const Target &target) {
+  std::string text = fault.code.empty() && fault.status / 100 != 2 && fault.status != 0
+                         ? "HTTP " + std::to_string(fault.status)
+                         : clean_text(fault.code).substr(0, 100);
+  if (!fault.message.empty())
+    text += (text.empty() ? "" : ": ") + clean_text(std::string_view(fault.message).substr(0, shown_message));
+  return std::string(service_name(target.service)) + ": " + text;
+}
+
+const char *right_to_ask(Service service) {
+  return service == Service::Sqs   ? "sqs:GetQueueAttributes"
+         : service == Service::Sns ? "sns:GetTopicAttributes"
+                                   : "events:DescribeEventBus";
+}
+
+bool Judgement::all_sent() const {
+  return std::all_of(verdicts.begin(), verdicts.end(),
+                     [](const Verdict &verdict) { return verdict.outcome == Outcome::Sent; });
+}
+
+static Fault fault_of(const Reply &reply, const HttpReply &http) {
+  if (http.status / 100 == 2)
+    return reply.valid && reply.code.empty() ? Fault{{}, {}, http.status}
+                                             : Fault{{}, "the answer is none of AWS's", http.status};
+  Fault fault{reply.code, reply.message, http.status};
+  if (fault.code.empty())
+    fault.code = http.error_type.substr(0, http.error_type.find(':'));
+  return fault;
+}
+
+Fault fault_of(const Target &target, const HttpReply &http) {
+  return fault_of(read_reply(target.service, http.body), http);
+}
+
+Judgement judge(const Target &target, size_t n, const HttpReply &http) {
+  const Reply reply = read_reply(target.service, http.body);
+  const Fault fault = fault_of(reply, http);
+  if (fault.is_none())
+    return {judge_entries(target, n, reply.entries), {}};
+  const Cause cause = cause_of(fault);
+  return {std::vector<Verdict>(n, failed(target, fault, cause, outcome_of_request(cause, n))), cause};
+}
+
+}  // namespace outbox::aws_sink

@@ -1,0 +1,65 @@
+/* message.h: the options that define the message of an event, and the code that makes it. */
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery/formats/format_options.h"
+#include "delivery/options/template.h"
+#include "target.h"
+
+namespace outbox::aws_sink {
+
+void check_detail_type(const std::string &name, const std::string &value);
+void check_subject(const std::string &name, const std::string &value);
+void check_source(const std::string &name, const std::string &value);
+
+/* The members of a JSON object ("\"MessageBody\":\"...\""), or the parameters of a form ("Message=..."). */
+using Fields = std::vector<std::string>;
+
+/* An event as an entry of a batch. */
+struct Entry {
+  Fields fields;
+  size_t size = 0; /* as AWS counts it for its limits */
+};
+
+/* The form of the message group: what SQS and SNS accept of a key is used as it is, any other key by its hash. */
+std::string group_of(std::string_view key);
+
+class MessageMaker {
+public:
+  MessageMaker(const Options &server, const Target &target); /* throws BadInput */
+
+  /* Throws BadInput if the event cannot be sent with these options. */
+  Entry make(const ob_event &event) const;
+  /* The check at enqueue time, when only the payload's length is known. Returns the least size of the message. */
+  size_t check(const ob_event &event) const;
+  void check_new(const ob_event &event) const;
+  size_t max_payload(size_t size) const;
+
+private:
+  struct Attribute {
+    std::string_view name, value;
+    bool binary;
+  };
+
+  void make(const ob_event &event, bool with_payload, Entry &entry) const;
+  void make_message(const ob_event &event, const Record &record, Entry &entry) const;
+  void make_bus_event(const ob_event &event, const Record &record, bool with_payload, Entry &entry) const;
+  std::vector<Attribute> attributes(const Record &record) const;
+  void add_attributes(const std::vector<Attribute> &attributes, Entry &entry) const;
+  void add(const char *name, std::string_view value, Entry &entry) const;
+
+  const Service service_;
+  const bool fifo_;
+  const std::string bus_; /* of EventBridge */
+  bool structured_ = false;
+  std::unique_ptr<const RecordFormat> format_;
+  Template detail_type_, source_;   /* of EventBridge */
+  std::optional<Template> subject_; /* of SNS */
+};
+
+}  // namespace outbox::aws_sink

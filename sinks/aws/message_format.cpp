@@ -1,0 +1,53 @@
+/* message_format.cpp: refuses what a format can do elsewhere and not here. */
+#include "message_format.h"
+
+#include "attributes.h"
+
+namespace outbox::aws_sink {
+namespace {
+
+/* The options without those whose meaning for EventBridge is another than for a format. */
+Options of_format(const Options &server, Service service) {
+  Options left = server;
+  const std::string *format = find_option(server, "format");
+  if (service == Service::EventBridge && !(format && *format == "cloudevents-structured"))
+    left.erase("source");
+  return left;
+}
+
+void check_format(const FormatOptions &format, const Options &server, Service service) {
+  if (format.format == Format::CloudEvents)
+    throw_bad_value("format", "cloudevents",
+                    "CloudEvents' attributes are more than the ten attributes of a message, and there is no binding "
+                    "for them.",
+                    "Use 'cloudevents-structured', 'debezium' or 'raw'.");
+  if (const std::string *value = find_option(server, "value_format"); value && *value == "bytes")
+    throw_bad_value("value_format", *value, "A message of AWS is text.",
+                    "Use format 'cloudevents-structured', which writes bytes as base64.");
+  if (const std::string *tombstone = find_option(server, "tombstone_on_empty_payload");
+      tombstone && parse_bool("tombstone_on_empty_payload", *tombstone))
+    throw BadInput(OB_BAD_VALUE, "tombstone_on_empty_payload", "AWS takes no empty messages",
+                   "Option \"tombstone_on_empty_payload\" asks for one.",
+                   "With a JSON value_format, 'false' sends null for a payload that is NULL.");
+  for (const Placement &placement : format.placements) {
+    if (placement.place == Place::Partition)
+      throw BadInput(OB_BAD_VALUE, "headers", "a message has no partition",
+                     "Option \"headers\" names a column that is the partition.", "Place it in a header.");
+    if (placement.place == Place::Header && service == Service::EventBridge)
+      throw BadInput(OB_BAD_VALUE, "headers", "an event of EventBridge has no headers",
+                     "Option \"headers\" places a column in a header.",
+                     "Place it in the envelope, with value_format 'json_compact', or in detail_type or source.");
+    if (placement.place == Place::Header)
+      check_attribute_name(placement.alias);
+  }
+}
+
+}  // namespace
+
+FormatOptions parse_format(const Options &server, Service service) {
+  FormatOptions format = FormatOptions::parse(of_format(server, service));
+  check_format(format, server, service);
+  return format;
+}
+
+}  // namespace outbox::aws_sink

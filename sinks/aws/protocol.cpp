@@ -1,0 +1,62 @@
+/* protocol.cpp: a message of the sender is an entry of a batch, whose size is what AWS counts. */
+#include "protocol.h"
+
+#include "judgement.h"
+
+namespace outbox::aws_sink {
+
+static constexpr int64_t deferred_ms = 1000; /* for throttled entries */
+
+HttpMessage Protocol::render(const ob_event &event) const {
+  Entry entry = config_->maker.make(event);
+  if (entry.size > config_->max_message_bytes)
+    throw config_->too_large(entry.size);
+  HttpMessage message;
+  message.parts = std::move(entry.fields);
+  message.weight = entry.size;
+  return message;
+}
+
+HttpCall Protocol::call(const std::vector<HttpMessage> &messages) const {
+  std::vector<const Fields *> entries;
+  entries.reserve(messages.size());
+  for (const HttpMessage &message : messages)
+    entries.push_back(&message.parts);
+  Content content = batch_request(config_->target, entries);
+  HttpCall call;
+  call.headers = signer_->sign(content);
+  call.body = std::move(content.body);
+  return call;
+}
+
+HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
+                              const std::vector<HttpMessage> &messages) const {
+  if (code != CURLE_OK)
+    return {{{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}}, false};
+  auto judged = [&](const std::string &body) {
+    return aws_sink::judge(config_->target, messages.size(),
+                           {answer.status(), body, answer.header("x-amzn-errortype")});
+  };
+  Judgement judgement = judged(std::string(answer.body()));
+  if (!judgement.all_sent()) /* masked before texts are cut: a part of a secret would stay visible */
+    judgement = judged(signer_->without_secrets(answer.body(), answer.body_is_cut()));
+  std::string more;
+  if (judgement.whole == Cause::Clock)
+    more = signer_->correct_clock(answer.header("Date"));
+  if (judgement.whole == Cause::Expired)
+    more = signer_->expired();
+  HttpJudgement made;
+  for (Verdict &verdict : judgement.verdicts) {
+    HttpEnd &end = made.ends.emplace_back();
+    end.outcome = verdict.outcome;
+    end.reason = verdict.reason;
+    if (verdict.outcome == Outcome::Deferred)
+      end.retry_after_ms = deferred_ms;
+    if (verdict.outcome != Outcome::Sent)
+      end.error = std::move(verdict.error) + (more.empty() ? "" : ": " + more);
+  }
+  made.send_each_alone = judgement.blames_one();
+  return made;
+}
+
+}  // namespace outbox::aws_sink

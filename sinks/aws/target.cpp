@@ -1,0 +1,250 @@
+/*
+ * target.cpp: any owner of a sink chooses its target, and the database server may be where private services trust it.
+ * So requests go to a host whose name is AWS's own, made of the region; only a superuser names another one, by the
+ * option `endpoint`.
+ */
+#include "target.h"
+
+#include <algorithm>
+
+#include "delivery/base/text.h"
+#include "delivery/http/url_parts.h"
+
+namespace outbox::aws_sink {
+namespace {
+
+constexpr const char *queue_example = "Example: 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders'.";
+constexpr const char *topic_example = "Example: 'arn:aws:sns:eu-central-1:123456789012:orders'.";
+constexpr const char *bus_example =
+    "Examples: 'default', 'orders', 'arn:aws:events:eu-central-1:123456789012:event-bus/orders'.";
+constexpr const char *endpoint_example = "Example: 'https://vpce-0123-abcd.sqs.eu-central-1.vpce.amazonaws.com'.";
+constexpr const char *region_example = "Example: 'eu-central-1'.";
+constexpr std::string_view fifo_suffix = ".fifo";
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_lower(char c) {
+  return c >= 'a' && c <= 'z';
+}
+bool is_name_char(char c) {
+  return is_digit(c) || is_lower(c) || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+}
+
+template <class Test> bool all(std::string_view text, size_t most, Test test) {
+  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), test);
+}
+
+/* "eu-central-1": lower-case words and a number. */
+bool is_region(std::string_view text) {
+  auto parts = split(text, '-');
+  return text.size() <= 40 && parts.size() >= 3 && all(parts.back(), 2, is_digit) &&
+         all(parts.front(), 8, is_lower) && std::all_of(parts.begin(), parts.end() - 1, [](std::string_view part) {
+           return all(part, 16, [](char c) { return is_lower(c) || is_digit(c); });
+         });
+}
+
+/* The name of a queue or topic: 80 or 256 characters with the suffix. */
+bool is_name(std::string_view name, size_t most) {
+  if (name.size() > most)
+    return false;
+  if (name.ends_with(fifo_suffix))
+    name.remove_suffix(fifo_suffix.size());
+  return all(name, most, is_name_char);
+}
+
+/* "arn:aws:sns:eu-central-1:123456789012:orders" in its parts. */
+struct Arn {
+  std::string_view region, resource;
+  bool valid = false;
+
+  Arn(std::string_view text, std::string_view service) {
+    auto parts = split(text, ':');
+    if (parts.size() != 6 || text.find_first_of(" \t\r\n") != text.npos) /* split() trims */
+      return;
+    region = parts[3];
+    resource = parts[5];
+    valid = parts[0] == "arn" && parts[1].starts_with("aws") && parts[2] == service && is_region(region) &&
+            all(parts[4], 12, is_digit) && parts[4].size() == 12;
+  }
+};
+
+std::string_view host_of(std::string_view origin) {
+  origin.remove_prefix(origin.find("://") + 3);
+  return origin;
+}
+
+/* The domain after the region in the names of AWS's hosts. */
+std::string_view domain_of(std::string_view region) {
+  return region.starts_with("cn-")     ? "amazonaws.com.cn"
+         : region.starts_with("eusc-") ? "amazonaws.eu"
+                                       : "amazonaws.com";
+}
+
+std::string host_in(const char *service, std::string_view region) {
+  return std::string(service) + "." + std::string(region) + "." + std::string(domain_of(region));
+}
+
+/* The region in the name of a queue's host; `is_aws`: the host is one of AWS's own. */
+std::string_view region_of_queue(std::string_view host, bool &is_aws) {
+  is_aws = host == "queue.amazonaws.com";
+  if (is_aws)
+    return "us-east-1";
+  auto labels = split(host, '.');
+  if (labels.size() < 3)
+    return {};
+  for (auto [service, region] : {std::pair(labels[0], labels[1]), {labels[1], labels[0]}})
+    if ((service == "sqs" || service == "sqs-fips" || service == "queue") && is_region(region)) {
+      std::string_view domain = host.substr(labels[0].size() + labels[1].size() + 2);
+      is_aws = domain == domain_of(region) || domain == "api.aws";
+      return region;
+    }
+  return {};
+}
+
+struct QueueUrl {
+  std::string_view origin, name;
+  explicit QueueUrl(const std::string &url) : origin(origin_of(url)) {
+    std::string_view path = std::string_view(url).substr(origin.size());
+    name = path.substr(std::min(path.rfind('/'), path.size()));
+    if (!name.empty())
+      name.remove_prefix(1);
+  }
+};
+
+std::string quoted(const char *noun, std::string_view name) {
+  return std::string(noun) + " \"" + std::string(name) + "\"";
+}
+
+void take_region(const Options &server, std::string_view known, const char *option, Target &target) {
+  const std::string *given = find_option(server, "region");
+  if (given && !known.empty() && *given != known)
+    throw BadInput(OB_BAD_VALUE, "region", "options \"region\" and \"" + std::string(option) + "\" differ",
+                   "Option \"" + std::string(option) + "\" names region " + std::string(known) + ".",
+                   "Leave out \"region\", or correct one of them.");
+  if (!given && known.empty())
+    throw BadInput(OB_MISSING_OPTION, "region", "option \"region\" is required",
+                   "Option \"" + std::string(option) + "\" does not name the region.", region_example);
+  target.region = given ? *given : std::string(known);
+}
+
+void set_queue(const Options &server, const std::string &value, bool has_endpoint, Target &target) {
+  QueueUrl url(value);
+  bool is_aws = false;
+  std::string_view region = region_of_queue(host_of(url.origin), is_aws);
+  if (!has_endpoint && (!is_aws || !value.starts_with("https://")))
+    throw_bad_value("queue_url", value, "Its host is none of Amazon SQS, or it is no https URL.",
+                    "Give the URL that SQS itself shows. For another host, such as that of a VPC endpoint, a "
+                    "superuser sets option \"endpoint\" besides.");
+  target.service = Service::Sqs;
+  target.id = value;
+  target.name = quoted("queue", url.name);
+  target.fifo = url.name.ends_with(fifo_suffix);
+  target.url = std::string(url.origin) + "/";
+  take_region(server, region, "queue_url", target);
+}
+
+void set_topic(const Options &server, const std::string &value, Target &target) {
+  Arn arn(value, "sns");
+  target.service = Service::Sns;
+  target.id = value;
+  target.name = quoted("topic", arn.resource);
+  target.fifo = arn.resource.ends_with(fifo_suffix);
+  take_region(server, arn.region, "topic_arn", target);
+  target.url = "https://" + host_in("sns", target.region) + "/";
+}
+
+void set_bus(const Options &server, const std::string &value, Target &target) {
+  Arn arn(value, "events");
+  target.service = Service::EventBridge;
+  target.id = value;
+  target.name = quoted("event bus", arn.valid ? arn.resource.substr(arn.resource.find('/') + 1) : value);
+  take_region(server, arn.region, "event_bus", target);
+  target.url = "https://" + host_in("events", target.region) + "/";
+}
+
+bool allows_http(const Options &server) {
+  const std::string *allow = find_option(server, "allow_http");
+  return allow && parse_bool("allow_http", *allow);
+}
+
+}  // namespace
+
+void check_queue_url(const std::string &name, const std::string &value) {
+  QueueUrl url(value);
+  if (!(value.starts_with("https://") || value.starts_with("http://")) || origin_fault(value) != OriginFault::None ||
+      value.find_first_of("?#") != value.npos)
+    throw_bad_value(name, value, "Expected the URL of a queue.", queue_example);
+  if (!is_name(url.name, 80))
+    throw_bad_value(name, value, "It does not end with the name of a queue: letters, digits, - and _, at most 80.",
+                    queue_example);
+}
+
+void check_topic_arn(const std::string &name, const std::string &value) {
+  if (Arn arn(value, "sns"); !arn.valid || !is_name(arn.resource, 256))
+    throw_bad_value(name, value, "Expected the ARN of a topic.", topic_example);
+}
+
+void check_event_bus(const std::string &name, const std::string &value) {
+  constexpr std::string_view prefix = "event-bus/";
+  Arn arn(value, "events");
+  std::string_view bus = value;
+  if (arn.valid && arn.resource.starts_with(prefix))
+    bus = arn.resource.substr(prefix.size());
+  if (!all(bus, 256, [](char c) { return is_name_char(c) || c == '.' || c == '/'; }))
+    throw_bad_value(name, value, "Expected the name or the ARN of an event bus.", bus_example);
+}
+
+void check_region(const std::string &name, const std::string &value) {
+  if (!is_region(value))
+    throw_bad_value(name, value, "Expected the code of a region.", region_example);
+}
+
+void check_endpoint(const std::string &name, const std::string &value) {
+  bool is_url = value.starts_with("https://") || value.starts_with("http://");
+  std::string_view origin = origin_of(value);
+  std::string_view rest = std::string_view(value).substr(origin.size());
+  if (!is_url || origin_fault(value) != OriginFault::None || (rest != "" && rest != "/"))
+    throw_bad_value(name, value, "Expected scheme, host and perhaps a port, without a path.", endpoint_example);
+}
+
+const char *Target::signing_name() const {
+  return service == Service::Sqs ? "sqs" : service == Service::Sns ? "sns" : "events";
+}
+
+const char *Target::option() const {
+  return service == Service::Sqs ? "queue_url" : service == Service::Sns ? "topic_arn" : "event_bus";
+}
+
+Target Target::parse(const Options &server) {
+  constexpr const char *which = "Give one of queue_url (Amazon SQS), topic_arn (Amazon SNS) and event_bus (Amazon "
+                                "EventBridge).";
+  const std::string *queue = find_option(server, "queue_url"), *topic = find_option(server, "topic_arn"),
+                    *bus = find_option(server, "event_bus"), *endpoint = find_option(server, "endpoint");
+  int given = (queue != nullptr) + (topic != nullptr) + (bus != nullptr);
+  if (given == 0)
+    throw BadInput(OB_MISSING_OPTION, "queue_url", "the sink has no target", "No option says where events go.",
+                   which);
+  if (given > 1)
+    throw BadInput(OB_BAD_VALUE, bus ? "event_bus" : "topic_arn", "the sink has more than one target",
+                   "A sink sends to one queue, topic or event bus.",
+                   "Give one of them, and make a sink for each other one: each sink gets all events that it takes.");
+  Target target;
+  if (queue)
+    set_queue(server, *queue, endpoint != nullptr, target);
+  else if (topic)
+    set_topic(server, *topic, target);
+  else
+    set_bus(server, *bus, target);
+  if (endpoint)
+    target.url = std::string(origin_of(*endpoint)) + "/";
+  if (target.url.starts_with("http://") && !allows_http(server))
+    throw_bad_value("endpoint", *endpoint, "An http URL sends events unencrypted.",
+                    "Use https, or let a superuser set the option allow_http to 'true'.");
+  UrlParts parts(target.url);
+  std::string port = parts.get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
+  target.host = parts.host() + (port.empty() ? "" : ":" + port);
+  return target;
+}
+
+}  // namespace outbox::aws_sink

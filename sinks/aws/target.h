@@ -1,0 +1,41 @@
+/*
+ * target.h: what a sink sends to: an SQS queue, an SNS topic or an EventBridge bus, and the host that takes requests
+ * for it.
+ */
+#pragma once
+
+#include <string>
+
+#include "delivery/options/options.h"
+
+namespace outbox::aws_sink {
+
+enum class Service { Sqs, Sns, EventBridge };
+
+/* Immutable once it is parsed. */
+struct Target {
+  Service service = Service::Sqs;
+  std::string id;     /* as AWS wants it in a request: the queue's URL, the topic's ARN, the bus's name or ARN */
+  std::string name;   /* "queue \"orders.fifo\"", for texts */
+  std::string region; /* "eu-central-1" */
+  std::string url;    /* of all requests: "https://sqs.eu-central-1.amazonaws.com/" */
+  std::string host;   /* as in the header Host */
+  bool fifo = false;
+
+  /* The service's name in a signature. */
+  const char *signing_name() const;
+  /* The option that names the target. */
+  const char *option() const;
+
+  /* Throws BadInput. */
+  static Target parse(const Options &server);
+};
+
+/* For an OptionSpec; all throw BadInput. */
+void check_queue_url(const std::string &name, const std::string &value);
+void check_topic_arn(const std::string &name, const std::string &value);
+void check_event_bus(const std::string &name, const std::string &value);
+void check_region(const std::string &name, const std::string &value);
+void check_endpoint(const std::string &name, const std::string &value);
+
+}  // namespace outbox::aws_sink

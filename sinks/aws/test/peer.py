@@ -1,0 +1,50 @@
+"""AWS, as make sink-test breaks it: frozen, and throttling every request. moto is not killed: it keeps what it has acknowledged in memory only.
+
+The queue is no FIFO queue: moto keeps the order of each, and only a FIFO queue would hide duplicates.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[2] / "test/rig")]
+
+from front import Front, error  # noqa: E402
+from moto import KEYS, REGION, Moto  # noqa: E402
+from peers import Arrival  # noqa: E402
+
+
+class Peer:
+    extension = "outbox_aws"
+
+    def __init__(self, directory: Path):
+        self.moto = Moto("sink-test", directory / "moto", directory / "moto.log")
+        self.moto.start()
+        self.queue = self.moto.queue("events")
+        self.front = Front(self.moto.port)
+
+    def statements(self) -> list[str]:
+        options = {"endpoint": self.front.url, "allow_http": "true", "allow_networks": "127.0.0.1", "queue_url": self.queue.url, "region": REGION, "timeout": "10s", "concurrency": "4"}
+        return [f"CREATE SERVER sut FOREIGN DATA WRAPPER outbox_aws OPTIONS ({', '.join(f'{name} {value!r}' for name, value in options.items())})",
+                f"CREATE USER MAPPING FOR PUBLIC SERVER sut OPTIONS ({', '.join(f'{name} {value!r}' for name, value in KEYS.items())})"]
+
+    def read(self) -> list[Arrival]:
+        return [Arrival(message["MessageAttributes"]["id"]["StringValue"], json.loads(message["Body"])) for message in self.queue.take()]
+
+    def hang(self) -> None:
+        self.moto.freeze()
+
+    def resume(self) -> None:
+        self.moto.thaw()
+
+    def refuse(self) -> None:
+        """AWS takes no request for now."""
+        self.front.answer = lambda request: error("ThrottlingException", "Rate exceeded")
+
+    def accept(self) -> None:
+        self.front.answer = lambda request: None
+
+    def close(self) -> None:
+        self.front.close()
+        self.moto.close()

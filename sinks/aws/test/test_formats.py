@@ -1,0 +1,217 @@
+"""The formats of a message, what is refused, and that a preview and the requests are the same bytes."""
+
+import json
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+
+from front import error
+
+
+def send_one(db, moto, front, name, kind="queue", **options):
+    """One event: its id, and the request, whose bytes are those of the preview."""
+    queue = moto.queue(name)
+    target = {"queue": lambda: {"queue_url": queue.url}, "topic": lambda: {"topic_arn": moto.topic(name, queue)}, "bus": lambda: {"event_bus": moto.bus(name, queue)}}[kind]()
+    db.aws_sink("aws", front.url, **target, **options)
+    db.sql("SELECT outbox.pause('aws')")
+    id = db.enqueue("Order", "7", "order.created", '{"a": [1, 2.50, "ä"]}', headers='{"tenant": "eu"}')
+    preview = {(part, part_name or ""): value for part, part_name, value in db.sql("SELECT part, name, value FROM outbox.preview(%s, 'aws')", id)}
+    db.sql("SELECT outbox.resume('aws')")
+    queue.read(1)
+    [request] = front.sends()
+    assert preview.pop(("body", "")) == request.body.decode() and preview.pop(("method", "")) == "POST"
+    assert preview.pop(("url", "")) == front.url + request.path
+    assert preview.pop(("header", "authorization")).startswith("(AWS4") and preview.pop(("header", "x-amz-date")).startswith("(the time")
+    for (part, header), value in preview.items():
+        assert part == "header" and request.headers[header] == value
+    return id, request
+
+
+def test_debezium(db, moto, front, name):
+    id, request = send_one(db, moto, front, name)
+    [entry] = request.json["Entries"]
+    assert entry["MessageBody"] == '{"a": [1, 2.50, "ä"]}'
+    assert entry["MessageAttributes"] == {"id": {"DataType": "String", "StringValue": id}, "tenant": {"DataType": "String", "StringValue": "eu"}}
+    assert "MessageGroupId" not in entry
+
+
+def test_an_envelope_for_a_bus(db, moto, front, name):
+    id, request = send_one(db, moto, front, name, "bus", value_format="json_compact", headers="id:envelope, header.tenant:envelope", detail_type="${aggregate_type}")
+    [entry] = request.json["Entries"]
+    assert json.loads(entry["Detail"]) == {"payload": {"a": [1, 2.5, "ä"]}, "id": id, "tenant": "eu"}
+    assert (entry["Source"], entry["DetailType"], entry["EventBusName"], entry["Resources"]) == ("outbox.Order", "Order", name, [f"urn:uuid:{id}"])
+
+
+def test_raw_for_a_topic(db, moto, front, name):
+    id, request = send_one(db, moto, front, name, "topic", format="raw", subject="Hello")
+    form = request.form
+    prefix = "PublishBatchRequestEntries.member.1."
+    assert form[prefix + "Message"] == '{"a": [1, 2.50, "ä"]}' and form[prefix + "Subject"] == "Hello"
+    assert form[prefix + "MessageAttributes.entry.1.Name"] == "id" and form[prefix + "MessageAttributes.entry.1.Value.StringValue"] == id
+
+
+@pytest.mark.parametrize("kind", ["queue", "bus"])
+def test_cloudevents_structured(db, moto, front, name, kind):
+    id, request = send_one(db, moto, front, name, kind, format="cloudevents-structured", source="/shop")
+    [entry] = request.json["Entries"]
+    event = json.loads(entry["Detail" if kind == "bus" else "MessageBody"])
+    assert (event["id"], event["source"], event["data"]) == (id, "/shop", {"a": [1, 2.5, "ä"]})
+    assert kind == "queue" or entry["Source"] == "/shop"
+
+
+def refused(db, statement: str, *parts: str) -> None:
+    with pytest.raises(psycopg.Error) as error:
+        db.sql(statement)
+    text = f"{error.value.diag.message_primary} | {error.value.diag.message_detail} | {error.value.diag.message_hint}"
+    assert all(part in text for part in parts), text
+
+
+QUEUE = "queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders'"
+TOPIC = "topic_arn 'arn:aws:sns:eu-central-1:123456789012:orders'"
+BUS = "event_bus 'default', region 'eu-central-1'"
+
+
+@pytest.mark.parametrize("options, message", [
+    ("region 'eu-central-1'", "Give one of queue_url"),
+    (f"{QUEUE}, {TOPIC}", "more than one target"),
+    ("queue_url 'orders'", "Expected the URL of a queue"),
+    ("queue_url 'https://user:pass@sqs.eu-central-1.amazonaws.com/1/q'", "Expected the URL of a queue"),
+    ("queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/'", "name of a queue"),
+    ("queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/a.b'", "name of a queue"),
+    ("queue_url 'https://sqs.eu-central-1.example.com/123456789012/orders'", 'a superuser sets option "endpoint"'),
+    ("queue_url 'https://evil.example/sqs.eu-central-1.amazonaws.com/orders'", 'a superuser sets option "endpoint"'),
+    ("queue_url 'https://sqs.eu-central-1.amazonaws.com.evil.example/1/orders'", 'a superuser sets option "endpoint"'),
+    ("queue_url 'http://sqs.eu-central-1.amazonaws.com/123456789012/orders'", "no https URL"),
+    ("queue_url 'http://127.0.0.1:5000/123456789012/orders', region 'eu-central-1'", 'a superuser sets option "endpoint"'),
+    (f"{QUEUE}, region 'eu-west-1'", 'names region eu-central-1'),
+    ("topic_arn 'orders'", "Expected the ARN of a topic"),
+    ("topic_arn 'arn:aws:sqs:eu-central-1:123456789012:orders'", "Expected the ARN of a topic"),
+    ("topic_arn 'arn:aws:sns:eu-central-1.evil.example:123456789012:orders'", "Expected the ARN of a topic"),
+    ("event_bus 'default'", 'option "region" is required'),
+    ("event_bus 'a b', region 'eu-central-1'", "name or the ARN of an event bus"),
+    ("event_bus 'default', region 'evil.example/'", "code of a region"),
+    (f"{QUEUE}, endpoint 'http://127.0.0.1:1'", "allow_http"),
+    (f"{QUEUE}, endpoint 'https://127.0.0.1:1/path'", "without a path"),
+    (f"{QUEUE}, subject 'x'", "Only messages of SNS"),
+    (f"{TOPIC}, subject 'x\ny'", "control characters"),
+    (f"{TOPIC}, detail_type 'x'", "Only events of EventBridge"),
+    (f"{TOPIC}, source 'x'", "attribute of CloudEvents"),
+    (f"{BUS}, source 'aws.x'", "those of AWS itself"),
+    (f"{BUS}, detail_type '${{event_typ}}'", "Perhaps you meant ${event_type}"),
+    (f"{BUS}, headers 'event_type:header'", "no headers"),
+    (f"{QUEUE}, headers 'event_type:header:a b'", "cannot be an attribute"),
+    (f"{QUEUE}, headers 'event_type:header:AWS.x'", "cannot be an attribute"),
+    (f"{QUEUE}, headers 'aggregate_id:partition'", "a message has no partition"),
+    (f"{QUEUE}, format 'cloudevents'", "Use 'cloudevents-structured'"),
+    (f"{QUEUE}, tombstone_on_empty_payload 'true'", "AWS takes no empty messages"),
+    (f"{QUEUE}, value_format 'bytes'", "A message of AWS is text"),
+    (f"{QUEUE}, max_message_bytes '1'", "from 1024"),
+    (f"{QUEUE}, concurrency '0'", "from 1"),
+    (f"{QUEUE}, secret_access_key 'x'", "is a secret and cannot be an option of the server"),
+    (f"{QUEUE}, quene_url 'x'", 'Perhaps you meant the option "queue_url"'),
+])
+def test_options_are_checked(db, options, message):
+    refused(db, f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})", message)
+
+
+@pytest.mark.parametrize("options", [
+    QUEUE, TOPIC, BUS, "queue_url 'https://eu-west-1.queue.amazonaws.com/1/a'", "queue_url 'https://queue.amazonaws.com/1/a.fifo'",
+    "queue_url 'https://sqs.cn-north-1.amazonaws.com.cn/1/a'", "queue_url 'https://sqs.us-east-1.api.aws/1/a'", "topic_arn 'arn:aws-cn:sns:cn-north-1:123456789012:a.fifo'",
+    "event_bus 'arn:aws:events:eu-west-1:123456789012:event-bus/a.b'", f"{QUEUE}, region 'eu-central-1'",
+])
+def test_targets_of_any_owner(db, options):
+    db.sql("CREATE ROLE maker; GRANT USAGE ON FOREIGN DATA WRAPPER outbox_aws TO maker; SET ROLE maker")
+    try:
+        db.sql(f"CREATE SERVER own FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})")
+        for name, value in {"endpoint": "https://localhost", "allow_http": "true", "allow_networks": "127.0.0.1", "credentials": "chain"}.items():
+            refused(db, f"ALTER SERVER own OPTIONS (ADD {name} '{value}')", "superuser")
+    finally:
+        db.sql("RESET ROLE; DROP SERVER IF EXISTS own; DROP OWNED BY maker; DROP ROLE maker")
+
+
+@pytest.mark.parametrize("options, message", [
+    ("access_key_id 'AKIAIOSFODNN7EXAMPLE'", '"secret_access_key" is required'),
+    ("secret_access_key 'secretsecretsecret'", '"access_key_id" is required'),
+    ("queue_url 'x'", "belongs to the server"),
+])
+def test_options_of_mappings_are_checked(db, options, message):
+    db.sql(f"CREATE SERVER good FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE})")
+    refused(db, f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
+    db.sql("DROP SERVER good")
+
+
+def enqueue(payload: str = "'{}'", headers: str = "'{}'") -> str:
+    return f"SELECT outbox.enqueue('Order', '1', 'x', {payload}, headers => {headers})"
+
+
+def test_events_for_a_queue_are_checked(db):
+    db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE}, max_message_bytes '2000')")
+    refused(db, enqueue("to_jsonb(repeat('x', 2000))"), "too large for a message of AWS", "With its attributes it has 2046 bytes")
+    refused(db, enqueue(headers="jsonb_build_object('a b', 'x')"), 'header "a b" cannot be an attribute', "Give the header another name")
+    refused(db, enqueue(headers="jsonb_build_object('Amazon.x', 'x')"), "cannot be an attribute")
+    refused(db, enqueue(headers="jsonb_build_object('a..b', 'x')"), "cannot be an attribute")
+    refused(db, enqueue(headers="jsonb_build_object('a', '')"), 'header "a" is empty')
+    refused(db, enqueue(headers=r"""'{"a": "x\u0001"}'"""), "cannot be sent to AWS")
+    refused(db, enqueue(headers="(SELECT jsonb_object_agg('h' || n, 'x') FROM generate_series(1, 10) AS n)"), "11 attributes", "Move some of them into the payload")
+    refused(db, enqueue("NULL"), "payload is NULL")
+    refused(db, r"SELECT outbox.enqueue_bytes('Order', '1', 'x', '\x00', 'a/b')", "no raw bytes", "cloudevents-structured")
+    db.sql(enqueue(headers="(SELECT jsonb_object_agg('h' || n, 'x') FROM generate_series(1, 9) AS n)"))
+
+
+def test_events_for_a_topic_and_a_bus_are_checked(db):
+    db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({TOPIC}, subject '${{header.subject}}')")
+    refused(db, enqueue(), "event has no value for ${header.subject}")
+    refused(db, enqueue(headers="jsonb_build_object('subject', 'ä')"), "takes as a subject")
+    refused(db, enqueue(headers="jsonb_build_object('subject', repeat('x', 100))"), "at most 99")
+    db.sql("DROP SERVER aws")
+    db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({BUS}, source '${{header.source}}')")
+    refused(db, enqueue(headers="jsonb_build_object('source', 'aws.x')"), "begins with aws.")
+    refused(db, enqueue().replace("'x'", "repeat('x', 129)").replace("headers => '{}'", "headers => '{\"source\": \"s\"}'"), "at most 128")
+
+
+def test_what_only_the_payload_shows(db, moto, front, name):
+    """The payload is read when the event is sent: a detail that is no object, and characters that are none of XML, are dead letters."""
+    queue = moto.queue(name)
+    db.aws_sink("aws", front.url, queue_url=queue.url, aggregates="Queue")
+    db.aws_sink("bus", front.url, event_bus=moto.bus(name, queue), aggregates="Bus")
+    db.sql("SELECT outbox.enqueue('Bus', '1', 'x', '[]'); SELECT outbox.enqueue('Queue', '1', 'x', to_jsonb(U&'\\FFFE'::text))")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 2, 30)
+    texts = {row[0] for row in db.sql("SELECT last_error FROM outbox.events")}
+    assert any("must be a JSON object" in text for text in texts) and any("cannot be sent to AWS" in text for text in texts)
+    assert not front.sends()
+
+
+def steps(db, name: str = "aws", send: bool = False) -> dict[str, tuple]:
+    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe(%s, send => %s)", name, send)}
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic", "bus"])
+def test_a_probe(db, moto, front, name, kind):
+    queue = moto.queue(name)
+    target = {"queue": lambda: {"queue_url": queue.url}, "topic": lambda: {"topic_arn": moto.topic(name, queue)}, "bus": lambda: {"event_bus": moto.bus(name, queue)}}[kind]()
+    db.aws_sink("aws", front.url, **target)
+    found = steps(db, send=True)
+    assert all(ok for ok, *_ in found.values()) and {"connect", "credentials", "target", "send"} <= set(found), found
+    assert len(queue.read(1)) == 1
+
+
+def test_a_probe_that_fails(db, moto, front, name):
+    queue = moto.queue(name)
+    db.aws_sink("aws", front.url, queue_url=queue.url + "x")
+    found = steps(db, send=True)
+    assert found["target"][0] is False and "QueueDoesNotExist" in found["target"][1] and "make queue" in found["target"][2].lower()
+    db.sql("DROP SERVER aws CASCADE")
+    db.aws_sink("aws", "http://127.0.0.1:1", queue_url=queue.url)
+    assert steps(db)["connect"][0] is False
+    db.sql("DROP SERVER aws CASCADE")
+    front.answer = lambda request: error("AccessDenied", "not authorized to perform: sqs:getqueueattributes", 403) if request.operation == "GetQueueAttributes" else None
+    db.aws_sink("aws", front.url, queue_url=queue.url)
+    found = steps(db, send=True)
+    assert "sqs:GetQueueAttributes" in found["target"][2] and found["send"][0] is True, "sending needs no right to ask"
+
+
+def test_the_network_guard(db, front):
+    db.aws_sink("aws", front.url, queue_url=f"{front.url}/1/orders", allow_networks="10.0.0.0/8")
+    found = steps(db)
+    assert found["guard"][0] is False and "127.0.0.0/8" in found["guard"][2]

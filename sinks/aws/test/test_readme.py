@@ -1,0 +1,72 @@
+"""The page's five minutes, its table of options, and the example of a consumer."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from outbox_rig import wait_until
+
+from moto import KEYS, REGION
+from test_delivery import sinks
+
+HERE = Path(__file__).parents[1]
+PAGE = (HERE / "README.md").read_text()
+
+
+def test_the_five_minutes(db, moto):
+    """The page's SQL, with this moto's port; its commands of awscli are done by boto3 here."""
+    queue = moto.queue("orders.fifo")
+    for step in re.findall(r"<!-- step -->\n```sql\n(.*?)```", PAGE, re.DOTALL):
+        if "CREATE EXTENSION" not in step:  # the fixture has done that
+            db.paste(step.replace("localhost:5000", f"localhost:{moto.port}"))
+    [message] = queue.read(1)
+    assert (json.loads(message["Body"]), message["Attributes"]["MessageGroupId"]) == ({"total": 10}, "42")
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('orders')"))
+
+
+def test_the_table_of_options_is_complete():
+    core = HERE.parents[1] / "src/delivery"
+    sources = [HERE / "aws_config.cpp", core / "formats/format_options.cpp", core / "http/http_peer.cpp", core / "identity/aws_credentials.cpp"]
+    known = {name for source in sources for name in re.findall(r'^ +\{(?:kept\(prefix, )?"([a-z_]+)"\)?, (?:true|false), (?:true|false)', source.read_text(), re.MULTILINE)}
+    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
+    assert len(known) > 25 and table == {name for name in known if not name.startswith("ssl_")}
+
+
+def test_the_statements_of_the_policy(db):
+    policy = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL).group(1))
+    source = (HERE / "judgement.cpp").read_text()
+    actions = [action for statement in policy["Statement"] for action in statement["Action"]]
+    assert len(actions) == 6 and all(f'"{action}"' in source for action in actions)
+
+
+@pytest.fixture
+def consumer(db, moto):
+    db.sql("CREATE TABLE mails (payload jsonb)")
+    running = []
+    env = os.environ | {"AWS_ENDPOINT_URL": moto.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEYS["access_key_id"], "AWS_SECRET_ACCESS_KEY": KEYS["secret_access_key"]}
+
+    def start(queue: str) -> subprocess.Popen:
+        running.append(subprocess.Popen([sys.executable, HERE / "example/consumer.py", queue, db.dsn], env=env))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_the_consumer_works_once_per_event(db, moto, name, consumer):
+    queue = moto.queue(name)
+    moto.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"VisibilityTimeout": "3"})
+    db.aws_sink("aws", moto.url, queue_url=queue.url)
+    db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 200) AS n")
+    first = consumer(queue.url)
+    wait_until(lambda: db.value("SELECT count(*) FROM mails") > 30, 60, sinks(db))
+    first.kill()  # what it had not deleted comes again
+    consumer(queue.url)
+    wait_until(lambda: db.value("SELECT count(*) FROM mails") >= 200, 90, sinks(db))
+    assert db.sql("SELECT count(*), count(DISTINCT payload->>'n') FROM mails") == [(200, 200)]

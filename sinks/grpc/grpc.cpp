@@ -1,0 +1,38 @@
+/* grpc.cpp: the kind of sink. HttpSender (delivery/http/http_sender.h) does the work; grpc_config.h is its protocol.
+ */
+#include "delivery/engine/kind_library.h"
+
+#include "grpc_config.h"
+#include "grpc_options.h"
+#include "grpc_probe.h"
+
+namespace outbox::grpc {
+namespace {
+
+class GrpcKind final : public SinkKind {
+public:
+  GrpcKind() : SinkKind("grpc") {}
+
+  const std::vector<OptionSpec> &options() const override { return grpc_options(); }
+  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return std::make_shared<GrpcConfig>(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    auto grpc = std::static_pointer_cast<const GrpcConfig>(config);
+    return std::make_unique<HttpSender>(name, grpc, grpc, std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    probe_grpc(std::static_pointer_cast<const GrpcConfig>(config), probe);
+    return nullptr;
+  }
+  bool sends_test_event() const override { return true; }
+  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+};
+
+}  // namespace
+}  // namespace outbox::grpc
+
+OUTBOX_SINK_KIND(outbox::grpc::GrpcKind)

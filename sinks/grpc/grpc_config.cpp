@@ -1,0 +1,132 @@
+/* grpc_config.cpp: what a sink's options mean for an event. */
+#include "grpc_config.h"
+
+#include <algorithm>
+
+#include "delivery/base/text_view.h"
+#include "delivery/http/url_parts.h"
+#include "grpc_options.h"
+#include "grpc_status.h"
+
+namespace outbox::grpc {
+namespace {
+
+PreviewPart bytes_part(const char *part, std::string name, std::string bytes) {
+  return {part, std::move(name), std::move(bytes), {}};
+}
+
+PreviewPart text_part(const char *part, std::string name, std::string text) {
+  return {part, std::move(name), {}, std::move(text)};
+}
+
+/* HTTP/2 has names in lower case. */
+std::string lower(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  return name;
+}
+
+}  // namespace
+
+GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_mapping_(mapping != nullptr) {
+  if ((curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_HTTP2) == 0)
+    throw BadInput(OB_INTERNAL, {}, "libcurl of this server cannot speak HTTP/2",
+                   "gRPC needs it, and libcurl was built without nghttp2.",
+                   "Install the libcurl of the distribution.");
+  const std::string *url = find_option(server, "url");
+  if (!url)
+    throw BadInput(OB_MISSING_OPTION, "url", "option \"url\" is required", "The sink needs a server to call.",
+                   "Example: OPTIONS (url 'https://events.example.com:443').");
+  origin_ = origin_of(*url);
+  http2 = true;
+  parse(server, mapping, origin_);
+  if (const std::string *method = find_option(server, "method"))
+    method_ = *method;
+  url_ = origin_ + method_;
+  form_ = parse_choice<MessageForm>(server, "message",
+                                    {{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}});
+  if (const std::string *value = find_option(server, "max_message_bytes"))
+    max_message_bytes_ = parse_max_message_bytes("max_message_bytes", *value);
+  if (const std::string *value = find_option(server, "headers"))
+    headers_ = parse_metadata("headers", *value);
+  if (find_header(headers_, "authorization"))
+    refuse_value("headers", "Metadata \"authorization\" is a secret, and server options are readable by everybody.",
+                 "Use bearer_token, or headers in the user mapping.");
+  if (!mapping)
+    return;
+
+  if (const std::string *value = find_option(*mapping, "headers"))
+    secret_headers_ = parse_metadata("headers", *value);
+  if (const std::string *token = find_option(*mapping, "bearer_token"))
+    secret_headers_.emplace_back("authorization", "Bearer " + *token);
+  for (auto &[name, value] : secret_headers_)
+    if (find_header(headers_, name))
+      throw BadInput(OB_BAD_VALUE, "headers", "metadata \"" + name + "\" is given twice",
+                     "Option \"headers\" of the server and the user mapping both make it.", "Leave one of them out.");
+  secrets = secrets_of(*mapping);
+}
+
+void GrpcConfig::check_event(const ob_event &event) const {
+  if (size_t size = message_size(form_, event); size > max_message_bytes_)
+    throw BadInput(OB_TOO_LARGE, "max_message_bytes", "event is too large for a gRPC message",
+                   "Its message has " + std::to_string(size) + " bytes, and at most " +
+                       std::to_string(max_message_bytes_) + " are allowed.",
+                   "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "
+                   "to the data.");
+}
+
+HttpHeaders GrpcConfig::fixed_metadata() const {
+  HttpHeaders metadata{{"Content-Type", "application/grpc+proto"},
+                       {"TE", "trailers"},
+                       {"User-Agent", "outbox"},
+                       {"grpc-timeout", std::to_string(timeout.count()) + "m"}};
+  metadata.insert(metadata.end(), headers_.begin(), headers_.end());
+  return metadata;
+}
+
+HttpMessage GrpcConfig::render(const ob_event &event) const {
+  HttpMessage message{.parts = {framed(message_of(form_, event))}};
+  for (auto &[name, value] : metadata_of(event)) {
+    message.parts.push_back(name);
+    message.parts.push_back(value);
+  }
+  return message;
+}
+
+HttpCall GrpcConfig::call(const std::vector<HttpMessage> &messages) const {
+  const std::vector<std::string> &parts = messages.at(0).parts;
+  HttpCall call{.headers = fixed_metadata(), .body = parts.at(0)};
+  call.headers.insert(call.headers.end(), secret_headers_.begin(), secret_headers_.end());
+  for (size_t i = 1; i + 1 < parts.size(); i += 2)
+    call.headers.emplace_back(parts[i], parts[i + 1]);
+  return call;
+}
+
+HttpJudgement GrpcConfig::judge(const HttpTransfer &answer, CURLcode code, const std::vector<HttpMessage> &) const {
+  if (!answer.is_http2())
+    return {{{Outcome::SinkDown, "the server does not speak HTTP/2, which gRPC needs", OB_REASON_CONNECTION}}};
+  const Status status = status_of(answer, code);
+  HttpEnd end = end_of(status, secrets);
+  if (const char *what = remedy(status.code); *what && end.outcome != Outcome::Sent)
+    end.error.append(". ").append(what);
+  return {{std::move(end)}};
+}
+
+Preview GrpcConfig::preview(const ob_event &event, int64_t) const {
+  Preview parts{bytes_part("url", {}, origin_), bytes_part("method", {}, method_)};
+  const std::string message = message_of(form_, event);
+  parts.push_back(bytes_part("metadata", "accept", "*/*")); /* libcurl's own, as is the length */
+  for (auto &[name, value] : fixed_metadata())
+    parts.push_back(bytes_part("metadata", lower(name), value));
+  for (auto &[name, value] : metadata_of(event))
+    parts.push_back(bytes_part("metadata", name, value));
+  if (!knows_mapping_)
+    parts.push_back(text_part("metadata", "authorization", "(Bearer ***, when the user mapping has bearer_token)"));
+  for (auto &[name, value] : secret_headers_)
+    parts.push_back(text_part("metadata", lower(name), value.starts_with("Bearer ") ? "(Bearer ***)" : "(***)"));
+  parts.push_back(bytes_part("metadata", "content-length", std::to_string(framed(message).size())));
+  parts.push_back(bytes_part("message", {}, message));
+  return parts;
+}
+
+}  // namespace outbox::grpc

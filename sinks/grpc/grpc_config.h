@@ -1,0 +1,40 @@
+/* grpc_config.h: the parsed options of a gRPC sink, and the call that they make of an event. */
+#pragma once
+
+#include <string>
+
+#include "delivery/engine/sink.h"
+#include "delivery/http/http_sender.h"
+#include "grpc_message.h"
+
+namespace outbox::grpc {
+
+class GrpcConfig final : public SinkConfig, public HttpPeer, public HttpProtocol {
+public:
+  GrpcConfig(const Options &server, const Options *mapping); /* throws BadInput */
+
+  void check_event(const ob_event &event) const override;
+  size_t max_payload() const override { return max_message_bytes_; }
+  Preview preview(const ob_event &event, int64_t now) const override;
+
+  const std::string &url() const override { return url_; }
+  HttpMessage render(const ob_event &event) const override;
+  HttpCall call(const std::vector<HttpMessage> &messages) const override;
+  HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
+                      const std::vector<HttpMessage> &messages) const override;
+
+  /* The metadata that does not depend on the event. */
+  HttpHeaders fixed_metadata() const;
+  const std::string &method() const { return method_; }
+  const std::string &origin() const { return origin_; }
+  bool sends_payload_bytes() const { return form_ == MessageForm::PayloadBytes; }
+
+private:
+  std::string origin_, method_ = "/outbox.v1.Sink/Publish", url_;
+  MessageForm form_ = MessageForm::Event;
+  size_t max_message_bytes_ = 4'194'304; /* what gRPC's libraries receive unless they are told otherwise */
+  HttpHeaders headers_, secret_headers_;
+  bool knows_mapping_ = false;
+};
+
+}  // namespace outbox::grpc

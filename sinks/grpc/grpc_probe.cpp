@@ -1,0 +1,93 @@
+/*
+ * grpc_probe.cpp: connects as a delivery does. Whether the peer speaks gRPC shows only in the answer to a call:
+ * without a test event the probe calls the standard health service, and any gRPC status of it will do, because many
+ * servers do not have that service.
+ */
+#include "grpc_probe.h"
+
+#include "delivery/engine/test_event.h"
+#include "delivery/http/http_loop.h"
+#include "delivery/http/http_probe.h"
+#include "grpc_message.h"
+#include "grpc_status.h"
+
+namespace outbox::grpc {
+namespace {
+
+constexpr const char *health_method = "/grpc.health.v1.Health/Check";
+
+const char *hint_of(const HttpTransfer &answer) {
+  return !answer.is_http2() || answer.header("content-type").starts_with("application/grpc")
+             ? ""
+             : "Is this the port of a gRPC server? A proxy in front of it must pass HTTP/2 and trailers on.";
+}
+
+/* Returns the call's status, or records why there is none. */
+std::optional<Status> called(HttpTransfer &transfer, const char *step, Probe &probe) {
+  CURLcode code = HttpProbe::run(transfer, probe);
+  if (auto failure = transfer.no_answer(code)) {
+    probe.failed(step, failure->error, "The peer must speak HTTP/2, without TLS from the first byte on.");
+    return {};
+  }
+  if (!transfer.is_http2()) {
+    probe.failed(step, "the server does not speak HTTP/2, which gRPC needs");
+    return {};
+  }
+  return status_of(transfer, code);
+}
+
+bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
+  HttpTransfer transfer(config, probe.sink(), config->url());
+  HttpCall call = config->call({{.parts = {framed({})}}});
+  transfer.prepare(config->origin() + health_method, call.headers, call.body);
+  auto status = called(transfer, "HTTP/2", probe);
+  if (!status)
+    return false;
+  if (status->http != 200 || !transfer.header("content-type").starts_with("application/grpc")) {
+    probe.failed("gRPC", status->text, hint_of(transfer));
+    return false;
+  }
+  HttpEnd end = end_of(*status, config->secrets);
+  if (end.outcome == Outcome::Refused && status->code != Code::Unimplemented) {
+    probe.failed("gRPC", end.error, remedy(status->code));
+    return false;
+  }
+  probe.passed("gRPC", status->code == Code::Unimplemented ? "the server speaks gRPC"
+                       : status->code == Code::Ok
+                           ? "the server speaks gRPC, and its health service answers"
+                           : "the server speaks gRPC; its health service answers " + end.error);
+  return true;
+}
+
+/* Sends the test event like any event, with one field of metadata more. */
+void send(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
+  TestEvent test;
+  if (config->sends_payload_bytes()) { /* no bytes are a message of any type, with all its defaults */
+    test.event.payload = {"", 0};
+    test.event.payload_is_bytes = true;
+  }
+  HttpTransfer transfer(config, probe.sink(), config->url());
+  const HttpMessage message = config->render(test.event);
+  HttpCall call = config->call({message});
+  call.headers.emplace_back("outbox-probe", "true");
+  transfer.prepare(call.url, call.headers, call.body);
+  auto status = called(transfer, "call", probe);
+  if (!status)
+    return;
+  HttpEnd end = end_of(*status, config->secrets);
+  if (end.outcome == Outcome::Sent)
+    probe.passed("call", config->method() + " took a test event of type " + std::string(TestEvent::type));
+  else
+    probe.failed("call", end.error, *remedy(status->code) ? remedy(status->code) : hint_of(transfer));
+}
+
+}  // namespace
+
+void probe_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
+  init_libcurl();
+  HttpProbe connection(config, config->url(), probe);
+  if (connection.connects() && speaks_grpc(config, probe) && probe.sends())
+    send(config, probe);
+}
+
+}  // namespace outbox::grpc

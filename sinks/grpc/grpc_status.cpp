@@ -1,0 +1,161 @@
+/*
+ * grpc_status.cpp: the table of codes follows gRPC's own definition of them: what a client may try again, and what
+ * cannot succeed until something was corrected. The page's table is compared with it by a test.
+ */
+#include "grpc_status.h"
+
+#include <charconv>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
+
+namespace outbox::grpc {
+namespace {
+
+constexpr size_t longest_text = 1000;
+
+int digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+}
+
+/* The number of a decimal text, or `fallback`. */
+int64_t number(std::string_view text, int64_t fallback) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : fallback;
+}
+
+/* From the trailers; an answer that consists of trailers alone has them as its headers. */
+std::string field(const HttpTransfer &answer, const char *name) {
+  std::string value = answer.trailer(name);
+  return value.empty() ? answer.header(name) : value;
+}
+
+/* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */
+bool is_too_large(const Status &status) {
+  return status.code == Code::ResourceExhausted && (status.text.find("larger than max") != std::string::npos ||
+                                                    status.text.find("exceeds maximum size") != std::string::npos);
+}
+
+}  // namespace
+
+const std::vector<CodeRule> &code_rules() {
+  static const auto &rules = *new std::vector<CodeRule>{
+      {"OK", Outcome::Sent, OB_REASON_NONE, "the event is delivered"},
+      {"CANCELLED", Outcome::RetryBlameSink, OB_REASON_OTHER,
+       "the server has given up the call, perhaps to shut down"},
+      {"UNKNOWN", Outcome::RetryBlameSink, OB_REASON_BROKER,
+       "the handler has failed in a way that it does not name; in most languages an exception"},
+      {"INVALID_ARGUMENT", Outcome::Rejected, OB_REASON_INVALID,
+       "the event is wrong, whatever the state of the server"},
+      {"DEADLINE_EXCEEDED", Outcome::RetryBlameSink, OB_REASON_TIMEOUT,
+       "not answered within timeout; the event may have arrived"},
+      {"NOT_FOUND", Outcome::Retry, OB_REASON_OTHER, "what the event refers to may come into being"},
+      {"ALREADY_EXISTS", Outcome::Sent, OB_REASON_NONE,
+       "the event was delivered before: a handler that keeps ids answers so to a repetition"},
+      {"PERMISSION_DENIED", Outcome::Refused, OB_REASON_AUTH, "the sink may not call the method"},
+      {"RESOURCE_EXHAUSTED", Outcome::RetryBlameSink, OB_REASON_RATE_LIMITED,
+       "the server is overloaded, or a quota is used up"},
+      {"FAILED_PRECONDITION", Outcome::Rejected, OB_REASON_INVALID,
+       "not to be tried again until somebody has corrected the state of the system; then redrive it"},
+      {"ABORTED", Outcome::Retry, OB_REASON_OTHER, "a conflict with other work on the same data"},
+      {"OUT_OF_RANGE", Outcome::Retry, OB_REASON_OTHER, "can succeed when the state of the server has changed"},
+      {"UNIMPLEMENTED", Outcome::Refused, OB_REASON_OTHER, "the server does not have the method"},
+      {"INTERNAL", Outcome::RetryBlameSink, OB_REASON_BROKER, "the server is broken"},
+      {"UNAVAILABLE", Outcome::RetryBlameSink, OB_REASON_BROKER, "the server cannot serve now"},
+      {"DATA_LOSS", Outcome::RetryBlameSink, OB_REASON_BROKER, "the server has lost data or found them corrupted"},
+      {"UNAUTHENTICATED", Outcome::Refused, OB_REASON_AUTH, "the server does not accept the sink's credentials"},
+  };
+  return rules;
+}
+
+Code code_of_http(long status) {
+  switch (status) {
+  case 400:
+    return Code::Internal;
+  case 401:
+    return Code::Unauthenticated;
+  case 403:
+    return Code::PermissionDenied;
+  case 404:
+    return Code::Unimplemented;
+  case 429:
+  case 502:
+  case 503:
+  case 504:
+    return Code::Unavailable;
+  default:
+    return Code::Unknown;
+  }
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    int high = text[i] == '%' && i + 2 < text.size() ? digit(text[i + 1]) : -1;
+    int low = high >= 0 ? digit(text[i + 2]) : -1;
+    out += low < 0 ? text[i] : static_cast<char>(high << 4 | low);
+    i += low < 0 ? 0 : 2;
+  }
+  return out;
+}
+
+Status status_of(const HttpTransfer &answer, CURLcode code) {
+  Status status;
+  status.http = answer.status();
+  if (std::string given = field(answer, "grpc-status"); !given.empty()) {
+    const int64_t n = number(given, -1);
+    status.code = n >= 0 && n < static_cast<int64_t>(code_rules().size()) ? static_cast<Code>(n) : Code::Unknown;
+    status.text = percent_decoded(field(answer, "grpc-message"));
+    status.pushback_ms = std::max<int64_t>(number(field(answer, "grpc-retry-pushback-ms"), -1), -1);
+    return status;
+  }
+  if (status.http != 200) {
+    status.code = code_of_http(status.http);
+    status.text = "HTTP " + std::to_string(status.http) + ", without a gRPC status";
+  } else if (code == CURLE_OPERATION_TIMEDOUT) {
+    status.code = Code::DeadlineExceeded;
+    status.text = "the answer was not complete within the timeout";
+  } else if (code != CURLE_OK) {
+    status.code = Code::Unavailable;
+    status.text = "the connection ended before the answer was complete";
+  } else if (!answer.header("content-type").starts_with("application/grpc")) {
+    status.text = "the answer is not one of gRPC: its content type is " + answer.header("content-type");
+  } else {
+    status.text =
+        "the answer has no grpc-status: its end was lost with the connection, or a proxy has removed the trailers";
+  }
+  return status;
+}
+
+const char *remedy(Code code) {
+  switch (code) {
+  case Code::Unauthenticated:
+    return "Look at bearer_token, headers and ssl_certificate_pem in PUBLIC's user mapping.";
+  case Code::PermissionDenied:
+    return "Let the server allow this client to call the method, or look at the credentials in PUBLIC's user "
+           "mapping.";
+  case Code::Unimplemented:
+    return "Correct option method: it is /PACKAGE.SERVICE/METHOD of a unary method that the server has.";
+  default:
+    return "";
+  }
+}
+
+HttpEnd end_of(const Status &status, const SecretMask &secrets) {
+  const CodeRule &rule = code_rules().at(static_cast<size_t>(status.code));
+  HttpEnd end{.outcome = rule.outcome, .reason = rule.reason, .retry_after_ms = status.pushback_ms};
+  if (end.outcome == Outcome::Sent)
+    return {};
+  if (is_too_large(status)) {
+    end.outcome = Outcome::Retry;
+    end.reason = OB_REASON_TOO_LARGE;
+  }
+  /* Mask first: of a secret that is cut, a part would stay visible. */
+  std::string text = clean_text(secrets.masked(status.text));
+  text.resize(utf8_prefix(text, longest_text));
+  end.error = std::string(rule.name) + (text.empty() ? "" : ": ") + text;
+  return end;
+}
+
+}  // namespace outbox::grpc

@@ -1,0 +1,65 @@
+/*
+ * grpc_status.h: what the status of a call means for the event and for the sink. Pure functions, but for the reading
+ * of the answer.
+ */
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery/http/http_sender.h"
+
+namespace outbox::grpc {
+
+/* The codes of gRPC, by their numbers. */
+enum class Code {
+  Ok,
+  Cancelled,
+  Unknown,
+  InvalidArgument,
+  DeadlineExceeded,
+  NotFound,
+  AlreadyExists,
+  PermissionDenied,
+  ResourceExhausted,
+  FailedPrecondition,
+  Aborted,
+  OutOfRange,
+  Unimplemented,
+  Internal,
+  Unavailable,
+  DataLoss,
+  Unauthenticated
+};
+
+struct CodeRule {
+  const char *name; /* as gRPC writes it: INVALID_ARGUMENT */
+  Outcome outcome;
+  ob_reason reason;
+  const char *why; /* for the page */
+};
+/* The rules by number; a number that gRPC does not have is UNKNOWN. */
+const std::vector<CodeRule> &code_rules();
+
+/* The status of a call that the server has answered. */
+struct Status {
+  Code code = Code::Unknown;
+  std::string text; /* the server's, or what is wrong with the answer */
+  long http = 200;
+  int64_t pushback_ms = -1; /* grpc-retry-pushback-ms; -1 = none */
+};
+Status status_of(const HttpTransfer &answer, CURLcode code);
+
+/* For an answer without grpc-status. */
+Code code_of_http(long status);
+
+/* Decodes grpc-message. A % that is not followed by two hexadecimal digits stays, as gRPC requires. */
+std::string percent_decoded(std::string_view text);
+
+/* How the event ended. `secrets`: masked in the server's text. */
+HttpEnd end_of(const Status &status, const SecretMask &secrets);
+/* The next step for a user; empty if there is none. Static string. */
+const char *remedy(Code code);
+
+}  // namespace outbox::grpc

@@ -1,0 +1,96 @@
+"""TLS, credentials, options and probes."""
+
+import psycopg
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.certificates import Authority
+from outbox_rig.process import free_port
+
+from test_delivery import state_is
+
+
+def probe(db, send: bool = False) -> dict[str, tuple]:
+    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('grpc', send => %s)", send)}
+
+
+def test_mutual_tls(db, tls_service, tls_sink):
+    tls_sink(tls_service)
+    db.enqueue("Order", "1")
+    [call] = tls_service.wait_for(1)
+    assert call.user and db.sink("target", "grpc") == (tls_service.url,)
+    steps = probe(db, True)
+    assert list(steps) == ["resolve", "connect", "TLS", "gRPC", "call"] and all(ok for ok, _, _ in steps.values()), steps
+    assert "PRIVATE KEY" not in str(db.sql("SELECT * FROM outbox.sinks"))
+
+
+def test_a_server_of_another_authority(db, tls_service):
+    db.grpc_sink("grpc", tls_service, ca_pem=Authority("another").certificate)
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open", "TLS failed")
+    assert db.value("SELECT max(attempts) FROM outbox.events") == 0
+    assert not probe(db)["TLS"][0]
+
+
+def test_a_missing_client_certificate(db, tls_service, authority):
+    db.grpc_sink("grpc", tls_service, ca_pem=authority.certificate)
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open")
+    assert not all(ok for ok, _, _ in probe(db).values())
+
+
+def test_a_token_is_shown_nowhere(db, service):
+    service.behave(code="UNAUTHENTICATED", text="no user has the token correct-horse-battery")
+    db.grpc_sink("grpc", service, {"bearer_token": "correct-horse-battery"}, retry="30min")
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.value("SELECT max(attempts) FROM outbox.events") == 1, 20)
+    steps = probe(db, True)
+    assert not steps["gRPC"][0] and "bearer_token" in steps["gRPC"][2]
+    shown = str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.events")) + str(steps)
+    assert "UNAUTHENTICATED: no user has the token ***" in shown and "correct-horse" not in shown
+
+
+def test_a_missing_method(db, service):
+    db.grpc_sink("grpc", service, method="/missing.Service/Method")
+    steps = probe(db, True)
+    assert steps["gRPC"][0] and not steps["call"][0] and "option method" in steps["call"][2]
+
+
+def test_nobody_listens(db, service):
+    service.stop()
+    db.grpc_sink("grpc", service)
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open", "refused")
+    assert not probe(db)["connect"][0]
+
+
+def test_a_private_network_is_refused(db, service):
+    db.grpc_sink("grpc", service, allow_networks="10.0.0.0/8")
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open", "has an address that is")
+    assert not service.read() and not probe(db)["guard"][0]
+
+
+BAD = [
+    ({"url": "localhost:50051"}, "Expected an https URL"),
+    ({"url": "https://h:1/outbox.v1.Sink/Publish"}, "It ends after the port"),
+    ({"url": "http://h:1"}, "unencrypted"),
+    ({"method": "Publish"}, "Expected /PACKAGE.SERVICE/METHOD"),
+    ({"message": "json"}, "event, payload_bytes"),
+    ({"max_message_bytes": "10"}, ""),
+    ({"headers": '{"grpc-timeout": "1S"}'}, "written by the sink itself"),
+    ({"headers": '{"x": "ä"}'}, "printable ASCII"),
+    ({"headers": '{"authorization": "Bearer x"}'}, "readable by everybody"),
+    ({"bearer_token": "x"}, "Every role can read"),
+]
+
+
+@pytest.mark.parametrize("options, detail", BAD)
+def test_options_that_are_refused(db, options, detail):
+    with pytest.raises(psycopg.Error) as refused:
+        db._create_server("grpc", "outbox_grpc", {"url": f"https://127.0.0.1:{free_port()}"} | options)
+    assert detail in (refused.value.diag.message_detail or "")
+
+
+def test_a_server_needs_a_url(db):
+    with pytest.raises(psycopg.Error, match='option "url" is required'):
+        db.sql("CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc")

@@ -1,0 +1,175 @@
+"""What fails: an event, the server, the way to it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.writers import Writers
+
+from test_delivery import first_deliveries_in_order, many, sinks, state_is
+
+HERE = Path(__file__).parents[1]
+QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+
+# What happens to an event whose first call ends so: it is delivered, tried again or a dead letter.
+DELIVERED, AGAIN, DEAD = "delivered", "again", "dead letter"
+CODES = {"OK": DELIVERED, "CANCELLED": AGAIN, "UNKNOWN": AGAIN, "INVALID_ARGUMENT": DEAD, "DEADLINE_EXCEEDED": AGAIN, "NOT_FOUND": AGAIN,
+         "ALREADY_EXISTS": DELIVERED, "PERMISSION_DENIED": AGAIN, "RESOURCE_EXHAUSTED": AGAIN, "FAILED_PRECONDITION": DEAD, "ABORTED": AGAIN,
+         "OUT_OF_RANGE": AGAIN, "UNIMPLEMENTED": AGAIN, "INTERNAL": AGAIN, "UNAVAILABLE": AGAIN, "DATA_LOSS": AGAIN, "UNAUTHENTICATED": AGAIN}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_status(db, service, code):
+    service.behave(code=code, text="a reason\nwith ä", times=1)
+    db.grpc_sink("grpc", service, retry="30min")
+    id = db.enqueue("Order", "1")
+    if CODES[code] == DELIVERED:
+        wait_until(lambda: db.pending() == 0, 20, sinks(db))
+        assert db.value("SELECT count(*) FROM outbox.events WHERE status <> 'SENT'") == 0
+        return
+    state = "FAILED" if CODES[code] == DEAD else "PENDING"
+    wait_until(lambda: db.sql("SELECT status FROM outbox.events WHERE id = %s AND attempts = 1", id) == [(state,)], 20, sinks(db))
+    assert f"{code}: a reason with ä" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
+
+
+def test_the_table_of_the_page_is_that_of_the_code():
+    source = re.sub(r'"\s+"', "", (HERE / "grpc_status.cpp").read_text())
+    outcomes = {"Sent": "delivered", "Retry": "tried again", "RetryBlameSink": "tried again, and counts for the circuit",
+                "Refused": "tried again, seldom, and counts for the circuit", "Rejected": "dead letter"}
+    rules = re.findall(r'\{"([A-Z_]+)",\s+Outcome::(\w+),\s+OB_REASON_\w+,\s+"([^"]+)"\}', source)
+    assert [name for name, _, _ in rules] == list(CODES)
+    page = (HERE / "README.md").read_text()
+    table = re.findall(r"^\| `([A-Z_]+)` \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    assert table == [(name, outcomes[outcome], why) for name, outcome, why in rules]
+
+
+def test_pushback_is_the_time_of_the_next_attempt(db, service):
+    service.behave(code="RESOURCE_EXHAUSTED", text="slow down", trailers={"grpc-retry-pushback-ms": "40000"}, times=1)
+    db.grpc_sink("grpc", service, retry="100ms")
+    id = db.enqueue("Order", "1")
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND attempts = 1", id), 20, sinks(db))
+    assert db.value("SELECT extract(epoch FROM available_at - now()) FROM outbox.events WHERE id = %s", id) > 20
+
+
+def test_a_failing_event_delays_its_own_key_only(db, service):
+    service.behave(code="NOT_FOUND", keys=["3"], times=3)
+    db.grpc_sink("grpc", service, **QUICK)
+    many(db, 500, 10)
+    calls = service.wait_for(500)
+    assert first_deliveries_in_order([call for call in calls if call.code == "OK"]) == 0
+    assert len(service.read()) > 500
+
+
+def test_a_deadline(db, service):
+    service.behave(sleep=60, times=1)
+    db.grpc_sink("grpc", service, timeout="300ms", **QUICK)
+    id = db.enqueue("Order", "1")
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND attempts >= 1", id) or db.pending() == 0, 20, sinks(db))
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert [call.id for call in service.read()] == [id, id]
+
+
+def test_a_message_that_the_server_finds_too_large(db, make_service):
+    service = make_service(max_receive_message_length=2000)
+    db.grpc_sink("grpc", service, max_attempts="2", retry="50ms")
+    id = db.sql("SELECT outbox.enqueue('Order', '1', 'order.large', jsonb_build_object('x', repeat('y', 5000)))")[0][0]
+    db.enqueue("Order", "2")
+    service.wait_for(1)
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND status = 'FAILED'", id), 20, sinks(db))
+    assert "RESOURCE_EXHAUSTED" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
+    assert db.sink("state", "grpc") == ("idle",)
+
+
+class Steady(Writers):
+    """Enqueues events of 50 keys until it is stopped."""
+
+    def __init__(self, db):
+        super().__init__(1)
+        self.db, self.n = db, 0
+
+    def write(self, writer: int) -> None:
+        with self.db.connect() as session:
+            while not self.stopping.is_set():
+                session.execute("SELECT outbox.enqueue('Order', (n %% 50)::text, 'order.made', jsonb_build_object('n', n))"
+                                " FROM generate_series(%s::int, %s::int) AS n", [self.n, self.n + 19])
+                self.n += 20
+                self.stopping.wait(0.02)
+
+
+def everything_arrived(db, service, n: int, most_duplicates: int) -> None:
+    wait_until(lambda: db.pending() == 0, 120, sinks(db))
+    calls = service.read()
+    assert {json.loads(call.event.payload)["n"] for call in calls} == set(range(n))
+    assert first_deliveries_in_order(calls) <= most_duplicates
+
+
+def test_a_killed_server_loses_nothing(db, tls_service, tls_sink):
+    service = tls_service
+    tls_sink(service, **QUICK)
+    with Steady(db) as traffic:
+        wait_until(lambda: len(service.read()) > 500, 60)
+        service.kill()
+        state_is(db, "circuit open")
+        service.start()
+        enough = traffic.n + 500
+        wait_until(lambda: traffic.n > enough, 60)
+    everything_arrived(db, service, traffic.n, 200)
+    assert "Connection refused" in db.pg.log.read_text()
+
+
+def test_a_frozen_server_loses_nothing(db, tls_service, tls_sink):
+    service = tls_service
+    tls_sink(service, timeout="500ms", **QUICK)
+    with Steady(db) as traffic:
+        wait_until(lambda: len(service.read()) > 500, 60)
+        service.freeze()
+        state_is(db, "circuit open")
+        service.thaw()
+        enough = traffic.n + 500
+        wait_until(lambda: traffic.n > enough, 60)
+    everything_arrived(db, service, traffic.n, 1000)
+
+
+def test_a_restarted_server_loses_nothing(db, tls_service, tls_sink):
+    service = tls_service
+    tls_sink(service, **QUICK)
+    with Steady(db) as traffic:
+        for _ in range(3):
+            enough = traffic.n + 300
+            wait_until(lambda: traffic.n > enough, 60)
+            service.stop()
+            service.start()
+    everything_arrived(db, service, traffic.n, 300)
+
+
+def test_one_stream_at_a_time(db, make_tls_service, tls_sink):
+    service = make_tls_service(max_concurrent_streams=1)
+    tls_sink(service)
+    many(db, 500, 50)
+    assert first_deliveries_in_order(service.wait_for(500)) == 0
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert db.value("SELECT max(attempts) FROM outbox.events") is None
+
+
+def test_connections_that_the_server_ends(db, make_tls_service, tls_sink):
+    """GOAWAY after 200 ms. libcurl may lose the end of an answer with the connection: then the event comes again."""
+    service = make_tls_service(max_connection_age_ms=200, max_connection_age_grace_ms=5000)
+    tls_sink(service, **QUICK)
+    for begin in range(0, 2000, 100):
+        many(db, 100, 50, begin)
+        service.wait_for(begin + 100)
+    connections = len({call.peer for call in service.read()})
+    assert connections > 2
+    everything_arrived(db, service, 2000, 32 * connections)
+
+
+def test_a_peer_that_speaks_another_protocol(db, rig):
+    receiver = rig.receiver()
+    with db._connected().transaction():
+        db._create_server("grpc", "outbox_grpc", {"url": receiver.url.split("/hook")[0], "allow_http": "true", "allow_networks": "127.0.0.0/8"})
+    db.enqueue("Order", "1")
+    wait_until(lambda: (db.sink("last_error", "grpc")[0] or "") != "", 30, sinks(db))
+    steps = db.sql("SELECT step, ok FROM outbox.probe('grpc')")
+    assert steps[1] == ("connect", True) and steps[-1][0] == "HTTP/2" and not steps[-1][1], steps

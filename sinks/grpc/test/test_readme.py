@@ -1,0 +1,66 @@
+"""The page's five minutes, its table of options, and the example of a server."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.process import free_port
+
+import stubs
+from test_delivery import sinks
+
+HERE = Path(__file__).parents[1]
+PAGE = (HERE / "README.md").read_text()
+
+
+@pytest.fixture
+def example(db):
+    """Starts the example's server; returns its address."""
+    db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
+    running = []
+
+    def start(address: str = "") -> tuple[str, subprocess.Popen]:
+        address = address or f"127.0.0.1:{free_port()}"
+        running.append(subprocess.Popen([sys.executable, HERE / "example/server.py", address, db.dsn], env=os.environ | {"PYTHONPATH": str(stubs.FOLDER)}))
+        grpc.channel_ready_future(grpc.insecure_channel(address)).result(30)
+        return address, running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_the_five_minutes(db, example):
+    """The page's SQL, with this server's port."""
+    address, _ = example()
+    for step in re.findall(r"<!-- step -->\n```sql\n(.*?)```", PAGE, re.DOTALL):
+        if "CREATE EXTENSION" not in step and "CREATE TABLE" not in step:  # the fixtures have done that
+            db.paste(step.replace("127.0.0.1:50051", address))
+    wait_until(lambda: db.sql("SELECT event_type, payload->>'total' FROM mails") == [("order.created", "10")], 30, sinks(db))
+    steps = db.sql("SELECT step, ok, message FROM outbox.probe('grpc', send => true, timeout => '30s')")
+    assert all(ok for _, ok, _ in steps), steps
+
+
+def test_the_table_of_options_is_complete(db):
+    shared = (HERE.parents[1] / "src/delivery/http/http_peer.cpp").read_text()
+    own = set(re.findall(r'^ +\{"([a-z_]+)", (?:true|false), (?:true|false)', (HERE / "grpc_options.cpp").read_text() + shared, re.MULTILINE))
+    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
+    assert len(own) >= 16 and own == table
+
+
+def test_the_example_works_once_per_event(db, example):
+    address, first = example()
+    db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url 'http://{address}', allow_http 'true', allow_networks '127.0.0.0/8', retry '100ms', max_attempts '1000')")
+    db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 1000) AS n")
+    wait_until(lambda: db.value("SELECT count(*) FROM mails") > 200, 60, sinks(db))
+    first.kill()  # what it had not answered comes again
+    first.wait()
+    example(address)
+    wait_until(lambda: db.pending() == 0, 60, sinks(db))
+    assert db.sql("SELECT count(*), count(DISTINCT payload->>'n') FROM mails") == [(1000, 1000)]

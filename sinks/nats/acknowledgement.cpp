@@ -1,0 +1,102 @@
+/*
+ * acknowledgement.cpp: a stream says that it is full, or that the server is short of something, with the same JSON as
+ * that a message is too large. Only the latter is the event's fault; all else is over one day, so the event waits.
+ * (The codes: errors.json of nats-server.)
+ */
+#include "acknowledgement.h"
+
+#include <charconv>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/json_reader.h"
+
+namespace outbox::nats {
+namespace {
+
+constexpr int message_exceeds_maximum = 10054, header_exceeds_maximum = 10097, store_failed = 10077,
+              stream_not_match = 10060;
+
+struct Answer {
+  bool is_json = false, has_error = false, has_sequence = false;
+  int code = 0;
+  std::string description, stream;
+};
+
+int number(const std::string &text) {
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+Answer read(std::string_view json) {
+  Answer answer;
+  auto bad = read_json(std::string(json), [&](const JsonPath &path, const JsonValue &value) {
+    if (path.size() == 1 && path[0] == "stream")
+      answer.stream = value.text;
+    else if (path.size() == 1 && path[0] == "seq")
+      answer.has_sequence = true;
+    else if (!path.empty() && path[0] == "error")
+      answer.has_error = true;
+    if (path.size() != 2 || path[0] != "error")
+      return;
+    if (path[1] == "err_code")
+      answer.code = number(value.text);
+    else if (path[1] == "description")
+      answer.description = value.text;
+  });
+  answer.is_json = !bad;
+  return answer;
+}
+
+std::string shown(std::string_view text) {
+  return clean_text(text.substr(0, 300));
+}
+
+bool is_too_large(const Answer &answer) {
+  return answer.code == message_exceeds_maximum || answer.code == header_exceeds_maximum ||
+         (answer.code == store_failed && answer.description.find("large") != answer.description.npos);
+}
+
+Acknowledgement of_error(const Answer &answer) {
+  const std::string stream = answer.stream.empty() ? "its stream" : "stream \"" + shown(answer.stream) + "\"";
+  const std::string said = stream + " refuses the message: " + shown(answer.description);
+  if (is_too_large(answer))
+    return {Outcome::Rejected, OB_REASON_TOO_LARGE, said + ": see max_msg_size of the stream"};
+  if (answer.code == stream_not_match)
+    return {Outcome::Deferred, OB_REASON_TOPIC,
+            "is stored by another stream than the one of option stream: correct subject or stream"};
+  return {Outcome::Deferred, OB_REASON_BROKER, "cannot be stored now: " + said};
+}
+
+}  // namespace
+
+Acknowledgement read_acknowledgement(const Operation &message) {
+  if (message.status() == "503")
+    return {Outcome::Deferred, OB_REASON_TOPIC,
+            "is taken by no stream: create one for it, enable JetStream, or correct option subject"};
+  if (message.text.starts_with(R"({"stream":")")) /* the usual answer; an error would come first */
+    return {};
+  Answer answer = read(message.text);
+  if (answer.is_json && answer.has_error)
+    return of_error(answer);
+  if (answer.is_json && !answer.stream.empty() && answer.has_sequence)
+    return {};
+  return {Outcome::Deferred, OB_REASON_TOPIC,
+          "is answered by a subscriber that is no stream: correct option subject"};
+}
+
+std::string error_of(std::string_view json) {
+  Answer answer = read(json);
+  return answer.is_json && answer.has_error ? shown(answer.description) : std::string();
+}
+
+std::vector<std::string> streams_of(std::string_view json) {
+  std::vector<std::string> names;
+  read_json(std::string(json), [&](const JsonPath &path, const JsonValue &value) {
+    if (path.size() == 2 && path[0] == "streams" && value.kind == JsonValue::Kind::Text)
+      names.push_back(shown(value.text));
+  });
+  return names;
+}
+
+}  // namespace outbox::nats

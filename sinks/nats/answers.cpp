@@ -1,0 +1,156 @@
+/*
+ * answers.cpp: what the server's operations mean for messages in flight. Each has an inbox of its own, whose last
+ * token is its number. Of a subject that the user may not publish to, the server only says the name: its oldest
+ * message in flight is meant.
+ */
+#include "acknowledgement.h"
+#include "delivery/base/clean_text.h"
+#include "delivery/base/until_memory.h"
+#include "publisher.h"
+
+namespace outbox::nats {
+namespace {
+
+/* A subject in an error of the server, which quotes it as Go does; empty if there is none. */
+std::string quoted_subject(std::string_view error) {
+  size_t from = error.find('"'), to = error.rfind('"');
+  std::string subject;
+  if (from == error.npos || to == from)
+    return subject;
+  for (size_t at = from + 1; at < to; at++) {
+    if (error[at] == '\\' && at + 1 < to)
+      at++;
+    subject += error[at];
+  }
+  return subject;
+}
+
+}  // namespace
+
+/* The start of every text about a subject: deferred events are found by it when their subject is stored again. */
+std::string Publisher::about_subject(const std::string &subject) const {
+  return "subject \"" + clean_text(subject) + "\" ";
+}
+
+void Publisher::read() {
+  while (connection_->receive()) {
+    received_at_ = Clock::now();
+    pinged_ = false;
+    Operation operation;
+    while (connection_->next(operation))
+      on_operation(operation);
+    if (!stored_.empty()) {
+      handover_.succeed(stored_);
+      stored_.clear();
+    }
+  }
+}
+
+void Publisher::on_operation(const Operation &operation) {
+  if (operation.kind == Operation::Kind::Message)
+    on_message(operation);
+  else if (operation.kind == Operation::Kind::Error) /* one after which the connection stays */
+    on_permission_error(operation.text);
+}
+
+void Publisher::on_message(const Operation &message) {
+  auto at = in_flight_.find(connection_->number_of(message.subject));
+  if (at == in_flight_.end())
+    return; /* it was given up */
+  stall_detector_.on_acknowledgement(received_at_);
+  acknowledged_at_ = received_at_;
+  until_memory([&] {
+    Acknowledgement answer = read_acknowledgement(message);
+    if (answer.outcome == Outcome::Sent)
+      on_stored(at->second);
+    else if (answer.outcome == Outcome::Deferred)
+      on_refused(at->second, answer.why, answer.reason);
+    else
+      on_rejected(at->second, answer.why, answer.reason);
+  });
+  in_flight_.erase(at);
+}
+
+/* May be called again if it throws std::bad_alloc. */
+void Publisher::on_stored(const InFlight &message) {
+  if (stored_.size() == stored_.capacity())
+    stored_.reserve(2 * stored_.size() + 16);
+  if (subjects_.any() && subjects_.stored(message.subject, received_at_)) {
+    reporter_->log(OB_LOG_INFO, until_memory([&] { return about_subject(message.subject) + "is stored again"; }));
+    reporter_->resumed(text_if_memory("subject \""));
+    until_memory([&] { report_degraded(); });
+    auto waiting = std::move(waiting_);
+    waiting_.clear();
+    for (auto &[subject, messages] : waiting)
+      end_waiting(std::move(messages), true);
+  }
+  stored_.push_back(message.serial);
+}
+
+/* May be called again if it throws std::bad_alloc. */
+void Publisher::on_refused(const InFlight &message, const std::string &why, ob_reason reason) {
+  const std::string text = about_subject(message.subject) + why;
+  if (subjects_.refused(message.subject, text, message.tries, received_at_))
+    report_degraded();
+  defer(message.serial, message.subject, text, reason);
+  if (message.tries)
+    end_try(message.subject);
+}
+
+void Publisher::on_rejected(const InFlight &message, const std::string &why, ob_reason reason) {
+  handover_.fail(message.serial, Outcome::Rejected, why, reason);
+  if (message.tries)
+    end_try(message.subject);
+}
+
+void Publisher::end_try(const std::string &subject) {
+  subjects_.forget_try(subject);
+  if (auto waiting = waiting_.extract(subject))
+    end_waiting(std::move(waiting.mapped()), false);
+}
+
+void Publisher::on_permission_error(std::string_view error) {
+  const std::string subject = quoted_subject(error);
+  for (auto at = in_flight_.begin(); at != in_flight_.end(); ++at) {
+    if (at->second.subject != subject)
+      continue;
+    stall_detector_.on_acknowledgement(received_at_);
+    acknowledged_at_ = received_at_;
+    until_memory([&] {
+      on_refused(at->second,
+                 "is not allowed to be published to by " + config_->connecting.who() +
+                     ": correct the user's permissions",
+                 OB_REASON_AUTH);
+    });
+    in_flight_.erase(at);
+    return;
+  }
+  reporter_->log(OB_LOG_WARNING, "the server says: " + clean_text(error.substr(0, 300)));
+}
+
+/* No stream has answered for messages, while others are acknowledged: their subject has another subscriber, so the
+ * server does not say that there is no stream. */
+void Publisher::give_up_unanswered(Time now) {
+  constexpr std::chrono::seconds recent{5};
+  while (!in_flight_.empty() && acknowledged_at_ > in_flight_.begin()->second.sent_at &&
+         now - acknowledged_at_ < recent && now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after) {
+    auto at = in_flight_.begin();
+    until_memory([&] {
+      on_refused(at->second, "is acknowledged by no stream within 30 s: create one for it, or correct option subject",
+                 OB_REASON_TOPIC);
+    });
+    in_flight_.erase(at);
+  }
+}
+
+void Publisher::report_degraded() {
+  std::string problem = subjects_.summary();
+  if (problem == degraded_)
+    return;
+  degraded_ = problem;
+  if (!problem.empty())
+    reporter_->log(OB_LOG_WARNING, problem);
+  reporter_->degraded(std::move(problem));
+}
+
+}  // namespace outbox::nats

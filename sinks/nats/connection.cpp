@@ -1,0 +1,199 @@
+/*
+ * connection.cpp: the server speaks first, unencrypted: its INFO says whether TLS follows. It closes a connection
+ * whose login it does not accept, after it has said why; the PONG to a first PING shows that it has accepted.
+ *
+ * The client library of NATS is not used, because its TLS handshake has no time limit: a server that hangs there
+ * would hold the sink's thread, and with it the end of the worker, for ever.
+ */
+#include "connection.h"
+
+#include <openssl/rand.h>
+#include <poll.h>
+
+#include <charconv>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/uuid.h"
+#include "delivery/formats/json_text.h"
+
+namespace outbox::nats {
+namespace {
+
+constexpr size_t read_size = 131'072;
+
+std::string quoted(std::string_view text) {
+  return "\"" + clean_text(text.substr(0, 300)) + "\"";
+}
+
+bool mentions(std::string_view text, std::string_view words) {
+  return text.find(words) != text.npos;
+}
+
+std::string new_inbox(const std::string &prefix) {
+  uint8_t random[16];
+  if (RAND_bytes(random, sizeof random) != 1)
+    throw std::runtime_error("no random number for an inbox");
+  std::string inbox = prefix + ".";
+  for (uint8_t byte : random)
+    inbox.append(&hex_pairs[2 * size_t(byte)], 2);
+  return inbox + ".";
+}
+
+}  // namespace
+
+bool is_permission_error(std::string_view error) {
+  return error.starts_with("Permissions Violation");
+}
+
+std::string Connection::product() const {
+  return "nats-server " + clean_text(info_.version.substr(0, 50));
+}
+
+bool Connection::flush() {
+  bool any = false;
+  while (sent_ < out_.size()) {
+    size_t n = transport_.send(std::string_view(out_).substr(sent_));
+    if (n == 0)
+      break;
+    sent_ += n;
+    any = true;
+  }
+  if (sent_ == out_.size()) {
+    out_.clear();
+    sent_ = 0;
+  } else if (sent_ > out_.size() / 2) {
+    out_.erase(0, sent_);
+    sent_ = 0;
+  }
+  return any;
+}
+
+bool Connection::receive() {
+  buffer_.resize(read_size);
+  size_t n = transport_.receive(buffer_.data(), buffer_.size());
+  reader_.add(std::string_view(buffer_).substr(0, n));
+  return n > 0;
+}
+
+bool Connection::next(Operation &operation) {
+  try {
+    if (!reader_.next(operation))
+      return false;
+    if (operation.kind == Operation::Kind::Info)
+      info_ = ServerInfo::parse(operation.text);
+  } catch (const NotNats &error) {
+    throw Trouble("connect", OB_REASON_CONNECTION, peer() + ": " + error.what(),
+                  "is this the port of a NATS server for clients?");
+  }
+  if (operation.kind == Operation::Kind::Ping)
+    out_ += "PONG\r\n";
+  else if (operation.kind == Operation::Kind::Error && (!logged_in_ || !is_permission_error(operation.text)))
+    throw refused(operation.text);
+  return true;
+}
+
+Operation Connection::wait_next(const Patience &patience, const char *step) {
+  Operation operation;
+  for (;;) {
+    flush();
+    if (next(operation))
+      return operation;
+    if (!receive())
+      patience.wait(fd(), events(), step, peer());
+  }
+}
+
+uint64_t Connection::number_of(std::string_view subject) const {
+  uint64_t number = 0;
+  if (!subject.starts_with(inbox_))
+    return 0;
+  subject.remove_prefix(inbox_.size());
+  auto [end, error] = std::from_chars(subject.data(), subject.data() + subject.size(), number);
+  return error == std::errc() && end == subject.data() + subject.size() ? number : 0;
+}
+
+/* The meaning of the server's error for the connection. */
+Trouble Connection::refused(std::string_view error) const {
+  const std::string said = quoted(error);
+  if (is_permission_error(error))
+    return {"login", OB_REASON_AUTH, "the server refuses " + options_.who() + " its inbox: " + said,
+            "allow the user to subscribe to " + options_.inbox_prefix + ".>, or set option inbox_prefix"};
+  if (mentions(error, "Expired") || mentions(error, "Revoked"))
+    return {"login", OB_REASON_AUTH, "the server ends the login of " + options_.who() + ": " + said,
+            "give the user mapping new credentials"};
+  if (mentions(error, "Authorization") || mentions(error, "Authentication"))
+    return {"login", OB_REASON_AUTH, "the server does not accept " + options_.who() + ": " + said,
+            "look at the user mapping: user and password, token, credentials or nkey_seed"};
+  if (mentions(error, "TLS Required"))
+    return {"TLS", OB_REASON_TLS, "the server takes connections with TLS only", "set option tls 'true'"};
+  return {"connect", OB_REASON_BROKER, "the server closed the connection: " + said};
+}
+
+void Connection::connect(const Host &host, const Patience &patience) {
+  transport_.resolve(host);
+  transport_.connect(patience);
+  if (wait_next(patience, "connect").kind != Operation::Kind::Info)
+    throw Trouble("connect", OB_REASON_CONNECTION, peer() + " does not begin as a NATS server does");
+  if (!info_.headers)
+    throw Trouble("connect", OB_REASON_BROKER, "the server knows no headers",
+                  "use nats-server 2.2 or later, without no_header_support");
+  if (info_.tls_required && !options_.tls)
+    throw Trouble("TLS", OB_REASON_TLS, "the server takes connections with TLS only", "set option tls 'true'");
+}
+
+void Connection::start_tls(const Patience &patience) {
+  if (!info_.tls_required && !info_.tls_available)
+    throw Trouble("TLS", OB_REASON_TLS, "the server " + peer() + " offers no TLS",
+                  "configure it there, or use another port");
+  if (!reader_.empty()) /* unencrypted bytes must not be taken for what follows encrypted */
+    throw Trouble("TLS", OB_REASON_TLS, "the server " + peer() + " sends more before TLS than its INFO");
+  transport_.start_tls(patience);
+}
+
+std::string Connection::connect_text() const {
+  std::string text =
+      R"(CONNECT {"verbose":false,"pedantic":false,"lang":"c++","version":"1","protocol":1,"echo":false)"
+      R"(,"headers":true,"no_responders":true,"name":"outbox","tls_required":)";
+  text += options_.tls ? "true" : "false";
+  auto add = [&text](const char *name, const std::string &value) {
+    if (value.empty())
+      return;
+    ((text += ",\"") += name) += "\":";
+    append_json_string(value, text);
+  };
+  add("user", options_.user);
+  add("pass", options_.password);
+  add("auth_token", options_.token);
+  add("jwt", options_.jwt);
+  if (options_.nkey && !info_.nonce.empty()) {
+    if (options_.jwt.empty())
+      add("nkey", options_.nkey->public_key());
+    add("sig", options_.nkey->sign(info_.nonce));
+  }
+  return text + "}\r\n";
+}
+
+void Connection::log_in(const Patience &patience) {
+  inbox_ = new_inbox(options_.inbox_prefix);
+  out_ += connect_text();
+  ((out_ += "SUB ") += inbox_) += "* 1\r\nPING\r\n";
+  try {
+    while (wait_next(patience, "login").kind != Operation::Kind::Pong)
+      ;
+  } catch (const Trouble &lost) {
+    if (lost.reason != OB_REASON_CONNECTION)
+      throw;
+    throw Trouble("login", OB_REASON_AUTH, "the server hung up at the login of " + options_.who(),
+                  "look at the user mapping, and at the server's log");
+  }
+  logged_in_ = true;
+}
+
+void Connection::open(const Host &host, const Patience &patience) {
+  connect(host, patience);
+  if (options_.tls)
+    start_tls(patience);
+  log_in(patience);
+}
+
+}  // namespace outbox::nats

@@ -1,0 +1,66 @@
+/*
+ * connection.h: a connection that is logged in, with an inbox in which acknowledgements arrive. Operations go into
+ * out(), next() gives those of the server. Belongs to one thread.
+ */
+#pragma once
+
+#include <string>
+
+#include "delivery/net/transport.h"
+#include "nats_options.h"
+#include "protocol.h"
+
+namespace outbox::nats {
+
+class Connection {
+public:
+  explicit Connection(const Connecting &options) : options_(options), transport_(options) {}
+
+  /* The steps, in order, for a probe that reports each of them. They wait, and throw Trouble or Cancelled. */
+  void connect(const Host &host, const Patience &patience); /* until the server has introduced itself */
+  void start_tls(const Patience &patience);
+  void log_in(const Patience &patience);
+  /* All of them. */
+  void open(const Host &host, const Patience &patience);
+
+  const std::string &peer() const { return transport_.peer(); }
+  const ServerInfo &info() const { return info_; }
+  std::string product() const; /* "nats-server 2.9.10" */
+
+  /* The subject for the answer with this number, and the number of a message for such a subject; 0: another one. */
+  std::string inbox(uint64_t number) const { return inbox_ + std::to_string(number); }
+  uint64_t number_of(std::string_view subject) const;
+
+  std::string &out() { return out_; }
+  size_t unsent() const { return out_.size() - sent_; }
+  /* Sends what the socket takes. Returns whether that was anything. */
+  bool flush();
+  /* Reads once what the socket has. Returns false if that was nothing. */
+  bool receive();
+  /* The next operation; false if none is complete. It is valid until the next call. Answers a PING, takes notice of
+   * an INFO, and throws Trouble for an error after which the server closes the connection. */
+  bool next(Operation &operation);
+  /* Waits for the next operation. */
+  Operation wait_next(const Patience &patience, const char *step);
+  int fd() const { return transport_.fd(); }
+  short events() const { return transport_.events(unsent() > 0); }
+
+private:
+  std::string connect_text() const;
+  Trouble refused(std::string_view error) const;
+
+  const Connecting &options_;
+  Transport transport_;
+  OperationReader reader_;
+  ServerInfo info_;
+  std::string inbox_; /* with a dot at its end */
+  std::string out_;
+  size_t sent_ = 0; /* of out_ */
+  std::string buffer_;
+  bool logged_in_ = false;
+};
+
+/* An error after which the server keeps the connection open. */
+bool is_permission_error(std::string_view error);
+
+}  // namespace outbox::nats

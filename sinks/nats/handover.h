@@ -1,0 +1,21 @@
+/* handover.h: the messages that the two threads of a NATS sink hand over. */
+#pragma once
+
+#include <string>
+
+#include "delivery/engine/handover.h"
+
+namespace outbox::nats {
+
+struct Message {
+  uint64_t ticket, key_hash;
+  std::string subject;
+  std::string data;    /* headers and body, as they are sent */
+  size_t headers_size; /* of data */
+
+  size_t size() const { return sizeof(Message) + subject.size() + data.size(); }
+};
+
+using Handover = outbox::Handover<Message>;
+
+}  // namespace outbox::nats

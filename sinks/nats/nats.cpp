@@ -1,0 +1,62 @@
+/*
+ * nats.cpp: the sink, as the main thread sees it, and the kind. The work is done by publisher.cpp on the sink's
+ * thread.
+ */
+#include "delivery/engine/handover_sink.h"
+#include "delivery/engine/kind_library.h"
+#include "delivery/engine/probe.h"
+
+#include "delivery/base/text_view.h"
+#include "nats_probe.h"
+#include "publisher.h"
+
+namespace outbox::nats {
+namespace {
+
+class NatsSink final : public HandoverSink<Message> {
+public:
+  NatsSink(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter)
+      : config_(config), publisher_(std::make_unique<Publisher>(std::move(config), std::move(reporter))) {}
+
+private:
+  Handover &handover() const override { return publisher_->handover(); }
+  Message render(const ob_event &event) override {
+    config_->maker.make(event, content_);
+    Message message{event.ticket, event.key_hash, content_.subject, {}, content_.headers.size()};
+    message.data.reserve(content_.size());
+    (message.data = content_.headers) += view(content_.body);
+    return message;
+  }
+
+  const std::shared_ptr<const NatsConfig> config_;
+  const std::unique_ptr<Publisher> publisher_;
+  Content content_;
+};
+
+class NatsKind final : public SinkKind {
+public:
+  NatsKind() : SinkKind("nats") {}
+
+  const std::vector<OptionSpec> &options() const override { return nats_options(); }
+  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return std::make_shared<NatsConfig>(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<NatsSink>(std::static_pointer_cast<const NatsConfig>(std::move(config)),
+                                      std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    probe_nats(static_cast<const NatsConfig &>(*config), probe);
+    return nullptr;
+  }
+  bool sends_test_event() const override { return true; }
+  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+};
+
+}  // namespace
+}  // namespace outbox::nats
+
+OUTBOX_SINK_KIND(outbox::nats::NatsKind)

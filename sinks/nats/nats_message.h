@@ -1,0 +1,55 @@
+/* nats_message.h: the options that define the message of an event, and the code that makes it. */
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "delivery/engine/preview.h"
+#include "delivery/formats/format_options.h"
+#include "delivery/options/template.h"
+
+namespace outbox::nats {
+
+/* JetStream stores the length of headers in two bytes. */
+constexpr size_t longest_headers = 65'535;
+
+/* A message in parts. Points into the event and into itself; reuse one object for many events. */
+struct Content {
+  std::string subject;
+  std::string headers; /* as they are sent, with the empty line at their end */
+  ob_text body{};
+
+  size_t size() const { return headers.size() + body.len; }
+  Record record;
+};
+
+class MessageMaker {
+public:
+  explicit MessageMaker(const Options &server); /* throws BadInput */
+
+  /* Throws BadInput if the event cannot be sent with these options. `also`: one more header of the sink's own. */
+  void make(const ob_event &event, Content &content, std::string_view also = {}) const;
+  /* The check at enqueue time, when only the payload's length is known. Returns the least size of the message. */
+  size_t check(const ob_event &event) const;
+  void check_new(const ob_event &event) const;
+  size_t max_payload(size_t message) const;
+
+  /* The subject, if it is the same for all events; else the part before the first token that varies, with > after it:
+   * what a stream for them must overlap. */
+  std::string subject_filter() const;
+  const std::string &stream() const { return stream_; } /* empty: any */
+
+private:
+  void add_headers(Content &content) const;
+
+  Template subject_;
+  std::string stream_;
+  bool cloud_events_ = false;     /* in binary mode */
+  bool sends_empty_body_ = false; /* for a payload that is NULL */
+  std::unique_ptr<const RecordFormat> format_;
+};
+
+/* Byte for byte what is sent. */
+Preview preview_of(const Content &content);
+
+}  // namespace outbox::nats

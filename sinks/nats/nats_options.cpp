@@ -1,0 +1,191 @@
+/*
+ * nats_options.cpp: the table of options, and the checks of their values. Like a Kafka sink's brokers, hosts may be
+ * named by any owner of a sink: no error text contains what the peer at an address has answered, unless it speaks
+ * NATS.
+ */
+#include "nats_options.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/formats/format_options.h"
+#include "nats_message.h"
+#include "subject.h"
+
+namespace outbox::nats {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr PeerWords server_words{"server", "4222", "4222"};
+constexpr std::initializer_list<const char *> logins = {"user", "token", "credentials", "nkey_seed"};
+
+void check_stream(const std::string &name, const std::string &value) {
+  auto illegal = [](char c) {
+    return static_cast<unsigned char>(c) <= 0x20 || c == 0x7F ||
+           std::string_view(".*>/\\").find(c) != std::string_view::npos;
+  };
+  if (value.empty() || value.size() > 255 || std::any_of(value.begin(), value.end(), illegal))
+    throw_bad_value(name, value, "The name of a stream has 1 to 255 bytes, without blanks and without . * > / \\.");
+}
+
+void check_inbox_prefix(const std::string &name, const std::string &value) {
+  bool long_enough = !value.empty() && value.size() <= 128;
+  if (!long_enough || !subject_problem("x" + value).empty() || value.starts_with('.'))
+    throw_bad_value(name, value, "Expected the beginning of a subject, of 1 to 128 bytes.",
+                    "Example: '_INBOX_outbox'.");
+}
+
+/* Of user, password and token. */
+void check_not_empty(const std::string &name, const std::string &value) {
+  if (value.empty())
+    refuse_value(name, "It is empty.");
+}
+
+void check_credentials(const std::string &name, const std::string &value) {
+  Credentials::parse(name, value);
+}
+
+void check_seed(const std::string &name, const std::string &value) {
+  Nkey::parse(name, value);
+}
+
+/* In whole seconds. */
+seconds parse_ping_interval(const std::string &name, const std::string &value) {
+  return std::chrono::ceil<seconds>(parse_duration(name, value, seconds(1), seconds(3600)));
+}
+void check_ping_interval(const std::string &name, const std::string &value) {
+  parse_ping_interval(name, value);
+}
+
+void check_max_in_flight(const std::string &name, const std::string &value) {
+  parse_max_in_flight(name, value);
+}
+void check_max_message_bytes(const std::string &name, const std::string &value) {
+  parse_max_message_bytes(name, value);
+}
+
+}  // namespace
+
+uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
+  return static_cast<uint32_t>(parse_int(name, value, 1, 50'000));
+}
+
+size_t parse_max_message_bytes(const std::string &name, const std::string &value) {
+  return static_cast<size_t>(parse_int(name, value, 1024, 67'108'864)); /* the server's own limit of its limit */
+}
+
+static std::vector<OptionSpec> make_options() {
+  std::vector<OptionSpec> all{
+      // name, in_server, in_mapping, secret, superuser
+      {"hosts", true, false, false, false, check_hosts,
+       "Required: servers of one cluster, host or host:port, separated by commas and tried in turn. The default "
+       "port is 4222."},
+      {"subject", true, false, false, false, check_subject,
+       "Subject of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
+       "'outbox.event.${aggregate_type}.${event_type}'."},
+      {"stream", true, false, false, false, check_stream,
+       "Stream that must store the events: another one refuses them. Default: any."},
+      {"max_in_flight", true, false, false, false, check_max_in_flight,
+       "Messages that may wait for their acknowledgement at the same time, of different keys: 1 to 50000. Default "
+       "2000."},
+      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
+       "Largest message in bytes, headers included, at most the server's max_payload: 1024 to 67108864. Default "
+       "1048576."},
+      {"ping_interval", true, false, false, false, check_ping_interval,
+       "A server that is silent for twice as long is gone: 1s to 1h. Default 30s."},
+      {"inbox_prefix", true, false, false, false, check_inbox_prefix,
+       "Where acknowledgements arrive: the user must be allowed to subscribe below it. Default '_INBOX'."},
+      {"user", false, true, false, false, check_not_empty, "Name to log in with."},
+      {"password", false, true, true, false, check_not_empty, "Password of the user."},
+      {"token", false, true, true, false, check_not_empty, "Token to log in with."},
+      {"credentials", false, true, true, false, check_credentials,
+       "Content of a .creds file: the JWT of a user and the seed of its nkey."},
+      {"nkey_seed", false, true, true, false, check_seed, "Seed of an nkey to log in with: SU..."},
+  };
+  const std::vector<OptionSpec> &format = FormatOptions::specs();
+  all.insert(all.begin() + 3, format.begin(), format.end());
+  const std::vector<OptionSpec> &connection = ConnectOptions::specs();
+  all.insert(all.end(), connection.begin(), connection.end());
+  return all;
+}
+
+const std::vector<OptionSpec> &nats_options() {
+  static const auto &specs = *new std::vector<OptionSpec>(make_options());
+  return specs;
+}
+
+void check_user_mapping(const Options &mapping) {
+  const char *first = nullptr;
+  for (const char *name : logins) {
+    if (!find_option(mapping, name))
+      continue;
+    if (first)
+      throw BadInput(OB_BAD_VALUE, name, std::string("options \"") + first + "\" and \"" + name + "\" are both given",
+                     "Each of them is a login of its own.", "Leave one of them out.");
+    first = name;
+  }
+  auto required = [](const char *name, const char *with) {
+    throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
+                   "The server asks for both.");
+  };
+  if (find_option(mapping, "user") && !find_option(mapping, "password"))
+    required("password", "user");
+  if (find_option(mapping, "password") && !find_option(mapping, "user"))
+    required("user", "password");
+  ConnectOptions::check_mapping(mapping);
+}
+
+SecretMask secrets_of(const Options &mapping) {
+  SecretMask mask;
+  for (const OptionSpec &spec : nats_options())
+    if (const std::string *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
+      mask.add(*value);
+  if (const std::string *text = find_option(mapping, "credentials")) {
+    Credentials credentials = Credentials::parse("credentials", *text);
+    mask.add(credentials.jwt);
+    mask.add(credentials.seed);
+  }
+  return mask;
+}
+
+std::string Connecting::who() const {
+  if (!jwt.empty())
+    return "the credentials of " + nkey->public_key();
+  if (nkey)
+    return "nkey " + nkey->public_key();
+  if (!token.empty())
+    return "the token";
+  if (!user.empty())
+    return "user \"" + clean_text(user) + "\"";
+  return certificate_pem.empty() ? "a client without a login" : "the client's certificate";
+}
+
+Connecting parse_connecting(const Options &server, const Options *mapping) {
+  Connecting made{ConnectOptions::parse(server_words, server, mapping)};
+  if (const std::string *interval = find_option(server, "ping_interval"))
+    made.ping_interval = parse_ping_interval("ping_interval", *interval);
+  if (const std::string *prefix = find_option(server, "inbox_prefix"))
+    made.inbox_prefix = *prefix;
+  if (!mapping)
+    return made;
+
+  auto take = [mapping](const char *name, std::string &into) {
+    if (const std::string *value = find_option(*mapping, name))
+      into = *value;
+  };
+  take("user", made.user);
+  take("password", made.password);
+  take("token", made.token);
+  if (const std::string *text = find_option(*mapping, "credentials")) {
+    Credentials credentials = Credentials::parse("credentials", *text);
+    made.jwt = credentials.jwt;
+    made.nkey = Nkey::parse("credentials", credentials.seed);
+  }
+  if (const std::string *seed = find_option(*mapping, "nkey_seed"))
+    made.nkey = Nkey::parse("nkey_seed", *seed);
+  return made;
+}
+
+}  // namespace outbox::nats

@@ -1,0 +1,198 @@
+/*
+ * publisher.cpp: connecting, and a message's way to the server. answers.cpp has the way back.
+ *
+ * Many messages are written into one buffer and sent together, so the socket is used a few times per thousand
+ * messages. No more than `most_unsent` bytes are written ahead of a server that does not read.
+ */
+#include "publisher.h"
+
+#include <algorithm>
+
+#include "delivery/base/until_memory.h"
+
+namespace outbox::nats {
+
+using std::chrono::milliseconds;
+
+static constexpr size_t most_unsent = 262'144;
+
+Publisher::Publisher(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter)
+    : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
+      handover_(reporter_, config_->max_in_flight) {
+  launch();
+}
+
+Publisher::~Publisher() {
+  shut_down(handover_.event());
+}
+
+void Publisher::run_once() {
+  if (!connection_) {
+    if (Clock::now() >= connect_at() || handover_.has_work())
+      connect();
+    else
+      wait();
+    return;
+  }
+  pump();
+  connection_->flush();
+  wait();
+  read();
+  check_time();
+}
+
+// ---- the connection ----
+
+void Publisher::connect() {
+  connection_ = open<Connection>(config_->connecting);
+  received_at_ = acknowledged_at_ = Clock::now();
+  pinged_ = false;
+  reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
+  if (size_t most = connection_->info().max_payload; most < config_->max_message_bytes)
+    reporter_->log(OB_LOG_WARNING, "max_payload of the server is " + std::to_string(most) +
+                                       " bytes: set max_message_bytes to that, so that larger events are refused "
+                                       "when they are enqueued");
+  report_up();
+}
+
+/* May be called again if it throws std::bad_alloc. */
+void Publisher::lose(const Trouble &trouble) {
+  std::string text = trouble.text();
+  handover_.succeed(stored_);
+  connection_.reset();
+  in_flight_.clear();
+  stored_.clear();
+  waiting_.clear();
+  subjects_.forget_tries();
+  connect_later();
+  report_down(text, trouble.reason);
+  handover_.halt(true, text);
+}
+
+/* When connect() or check_time() has something to do. */
+Publisher::Time Publisher::look_at() const {
+  Time at = connect_at();
+  if (connection_) {
+    at = std::min(subjects_.look_at(), received_at_ + config_->connecting.ping_interval * (pinged_ ? 2 : 1));
+    if (!in_flight_.empty())
+      at = std::min({at, stall_detector_.stalled_at(),
+                     std::max(in_flight_.begin()->second.sent_at + StallDetector::stall_after,
+                              Clock::now() + milliseconds(500))}); /* give_up_unanswered() may have to wait */
+  }
+  return at;
+}
+
+void Publisher::wait() {
+  wait_until(look_at(), handover_.event(), connection_ ? connection_->fd() : -1,
+             connection_ ? connection_->events() : static_cast<short>(0));
+}
+
+void Publisher::check_time() {
+  Time now = Clock::now();
+  if (subjects_.forget_unused(now))
+    report_degraded();
+  const auto interval = config_->connecting.ping_interval;
+  if (now - received_at_ >= 2 * interval)
+    throw Trouble("connect", OB_REASON_TIMEOUT,
+                  "the server " + connection_->peer() + " has sent nothing for " +
+                      std::to_string(2 * interval.count()) + " s, and answers no PING");
+  if (!pinged_ && now - received_at_ >= interval) {
+    connection_->out() += "PING\r\n";
+    pinged_ = true;
+  }
+  if (stall_detector_.is_stalled(in_flight_.size(), now))
+    throw Trouble("connect", OB_REASON_TIMEOUT,
+                  "no stream behind " + connection_->peer() + " has acknowledged a message for " +
+                      std::to_string(StallDetector::stall_after.count()) + " s, and " +
+                      std::to_string(in_flight_.size()) + (in_flight_.size() == 1 ? " waits" : " wait") +
+                      ", of subject \"" + in_flight_.begin()->second.subject + "\" for example",
+                  "is there a stream for it? Another subscriber of the subject hides that there is none");
+  give_up_unanswered(now);
+}
+
+// ---- messages out ----
+
+void Publisher::pump() {
+  uint64_t serial = 0;
+  while (connection_->unsent() < most_unsent) {
+    std::optional<Message> message = handover_.start(false, serial);
+    if (!message)
+      return;
+    try {
+      start(serial, std::move(*message));
+    } catch (const std::bad_alloc &) {
+      handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
+    }
+  }
+}
+
+/* If it throws, the message was not published and waits nowhere. */
+void Publisher::start(uint64_t serial, Message message) {
+  if (!subjects_.any()) {
+    publish(serial, message, false);
+    return;
+  }
+  Time now = Clock::now();
+  switch (subjects_.look_up(message.subject, now)) {
+  case RefusedSubjects::Answer::Send:
+    publish(serial, message, false);
+    break;
+  case RefusedSubjects::Answer::Try:
+    publish(serial, message, true);
+    break;
+  case RefusedSubjects::Answer::Wait:
+    waiting_[message.subject].push_back({serial, std::move(message)});
+    break;
+  case RefusedSubjects::Answer::Refused:
+    defer(serial, message.subject, subjects_.why(message.subject), OB_REASON_TOPIC);
+    break;
+  }
+}
+
+void Publisher::publish(uint64_t serial, Message &message, bool tries) {
+  if (message.data.size() > connection_->info().max_payload) {
+    if (tries) /* none waits for it yet */
+      subjects_.forget_try(message.subject);
+    handover_.fail(serial, Outcome::Rejected,
+                   "message is too large: with its headers it has " + std::to_string(message.data.size()) +
+                       " bytes, and max_payload of the server is " + std::to_string(connection_->info().max_payload),
+                   OB_REASON_TOO_LARGE);
+    return;
+  }
+  const Time now = Clock::now();
+  auto at = in_flight_.try_emplace(in_flight_.end(), last_number_ + 1);
+  try {
+    append_publish(message.subject, connection_->inbox(last_number_ + 1), message.data, message.headers_size,
+                   connection_->out());
+  } catch (...) {
+    in_flight_.erase(at);
+    if (tries)
+      subjects_.forget_try(message.subject);
+    throw;
+  }
+  stall_detector_.on_submit(in_flight_.size() - 1, now);
+  last_number_++;
+  handover_.forget_bytes(serial);
+  at->second = {serial, std::move(message.subject), now, tries};
+}
+
+void Publisher::defer(uint64_t serial, const std::string &subject, const std::string &why, ob_reason reason) {
+  auto delay = subjects_.wait(subject, Clock::now());
+  handover_.fail(serial, Outcome::Deferred, why, reason, delay.count());
+}
+
+/* The answer about their subject is there. */
+void Publisher::end_waiting(std::deque<Waiting> waiting, bool stored) {
+  for (Waiting &each : waiting) {
+    try {
+      if (stored)
+        publish(each.serial, each.message, false);
+      else
+        defer(each.serial, each.message.subject, subjects_.why(each.message.subject), OB_REASON_TOPIC);
+    } catch (const std::bad_alloc &) {
+      handover_.fail(each.serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
+    }
+  }
+}
+
+}  // namespace outbox::nats

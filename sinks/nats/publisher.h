@@ -1,0 +1,87 @@
+/*
+ * publisher.h: the thread of a NATS sink. It owns the connection, publishes what the handover has, and reports what
+ * the streams answer. It waits only for the socket and the handover together.
+ *
+ *   disconnected --(connected, logged in)--> publishing
+ *        ^------------(connection lost, no acknowledgement for 30 s)--'
+ */
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "connection.h"
+#include "delivery/engine/stall_detector.h"
+#include "delivery/net/peer_thread.h"
+#include "handover.h"
+#include "nats_config.h"
+#include "refused_subjects.h"
+
+namespace outbox::nats {
+
+class Publisher final : PeerThread {
+public:
+  Publisher(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter);
+  ~Publisher() override; /* waits for the thread, and so for a resolver */
+
+  Handover &handover() { return handover_; }
+
+private:
+  /* A message that has been published, and not acknowledged. */
+  struct InFlight {
+    uint64_t serial;
+    std::string subject;
+    Time sent_at;
+    bool tries; /* the subject, which was refused before */
+  };
+  struct Waiting {
+    uint64_t serial;
+    Message message;
+  };
+
+  void run_once() override;
+  // ---- the connection ----
+  void connect();
+  void lose(const Trouble &trouble) override;
+  void wait();
+  Time look_at() const;
+  void check_time();
+  // ---- messages out ----
+  void pump();
+  void start(uint64_t serial, Message message);
+  void publish(uint64_t serial, Message &message, bool tries);
+  void defer(uint64_t serial, const std::string &subject, const std::string &why, ob_reason reason);
+  void end_waiting(std::deque<Waiting> waiting, bool stored);
+  void end_try(const std::string &subject);
+  // ---- answers ----
+  void read();
+  void on_operation(const Operation &operation);
+  void on_message(const Operation &message);
+  void on_permission_error(std::string_view error);
+  void on_stored(const InFlight &message);
+  void on_rejected(const InFlight &message, const std::string &why, ob_reason reason);
+  void on_refused(const InFlight &message, const std::string &why, ob_reason reason);
+  void give_up_unanswered(Time now);
+  std::string about_subject(const std::string &subject) const;
+  void report_degraded();
+
+  const std::shared_ptr<const NatsConfig> config_;
+  Handover handover_;
+
+  /* From here on: the sink's thread only. */
+  std::unique_ptr<Connection> connection_; /* null while disconnected */
+  Time received_at_{}, acknowledged_at_{};
+  bool pinged_ = false;                    /* the server has been asked for a sign of life */
+  std::map<uint64_t, InFlight> in_flight_; /* by number, so the oldest comes first */
+  uint64_t last_number_ = 0;
+  std::vector<uint64_t> stored_; /* serials, reported together */
+  RefusedSubjects subjects_;
+  std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* by subject */
+  std::string degraded_;
+  StallDetector stall_detector_;
+};
+
+}  // namespace outbox::nats

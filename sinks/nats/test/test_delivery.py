@@ -1,0 +1,54 @@
+"""Events arrive as messages, in order per key, as the preview says."""
+
+import json
+from collections import defaultdict
+
+from outbox_rig import wait_until
+
+from streams import Stream
+
+
+def sinks(db):
+    return lambda: str(db.sql("SELECT * FROM outbox.sinks"))
+
+
+def bodies_by_key(messages) -> dict[str, list[int]]:
+    found = defaultdict(list)
+    for message in messages:
+        value = json.loads(message.body)
+        found[value["key"]].append(value["n"])
+    return found
+
+
+def test_an_event_is_a_message(db, server, name):
+    stream = Stream(server, name, ["outbox.event.>"])
+    try:
+        db.nats_sink("nats", server)
+        id = db.enqueue("Order", "7", "order.created", '{"a": 1}', headers='{"tenant": "eu", "traceparent": "x"}')
+        [message] = stream.read(1)
+        assert message.subject == "outbox.event.Order.order.created" and message.body == b'{"a": 1}'
+        assert message.headers == {"Nats-Msg-Id": id, "id": id, "tenant": "eu", "traceparent": "x"}
+        wait_until(lambda: db.pending() == 0, 20, sinks(db))
+        assert db.sink("kind, target, state", "nats") == ("nats", f"127.0.0.1:{server.port}", "idle")
+    finally:
+        stream.delete()
+
+
+def test_a_thousand_keys_in_order(db, server, name):
+    stream = Stream(server, name)
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}")
+    db.sql("SELECT outbox.enqueue('Order', (n % 1000)::text, 'order.made', jsonb_build_object('key', (n % 1000)::text, 'n', n)) FROM generate_series(1, 20000) AS n")
+    found = bodies_by_key(stream.read(20000))
+    assert len(found) == 1000
+    for key, numbers in found.items():
+        assert numbers == [n for n in range(1, 20001) if str(n % 1000) == key]
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert stream.count() == 20000, "no event arrives twice without a fault"
+
+
+def test_a_stream_in_memory_and_one_in_a_file_of_one_sink(db, server, name):
+    orders, mails = Stream(server, name, [f"{name}.Order.>"], storage="memory"), Stream(server, f"{name}-mail", [f"{name}.Mail.>"])
+    db.nats_sink("nats", server, subject=f"{name}.${{aggregate_type}}.${{event_type}}")
+    db.sql("SELECT outbox.enqueue(CASE n % 2 WHEN 0 THEN 'Order' ELSE 'Mail' END, (n % 10)::text, 'made', to_jsonb(n)) FROM generate_series(1, 200) AS n")
+    assert {message.body for message in orders.read(100)} == {str(n).encode() for n in range(2, 201, 2)}
+    assert len(mails.read(100)) == 100

@@ -1,0 +1,71 @@
+"""The page's five minutes, and the example of a consumer."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from outbox_rig import wait_until
+
+from streams import Stream
+from test_delivery import sinks
+
+HERE = Path(__file__).parents[1]
+PAGE = (HERE / "README.md").read_text()
+
+
+def test_the_five_minutes(db, server):
+    """The page's programs and SQL, with this server's port."""
+    def here(text: str) -> str:
+        return text.replace("localhost:4222", f"127.0.0.1:{server.port}")
+
+    def run(program: str) -> str:
+        done = subprocess.run([sys.executable, "-c", here(program)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    create, read = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    run(create)
+    for step in re.findall(r"<!-- step -->\n```sql\n(.*?)```", PAGE, re.DOTALL):
+        if "CREATE EXTENSION" not in step:  # the fixture has done that
+            db.paste(here(step))
+    assert run(read) == 'orders.order.created {"total": 10}\n'
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('nats')"))
+    Stream(server, "ORDERS", create=False).delete()
+
+
+def test_the_table_of_options_is_complete(db):
+    source = (HERE / "nats_options.cpp").read_text()
+    own = set(re.findall(r'^ +\{"([a-z_]+)",\s+(?:true|false),\s+(?:true|false)', source, re.MULTILINE))
+    formats = {"format", "value_format", "null_behavior", "headers", "tombstone_on_empty_payload", "source"}
+    connection = {"connect_timeout", "tls", "ssl_ca_pem", "enable_ssl_certificate_verification", "ssl_certificate_pem", "ssl_key_pem", "ssl_key_password"}
+    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
+    assert len(own) == 12 and own | formats | connection == table
+
+
+@pytest.fixture
+def consumer(db, server):
+    db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
+    running = []
+
+    def start(stream: str) -> subprocess.Popen:
+        running.append(subprocess.Popen([sys.executable, HERE / "example/consumer.py", f"nats://127.0.0.1:{server.port}", db.dsn, stream]))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_the_consumer_works_once_per_event(db, server, name, consumer):
+    stream = Stream(server, name)
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}")
+    db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 1000) AS n")
+    first = consumer(stream.name)
+    wait_until(lambda: db.value("SELECT count(*) FROM mails") > 100, 60, sinks(db))
+    first.kill()  # what it had not acknowledged comes again
+    consumer(stream.name)
+    wait_until(lambda: db.value("SELECT count(*) FROM mails") >= 1000, 120, sinks(db))
+    assert db.sql("SELECT count(*), count(DISTINCT payload->>'n') FROM mails") == [(1000, 1000)]

@@ -1,0 +1,54 @@
+/*
+ * amqp_frames.h: AMQP 0-9-1 frames as bytes. librabbitmq encodes and decodes them; its sockets are not used, because
+ * they block (transport.h). Not thread-safe: each connection has its own.
+ */
+#pragma once
+
+#include <amqp.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace outbox::rabbitmq {
+
+inline amqp_bytes_t as_bytes(std::string_view text) {
+  return {text.size(), const_cast<char *>(text.data())};
+}
+inline std::string_view view(const amqp_bytes_t &bytes) {
+  return {static_cast<const char *>(bytes.bytes), bytes.len};
+}
+
+/* The bytes of a frame that are not its payload. */
+constexpr size_t frame_overhead = 8;
+/* A frame of properties begins with class, weight and the size of the body. */
+constexpr size_t properties_overhead = 12;
+
+/* The functions that append leave `out` as it was if they throw. */
+void append_method(amqp_channel_t channel, amqp_method_number_t id, void *method, std::string &out);
+void append_heartbeat(std::string &out);
+/* The frames of one message. `properties` are encoded ones. */
+void append_publish(amqp_channel_t channel, std::string_view exchange, std::string_view routing_key,
+                    std::string_view properties, std::string_view body, size_t frame_max, std::string &out);
+/* `headers_size`: the bytes of all names and values of the headers. */
+std::string encode_properties(const amqp_basic_properties_t &properties, size_t headers_size);
+
+/* Cuts a stream of bytes into frames. */
+class FrameReader {
+public:
+  FrameReader(); /* throws std::bad_alloc */
+
+  void add(std::string_view bytes);
+  /* Returns false when no complete frame is there. A frame and what it points to are valid until the next call.
+   * Throws std::bad_alloc, and std::runtime_error if the bytes are not AMQP. */
+  bool next(amqp_frame_t &frame);
+  /* The agreed size of a frame. */
+  void set_frame_max(uint32_t bytes);
+
+private:
+  std::unique_ptr<amqp_connection_state_t_, int (*)(amqp_connection_state_t)> decoder_;
+  std::string input_;
+  size_t read_ = 0; /* of input_ */
+};
+
+}  // namespace outbox::rabbitmq

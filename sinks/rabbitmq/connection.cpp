@@ -1,0 +1,261 @@
+/*
+ * connection.cpp: the handshake of AMQP 0-9-1, step by step: start, tune, open. RabbitMQ says why it refuses a login
+ * only to clients that announce `authentication_failure_close`, and that it has blocked publishing only to those that
+ * announce `connection.blocked`.
+ */
+#include "connection.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
+
+namespace outbox::rabbitmq {
+namespace {
+
+constexpr size_t read_size = 131'072;
+constexpr int protocol_header = 'A'; /* librabbitmq's type of a frame that is none */
+
+amqp_table_entry_t text_entry(const char *name, std::string_view text) {
+  amqp_table_entry_t entry{amqp_cstring_bytes(name), {}};
+  entry.value.kind = AMQP_FIELD_KIND_UTF8;
+  entry.value.value.bytes = as_bytes(text);
+  return entry;
+}
+amqp_table_entry_t yes_entry(const char *name) {
+  amqp_table_entry_t entry{amqp_cstring_bytes(name), {}};
+  entry.value.kind = AMQP_FIELD_KIND_BOOLEAN;
+  entry.value.value.boolean = 1;
+  return entry;
+}
+
+template <class Method> const Method &method_of(const amqp_frame_t &frame) {
+  return *static_cast<const Method *>(frame.payload.method.decoded);
+}
+
+std::string quoted(std::string_view text) {
+  return "\"" + clean_text(text.substr(0, 300)) + "\"";
+}
+
+}  // namespace
+
+Connection::~Connection() {
+  if (!open_)
+    return;
+  try {
+    amqp_connection_close_t close{AMQP_REPLY_SUCCESS, amqp_cstring_bytes("closed"), 0, 0};
+    send(0, AMQP_CONNECTION_CLOSE_METHOD, &close);
+    flush();
+  } catch (...) { /* the broker sees the end of the connection anyway */
+  }
+}
+
+bool Connection::flush() {
+  bool any = false;
+  while (sent_ < out_.size()) {
+    size_t n = transport_.send(std::string_view(out_).substr(sent_));
+    if (n == 0)
+      break;
+    sent_ += n;
+    any = true;
+  }
+  if (sent_ == out_.size()) {
+    out_.clear();
+    sent_ = 0;
+  } else if (sent_ > out_.size() / 2) {
+    out_.erase(0, sent_);
+    sent_ = 0;
+  }
+  return any;
+}
+
+bool Connection::receive() {
+  buffer_.resize(read_size);
+  size_t n = transport_.receive(buffer_.data(), buffer_.size());
+  reader_.add(std::string_view(buffer_).substr(0, n));
+  return n > 0;
+}
+
+bool Connection::next(amqp_frame_t &frame) {
+  try {
+    return reader_.next(frame);
+  } catch (const std::runtime_error &error) {
+    throw Trouble("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
+                  "is this the port of a RabbitMQ broker, and does it want TLS?");
+  }
+}
+
+Trouble Connection::closed_by_broker(const amqp_frame_t &frame) {
+  const auto &close = method_of<amqp_connection_close_t>(frame);
+  std::string text = quoted(view(close.reply_text));
+  const int code = close.reply_code;
+  open_ = false;
+  try {
+    amqp_connection_close_ok_t ok{};
+    send(0, AMQP_CONNECTION_CLOSE_OK_METHOD, &ok);
+    flush();
+  } catch (const Trouble &) { /* it is gone already */
+  }
+  std::string fact = "the broker closed the connection: " + std::to_string(code) + " " + text;
+  return {"connect", code == AMQP_CONNECTION_FORCED ? OB_REASON_CONNECTION : OB_REASON_BROKER, fact};
+}
+
+amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Patience &patience, const char *step) {
+  amqp_frame_t frame;
+  for (;;) {
+    flush();
+    while (next(frame)) {
+      if (frame.frame_type == protocol_header)
+        throw Trouble(step, OB_REASON_CONNECTION, peer() + " speaks another version of AMQP than 0-9-1",
+                      "is this the port of a RabbitMQ broker?");
+      if (frame.frame_type == AMQP_FRAME_METHOD && (frame.channel == channel || frame.channel == 0))
+        return frame;
+    }
+    if (!receive())
+      patience.wait(fd(), events(), step, peer());
+  }
+}
+
+void Connection::connect(const Host &host, const Patience &patience) {
+  transport_.resolve(host);
+  transport_.connect(patience);
+}
+
+void Connection::read_start(const amqp_connection_start_t &start) {
+  const char *wanted = options_.external() ? "EXTERNAL" : "PLAIN";
+  auto offered = split(view(start.mechanisms), ' ');
+  if (std::find(offered.begin(), offered.end(), wanted) == offered.end())
+    throw Trouble("login", OB_REASON_AUTH, "the broker does not offer the login mechanism " + std::string(wanted),
+                  options_.external()
+                      ? "enable its plugin rabbitmq_auth_mechanism_ssl, or give the user mapping a user"
+                      : "enable PLAIN in the broker's auth_mechanisms");
+  std::string name, version;
+  for (int i = 0; i < start.server_properties.num_entries; i++) {
+    const amqp_table_entry_t &entry = start.server_properties.entries[i];
+    if (entry.value.kind != AMQP_FIELD_KIND_UTF8)
+      continue;
+    if (view(entry.key) == "product")
+      name = view(entry.value.value.bytes);
+    else if (view(entry.key) == "version")
+      version = view(entry.value.value.bytes);
+  }
+  product_ = clean_text((name + " " + version).substr(0, 100));
+}
+
+void Connection::send_start_ok() {
+  std::array capabilities{yes_entry("authentication_failure_close"), yes_entry("connection.blocked"),
+                          yes_entry("publisher_confirms"), yes_entry("basic.nack")};
+  amqp_table_entry_t capability_table{amqp_cstring_bytes("capabilities"), {}};
+  capability_table.value.kind = AMQP_FIELD_KIND_TABLE;
+  capability_table.value.value.table = {static_cast<int>(capabilities.size()), capabilities.data()};
+  std::array properties{text_entry("product", "outbox"), text_entry("platform", "PostgreSQL"),
+                        text_entry("connection_name", "outbox"), capability_table};
+  std::string response;
+  if (!options_.external())
+    response.append(1, '\0').append(options_.user).append(1, '\0').append(options_.password);
+  amqp_connection_start_ok_t ok{{static_cast<int>(properties.size()), properties.data()},
+                                amqp_cstring_bytes(options_.external() ? "EXTERNAL" : "PLAIN"),
+                                as_bytes(response),
+                                amqp_cstring_bytes("en_US")};
+  send(0, AMQP_CONNECTION_START_OK_METHOD, &ok);
+}
+
+void Connection::log_in(const Patience &patience) {
+  constexpr char header[] = "AMQP\0\0\x09\x01";
+  out_.append(header, sizeof header - 1);
+  amqp_frame_t frame = wait_method(0, patience, "login");
+  if (frame.payload.method.id != AMQP_CONNECTION_START_METHOD)
+    throw Trouble("login", OB_REASON_CONNECTION, peer() + " does not begin as a RabbitMQ broker does");
+  read_start(method_of<amqp_connection_start_t>(frame));
+  send_start_ok();
+
+  std::string who = options_.external() ? "by the client's certificate" : "of user " + quoted(options_.user);
+  const char *look = options_.external() ? "look at ssl_certificate_pem in the user mapping"
+                                         : "look at user and password in the user mapping";
+  try {
+    frame = wait_method(0, patience, "login");
+  } catch (const Trouble &lost) {
+    if (lost.reason != OB_REASON_CONNECTION)
+      throw;
+    throw Trouble("login", OB_REASON_AUTH, "the broker hung up at the login " + who, look);
+  }
+  if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
+    std::string said = closed_by_broker(frame).what();
+    bool loopback = said.find("can only connect via localhost") != said.npos;
+    throw Trouble("login", OB_REASON_AUTH, "the login " + who + " was refused: " + said,
+                  loopback ? "make a user of the broker for outbox, and give it to the user mapping" : look);
+  }
+  if (frame.payload.method.id != AMQP_CONNECTION_TUNE_METHOD)
+    throw Trouble("login", OB_REASON_AUTH, "the broker asks for more at the login " + who, look);
+
+  const auto &tune = method_of<amqp_connection_tune_t>(frame);
+  if (tune.frame_max != 0)
+    frame_max_ = std::min<size_t>(frame_max_, tune.frame_max);
+  heartbeat_ = options_.heartbeat;
+  amqp_connection_tune_ok_t ok{asking, static_cast<uint32_t>(frame_max_), static_cast<uint16_t>(heartbeat_.count())};
+  reader_.set_frame_max(static_cast<uint32_t>(frame_max_));
+  send(0, AMQP_CONNECTION_TUNE_OK_METHOD, &ok);
+}
+
+void Connection::open_vhost(const Patience &patience) {
+  amqp_connection_open_t ask{as_bytes(options_.vhost), {}, 0};
+  std::string vhost = "vhost " + quoted(options_.vhost);
+  send(0, AMQP_CONNECTION_OPEN_METHOD, &ask);
+  amqp_frame_t frame = wait_method(0, patience, "vhost");
+  if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
+    std::string said = closed_by_broker(frame).what();
+    bool refused = said.find("refused") != said.npos;
+    throw Trouble("vhost", OB_REASON_AUTH, vhost + " cannot be opened: " + said,
+                  refused
+                      ? "give user " + quoted(options_.user) + " permissions in it: rabbitmqctl set_permissions -p"
+                      : "correct option vhost, or create it: rabbitmqctl add_vhost");
+  }
+  if (frame.payload.method.id != AMQP_CONNECTION_OPEN_OK_METHOD)
+    throw Trouble("vhost", OB_REASON_BROKER, vhost + " cannot be opened");
+  open_ = true;
+}
+
+void Connection::open_publishing() {
+  amqp_channel_open_t channel{};
+  amqp_confirm_select_t confirm{0};
+  send(publishing, AMQP_CHANNEL_OPEN_METHOD, &channel);
+  send(publishing, AMQP_CONFIRM_SELECT_METHOD, &confirm);
+}
+
+void Connection::open_asking() {
+  amqp_channel_open_t channel{};
+  send(asking, AMQP_CHANNEL_OPEN_METHOD, &channel);
+}
+
+void Connection::close_channel_ok(amqp_channel_t channel) {
+  amqp_channel_close_ok_t ok{};
+  send(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
+}
+
+void Connection::open_channels(const Patience &patience) {
+  open_publishing();
+  open_asking();
+  for (amqp_channel_t channel : {publishing, publishing, asking}) {
+    amqp_frame_t frame = wait_method(channel, patience, "channel");
+    if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD)
+      throw closed_by_broker(frame);
+    if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD)
+      throw Trouble("channel", OB_REASON_BROKER,
+                    "the broker gives no channel: " +
+                        quoted(view(method_of<amqp_channel_close_t>(frame).reply_text)));
+  }
+}
+
+void Connection::open(const Host &host, const Patience &patience) {
+  connect(host, patience);
+  if (options_.tls)
+    start_tls(patience);
+  log_in(patience);
+  open_vhost(patience);
+  open_channels(patience);
+}
+
+}  // namespace outbox::rabbitmq

@@ -1,0 +1,76 @@
+/*
+ * connection.h: a connection that is logged in, with a channel for publishing with confirms and one for questions.
+ * Frames go into out(), next() gives those of the broker. Belongs to one thread.
+ */
+#pragma once
+
+#include <string>
+
+#include "amqp_frames.h"
+#include "delivery/net/transport.h"
+#include "rabbitmq_options.h"
+
+namespace outbox::rabbitmq {
+
+constexpr amqp_channel_t publishing = 1, asking = 2;
+
+class Connection {
+public:
+  explicit Connection(const Connecting &options) : options_(options), transport_(options) {}
+  /* Says goodbye if that needs no waiting. */
+  ~Connection();
+
+  /* The steps, in order, for a probe that reports each of them. They wait, and throw Trouble or Cancelled. */
+  void connect(const Host &host, const Patience &patience);
+  void start_tls(const Patience &patience) { transport_.start_tls(patience); }
+  void log_in(const Patience &patience);
+  void open_vhost(const Patience &patience);
+  void open_channels(const Patience &patience);
+  /* All of them. */
+  void open(const Host &host, const Patience &patience);
+
+  const std::string &peer() const { return transport_.peer(); }
+  const std::string &product() const { return product_; } /* "RabbitMQ 3.10.8" */
+  size_t frame_max() const { return frame_max_; }
+  std::chrono::seconds heartbeat() const { return heartbeat_; }
+
+  std::string &out() { return out_; }
+  size_t unsent() const { return out_.size() - sent_; }
+  void send(amqp_channel_t channel, amqp_method_number_t id, void *method) {
+    append_method(channel, id, method, out_);
+  }
+  /* Sends what the socket takes. Returns whether that was anything. */
+  bool flush();
+  /* Reads once what the socket has. Returns false if that was nothing. */
+  bool receive();
+  /* The next frame; false if none is complete. It is valid until the next call. */
+  bool next(amqp_frame_t &frame);
+  int fd() const { return transport_.fd(); }
+  short events() const { return transport_.events(unsent() > 0); }
+  /* What a connection.close says; answers it. */
+  Trouble closed_by_broker(const amqp_frame_t &frame);
+  /* Waits for a method of this channel; other frames are skipped. */
+  amqp_frame_t wait_method(amqp_channel_t channel, const Patience &patience, const char *step);
+
+  /* Appends what opens the channel. */
+  void open_publishing();
+  void open_asking();
+  void close_channel_ok(amqp_channel_t channel);
+
+private:
+  void read_start(const amqp_connection_start_t &start);
+  void send_start_ok();
+
+  const Connecting &options_;
+  Transport transport_;
+  FrameReader reader_;
+  std::string out_;
+  size_t sent_ = 0; /* of out_ */
+  std::string buffer_;
+  std::string product_;
+  size_t frame_max_ = 131'072;
+  std::chrono::seconds heartbeat_{0};
+  bool open_ = false;
+};
+
+}  // namespace outbox::rabbitmq

@@ -1,0 +1,76 @@
+/*
+ * rabbitmq.cpp: the sink, as the main thread sees it, and the kind. The work is done by publisher.cpp on the sink's
+ * thread.
+ */
+#include "delivery/engine/handover_sink.h"
+#include "delivery/engine/kind_library.h"
+#include "delivery/engine/probe.h"
+
+#include "delivery/base/text_view.h"
+#include "publisher.h"
+#include "rabbitmq_probe.h"
+
+namespace outbox::rabbitmq {
+namespace {
+
+class RabbitSink final : public HandoverSink<Message> {
+public:
+  RabbitSink(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter)
+      : config_(config), publisher_(std::make_unique<Publisher>(std::move(config), std::move(reporter))) {}
+
+private:
+  Handover &handover() const override { return publisher_->handover(); }
+  Message render(const ob_event &event) override {
+    config_->maker.make(event, content_);
+    Message message{event.ticket,
+                    event.key_hash,
+                    {},
+                    content_.exchange,
+                    content_.routing_key,
+                    encode_properties(content_.properties, content_.headers_size),
+                    {}};
+    view(content_.properties.message_id).copy(message.id.data(), message.id.size());
+    message.body = outbox::view(content_.body);
+    return message;
+  }
+
+  const std::shared_ptr<const RabbitConfig> config_;
+  const std::unique_ptr<Publisher> publisher_;
+  Content content_;
+};
+
+class RabbitKind final : public SinkKind {
+public:
+  RabbitKind() : SinkKind("rabbitmq") {}
+
+  const std::vector<OptionSpec> &options() const override { return rabbitmq_options(); }
+  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  SecretMask secrets(const Options &mapping) const override {
+    SecretMask mask;
+    const std::string *user = find_option(mapping, "user");
+    for (const OptionSpec &spec : rabbitmq_options())
+      if (const std::string *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
+        if (!user || *value != *user) /* the user's name is not secret */
+          mask.add(*value);
+    return mask;
+  }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return std::make_shared<RabbitConfig>(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<RabbitSink>(std::static_pointer_cast<const RabbitConfig>(std::move(config)),
+                                        std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    probe_rabbitmq(static_cast<const RabbitConfig &>(*config), probe);
+    return nullptr;
+  }
+  bool sends_test_event() const override { return true; }
+  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+};
+
+}  // namespace
+}  // namespace outbox::rabbitmq
+
+OUTBOX_SINK_KIND(outbox::rabbitmq::RabbitKind)

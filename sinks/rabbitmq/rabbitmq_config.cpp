@@ -1,0 +1,29 @@
+/* rabbitmq_config.cpp: what a sink's options mean for an event. */
+#include "rabbitmq_config.h"
+
+namespace outbox::rabbitmq {
+
+RabbitConfig::RabbitConfig(const Options &server, const Options *mapping)
+    : maker(server), connecting(parse_connecting(server, mapping)) {
+  if (const std::string *value = find_option(server, "max_in_flight"))
+    max_in_flight = parse_max_in_flight("max_in_flight", *value);
+  if (const std::string *value = find_option(server, "max_message_bytes"))
+    max_message_bytes = parse_max_message_bytes("max_message_bytes", *value);
+}
+
+void RabbitConfig::check_event(const ob_event &event) const {
+  if (size_t size = maker.check(event); size > max_message_bytes)
+    throw BadInput(OB_TOO_LARGE, "max_message_bytes", "event is too large for a RabbitMQ message",
+                   "Its body has " + std::to_string(size) + " bytes, and at most " +
+                       std::to_string(max_message_bytes) + " are allowed.",
+                   "Raise option \"max_message_bytes\" of the sink and max_message_size of the broker, or send a "
+                   "reference to the data.");
+}
+
+Preview RabbitConfig::preview(const ob_event &event, int64_t) const {
+  Content content;
+  maker.make(event, content);
+  return preview_of(content);
+}
+
+}  // namespace outbox::rabbitmq

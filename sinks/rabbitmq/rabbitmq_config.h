@@ -1,0 +1,25 @@
+/* rabbitmq_config.h: the parsed options of a RabbitMQ sink. */
+#pragma once
+
+#include "delivery/engine/sink.h"
+#include "rabbitmq_message.h"
+#include "rabbitmq_options.h"
+
+namespace outbox::rabbitmq {
+
+class RabbitConfig final : public SinkConfig {
+public:
+  RabbitConfig(const Options &server, const Options *mapping); /* throws BadInput */
+
+  void check_event(const ob_event &event) const override;
+  void check_new_event(const ob_event &event) const override { maker.check_new(event); }
+  size_t max_payload() const override { return maker.max_payload(max_message_bytes); }
+  Preview preview(const ob_event &event, int64_t now) const override;
+
+  const MessageMaker maker;
+  const Connecting connecting;
+  uint32_t max_in_flight = 2000;
+  size_t max_message_bytes = 16'777'216;
+};
+
+}  // namespace outbox::rabbitmq

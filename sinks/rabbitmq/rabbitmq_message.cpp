@@ -1,0 +1,224 @@
+/*
+ * rabbitmq_message.cpp: one function makes the message for submitting, for the check at enqueue time (which has no
+ * payload, only its length) and for previews.
+ */
+#include "rabbitmq_message.h"
+
+#include <algorithm>
+
+#include "delivery/base/clean_text.h"
+#include "delivery/base/text_view.h"
+#include "delivery/base/uuid.h"
+#include "delivery/options/headers.h"
+
+namespace outbox::rabbitmq {
+namespace {
+
+using outbox::view;
+
+constexpr const char *default_routing_key = "${aggregate_type}.${event_type}";
+constexpr size_t usual_frame_max = 131'072;
+constexpr std::string_view record_prefix = "ce_", amqp_prefix = "cloudEvents_";
+
+std::string shown(std::string_view text) {
+  return clean_text(text.substr(0, 100));
+}
+
+[[noreturn]] void too_long(const char *subject, const std::string &what, size_t bytes, const char *hint) {
+  throw BadInput(OB_BAD_VALUE, subject, what + " is too long for AMQP",
+                 "It has " + std::to_string(bytes) + " bytes, and at most 255 are allowed.", hint);
+}
+
+/* RabbitMQ takes these headers as more routing keys, and closes the channel if they are text. */
+bool routes(std::string_view header) {
+  return header == "CC" || header == "BCC";
+}
+
+void set_short(amqp_basic_properties_t &properties, amqp_flags_t flag, amqp_bytes_t &property,
+               std::string_view text) {
+  if (text.empty())
+    return;
+  property = as_bytes(text);
+  properties._flags |= flag;
+}
+
+amqp_field_value_t field_of(const ob_header &header) {
+  amqp_field_value_t value{};
+  if (!header.value.data) {
+    value.kind = AMQP_FIELD_KIND_VOID;
+  } else {
+    value.kind = header.binary ? AMQP_FIELD_KIND_BYTES : AMQP_FIELD_KIND_UTF8;
+    value.value.bytes = as_bytes(view(header.value));
+  }
+  return value;
+}
+
+}  // namespace
+
+void check_exchange(const std::string &name, const std::string &value) {
+  if (Template::parse(name, value).literals().size() > longest_short_string)
+    throw_bad_value(name, value, "The name of an exchange has at most 255 bytes.");
+  if (Field field; Field::find(value, field))
+    throw_bad_value(name, value, "All events would go to an exchange of this very name.",
+                    "For what the event has there, write ${" + value + "}.");
+}
+
+void check_routing_key(const std::string &name, const std::string &value) {
+  if (Template::parse(name, value).literals().size() > longest_short_string)
+    throw_bad_value(name, value, "A routing key has at most 255 bytes.");
+  if (Field field; Field::find(value, field))
+    throw_bad_value(name, value, "All messages would have this very text as their routing key.",
+                    "For what the event has there, write ${" + value + "}.");
+}
+
+MessageMaker::MessageMaker(const Options &server) {
+  const std::string *exchange = find_option(server, "exchange"), *routing_key = find_option(server, "routing_key");
+  if (!exchange)
+    throw BadInput(OB_MISSING_OPTION, "exchange", "option \"exchange\" is required",
+                   "A message is published to an exchange.",
+                   "Example: OPTIONS (exchange 'events'). The default exchange is the empty text.");
+  exchange_ = Template::parse("exchange", *exchange);
+  routing_key_ = Template::parse("routing_key", routing_key ? *routing_key : default_routing_key);
+
+  FormatOptions format = FormatOptions::parse(server);
+  for (const Placement &placement : format.placements) {
+    if (placement.place == Place::Partition)
+      throw BadInput(OB_BAD_VALUE, "headers", "a message has no partition",
+                     "Option \"headers\" names a column that is the partition.",
+                     "Place it in a header, or in option \"routing_key\".");
+    if (placement.place == Place::Header &&
+        (placement.alias.size() > longest_short_string || routes(placement.alias)))
+      throw BadInput(OB_BAD_VALUE, "headers", "\"" + shown(placement.alias) + "\" cannot be a header",
+                     "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
+                     "Give the column another alias: column:header:alias.");
+  }
+  format_ = format.make(server);
+  cloud_events_ = format.format == Format::CloudEvents;
+  sends_empty_body_ =
+      cloud_events_ || format.format == Format::Structured || find_option(server, "tombstone_on_empty_payload");
+}
+
+/* The record's content-type is a property of the message, the other headers go into its table. */
+void MessageMaker::add_headers(Content &content) const {
+  content.headers.clear();
+  content.headers_size = 0;
+  for (const ob_header &header : content.record.headers) {
+    std::string_view name = view(header.name);
+    if (name == "content-type" && header.value.data) {
+      if (header.value.len > longest_short_string)
+        too_long("content_type", "content type of the event", header.value.len, "Give the event a shorter one.");
+      set_short(content.properties, AMQP_BASIC_CONTENT_TYPE_FLAG, content.properties.content_type,
+                view(header.value));
+      continue;
+    }
+    if (cloud_events_ && name.starts_with(record_prefix))
+      name = (content.record.text() = amqp_prefix) += name.substr(record_prefix.size());
+    if (name.size() > longest_short_string)
+      too_long("headers", "name of header \"" + shown(name) + "\"", name.size(), "Give the header a shorter name.");
+    if (routes(name))
+      throw BadInput(OB_BAD_VALUE, "headers", "header \"" + std::string(name) + "\" cannot be sent to RabbitMQ",
+                     "RabbitMQ takes it as a list of routing keys.", "Give the header another name.");
+    content.headers.push_back({as_bytes(name), field_of(header)});
+    content.headers_size += name.size() + header.value.len;
+  }
+  content.properties.headers = {static_cast<int>(content.headers.size()), content.headers.data()};
+  if (!content.headers.empty())
+    content.properties._flags |= AMQP_BASIC_HEADERS_FLAG;
+}
+
+void MessageMaker::make(const ob_event &event, Content &content) const {
+  Record &record = content.record;
+  record.begin();
+  if (!exchange_.render(event, content.exchange))
+    throw_no_value("exchange", exchange_.missing(event));
+  if (!routing_key_.render(event, content.routing_key))
+    throw_no_value("routing_key", routing_key_.missing(event));
+  if (content.exchange.size() > longest_short_string)
+    too_long("exchange", "exchange \"" + shown(content.exchange) + "\"", content.exchange.size(),
+             "Change option \"exchange\" of the sink, or what the event has for it.");
+  if (content.routing_key.size() > longest_short_string)
+    too_long("routing_key", "routing key \"" + shown(content.routing_key) + "\"", content.routing_key.size(),
+             "Change option \"routing_key\" of the sink, or what the event has for it.");
+  if (event.event_type.len > longest_short_string)
+    too_long("event_type", "event_type", event.event_type.len, "It is the property \"type\" of the message.");
+
+  amqp_basic_properties_t &properties = content.properties;
+  properties = {};
+  format_->write(event, record);
+  add_headers(content);
+  if ((properties._flags & AMQP_BASIC_CONTENT_TYPE_FLAG) == 0 && record.value.data)
+    set_short(properties, AMQP_BASIC_CONTENT_TYPE_FLAG, properties.content_type,
+              event.content_type.len > 0 ? view(event.content_type)
+              : event.payload_is_bytes   ? "application/octet-stream"
+                                         : "application/json");
+  properties.delivery_mode = AMQP_DELIVERY_PERSISTENT;
+  properties._flags |= AMQP_BASIC_DELIVERY_MODE_FLAG;
+  uuid_text(event.id, record.id_text);
+  set_short(properties, AMQP_BASIC_MESSAGE_ID_FLAG, properties.message_id, {record.id_text, sizeof record.id_text});
+  if (event.created_at_us >= 0) {
+    properties.timestamp = static_cast<uint64_t>(event.created_at_us / 1'000'000);
+    properties._flags |= AMQP_BASIC_TIMESTAMP_FLAG;
+  }
+  set_short(properties, AMQP_BASIC_TYPE_FLAG, properties.type, view(event.event_type));
+  content.body = record.value;
+}
+
+size_t MessageMaker::check(const ob_event &event) const {
+  static thread_local Content &made = *new Content; /* never destroyed, so no destructor runs at exit */
+
+  check_headers(event);
+  format_->check(event);
+  bool reads = format_->reads_payload(event);
+  ob_event without = event;
+  if (reads && event.payload.data)
+    without.payload = {"", 0};
+  make(without, made);
+  size_t properties = encode_properties(made.properties, made.headers_size).size();
+  if (properties + properties_overhead + frame_overhead > usual_frame_max)
+    throw BadInput(OB_TOO_LARGE, "headers", "headers of the event are too large for AMQP",
+                   "With the other properties they have " + std::to_string(properties) +
+                       " bytes, and they must fit into one frame of " + std::to_string(usual_frame_max) + ".",
+                   "Move them into the payload.");
+  if (!reads)
+    return made.body.len;
+  return made.body.len + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
+}
+
+void MessageMaker::check_new(const ob_event &event) const {
+  if (!event.payload.data && !sends_empty_body_)
+    throw BadInput(OB_BAD_VALUE, "payload", "payload is NULL, and the sink sends no empty messages", {},
+                   "Give the event a payload, such as {}, or set option \"tombstone_on_empty_payload\" of the sink: "
+                   "'true' sends an empty body, 'false' sends null where the option \"value_format\" makes JSON.");
+  format_->check_new(event);
+}
+
+size_t MessageMaker::max_payload(size_t body) const {
+  size_t times = format_->shrinks();
+  return times == 0 || body > SIZE_MAX / times ? SIZE_MAX : body * times;
+}
+
+Preview preview_of(const Content &content) {
+  const amqp_basic_properties_t &properties = content.properties;
+  Preview parts;
+  auto text = [](std::string_view of) { return std::optional(std::string(of)); };
+  parts.push_back({"exchange", {}, content.exchange, {}});
+  parts.push_back({"routing_key", {}, content.routing_key, {}});
+  if (properties._flags & AMQP_BASIC_CONTENT_TYPE_FLAG)
+    parts.push_back({"property", "content_type", text(rabbitmq::view(properties.content_type)), {}});
+  parts.push_back({"property", "delivery_mode", {}, std::to_string(properties.delivery_mode)});
+  parts.push_back({"property", "message_id", text(rabbitmq::view(properties.message_id)), {}});
+  if (properties._flags & AMQP_BASIC_TIMESTAMP_FLAG)
+    parts.push_back({"property", "timestamp", {}, std::to_string(properties.timestamp)});
+  if (properties._flags & AMQP_BASIC_TYPE_FLAG)
+    parts.push_back({"property", "type", text(rabbitmq::view(properties.type)), {}});
+  for (const amqp_table_entry_t &header : content.headers) {
+    PreviewPart part{"header", std::string(rabbitmq::view(header.key)), {}, {}};
+    if (header.value.kind != AMQP_FIELD_KIND_VOID)
+      part.bytes = rabbitmq::view(header.value.value.bytes);
+    parts.push_back(std::move(part));
+  }
+  parts.push_back({"body", {}, text({content.body.data ? content.body.data : "", content.body.len}), {}});
+  return parts;
+}
+
+}  // namespace outbox::rabbitmq

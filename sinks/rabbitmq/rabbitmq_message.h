@@ -1,0 +1,58 @@
+/* rabbitmq_message.h: the options that define the message of an event, and the code that makes it. */
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "amqp_frames.h"
+#include "delivery/engine/preview.h"
+#include "delivery/formats/format_options.h"
+#include "delivery/options/template.h"
+
+namespace outbox::rabbitmq {
+
+/* AMQP writes the length of names in one byte. */
+constexpr size_t longest_short_string = 255;
+
+void check_exchange(const std::string &name, const std::string &value);
+void check_routing_key(const std::string &name, const std::string &value);
+
+/* A message in parts. Points into the event and into itself; reuse one object for many events. */
+struct Content {
+  std::string exchange, routing_key;
+  amqp_basic_properties_t properties{};
+  ob_text body{};
+  size_t headers_size = 0; /* bytes of all names and values */
+
+  Record record;
+  std::vector<amqp_table_entry_t> headers;
+};
+
+class MessageMaker {
+public:
+  explicit MessageMaker(const Options &server); /* throws BadInput */
+
+  /* Throws BadInput if the event cannot be sent with these options. */
+  void make(const ob_event &event, Content &content) const;
+  /* The check at enqueue time, when only the payload's length is known. Returns the least size of the body. */
+  size_t check(const ob_event &event) const;
+  void check_new(const ob_event &event) const;
+  size_t max_payload(size_t body) const;
+  /* "*" stands for what depends on the event. */
+  std::string exchange_glob() const { return exchange_.glob(); }
+  bool exchange_varies() const { return exchange_.has_variables(); }
+
+private:
+  void add_headers(Content &content) const;
+
+  Template exchange_, routing_key_;
+  bool cloud_events_ = false;     /* in binary mode */
+  bool sends_empty_body_ = false; /* for a payload that is NULL */
+  std::unique_ptr<const RecordFormat> format_;
+};
+
+Preview preview_of(const Content &content);
+
+}  // namespace outbox::rabbitmq

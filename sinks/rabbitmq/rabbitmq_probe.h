@@ -1,0 +1,11 @@
+/* rabbitmq_probe.h: tries the options of a RabbitMQ sink, step by step. */
+#pragma once
+
+#include "delivery/engine/probe.h"
+#include "rabbitmq_config.h"
+
+namespace outbox::rabbitmq {
+
+void probe_rabbitmq(const RabbitConfig &config, Probe &probe);
+
+}  // namespace outbox::rabbitmq

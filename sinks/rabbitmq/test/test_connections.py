@@ -1,0 +1,224 @@
+"""Ways to connect, what is said when that fails, and probes."""
+
+import socket
+import threading
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.certificates import Authority
+from outbox_rig.process import free_port
+
+from queues import Queue
+from test_delivery import sinks
+from test_failures import state_is
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority("the test's authority")
+
+
+@pytest.fixture(scope="module")
+def tls_broker(make_broker, authority):
+    own = authority.issue("broker", "127.0.0.1", rsa_bits=2048)
+    return make_broker(tls={"authority": authority.certificate, "certificate": own.certificate, "key": own.key})
+
+
+def probe(db, send: bool = False) -> dict[str, tuple]:
+    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('rabbit', send => %s)", send)}
+
+
+def delivers(db, queue) -> None:
+    before = len(queue.messages)
+    db.enqueue("Order", "1")
+    queue.read(before + 1)
+
+
+def test_a_user_of_its_own(db, broker, exchange):
+    queue = Queue(broker, exchange)
+    broker.ctl("add_user", "app", "correct horse")
+    broker.ctl("set_permissions", "app", "^$", ".*", "^$")
+    db.rabbit_sink("rabbit", broker, {"user": "app", "password": "wrong battery"}, exchange=exchange)
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open", 'the login of user "app" was refused')
+    assert "look at user and password in the user mapping" in db.sink("last_error", "rabbit")[0]
+    steps = probe(db)
+    assert steps["connect"][0] and not steps["login"][0] and "password" in steps["login"][2]
+    shown = str(db.sql("SELECT * FROM outbox.sinks")) + str(steps) + db.pg.log.read_text()
+    assert "wrong battery" not in shown.replace("password 'wrong battery'", "")
+    db.set_mapping("rabbit", password="correct horse")
+    queue.read(1)
+    assert all(ok for ok, _, _ in probe(db).values())
+    assert "RabbitMQ" in probe(db)["login"][1] and '"app"' in probe(db)["login"][1]
+
+
+def test_a_vhost(db, broker, exchange):
+    db.rabbit_sink("rabbit", broker, exchange=exchange, vhost="shop")
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open", 'vhost "shop" cannot be opened')
+    assert "rabbitmqctl add_vhost" in db.sink("last_error", "rabbit")[0]
+    broker.ctl("add_vhost", "shop")
+    state_is(db, "circuit open", "refused for user")
+    assert "set_permissions" in db.sink("last_error", "rabbit")[0]
+    steps = probe(db)
+    assert steps["login"][0] and not steps["vhost"][0]
+    broker.ctl("set_permissions", "-p", "shop", "guest", ".*", ".*", ".*")
+    state_is(db, "degraded", f'exchange "{exchange}" does not exist in vhost "shop"')
+
+
+def test_writing_that_is_not_allowed(db, broker, exchange):
+    queue = Queue(broker, exchange)
+    broker.ctl("add_user", "reader", "secret words")
+    broker.ctl("set_permissions", "reader", "^$", "^$", ".*")
+    db.rabbit_sink("rabbit", broker, {"user": "reader", "password": "secret words"}, exchange=exchange, retry="exponential 100ms..500ms", max_attempts="1000")
+    ids = [db.enqueue("Order", str(n)) for n in range(20)]
+    state_is(db, "circuit open", "ACCESS_REFUSED")
+    broker.ctl("set_permissions", "reader", "^$", ".*", ".*")
+    assert {properties.message_id for _, properties, _ in queue.read(20, 400)} == set(ids)
+
+
+def test_several_hosts_and_the_first_one_dead(db, broker, exchange):
+    queue = Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{free_port()}, no-such-host.invalid, 127.0.0.1:{broker.port}")
+    delivers(db, queue)
+    assert db.sink("state", "rabbit") in [("idle",), ("delivering",)]
+    steps = db.sql("SELECT step, ok, message FROM outbox.probe('rabbit')")
+    assert [(step, ok) for step, ok, _ in steps][:3] == [("connect", False), ("resolve", False), ("connect", True)]
+
+
+def test_no_broker(db, broker, exchange):
+    port = free_port()
+    db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{port}")
+    state_is(db, "circuit open", f"could not connect to 127.0.0.1 port {port}: Connection refused: is the broker running")
+    db.enqueue("Order", "1")
+    state_is(db, "circuit open", "Connection refused")
+    assert db.value("SELECT attempts FROM outbox.events") == 0
+    assert probe(db)["connect"][2].startswith("Is the broker running")
+
+
+@pytest.mark.parametrize("answer, error", [
+    (b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nsecret of the endpoint", "does not speak AMQP"),
+    (b"", "no answer in time"),
+    (b"AMQP\0\1\0\0", "speaks another version of AMQP"),
+    (None, "was lost"),
+])
+def test_a_peer_that_is_no_broker(db, broker, exchange, answer, error):
+    """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def serve():
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                if answer:
+                    peer.sendall(answer)
+                if answer is None:
+                    peer.close()
+                kept.append(peer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{server.getsockname()[1]}", connect_timeout="500ms")
+        state_is(db, "circuit open", error)
+        assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('rabbit')"))
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_tls(db, tls_broker, authority, exchange):
+    queue = Queue(tls_broker, exchange)
+    tls = {"hosts": f"127.0.0.1:{tls_broker.tls_port}", "tls": "true", "exchange": exchange}
+    db.rabbit_sink("rabbit", tls_broker, **tls)
+    state_is(db, "circuit open", "comes from an authority that is not trusted here")
+    assert "ssl_ca_pem" in db.sink("last_error", "rabbit")[0]
+    steps = probe(db)
+    assert steps["connect"][0] and not steps["TLS"][0]
+    db.sql(f"ALTER SERVER rabbit OPTIONS (ADD ssl_ca_pem '{authority.certificate}')")
+    delivers(db, queue)
+    assert list(probe(db)) == ["connect", "TLS", "login", "vhost", "exchange"] and all(ok for ok, _, _ in probe(db).values())
+    many = 3000
+    db.sql("SELECT outbox.enqueue('Order', (n % 100)::text, 'x', to_jsonb(repeat('x', n))) FROM generate_series(1, 3000) AS n")
+    queue.read(1 + many)
+
+
+def test_tls_of_another_host(db, tls_broker, authority, exchange):
+    db.rabbit_sink("rabbit", tls_broker, hosts=f"localhost:{tls_broker.tls_port}", tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
+    state_is(db, "circuit open", "is not made out to that host")
+    db.sql("ALTER SERVER rabbit OPTIONS (ADD enable_ssl_certificate_verification 'false')")
+    queue = Queue(tls_broker, exchange)
+    delivers(db, queue)
+
+
+def test_tls_on_a_plain_port_and_the_reverse(db, tls_broker, authority, exchange):
+    db.rabbit_sink("rabbit", tls_broker, tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
+    state_is(db, "circuit open", "does not speak TLS on this port")
+    db.rabbit_sink("plain", tls_broker, hosts=f"127.0.0.1:{tls_broker.tls_port}", exchange=exchange)
+    wait_until(lambda: db.sink("state", "plain") == ("circuit open",), 30, sinks(db))
+
+
+def test_a_client_certificate(db, tls_broker, authority, exchange):
+    queue = Queue(tls_broker, exchange)
+    own = authority.issue("app", password="the key's words")
+    db.rabbit_sink("rabbit", tls_broker, {"user": "guest", "password": "guest", "ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key, "ssl_key_password": "the key's words"},
+                   hosts=f"127.0.0.1:{tls_broker.tls_port}", tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
+    delivers(db, queue)
+    stranger = Authority("nobody").issue("app")
+    db.sql("DROP USER MAPPING FOR PUBLIC SERVER rabbit")
+    db.create_mapping("rabbit", {"user": "guest", "password": "guest", "ssl_certificate_pem": stranger.certificate, "ssl_key_pem": stranger.key})
+    state_is(db, "circuit open", "does not accept the client's certificate")
+
+
+def test_a_login_by_certificate_needs_the_brokers_plugin(db, tls_broker, authority, exchange):
+    own = authority.issue("app")
+    db.rabbit_sink("rabbit", tls_broker, {"ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key},
+                   hosts=f"127.0.0.1:{tls_broker.tls_port}", tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
+    state_is(db, "circuit open", "rabbitmq_auth_mechanism_ssl")
+
+
+def test_a_login_by_certificate(db, make_broker, authority, exchange):
+    server, own = authority.issue("broker", "127.0.0.1", rsa_bits=2048), authority.issue("app")
+    broker = make_broker(tls={"authority": authority.certificate, "certificate": server.certificate, "key": server.key}, plugins="rabbitmq_auth_mechanism_ssl",
+                         settings={"auth_mechanisms.1": "PLAIN", "auth_mechanisms.2": "EXTERNAL", "ssl_cert_login_from": "common_name"})
+    broker.ctl("add_user", "app", "unused words")
+    broker.ctl("set_permissions", "app", "^$", ".*", "^$")
+    queue = Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, {"ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key},
+                   hosts=f"127.0.0.1:{broker.tls_port}", tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
+    delivers(db, queue)
+    assert "accepts the client's certificate" in probe(db)["login"][1]
+
+
+def test_a_probe_sends_a_message_that_says_it_is_a_test(db, broker, exchange):
+    db.rabbit_sink("rabbit", broker, exchange=exchange)
+    assert not probe(db)["exchange"][0]
+    queue = Queue(broker, exchange, key="Order.#")
+    assert not probe(db, send=True)["send"][0] and "no queue is bound" in probe(db, send=True)["send"][1]
+    everything = Queue(broker, exchange, name=f"{exchange}-all")
+    assert probe(db, send=True)["send"][0]
+    [(method, properties, body)] = everything.read(1)
+    assert properties.headers["outbox-probe"] == "true" and properties.type == "outbox.probe" and body == b'{"test": true}'
+    assert queue.count() == 0
+
+
+def test_an_idle_connection_stays_open_by_heartbeats(db, broker, exchange):
+    queue = Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, exchange=exchange, heartbeat="1s")
+    delivers(db, queue)
+    connected = db.pg.log.read_text().count("connected to")
+    pulses = threading.Event()
+    pulses.wait(5)  # five heartbeats: the broker closes a connection that is silent for two
+    delivers(db, queue)
+    assert db.pg.log.read_text().count("connected to") == connected
+
+
+def test_a_silent_broker_is_noticed_while_idle(db, broker, exchange):
+    queue = Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, exchange=exchange, heartbeat="1s", connect_timeout="500ms")
+    delivers(db, queue)
+    broker.freeze()
+    try:
+        state_is(db, "circuit open", "no heartbeat")
+    finally:
+        broker.thaw()
+    delivers(db, queue)

@@ -1,0 +1,57 @@
+/*
+ * command.h: commands of Redis as bytes, and its replies. hiredis encodes and parses them; its sockets are not used,
+ * because they block (transport.h).
+ */
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace outbox::redis {
+
+class Command {
+public:
+  Command(const std::vector<std::string_view> &words); /* throws std::bad_alloc */
+  Command(std::initializer_list<std::string_view> words) : Command(std::vector(words)) {}
+  std::string_view bytes() const { return {bytes_.get(), size_}; }
+
+private:
+  struct Free {
+    void operator()(char *bytes) const { redisFreeCommand(bytes); }
+  };
+  std::unique_ptr<char, Free> bytes_;
+  size_t size_ = 0;
+};
+
+struct FreeReply {
+  void operator()(redisReply *reply) const { freeReplyObject(reply); }
+};
+using Reply = std::unique_ptr<redisReply, FreeReply>;
+
+inline std::string_view text_of(const redisReply &reply) {
+  return reply.str ? std::string_view(reply.str, reply.len) : std::string_view();
+}
+inline bool is_error(const redisReply &reply) {
+  return reply.type == REDIS_REPLY_ERROR;
+}
+
+/* Cuts a stream of bytes into replies. Not thread-safe: each connection has its own. */
+class ReplyReader {
+public:
+  ReplyReader(); /* throws std::bad_alloc */
+
+  /* Throw std::bad_alloc, and std::runtime_error if the bytes are not of Redis; then the reader is of no use. */
+  void add(std::string_view bytes);
+  Reply next(); /* null when no complete reply is there */
+
+private:
+  [[noreturn]] void throw_error() const;
+
+  std::unique_ptr<redisReader, void (*)(redisReader *)> reader_;
+};
+
+}  // namespace outbox::redis

@@ -1,0 +1,161 @@
+/*
+ * connection.cpp: HELLO logs in, and tells version, role and mode, whatever rights the user has. A replica refuses
+ * entries, or, if it is writable, loses them at its next synchronisation; so it is left before the first one. PING,
+ * other than HELLO and SELECT, is refused while the server loads its data or cannot write to its disk.
+ */
+#include "connection.h"
+
+#include <algorithm>
+
+#include "delivery/base/clean_text.h"
+#include "server_errors.h"
+
+namespace outbox::redis {
+
+static constexpr size_t read_size = 131'072;
+
+static Trouble refused(const char *step, const std::string &what, const redisReply &reply) {
+  ServerError error = read_error(text_of(reply));
+  return {step, error.reason, what + ": " + error.text};
+}
+
+void Connection::flush() {
+  while (sent_ < out_.size()) {
+    size_t n = transport_.send(std::string_view(out_).substr(sent_));
+    if (n == 0)
+      break;
+    sent_ += n;
+  }
+  if (sent_ == out_.size()) {
+    out_.clear();
+    sent_ = 0;
+  } else if (sent_ > out_.size() / 2) {
+    out_.erase(0, sent_);
+    sent_ = 0;
+  }
+}
+
+bool Connection::receive() {
+  buffer_.resize(read_size);
+  size_t n = transport_.receive(buffer_.data(), buffer_.size());
+  if (n > 0)
+    reader_.add(std::string_view(buffer_).substr(0, n));
+  return n > 0;
+}
+
+Reply Connection::next() {
+  try {
+    return reader_.next();
+  } catch (const std::runtime_error &error) {
+    throw Trouble("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
+                  "is this the port of a Redis server, and does it want TLS?");
+  }
+}
+
+Reply Connection::ask(const Command &command, const Patience &patience, const char *step) {
+  out_ += command.bytes();
+  for (;;) {
+    flush();
+    if (Reply reply = next())
+      return reply;
+    if (!receive())
+      patience.wait(fd(), events(), step, peer());
+  }
+}
+
+void Connection::connect(const Host &host, const Patience &patience) {
+  transport_.resolve(host);
+  transport_.connect(patience);
+}
+
+/* Without TLS, Redis takes a handshake for the beginning of a command, and waits for the rest. */
+void Connection::start_tls(const Patience &patience) {
+  try {
+    transport_.start_tls(patience);
+  } catch (const Trouble &trouble) {
+    if (trouble.reason != OB_REASON_TIMEOUT)
+      throw;
+    throw Trouble("TLS", OB_REASON_TIMEOUT, "TLS failed: " + peer() + " has not answered in time",
+                  "name the server's tls-port in option hosts, or leave out option tls");
+  }
+}
+
+void Connection::read_hello(const redisReply &hello) {
+  std::string name, version;
+  for (size_t i = 0; i + 1 < hello.elements; i += 2) {
+    std::string_view key = text_of(*hello.element[i]);
+    std::string value = clean_text(text_of(*hello.element[i + 1]).substr(0, 50));
+    if (key == "server")
+      name = value;
+    else if (key == "version")
+      version = value;
+    else if (key == "mode")
+      mode_ = value;
+    else if (key == "role")
+      role_ = value;
+  }
+  product_ = name + " " + version;
+}
+
+void Connection::log_in(const Patience &patience) {
+  std::vector<std::string_view> hello{"HELLO", "2"};
+  if (!options_.password.empty())
+    hello.insert(hello.end(), {"AUTH", options_.user, options_.password});
+  hello.insert(hello.end(), {"SETNAME", "outbox"});
+  Reply reply;
+  try {
+    reply = ask(hello, patience, "login");
+  } catch (const Trouble &lost) {
+    if (lost.reason != OB_REASON_CONNECTION || !lost.hint.empty())
+      throw;
+    throw Trouble("login", OB_REASON_CONNECTION, peer() + " hung up at the login",
+                  "is this the port of a Redis server, and does it want TLS?");
+  }
+  if (is_error(*reply))
+    throw refused("login",
+                  options_.user.empty() ? "the server refuses a login without a password"
+                                        : "the login of user \"" + clean_text(options_.user) + "\" was refused",
+                  *reply);
+  read_hello(*reply);
+}
+
+void Connection::check_role() const {
+  if (mode_ == "cluster")
+    throw Trouble("role", OB_REASON_BROKER, peer() + " is a node of a Redis Cluster",
+                  "cluster mode is not supported: name a server without it in option hosts");
+  if (mode_ == "sentinel")
+    throw Trouble("role", OB_REASON_BROKER, peer() + " is a Sentinel",
+                  "name the Redis servers themselves in option hosts; the sink finds the master among them");
+  if (role_ == "replica")
+    throw Trouble("role", OB_REASON_BROKER, peer() + " is a replica",
+                  "option hosts must also name the master; if that is gone, promote a replica");
+}
+
+void Connection::select_database(const Patience &patience) {
+  if (options_.database == 0)
+    return;
+  std::string number = std::to_string(options_.database);
+  if (Reply reply = ask({"SELECT", number}, patience, "database"); is_error(*reply))
+    throw refused("database", "database " + number + " cannot be used", *reply);
+}
+
+void Connection::check_ready(const Patience &patience) {
+  Reply reply = ask({"PING"}, patience, "ready");
+  if (is_error(*reply) && !text_of(*reply).starts_with("NOPERM")) /* entries show whether it is ready */
+    throw refused("ready", "the server is not ready", *reply);
+  if (options_.waits) /* a WAIT that is refused after an entry would double the entry at each try */
+    if (reply = ask({"WAIT", "0", "1"}, patience, "ready"); is_error(*reply))
+      throw refused("ready", "WAIT is refused", *reply);
+}
+
+void Connection::open(const Host &host, const Patience &patience) {
+  connect(host, patience);
+  if (options_.tls)
+    start_tls(patience);
+  log_in(patience);
+  check_role();
+  select_database(patience);
+  check_ready(patience);
+}
+
+}  // namespace outbox::redis

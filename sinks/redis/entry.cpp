@@ -1,0 +1,141 @@
+/*
+ * entry.cpp: one function makes the entry for submitting, for the check at enqueue time (which has no payload, only
+ * its length) and for previews. An entry of Redis has no null: what has no value has no field.
+ */
+#include "entry.h"
+
+#include "delivery/base/time_text.h"
+#include "delivery/base/uuid.h"
+#include "delivery/options/headers.h"
+
+namespace outbox::redis {
+namespace {
+
+constexpr const char *default_stream = "outbox.event.${aggregate_type}";
+constexpr std::string_view header_prefix = "header.";
+
+}  // namespace
+
+void check_stream(const std::string &name, const std::string &value) {
+  if (value.empty())
+    throw_bad_value(name, value, "A stream has a name.");
+  Template::parse(name, value);
+  if (Field field; Field::find(value, field))
+    throw_bad_value(name, value, "All events would go to a stream of this very name.",
+                    "For what the event has there, write ${" + value + "}.");
+}
+
+void check_maxlen(const std::string &name, const std::string &value) {
+  parse_int(name, value, 1, int64_t{1} << 53);
+}
+
+EntryMaker::EntryMaker(const Options &server) {
+  const std::string *stream = find_option(server, "stream");
+  stream_ = Template::parse("stream", stream ? *stream : default_stream);
+  if (const std::string *maxlen = find_option(server, "maxlen"))
+    maxlen_ = *maxlen;
+  FormatOptions format = FormatOptions::parse(server);
+  for (const Placement &placement : format.placements)
+    if (placement.place == Place::Partition)
+      throw BadInput(OB_BAD_VALUE, "headers", "an entry has no partition",
+                     "Option \"headers\" names a column that is the partition.",
+                     "Place it in a header, or in option \"stream\".");
+  format_ = format.make(server);
+  sends_empty_payload_ = format.format == Format::CloudEvents || format.format == Format::Structured ||
+                         find_option(server, "tombstone_on_empty_payload");
+}
+
+/* The format's header `id` would repeat the field of this name. */
+void EntryMaker::add_headers(Entry &entry) const {
+  for (const ob_header &header : entry.record.headers) {
+    std::string_view name = view(header.name);
+    if (!header.value.data || name == "content-type" ||
+        (name == "id" && view(header.value) == entry.fields.front().value))
+      continue;
+    std::string &field = entry.record.text();
+    entry.fields.push_back({(field = header_prefix) += name, view(header.value)});
+  }
+}
+
+void EntryMaker::make(const ob_event &event, Entry &entry) const {
+  Record &record = entry.record;
+  record.begin();
+  if (!stream_.render(event, entry.stream))
+    throw_no_value("stream", stream_.missing(event));
+  if (entry.stream.empty())
+    throw BadInput(OB_BAD_VALUE, "stream", "event has no stream",
+                   "Option \"stream\" of the sink gives an empty name.",
+                   "Change that option, or what the event has for it.");
+  format_->write(event, record);
+
+  std::string_view content_type = event.content_type.len > 0 ? view(event.content_type)
+                                  : event.payload_is_bytes   ? "application/octet-stream"
+                                                             : "application/json";
+  for (const ob_header &header : record.headers)
+    if (view(header.name) == "content-type" && header.value.data)
+      content_type = view(header.value);
+  uuid_text(event.id, record.id_text);
+  entry.fields.clear();
+  entry.fields.push_back({"id", {record.id_text, sizeof record.id_text}});
+  entry.fields.push_back({"type", view(event.event_type)});
+  if (event.key.data)
+    entry.fields.push_back({"key", view(event.key)});
+  entry.fields.push_back({"created_at", record.text() = std::to_string(floor_ms(event.created_at_us))});
+  add_headers(entry);
+  entry.payload_bytes = record.value.len;
+  if (!record.value.data)
+    return;
+  entry.fields.push_back({"content_type", content_type});
+  entry.fields.push_back({"payload", view(record.value)});
+}
+
+Command EntryMaker::command(const Entry &entry) const {
+  std::vector<std::string_view> words{"XADD", entry.stream, "MAXLEN", "~", maxlen_};
+  if (maxlen_.empty())
+    words.resize(2);
+  words.reserve(words.size() + 1 + 2 * entry.fields.size());
+  words.push_back("*");
+  for (const Entry::Field &field : entry.fields) {
+    words.push_back(field.name);
+    words.push_back(field.value);
+  }
+  return Command(words);
+}
+
+size_t EntryMaker::check(const ob_event &event) const {
+  static thread_local Entry &made = *new Entry; /* never destroyed, so no destructor runs at exit */
+
+  check_headers(event);
+  format_->check(event);
+  bool reads = format_->reads_payload(event);
+  ob_event without = event;
+  if (reads && event.payload.data)
+    without.payload = {"", 0};
+  make(without, made);
+  if (!reads)
+    return made.payload_bytes;
+  return made.payload_bytes + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
+}
+
+void EntryMaker::check_new(const ob_event &event) const {
+  if (!event.payload.data && !sends_empty_payload_)
+    throw BadInput(OB_BAD_VALUE, "payload", "payload is NULL, and the sink sends no entries without a payload", {},
+                   "Give the event a payload, such as {}, or set option \"tombstone_on_empty_payload\" of the sink: "
+                   "'true' leaves out the field, 'false' sends null where the option \"value_format\" makes JSON.");
+  format_->check_new(event);
+}
+
+size_t EntryMaker::max_payload(size_t payload) const {
+  size_t times = format_->shrinks();
+  return times == 0 || payload > SIZE_MAX / times ? SIZE_MAX : payload * times;
+}
+
+Preview preview_of(const Entry &entry) {
+  Preview parts;
+  parts.push_back({"stream", {}, entry.stream, {}});
+  for (const Entry::Field &field : entry.fields)
+    parts.push_back({"field", std::string(field.name), std::string(field.value), {}});
+  return parts;
+}
+
+}  // namespace outbox::redis

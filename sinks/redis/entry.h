@@ -1,0 +1,56 @@
+/* entry.h: the options that define the entry of an event, and the code that makes it. */
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "delivery/engine/preview.h"
+#include "delivery/formats/format_options.h"
+#include "delivery/options/template.h"
+
+namespace outbox::redis {
+
+void check_stream(const std::string &name, const std::string &value);
+void check_maxlen(const std::string &name, const std::string &value);
+
+/* An entry in parts. Points into the event and into itself; reuse one object for many events. */
+struct Entry {
+  struct Field {
+    std::string_view name, value;
+  };
+  std::string stream;
+  std::vector<Field> fields;
+  size_t payload_bytes = 0;
+
+  Record record;
+};
+
+class EntryMaker {
+public:
+  explicit EntryMaker(const Options &server); /* throws BadInput */
+
+  /* Throws BadInput if the event cannot be sent with these options. */
+  void make(const ob_event &event, Entry &entry) const;
+  Command command(const Entry &entry) const;
+  /* The check at enqueue time, when only the payload's length is known. Returns the least size of the payload. */
+  size_t check(const ob_event &event) const;
+  void check_new(const ob_event &event) const;
+  size_t max_payload(size_t payload) const;
+  /* "*" stands for what depends on the event. */
+  std::string stream_glob() const { return stream_.glob(); }
+  bool stream_varies() const { return stream_.has_variables(); }
+
+private:
+  void add_headers(Entry &entry) const;
+
+  Template stream_;
+  std::string maxlen_;               /* empty: streams are not trimmed */
+  bool sends_empty_payload_ = false; /* for a payload that is NULL */
+  std::unique_ptr<const RecordFormat> format_;
+};
+
+Preview preview_of(const Entry &entry);
+
+}  // namespace outbox::redis

@@ -1,0 +1,66 @@
+/*
+ * redis.cpp: the sink, as the main thread sees it, and the kind. The work is done by writer.cpp on the sink's
+ * thread.
+ */
+#include "delivery/engine/handover_sink.h"
+#include "delivery/engine/kind_library.h"
+#include "delivery/engine/probe.h"
+
+#include "writer.h"
+#include "redis_probe.h"
+
+namespace outbox::redis {
+namespace {
+
+class RedisSink final : public HandoverSink<Message> {
+public:
+  RedisSink(std::shared_ptr<const RedisConfig> config, std::shared_ptr<Reporter> reporter)
+      : config_(config), writer_(std::make_unique<Writer>(std::move(config), std::move(reporter))) {}
+
+private:
+  Handover &handover() const override { return writer_->handover(); }
+  Message render(const ob_event &event) override {
+    config_->maker.make(event, entry_);
+    return {event.ticket, event.key_hash, entry_.stream, config_->maker.command(entry_)};
+  }
+
+  const std::shared_ptr<const RedisConfig> config_;
+  const std::unique_ptr<Writer> writer_;
+  Entry entry_;
+};
+
+class RedisKind final : public SinkKind {
+public:
+  RedisKind() : SinkKind("redis") {}
+
+  const std::vector<OptionSpec> &options() const override { return redis_options(); }
+  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  SecretMask secrets(const Options &mapping) const override {
+    SecretMask mask;
+    const std::string *user = find_option(mapping, "user");
+    for (const OptionSpec &spec : redis_options())
+      if (const std::string *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
+        if (!user || *value != *user) /* the user's name is not secret */
+          mask.add(*value);
+    return mask;
+  }
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+    return std::make_shared<RedisConfig>(server, mapping);
+  }
+  std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
+                             std::shared_ptr<Reporter> reporter) const override {
+    return std::make_unique<RedisSink>(std::static_pointer_cast<const RedisConfig>(std::move(config)),
+                                       std::move(reporter));
+  }
+  std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
+    probe_redis(static_cast<const RedisConfig &>(*config), probe);
+    return nullptr;
+  }
+  bool sends_test_event() const override { return true; }
+  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+};
+
+}  // namespace
+}  // namespace outbox::redis
+
+OUTBOX_SINK_KIND(outbox::redis::RedisKind)

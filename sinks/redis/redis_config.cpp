@@ -1,0 +1,35 @@
+/* redis_config.cpp: what a sink's options mean for an event. */
+#include "redis_config.h"
+
+namespace outbox::redis {
+
+RedisConfig::RedisConfig(const Options &server, const Options *mapping)
+    : maker(server), connecting(parse_connecting(server, mapping)) {
+  if (const std::string *value = find_option(server, "max_in_flight"))
+    max_in_flight = parse_max_in_flight("max_in_flight", *value);
+  if (const std::string *value = find_option(server, "max_message_bytes"))
+    max_message_bytes = parse_max_message_bytes("max_message_bytes", *value);
+  if (const std::string *value = find_option(server, "wait_replicas"))
+    wait_replicas = parse_wait_replicas("wait_replicas", *value);
+  else
+    refuse_without_meaning(server, "wait_timeout", "The sink waits for no replicas: set wait_replicas.");
+  if (const std::string *value = find_option(server, "wait_timeout"))
+    wait_timeout = parse_wait_timeout("wait_timeout", *value);
+}
+
+void RedisConfig::check_event(const ob_event &event) const {
+  if (size_t size = maker.check(event); size > max_message_bytes)
+    throw BadInput(OB_TOO_LARGE, "max_message_bytes", "event is too large for an entry of Redis",
+                   "Its payload has " + std::to_string(size) + " bytes, and at most " +
+                       std::to_string(max_message_bytes) + " are allowed.",
+                   "Raise option \"max_message_bytes\" of the sink and, above 512 MB, proto-max-bulk-len of the "
+                   "server, or send a reference to the data.");
+}
+
+Preview RedisConfig::preview(const ob_event &event, int64_t) const {
+  Entry entry;
+  maker.make(event, entry);
+  return preview_of(entry);
+}
+
+}  // namespace outbox::redis

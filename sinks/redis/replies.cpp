@@ -1,0 +1,119 @@
+/*
+ * replies.cpp: what the server's replies mean for events in flight. They come in the order of the commands.
+ *
+ * If too few replicas have an entry, it is in the master's stream nevertheless: to send it again would double it. So
+ * the sink sends WAIT again until enough replicas have it, and sends no other entries meanwhile.
+ */
+#include "delivery/base/clean_text.h"
+#include "writer.h"
+
+namespace outbox::redis {
+namespace {
+
+/* The start of every text about a stream: deferred events are found by it when the stream can be written. */
+std::string about_stream(std::string_view stream) {
+  return "stream \"" + clean_text(stream.substr(0, 200)) + "\" ";
+}
+
+}  // namespace
+
+void Writer::read() {
+  while (connection_->receive()) {
+    while (Reply reply = connection_->next())
+      on_reply(*reply);
+    stall_detector_.on_acknowledgement(Clock::now());
+    if (!acknowledged_.empty()) {
+      handover_.succeed(acknowledged_);
+      acknowledged_.clear();
+    }
+  }
+}
+
+void Writer::on_reply(const redisReply &reply) {
+  if (in_flight_.empty())
+    throw Trouble("connect", OB_REASON_BROKER, "the server " + connection_->peer() + " replies to nothing");
+  Sent sent = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  waits_in_flight_ -= sent.serial == 0;
+  if (is_error(reply))
+    on_refused(std::move(sent), text_of(reply));
+  else if (sent.serial == 0)
+    on_replicas(static_cast<uint64_t>(reply.integer));
+  else
+    on_stored(std::move(sent));
+}
+
+void Writer::on_stored(Sent sent) {
+  (config_->wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
+  if (streams_.accepted(sent.stream)) {
+    std::string about = about_stream(sent.stream);
+    reporter_->log(OB_LOG_INFO, about + "can be written");
+    reporter_->resumed(about);
+    report_degraded();
+  }
+}
+
+void Writer::on_replicas(uint64_t replicas) {
+  if (replicas >= config_->wait_replicas) {
+    acknowledged_.insert(acknowledged_.end(), stored_.begin(), stored_.end());
+    stored_.clear();
+    if (!blocked_.empty()) {
+      blocked_.clear();
+      report_up();
+    }
+    return;
+  }
+  if (waits_in_flight_ == 0)
+    ask_replicas();
+  if (!blocked_.empty())
+    return;
+  blocked_ = "only " + std::to_string(replicas) + " of " + std::to_string(config_->wait_replicas) +
+             (replicas == 1 ? " replicas has" : " replicas have") + " the last entries after " +
+             std::to_string(config_->wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
+             ", or lower option wait_replicas";
+  report_down(blocked_, OB_REASON_BROKER);
+  handover_.halt(false, blocked_);
+}
+
+void Writer::on_refused(Sent sent, std::string_view said) {
+  ServerError error = read_error(said);
+  if (sent.serial == 0 || error.fault == Fault::Host)
+    throw Trouble("connect", error.reason, "the server " + connection_->peer() + " refuses entries: " + error.text);
+  switch (error.fault) {
+  case Fault::Stream:
+    refuse_stream(std::move(sent), std::move(error));
+    break;
+  case Fault::Event:
+    handover_.fail(sent.serial, Outcome::Rejected, "the server refuses the entry: " + error.text, error.reason);
+    break;
+  case Fault::Server:
+    handover_.fail(sent.serial, Outcome::SinkDown, "the server refuses entries: " + error.text, error.reason);
+    break;
+  case Fault::Unknown:
+  case Fault::Host:
+    handover_.fail(sent.serial, Outcome::RetryBlameSink,
+                   about_stream(sent.stream) + "was refused an entry: " + error.text, error.reason);
+    break;
+  }
+}
+
+void Writer::refuse_stream(Sent sent, ServerError error) {
+  std::string problem = about_stream(sent.stream) + "cannot be written: " + error.text;
+  Time now = Clock::now();
+  if (streams_.refused(sent.stream, problem, now)) {
+    reporter_->log(OB_LOG_WARNING, problem + "; its events wait");
+    report_degraded();
+  }
+  handover_.fail(sent.serial, Outcome::Deferred, std::move(problem), error.reason,
+                 streams_.wait(sent.stream, now).count());
+}
+
+void Writer::report_degraded() {
+  std::string problem = streams_.summary();
+  if (problem == degraded_)
+    return;
+  degraded_ = problem;
+  reporter_->degraded(std::move(problem));
+}
+
+}  // namespace outbox::redis

@@ -1,0 +1,166 @@
+/*
+ * writer.cpp: connecting, and an entry's way to the server. replies.cpp has the way back.
+ *
+ * Many commands are appended to one buffer and sent together, so the socket is used a few times per thousand entries.
+ * No more than `most_unsent` bytes are appended ahead of a server that does not read.
+ */
+#include "writer.h"
+
+#include <algorithm>
+
+#include "delivery/base/until_memory.h"
+
+namespace outbox::redis {
+
+using std::chrono::milliseconds;
+
+static constexpr size_t most_unsent = 262'144;
+
+Writer::Writer(std::shared_ptr<const RedisConfig> config, std::shared_ptr<Reporter> reporter)
+    : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
+      handover_(reporter_, config_->max_in_flight) {
+  launch();
+}
+
+Writer::~Writer() {
+  shut_down(handover_.event());
+}
+
+void Writer::run_once() {
+  if (!connection_) {
+    if (Clock::now() >= connect_at() || handover_.has_work())
+      connect();
+    else
+      wait();
+    return;
+  }
+  pump();
+  try {
+    connection_->flush();
+  } catch (const Trouble &) {
+    read(); /* why the server hangs up comes before the end of the connection */
+    throw;
+  }
+  wait();
+  read();
+  check_time();
+}
+
+// ---- the connection ----
+
+void Writer::connect() {
+  connection_ = open<Connection>(config_->connecting);
+  if (!was_idle_)
+    reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
+  report_up();
+}
+
+/* May be called again if it throws std::bad_alloc. */
+void Writer::lose(const Trouble &trouble) {
+  std::string text = trouble.text();
+  handover_.succeed(acknowledged_);
+  acknowledged_.clear();
+  /* A server may close connections that are idle (`timeout`): that is no outage unless connecting fails. */
+  was_idle_ = connection_ && handover_.running() == 0 && trouble.reason == OB_REASON_CONNECTION;
+  if (connection_)
+    next_host(); /* another one may be the master now */
+  connection_.reset();
+  in_flight_.clear();
+  waits_in_flight_ = 0;
+  stored_.clear();
+  blocked_.clear();
+  report_degraded(); /* memory may have been short when a stream changed */
+  connect_later();
+  if (was_idle_)
+    return;
+  report_down(text, trouble.reason);
+  handover_.halt(true, text);
+}
+
+/* When connect() or check_time() has something to do. */
+Writer::Time Writer::look_at() const {
+  Time at = connect_at();
+  if (connection_) {
+    at = streams_.look_at();
+    if (!in_flight_.empty())
+      at = std::min(at, stall_detector_.stalled_at());
+  }
+  return at;
+}
+
+void Writer::wait() {
+  wait_until(look_at(), handover_.event(), connection_ ? connection_->fd() : -1,
+             connection_ ? connection_->events() : static_cast<short>(0));
+}
+
+void Writer::check_time() {
+  Time now = Clock::now();
+  if (streams_.forget_unused(now))
+    report_degraded();
+  if (stall_detector_.is_stalled(in_flight_.size(), now))
+    throw Trouble("connect", OB_REASON_TIMEOUT,
+                  "the server " + connection_->peer() + " has replied nothing for " +
+                      std::to_string(StallDetector::stall_after.count()) + " s, and " +
+                      std::to_string(in_flight_.size()) +
+                      (in_flight_.size() == 1 ? " command waits for it" : " commands wait for it"));
+}
+
+// ---- commands out ----
+
+void Writer::pump() {
+  if (!blocked_.empty()) {
+    if (handover_.has_work()) { /* a probe of the circuit */
+      report_down(blocked_, OB_REASON_BROKER);
+      handover_.halt(false, blocked_);
+    }
+    return;
+  }
+  uint64_t serial = 0;
+  bool any = false;
+  while (connection_->unsent() < most_unsent) {
+    std::optional<Message> message = handover_.start(false, serial);
+    if (!message)
+      break;
+    try {
+      any |= send(serial, *message);
+    } catch (const std::bad_alloc &) {
+      handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
+    }
+  }
+  if (any && config_->wait_replicas > 0)
+    ask_replicas();
+}
+
+/* Returns false if the event must wait for its stream. */
+bool Writer::send(uint64_t serial, Message &message) {
+  Time now = Clock::now();
+  if (const std::string *problem = streams_.problem(message.stream, now)) {
+    handover_.fail(serial, Outcome::Deferred, *problem, OB_REASON_TOPIC, streams_.wait(message.stream, now).count());
+    return false;
+  }
+  send_command({serial, std::move(message.stream)}, message.command.bytes());
+  handover_.forget_bytes(serial);
+  return true;
+}
+
+/* Replicas have what was sent before. */
+void Writer::ask_replicas() {
+  send_command(
+      {}, Command({"WAIT", std::to_string(config_->wait_replicas), std::to_string(config_->wait_timeout.count())})
+              .bytes());
+  waits_in_flight_++;
+}
+
+/* If it throws, nothing was sent. */
+void Writer::send_command(Sent sent, std::string_view command) {
+  stall_detector_.on_submit(in_flight_.size(), Clock::now());
+  in_flight_.push_back(std::move(sent));
+  try {
+    connection_->out() += command;
+  } catch (...) {
+    in_flight_.pop_back();
+    throw;
+  }
+}
+
+}  // namespace outbox::redis

@@ -1,0 +1,21 @@
+# kind.mk: the Makefile of a kind of sink includes it after MODULE_big, OBJS, EXTENSION and DATA (docs/new-sink.md).
+# SHLIB_LINK: the libraries that the kind needs. PG_CONFIG: which server.
+# make sink-test PEER=peer.py: checks what arrives while the installed kind's peer and the server are broken. CYCLES, SEED.
+PG_CONFIG ?= pg_config
+OUTBOX_KIT := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
+OBJS += outbox_kind_module.o
+override PG_CXXFLAGS += -std=c++20 -fvisibility=hidden -I$(OUTBOX_KIT)
+# outbox.so is loaded before the kind: it is beside it, unless the server has loaded it already.
+override SHLIB_LINK += -L$(shell $(PG_CONFIG) --pkglibdir) -l:outbox.so -Wl,-rpath,'$$ORIGIN' -lstdc++
+override with_llvm = no
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+outbox_kind_module.o: $(OUTBOX_KIT)/kind_module.c
+	$(COMPILE.c) -o $@ $<
+
+PEER ?= peer.py
+.PHONY: sink-test
+sink-test:
+	python3 $(OUTBOX_KIT)/sink-test/sink_test.py --pg-config $(PG_CONFIG) $(PEER)
