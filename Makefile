@@ -1,7 +1,8 @@
 # outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
 # make check: unit tests and pg_regress, in minutes; make test: what a change must pass; make gate: the same on a clean clone, before main moves;
 # make test-all: everything that this machine has the means for; make nightly: the same, one suite after the other, with fresh seeds;
-# make test-assert: on a PostgreSQL that checks itself;
+# make test-assert: on a PostgreSQL that checks itself; make test-memory: on one that Valgrind watches; make test-faults: broken at every edge;
+# make sinks builds the kinds of sink in sinks/, for the outbox that is installed;
 # make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
@@ -30,7 +31,8 @@ EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIV
 
 # The loadable module is C++: no LLVM bitcode, and only the entry points that PostgreSQL looks up are visible.
 override with_llvm = no
-SHLIB_LINK = -lrdkafka -lcurl -lssl -lcrypto -lstdc++ -lpthread -Wl,--version-script=src/server/exports.map -Wl,--no-undefined -Wl,--unresolved-symbols=ignore-all
+SHLIB_LINK = -lrdkafka -lcurl -lssl -lcrypto -lstdc++ -lpthread -Wl,--version-script=src/server/exports.map -Wl,--no-undefined -Wl,--unresolved-symbols=ignore-all -Wl,-soname,outbox.so \
+  -Wl,-Bsymbolic
 
 PG_CONFIG ?= pg_config
 ifneq ($(shell command -v $(PG_CONFIG)),)
@@ -63,8 +65,9 @@ src/server/%.o: src/server/%.cpp
 	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(OUTBOX_VERSION)\" -c -o $@ $<
 src/dispatch/%.o: src/dispatch/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
+# A kind of sink in a library of its own calls the delivery library's classes (exports.map).
 src/delivery/%.o: src/delivery/%.cpp
-	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
+	$(CXX) $(OUTBOX_CXXFLAGS) -fvisibility=default -fno-semantic-interposition $(NO_ASSERTS) -c -o $@ $<
 -include $(OBJS:.o=.d)
 src/server/base/library_version.o: outbox.control
 
@@ -86,14 +89,38 @@ INBOX_PARTS = src/extension/inbox/before.sql src/extension/41_days.sql src/exten
 outbox_inbox.sql: $(INBOX_PARTS)
 	@cat $^ > $@.part && mv $@.part $@
 
+# For kinds of sink in libraries of their own (docs/new-sink.md): the headers of the delivery library without its sinks, a Makefile, and a
+# test, which is left out where only src was copied to.
+KIT = src/kit/kind.mk src/kit/kind_module.c $(sort $(shell find src/delivery -name '*.h' -not -path '*/sinks/*'))
+KIT_TEST = $(wildcard test/sink/*.py $(addprefix test/chaos/,checker.py history.py plan.py writers.py schema.sql))
+KIT_FOLDER = $(DESTDIR)$(includedir_server)/extension/outbox
+kit_place = $(patsubst kit/%,%,$(1:src/%=%))
+install: install-kit
+install-kit:
+	$(foreach file,$(KIT),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/$(call kit_place,$(file)) &&) true
+	$(foreach file,$(KIT_TEST),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
+uninstall: uninstall-kit
+uninstall-kit:
+	rm -rf $(KIT_FOLDER)
+
+# The kinds of sink in sinks/ whose client library is there. Each is an extension of its own, built against the outbox that is installed.
+SINKS = $(or $(KINDS),$(patsubst sinks/%/Makefile,%,$(wildcard sinks/*/Makefile)))
+sinks:
+	@for kind in $(SINKS); do \
+	  if $(MAKE) --no-print-directory -s -C sinks/$$kind has-library >/dev/null 2>&1; then $(MAKE) -C sinks/$$kind all || exit 1; \
+	  else echo "sinks/$$kind is left out: its client library is not installed (make -C sinks/$$kind install-peer)"; fi; \
+	done
+
 # What test/rig/build compares with what is installed, and its version.
+kit:
+	@echo $(foreach file,$(KIT),$(file):$(call kit_place,$(file))) $(foreach file,$(KIT_TEST),$(file):sink-test/$(notdir $(file)))
 scripts:
 	@echo $(DATA) $(DATA_built)
 
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: scripts version demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-upgrade examples diagrams
+.PHONY: sinks scripts version demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
 demo:
 	test/demo/run
 test:
@@ -106,6 +133,12 @@ gate: # COMMIT=main: instead of the one that is checked out
 	test/gate $(COMMIT)
 test-assert: # on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos
 	test/run assert
+test-faults: # breaks the server at each fault point in each way; POINTS="claim. Sink" WAYS="kill wait" SEED=1: which
+	test/faults/run
+test-memory: # on a server under Valgrind, half an hour; PYTEST_ARGS="-k test_retry" chooses the tests of e2e
+	test/run memory
+test-races: # the unit tests, librdkafka and libcurl under ThreadSanitizer
+	test/run races
 unit:
 	$(MAKE) -f test/unit/Makefile run
 bench:
@@ -114,6 +147,10 @@ bench-peers:
 	test/bench/run --peers
 chaos:
 	test/chaos/run
+disks: # CYCLES=20 SEED=1: power cuts and disk errors, and what arrived
+	test/power/run
+chaos-night: # one seed after the other until it is stopped; HOURS=8 CYCLES=20 (of each seed); keeps those that failed in build/chaos/failed
+	test/chaos/run --night
 models:
 	test/run models
 simulate: # SEEDS=1000 SEED=1: which worlds, else fresh ones for three minutes
@@ -121,6 +158,11 @@ simulate: # SEEDS=1000 SEED=1: which worlds, else fresh ones for three minutes
 	test/simulate/run
 fuzz: # SECONDS=600: for each target; TARGETS="url match": these alone
 	test/fuzz/run --seconds $(or $(SECONDS),60) $(TARGETS)
+test-model: # EXAMPLES=200 SEED=1 STEPS=20: how many, from which seed (else a fresh one), how long
+	EXAMPLES=$(or $(EXAMPLES),200) SEED=$(SEED) test/run model
+test-calls: # each allocation and call of src/delivery and src/dispatch fails once; SCENARIO=webhook N=call:17: this one, with its stack
+	test/rig/install check
+	test/calls/run
 test-upgrade: # pg_upgrade from 15, in a release that has a newer one as well; UPGRADE_TO=18 chooses it
 	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
 examples:
@@ -136,6 +178,8 @@ format:
 	git ls-files '*.cpp' '*.h' | xargs clang-format -i
 deb:
 	packaging/deb
+deb-sinks: # of the kinds of sink in sinks/, for the outbox that is installed
+	packaging/deb-sinks
 rpm:
 	packaging/rpm
 test-packages:

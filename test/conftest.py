@@ -4,7 +4,7 @@ import itertools
 import os
 
 import pytest
-from outbox_rig import Consumer, Rig, librdkafka, patient, wait_until
+from outbox_rig import Consumer, Rig, librdkafka, memcheck, patient, wait_until
 from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
@@ -23,6 +23,8 @@ def pytest_collection_modifyitems(items):
 def rig():
     with Rig(f"test-{os.environ.get('SUITE', 'pytest')}") as rig:
         yield rig
+    if found := memcheck.new_reports(ended=True):
+        pytest.fail("\n".join(found), pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +105,7 @@ def _server_log(item):
 
 @pytest.fixture(autouse=True)
 def no_crash(request):
-    """No process of the server may crash, unless the test kills one deliberately."""
+    """No process of the server may crash, unless the test kills one deliberately, or do what memcheck reports."""
     pg = request.getfixturevalue("pg") if "pg" in request.fixturenames else None
     before = pg.log.stat().st_size if pg else 0
     request.node.log_start = before
@@ -112,6 +114,8 @@ def no_crash(request):
         found = crashes(pg.log, before)
         if found:
             pytest.fail("the server's log tells of a crash:\n" + "\n".join(found), pytrace=False)
+    if found := memcheck.new_reports():
+        pytest.fail("\n".join(found), pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 import traceback
+from pathlib import Path
 
 import report
 from checker import Finding, check
@@ -36,7 +37,7 @@ class Run:
         self.world = World(rig)
         self._histories: dict[int, History] = {}
         self._cycle_of: dict[str, int] = {}
-        self._log_read = 0
+        self._logs_read: dict[Path, int] = {}  # a promoted standby has a log of its own
 
     def cycle(self, number: int) -> bool:
         began = time.monotonic()
@@ -45,7 +46,7 @@ class Run:
         cycle.run()
         self._cycle_of |= {id: number for id in history.events}
         touched = self.world.observe(self._histories, self._cycle_of, history)
-        wrong = self._crashes()
+        wrong = self._crashes({fault.name for fault in history.faults})
         lines = []
         for n in sorted(touched):
             self._share_faults(n, history)
@@ -60,6 +61,10 @@ class Run:
             print("\nthe state of the server:", *self.world.state(), sep="\n")
         return not wrong
 
+    def logs(self) -> list[Path]:
+        """Of all servers that were the primary."""
+        return sorted({*self._logs_read, self.world.pg.log})
+
     def _share_faults(self, n: int, now: History) -> None:
         """An event of an earlier cycle can arrive again after a fault of this cycle, so both cycles count this
         fault's bound."""
@@ -67,11 +72,13 @@ class Run:
         if earlier is not now:
             earlier.faults += [fault for fault in now.faults if fault not in earlier.faults]
 
-    def _crashes(self) -> list[Finding]:
-        """The harness kills with signal 9; every other crash is a finding."""
-        log = self.world.pg.log
-        found = [line for line in crashes(log, self._log_read) if not re.search(r"terminated by signal 9\b", line)]
-        self._log_read = log.stat().st_size
+    def _crashes(self, faults: set[str]) -> list[Finding]:
+        """The harness kills with signal 9, and a full disk is an error of the worker's transaction; every other crash and error is a finding."""
+        meant = r"terminated by signal 9\b" + (r"|No space left on device" if "fill_disk" in faults else "")
+        found = []
+        for log in self.logs():
+            found += [line for line in crashes(log, self._logs_read.get(log, 0)) if not re.search(meant, line)]
+            self._logs_read[log] = log.stat().st_size
         return [Finding("crash", line) for line in found]
 
 
@@ -90,7 +97,7 @@ def main() -> int:
                 break
             passed += 1
         if passed < given.cycles:
-            print(report.where([run.world.pg.log, run.world.kafka.log]))
+            print(report.where([*run.logs(), run.world.kafka.log]))
             print(report.replay(given.seed, given.first + passed))
         run.world.close()
     print(f"{passed} cycles passed, {int(passed < given.cycles)} failed; seed {given.seed}")

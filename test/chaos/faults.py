@@ -79,6 +79,46 @@ def restart_fast(world: World, plan: Plan) -> None:
     world.pg.restart("fast")
 
 
+def fill_disk(world: World, plan: Plan) -> None:
+    """The volume of the database's tables is full; WAL has one of its own."""
+    if world.volume is None:
+        raise NothingToHit("no volume can be mounted here")
+    world.volume.fill()
+
+
+def free_disk(world: World, plan: Plan) -> None:
+    world.volume.free()
+
+
+def add_standby(world: World, plan: Plan) -> None:
+    """Without synchronous commits a failover loses transactions that the applications were told are committed."""
+    world.add_standby()
+
+
+def promote_standby(world: World, plan: Plan) -> None:
+    world.promote_standby()
+
+
+def upgrade_server(world: World, plan: Plan) -> None:
+    world.upgrade_server()
+
+
+# ---- the network -----------------------------------------------------------------------------------------------
+
+
+def cut(network: str) -> Action:
+    def begin(world: World, plan: Plan) -> None:
+        """Drops all packets; the connections stay."""
+        if (found := getattr(world, network)) is None:
+            raise NothingToHit("no network namespace is permitted here")
+        found.cut()
+    return begin
+
+
+def mend(network: str) -> Action:
+    return lambda world, plan: getattr(world, network).mend()
+
+
 # ---- the broker ------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +196,11 @@ FAULTS: dict[str, tuple[Action, Action]] = {
     "kill_server_unflushed": (stop_wal_writer, kill_server),
     "stop_immediate": (stop_immediate, nothing),
     "restart_fast": (restart_fast, nothing),
+    "fill_disk": (fill_disk, free_disk),
+    "promote_standby": (add_standby, promote_standby),
+    "upgrade_server": (upgrade_server, nothing),
+    "cut_broker": (cut("broker_network"), mend("broker_network")),
+    "cut_endpoint": (cut("endpoint_network"), mend("endpoint_network")),
     "kill_broker": (kill_broker, start_broker),
     "pause_broker": (pause_broker, resume_broker),
     "endpoint_refuses": (stop_endpoint, start_endpoint),

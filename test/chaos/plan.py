@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 
 FAULTS = {  # faults by target, with their weights; a cycle hits each target at most once
     "server": {"kill_worker": 3, "terminate_worker": 2, "kill_postmaster": 2, "kill_server": 2, "stop_immediate": 2,
-               "restart_fast": 1, "kill_server_unflushed": 2},
-    "broker": {"kill_broker": 2, "pause_broker": 3},
-    "endpoint": {"endpoint_refuses": 1, "endpoint_hangs": 1, "endpoint_fails": 1, "endpoint_restarts": 1},
+               "restart_fast": 1, "kill_server_unflushed": 2, "fill_disk": 2, "promote_standby": 1},
+    "broker": {"kill_broker": 2, "pause_broker": 3, "cut_broker": 2},
+    "endpoint": {"endpoint_refuses": 1, "endpoint_hangs": 1, "endpoint_fails": 1, "endpoint_restarts": 1, "cut_endpoint": 1},
     "clock": {"set_clock": 1},
     "settings": {"change_workers": 3, "alter_kafka": 1, "alter_webhook": 1},
 }
 LASTS = {  # minimum and maximum in seconds; the other faults have no duration
     "kill_server_unflushed": (0.2, 0.6), "kill_broker": (0.1, 0.5), "pause_broker": (0.2, 1.2), "endpoint_refuses": (0.2, 0.8),
+    "cut_broker": (0.3, 1.5), "cut_endpoint": (0.3, 1.5), "fill_disk": (0.3, 1.0), "promote_standby": (0.5, 1.0),
     "endpoint_hangs": (0.2, 1.0), "endpoint_fails": (0.2, 0.8),
 }
 KINDS = {"plain": 40, "rolled_back": 12, "savepoints": 12, "exception": 8, "steps": 5, "bulk": 3, "late": 8, "prepared": 8}
@@ -49,7 +50,7 @@ def draw(seed: int, cycle: int) -> Plan:
     plan.seconds = dice.uniform(1.0, 1.8)
     plan.asynchronous = dice.choice([0, 0.3, 0.3])
     plan.hands = dice.random() < 0.7
-    kind = dice.choices(["calm", "mixed", "asynchronous", "backlog"], [1, 6, 2, 2])[0]
+    kind = dice.choices(["calm", "mixed", "asynchronous", "backlog", "upgrade"], [1, 6, 2, 2, 0.2])[0]
     if kind == "mixed":
         for target in dice.sample(sorted(FAULTS), dice.choices([1, 2, 3], [3, 4, 2])[0]):
             plan.steps.append(_step(dice, target, plan.seconds))
@@ -65,6 +66,11 @@ def draw(seed: int, cycle: int) -> Plan:
         plan.last = Step(0, "kill_server_draining", 0)
         if dice.random() < 0.4:
             plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
+    elif kind == "upgrade":  # pg_upgrade refuses prepared transactions
+        plan.kinds |= {"prepared": 0}
+        plan.steps.append(_of(dice, "upgrade_server", plan.seconds))
+        if dice.random() < 0.5:
+            plan.steps.append(_step(dice, dice.choice(["broker", "endpoint", "clock"]), plan.seconds))
     plan.steps.sort(key=lambda step: step.at)
     return plan
 

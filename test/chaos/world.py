@@ -1,40 +1,77 @@
 """The real parts of a run: started once, broken and repaired in all cycles."""
 
+import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from history import History
-from outbox_rig import Rig, wait_until
+from outbox_rig import Postgres, Rig, wait_until
 from outbox_rig.clock import Clock
 from outbox_rig.database import Database
+from outbox_rig.namespace import Namespace
+from outbox_rig.namespace import NotPermitted as NoNetwork
 from outbox_rig.receiver import SECRET
+from outbox_rig.volume import NotPermitted as NoVolume
+from outbox_rig.volume import Volume
 from pulse import Pulse
 from sinks import Endpoint, Topic
 from writers import all_keys
 
 MAX_IN_FLIGHT = 40  # small, so that the bound on duplicates is tested
 STUCK_S = 20  # give up when nothing changes for this many seconds although every part is healthy
+# At debug2 workers log what test/models/trace.py replays.
+# The name tells that a cluster which pg_upgrade has made is the same one.
+SETTINGS = {"outbox.cluster_name": "chaos", "outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s", "max_prepared_transactions": "50",
+            "log_min_messages": "debug2"}
+VOLUME_MB = 2048  # of memory at most; a cycle needs some 2 MB
 SCHEMA = Path(__file__).with_name("schema.sql")
+
+
+def _network(rig: Rig) -> Namespace | None:
+    """None where namespaces are not permitted: then no network is cut."""
+    try:
+        return rig.namespace()
+    except (OSError, NoNetwork):
+        return None
+
+
+def _volume(rig: Rig) -> Volume | None:
+    """None where nothing may be mounted: then no disk is full."""
+    try:
+        return rig.volume(VOLUME_MB) if os.getuid() == 0 else None
+    except NoVolume:
+        return None
+
+
+def _tablespace(volume: Volume) -> str:
+    return f"CREATE TABLESPACE chaos LOCATION '{volume.path}'"
 
 
 class World:
     def __init__(self, rig: Rig):
+        self._rig = rig
         self.clock = Clock(rig.dir / "clock")
-        self.pg = rig.postgres(settings={"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s",
-                                         "max_prepared_transactions": "50"}, env=self.clock.env())
-        self.kafka = rig.kafka(jit=False)
-        self.endpoint = Endpoint(rig.receiver(secret=SECRET))
+        self.broker_network, self.endpoint_network = _network(rig), _network(rig)
+        self.volume = _volume(rig)
+        self.standby: Postgres | None = None
+        self.pg = rig.postgres(settings=SETTINGS, env=self.clock.env())
+        self.kafka = rig.kafka(jit=False, namespace=self.broker_network)
+        self.endpoint = Endpoint(rig.receiver(secret=SECRET, namespace=self.endpoint_network))
         self.topic = Topic(self.kafka)
         self.db = Database(self.pg, "chaos")
-        self.db.create()
+        if self.volume:
+            with self.pg.connect() as admin:
+                admin.execute(_tablespace(self.volume))
+        self.db.create("chaos" if self.volume else "pg_default")
         self.db.sql(SCHEMA.read_text())
         self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys())
         retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12"}
         self.db.kafka_sink("kafka", self.kafka, **retry)
         # Events are kept for a day, so that both ways of recording a delivery are used.
-        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", **retry)
+        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", allow_networks="127.0.0.0/8, 10.0.0.0/8", **retry)
         self.workers = self._workers_before = 1
         self.pulse = Pulse()
 
@@ -67,6 +104,48 @@ class World:
     def bound(self) -> int:
         """The maximum number of events in flight, including those of exiting workers."""
         return MAX_IN_FLIGHT * max(self.workers, self._workers_before)
+
+    # ---- another server ------------------------------------------------------------------------------------------------
+
+    def add_standby(self) -> None:
+        """Returns when commits wait for it."""
+        volume = self._rig.volume(VOLUME_MB) if self.volume else None
+        moved = {self.volume.path: volume.path} if self.volume and volume else {}
+        self.standby = self._rig.postgres(settings=SETTINGS, standby_of=self.pg, env=self.clock.env(), tablespaces=moved)
+        self._volume_after = volume
+        self.pg.set("synchronous_standby_names", "standby")
+        wait_until(lambda: self.sql("SELECT sync_state, state FROM pg_stat_replication") == [("sync", "streaming")], 30, "the standby to be synchronous")
+
+    def promote_standby(self) -> None:
+        """The primary dies, and its standby takes its place."""
+        former, former_volume = self.pg, self.volume
+        former.kill()
+        assert self.standby
+        self.standby.promote()
+        self.volume = self._volume_after
+        self._continue_on(self.standby)
+        self.standby = None
+        if former_volume:
+            self._rig.drop(former_volume)
+
+    def upgrade_server(self) -> None:
+        """pg_upgrade to a new cluster of the same version, which it refuses while there is a tablespace."""
+        former = self.pg
+        former.stop()
+        if self.volume:
+            former.alone("ALTER DATABASE chaos SET TABLESPACE pg_default", "DROP TABLESPACE chaos")
+        upgraded = self._rig.postgres(start=False, settings=SETTINGS, env=self.clock.env())
+        upgraded.upgrade_from(former)
+        if self.volume:
+            upgraded.alone(_tablespace(self.volume), "ALTER DATABASE chaos SET TABLESPACE chaos")
+        upgraded.start()
+        self._continue_on(upgraded)
+
+    def _continue_on(self, server: Postgres) -> None:
+        former, self.pg, self.db.pg = self.pg, server, server
+        self.db.disconnect()
+        self.set_workers(self.workers)  # ALTER SYSTEM is neither replicated nor upgraded
+        shutil.rmtree(former.dir)
 
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 

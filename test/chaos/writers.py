@@ -3,10 +3,10 @@
 import threading
 import time
 import uuid
+from typing import Protocol
 
 import psycopg
 from history import Event, History, Transaction
-from outbox_rig.database import Database
 from plan import Plan
 
 WRITERS = 5
@@ -18,6 +18,10 @@ BULK = 40
 
 def all_keys() -> list[str]:
     return SHARED_KEYS + [f"{writer}-{n}" for writer in range(WRITERS) for n in range(OWN_KEYS)]
+
+
+class Database(Protocol):
+    def connect(self) -> psycopg.Connection: ...
 
 
 class Open:

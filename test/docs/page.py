@@ -14,7 +14,7 @@ PART = re.compile(r"<!--\s*(?P<word>setup|fresh database|output|step)(?::\s*(?P<
                   r"|^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 # The parts of the output that differ between runs.
 CHANGES = [(re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
-           (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d)?"), "TIME"), (re.compile(r"\b1[6-9]\d{8}(\d{3})?\b"), "TIME"),
+           (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.:]\d+)?( ?Z|[+-]\d\d)?"), "TIME"), (re.compile(r"\b1[6-9]\d{8}(\d{3})?\b"), "TIME"),
            (re.compile(r"v1,[\w+/]+=*"), "SIGNATURE"), (re.compile(r"\b0{10,}\d+\b"), "SEQUENCE"), (re.compile(r"[-+| ]+"), " ")]
 
 

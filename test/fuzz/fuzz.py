@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """make fuzz: runs each fuzz target for some seconds, as many side by side as there are processors, and says what they reached.
 
-test/fuzz/fuzz.py [--seconds N] [--minimize] [TARGET]...: 60 seconds each. What a target finds new goes to build/fuzz/corpus/TARGET, and with
+test/fuzz/fuzz.py [--seconds N | --same] [--minimize] [TARGET]...: 60 seconds each. --same is for the suite `fuzz`: the same executions each time,
+from the repository's corpus on, with numbers of executions instead of seconds. Without it, what a target finds new goes to build/fuzz/corpus/TARGET, and with
 --minimize its smallest part that reaches as much replaces what the repository has (hand-made inputs stay). Exit code 1 when a property of a
 target did not hold: the input is printed, and the command that replays it."""
 
@@ -21,6 +22,14 @@ HERE, OUT = ROOT / "test/fuzz", ROOT / "build/fuzz"
 LONGEST = 4096  # bytes of an input
 HAND_MADE = re.compile(r"(?![0-9a-f]{40}$)")  # others are named by a hash
 MOST_INPUTS, MOST_BYTES = 60, 30_000  # of a target in the repository, beside those that are hand-made
+
+
+# Of --same: about five seconds on a quiet machine. A new target gets the first number.
+EXECUTIONS = 20_000
+OTHER_EXECUTIONS = {
+    "base64": 50_000, "http_wait": 40_000, "match": 40_000, "network": 40_000, "rate": 40_000, "values": 40_000, "placement": 10_000,
+    "pem": 500, "preview": 5_000, "secret_mask": 1_500, "options": 3_000,
+}
 
 
 @dataclass
@@ -53,17 +62,27 @@ def targets() -> list[str]:
     return sorted(path.stem for path in HERE.glob("*.cpp"))
 
 
-def fuzz(target: str, seconds: int) -> Run:
+def fuzz(target: str, seconds: int, seed: int, same: bool) -> Run:
     found, kept, crashes = OUT / "corpus" / target, HERE / "corpus" / target, OUT / "failed"
+    if same:
+        found = OUT / "same" / target
+        shutil.rmtree(found, ignore_errors=True)  # what earlier runs found would change what this one does
     for folder in (found, crashes, OUT / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
     dictionary = HERE / "dictionaries" / f"{target}.dict"
     log = OUT / "logs" / f"{target}.log"
+    if same:
+        # A folder is read in the order of the file system, a list in its own. Addresses are drawn anew, except by setarch -R.
+        inputs = OUT / "same" / f"{target}.inputs"
+        inputs.write_text(",".join(str(path.relative_to(ROOT)) for path in sorted(kept.iterdir())))
+        end, folders = [f"-runs={OTHER_EXECUTIONS.get(target, EXECUTIONS)}", f"-seed={seed}", "-reload=0", f"-seed_inputs=@{inputs}"], [found]
+    else:
+        end, folders = [f"-max_total_time={seconds}", f"-seed={seed}"], [found, kept]
     begin = time.monotonic()
     with log.open("wb") as to:
-        code = subprocess.run([OUT / "bin" / target, f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048",
+        code = subprocess.run([*(["setarch", "-R"] if same else []), OUT / "bin" / target, *end, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048",
                                "-print_final_stats=1", "-use_value_profile=0", f"-artifact_prefix={crashes.relative_to(ROOT)}/{target}-",
-                               *([f"-dict={dictionary}"] if dictionary.exists() else []), found, kept],
+                               *([f"-dict={dictionary}"] if dictionary.exists() else []), *folders],
                               cwd=ROOT, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.STDOUT, env=os.environ | SANITIZERS).returncode
     return Run(target, code, log, time.monotonic() - begin)
 
@@ -110,6 +129,8 @@ def minimize(target: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0, help="0: a fresh one")
+    parser.add_argument("--same", action="store_true", help="the same executions each time")
     parser.add_argument("--minimize", action="store_true")
     parser.add_argument("targets", nargs="*")
     arguments = parser.parse_args()
@@ -120,7 +141,7 @@ def main() -> int:
     print(f"{'target':<12} {'executions':>10} {'per second':>10} {'coverage':>8} {'corpus':>7}", flush=True)
     runs = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for run in pool.map(lambda target: fuzz(target, arguments.seconds), chosen):
+        for run in pool.map(lambda target: fuzz(target, arguments.seconds, arguments.seed or int(arguments.same), arguments.same), chosen):
             print(run.line(), flush=True)
             runs.append(run)
     failed = [run for run in runs if run.code != 0]

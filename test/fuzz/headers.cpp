@@ -5,7 +5,7 @@
 
 #include "delivery/options/headers.h"
 #include "delivery/sinks/webhook/webhook_forward.h"
-#include "delivery/sinks/webhook/webhook_headers.h"
+#include "delivery/http/http_headers.h"
 
 using namespace outbox;
 

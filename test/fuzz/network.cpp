@@ -19,6 +19,14 @@ bool equal(const Network &one, const Network &other) {
   return one.v6 == other.v6 && one.prefix == other.prefix && one.address == other.address;
 }
 
+/* The v4 address in the last bytes. */
+Network v4_at_end_of(const Network &v6) {
+  Network host;
+  host.prefix = 32;
+  std::copy_n(v6.address.begin() + 12, 4, host.address.begin());
+  return host;
+}
+
 /* The v4 address as v6 maps it. */
 Network mapped(const Network &v4) {
   Network host;
@@ -63,8 +71,12 @@ void fuzz::one_input(std::string_view data) {
   HOLDS(!now || refusal); /* what is allowed besides only lets more through */
   if (refusal)
     HOLDS(!refusal->reason.empty() && !refusal->address.empty() && !parse_networks("", refusal->network).empty());
+  /* A mapped address is judged by its IPv4 address: a network of IPv6 that contains it lets nothing through. */
+  bool is_mapped = literal->v6 && equal(mapped(v4_at_end_of(*literal)), *literal);
+  Network judged = is_mapped ? v4_at_end_of(*literal) : *literal;
+  HOLDS(guard.check(judged).has_value() == now.has_value());
   for (const Network &network : networks)
-    HOLDS(!network.contains(*literal) || !now);
+    HOLDS(!network.contains(judged) || !now);
   if (literal->v6)
     return;
   HOLDS(nothing_allowed.check(mapped(*literal)).has_value() == refusal.has_value());

@@ -24,9 +24,12 @@ void fuzz::one_input(std::string_view data) {
     HOLDS(placement.alias.find_first_of("\r\n") == std::string::npos);
     printed += (printed.empty() ? "" : ", ") + std::string(placement.field.is_header() ? "header." : "") +
                placement.field.name();
-    printed += placement.place == Place::Header     ? ":header:" + placement.alias
-               : placement.place == Place::Envelope ? ":envelope:" + placement.alias
+    printed += placement.place == Place::Header     ? ":header"
+               : placement.place == Place::Envelope ? ":envelope"
                                                     : ":partition";
+    /* An alias is trimmed when it is read; the name of a header, which it is without one, may begin with a blank. */
+    if (placement.place != Place::Partition && placement.alias != placement.field.name())
+      printed += ":" + placement.alias;
   }
   std::vector<Placement> again = parse_placements("placement", printed);
   HOLDS(again.size() == placements.size());

@@ -40,7 +40,9 @@ void fuzz::one_input(std::string_view data) {
     while (!taken.empty() && taken.front() <= now - rate.per)
       taken.pop_front();
     HOLDS(taken.size() <= static_cast<size_t>(rate.requests));
-    HOLDS(limiter.next(now) - now <= 2 * rate.per); /* a turn is never far away */
+    Time turn = limiter.next(now);
+    HOLDS(turn - now <= 2 * rate.per); /* a turn is never far away */
+    HOLDS(limiter.next(turn) == turn); /* and comes */
     HOLDS(limiter.within(rate.per) >= 1 && limiter.within(rate.per) <= rate.requests);
   }
 }

@@ -60,10 +60,11 @@ void fuzz::one_input(std::string_view data) {
   HOLDS(text.find(sent.substr(encoding.others)) == std::string::npos);
   HOLDS(text.find("***") != std::string::npos);
   HOLDS(own.masked(text) == text);
-  /* Cut within it: nothing of its beginning is left. */
+  /* Cut within it: nothing of its beginning is left there. The text before may have the same characters by itself. */
   if (encoding.others == 0 && sent.size() > 12) {
     std::string beginning = sent.substr(0, sent.size() - 1 - which % 4);
     text = own.masked(before + '<' + beginning, true);
-    HOLDS(text.find(sent.substr(0, 12)) == std::string::npos);
+    HOLDS(text.ends_with("***"));
+    HOLDS(text.find(sent.substr(0, 12)) == std::string::npos || before.find(sent.substr(0, 12)) != std::string::npos);
   }
 }

@@ -7,6 +7,9 @@
  * (recording), redrive() of 45_redrive.sql (user), and the delivery library, which sends the events of a key one after
  * the other and returns those behind one that failed. A step is a transaction, or an outcome of the sink.
  *
+ * With TRACE it replays what a real worker logged of the events of a key and what a user did to them (trace.py). Both are in
+ * order, each on its own; what the sink answered, and that an event waits for later ones, is not in the trace.
+ *
  * Each guard can be taken out: NO_LATER_LOOK (a redriven event is claimed although a later one is in flight),
  * NO_SECOND_DEATH (a redriven row that is overtaken before it is claimed stays pending), NO_MARK (a dead letter is not told
  * that it was overtaken), NO_LOCK_LOOK (the recording does not wait for a row that the user has locked), NO_RETURN (the
@@ -14,6 +17,10 @@
  */
 #define N 3 /* events of the key, by position */
 #define REDRIVES 2
+
+#ifdef TRACE
+#include "trace.pml"
+#endif
 
 mtype = { PENDING, FAILED, GONE };           /* the row */
 mtype = { NOWHERE, FLYING, SENT, REJECTED }; /* the worker's entry of it */
@@ -131,6 +138,7 @@ inline record_sent(e) {
 #define ANY_ENDED (entry[0] > FLYING || entry[1] > FLYING || entry[2] > FLYING)
 #define ENDED(e) (entry[e] == SENT || entry[e] == REJECTED)
 
+#ifndef TRACE
 active proctype worker() {
   byte i;
 
@@ -173,6 +181,11 @@ end:
   od
 }
 
+#else
+#include "redrive_trace.pml"
+#endif
+
+#ifndef TRACE
 init {
 end:
   atomic {
@@ -182,3 +195,4 @@ end:
     assert(row[2] != PENDING || (blocker < 2 && row[blocker] == FAILED))
   }
 }
+#endif

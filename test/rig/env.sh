@@ -22,12 +22,17 @@ release_with_pg() {
 stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" | sha256sum | cut -c1-16)"; }
 
 PG=${PG:-$(newest_pg)}
-# PostgreSQL with --enable-cassert, for each version that the machine has had; shared by all checkouts if possible.
-cassert_folder() {
-  local cache=${OUTBOX_RIG_CACHE:-/var/cache/outbox-rig} version
-  version=$(dpkg-query -W -f '${Version}' "postgresql-$PG")
+# Where what takes long to build is kept, for each version that the machine has had; shared by all checkouts if possible.
+cache_folder() {
+  local cache=${OUTBOX_RIG_CACHE:-/var/cache/outbox-rig}
   mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] || cache=$BUILD
-  echo "$cache/postgresql-$version-cassert"
+  echo "$cache"
+}
+# cassert_folder [valgrind]: PostgreSQL with --enable-cassert.
+cassert_folder() { echo "$(cache_folder)/postgresql-$(dpkg-query -W -f '${Version}' "postgresql-$PG")-${1:-cassert}"; }
+# librdkafka and libcurl, built with ThreadSanitizer.
+races_folder() {
+  echo "$(cache_folder)/races-gcc-$(g++ -dumpfullversion)-curl-$(dpkg-query -W -f '${Version}' libcurl4-openssl-dev)-$(cat "$ROOT"/test/rig/{races/build,librdkafka/source,debian-source} | sha256sum | cut -c1-8)"
 }
 # shellcheck disable=SC2034
 PYTHON=$BUILD/venv/bin/python

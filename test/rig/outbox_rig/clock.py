@@ -2,27 +2,17 @@
 set."""
 
 import struct
-import subprocess
 from pathlib import Path
 
-from .paths import BUILD, ROOT
+from .paths import ROOT
+from .preload import compiled
 
 SOURCE = ROOT / "test" / "rig" / "clock" / "clock.c"
-LIBRARY = BUILD / "clock" / "clock.so"
-
-
-def _build() -> None:
-    if LIBRARY.exists() and LIBRARY.stat().st_mtime > SOURCE.stat().st_mtime:
-        return
-    LIBRARY.parent.mkdir(parents=True, exist_ok=True)
-    made = LIBRARY.with_suffix(".new")
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", made, SOURCE, "-ldl"], check=True)
-    made.replace(LIBRARY)
 
 
 class Clock:
     def __init__(self, file: Path):
-        _build()
+        self._library = compiled(SOURCE)
         self._file = file
         self.offset = 0.0
         file.write_bytes(struct.pack("=q", 0))
@@ -30,7 +20,7 @@ class Clock:
 
     def env(self) -> dict[str, str]:
         """The environment of the server with this clock."""
-        return {"LD_PRELOAD": str(LIBRARY), "RIG_CLOCK": str(self._file)}
+        return {"LD_PRELOAD": str(self._library), "RIG_CLOCK": str(self._file)}
 
     def step(self, seconds: float) -> None:
         """Moves the clock by this many seconds, forwards or backwards."""

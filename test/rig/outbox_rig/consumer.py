@@ -47,7 +47,8 @@ class Consumer:
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
         })
-        self._consumer.subscribe(topics)
+        self._next: dict[tuple[str, int], int] = {}  # the offset after the last record of each partition
+        self._consumer.subscribe(topics, on_assign=self._go_on)
 
     def __enter__(self) -> "Consumer":
         return self
@@ -58,12 +59,19 @@ class Consumer:
     def close(self) -> None:
         self._consumer.close()
 
+    def _go_on(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """After an outage the broker may know the member no more; without a committed offset it would read all again."""
+        for partition in partitions:
+            partition.offset = self._next.get((partition.topic, partition.partition), partition.offset)
+        consumer.assign(partitions)
+
     def poll(self, timeout: float) -> Record | None:
         """Returns one record, or None. Errors (broker down, topic missing) are ignored until the timeout, as a
         service would do."""
         message = self._consumer.poll(timeout)
         if message is None or message.error():
             return None
+        self._next[message.topic(), message.partition()] = message.offset() + 1
         return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(),
                       message.headers() or [], message.timestamp()[1])
 

@@ -143,7 +143,7 @@ class Kafka:
 
     def stop(self) -> None:
         if self._process:
-            self._process.stop(patient(30))
+            self._process.stop(30)
 
     def kill(self) -> None:
         """Sends kill -9."""

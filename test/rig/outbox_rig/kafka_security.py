@@ -93,6 +93,7 @@ class Security:
             f"{oauth}.server.callback.handler.class": f"{module}.oauthbearer.OAuthBearerValidatorCallbackHandler",
             f"{oauth}.oauthbearer.jwks.endpoint.url": (self.dir / "jwks.json").as_uri(),
             f"{oauth}.oauthbearer.expected.audience": "kafka",
+            f"{prefix}oauthbearer.connections.max.reauth.ms": "3600000",  # a connection ends with its token
         }
 
     def java_options(self) -> list[str]:

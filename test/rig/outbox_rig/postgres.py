@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 
+from . import memcheck
 from .namespace import Namespace
 from .paths import BUILD, pg_config
 from .process import Process, free_port
@@ -34,14 +35,14 @@ class Postgres:
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
                  standby_of: "Postgres | None" = None, copy_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
                  env: dict[str, str] = {}, namespace: Namespace | None = None, bindir: Path | None = None,
-                 checksums: bool = False):
+                 checksums: bool = False, tablespaces: dict[Path, Path] = {}):
         """`standby_of`: streams from that server as its standby "standby". `copy_of`: a copy of that server, running
         on its own. `wal`: where to put pg_wal, with small segments. `tcp`: also accepts TCP connections with a
         password. `env`: in addition to our environment. `namespace`: where it runs; its socket can still be used
         from outside. `bindir`: of another installation than the one under test. `checksums`: data checksums, which
-        older versions enable only on request."""
+        older versions enable only on request. `tablespaces`: of the server that is copied, and where the copy has them."""
         self.name, self.dir, self.log = name, directory, log
-        self._bindir, self._checksums = bindir or pg_config("bindir"), checksums
+        self._bindir, self._checksums, self._tablespaces = bindir or pg_config("bindir"), checksums, tablespaces
         self.data, self._wal = directory / "data", wal
         self._settings = DEFAULTS | settings
         self.env = dict(env)
@@ -76,10 +77,10 @@ class Postgres:
         if not reachable:  # under a closed home directory such as /root
             self._setpriv += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 
-    def _run(self, *argv: str | Path, cwd: str | Path = "/") -> None:
+    def _run(self, *argv: str | Path, cwd: str | Path = "/", stdin: str = "") -> None:
         with open(self.log, "ab") as out:
             done = subprocess.run(["setpriv", *self._setpriv, "--", *map(str, argv)] if self._setpriv else [*map(str, argv)],
-                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd)
+                                  input=stdin.encode(), stdout=out, stderr=out, cwd=cwd)
         if done.returncode:
             raise RuntimeError(f"{argv[0]} failed; see {self.log}")
 
@@ -89,7 +90,8 @@ class Postgres:
                   *([f"--waldir={self._wal}"] if self._wal else []), *(["--data-checksums"] if self._checksums else []))
 
     def _copy(self, primary: "Postgres") -> None:
-        self._run(self._bindir / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync")
+        self._run(self._bindir / "pg_basebackup", "-D", self.data, "-d", primary.dsn(), "-c", "fast", "--no-sync",
+                  *(f"--tablespace-mapping={old}={new}" for old, new in self._tablespaces.items()))
 
     def _configure(self, settings: dict[str, str]) -> None:
         with open(self.data / "postgresql.conf", "a") as conf:
@@ -108,7 +110,7 @@ class Postgres:
         """Returns when the server accepts connections. The calling thread must outlive the server."""
         if self.running():
             return
-        self._process = Process(self.name, [str(self._bindir / "postgres"), "-D", str(self.data)], self.log,
+        self._process = Process(self.name, [*memcheck.command(), str(self._bindir / "postgres"), "-D", str(self.data)], self.log,
                                 stop_signal=signal.SIGINT, setpriv=self._setpriv,
                                 pid_file=BUILD / "run" / f"{self.name}.pid", env=self.env, inside=self._inside)
         self.wait_ready()
@@ -128,7 +130,7 @@ class Postgres:
     def stop(self) -> None:
         """A fast shutdown."""
         if self._process:
-            self._process.stop(patient(60))
+            self._process.stop(60)
 
     def close(self) -> None:
         self.stop()
@@ -136,7 +138,7 @@ class Postgres:
 
     def restart(self, mode: str = "fast") -> None:
         self._process.signal({"fast": signal.SIGINT, "smart": signal.SIGTERM, "immediate": signal.SIGQUIT}[mode])
-        self._process.wait(patient(60))
+        self._process.wait(60)
         self.start()
 
     def kill(self) -> None:
@@ -173,6 +175,11 @@ class Postgres:
         """pg_upgrade --link; both servers are stopped, and this one is as initdb made it."""
         self._run(self._bindir / "pg_upgrade", "--link", "-U", "postgres", "-b", old._bindir, "-B", self._bindir, "-d", old.data, "-D", self.data,
                   "-s", self.host, cwd=self.dir)
+
+    def alone(self, *statements: str) -> None:
+        """Runs statements in single-user mode, without any library, while the server is stopped."""
+        self._run(self._bindir / "postgres", "--single", "-D", self.data, "-c", "shared_preload_libraries=", "-c", "exit_on_error=on", "postgres",
+                  stdin="".join(f"{statement}\n" for statement in statements))
 
     # ---- use -------------------------------------------------------------------------------------------------
 

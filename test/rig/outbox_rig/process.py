@@ -70,7 +70,7 @@ class Process:
             self._child.send_signal(number)
 
     def wait(self, timeout: float) -> None:
-        self._child.wait(timeout)
+        self._child.wait(patient(timeout))
 
     def stop(self, timeout: float = 20) -> None:
         """Sends SIGTERM, waits, and kills the process if it has not ended."""
@@ -83,7 +83,7 @@ class Process:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.wait(patient(10))
+        self.wait(10)
         self._forget()
 
     def _forget(self) -> None:

@@ -181,11 +181,11 @@ class Receiver:
         """The requests that got a 2xx, in order of arrival."""
         return [d for d in list(self.deliveries) if d.accepted()]
 
-    def release(self, reply: Mode = OK) -> None:
+    def release(self, reply: Mode | Callable[[Delivery], Mode] = OK) -> None:
         """Answers the hanging requests."""
         hanging, self._hanging = self._hanging, []
         for connection, delivery in hanging:
-            self._loop.call_soon_threadsafe(connection._answer, delivery, reply)
+            self._loop.call_soon_threadsafe(connection._answer, delivery, reply(delivery) if callable(reply) else reply)
 
     def clear(self) -> None:
         self.deliveries.clear()

@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from . import memcheck
 from .debezium import Debezium
 from .kafka import Kafka
 from .kafka_cluster import KafkaCluster
@@ -18,6 +19,7 @@ from .postgres import Postgres
 from .prometheus import Exporter, Prometheus
 from .receiver import Receiver
 from .service import Service
+from .volume import Volume
 
 
 class Rig:
@@ -26,7 +28,7 @@ class Rig:
         self.name = name
         self.dir = BUILD / "rig" / name
         self._parts: list = []
-        self._namespaces: list[Namespace] = []
+        self._namespaces: list[Namespace | Volume] = []
         self._numbers: dict[str, int] = {}
         (BUILD / "run").mkdir(parents=True, exist_ok=True)
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -37,6 +39,7 @@ class Rig:
             raise SystemExit(f'a rig named "{name}" is already running in {BUILD}') from None
         shutil.rmtree(self.dir, ignore_errors=True)
         self.dir.mkdir(parents=True)
+        memcheck.forget()
         atexit.register(self.stop)
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:
@@ -62,8 +65,8 @@ class Rig:
             part.start()
         return part
 
-    def postgres(self, **options) -> Postgres:
-        return self._add(Postgres(*self._place("postgres"), **options))
+    def postgres(self, start: bool = True, **options) -> Postgres:
+        return self._add(Postgres(*self._place("postgres"), **options), start)
 
     def kafka(self, **options) -> Kafka:
         return self._add(Kafka(*self._place("kafka"), **options))
@@ -82,6 +85,17 @@ class Rig:
         namespace = Namespace()
         self._namespaces.append(namespace)
         return namespace
+
+    def volume(self, megabytes: int) -> Volume:
+        """Adds a volume, which is unmounted after the servers have stopped."""
+        volume = Volume(megabytes)
+        self._namespaces.append(volume)
+        return volume
+
+    def drop(self, volume: Volume) -> None:
+        """Before the end of the run."""
+        self._namespaces.remove(volume)
+        volume.close()
 
     def nginx(self, **options) -> Nginx:
         return self._add(Nginx(*self._place("nginx"), **options))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .paths import BUILD
 from .process import Process, free_port
-from .wait import patient, wait_until
+from .wait import wait_until
 
 
 def listening(port: int) -> bool:
@@ -44,7 +44,7 @@ class Service:
 
     def stop(self) -> None:
         if self._process:
-            self._process.stop(patient(10))
+            self._process.stop(10)
 
     def kill(self) -> None:
         """Sends kill -9."""

@@ -5,7 +5,7 @@
 Each NAME is a suite or a layer (suites.py). A suite mostly waits, so as many run at a time as there are processors,
 the longest first after those of seconds, and in addition one of those that compile; none starts while the machine is loaded. JOBS sets that
 number; with JOBS=1, or a single suite, its whole output is shown, otherwise only the progress. All output goes to
-build/logs/NAME.log.
+build/logs/NAME.log. A suite that is not part of `make test` needs room on the disk to start.
 
 When all suites have ended, each failed test runs again by itself, three times in a row. One that passes three times
 counts as passed and is listed as unstable, also in build/unstable.txt: it failed because of what ran beside it. A
@@ -21,6 +21,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,12 +31,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .paths import BUILD, LOGS, ROOT
-from .suites import LAYERS, SUITES, Result
+from .suites import LAYERS, SUITES, TEST, Result
 
 LIMIT_MIN = 80  # for all suites of `make test`: far more than even a loaded machine needs
 LEAST_SUITE_MIN = 30  # a suite is called hung after this time, or after six times its usual time if that is longer
 MOST_AGAIN = 12
 LOAD = 4  # per processor: above it no suite starts
+ROOM_GB = 5  # a full disk fails every suite that runs: those of `make test` must not pay for the others
 STARTED = time.monotonic()
 COMPILER = re.compile(r"^(?:nice .*)?(?:g\+\+|c\+\+|clang\+\+) .*?(\S+)$")
 FAILURE = re.compile(r"(FAILED|ERROR)\s+\[ *\d+%\]|^not ok |\.\.\. FAILED|^\[  FAILED  \]|^cycle +\d+ FAILED")
@@ -44,6 +46,10 @@ SHARE = re.compile(r"\[ *(\d+%)\]")
 
 def minutes() -> float:
     return (time.monotonic() - STARTED) / 60
+
+
+def free_gb() -> float:
+    return shutil.disk_usage(BUILD).free / 1e9
 
 
 class Running:
@@ -125,7 +131,7 @@ class Runner:
         self._limit, self._jobs = limit, min(len(names), jobs)
         self._running: list[Running] = []
         self.done: list[Running] = []
-        self.not_begun: list[str] = []
+        self.not_begun: dict[str, str] = {}  # the reasons
         self.unstable: list[Unstable] = []
         self._last_state = time.monotonic()
 
@@ -140,7 +146,8 @@ class Runner:
                     if over:
                         self._end(suite)
                 if minutes() >= self._limit:
-                    self.not_begun, self._waiting = self._waiting, []
+                    self.not_begun |= dict.fromkeys(self._waiting, "no time left")
+                    self._waiting = []
                     self._stop(self._running)
                 self._stop([suite for suite in self._running if suite.hangs()])
                 self._tell_states()
@@ -154,8 +161,11 @@ class Runner:
         if self._running and (self._jobs == 1 or os.getloadavg()[0] > LOAD * (os.cpu_count() or 1)):
             return None
         compiling = [SUITES[suite.name].compiles for suite in self._running]
-        for name in self._waiting:
-            if not any(compiling) if SUITES[name].compiles else compiling.count(False) < self._jobs:
+        for name in list(self._waiting):
+            if name not in TEST and free_gb() < ROOM_GB:
+                self._waiting.remove(name)
+                self.not_begun[name] = f"less than {ROOM_GB} GB free on the disk"
+            elif not any(compiling) if SUITES[name].compiles else compiling.count(False) < self._jobs:
                 return name
         return None
 
@@ -196,7 +206,7 @@ class Runner:
     def _tell_states(self) -> None:
         if self._jobs > 1 and self._running and time.monotonic() - self._last_state >= 30:
             self._last_state = time.monotonic()
-            print(f"    {minutes():4.1f} min  " + "   ".join(f"{suite.name} {suite.state}".rstrip() for suite in self._running))
+            print(f"    {minutes():4.1f} min  {free_gb():.0f} GB free  " + "   ".join(f"{suite.name} {suite.state}".rstrip() for suite in self._running))
 
     def _end(self, suite: Running) -> None:
         self._running.remove(suite)
@@ -241,7 +251,7 @@ def report(runner: Runner, nightly: bool) -> tuple[str, int]:
         passed += result.passed + len(result.failed) - len(wrong)
         failed += [f"FAILED {suite.name}: {test}  (log: {suite.log})" for test in wrong]
         lines.append(f"{suite.name:<14}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{suite.seconds:>9.1f}{suite.cpu:>9.1f}")
-    failed += [f"FAILED {name}: not started, no time left" for name in runner.not_begun]
+    failed += [f"FAILED {name}: not started, {reason}" for name, reason in runner.not_begun.items()]
     lines += failed
     lines += [f"UNSTABLE {each.suite.name}: {each.test}  (failed beside others, passed three times alone; log: {each.suite.log})" for each in runner.unstable]
     if runner.unstable:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from . import librdkafka
+from . import librdkafka, memcheck
 from .crashes import crashes
 from .paths import BUILD, LOGS, ROOT, pg_config
 from .rig import Rig
@@ -114,10 +114,10 @@ def command(*argv: str) -> Callable[..., Result]:
     return once
 
 
-def unit(log: Path, *arguments: str, env: dict[str, str] = {}) -> Result:
-    reports = BUILD / "unit" / "results"
+def unit(log: Path, *arguments: str, variables: tuple[str, ...] = (), into: str = "address-undefined", env: dict[str, str] = {}) -> Result:
+    reports = BUILD / "unit" / into / "results"
     shutil.rmtree(reports, ignore_errors=True)
-    make = ["make", "--no-print-directory", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile"]
+    make = ["make", "--no-print-directory", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", *variables]
     code = run([*COMPILING, *make, "all"]) or run([*make, "run", *arguments], env)
     result = add(*map(count_junit, reports.glob("*.xml")))
     if len(list(reports.glob("*.xml"))) < len(list(reports.glob("*.log"))):
@@ -161,7 +161,7 @@ class Regress:
                         f"--outputdir={output}", f"--bindir={pg_config('bindir')}", f"--host={pg.host}",
                         f"--port={pg.port}", "--user=postgres", "--dbname=contrib_regression", *tests])
             pg.stop()
-            found = crashes(pg.log)
+            found = crashes(pg.log) + memcheck.new_reports(ended=True)
         for line in log.read_bytes()[before:].decode(errors="replace").splitlines():
             if match := REGRESS_LINE.match(line):
                 if "ok" in (match[1], match[4]):
@@ -175,7 +175,7 @@ class Regress:
             print(f"{text}\nthese differences: {differences}")
         if found:
             print("\n".join(found))
-            result.failed.append(f"the server crashed: {pg.log}")
+            result.failed.append(f"the server crashed, or memcheck found errors: {pg.log}")
             result.again.clear()
         return judge(result, code)
 
@@ -261,6 +261,35 @@ def on_asserting_postgresql(log: Path) -> Result:
     return judge(counted(log, suites), code)
 
 
+def races(log: Path) -> Result:
+    """A report fails the process in which it appears, and so the suite. The races that are planted come last."""
+    libraries = subprocess.run(["bash", "-c", ". test/rig/env.sh && races_folder"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    result = unit(log, variables=("SAN=thread", f"WITH={libraries}"), into="thread")
+    result.again.clear()
+    planted = "test/races/planted.py"
+    if run([*COMPILING, sys.executable, "-u", planted]):
+        result.failed.append(planted)
+    return result
+
+
+# Tests of e2e that pass when the server is 30 times slower.
+UNDER_VALGRIND = " or ".join((
+    "event_arrives_as_debezium_would_send_it", "raw_bytes_pass_untouched", "webhook_is_received_and_its_signature_verifies",
+    "goes_to_every_sink_that_takes_it", "plain_inserts_of_any_shape", "each_sink_has_its_own_progress", "a_named_sink_alone_gets_the_event",
+    "only_the_failing_key_waits", "dead_letter_keeps_the_whole_error", "hold_blocks_its_key_alone", "hold_of_keys_with_nothing_behind",
+    "damaged_headers_wait_alone"))
+
+
+def on_valgrind(log: Path) -> Result:
+    """The errors that are planted come last: if memcheck does not report them, what it said before means nothing."""
+    suites, planted = ["regress", "e2e"], "test/memory/planted.py"
+    code = run(["test/rig/cassert/run", "--valgrind", "test/run", *suites], {"JOBS": "1", "PYTEST_ARGS": os.environ.get("PYTEST_ARGS") or f"-k '{UNDER_VALGRIND}'"})
+    result = counted(log, suites)
+    if run(["test/rig/cassert/run", "--valgrind", sys.executable, "-u", planted]):
+        result.failed.append(planted)
+    return judge(result, code)
+
+
 def on_other_postgresql(version: str, log: Path) -> Result:
     """The SQL surface, the isolation tests, the main job end to end, and pg_upgrade to that version."""
     return elsewhere(version, log, ["regress", "isolation", "e2e", "operate"], "main_job or pg_upgrade")
@@ -271,7 +300,10 @@ def packages_elsewhere(version: str, log: Path) -> Result:
     return elsewhere(version, log, ["packages"], "debian", "packages")
 
 
-CHAOS_CYCLES, CHAOS_SEED = "20", "1"
+def given(*names: str, **defaults: str) -> dict[str, str]:
+    """The variables with these names that are set, and the defaults of others. The suites draw from the same seed each time, so that a change is
+    judged by what it changes; the make targets of docs/testing.md draw fresh ones."""
+    return defaults | {name: os.environ[name] for name in (*names, *defaults) if name in os.environ}
 
 
 def chaos(log: Path) -> Result:
@@ -279,8 +311,7 @@ def chaos(log: Path) -> Result:
     result = pytest("chaos", log)
     result.again.clear()
     if not result.failed:
-        code = run([sys.executable, "-u", "test/chaos/chaos.py"],
-                   {"CYCLES": CHAOS_CYCLES, "SEED": CHAOS_SEED} | {name: os.environ[name] for name in ("CYCLES", "SEED") if name in os.environ})
+        code = run([sys.executable, "-u", "test/chaos/chaos.py"], given(CYCLES="20", SEED="1"))
         cycles = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
         result.passed += cycles.count("ok")
         result.failed += ["a cycle of chaos"] * cycles.count("FAILED")
@@ -288,22 +319,56 @@ def chaos(log: Path) -> Result:
     return result
 
 
+def power(log: Path) -> Result:
+    """First the tests of the disk; then each cycle counts as a test."""
+    result = pytest("power", log)
+    result.again.clear()
+    if not result.failed:
+        code = run([sys.executable, "-u", "test/power/disks.py"], given(CYCLES="15", SEED="1"))
+        cycles = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
+        result.passed += cycles.count("ok")
+        result.failed += ["a cycle"] * cycles.count("FAILED")
+        judge(result, code)
+    return result
+
+
 def simulate(log: Path) -> Result:
-    """Each world counts as a test. The seeds are the same each time, so that a change is judged by what it changes; `make simulate` draws fresh
-    ones."""
-    given = {name: os.environ[name] for name in ("SEED", "SEEDS", "FOR_SECONDS") if name in os.environ}
-    code = run([*COMPILING, "test/simulate/run"], given or {"SEED": "1", "SEEDS": "2000"})
+    """Each world counts as a test."""
+    chosen = given("SEEDS", "FOR_SECONDS", "CPU_SECONDS") or {"SEEDS": "2000"}
+    code = run([*COMPILING, "test/simulate/run"], given(SEED="1") | chosen)
     text = log.read_text(errors="replace")
     passed = re.search(r"^(\d+) worlds passed", text, re.MULTILINE)
     return judge(Result(int(passed[1]) if passed else 0, 0, re.findall(r"^FAILED (seed \d+)", text, re.MULTILINE)), code)
 
 
+def fault_points(log: Path) -> Result:
+    """Each case counts as a test, and those that were not reached are skipped: at most half of all. `make test-faults` runs every one."""
+    code = run([*COMPILING, "test/faults/run"], given(FOR_SECONDS="120", SEED="1"))
+    text = log.read_text(errors="replace")
+    counts = re.search(r"^(\d+) cases passed, \d+ failed, (\d+) skipped", text, re.MULTILINE)
+    passed, skipped = map(int, counts.groups()) if counts else (0, 0)
+    failed = re.findall(r"^FAILED (.*)", text, re.MULTILINE)
+    if skipped > passed:
+        failed.append(f"{skipped} of {passed + skipped} fault points were not reached")
+    return judge(Result(passed, skipped, failed), code)
+
+
 def fuzz(log: Path) -> Result:
-    """A few seconds of each target, from its corpus on. Each counts as a test."""
+    """The same executions of each target each time, about five seconds of them, so that a change is judged by what it changes. Each counts as a
+    test."""
     make = ["make", "--no-print-directory", "-s", f"-j{os.cpu_count()}", "-f", "test/fuzz/Makefile"]
-    code = run([*COMPILING, *make]) or run([sys.executable, "-u", "test/fuzz/fuzz.py", "--seconds", os.environ.get("FUZZ_SECONDS", "5")])
+    code = run([*COMPILING, *make]) or run([sys.executable, "-u", "test/fuzz/fuzz.py", "--same"])
     ends = re.findall(r"^(\w+) +\d+ +\d+ +\d+ +\d+  (ok|FAILED)$", log.read_text(errors="replace"), re.MULTILINE)
     return judge(Result(passed=sum(end == "ok" for _, end in ends), failed=[name for name, end in ends if end != "ok"]), code)
+
+
+def calls(log: Path) -> Result:
+    """A sample of all runs of `make test-calls`. Each counts as a test."""
+    code = run([*COMPILING, "test/calls/run"], given(SAMPLE="300", SEED="1"))
+    text = log.read_text(errors="replace")
+    ended = re.search(r"^(\d+) runs, (\d+) failed", text, re.MULTILINE)
+    passed = int(ended[1]) - int(ended[2]) if ended else 0
+    return judge(Result(passed, 0, re.findall(r"^FAILED (\S+, \w+ \d+)", text, re.MULTILINE)), code)
 
 
 @dataclass
@@ -314,6 +379,7 @@ class Suite:
     again: Callable[[Path, list[str]], Result] | None = None  # runs some of its tests once more; None where chance decides nothing, or too much
     compiles: bool = False  # it uses all processors, so only one such suite runs at a time
     needs: str = ""  # the part of test/rig/install that it needs besides "test"
+    leaves: tuple[str, ...] = ()  # folders below build/, besides its rig's, that are only of use after a failure
 
 
 def tests_in(folder: str, title: str, minutes: float, env: dict[str, str] = {}, **options) -> Suite:
@@ -331,17 +397,24 @@ SUITES = {
     "e2e": tests_in("e2e", "the whole way, with a real broker and a real endpoint", 7),
     "kafka": tests_in("kafka", "what Kafka's users expect: formats, ways to connect, several brokers", 8),
     "webhook": tests_in("webhook", "what webhooks' users expect: formats, answers, guarded networks, slow and failing endpoints", 3),
-    "operate": tests_in("operate", "what operators do and see: views, doctor, rights, metrics, restores and upgrades", 10),
+    "operate": tests_in("operate", "what operators do and see: views, doctor, rights, metrics, restores and upgrades", 10,
+                        leaves=("new-sink", "installation/next", "installation/next-source")),
     "fault": tests_in("fault", "kills and outages", 11),
     "docs": tests_in("docs", "every example of the documentation", 1),
-    "models": tests_in("models", "protocols between processes, model-checked by spin", 3, needs="models"),
-    "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes for five seconds; make fuzz takes longer", fuzz, 6, compiles=True, needs="fuzz"),
-    "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos, 8),
+    "models": tests_in("models", "protocols between processes, model-checked by spin, and traces of real workers", 4, needs="models"),
+    "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes, the same executions each time; make fuzz draws fresh ones", fuzz, 6, compiles=True, needs="fuzz"),
+    "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1")),
+    "fault-points": Suite("a server that is broken at fault points in the code, a sample of two minutes; make test-faults runs all", fault_points, 4, compiles=True, needs="faults"),
+    "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos, 8, leaves=("rig/chaos",)),
+    "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", power, 3),
+    "calls": Suite("src/delivery and src/dispatch: one allocation or call fails, a sample; make test-calls lets each fail", calls, 4, compiles=True),
     "kafka-current": Suite("what depends on librdkafka, with a current one", kafka_current, 7, compiles=True),
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
     "pg18": Suite("the main job on PostgreSQL 18, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("18", log), 9),
     "pg19": Suite("the main job on PostgreSQL 19, and pg_upgrade to it, in Debian's experimental suite", lambda log: on_other_postgresql("19", log), 9),
     "assert": Suite("regress, isolation, e2e, fault and chaos on a PostgreSQL with --enable-cassert", on_asserting_postgresql, 65, needs="assert"),
+    "memory": Suite("regress, and a part of e2e, on a server under Valgrind's memcheck", on_valgrind, 30, needs="memory"),
+    "races": Suite("the unit tests under ThreadSanitizer, with librdkafka and libcurl built with it", races, 12, compiles=True, needs="races"),
     "packages": tests_in("packages", "packages are built, installed, used and purged", 10, compiles=True, needs="packages"),
     "packages-17": Suite("pytest: the Debian packages for PostgreSQL 17, in the release that has it", lambda log: packages_elsewhere("17", log), 9),
     "packages-18": Suite("pytest: the Debian packages for PostgreSQL 18, in the release that has it", lambda log: packages_elsewhere("18", log), 9),
@@ -359,7 +432,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["style", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["lint", "models", "fuzz", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
+REST = ["lint", "models", "model", "fuzz", "fault-points", "power", "calls", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
@@ -375,6 +448,9 @@ def main() -> int:
         print(f"nothing was tested: what {name} needs cannot be installed here")
     else:
         result = suite.again(log, tests) if tests and suite.again else suite.run(log)
+        if not result.failed:  # what its servers and brokers stored; the logs are elsewhere
+            for folder in (f"rig/test-{name}", *suite.leaves):
+                shutil.rmtree(BUILD / folder, ignore_errors=True)
     (BUILD / "results").mkdir(exist_ok=True)
     (BUILD / "results" / f"{stem}.json").write_text(json.dumps(asdict(result)))
     return 0

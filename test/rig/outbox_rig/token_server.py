@@ -29,9 +29,13 @@ class TokenServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/token"
 
+    @property
+    def public_key(self) -> rsa.RSAPublicKey:
+        return self._key.public_key()
+
     def jwks(self) -> str:
         """The keys with which a broker verifies the tokens."""
-        public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key()))
+        public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.public_key))
         return json.dumps({"keys": [public | {"kid": self.KEY_ID, "alg": "RS256", "use": "sig"}]})
 
     def token(self) -> str:

@@ -19,6 +19,7 @@ class Transaction:
     """The events that it enqueued: id, key, number within the key."""
 
     events: list[tuple[str, str, int]] = field(default_factory=list)
+    asynchronous: bool = False  # synchronous_commit = off: a crash may undo it
 
 
 class Traffic(Writers):
@@ -27,9 +28,11 @@ class Traffic(Writers):
 
     def __init__(self, db: Database, aggregate: str, writers: int = 4, options: str = "", keys: int = 5, pause: float = 0.005):
         """`options`: for the writers' sessions, such as "-c synchronous_commit=off". `keys`: per writer. `pause`:
-        seconds after each transaction."""
+        seconds after each transaction. It may be changed at any time, and so may `asynchronous`, the share of
+        transactions that commit without waiting for their WAL, and `held`: no transaction begins."""
         super().__init__(writers)
-        self.db, self.aggregate, self.options, self.keys, self._pause = db, aggregate, options, keys, pause
+        self.db, self.aggregate, self.options, self.keys, self.pause = db, aggregate, options, keys, pause
+        self.asynchronous, self.held = 0.0, False
         self.transactions: dict[str, Transaction] = {}
         self.acknowledged: set[str] = set()  # transactions that the writers know to be committed
         self._lock = threading.Lock()
@@ -39,11 +42,14 @@ class Traffic(Writers):
         dice, numbers = random.Random(writer), defaultdict(int)
         connection = None
         while not self.stopping.is_set():
+            if self.held:
+                self.stopping.wait(0.01)
+                continue
             try:
                 if connection is None or connection.closed:
                     connection = self.db.connect(autocommit=False, options=self.options)
                 self._transaction(connection, writer, dice, numbers)
-                self.stopping.wait(self._pause)  # a long outage must not build up more events than a test can wait for
+                self.stopping.wait(self.pause)  # a long outage must not build up more events than a test can wait for
             except psycopg.OperationalError:  # the server was lost
                 connection = None
                 self.stopping.wait(0.2)
@@ -51,9 +57,11 @@ class Traffic(Writers):
             connection.close()
 
     def _transaction(self, connection: psycopg.Connection, writer: int, dice: random.Random, numbers: dict) -> None:
-        name, transaction = str(uuid.uuid4()), Transaction()
+        name, transaction = str(uuid.uuid4()), Transaction(asynchronous=self.asynchronous > 0 and dice.random() < self.asynchronous)
         with self._lock:
             self.transactions[name] = transaction
+        if transaction.asynchronous:
+            connection.execute("SET LOCAL synchronous_commit = off")
         connection.execute("INSERT INTO business VALUES (%s)", [name])
         for _ in range(dice.randint(1, 4)):
             key = f"{writer}-{dice.randrange(self.keys)}"

@@ -1,0 +1,99 @@
+/*
+ * scenario.h: the scenarios, and what they have in common: events that are delivered as the worker would, in order
+ * per key, again after a failure, and each with exactly one outcome.
+ */
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "delivery/delivery.h"
+#include "shim.h"
+
+namespace calls {
+
+/* Scenarios register themselves. `run` is called in a process of its own; it returns, or calls failed(). */
+struct Scenario {
+  Scenario(const char *name, void (*run)());
+  const char *name;
+  void (*run)();
+  static std::vector<const Scenario *> &all();
+};
+
+/* Ends the process: a promise was broken. */
+[[noreturn]] void failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Repeats a call that may fail once, because something in it failed. */
+template <class Call> auto second_try(const char *what, Call call) {
+  auto result = call();
+  if (!result)
+    result = call();
+  if (!result)
+    failed("%s failed twice", what);
+  return result;
+}
+
+using OptionList = std::vector<ob_option>;
+
+inline ob_text text(std::string_view from) {
+  return {from.data(), from.size()};
+}
+
+/* An event without a ticket. Its texts are static, but for the payload, to which it points. */
+ob_event event_of(int key, int seq, const std::string &payload);
+
+/* One engine with one sink. */
+class Worker {
+public:
+  Worker();
+  ~Worker();
+  Worker(const Worker &) = delete;
+  Worker &operator=(const Worker &) = delete;
+
+  void open(const char *kind, const OptionList &options, const OptionList &mapping = {});
+  /* Delivers `each` events of each of `keys` keys. */
+  void deliver(int keys, int each);
+  /* Submits them once, without waiting. */
+  void submit_some(int keys, int each);
+  /* All that are in flight get their outcome. */
+  void close(int grace_ms);
+
+  ob_engine *engine() { return engine_; }
+  /* Waits until the engine's descriptor is readable, for `ms` at most. */
+  bool wait(int ms);
+  /* Collects outcomes; fails for one of an event that is not in flight. */
+  size_t collect();
+
+private:
+  struct Key {
+    int sent = 0, next = 0, in_flight = 0; /* of its events: acknowledged; to be submitted; submitted */
+    int failed_at = -1;                    /* the first that has failed; nothing is submitted behind it */
+  };
+  struct Flight {
+    int key, seq;
+  };
+  bool submit(int each);
+  void ended(const ob_completion &completion);
+
+  ob_engine *engine_ = nullptr;
+  ob_sink *sink_ = nullptr;
+  uint64_t last_ticket_ = 0;
+  std::vector<Key> keys_;
+  std::map<uint64_t, Flight> in_flight_;
+};
+
+/* What a peer received, in order. For events of one key, the first delivery of each comes in order. */
+class Received {
+public:
+  void add(const std::string &payload); /* thread-safe */
+  void check(int keys, int each) const;
+
+private:
+  std::vector<std::string> payloads_;
+};
+
+}  // namespace calls
