@@ -58,7 +58,7 @@ class World:
         self.volume = _volume(rig)
         self.standby: Postgres | None = None
         self.pg = rig.postgres(settings=SETTINGS, env=self.clock.env())
-        self.kafka = rig.kafka(jit=False, namespace=self.broker_network)
+        self.kafka = rig.kafka(jit=False, namespace=self.broker_network, killed=True)
         self.endpoint = Endpoint(rig.receiver(secret=SECRET, namespace=self.endpoint_network))
         self.topic = Topic(self.kafka)
         self.db = Database(self.pg, "chaos")

@@ -27,7 +27,7 @@ class Demo:
         print("starting a private PostgreSQL ...")
         self.pg = rig.postgres()
         print("starting Apache Kafka ...")
-        self.kafka = rig.kafka(jit=False)  # started at twice the rate, because the application is not the bottleneck here
+        self.kafka = rig.kafka(jit=False, killed=True)  # started at twice the rate, because the application is not the bottleneck here
         self.receiver = rig.receiver(secret=SECRET, on_delivery=self.on_webhook)
         print(f"a webhook endpoint listens on {self.receiver.url}; all logs are in {LOGS}")
         self.sql = self.pg.connect()

@@ -19,6 +19,7 @@ def delivered(db) -> bool:
 # ---- Kafka -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.librdkafka
 def test_event_arrives_as_debezium_would_send_it(db, kafka, consume):
     db.kafka_sink("main", kafka)
     key = f"42-{uuid.uuid4()}"  # the topic is shared with other tests; this key is not
@@ -32,6 +33,7 @@ def test_event_arrives_as_debezium_would_send_it(db, kafka, consume):
     wait_until(lambda: delivered(db), 10, "the row to leave")
 
 
+@pytest.mark.librdkafka
 def test_partition_is_the_one_that_java_would_choose(db, kafka, consume, aggregate):
     topic = f"outbox.event.{aggregate}"
     kafka.create_topic(topic, 12)

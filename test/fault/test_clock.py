@@ -84,6 +84,7 @@ def test_under_load(there, kafka, clock, step):
     wait_until(lambda: there.pending() == 0, 60, lambda: f"{there.pending()} events to leave")
 
 
+@pytest.mark.librdkafka
 def test_kafka_is_back_after_the_clock_went_back(there, kafka, clock):
     """The threads of librdkafka wait for wall-clock times between two attempts to connect."""
     there.kafka_sink("main", kafka)

@@ -62,7 +62,7 @@ def slow(fault):
 
 
 @pytest.mark.kills_server
-@pytest.mark.parametrize("fault", [kill_worker, kill_broker, *map(slow, (kill_postmaster, kill_server, stop_immediately))],
+@pytest.mark.parametrize("fault", [kill_worker, pytest.param(kill_broker, marks=pytest.mark.librdkafka), *map(slow, (kill_postmaster, kill_server, stop_immediately))],
                          ids=lambda fault: fault.__name__)
 def test_all_that_was_committed_arrives(db, pg, kafka, consume, aggregate, receiver, fault):
     db.kafka_sink("main", kafka)

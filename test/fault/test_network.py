@@ -10,7 +10,7 @@ from outbox_rig.namespace import NotPermitted
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]  # a broker of its own must start first
+pytestmark = [pytest.mark.librdkafka, pytest.mark.slow, pytest.mark.timeout(240)]  # a broker of its own must start first
 MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates is tested
 STALL_S = 30  # StallDetector::stall_after
 # A lost packet must be noticed within seconds, not minutes.

@@ -35,6 +35,7 @@ def both(db, kafka, receiver):
     return db
 
 
+@pytest.mark.librdkafka
 def test_broker_down(both, kafka, consume, aggregate, receiver):
     both.enqueue(aggregate, "0", "warm")
     wait_until(lambda: both.pending() == 0, 30, "the first event")

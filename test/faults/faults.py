@@ -50,7 +50,7 @@ class World:
     def __init__(self, rig: Rig):
         self.pg = rig.postgres(settings={"outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s", "outbox.shutdown_timeout": "3s"})
         self.faults = Faults(self.pg)
-        self.kafka = rig.kafka(jit=False)
+        self.kafka = rig.kafka(jit=False, killed=True)
         self.receiver = rig.receiver(secret=SECRET)
         self.topic = Topic(self.kafka)
         self.usual: set[str] = set()  # findings of the doctor without a fault

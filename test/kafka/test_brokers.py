@@ -11,7 +11,7 @@ from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, A
 from outbox_rig import Consumer, wait_until
 from outbox_rig.traffic import Traffic
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each of three brokers is restarted in turn
+pytestmark = [pytest.mark.librdkafka, pytest.mark.slow, pytest.mark.timeout(600)]  # each of three brokers is restarted in turn
 
 
 @pytest.fixture(scope="module")

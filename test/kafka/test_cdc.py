@@ -9,7 +9,7 @@ from outbox_rig.database import Database
 from outbox_rig.guide import Guide
 
 # The router makes the records; the speed of the JVM does not matter.
-pytestmark = [pytest.mark.slow, pytest.mark.same_with_any_librdkafka, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 PAGE = "docs/cdc.md"
 
 

@@ -5,6 +5,8 @@ from outbox_rig import wait_until
 
 from ways import client_key, client_secret, nothing, oidc, password, sasl, sasl_plaintext, tls
 
+pytestmark = pytest.mark.librdkafka
+
 # listener, options of the server, user mapping
 WAYS = {
     "plaintext": ("PLAINTEXT", nothing, nothing),

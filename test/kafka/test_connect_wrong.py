@@ -11,6 +11,8 @@ from outbox_rig.process import free_port
 
 from ways import client_key, nothing, password, sasl, sasl_plaintext, tls
 
+pytestmark = pytest.mark.librdkafka
+
 
 @dataclass
 class Wrong:

@@ -12,7 +12,7 @@ from router_events import FAILS, ORDER, SAME, TEXT, WILD, Event, compact, events
 
 # The record is made before the library gets it. Only Debezium's output is compared, so the JVM's start time does not
 # matter.
-pytestmark = [pytest.mark.slow, pytest.mark.same_with_any_librdkafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 COLUMNS = """n serial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid text NOT NULL, type varchar(255) NOT NULL, payload jsonb,
              tenant text, part int, created timestamp, created_at timestamptz, body bytea"""

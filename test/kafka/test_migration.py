@@ -15,7 +15,7 @@ from outbox_rig.guide import Guide
 from outbox_rig.consumer import Record
 from outbox_rig.database import Database
 
-pytestmark = [pytest.mark.slow, pytest.mark.same_with_any_librdkafka]  # Debezium and the database do the work
+pytestmark = pytest.mark.slow
 
 
 def number(record: Record) -> int:

@@ -17,6 +17,7 @@ def doctor(db: Database, check: str) -> tuple[str, str, str | None]:
     return db.sql('SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = %s', check)[0]
 
 
+@pytest.mark.librdkafka
 def test_the_worker_runs_what_was_asked_for(db, kafka, consume, aggregate):
     db.kafka_sink("main", kafka)
     event = db.enqueue(aggregate, "1")
@@ -29,7 +30,6 @@ def test_the_worker_runs_what_was_asked_for(db, kafka, consume, aggregate):
     assert (status, hint) == ("ok", None) and f"librdkafka {wanted} is supported" in detail
 
 
-@pytest.mark.same_with_any_librdkafka
 def test_one_that_is_too_old(rig, kafka, consume, receiver, aggregate):
     """The server starts; its log, the sink and outbox.doctor() report the problem; other sinks deliver; no event is
     lost."""

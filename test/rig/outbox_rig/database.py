@@ -30,7 +30,7 @@ class Database:
         self.disconnect()
         self.pg.wait_ready()
         with self.pg.connect() as admin:
-            admin.execute(f"SET statement_timeout = '{patient(20):g}s'")
+            admin.execute(f"SET statement_timeout = '{patient(60):g}s'")
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name)))
 
     @property

@@ -39,10 +39,12 @@ def new_cluster() -> str:
 class Kafka:
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
                  jit: bool = True, namespace: Namespace | None = None, secured: bool = False,
-                 member: Member | None = None, heap: str = "512m"):
+                 member: Member | None = None, heap: str = "512m", killed: bool = False):
         """`partitions`: of automatically created topics. `properties`: of the broker, in addition to ours. `jit`:
         False turns off the optimizing compiler, for a quick start. `namespace`: where the broker runs. `secured`:
-        adds all kinds of listeners, see `security`. `member`: its place in a cluster (kafka_cluster.py)."""
+        adds all kinds of listeners, see `security`. `member`: its place in a cluster (kafka_cluster.py). `killed`: it is
+        killed and started again, and must not wait until its former session expires; a pause of two seconds then makes
+        the cluster drop it."""
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
         self._member = member or Member(1, new_cluster(), {1: free_port()})
@@ -70,10 +72,7 @@ class Kafka:
             "group.initial.rebalance.delay.ms": "0",
             "log.cleaner.enable": "false",
             "log.retention.ms": "-1",  # otherwise the retention check, every five minutes, deletes events with old timestamps
-            # After kill -9 the broker must not wait long for its own former session to expire.
-            "broker.heartbeat.interval.ms": "500",
-            "broker.session.timeout.ms": "2000",
-        } | properties
+        } | ({"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "2000"} if killed else {}) | properties
         directory.mkdir(parents=True)
         self._security = Security(directory / "security", self.address, self.port) if secured else None
         if self._security:

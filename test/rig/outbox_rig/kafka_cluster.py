@@ -28,7 +28,7 @@ class KafkaCluster:
             "metadata.max.idle.interval.ms": "200",
         } | properties
         self.brokers = {n: Kafka(f"{name}-{n}", directory / str(n), log.with_stem(f"{log.stem}-{n}"), properties=shared, jit=False,
-                                 member=Member(n, cluster, controllers), heap="256m") for n in controllers}
+                                 member=Member(n, cluster, controllers), heap="256m", killed=True) for n in controllers}
 
     # ---- life ------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ from .paths import BUILD, pg_config
 from .process import Process, free_port
 from .wait import patient, wait_until
 
-# Never `fsync = off`: tests check durability after kill -9.
+# FSYNC=off: in suites that do not check what survives (suites.py). A fsync of a busy disk may take seconds.
 DEFAULTS = {
+    "fsync": os.environ.get("FSYNC", "on"),
     "shared_preload_libraries": "outbox",
     "listen_addresses": "",  # only the socket, in a directory that other users cannot enter
     "port": "5432",  # part of the socket's name

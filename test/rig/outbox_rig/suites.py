@@ -3,9 +3,7 @@
   python -m outbox_rig.suites NAME [TEST...]
 
 runs one suite in this process, or again those of its tests, each three times by itself. Its output is shown; its
-counts are written to build/results/NAME.json, or NAME-again.json. side_by_side.py runs several suites and adds up.
-NAME-current is a suite that runs with a current librdkafka instead of the system's. With $QUICK, tests that are marked
-slow or timing are left out."""
+counts are written to build/results/NAME.json, or NAME-again.json. side_by_side.py runs several suites and adds up. With $QUICK, tests that are marked slow or timing are left out."""
 
 import json
 import os
@@ -28,6 +26,7 @@ from .rig import Rig
 from .wait import patient
 
 CURRENT = librdkafka.environment(librdkafka.CURRENT)
+NOT_DURABLE = {"FSYNC": "off"}  # for suites that do not check what survives: postgres.py
 STOPPED = threading.Event()
 COMPILING = ["nice", "-n", "10"]  # with the processor time that other suites leave
 
@@ -156,7 +155,7 @@ class Regress:
         with Rig(f"test-{self.name}") as rig:
             # DISCARD_CACHES: each catalog lookup reads again, as after an invalidation at the worst time.
             discard = {"debug_discard_caches": "1"} if os.environ.get("DISCARD_CACHES") else {}
-            pg = rig.postgres(settings={"shared_preload_libraries": ""} | discard)
+            pg = rig.postgres(settings={"shared_preload_libraries": "", "fsync": "off"} | discard)
             code = run([str(pg_config("pgxs").parent.parent / "test" / self.program), f"--inputdir={self.inputdir}",
                         f"--outputdir={output}", f"--bindir={pg_config('bindir')}", f"--host={pg.host}",
                         f"--port={pg.port}", "--user=postgres", "--dbname=contrib_regression", *tests])
@@ -217,13 +216,13 @@ def add(*results: Result) -> Result:
                   {name: line for each in results for name, line in each.again.items()})
 
 
-def kafka_current(log: Path) -> Result:
-    """The tests that depend on librdkafka, with a current version: compiling with its headers; and, as built with
-    the system's version, the unit tests of the sink and the end-to-end tests except those that are marked
-    same_with_any_librdkafka."""
+def with_current_librdkafka(log: Path) -> Result:
+    """Compiling with its headers; and, as built with the system's version, the unit tests of the Kafka sink and the
+    tests that are marked librdkafka."""
     code = run([*COMPILING, "make", f"-j{os.cpu_count()}", "-f", "test/unit/Makefile", "compiles", f"HEADERS={librdkafka.CURRENT}/include"])
     headers = judge(Result(passed=1) if code == 0 else Result(failed=["compiles"]), code)
-    result = add(headers, unit(log, "FILTER=*Kafka*", env=CURRENT), pytest("kafka", log, "-m", "not same_with_any_librdkafka", env=CURRENT))
+    result = add(headers, unit(log, "FILTER=*Kafka*", env=CURRENT),
+                 *(pytest(folder, log, "-m", "librdkafka", env=CURRENT) for folder in ("kafka", "e2e", "fault")))
     result.again.clear()
     return result
 
@@ -394,13 +393,13 @@ SUITES = {
     "simulate": Suite("src/dispatch in 2,000 simulated worlds; make simulate draws fresh ones", simulate, 3, compiles=True),
     "regress": Suite("pg_regress: the SQL surface", REGRESS.run, 1, REGRESS.again),
     "isolation": Suite("pg_isolation_regress: interleavings of sessions", ISOLATION.run, 1, ISOLATION.again),
-    "e2e": tests_in("e2e", "the whole way, with a real broker and a real endpoint", 7),
-    "kafka": tests_in("kafka", "what Kafka's users expect: formats, ways to connect, several brokers", 8),
-    "webhook": tests_in("webhook", "what webhooks' users expect: formats, answers, guarded networks, slow and failing endpoints", 3),
-    "operate": tests_in("operate", "what operators do and see: views, doctor, rights, metrics, restores and upgrades", 10,
+    "e2e": tests_in("e2e", "the whole way, with a real broker and a real endpoint", 7, NOT_DURABLE),
+    "kafka": tests_in("kafka", "what Kafka's users expect: formats, ways to connect, several brokers", 8, NOT_DURABLE),
+    "webhook": tests_in("webhook", "what webhooks' users expect: formats, answers, guarded networks, slow and failing endpoints", 3, NOT_DURABLE),
+    "operate": tests_in("operate", "what operators do and see: views, doctor, rights, metrics, restores and upgrades", 10, NOT_DURABLE,
                         leaves=("new-sink", "installation/next", "installation/next-source")),
     "fault": tests_in("fault", "kills and outages", 11),
-    "docs": tests_in("docs", "every example of the documentation", 1),
+    "docs": tests_in("docs", "every example of the documentation", 1, NOT_DURABLE),
     "models": tests_in("models", "protocols between processes, model-checked by spin, and traces of real workers", 4, needs="models"),
     "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes, the same executions each time; make fuzz draws fresh ones", fuzz, 6, compiles=True, needs="fuzz"),
     "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1")),
@@ -408,7 +407,7 @@ SUITES = {
     "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos, 8, leaves=("rig/chaos",)),
     "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", power, 3),
     "calls": Suite("src/delivery and src/dispatch: one allocation or call fails, a sample; make test-calls lets each fail", calls, 4, compiles=True),
-    "kafka-current": Suite("what depends on librdkafka, with a current one", kafka_current, 7, compiles=True),
+    "librdkafka": Suite("what depends on librdkafka, with a current one", with_current_librdkafka, 8, compiles=True),
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
     "pg18": Suite("the main job on PostgreSQL 18, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("18", log), 9),
     "pg19": Suite("the main job on PostgreSQL 19, and pg_upgrade to it, in Debian's experimental suite", lambda log: on_other_postgresql("19", log), 9),
@@ -421,8 +420,6 @@ SUITES = {
     "examples": tests_in("examples", "examples/, each with its own toolchain, against a real server, broker and consumer", 10, needs="examples"),
     "patroni": tests_in("patroni", "a Patroni cluster of two nodes", 5, needs="patroni"),
     "compose": tests_in("compose", "the Docker image and the compose file, without Docker", 5, needs="compose"),
-    "e2e-current": tests_in("e2e", "e2e with a current librdkafka", 7, CURRENT),
-    "fault-current": tests_in("fault", "fault with a current librdkafka", 11, CURRENT),
 }
 
 # The releases that test/rig/chroot has already made on this machine: others need minutes and a network.
@@ -432,7 +429,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["style", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["lint", "models", "model", "fuzz", "fault-points", "power", "calls", "chaos", "kafka-current", *(f"pg{major}" for major in HERE), "fault-current", "e2e-current", "packages", "examples", "patroni", "compose", "assert",
+REST = ["lint", "models", "model", "fuzz", "fault-points", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
