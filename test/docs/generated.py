@@ -3,10 +3,9 @@
 import kafka_errors
 import reference
 import settings
-import tested
 from outbox_rig import Rig
 
-PAGES = (settings, reference, kafka_errors, tested)
+PAGES = (settings, reference, kafka_errors)
 
 if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:

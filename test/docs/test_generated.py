@@ -3,31 +3,16 @@
 import generated
 import pytest
 import settings
-import tested
 
 # The texts of src/server/base/settings.cpp, compared with the server's behaviour.
 UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZES = {"kB": 1, "MB": 1024, "GB": 1024 ** 2, "TB": 1024 ** 3}
 
 
-@pytest.mark.parametrize("page", [page for page in generated.PAGES if page is not tested], ids=lambda page: page.PAGE.stem)
+@pytest.mark.parametrize("page", generated.PAGES, ids=lambda page: page.PAGE.stem)
 def test_a_page_is_up_to_date(db, page):
     with db.connect() as connection:
         assert page.PAGE.read_text() == page.made(connection), "run make docs"
-
-
-def test_the_counts_of_tests_are_about_right():
-    page = tested.PAGE.read_text()
-    assert not tested.out_of_date(page), "run make docs"
-    runs = tested.measured()
-    assert all(set(run) == {"what", "said", "on", "command"} and f"| {run['what']} | {run['said']} | {run['on']} |" in page for run in runs), "run make docs"
-
-
-@pytest.mark.parametrize("off, told", [(1.0, False), (0.95, False), (1.2, True), (0.0, True)])
-def test_a_count_that_is_far_off_is_told(off, told):
-    what, n = "kills and outages", tested.counts()["kills and outages"]
-    page = tested.made().replace(f"| {what} | {n:,} tests |", f"| {what} | {round(n * off):,} tests |")
-    assert any(line.startswith(what) for line in tested.out_of_date(page)) == told
 
 
 def number(text: str, unit: str | None) -> int:
