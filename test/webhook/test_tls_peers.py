@@ -114,7 +114,7 @@ def test_what_waited_goes_by_itself_when_it_is_mended(endpoints, db):
     good = endpoints.authority.issue("hooks", "127.0.0.1").chain
     for name in ("expired", "not_yet_valid", "wrong_host", "self_signed"):
         endpoints.file(name).write_text(good)
-    endpoints.nginx.reload()
+    endpoints.nginx.reloaded()
     db.set_sink("unknown", ca_pem=endpoints.authority.certificate + endpoints.stranger.certificate)
     for name in BAD:
         endpoints.arrived(name)

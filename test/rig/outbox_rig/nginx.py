@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from .paths import BUILD
+from .postgres import children
 from .process import Process, free_port
 from .service import listening
 from .wait import wait_until
@@ -74,6 +75,13 @@ class Nginx:
     def reload(self) -> None:
         """`nginx -s reload`, as an administrator does: old workers finish their requests, new ones take over."""
         subprocess.run([*self._command(), "-s", "reload"], check=True, capture_output=True)
+
+    def reloaded(self) -> None:
+        """Reloads, and returns when the old workers have ended. A worker logs a request after it has answered it, so the
+        log of two workers is not in the order of the requests."""
+        old = set(children(self._process.pid))
+        self.reload()
+        wait_until(lambda: (now := set(children(self._process.pid))) and not now & old, 30, "nginx's old workers to end")
 
     def restart(self) -> None:
         self.stop()
