@@ -41,7 +41,7 @@ class Topic:
 
         def all_read() -> bool:
             for message in consumer.consume(1000, 0.05):
-                if message.error() is None:
+                if message.error() is None and message.offset() >= self._next[message.partition()]:
                     found.append(self._arrival(message))
                     self._next[message.partition()] = message.offset() + 1
             return all(n >= end for n, end in zip(self._next, ends))

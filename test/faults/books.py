@@ -29,7 +29,7 @@ class Topic:
 
         def all_read() -> bool:
             for message in self._consumer.consume(500, 0.05):
-                if message.error() is None:
+                if message.error() is None and message.offset() >= self._next:
                     found.append((dict(message.headers() or [])["id"].decode(), json.loads(message.value())))
                     self._next = message.offset() + 1
             return self._next >= end

@@ -33,7 +33,10 @@ class Record:
 
 
 class Consumer:
-    """Reads topics from the beginning, one message per poll (a batch would wait until it is full). Must be closed."""
+    """Reads topics from the beginning, one message per poll (a batch would wait until it is full). Must be closed.
+
+    After an outage the broker may have forgotten the group, and the client reads from the beginning again. Each offset of a partition is returned
+    once all the same: what comes twice was sent twice."""
 
     def __init__(self, bootstrap: str, topics: list[str], group: str | None = None):
         self._consumer = confluent_kafka.Consumer({
@@ -48,7 +51,7 @@ class Consumer:
             "log_level": 0,
         })
         self._next: dict[tuple[str, int], int] = {}  # the offset after the last record of each partition
-        self._consumer.subscribe(topics, on_assign=self._go_on)
+        self._consumer.subscribe(topics)
 
     def __enter__(self) -> "Consumer":
         return self
@@ -59,19 +62,15 @@ class Consumer:
     def close(self) -> None:
         self._consumer.close()
 
-    def _go_on(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """After an outage the broker may know the member no more; without a committed offset it would read all again."""
-        for partition in partitions:
-            partition.offset = self._next.get((partition.topic, partition.partition), partition.offset)
-        consumer.assign(partitions)
-
     def poll(self, timeout: float) -> Record | None:
-        """Returns one record, or None. Errors (broker down, topic missing) are ignored until the timeout, as a
-        service would do."""
+        """Returns one record, or None. Errors (broker down, topic missing) and records that were read before are ignored, as a service would do."""
         message = self._consumer.poll(timeout)
         if message is None or message.error():
             return None
-        self._next[message.topic(), message.partition()] = message.offset() + 1
+        place = message.topic(), message.partition()
+        if message.offset() < self._next.get(place, 0):
+            return None
+        self._next[place] = message.offset() + 1
         return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(),
                       message.headers() or [], message.timestamp()[1])
 
