@@ -31,7 +31,7 @@ ENTRYPOINT = Path(os.environ.get("ENTRYPOINT", Path(__file__).parent / "entrypoi
 def test_the_compose_file_is_valid():
     """Valid by the specification's JSON schema and a linter of compose files."""
     def lint() -> subprocess.CompletedProcess:
-        return subprocess.run(["npx", "--yes", "dclint@3.1.0", "--quiet", "-f", "json", "."], cwd=WORK_LINT, capture_output=True, text=True)
+        return subprocess.run(["node", BUILD / "dclint/node_modules/.bin/dclint", "--quiet", "-f", "json", "."], cwd=WORK_LINT, capture_output=True, text=True)
 
     WORK_LINT = WORK / "lint"
     shutil.rmtree(WORK_LINT, ignore_errors=True)

@@ -30,6 +30,7 @@ def test_the_worker_runs_what_was_asked_for(db, kafka, consume, aggregate):
     assert (status, hint) == ("ok", None) and f"librdkafka {wanted} is supported" in detail
 
 
+@pytest.mark.slow  # a library and a server of its own
 def test_one_that_is_too_old(rig, kafka, consume, receiver, aggregate):
     """The server starts; its log, the sink and outbox.doctor() report the problem; other sinks deliver; no event is
     lost."""

@@ -20,6 +20,36 @@ release_with_pg() {
 
 # A file in a folder of build/ that names the state of the files from which the folder was made.
 stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" | sha256sum | cut -c1-16)"; }
+stamp() { # stamp NAME: of a folder that test/rig/install makes
+  local rig=$ROOT/test/rig
+  case $1 in
+    kafka | cloudevents | debezium) stamp_of "$1" "$rig/$1/pom.xml" ;;
+    node) stamp_of node "$rig"/node/{package,package-lock}.json ;;
+    dclint) stamp_of dclint "$rig/dclint/package.json" ;;
+    librdkafka) stamp_of librdkafka "$rig"/librdkafka/{build,source} ;;
+    postgresql-16) stamp_of "$1" "$rig/requirements-pg16.txt" ;;
+    toolchains) stamp_of "$1" "$rig/requirements-toolchains.txt" ;;
+  esac
+}
+is_up_to_date() { [ -e "$(stamp "$1")" ]; }
+
+# again PROGRAM...: what downloads something gets three tries. A function would run without set -e.
+again() {
+  local pause
+  for pause in 10 30; do
+    if "$@"; then return; fi
+    echo "it failed and is tried again in $pause s: $*" >&2
+    sleep $pause
+  done
+  "$@"
+}
+# A folder that takes long to make is made as FOLDER.new, gets a stamp, and then its name: what was interrupted is made anew.
+is_made() { [ -e "$1/.made" ]; }
+keep() { # keep FOLDER
+  touch "$1.new/.made"
+  rm -rf "$1"
+  mv "$1.new" "$1"
+}
 
 PG=${PG:-$(newest_pg)}
 # Where what takes long to build is kept, for each version that the machine has had; shared by all checkouts if possible.

@@ -381,7 +381,7 @@ class Suite:
     minutes: float  # minutes beside other suites, on two quiet processors
     again: Callable[[Path, list[str]], Result] | None = None  # runs some of its tests once more; None where chance decides nothing, or too much
     compiles: bool = False  # it uses all processors, so only one such suite runs at a time
-    needs: str = ""  # the part of test/rig/install that it needs besides "test"
+    needs: str = ""  # the part of test/rig/install that it needs besides "slow"
     leaves: tuple[str, ...] = ()  # folders below build/, besides its rig's, that are only of use after a failure
 
 
@@ -428,7 +428,7 @@ SUITES = {
 
 # The releases that test/rig/chroot has already made on this machine: others need minutes and a network.
 RELEASES = {"17": "trixie", "18": "forky", "19": "experimental"}
-HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX_RIG_CACHE", "/var/cache/outbox-rig"), name).is_dir()]
+HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX_RIG_CACHE", "/var/cache/outbox-rig"), name, ".made").exists()]
 
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
