@@ -58,15 +58,12 @@ def setting(pg, db):
 
     def set_it(name: str, value: str) -> None:
         names.append(name)
-        db.sql(f"ALTER SYSTEM SET {name} = '{value}'")
-        db.sql("SELECT pg_reload_conf()")
+        pg.set(name, value)
         wait_until(lambda: db.value("SELECT current_setting(%s)", name) == value, what="the reload")
 
     yield set_it
-    with pg.connect() as admin:
-        for name in names:
-            admin.execute(f"ALTER SYSTEM RESET {name}")
-        admin.execute("SELECT pg_reload_conf()")
+    pg.wait_ready()
+    pg.reset(*names)
 
 
 @pytest.fixture

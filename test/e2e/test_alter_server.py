@@ -11,7 +11,7 @@ def got(receiver) -> list:
 def test_create_alter_and_drop_server_take_effect_at_once(db, rig, receiver, setting):
     setting("outbox.poll_interval", "1h")
     db.enqueue("Order", "1", payload="1")
-    wait_until(lambda: db.sql("SELECT 1 FROM outbox.workers"), 5, "the worker")
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 5, "the worker")
     db.webhook_sink("crm", receiver, SECRET)
     wait_until(lambda: got(receiver) == [1], 2, "CREATE SERVER, and what waited for it")
 

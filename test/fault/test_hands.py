@@ -199,7 +199,7 @@ def cpu_seconds(pid: int) -> float:
 def test_very_many_rows_that_a_person_holds(db, hook, setting):
     """An uncommitted UPDATE of all rows: the worker waits for it without load, and later events continue."""
     setting("outbox.enabled", "off")
-    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers"), 20, "the worker to go")
+    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 20, "the worker to go")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT 'Order', n, 'e',"
            " jsonb_build_object('key', 'k' || n, 'n', n) FROM generate_series(1, 5000) n")
     with db.connect(autocommit=False) as person:

@@ -15,17 +15,12 @@ from wal import nobody_flushes
 MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates is tested
 
 
-def configure(pg, setting: str, value: str) -> None:
-    with pg.connect() as connection:
-        connection.execute(f"ALTER SYSTEM SET {setting} = {value}")
-        connection.execute("SELECT pg_reload_conf()")
-
-
 @pytest.fixture(autouse=True)
 def small_flights(pg):
-    configure(pg, "outbox.max_in_flight", str(MAX_IN_FLIGHT))
+    pg.set("outbox.max_in_flight", str(MAX_IN_FLIGHT))
     yield
-    configure(pg, "outbox.max_in_flight", "DEFAULT")
+    pg.wait_ready()
+    pg.reset("outbox.max_in_flight")
 
 
 def kill_worker(db, pg, kafka):
@@ -104,22 +99,22 @@ def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
     db.enqueue(aggregate, "first")
     consumer.take(1)
     wait_until(lambda: db.pending() == 0, 30, "the first event to leave")
-    configure(pg, "outbox.enabled", "off")
+    pg.set("outbox.enabled", "off")
     try:
-        wait_until(lambda: db.value("SELECT count(*) = 0 FROM outbox.workers"), 20, "the worker to leave")
+        wait_until(lambda: db.value("SELECT count(*) = 0 FROM outbox.workers WHERE database = current_database()"), 20, "the worker to leave")
         db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
                    SELECT '{aggregate}', n % 100, 'order.changed', '{{}}' FROM generate_series(1, {backlog}) AS n""")
         expected = {event for event, in db.sql("SELECT id::text FROM outbox.events")}
         for _ in range(64):  # so that the worker's commits and flushes are independent of the backlog's
             db.sql("SELECT pg_current_xact_id()")
     finally:
-        configure(pg, "outbox.enabled", "on")
+        pg.reset("outbox.enabled")
     with nobody_flushes(db) if fault is kill_server_before_it_flushes else contextlib.nullcontext():
         records = consumer.take(1500, 60)
         assert db.pending() > 0, "the backlog is too small"
         fault(db, pg, kafka)
     db.disconnect()
-    configure(pg, "outbox.max_in_flight", "DEFAULT")  # the rest may be faster
+    pg.reset("outbox.max_in_flight")  # the rest may be faster
     wait_until(lambda: db.pending() == 0, 60, "the rest to leave")
     records += consumer.take(backlog - len(records), 60)
     wait_until(lambda: records.extend(consumer.quiet(0.2)) or consumer.at_end(), 30, "the end of the topic")

@@ -46,12 +46,10 @@ def mended(network):
 
 
 @pytest.fixture(autouse=True)
-def small_flights(db):
-    db.sql(f"ALTER SYSTEM SET outbox.max_in_flight = {MAX_IN_FLIGHT}")
-    db.sql("SELECT pg_reload_conf()")
+def small_flights(pg):
+    pg.set("outbox.max_in_flight", str(MAX_IN_FLIGHT))
     yield
-    db.sql("ALTER SYSTEM RESET outbox.max_in_flight")
-    db.sql("SELECT pg_reload_conf()")
+    pg.reset("outbox.max_in_flight")
 
 
 def state(db, name: str) -> str:

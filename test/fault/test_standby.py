@@ -28,7 +28,7 @@ def pg(rig):
     """A primary that waits for its standby."""
     primary = rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.max_in_flight": str(MAX_IN_FLIGHT)})
     primary.standby = rig.postgres(standby_of=primary)
-    configure(primary, "synchronous_standby_names", "standby")
+    primary.set("synchronous_standby_names", "standby")
     return primary
 
 
@@ -38,12 +38,6 @@ def db(pg):
     database = Database(pg, f"orders{next(numbers)}")
     database.create()
     return database
-
-
-def configure(server, setting: str, value: str) -> None:
-    with server.connect() as admin:
-        admin.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
-        admin.execute("SELECT pg_reload_conf()")
 
 
 def local(db) -> psycopg.Connection:
@@ -113,9 +107,9 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
     with local(db) as person:
         enqueue(person, 5)
         wait_for_waiting(db)
-        configure(pg, "outbox.wait_for_standbys", "off")
+        pg.set("outbox.wait_for_standbys", "off")
         wait_until(lambda: len(receiver.deliveries) == 5, 20, "delivery without the standby")
-        configure(pg, "outbox.wait_for_standbys", "on")
+        pg.set("outbox.wait_for_standbys", "on")
         enqueue(person, 6)
         wait_for_waiting(db)
     db.disconnect()
@@ -170,11 +164,11 @@ def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
     subprocess.run([*receive, "--create-slot"], check=True)
     standby = subprocess.Popen([*receive, "--no-loop", "--status-interval=1"])
     try:
-        configure(pg, "synchronous_standby_names", "*")
+        pg.set("synchronous_standby_names", "*")
         with local(db) as person:
             enqueue(person, 1)
             wait_until(lambda: len(receiver.deliveries) == 1, 20, "an event that the standby has written")
-            configure(pg, "synchronous_commit", "on")
+            pg.set("synchronous_commit", "on")
             enqueue(person, 2)
             written = db.value("SELECT pg_current_wal_flush_lsn()")
             wait_until(lambda: db.value("SELECT write_lsn >= %s AND flush_lsn < %s FROM pg_stat_replication", written, written), 20, "the standby to write it")
@@ -182,7 +176,7 @@ def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
                 wait_for_waiting(db)
                 assert len(receiver.deliveries) == 1
                 time.sleep(0.05)
-            configure(pg, "synchronous_commit", "remote_write")
+            pg.set("synchronous_commit", "remote_write")
             wait_until(lambda: len(receiver.deliveries) == 2, 20, "it, when to write is enough")
     finally:
         standby.kill()
@@ -222,7 +216,7 @@ def test_failover(db, pg, kafka, consume, aggregate, receiver):
         before = traffic.committed
         wait_until(lambda: traffic.committed >= before + 100, 30, "commits that the standby does not get")
         pg.kill()
-        configure(pg.standby, "synchronous_standby_names", "")
+        pg.standby.set("synchronous_standby_names", "")
         pg.standby.promote()
         traffic.db = promoted = Database(pg.standby, db.name)
         survived = {str(row[0]) for row in promoted.sql("SELECT transaction FROM business")}

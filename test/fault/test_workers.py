@@ -18,18 +18,13 @@ def configure(db, pg):
     changed = set()
 
     def configure(**settings) -> None:
-        with pg.connect() as connection:
-            for name, value in settings.items():
-                changed.add(name)
-                connection.execute(f"ALTER SYSTEM SET outbox.{name} = {value}")
-            connection.execute("SELECT pg_reload_conf()")
+        for name, value in settings.items():
+            changed.add(f"outbox.{name}")
+            pg.set(f"outbox.{name}", value)
 
     yield configure
     pg.wait_ready()
-    with pg.connect() as connection:
-        for name in changed:
-            connection.execute(f"ALTER SYSTEM RESET outbox.{name}")
-        connection.execute("SELECT pg_reload_conf()")
+    pg.reset(*changed)
 
 
 def lanes_of_workers(db) -> list[int]:

@@ -91,7 +91,7 @@ def test_library_that_is_older_than_the_extension(db):
 def test_delivery_is_turned_off(db, receiver, setting, name, value, words):
     db.webhook_sink("crm", receiver, SECRET)
     setting(name, value)
-    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers"), 10, "the worker to go")
+    wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
     db.enqueue("Order", "1")
     state, detail, hint = db.doctor("worker")
     assert state == "warning" and words in detail

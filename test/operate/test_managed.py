@@ -46,8 +46,7 @@ def subscriber(pg):
     with pg.connect() as admin:
         admin.execute("CREATE DATABASE managed")
         admin.execute("ALTER DATABASE managed SET outbox.retention = '2d'")
-        admin.execute("ALTER SYSTEM SET wal_receiver_timeout = '2s'")
-        admin.execute("SELECT pg_reload_conf()")
+    pg.set("wal_receiver_timeout", "2s")
     yield database
     pg.wait_ready()
     if database.value("SELECT count(*) FROM pg_subscription WHERE subname = 'outbox'"):
@@ -55,9 +54,7 @@ def subscriber(pg):
         database.sql("ALTER SUBSCRIPTION outbox SET (slot_name = NONE)")
         database.sql("DROP SUBSCRIPTION outbox")
     database.drop()
-    with pg.connect() as admin:
-        admin.execute("ALTER SYSTEM RESET wal_receiver_timeout")
-        admin.execute("SELECT pg_reload_conf()")
+    pg.reset("wal_receiver_timeout")
 
 
 class Arrived:

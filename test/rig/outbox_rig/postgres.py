@@ -199,11 +199,20 @@ class Postgres:
         self._process.signal(signal.SIGHUP)
 
     def set(self, setting: str, value: str) -> None:
-        """ALTER SYSTEM; waits until sessions have the new value."""
+        """ALTER SYSTEM; waits until the server and its sessions have the new value."""
+        self._alter(f"SET {setting} = '{value}'")
+
+    def reset(self, *settings: str) -> None:
+        """The same, to the values that they had when the server started."""
+        self._alter(*(f"RESET {setting}" for setting in settings))
+
+    def _alter(self, *changes: str) -> None:
         with self.connect() as admin:
-            admin.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
+            for change in changes:
+                admin.execute(f"ALTER SYSTEM {change}")
+            [altered] = admin.execute("SELECT clock_timestamp()").fetchone()
             admin.execute("SELECT pg_reload_conf()")
-            wait_until(lambda: admin.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,), 20, "the reload")
+            wait_until(lambda: admin.execute("SELECT pg_conf_load_time() > %s", [altered]).fetchone()[0], 20, "the reload")
 
 
 def children(pid: int) -> list[int]:
