@@ -4,22 +4,24 @@ import time
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import OK, SECRET, Status, status
+from outbox_rig.receiver import HANG, OK, SECRET, Status, status
 
 MORTAL = {"retry": "50ms", "max_attempts": "2"}
 HOLD = MORTAL | {"on_dead_letter": "block"}
 
 
 class Endpoint:
-    """The receiver, which refuses the events (key, n) in `bad`; it answers those in `slow` after two seconds."""
+    """The receiver, which refuses the events (key, n) in `bad`; it answers those in `slow` when it is told to."""
 
     def __init__(self, receiver):
         self.receiver, self.bad, self.slow = receiver, set(), set()
-        receiver.mode = self.answer
+        receiver.mode = lambda delivery: HANG if event_of(delivery) in self.slow else self.judge(delivery)
 
-    def answer(self, delivery) -> Status:
-        event = event_of(delivery)
-        return Status(400 if event in self.bad else 200, delay=2 if event in self.slow else 0)
+    def judge(self, delivery) -> Status:
+        return Status(400 if event_of(delivery) in self.bad else 200)
+
+    def answer_slow(self) -> None:
+        self.receiver.release(self.judge)
 
     def numbers(self, key: str) -> list[int]:
         return [n for k, n in map(event_of, self.receiver.accepted()) if k == key]
@@ -286,6 +288,7 @@ def test_redrive_while_a_later_one_is_in_the_air_and_arrives(db, endpoint, dead)
     wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
     assert redrive(db, dead) == (True, "")
     enqueue(db, "k", 3)
+    endpoint.answer_slow()
     wait_numbers(endpoint, "k", [2, 3])
     wait_failed(db)
     wait_recorded(db)
@@ -306,6 +309,7 @@ def test_redrive_while_a_later_one_is_in_the_air_and_fails(db, endpoint, dead):
     wait_until(lambda: endpoint.receiver.open_requests, 20, "the later one to be in the air")
     assert redrive(db, dead) == (True, "")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, 20, "the worker to have seen it")
+    endpoint.answer_slow()
     endpoint.bad = endpoint.slow = set()
     wait_numbers(endpoint, "k", [1, 2])
     wait_recorded(db)

@@ -67,8 +67,10 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
     dump = run(pg, "pg_dump", "-d", db.name)
     at = dump.index("CREATE EXTENSION IF NOT EXISTS outbox")
     at = dump.index("\n", at)
-    # The worker starts within a second of CREATE EXTENSION, long before the dump restores the tables.
-    live = "SELECT pg_sleep_for('1500 ms');\nDO $$ BEGIN ASSERT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()), 'no worker'; END $$;\n"
+    # The worker starts and goes through its loop before the dump restores the tables.
+    live = """DO $$ BEGIN FOR n IN 1..1200 LOOP
+              IF EXISTS (SELECT FROM outbox.workers WHERE database = current_database() AND last_loop_at > now() + interval '1 s') THEN RETURN; END IF;
+              PERFORM pg_sleep(0.05); END LOOP; RAISE 'no worker'; END $$;\n"""
     copy = Database(pg, db.name + "_restored")
     with pg.connect() as admin:
         admin.execute(f"CREATE DATABASE {copy.name}")

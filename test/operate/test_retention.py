@@ -186,7 +186,7 @@ def test_a_reader_in_the_way(db, pg, receiver):
         log = pg.log.stat().st_size
         began = time.monotonic()
         assert db.value("SELECT outbox.run_maintenance()") == 0
-        assert 0.1 <= time.monotonic() - began < 10
+        assert time.monotonic() - began >= 0.1
         assert pg.log.read_text()[log:].count("will be dropped later") == 1  # one wait in all, not one per day
         assert len(days(db)) == 7
     assert db.value("SELECT outbox.run_maintenance()") == 2
@@ -205,13 +205,18 @@ def test_expired_dedup_keys_go_little_by_little(db, receiver, setting):
     """A large table is processed in batches of short transactions; keys of existing events stay."""
     setting("outbox.enabled", "off")
     setting("outbox.dedup_window", "10s")
+    db.sql("CREATE TABLE public.batches (transaction xid8, keys bigint)")
+    db.sql("""CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO public.batches SELECT pg_current_xact_id(), count(*) FROM gone; RETURN NULL; END $$;
+              CREATE TRIGGER note AFTER DELETE ON outbox_internal.dedup REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.note()""")
     db.sql("INSERT INTO outbox_internal.dedup SELECT 'key' || n, gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, 60000) AS n")
     db.sql("INSERT INTO outbox_internal.dedup SELECT 'new', gen_random_uuid(), now() + interval '1 hour'")
     db.webhook_sink("crm", receiver, SECRET)
     with db.connect(autocommit=False) as producer:
         producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '1', dedup_key => 'key1')")  # reuses an expired key
         setting("outbox.enabled", "on")
-        wait_until(lambda: 2 < db.value("SELECT count(*) FROM outbox_internal.dedup") < 60000, 20, "a piece to go")
         wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.dedup") == 2, 30, lambda: f"the rest: {db.value('SELECT count(*) FROM outbox_internal.dedup')}")
         producer.commit()
     assert db.sql("SELECT dedup_key FROM outbox_internal.dedup ORDER BY 1") == [("key1",), ("new",)]
+    batches = [keys for keys, in db.sql("SELECT sum(keys)::int FROM public.batches GROUP BY transaction")]
+    assert sum(batches) == 59999 and max(batches) <= 40000, batches

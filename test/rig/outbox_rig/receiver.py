@@ -182,10 +182,13 @@ class Receiver:
         return [d for d in list(self.deliveries) if d.accepted()]
 
     def release(self, reply: Mode | Callable[[Delivery], Mode] = OK) -> None:
-        """Answers the hanging requests."""
-        hanging, self._hanging = self._hanging, []
-        for connection, delivery in hanging:
-            self._loop.call_soon_threadsafe(connection._answer, delivery, reply(delivery) if callable(reply) else reply)
+        """Answers the hanging requests, those too that are just arriving. Returns when it has."""
+        async def answer():
+            hanging, self._hanging = self._hanging, []
+            for connection, delivery in hanging:
+                connection._answer(delivery, reply(delivery) if callable(reply) else reply)
+
+        asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
 
     def clear(self) -> None:
         self.deliveries.clear()
