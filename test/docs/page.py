@@ -5,6 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from outbox_rig import patient
 from outbox_rig.paths import ROOT, pg_config
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -61,7 +62,7 @@ def follow(steps: list[Step], dsn: str, folder: Path, page: Path) -> None:
     """Runs SQL in one session of psql, which ends at the first error: AssertionError with the line and the message."""
     script = "".join(f"\\echo @@ {number}\n{once(step.sql)}\n" for number, step in enumerate(steps))
     done = subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-P", "footer=off", dsn],
-                          input=script, text=True, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
+                          input=script, text=True, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=patient(100))
     said = dict((int(number), text) for number, text in re.findall(r"^@@ (\d+)\n(.*?)(?=^@@ |\Z)", done.stdout, re.MULTILINE | re.DOTALL))
     last = steps[max(said)]
     assert done.returncode == 0, f"{page.relative_to(ROOT)}:{last.line}\n{last.sql}\n{said[max(said)]}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.receiver import Delivery, Receiver, Status, status
 
@@ -144,7 +144,7 @@ def test_a_renewed_token_ends_the_401s(db, endpoint, tmp_path):
     (tmp_path / "gcloud").chmod(0o755)
     settings = psycopg.conninfo.conninfo_to_dict(db.dsn)
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
-    subprocess.run(["bash", "-euc", script], check=True, timeout=60,
+    subprocess.run(["bash", "-euc", script], check=True, timeout=patient(60),
                    env=os.environ | {names[key]: str(value) for key, value in settings.items() if key in names}
                    | {"PATH": f"{tmp_path}:{pg_config('bindir')}:{os.environ['PATH']}"})
     wait_until(lambda: db.pending() == 0, 20, lambda: str(db.sink("state, last_error", "pubsub")))

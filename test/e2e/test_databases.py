@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, status
 
@@ -19,7 +19,7 @@ def worker_pids(pg, name: str) -> list[int]:
 @pytest.fixture
 def admin(pg):
     with pg.connect() as connection:
-        connection.execute("SET statement_timeout = '20s'")
+        connection.execute(f"SET statement_timeout = '{patient(20):g}s'")
         yield connection
 
 
@@ -51,12 +51,6 @@ def test_a_busy_worker_leaves_a_database_that_is_closed(pg, db, admin, receiver,
 
 def payloads(receiver) -> list:
     return [delivery.json()["data"] for delivery in receiver.accepted()]
-
-
-def quickly(admin, statement: str) -> None:
-    started = time.monotonic()
-    admin.execute(statement)
-    assert time.monotonic() - started < 5, statement
 
 
 def test_two_databases(db, pg, receiver, drop):
@@ -114,7 +108,7 @@ def test_drop_and_create_extension_while_the_catalog_is_locked(db, pg, receiver)
         locked = threads.submit(locker.execute, "LOCK TABLE pg_catalog.pg_extension")
         wait_until(lambda: db.value("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pg_extension'::regclass)"), 20, "the lock to be waited for")
         maker.commit()
-        locked.result(20)
+        locked.result(patient(20))
         wait_until(lambda: b"outbox waits for a lock" in pg.log.read_bytes()[log_began:], 20, "the worker to give up waiting")
         locker.rollback()
     wait_until(lambda: worker_pids(pg, db.name) not in ([], [pid]), 20, "a new worker")
@@ -140,7 +134,7 @@ def test_rename(db, pg, admin, receiver, drop):
     db.webhook_sink("crm", receiver, SECRET)
     wait_until(lambda: worker_pids(pg, name), 5, "the worker")
     db.disconnect()
-    quickly(admin, f"ALTER DATABASE {name} RENAME TO {renamed}")
+    admin.execute(f"ALTER DATABASE {name} RENAME TO {renamed}")  # it fails after 5 s if the worker stays
     db.name = renamed
     db.enqueue("Order", "1", payload="1")
     wait_until(lambda: payloads(receiver) == [1], 5, "delivery under the new name")
@@ -166,7 +160,7 @@ def test_a_copy_by_template_waits_for_adopt(db, pg, admin, receiver, drop):
     events = [db.enqueue("Order", "1", payload=str(n)) for n in range(3)]
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the worker to try")
     db.disconnect()
-    quickly(admin, f"CREATE DATABASE {copy.name} TEMPLATE {db.name}")
+    admin.execute(f"CREATE DATABASE {copy.name} TEMPLATE {db.name}")  # it fails after 5 s if the worker stays
     wait_until(lambda: worker_pids(pg, copy.name), 5, "the copy's worker")
     receiver.start()
     wait_until(lambda: db.pending() == 0, 20, "the source to deliver")
@@ -188,7 +182,7 @@ def test_drop_database_with_a_connected_worker(pg, admin, receiver):
     database.enqueue("Order", "1")
     wait_until(receiver.accepted, 10, "delivery")
     database.disconnect()
-    quickly(admin, "DROP DATABASE short_lived")
+    admin.execute("DROP DATABASE short_lived")  # it fails after 5 s if the worker stays
 
 
 def test_no_worker_slot_is_said_once_and_by_doctor(rig, receiver):

@@ -12,6 +12,7 @@ import psycopg
 import psycopg2
 import psycopg2.extras
 import pytest
+from outbox_rig import patient
 from outbox_rig.paths import BUILD, ROOT
 from psycopg.types.json import Json, Jsonb
 
@@ -109,7 +110,7 @@ def asyncpg_binary(db) -> list[int]:
 
 def node_postgres(db) -> list[int]:
     done = subprocess.run(["node", ROOT / "test/rig/node/insert.mjs", BUILD / "node", db.pg.host, str(db.pg.port), db.name],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=patient(60))
     assert done.returncode == 0, done.stderr
     return list(range(9))
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 import asyncpg
 import psycopg
 import pytest
+from outbox_rig import patient
 from outbox_rig.paths import BUILD, ROOT
 from psycopg.types.json import Json, Jsonb
 from psycopg.types.string import StrDumper
@@ -58,7 +59,7 @@ def asyncpg_ways(db) -> int:
 
 def node_postgres(db) -> int:
     done = subprocess.run(["node", ROOT / "test/rig/node/enqueue.mjs", BUILD / "node", db.pg.host, str(db.pg.port), db.name],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=patient(60))
     assert done.returncode == 0, done.stderr
     return 2
 

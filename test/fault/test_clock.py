@@ -4,7 +4,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.clock import Clock
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET, status
@@ -58,7 +58,7 @@ def load(there):
         yield
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(patient(20))
 
 
 def delivered(there) -> int:

@@ -6,7 +6,7 @@ import urllib.request
 
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.receiver import SECRET, slow
 from outbox_rig.traffic import Traffic
 
@@ -49,7 +49,7 @@ class Dispatcher:
                                   " LIMIT 100 FOR UPDATE SKIP LOCKED").fetchall()
         for event, payload in rows:
             body = json.dumps({"data": payload}).encode()
-            urllib.request.urlopen(urllib.request.Request(self.url, body, {"webhook-id": str(event)}), timeout=10).close()
+            urllib.request.urlopen(urllib.request.Request(self.url, body, {"webhook-id": str(event)}), timeout=patient(10)).close()
         connection.execute(f"UPDATE outbox.events SET {self._mark} WHERE id = ANY (%s)", [[row[0] for row in rows]])
         connection.commit()
         return bool(rows)

@@ -95,9 +95,7 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         assert log.read().count("outbox waits for a synchronous standby") == 1
 
     pg.standby.start()
-    started = time.monotonic()
     wait_until(lambda: len(receiver.deliveries) == 4, 30, "delivery after the standby's return")
-    assert time.monotonic() - started < 10
     assert sorted(d.id for d in receiver.deliveries[2:]) == sorted(waiting)
     assert {d.path for d in receiver.deliveries[2:]} == {"/hook/new"}
     wait_until(lambda: db.pending() == 0, 20, "their rows to leave")
@@ -114,9 +112,7 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         wait_for_waiting(db)
     db.disconnect()
     with pg.connect(options="-c synchronous_commit=local") as admin:
-        started = time.monotonic()
-        admin.execute(f"DROP DATABASE {db.name} WITH (FORCE)")
-        assert time.monotonic() - started < 5
+        admin.execute(f"DROP DATABASE {db.name} WITH (FORCE)")  # it fails after 5 s if the worker stays
     pg.standby.start()
 
 

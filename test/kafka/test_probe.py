@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from confluent_kafka.admin import (AclBinding, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType)
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.process import free_port
 
 
@@ -123,7 +123,7 @@ def test_no_right_to_a_topic(db, kafka, security, aggregate):
         acl = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
         admin = kafka.admin()
         for done in admin.create_acls([acl]).values():
-            done.result(20)
+            done.result(patient(20))
     allow("second", AclOperation.WRITE)
     refused = f'user "outbox" is not allowed to write to topic "{topic}"'
     wait_until(lambda: refused in probe(db, "k")["topic"][1], 10, "the refusal")
@@ -140,7 +140,7 @@ def test_a_missing_topic_is_not_made(db, kafka, aggregate):
         steps = probe(db, "k")
         assert_ok(steps)
         assert steps["topic"][1] == f'topic "{aggregate}" does not exist; the broker creates it with the first event'
-    assert aggregate not in kafka.admin().list_topics(timeout=10).topics
+    assert aggregate not in kafka.admin().list_topics(timeout=patient(10)).topics
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 20, "the event")
     assert f'topic "{aggregate}" has 12 partitions' in probe(db, "k")["topic"][1]
@@ -180,8 +180,8 @@ def test_a_black_hole(db, kafka, black_hole):
     db.kafka_sink("k", kafka, bootstrap_servers=f"127.0.0.1:{black_hole}")
     start = time.monotonic()
     steps = probe(db, "k", "1.5 s")
-    assert 1.5 <= time.monotonic() - start < 2.5
-    assert_fails(steps, "answer", f"127.0.0.1:{black_hole} accepts the connection and did not answer within")
+    assert 1.5 <= time.monotonic() - start < 9, "not the default of 10 s"
+    assert_fails(steps, "answer", f"127.0.0.1:{black_hole} accepts the connection and did not answer within [0-9]{3,4} ms$")
 
 
 def test_one_broker_of_two_is_misspelt(db, kafka):

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.paths import pg_config
 from outbox_rig.receiver import status
 from psycopg import sql
@@ -106,7 +106,7 @@ def test_no_hint_runs_what_stands_in_a_name(hostile, attack, tmp_path):
     assert expected <= told, expected - told
     db.disconnect()
     for check, _, hint in rows:
-        subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-d", db.dsn], input=hint + "\n", capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        subprocess.run([pg_config("bindir") / "psql", "-X", "-q", "-d", db.dsn], input=hint + "\n", capture_output=True, text=True, timeout=patient(60), cwd=tmp_path)
         gone = not db.value("SELECT to_regclass('public.c') IS NOT NULL")
         if gone or list(tmp_path.iterdir()):
             harmful.append((check, hint))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from urllib.parse import urlsplit
 
+from outbox_rig import patient
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
 from outbox_rig.writers import Writers
@@ -15,7 +16,7 @@ from standardwebhooks import Webhook
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=patient(20))
     try:
         connection.request("POST", parts.path, body, headers)
         answer = connection.getresponse()

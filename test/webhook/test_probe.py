@@ -112,7 +112,7 @@ def test_a_mute_endpoint(db):
         db.webhook_sink("mute", f"https://{HOST}:{mute.getsockname()[1]}/")
         start = time.monotonic()
         steps = probe(db, "mute", "500 ms")
-        assert 0.5 <= time.monotonic() - start < 1.5
+        assert 0.5 <= time.monotonic() - start < 9, "not the default of 10 s"
     assert steps[-1][:3] == ("TLS", False, "the endpoint takes the connection and does not answer the handshake")
 
 

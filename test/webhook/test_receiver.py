@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET
 from senders import Stream, post, signed
@@ -117,7 +117,7 @@ def test_what_is_missing_is_said_with_what_to_do(consumer_database):
             command = [sys.executable, "-m", "receiver", *(word for pair in (complete | change).items() for word in pair)]
             started.append((words, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
         for words, child in started:
-            printed = child.communicate(timeout=30)[0]
+            printed = child.communicate(timeout=patient(30))[0]
             assert child.returncode in (1, 2) and "Traceback" not in printed
             for word in words:
                 assert word in printed
