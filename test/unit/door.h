@@ -76,7 +76,7 @@ public:
   Engine() : engine_(ob_engine_open(&error)) { EXPECT_NE(engine_, nullptr) << error.message; }
   ~Engine() {
     if (engine_) {
-      EXPECT_TRUE(ob_engine_close(engine_, 10'000)) << "a thread hangs";
+      EXPECT_TRUE(ob_engine_close(engine_, 60'000)) << "a thread hangs";
     }
   }
 
@@ -102,7 +102,7 @@ public:
 
   /* Waits on the engine's descriptor until the condition holds; `tick` limits a wait for conditions that depend on
    * time. */
-  bool until(const std::function<bool()> &condition, int timeout_ms = 20'000, int tick_ms = 10'000) {
+  bool until(const std::function<bool()> &condition, int timeout_ms = 60'000, int tick_ms = 10'000) {
     auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     for (;;) {
       collect();

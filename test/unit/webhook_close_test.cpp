@@ -17,31 +17,37 @@ using Peer = FaultServer::Peer;
 namespace {
 
 const std::string slow_host = "slow-resolver.invalid", quick_host = "quick-resolver.test";
-constexpr milliseconds slowness(3000);
+constexpr std::chrono::minutes slowness(5);
+constexpr std::chrono::seconds soon(60);
 std::atomic<int> resolving{0};
+std::atomic<bool> let_go{false};
 
 }  // namespace
 
-/* Overrides the C library's function: some names take long, as with a resolver whose server is down. */
+/* Overrides the C library's function: some names take until the end of a test, as with a resolver whose server is
+ * down. */
 extern "C" int getaddrinfo(const char *node, const char *service, const addrinfo *hints, addrinfo **result) {
   static const auto next = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   if (!node || !std::string(node).ends_with(slow_host))
     return next(node && node == quick_host ? "127.0.0.1" : node, service, hints, result);
   ++resolving;
-  std::this_thread::sleep_for(slowness);
+  for (auto begin = Clock::now(); !let_go && Clock::now() - begin < slowness;)
+    std::this_thread::sleep_for(milliseconds(5));
   --resolving;
   return EAI_AGAIN;
 }
 
 /* Leaves nothing behind for other tests. */
-static void wait_for_resolvers(Clock::time_point begin) {
-  while (resolving > 0 && Clock::now() - begin < 2 * slowness)
+static void end_resolvers() {
+  let_go = true;
+  for (auto begin = Clock::now(); resolving > 0 && Clock::now() - begin < soon;)
     std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(resolving, 0);
 }
 
 TEST(WebhookClose, ASlowResolverHoldsUpNeitherTimeoutNorOthersNorTheEnd) {
   FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
+  let_go = false;
   auto begin = Clock::now();
   {
     WebhookHarness slow(Options{{"url", "https://" + slow_host + "/"}, {"timeout", "300ms"}});
@@ -53,14 +59,15 @@ TEST(WebhookClose, ASlowResolverHoldsUpNeitherTimeoutNorOthersNorTheEnd) {
     bool asks_for_each_family = curl_version_info(CURLVERSION_NOW)->version_num >= 0x081400;
     EXPECT_EQ(resolving, asks_for_each_family ? 2 : 1);
   }
-  EXPECT_LT(Clock::now() - begin, slowness - milliseconds(1000));
-  wait_for_resolvers(begin);
+  EXPECT_LT(Clock::now() - begin, soon);
+  end_resolvers();
 }
 
 TEST(WebhookClose, ManySlowNamesHoldUpNoOther) {
   FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(200); });
   std::string url = peer.url();
   url.replace(url.find("127.0.0.1"), 9, quick_host);
+  let_go = false;
   auto begin = Clock::now();
   {
     std::vector<std::unique_ptr<WebhookHarness>> slow;
@@ -70,14 +77,14 @@ TEST(WebhookClose, ManySlowNamesHoldUpNoOther) {
       slow.back()->submit(TestEvent(1, 1));
       slow.back()->sink->flush();
     }
-    while (resolving < 20 && Clock::now() - begin < slowness)
+    while (resolving < 20 && Clock::now() - begin < std::chrono::seconds(3))
       std::this_thread::sleep_for(milliseconds(1));
     WebhookHarness other(
-        Options{{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "1s"}});
+        Options{{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "1min"}});
     EXPECT_EQ(other.send(TestEvent(1, 1)).outcome, Outcome::Sent);
   }
-  EXPECT_LT(Clock::now() - begin, slowness - milliseconds(500));
-  wait_for_resolvers(begin);
+  EXPECT_LT(Clock::now() - begin, soon);
+  end_resolvers();
 }
 
 TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
@@ -98,12 +105,12 @@ TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
   ob_event events[] = {one.get(), two.get()};
   ASSERT_EQ(ob_submit(sink, events, 2), 2u);
   auto begin = Clock::now();
-  while (hanging == 0 && Clock::now() - begin < std::chrono::seconds(20))
+  while (hanging == 0 && Clock::now() - begin < soon)
     std::this_thread::sleep_for(milliseconds(1));
 
   ob_sink_close(sink, 100);
   std::map<uint64_t, ob_outcome> outcomes;
-  while (outcomes.size() < 2 && Clock::now() - begin < std::chrono::seconds(20)) {
+  while (outcomes.size() < 2 && Clock::now() - begin < soon) {
     pollfd ready{ob_engine_fd(engine), POLLIN, 0};
     ::poll(&ready, 1, 1000);
     ob_completion completion;
@@ -112,8 +119,8 @@ TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
   }
   EXPECT_EQ(outcomes, (std::map<uint64_t, ob_outcome>{{1, OB_RETURNED}, {2, OB_RETURNED}}));
   EXPECT_TRUE(ob_sink_closed(sink));
-  EXPECT_TRUE(ob_engine_close(engine, 5000));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_TRUE(ob_engine_close(engine, 60'000));
+  EXPECT_LT(Clock::now() - begin, soon);
 }
 
 TEST(WebhookClose, GivesUpAtOnceWhileThePeerHangs) {
@@ -128,7 +135,7 @@ TEST(WebhookClose, GivesUpAtOnceWhileThePeerHangs) {
     for (uint64_t n = 1; n <= 8; ++n)
       crm.submit(TestEvent(n, n <= 4 ? 1 : n));
     crm.sink->flush();
-    while (hanging < 3 && Clock::now() - begin < std::chrono::seconds(20))
+    while (hanging < 3 && Clock::now() - begin < soon)
       std::this_thread::sleep_for(milliseconds(1));
     crm.sink->release_queued();
     auto released = crm.wait(5);
@@ -142,15 +149,15 @@ TEST(WebhookClose, GivesUpAtOnceWhileThePeerHangs) {
     EXPECT_EQ(crm.reporter->completions().size(), 8u);  // at once, without waiting for the other thread
     EXPECT_EQ(crm.sink->credit(), 256u);
   }
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT(Clock::now() - begin, soon);
   {
     WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "5min"}}));
     crm.submit(TestEvent(1, 1));
     crm.sink->flush();
-    while (hanging < 4 && Clock::now() - begin < std::chrono::seconds(20))
+    while (hanging < 4 && Clock::now() - begin < soon)
       std::this_thread::sleep_for(milliseconds(1));
   }  // destroyed with a request in flight: nothing is reported, nothing hangs
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT(Clock::now() - begin, soon);
 }
 
 TEST(WebhookClose, OneThreadServesAllSinksAndEndsWithTheLast) {

@@ -119,7 +119,7 @@ private:
 
 /* Waits for at least this many completions in total, polling when the descriptor is readable, as the engine does. */
 inline std::vector<Completion> wait_for(Sink &sink, RecordingReporter &reporter, size_t n,
-                                        std::chrono::seconds limit = std::chrono::seconds(30)) {
+                                        std::chrono::seconds limit = std::chrono::seconds(60)) {
   auto end = std::chrono::steady_clock::now() + limit;
   while (reporter.completions().size() < n && std::chrono::steady_clock::now() < end) {
     pollfd ready{reporter.wake_fd(), POLLIN, 0};
@@ -147,7 +147,7 @@ public:
 
   void submit(TestEvent event) { ASSERT_TRUE(sink->submit(event.get())); }
   /* Waits for at least this many completions in total. */
-  std::vector<Completion> wait(size_t n, std::chrono::seconds limit = std::chrono::seconds(30)) {
+  std::vector<Completion> wait(size_t n, std::chrono::seconds limit = std::chrono::seconds(60)) {
     return wait_for(*sink, *reporter, n, limit);
   }
   /* Sends one event and waits for its end. */

@@ -66,7 +66,7 @@ TEST(WebhookPeer, OneThatNeverReadsTakesItsTimeoutAndNobodyElsesTime) {
   for (uint64_t n = 1; n <= 50; ++n)
     EXPECT_EQ(other.send(TestEvent(n, 1)).outcome, Outcome::Sent);
   EXPECT_EQ(crm.wait(1).at(0).outcome, Outcome::RetryBlameSink);
-  EXPECT_LT(Clock::now() - begin, milliseconds(10'000));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60));
 }
 
 /* Response splitting: bytes after a response, sent at once or on an idle connection, are no response. */
@@ -142,10 +142,10 @@ TEST(WebhookPeer, FloodsAreCutOff) {
         ;
       return false;
     });
-    WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "20s"}}));
+    WebhookHarness crm(WebhookHarness::local(peer, {{"timeout", "5min"}}));
     auto begin = Clock::now();
     Completion completion = crm.send(TestEvent(1, 1));
-    EXPECT_LT(Clock::now() - begin, milliseconds(10'000)) << piece.substr(0, 30);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60)) << piece.substr(0, 30);
     bool has_head = head.find("\r\n\r\n") != head.npos;
     EXPECT_EQ(completion.outcome, has_head ? Outcome::Sent : Outcome::RetryBlameSink) << piece.substr(0, 30);
   }
