@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import seed, wait_until
 from outbox_rig.receiver import OK, SECRET, status
 
 SESSIONS, KEYS = 8, 50
@@ -20,12 +20,11 @@ def test_sessions_at_once(db, receiver):
     """All sessions use the same keys at once, with enqueue() and INSERT; a third of them roll back the transaction
     or a savepoint. The events are delivered and deleted meanwhile."""
     db.webhook_sink("crm", receiver, SECRET)
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
+    first = seed()
 
     def hammer(session: int) -> list[tuple[str, str]]:
         """The (key, id) pairs that the session committed, or that enqueue() returned."""
-        dice, told = random.Random(seed + session), []
+        dice, told = random.Random(first + session), []
         with db.connect(autocommit=False) as connection:
             for n in range(KEYS):
                 key = f"key-{n}"

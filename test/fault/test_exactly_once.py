@@ -2,7 +2,6 @@
 row."""
 
 import math
-import os
 import random
 import sys
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import seed, wait_until
 from outbox_rig.database import Database
 from outbox_rig.paths import LOGS, pg_config
 from outbox_rig.process import Process
@@ -91,12 +90,10 @@ def behind(brokers: str, topic: str) -> int:
 @pytest.mark.kills_server
 @pytest.mark.timeout(600)
 def test_the_consumers_ledger_is_the_producers(db, pg, kafka, aggregate, shipping):
-    seed = os.environ.get("SEED") or str(random.randrange(10**6))
-    print(f"SEED={seed}")
     topic = f"outbox.event.{aggregate}"
     kafka.create_topic(topic, 3)
     db.kafka_sink("main", kafka)
-    consumer = Deployment([shipping.dsn, kafka.bootstrap, topic], seed)
+    consumer = Deployment([shipping.dsn, kafka.bootstrap, topic], str(seed()))
     consumer.start("0", "committed")  # this event is certainly consumed again: it was processed, but its offset was not committed
     try:
         with Traffic(db, aggregate, writers=3, pause=0.1) as traffic:

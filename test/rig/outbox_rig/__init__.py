@@ -16,6 +16,7 @@ from .paths import BUILD, ROOT
 from .postgres import Postgres
 from .receiver import Delivery, Receiver
 from .rig import Rig
+from .seed import seed
 from .wait import patient, wait_until
 
-__all__ = ["BUILD", "ROOT", "Consumer", "Debezium", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "patient", "wait_until"]
+__all__ = ["BUILD", "ROOT", "Consumer", "Debezium", "Delivery", "Kafka", "Nginx", "Postgres", "Receiver", "Record", "Rig", "patient", "seed", "wait_until"]
