@@ -278,7 +278,7 @@ def test_asynchronous_commits(db, hook):
 # ---- replication -------------------------------------------------------------------------------------------------
 
 
-def test_a_publication_for_all_tables(db, hook, setting):
+def test_a_publication_for_all_tables(same_day, db, hook, setting):
     """Events are delivered, fail, are kept and are changed by users; days are created and dropped."""
     setting("outbox.retention", "1d")
     db.sql("CREATE PUBLICATION everything FOR ALL TABLES")

@@ -142,7 +142,7 @@ def test_a_full_dead_letter_box(db, receiver):
     wait_until(lambda: db.complaints() == [], 10, lambda: str(db.complaints()))
 
 
-def test_a_retention_that_falls_behind(db, setting):
+def test_a_retention_that_falls_behind(same_day, db, setting):
     setting("outbox.retention", "7d")
     wait_until(lambda: db.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass") > 3, 10, "the days that the worker makes")
     assert db.doctor("retention")[0] == "ok"

@@ -4,11 +4,13 @@ import os
 import subprocess
 import threading
 
+import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.paths import pg_config
 from outbox_rig.receiver import SECRET
 
+pytestmark = pytest.mark.usefixtures("same_day")
 SOME_DAY = ("(lpad(to_hex(((extract(epoch FROM now()) - {0}) * 1000)::bigint), 12, '0') || '7000800000000000' || lpad(to_hex({1}), 4, '0'))::uuid")
 
 

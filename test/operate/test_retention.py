@@ -8,6 +8,8 @@ import pytest
 from outbox_rig import patient, wait_until
 from outbox_rig.receiver import SECRET
 
+pytestmark = pytest.mark.usefixtures("same_day")
+
 
 def test_without_retention_delivered_rows_are_gone(db, receiver):
     db.webhook_sink("crm", receiver, SECRET)

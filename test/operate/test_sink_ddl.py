@@ -170,7 +170,7 @@ def test_a_server_of_another_wrapper_is_none_of_ours(session):
     assert after(session, "CREATE USER MAPPING FOR PUBLIC SERVER crm3", "DROP USER MAPPING FOR PUBLIC SERVER crm3", "DROP SERVER crm3") == BOTH | {"crm3": "disabled"}
 
 
-def test_a_day_makes_room_for_no_command_that_is_skipped(db):
+def test_a_day_makes_room_for_no_command_that_is_skipped(same_day, db):
     """An empty day is replaced by the one of a dump."""
     day = db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')")
     is_partition = "SELECT relispartition FROM pg_class WHERE oid = to_regclass(%s)"
