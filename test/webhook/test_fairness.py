@@ -8,8 +8,6 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, Delivery, Raw, slow, status
 
-pytestmark = pytest.mark.timing
-
 ENDPOINTS, HANGING, EACH = 1000, 100, 8
 
 
@@ -37,6 +35,7 @@ def most_within(times: list[float], seconds: float) -> int:
     return most
 
 
+@pytest.mark.timing
 def test_a_hundred_that_hang_cost_nine_hundred_nothing(db, rig):
     receiver, hanging = rig.receiver(), [rig.receiver(mode=HANG) for _ in range(HANGING // 20)]
     db.sql(f"""DO $$ BEGIN FOR n IN 0..{ENDPOINTS - 1} LOOP EXECUTE format('CREATE SERVER e%s FOREIGN DATA WRAPPER outbox_webhook OPTIONS
@@ -71,9 +70,12 @@ def test_a_hundred_that_hang_cost_nine_hundred_nothing(db, rig):
             each.stop()
 
 
-def test_a_rate_limit_holds_for_all_workers_together(db, receiver, workers):
-    """Retries count too."""
-    limit, events = 50, 120
+LIMIT = 50  # per second
+
+
+def arrive_limited(db, receiver, workers) -> list[float]:
+    """When the requests of a sink with a rate limit arrive, which two workers send. Retries count too."""
+    limit, events = LIMIT, 120
     db.webhook_sink("crm", receiver, SECRET, rate_limit=f"{limit}/s", retry="50ms", max_attempts="100")
     workers(2)
     refused = set()
@@ -89,12 +91,21 @@ def test_a_rate_limit_holds_for_all_workers_together(db, receiver, workers):
     wait_until(lambda: len(receiver.accepted()) == events, 30, "all of them")
     times = [d.at for d in receiver.deliveries]
     assert len(times) == events + len(refused) and len(refused) == events / 4
-    assert max(times) - min(times) > (len(times) - limit) / limit, "as a whole"
-    assert most_within(times, 1) <= limit * 1.1, "what the way to the receiver adds is small"
+    return times
+
+
+def test_a_rate_limit_holds_for_all_workers_together(db, receiver, workers):
+    times = arrive_limited(db, receiver, workers)
+    assert max(times) - min(times) > (len(times) - LIMIT) / LIMIT
+
+
+@pytest.mark.timing
+def test_a_rate_limit_holds_in_each_second(db, receiver, workers):
+    assert most_within(arrive_limited(db, receiver, workers), 1) <= LIMIT * 1.1, "what the way to the receiver adds is small"
 
 
 def test_what_gathered_in_an_outage_arrives_one_two_four_at_once(db, receiver):
-    db.webhook_sink("crm", receiver, SECRET, timeout="1min")
+    db.webhook_sink("crm", receiver, SECRET, timeout="5min")
     receiver.stop()
     load(db, 2000, 2000)
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "the outage to be noticed")
@@ -107,9 +118,14 @@ def test_what_gathered_in_an_outage_arrives_one_two_four_at_once(db, receiver):
     receiver.mode = watch
     receiver.on_delivery = lambda _: answered.__setitem__(0, answered[0] + 1)
     receiver.start()
-    wait_until(lambda: len(receiver.accepted()) >= 2000, 30, "all of them")
+    wait_until(lambda: len(receiver.accepted()) >= 1000, 30, "half of them")
     assert all(at_once <= before + 1 for at_once, before in open_at), "each answer lets two follow"
-    assert max(at_once for at_once, _ in open_at) == 32
+    receiver.mode = HANG
+    wait_until(lambda: receiver.open_requests == 32, 20, lambda: f"32 requests at once, not {receiver.open_requests}")
+    receiver.mode = OK
+    receiver.release()
+    wait_until(lambda: len(receiver.accepted()) >= 2000, 30, "all of them")
+    assert receiver.most_open_requests == 32
 
 
 def test_order_and_completeness_under_failures_of_all_kinds(db, receiver, workers):
@@ -141,8 +157,11 @@ def test_order_and_completeness_under_failures_of_all_kinds(db, receiver, worker
 
 
 def test_unordered_events_of_one_key_go_at_once(db, receiver):
-    receiver.mode = slow(0.2)
-    db.webhook_sink("free", receiver, SECRET, ordered="false", concurrency="8")
+    receiver.mode = HANG
+    db.webhook_sink("free", receiver, SECRET, ordered="false", concurrency="8", timeout="5min")
     load(db, 24, 1)
+    wait_until(lambda: receiver.open_requests == 8, 20, "eight of them")
+    receiver.mode = OK
+    receiver.release()
     wait_until(lambda: len(receiver.accepted()) == 24, 20, "all")
     assert receiver.most_open_requests == 8
