@@ -41,11 +41,17 @@ def paths(db, plain):
 
 NEXT = """SELECT sink, attempts, extract(epoch FROM available_at - last_attempt_at)::float8, last_error
           FROM outbox.events_pending WHERE attempts > 0"""
+FAILURES = """CREATE TABLE public.failures (sink text, delay float8, error text);
+CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO public.failures VALUES (NEW.sink, extract(epoch FROM NEW.available_at - NEW.last_attempt_at), NEW.last_error); RETURN NULL; END $$;
+CREATE TRIGGER note AFTER UPDATE ON outbox.events_pending FOR EACH ROW WHEN (NEW.attempts = 1 AND OLD.attempts = 0) EXECUTE FUNCTION public.note()"""
 STEP = (5, 5.5)  # the first delay of the default schedule
 SLOW = (60, 66)
 
 
 def test_when_each_answer_is_followed_by_another_attempt(db, paths):
+    """(The first attempts are noted as they fail: some sinks try again before the last one is made.)"""
+    db.sql(FAILURES)
     date = formatdate(time.time() + 600, usegmt=True)
     expected = {
         "s408": (status(408), STEP), "s425": (status(425), STEP), "s500": (status(500), STEP), "s503": (status(503), STEP),
@@ -59,14 +65,14 @@ def test_when_each_answer_is_followed_by_another_attempt(db, paths):
     for name, (answer, _) in expected.items():
         paths.sink(name, answer, method="PUT" if name == "s308" else "POST")
     assert paths.sink("s204", status(204))
-    rows = wait_until(lambda: len(rows := db.sql(NEXT)) == len(expected) and rows, 20, lambda: f"the attempts, got {db.sql(NEXT)}")
-    for name, attempts, delay, error in rows:
+    rows = wait_until(lambda: len(rows := db.sql("TABLE public.failures")) == len(expected) and rows, 20, lambda: f"the attempts, got {db.sql(NEXT)}")
+    for name, delay, error in rows:
         least, most = expected[name][1]
-        assert attempts == 1 and least <= delay <= most, (name, delay)
+        assert least <= delay <= most, (name, delay)
         assert error.startswith("HTTP "), (name, error)
     wait_until(lambda: db.pending() == len(expected), 10, "the one that was delivered to leave")
     assert not paths.tries("hook"), "a redirect was followed"
-    assert {paths.tries(name) for name in expected} == {1}
+    assert {paths.tries(name) for name, (_, delay) in expected.items() if delay != STEP} == {1}
 
 
 def test_what_is_refused_as_such_is_a_dead_letter_soon(db, paths):
