@@ -181,7 +181,7 @@ def test_a_black_hole(db, kafka, black_hole):
     start = time.monotonic()
     steps = probe(db, "k", "1.5 s")
     assert 1.5 <= time.monotonic() - start < 9, "not the default of 10 s"
-    assert_fails(steps, "answer", f"127.0.0.1:{black_hole} accepts the connection and did not answer within [0-9]{3,4} ms$")
+    assert_fails(steps, "answer", f"127.0.0.1:{black_hole} accepts the connection and did not answer within [0-9]{{3,4}} ms$")
 
 
 def test_one_broker_of_two_is_misspelt(db, kafka):
