@@ -2,11 +2,14 @@
 """make fuzz: runs each fuzz target for some seconds, as many side by side as there are processors, and says what they reached.
 
 test/fuzz/fuzz.py [--seconds N | --same] [--minimize] [TARGET]...: 60 seconds each. --same is for the suite `fuzz`: the same executions each time,
-from the repository's corpus on, with numbers of executions instead of seconds. Without it, what a target finds new goes to build/fuzz/corpus/TARGET, and with
---minimize its smallest part that reaches as much replaces what the repository has (hand-made inputs stay). Exit code 1 when a property of a
-target did not hold: the input is printed, and the command that replays it."""
+from test/fuzz/inputs/TARGET.txt on, with numbers of executions instead of seconds. Without it, runs also begin with what earlier ones have found, in
+build/fuzz/corpus/TARGET; --minimize leaves its smallest part that reaches as much. Exit code 1 when a property of a target did not hold: the input is
+printed, and the command that replays it.
+
+inputs/TARGET.txt has the hand-made inputs, one a line: its name, a space, and its bytes as a literal of Python (b'a\\n')."""
 
 import argparse
+import ast
 import os
 import re
 import shutil
@@ -20,9 +23,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE, OUT = ROOT / "test/fuzz", ROOT / "build/fuzz"
 LONGEST = 4096  # bytes of an input
-HAND_MADE = re.compile(r"(?![0-9a-f]{40}$)")  # others are named by a hash
-MOST_INPUTS, MOST_BYTES = 60, 30_000  # of a target in the repository, beside those that are hand-made
-
 
 # Of --same: about five seconds on a quiet machine. A new target gets the first number.
 EXECUTIONS = 20_000
@@ -62,11 +62,25 @@ def targets() -> list[str]:
     return sorted(path.stem for path in HERE.glob("*.cpp"))
 
 
+def fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def unpack(target: str) -> Path:
+    """A folder with a file for each hand-made input, as libFuzzer reads them."""
+    folder = fresh(OUT / "inputs" / target)
+    for line in (HERE / "inputs" / f"{target}.txt").read_text().splitlines():
+        name, literal = line.split(" ", 1)
+        (folder / name).write_bytes(ast.literal_eval(literal))
+    return folder
+
+
 def fuzz(target: str, seconds: int, seed: int, same: bool) -> Run:
-    found, kept, crashes = OUT / "corpus" / target, HERE / "corpus" / target, OUT / "failed"
+    found, hand_made, crashes = OUT / "corpus" / target, unpack(target), OUT / "failed"
     if same:
-        found = OUT / "same" / target
-        shutil.rmtree(found, ignore_errors=True)  # what earlier runs found would change what this one does
+        found = fresh(OUT / "same" / target)  # what earlier runs found would change what this one does
     for folder in (found, crashes, OUT / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
     dictionary = HERE / "dictionaries" / f"{target}.dict"
@@ -74,10 +88,10 @@ def fuzz(target: str, seconds: int, seed: int, same: bool) -> Run:
     if same:
         # A folder is read in the order of the file system, a list in its own. Addresses are drawn anew, except by setarch -R.
         inputs = OUT / "same" / f"{target}.inputs"
-        inputs.write_text(",".join(str(path.relative_to(ROOT)) for path in sorted(kept.iterdir())))
+        inputs.write_text(",".join(str(path.relative_to(ROOT)) for path in sorted(hand_made.iterdir())))
         end, folders = [f"-runs={OTHER_EXECUTIONS.get(target, EXECUTIONS)}", f"-seed={seed}", "-reload=0", f"-seed_inputs=@{inputs}"], [found]
     else:
-        end, folders = [f"-max_total_time={seconds}", f"-seed={seed}"], [found, kept]
+        end, folders = [f"-max_total_time={seconds}", f"-seed={seed}"], [found, hand_made]
     begin = time.monotonic()
     with log.open("wb") as to:
         code = subprocess.run([*(["setarch", "-R"] if same else []), OUT / "bin" / target, *end, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048",
@@ -103,27 +117,12 @@ def report(run: Run) -> None:
 
 
 def minimize(target: str) -> None:
-    """The smallest inputs that reach what all reach."""
-    kept, merged = HERE / "corpus" / target, OUT / "merged" / target
-    shutil.rmtree(merged, ignore_errors=True)
-    merged.mkdir(parents=True)
-    seeds = OUT / "seeds" / target
-    shutil.rmtree(seeds, ignore_errors=True)
-    seeds.mkdir(parents=True)
-    for path in kept.iterdir():
-        if HAND_MADE.match(path.name):
-            shutil.copy(path, seeds)
-    subprocess.run([OUT / "bin" / target, "-set_cover_merge=1", f"-max_len={LONGEST}", merged, seeds, OUT / "corpus" / target, kept],
+    """Leaves the smallest inputs that reach what all reach."""
+    found, merged = OUT / "corpus" / target, fresh(OUT / "merged" / target)
+    subprocess.run([OUT / "bin" / target, "-set_cover_merge=1", f"-max_len={LONGEST}", merged, OUT / "inputs" / target, found],
                    cwd=ROOT, check=True, capture_output=True, env=os.environ | SANITIZERS)
-    for path in kept.iterdir():
-        if not HAND_MADE.match(path.name):
-            path.unlink()
-    hand_made = {path.read_bytes() for path in seeds.iterdir()}
-    chosen = [path for path in sorted(merged.iterdir(), key=lambda path: path.stat().st_size) if path.read_bytes() not in hand_made]
-    room = MOST_BYTES
-    for path in chosen[:: max(1, -(-len(chosen) // MOST_INPUTS))]:  # short ones and long ones
-        if (room := room - path.stat().st_size) >= 0:
-            shutil.copy(path, kept)
+    shutil.rmtree(found)
+    merged.rename(found)
 
 
 def main() -> int:
