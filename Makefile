@@ -122,7 +122,7 @@ version:
 
 .PHONY: sinks scripts version demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
 demo:
-	test/demo/run
+	demo/run
 test:
 	test/run test
 test-all:
@@ -142,9 +142,9 @@ test-races: # the unit tests, librdkafka and libcurl under ThreadSanitizer
 unit:
 	$(MAKE) -f test/unit/Makefile run
 bench:
-	test/bench/run
+	bench/run
 bench-peers:
-	test/bench/run --peers
+	bench/run --peers
 chaos:
 	test/chaos/run
 disks: # CYCLES=20 SEED=1: power cuts and disk errors, and what arrived

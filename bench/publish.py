@@ -1,5 +1,5 @@
 """Puts the table of build/bench/results.json into docs/performance.md, between its two marks, and copies the plots:
-python test/bench/publish.py."""
+python bench/publish.py."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from plots import draw
 from results import HEADINGS, Row
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 CAPTIONS = {

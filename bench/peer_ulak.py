@@ -1,7 +1,7 @@
 """Webhooks compared with ulak (github.com/zeybek/ulak), on a server of its own with its default settings; both post to
 the same nginx.
 
-ULAK=/path/to/its/checkout test/bench/run peers-webhooks"""
+ULAK=/path/to/its/checkout bench/run peers-webhooks"""
 
 import os
 import time

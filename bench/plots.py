@@ -1,4 +1,4 @@
-"""Draws build/bench/*.svg from build/bench/results.json alone: python test/bench/plots.py."""
+"""Draws build/bench/*.svg from build/bench/results.json alone: python bench/plots.py."""
 
 import json
 from collections.abc import Callable
@@ -106,5 +106,5 @@ def draw(results: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in draw(Path(__file__).resolve().parents[2] / "build" / "bench" / "results.json"):
+    for path in draw(Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"):
         print(path)

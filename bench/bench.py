@@ -94,7 +94,7 @@ ALL = MEASURES | PEERS | BY_NAME
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="test/bench/run", epilog="By name only: " + ", ".join(BY_NAME))
+    parser = argparse.ArgumentParser(prog="bench/run", epilog="By name only: " + ", ".join(BY_NAME))
     parser.add_argument("measures", nargs="*", metavar="NAME", help="default: " + ", ".join(MEASURES))
     parser.add_argument("--full", action="store_true", help="the sizes of the goals, for as long as it takes")
     parser.add_argument("--peers", action="store_true", help="the rivals too: " + ", ".join(PEERS))
