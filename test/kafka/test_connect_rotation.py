@@ -1,95 +1,55 @@
 """Credentials are changed under traffic: no restart, no lost event, order kept."""
 
-from collections import Counter, defaultdict
-
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
 from outbox_rig.kafka_security import password as new_password
-from outbox_rig.writers import Writers
+from outbox_rig.traffic import Traffic
 
 from ways import client_key, client_secret, oidc, password, sasl, tls
 
 pytestmark = pytest.mark.slow
 
-KEYS = 20
-
-
-class NumberedWriters(Writers):
-    """Threads that commit numbered events, each with keys of its own."""
-
-    def __init__(self, db, aggregate: str, threads: int = 4):
-        """Start them when all sinks exist: each event goes to the sinks that its INSERT matches."""
-        super().__init__(threads)
-        self._db, self._aggregate, self._count = db, aggregate, threads
-        self.written: Counter = Counter()  # by key
-
-    def write(self, number: int) -> None:
-        with self._db.connect() as session:
-            while not self.stopping.wait(0.005):
-                for key in range(number, KEYS, self._count):
-                    session.execute("SELECT outbox.enqueue(%s, %s::text, 'e', %s::jsonb)",
-                                    (self._aggregate, str(key), str(self.written[str(key)])))
-                    self.written[str(key)] += 1
-
-    def total(self) -> int:
-        return sum(self.written.values())
-
 
 @pytest.fixture
-def writers(db, aggregate):
-    writers = NumberedWriters(db, aggregate)
-    yield writers
-    writers.stop()
+def traffic(db, aggregate):
+    """Start it when all sinks exist: each event goes to the sinks that its INSERT matches."""
+    traffic = Traffic(db, aggregate)
+    yield traffic
+    traffic.stop()
 
 
 def state(db, name: str, column: str = "state"):
     return db.value(f"SELECT {column} FROM outbox.sinks WHERE name = %s", name)
 
 
-def wait_for_more(db, writers, *names: str, timeout: float = 20) -> None:
+def wait_for_more(db, traffic, *names: str, timeout: float = 20) -> None:
     """Every sink delivers the events that are written from now on."""
-    before = {name: (state(db, name, "delivered"), writers.total()) for name in names}
-    for name, (delivered, written) in before.items():
-        wait_until(lambda: state(db, name, "delivered") > max(delivered, written), timeout,
-                   lambda: f"{name}: {state(db, name, 'last_error')}")
+    written = len(traffic.expected())
+    before = {name: max(written, state(db, name, "delivered")) for name in names}
+    for name, count in before.items():
+        wait_until(lambda: state(db, name, "delivered") > count, timeout, lambda: f"{name}: {state(db, name, 'last_error')}")
 
 
-def check_books(db, writers, consume, topic: str, bound: int) -> None:
-    """All events of every key arrived, first deliveries in order, and at most `bound` of them twice."""
-    writers.stop()
-    wait_until(lambda: db.pending() == 0, 30, "delivery")
+def check_books(db, traffic, consume, topic: str, bound: int) -> None:
+    """All events arrived, first deliveries in order, and at most `bound` of them twice."""
+    traffic.stop()
+    traffic.drain()
     assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 0
-    seen = defaultdict(list)
-    duplicates = 0
-    with_all = sum(writers.written.values())
-
-    def complete(_records) -> bool:
-        nonlocal duplicates
-        if _records:
-            record = _records[-1]
-            number = int(record.value)
-            if number in seen[record.key]:
-                duplicates += 1
-            else:
-                seen[record.key].append(number)
-        return sum(map(len, seen.values())) == with_all
-    consume(topic).take_until(complete, 30, f"{with_all} events on {topic}")
-    assert {key: numbers for key, numbers in seen.items() if numbers != list(range(writers.written[key]))} == {}
-    assert duplicates <= bound
+    traffic.check(consume(topic).take_rest(), bound)
 
 
 @pytest.mark.timeout(180)
-def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggregate, writers):
+def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggregate, traffic):
     """The broker is reconfigured and restarted: it accepts only the new credentials, and for some time the sinks
     have the old ones."""
     db.kafka_sink("plain", kafka, password(security, "rotated"), bootstrap_servers=security.bootstrap("SASL_SSL"),
                   topic=f"{aggregate}.plain", **sasl(security, "PLAIN"))
     db.kafka_sink("mutual", kafka, client_key(security.client_authority), bootstrap_servers=security.bootstrap("MTLS"),
                   topic=f"{aggregate}.mutual", **tls(security))
-    writers.start()
-    wait_for_more(db, writers, "plain", "mutual")
+    traffic.start()
+    wait_for_more(db, traffic, "plain", "mutual")
 
     kafka.stop()
     security.users["rotated"] = new_password()
@@ -103,20 +63,20 @@ def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggre
     workers = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
     db.set_mapping("plain", **{"sasl_password": security.users["rotated"]})
     db.set_mapping("mutual", **client_key(security.client_authority))
-    wait_for_more(db, writers, "plain", "mutual")
+    wait_for_more(db, traffic, "plain", "mutual")
     assert db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()") == workers
-    check_books(db, writers, consume, f"{aggregate}.plain", bound=1000)
-    check_books(db, writers, consume, f"{aggregate}.mutual", bound=1000)
+    check_books(db, traffic, consume, f"{aggregate}.plain", bound=1000)
+    check_books(db, traffic, consume, f"{aggregate}.mutual", bound=1000)
 
 
-def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consume, aggregate, writers, librdkafka):
+def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consume, aggregate, traffic, librdkafka):
     """The other order: the user mapping has the new password first."""
     if librdkafka < (2, 6, 1):
         pytest.skip("only SCRAM's passwords can be changed in a running broker, and this librdkafka has no SCRAM with Kafka 4")
     db.kafka_sink("scram", kafka, password(security, "scrammed"), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,
                   **sasl(security, "SCRAM-SHA-512"))
-    writers.start()
-    wait_for_more(db, writers, "scram")
+    traffic.start()
+    wait_for_more(db, traffic, "scram")
     security.users["scrammed"] = new_password()
     db.set_mapping("scram", sasl_password=security.users["scrammed"])
     wait_until(lambda: state(db, "scram") == "circuit open", 20, "the refusal")
@@ -125,8 +85,8 @@ def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consu
     admin = kafka.admin()
     for done in admin.alter_user_scram_credentials([change]).values():
         done.result(20)
-    wait_for_more(db, writers, "scram")
-    check_books(db, writers, consume, aggregate, bound=1000)
+    wait_for_more(db, traffic, "scram")
+    check_books(db, traffic, consume, aggregate, bound=1000)
 
 
 def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, consume, aggregate):
@@ -157,21 +117,21 @@ def short_tokens(security):
     security.tokens.start()
 
 
-def test_tokens_that_end_under_traffic(db, kafka, security, consume, aggregate, writers, short_tokens):
+def test_tokens_that_end_under_traffic(db, kafka, security, consume, aggregate, traffic, short_tokens):
     db.kafka_sink("oidc", kafka, client_secret(security), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,
                   **oidc(security))
-    writers.start()
+    traffic.start()
     before = len(short_tokens.tokens)
     wait_until(lambda: len(short_tokens.tokens) >= before + 4, 60, "three renewals")
-    wait_for_more(db, writers, "oidc")
+    wait_for_more(db, traffic, "oidc")
 
     short_tokens.stop()  # while the sink has a token
     wait_until(lambda: state(db, "oidc") == "circuit open" and "no token from the token endpoint" in state(db, "oidc", "last_error"), 60,
                lambda: f"the outage: {state(db, 'oidc')}, {state(db, 'oidc', 'last_error')}")
     short_tokens.start()
-    wait_for_more(db, writers, "oidc", timeout=40)
+    wait_for_more(db, traffic, "oidc", timeout=40)
     assert db.value("SELECT coalesce(max(attempts), 0) FROM outbox.events WHERE status = 'PENDING'") == 0
-    check_books(db, writers, consume, aggregate, bound=5000)
+    check_books(db, traffic, consume, aggregate, bound=5000)
 
 
 def test_the_probe_gets_a_token(db, kafka, security, aggregate):

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from outbox_rig import patient
 from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
+from outbox_rig.traffic import check
 from outbox_rig.writers import Writers
 from standardwebhooks import Webhook
 
@@ -71,18 +72,4 @@ class Stream:
     def check(self, arrived: Iterable[str]) -> int:
         """`arrived`: the accepted ids in order. No event is lost, none is unknown, each key is in order. Returns the
         number of duplicates."""
-        first: dict[str, list[int]] = defaultdict(list)
-        seen: set[str] = set()
-        again = 0
-        for event in arrived:
-            assert event in self.written, f"{event} was never written"
-            if event in seen:
-                again += 1
-                continue
-            seen.add(event)
-            key, number = self.written[event]
-            first[key].append(number)
-        assert len(seen) == len(self.written), f"{len(self.written) - len(seen)} of {len(self.written)} lost"
-        for key, numbers in first.items():
-            assert numbers == sorted(numbers), f"out of order: {key} {numbers}"
-        return again
+        return check({number: event for event, number in self.written.items()}, ((event, self.written.get(event)) for event in arrived))

@@ -108,6 +108,16 @@ class Consumer:
                 return False
         return bool(positions)
 
+    def take_rest(self, timeout: float = 60) -> list[Record]:
+        """Returns the records up to the end of the topics."""
+        got, deadline = [], Deadline(timeout)
+        while (record := self.poll(0.3)) or not self.at_end():
+            if record:
+                got.append(record)
+            if deadline.over():
+                raise TimeoutError(f"waited {deadline.seconds:g} s for the end of the topics, got {len(got)}")
+        return got
+
     def quiet(self, seconds: float) -> list[Record]:
         """Returns the records of the next `seconds`: to show that there are none."""
         return list(self.records(Deadline(seconds, exactly=True)))
