@@ -6,7 +6,8 @@ from test/fuzz/inputs/TARGET.txt on, with numbers of executions instead of secon
 build/fuzz/corpus/TARGET; --minimize leaves its smallest part that reaches as much. Exit code 1 when a property of a target did not hold: the input is
 printed, and the command that replays it.
 
-inputs/TARGET.txt has the hand-made inputs, one a line: its name, a space, and its bytes as a literal of Python (b'a\\n')."""
+inputs/TARGET.txt has the hand-made inputs, one a line: its name, a space, and its bytes as a literal of Python (b'a\\n'). A line that begins with a
+quotation mark is a word of libFuzzer's dictionary."""
 
 import argparse
 import ast
@@ -69,11 +70,15 @@ def fresh(folder: Path) -> Path:
 
 
 def unpack(target: str) -> Path:
-    """A folder with a file for each hand-made input, as libFuzzer reads them."""
-    folder = fresh(OUT / "inputs" / target)
+    """A folder with a file for each hand-made input, and beside it the dictionary, as libFuzzer reads them."""
+    folder, words = fresh(OUT / "inputs" / target), ["# libFuzzer refuses an empty dictionary\n"]
     for line in (HERE / "inputs" / f"{target}.txt").read_text().splitlines():
-        name, literal = line.split(" ", 1)
-        (folder / name).write_bytes(ast.literal_eval(literal))
+        if line.startswith('"'):
+            words.append(line + "\n")
+        else:
+            name, literal = line.split(" ", 1)
+            (folder / name).write_bytes(ast.literal_eval(literal))
+    folder.with_suffix(".dict").write_text("".join(words))
     return folder
 
 
@@ -83,7 +88,6 @@ def fuzz(target: str, seconds: int, seed: int, same: bool) -> Run:
         found = fresh(OUT / "same" / target)  # what earlier runs found would change what this one does
     for folder in (found, crashes, OUT / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
-    dictionary = HERE / "dictionaries" / f"{target}.dict"
     log = OUT / "logs" / f"{target}.log"
     if same:
         # A folder is read in the order of the file system, a list in its own. Addresses are drawn anew, except by setarch -R.
@@ -96,7 +100,7 @@ def fuzz(target: str, seconds: int, seed: int, same: bool) -> Run:
     with log.open("wb") as to:
         code = subprocess.run([*(["setarch", "-R"] if same else []), OUT / "bin" / target, *end, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048",
                                "-print_final_stats=1", "-use_value_profile=0", f"-artifact_prefix={crashes.relative_to(ROOT)}/{target}-",
-                               *([f"-dict={dictionary}"] if dictionary.exists() else []), *folders],
+                               f"-dict={hand_made.with_suffix('.dict')}", *folders],
                               cwd=ROOT, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.STDOUT, env=os.environ | SANITIZERS).returncode
     return Run(target, code, log, time.monotonic() - begin)
 
