@@ -55,7 +55,7 @@ def db(pg):
 @pytest.fixture
 def setting(pg, db):
     """setting(name, value): changes a setting for the duration of the test."""
-    names = []
+    names = set()
 
     def set_it(name: str, value: str) -> None:
         names.append(name)

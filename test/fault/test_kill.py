@@ -80,7 +80,7 @@ def kill_server_before_it_flushes(db, pg, kafka):
 
 @pytest.mark.kills_server
 @pytest.mark.parametrize("fault", [kill_worker, *map(slow, (kill_server_before_it_flushes, stop_immediately))], ids=lambda fault: fault.__name__)
-def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, fault):
+def test_duplicates_of_a_drain(db, pg, kafka, consume, aggregate, setting, fault):
     """A large backlog is being sent: the events that are sent twice were in flight or not durably recorded."""
     backlog = 20000
     db.kafka_sink("main", kafka)

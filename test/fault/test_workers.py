@@ -87,17 +87,17 @@ def disturb(db, step: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("disturbed", [False, True], ids=["alone", "with_terminations_and_alter_server"])
-def test_the_number_changes(db, kafka, consume, aggregate, receiver, configure, disturbed):
+def test_the_number_changes(db, kafka, consume, aggregate, receiver, setting, disturbed):
     """1, 4, 2, 1, 3 workers under traffic with retries. If only the number changes, there are no duplicates."""
     flaky(receiver)
-    configure(max_in_flight=MAX_IN_FLIGHT)
+    setting("outbox.max_in_flight", str(MAX_IN_FLIGHT))
     db.kafka_sink("main", kafka)
     db.webhook_sink("crm", receiver, SECRET, retry="exponential 20ms..100ms", timeout="20s")
     consumer = consume(f"outbox.event.{aggregate}")
     with Traffic(db, aggregate, keys=25) as traffic:
         go_on(traffic, receiver)
         for step, n in enumerate((4, 2, 1, 3)):
-            configure(workers=n)
+            setting("outbox.workers", str(n))
             if disturbed:
                 go_on(traffic, receiver, 10)
                 disturb(db, step)
@@ -111,10 +111,11 @@ def test_the_number_changes(db, kafka, consume, aggregate, receiver, configure, 
 
 
 @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_fixed_number(db, pg, kafka, consume, aggregate, receiver, configure, n):
+def test_a_fixed_number(db, pg, kafka, consume, aggregate, receiver, setting, n):
     """With retries, and a restart of the server in between."""
     flaky(receiver)
-    configure(max_in_flight=MAX_IN_FLIGHT, workers=n)
+    setting("outbox.max_in_flight", str(MAX_IN_FLIGHT))
+    setting("outbox.workers", str(n))
     db.kafka_sink("main", kafka)
     db.webhook_sink("crm", receiver, SECRET, retry="exponential 20ms..100ms")
     consumer = consume(f"outbox.event.{aggregate}")
@@ -141,7 +142,7 @@ def keys_by_lane(db) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, configure):
+def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, setting):
     """Dead letters block their keys under two workers, and then under the first alone, which has not read half of
     them."""
     keys = keys_by_lane(db)[:8]
@@ -154,13 +155,13 @@ def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, configure):
     def numbers(name: str) -> list[int]:
         return [d.json()["data"]["n"] for d in receiver.accepted() if d.json()["data"]["key"] == name]
 
-    configure(workers=2)
+    setting("outbox.workers", "2")
     wait_for_lanes(db, 128, 128)
     receiver.mode = lambda delivery: status(400) if delivery.json()["data"]["key"] in held else OK
     db.webhook_sink("crm", receiver, SECRET, on_dead_letter="block", max_attempts="1")
     enqueue(held, 1)
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 8, 20, "dead letters")
-    configure(workers=1)
+    setting("outbox.workers", "1")
     wait_for_lanes(db, 256)
     receiver.mode = OK
     enqueue(held, 2)
@@ -183,7 +184,7 @@ def slow(rig):
 
 
 @pytest.mark.slow
-def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
+def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, setting):
     """Hanging events in flight stay with their worker; the rest of the shard, and the shard's other sinks, move to
     the new owner."""
     keys, numbers, hung = keys_by_lane(db), Counter(), set()
@@ -232,11 +233,11 @@ def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, configure):
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1") == 1, 20, "its failure")
     enqueue(failing, available_at="now() + interval '3 s'")
 
-    configure(workers=4)
+    setting("outbox.workers", "4")
     wait_for_lanes(db, 64, 64, 64, 64)
     flows({5, 6, 7})
     hang(10, 11)
-    configure(workers=2)
+    setting("outbox.workers", "2")
     wait_for_lanes(db, 128, 128, 0, 0)  # two workers are superfluous and wait for their events in flight
     flows({5, 6, 7, 10, 11})
     assert db.value("SELECT state FROM outbox.workers WHERE database = %s AND worker = 3", db.name) == "handing shards over"

@@ -36,12 +36,11 @@ def write(db, writer: int, events: int, keys: int) -> None:
 
 
 @pytest.mark.slow
-def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
+def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db, setting):
     manual_sink(db, retry="1ms*1000", max_attempts="3")
     db.sql("CREATE TABLE aggregates AS SELECT 'k' || n AS key FROM generate_series(0, 14) AS n")
     db.sql("CREATE TABLE handled (n bigint GENERATED ALWAYS AS IDENTITY, dispatcher int, id uuid, key text, position bigint)")
-    db.sql("ALTER SYSTEM SET synchronous_commit = off")  # faster, and no server is killed here
-    db.sql("SELECT pg_reload_conf()")
+    setting("synchronous_commit", "off")  # faster, and no server is killed here
     writers = [threading.Thread(target=write, args=[db, writer, 100, 15]) for writer in range(3)]
     for writer in writers:
         writer.start()
@@ -61,8 +60,6 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db):
         for dispatcher in dispatchers:
             dispatcher.kill()
         errors = [dispatcher.communicate()[1] for dispatcher in dispatchers]
-        db.sql("ALTER SYSTEM RESET synchronous_commit")
-        db.sql("SELECT pg_reload_conf()")
     assert errors == [""] * 4
     # No event is lost: each was handled, or is a dead letter after its three attempts
     dead = db.sql("SELECT event_type, attempts FROM outbox.events WHERE status = 'FAILED'")
