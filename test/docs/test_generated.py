@@ -37,11 +37,3 @@ def test_defaults_and_ranges_are_said_as_they_are(pg):
             assert said == (int(default), int(lowest), int(highest)), name
         else:
             assert told["Default"] == (default or "empty"), name
-
-
-@pytest.mark.parametrize("extra, told", [
-    ("Off stops it. Default: on.", ("Off stops it.", {"Default": "on"})),
-    ("Long. Unit: seconds. Default: 0 (deleted on delivery). Range: 0 to 3650d.",
-     ("Long.", {"Unit": "seconds", "Default": "0 (deleted on delivery)", "Range": "0 to 3650d"}))])
-def test_a_description_is_taken_apart(extra, told):
-    assert settings.facts(extra) == told

@@ -1,4 +1,4 @@
-"""Links within the documentation have a target."""
+"""Links within the documentation have a target, and the files that CONTRIBUTING.md names exist."""
 
 import re
 
@@ -31,3 +31,9 @@ def test_links_lead_somewhere(page):
 def test_every_page_is_reached_from_the_readme():
     readme = (ROOT / "README.md").read_text()
     assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in readme] == []
+
+
+def test_files_that_are_named_exist():
+    named = set(re.findall(r"`((?:src|test|docs|sql|expected|sinks|\.githooks|\.ci|\.github)/[\w./*-]*)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not list(ROOT.glob(name.rstrip("/")))] == []

@@ -81,24 +81,3 @@ def test_a_body_of_a_gigabyte_costs_little_memory(crm, receiver):
     wait_until(lambda: crm.pending() == 0, 20, "the rows to leave")
     assert crm.value("SELECT count(*) FROM outbox.events") == 0
     assert crm.value("SELECT memory FROM outbox.workers WHERE database = %s", crm.name) - before < 30 * MB
-
-
-def test_410_disables_the_sink_until_it_is_altered(crm, receiver):
-    receiver.mode = status(410)
-    events = [crm.enqueue("Order", str(n)) for n in range(3)]
-    wait_until(lambda: sink(crm, "state") == ("disabled: 410",), 10, "the sink to be disabled")
-    assert "410" in sink(crm, "last_error")[0]
-    status_, detail, hint = crm.sql("""SELECT status, detail, hint FROM outbox.doctor() WHERE "check" = 'sink crm'""")[0]
-    assert status_ == "error" and "disabled" in detail and "410" in detail
-    tried, last_loop = len(receiver.deliveries), "SELECT last_loop_at FROM outbox.workers WHERE database = %s"
-    receiver.mode = OK
-    later = crm.enqueue("Order", "9")
-    assert crm.sql("SELECT count(*), max(attempts) FROM outbox.events_pending") == [(4, 0)]
-    loop = crm.value(last_loop, crm.name)
-    wait_until(lambda: crm.value(last_loop, crm.name) > loop, 5, "a round of the worker")
-    assert len(receiver.deliveries) == tried
-    receiver.clear()
-    crm.sql("ALTER SERVER crm OPTIONS (SET retry 'exponential 60ms..200ms')")
-    wait_until(lambda: crm.pending() == 0, 10, "the rows to leave")
-    assert sorted(d.id for d in receiver.accepted()) == sorted([*events, later])
-    assert sink(crm, "state") == ("idle",)

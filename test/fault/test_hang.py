@@ -55,18 +55,6 @@ def test_nothing_is_held_while_an_endpoint_hangs(hanging, kafka, consume, aggreg
     assert db.value("SELECT in_flight FROM outbox.sinks WHERE name = 'crm'") == 1, "the endpoint must still hang"
 
 
-def test_drop_database(pg, receiver):
-    receiver.mode = HANG
-    db = Database(pg, "hang_drop")
-    db.create()
-    db.webhook_sink("crm", receiver, SECRET, timeout="5min")
-    db.enqueue("Order", "1")
-    wait_until(lambda: receiver.open_requests, 20, "the request")
-    db.disconnect()
-    with pg.connect() as admin:
-        admin.execute("DROP DATABASE hang_drop")  # it fails after 5 s if the worker stays
-
-
 def test_terminate_worker(hanging, receiver):
     db = hanging
     worker = db.value(WORKER, db.name)
@@ -75,17 +63,6 @@ def test_terminate_worker(hanging, receiver):
     wait_until(receiver.accepted, 20, "the next worker to send it again")
     assert db.value(WORKER, db.name) != worker
     wait_until(lambda: db.pending() == 0, 10, "the row to leave")
-
-
-@pytest.mark.kills_server  # the log contains the lock timeout
-def test_terminate_worker_that_waits_for_a_lock(hanging):
-    """A user's LOCK TABLE delays the worker, but the worker still reacts to signals."""
-    db = hanging
-    worker = db.value(WORKER, db.name)
-    with db.connect(autocommit=False) as person:
-        person.execute("LOCK TABLE outbox.events")
-        wait_until(lambda: db.value("SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", worker) == "Lock", 10, "the wait")
-        assert db.value("SELECT pg_terminate_backend(%s, 60000)", worker)
 
 
 def test_reload(hanging, setting):
