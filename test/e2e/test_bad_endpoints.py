@@ -10,10 +10,6 @@ QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
 MB = 1 << 20
 
 
-def sink(db, columns: str) -> tuple:
-    return db.sql(f"SELECT {columns} FROM outbox.sinks")[0]
-
-
 def worker(db) -> int:
     return db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name)
 
@@ -36,7 +32,7 @@ def crm(db, receiver):
 def wait_all(db, receiver, events: list[str]) -> None:
     wait_until(lambda: db.pending() == 0, 20, "the rows to leave")
     assert [d.id for d in receiver.accepted()] == events
-    assert sink(db, "failed") == (0,)
+    assert db.sink("failed") == (0,)
 
 
 @pytest.mark.parametrize("mode", [garbage(), EMPTY, redirect("http://127.0.0.1:1/elsewhere"), status(404), status(599)],
@@ -47,7 +43,7 @@ def test_a_bad_answer_is_a_failure_and_retried(crm, receiver, mode):
     wait_until(lambda: len(receiver.deliveries) >= 3, 10, "some attempts")
     assert {d.id for d in receiver.deliveries} == {events[0]}, "the key's order"
     assert crm.pending() == 3
-    wait_until(lambda: sink(crm, "last_error")[0], 5, "the error to be shown")
+    wait_until(lambda: crm.sink("last_error")[0], 5, "the error to be shown")
     receiver.mode = OK
     receiver.clear()
     wait_all(crm, receiver, events)

@@ -51,10 +51,6 @@ def small_flights(pg):
     pg.reset("outbox.max_in_flight")
 
 
-def state(db, name: str) -> str:
-    return db.value("SELECT state FROM outbox.sinks WHERE name = %s", name)
-
-
 def spent_attempts(db, name: str) -> int:
     return db.value("SELECT count(*) FROM outbox.events WHERE sink = %s AND attempts > 0", name)
 
@@ -80,7 +76,7 @@ def test_the_network_is_cut(db, network, far_kafka, far_receiver, aggregate, men
         network.cut()
         before = traffic.committed
         for name in ("main", "crm"):
-            wait_until(lambda: state(db, name) == "circuit open", 40, lambda: f"{name} to be seen as down: {db.sql('SELECT * FROM outbox.sinks')}")
+            wait_until(lambda: db.state(name) == "circuit open", 40, lambda: f"{name} to be seen as down: {db.sql('SELECT * FROM outbox.sinks')}")
         wait_until(lambda: traffic.committed > before + 200, 40, "the writers to go on")
         assert spent_attempts(db, "main") == 0, "the outage is nobody's fault"
         network.mend()
@@ -118,7 +114,7 @@ def test_an_outage_ends_once(db, pg, far_kafka, aggregate):
         wait_delivered(db, "main", 100)
         far_kafka.stop()
         try:
-            wait_until(lambda: state(db, "main") == "circuit open" and db.sink("in_flight", "main") > (0,), 40, "the outage")
+            wait_until(lambda: db.state("main") == "circuit open" and db.sink("in_flight", "main") > (0,), 40, "the outage")
             until = time.monotonic() + STALL_S + 1
             wait_until(lambda: time.monotonic() > until, 2 * STALL_S)
         finally:

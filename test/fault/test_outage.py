@@ -5,16 +5,12 @@ from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, status
 
 
-def sink(db, name: str, column: str):
-    return db.value(f"SELECT {column} FROM outbox.sinks WHERE name = '{name}'")
-
-
 def check_outage(db, down: str, other: str, enqueue, other_has_all, mend) -> None:
     sent = [enqueue(n) for n in range(20)]
-    wait_until(lambda: sink(db, down, "state") == "circuit open", 30, "the circuit to open")
-    age = sink(db, down, "oldest_pending_age")
-    wait_until(lambda: sink(db, down, "oldest_pending_age").total_seconds() > age.total_seconds() + 1, 10, "the age to rise")
-    assert sink(db, down, "last_error")
+    wait_until(lambda: db.state(down) == "circuit open", 30, "the circuit to open")
+    age = db.sink("oldest_pending_age", down)[0]
+    wait_until(lambda: db.sink("oldest_pending_age", down)[0].total_seconds() > age.total_seconds() + 1, 10, "the age to rise")
+    assert db.sink("last_error", down)[0]
     sent += [enqueue(n) for n in range(20, 40)]
     wait_until(lambda: other_has_all(sent), 20, f"{other} to go on")
     assert db.sql("SELECT count(*), max(attempts), max(blocked_by) FROM outbox.events_pending WHERE sink = %s", down) == [(40, 0, None)]
@@ -22,9 +18,9 @@ def check_outage(db, down: str, other: str, enqueue, other_has_all, mend) -> Non
     assert status == "error" and "circuit open" in detail
 
     mend()
-    wait_until(lambda: sink(db, down, "state") in ("idle", "delivering"), 15, "the circuit to close")
-    wait_until(lambda: sink(db, down, "pending") == 0, 15, "the backlog to drain")
-    assert sink(db, down, "oldest_pending_age") is None
+    wait_until(lambda: db.state(down) in ("idle", "delivering"), 15, "the circuit to close")
+    wait_until(lambda: db.sink("pending", down)[0] == 0, 15, "the backlog to drain")
+    assert db.sink("oldest_pending_age", down)[0] is None
     return sent
 
 
@@ -58,7 +54,7 @@ def test_endpoint_fails_for_everybody(db, receiver, answer):
     db.webhook_sink("crm", receiver, SECRET, timeout="1s", retention="1d", max_attempts="1")
     receiver.mode = answer
     db.sql("SELECT count(outbox.enqueue('Order', n::text, 'order.changed', to_jsonb(n))) FROM generate_series(1, 300) n")
-    wait_until(lambda: sink(db, "crm", "state") == "circuit open", 30, "the circuit to open")
+    wait_until(lambda: db.state() == "circuit open", 30, "the circuit to open")
     for n in (1, 2):  # while it is probed
         seen = len(receiver.deliveries)
         wait_until(lambda: len(receiver.deliveries) > seen, 20, "a probe")

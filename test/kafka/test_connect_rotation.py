@@ -20,16 +20,12 @@ def traffic(db, aggregate):
     traffic.stop()
 
 
-def state(db, name: str, column: str = "state"):
-    return db.value(f"SELECT {column} FROM outbox.sinks WHERE name = %s", name)
-
-
 def wait_for_more(db, traffic, *names: str, timeout: float = 20) -> None:
     """Every sink delivers the events that are written from now on."""
     written = len(traffic.expected())
-    before = {name: max(written, state(db, name, "delivered")) for name in names}
+    before = {name: max(written, db.sink("delivered", name)[0]) for name in names}
     for name, count in before.items():
-        wait_until(lambda: state(db, name, "delivered") > count, timeout, lambda: f"{name}: {state(db, name, 'last_error')}")
+        wait_until(lambda: db.sink("delivered", name)[0] > count, timeout, lambda: f"{name}: {db.sink('last_error', name)[0]}")
 
 
 def check_books(db, traffic, consume, topic: str, bound: int) -> None:
@@ -44,6 +40,7 @@ def check_books(db, traffic, consume, topic: str, bound: int) -> None:
 def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggregate, traffic):
     """The broker is reconfigured and restarted: it accepts only the new credentials, and for some time the sinks
     have the old ones."""
+    kafka.create_topics([f"{aggregate}.plain", f"{aggregate}.mutual"])  # an event that comes before its topic spends an attempt
     db.kafka_sink("plain", kafka, password(security, "rotated"), bootstrap_servers=security.bootstrap("SASL_SSL"),
                   topic=f"{aggregate}.plain", **sasl(security, "PLAIN"))
     db.kafka_sink("mutual", kafka, client_key(security.client_authority), bootstrap_servers=security.bootstrap("MTLS"),
@@ -56,8 +53,8 @@ def test_a_password_and_a_client_certificate(db, kafka, security, consume, aggre
     security.trust_clients_of(Authority("next client CA"))
     kafka.start()
     for name, words in (("plain", 'SASL authentication failed for user "rotated"'), ("mutual", "is not accepted by the broker")):
-        wait_until(lambda: state(db, name) == "circuit open" and words in state(db, name, "last_error"), 20,
-                   lambda: f"{words} in {state(db, name, 'last_error')}")
+        wait_until(lambda: db.state(name) == "circuit open" and words in db.sink("last_error", name)[0], 20,
+                   lambda: f"{words} in {db.sink('last_error', name)[0]}")
     assert db.value("SELECT max(attempts) FROM outbox.events WHERE status = 'PENDING'") == 0
 
     workers = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
@@ -79,7 +76,7 @@ def test_a_password_that_the_broker_does_not_know_yet(db, kafka, security, consu
     wait_for_more(db, traffic, "scram")
     security.users["scrammed"] = new_password()
     db.set_mapping("scram", sasl_password=security.users["scrammed"])
-    wait_until(lambda: state(db, "scram") == "circuit open", 20, "the refusal")
+    wait_until(lambda: db.state("scram") == "circuit open", 20, "the refusal")
     change = UserScramCredentialUpsertion("scrammed", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096),
                                           security.users["scrammed"].encode())
     admin = kafka.admin()
@@ -96,15 +93,15 @@ def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, c
     event = db.enqueue(aggregate, "1")
 
     def refused() -> bool:
-        return state(db, "oidc") == "circuit open" and \
-            f'no token from the token endpoint {security.tokens.url} for client "outbox"' in state(db, "oidc", "last_error")
-    wait_until(refused, 20, lambda: f"the reason: {state(db, 'oidc', 'last_error')}")
+        return db.state("oidc") == "circuit open" and \
+            f'no token from the token endpoint {security.tokens.url} for client "outbox"' in db.sink("last_error", "oidc")[0]
+    wait_until(refused, 20, lambda: f"the reason: {db.sink('last_error', 'oidc')[0]}")
     assert db.value("SELECT attempts FROM outbox.events") == 0
     security.tokens.start()
-    wait_until(lambda: "wrong secret" in state(db, "oidc", "last_error"), 30, lambda: f"the next: {state(db, 'oidc', 'last_error')}")
+    wait_until(lambda: "wrong secret" in db.sink("last_error", "oidc")[0], 30, lambda: f"the next: {db.sink('last_error', 'oidc')[0]}")
     db.set_mapping("oidc", **client_secret(security))
     assert [record.id for record in consume(f"outbox.event.{aggregate}").take(1)] == [event]
-    assert security.tokens.secret not in state(db, "oidc", "last_error")
+    assert security.tokens.secret not in db.sink("last_error", "oidc")[0]
 
 
 @pytest.fixture
@@ -126,8 +123,8 @@ def test_tokens_that_end_under_traffic(db, kafka, security, consume, aggregate, 
     wait_for_more(db, traffic, "oidc")
 
     short_tokens.stop()  # while the sink has a token
-    wait_until(lambda: state(db, "oidc") == "circuit open" and "no token from the token endpoint" in state(db, "oidc", "last_error"), 60,
-               lambda: f"the outage: {state(db, 'oidc')}, {state(db, 'oidc', 'last_error')}")
+    wait_until(lambda: db.state("oidc") == "circuit open" and "no token from the token endpoint" in db.sink("last_error", "oidc")[0], 60,
+               lambda: f"the outage: {db.state('oidc')}, {db.sink('last_error', 'oidc')[0]}")
     short_tokens.start()
     wait_for_more(db, traffic, "oidc", timeout=40)
     assert db.value("SELECT coalesce(max(attempts), 0) FROM outbox.events WHERE status = 'PENDING'") == 0

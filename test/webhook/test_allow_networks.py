@@ -13,16 +13,12 @@ from outbox_rig.receiver import SECRET
 QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
 
 
-def sink(db, columns: str, name: str = "crm") -> tuple:
-    return db.sql(f"SELECT {columns} FROM outbox.sinks WHERE name = %s", name)[0]
-
-
 def last_step(db, name: str = "crm") -> tuple[str, bool, str, str]:
     return db.sql("SELECT step, ok, message, hint FROM outbox.probe(%s)", name)[-1]
 
 
 def wait_state(db, state: str, name: str = "crm") -> None:
-    wait_until(lambda: sink(db, "state", name)[0] == state, 10, lambda: f"{state}: {sink(db, 'state, last_error', name)}")
+    wait_until(lambda: db.state(name) == state, 10, lambda: f"{state}: {db.sink('state, last_error', name)}")
 
 
 # ---- the option and the setting --------------------------------------------------------------------------------
@@ -31,13 +27,13 @@ def test_the_setting_comes_on_top_of_the_option(db, receiver, setting):
     db.webhook_sink("crm", receiver, SECRET, **QUICK, allow_networks="10.1.0.0/16")
     db.enqueue("Order", "1")
     wait_state(db, "circuit open")
-    assert sink(db, "last_error")[0].endswith("""ALTER SERVER "crm" OPTIONS (SET allow_networks '10.1.0.0/16, 127.0.0.0/8')""")
+    assert db.sink("last_error")[0].endswith("""ALTER SERVER "crm" OPTIONS (SET allow_networks '10.1.0.0/16, 127.0.0.0/8')""")
     setting("outbox.allow_networks", "10.2.0.0/16, 127.0.0.1")
     wait_until(lambda: db.pending() == 0, 10, "the event")
     db.sql("ALTER SERVER crm OPTIONS (DROP allow_networks)")
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 10, "an event by the setting alone")
-    assert sink(db, "failed, retried") == (0, 0)
+    assert db.sink("failed, retried") == (0, 0)
 
 
 def test_what_a_refusal_says_can_be_pasted(db, receiver):
@@ -79,7 +75,7 @@ def test_an_owner_cannot_lead_a_sink_elsewhere(db, receiver, owner):
         connection.execute(f"SET ROLE {owner}")
         connection.execute(f"ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD url '{elsewhere}')")
     wait_state(db, "misconfigured")
-    assert "cannot go together with" in sink(db, "last_error")[0] and "owner is no superuser" in sink(db, "last_error")[0]
+    assert "cannot go together with" in db.sink("last_error")[0] and "owner is no superuser" in db.sink("last_error")[0]
     step, ok, message, hint = last_step(db)
     assert not ok and "cannot go together with" in message and "ALTER SERVER" in hint
     db.enqueue("Order", "1")
@@ -112,7 +108,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     db.webhook_sink("crm", receiver, SECRET, **QUICK, proxy=url)
     db.enqueue("Order", "1")
     wait_state(db, "circuit open")
-    assert "HTTP 407" in sink(db, "last_error")[0] and not receiver.deliveries
+    assert "HTTP 407" in db.sink("last_error")[0] and not receiver.deliveries
     db.sql("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD proxy_username 'courier', ADD proxy_password 'let-me-out')")
     wait_until(lambda: db.pending() == 0, 10, "the event")
     assert "tinyproxy" in receiver.deliveries[-1].headers["via"] and receiver.deliveries[-1].verified
@@ -139,11 +135,11 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     wait_state(db, "circuit open")
     # tinyproxy closes the connection with its response, which may be lost: the next probe reports it.
     said = f" from the proxy {url}: it refuses proxy_username and proxy_password of the user mapping"
-    wait_until(lambda: said in sink(db, "last_error")[0], 20, lambda: sink(db, "last_error"))
+    wait_until(lambda: said in db.sink("last_error")[0], 20, lambda: db.sink("last_error"))
     wait_until(lambda: last_step(db)[0] == "proxy", 20, lambda: last_step(db))
     assert said in last_step(db)[2]
-    assert "let-me" not in sink(db, "last_error")[0] + db.pg.log.read_text()
-    assert sink(db, "failed, retried") == (0, 0)
+    assert "let-me" not in db.sink("last_error")[0] + db.pg.log.read_text()
+    assert db.sink("failed, retried") == (0, 0)
 
 
 def test_a_proxy_leads_past_no_guard(db, receiver, proxy):
@@ -158,7 +154,7 @@ def test_a_proxy_leads_past_no_guard(db, receiver, proxy):
     for host in ("127.0.0.2", "0x7f.2", "2130706434", "[::1]", "[::ffff:127.0.0.2]", "%31%32%37.2", "169.254.169.254"):
         db.set_sink("crm", url=f"http://{host}:{receiver.port}/")
         db.enqueue("Order", host)
-        wait_until(lambda: "The url's host has an address" in (sink(db, "last_error")[0] or ""), 10, host)
+        wait_until(lambda: "The url's host has an address" in (db.sink("last_error")[0] or ""), 10, host)
         step, ok, message, _ = last_step(db)
         assert (step, ok) == ("guard", False) and message.startswith("The url's host has an address"), (host, message)
     for url in (f"http://①②⑦.⓪.⓪.②:{receiver.port}/", f"http:///127.0.0.2:{receiver.port}/", "http:///${aggregate_id}/x"):

@@ -17,10 +17,6 @@ NAMED = {"169.254.169.254", "168.63.129.16", "fd00:ec2::254", "::1", "::", "0.0.
 ONCE = Status(headers={"Connection": "close"})  # so that the next request asks the resolver again
 
 
-def state(db, name: str) -> str:
-    return db.value("SELECT state FROM outbox.sinks WHERE name = %s", name)
-
-
 def last_step(db, name: str) -> tuple[str, bool, str, str]:
     return db.sql("SELECT step, ok, message, hint FROM outbox.probe(%s)", name)[-1]
 
@@ -81,11 +77,11 @@ def test_a_name_that_moves_inside_and_back(crm, far, ears, resolver, network, pg
     resolver.answers = INNER + LEADS_THERE
     def refused() -> bool:
         events.append(crm.enqueue("Order", str(len(events))))
-        return state(crm, "crm") == "circuit open"
+        return crm.state("crm") == "circuit open"
     wait_until(refused, 20, "the refusal")
     begun = network.connects()
     crm.sql("ALTER SERVER crm OPTIONS (SET retry 'exponential 60ms..200ms')")  # opened again: it tries at once
-    wait_until(lambda: state(crm, "crm") == "circuit open", 10, "another refusal")
+    wait_until(lambda: crm.state("crm") == "circuit open", 10, "another refusal")
     assert network.connects() == begun, "not one SYN left"
     error = crm.value("SELECT last_error FROM outbox.sinks")
     assert "ALTER SERVER" in error and not any(address in error for address in {*INNER, *LEADS_THERE} - NAMED)
@@ -155,8 +151,8 @@ def test_a_name_without_an_answer_holds_up_its_own_sink_alone(crm, far, resolver
         nonlocal n
         crm.enqueue("Order", str(n := n + 1))
         wait_until(lambda: crm.value(of_crm) == 0, 5, "an event that has an address")
-        return state(crm, "mute") == "circuit open"
-    wait_until(given_up, 20, lambda: state(crm, "mute"))
+        return crm.state("mute") == "circuit open"
+    wait_until(given_up, 20, lambda: crm.state("mute"))
     assert "timed out" in crm.value("SELECT last_error FROM outbox.sinks WHERE name = 'mute'")
     resolver.unanswered = set()
     wait_until(lambda: crm.pending() == 0, 30, "what waited")

@@ -111,8 +111,11 @@ class Database:
         self.sql(sql.SQL("ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS ({})").format(sql.Identifier(name), _pairs("SET", options)))
 
     def sink(self, columns: str, name: str = "crm") -> tuple:
-        """A column of outbox.sinks."""
+        """Columns of outbox.sinks."""
         return self.sql(f"SELECT {columns} FROM outbox.sinks WHERE name = '{name}'")[0]
+
+    def state(self, name: str = "crm") -> str:
+        return self.sink("state", name)[0]
 
     def doctor(self, check: str, *patience: str) -> tuple | None:
         """(status, detail, hint) of a check of outbox.doctor(), or None."""
