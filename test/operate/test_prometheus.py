@@ -19,8 +19,7 @@ from test_metrics import samples
 pytestmark = pytest.mark.slow
 
 RULES = PROMETHEUS / "outbox.rules.yml"
-GRAFANA = ROOT / "docker" / "grafana"
-DASHBOARD = json.loads((GRAFANA / "dashboards" / "outbox.json").read_text())
+DASHBOARD = json.loads((ROOT / "docker/grafana/dashboards/outbox.json").read_text())
 ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 TARGETS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
 
@@ -104,6 +103,7 @@ def test_the_exporter_tells_what_the_function_tells(db, exporter):
 
 def test_every_query_of_the_dashboard_has_data(db, prometheus):
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+    assert DASHBOARD["uid"] == "outbox-overview"  # docs/monitoring.md names it
     assert variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus"
     filled = {}
     for name in ("datname", "sink"):
