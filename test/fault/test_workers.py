@@ -12,21 +12,6 @@ MAX_IN_FLIGHT = 200  # small, so that the bound on duplicates is tested
 LANES = 256
 
 
-@pytest.fixture
-def configure(db, pg):
-    """configure(workers=4): sets outbox.workers and other settings, as an operator would."""
-    changed = set()
-
-    def configure(**settings) -> None:
-        for name, value in settings.items():
-            changed.add(f"outbox.{name}")
-            pg.set(f"outbox.{name}", value)
-
-    yield configure
-    pg.wait_ready()
-    pg.reset(*changed)
-
-
 def lanes_of_workers(db) -> list[int]:
     return [lanes for lanes, in db.sql("SELECT shards FROM outbox.workers WHERE database = %s ORDER BY worker", db.name)]
 
