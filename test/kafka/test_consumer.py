@@ -3,7 +3,6 @@
 import confluent_kafka
 import pytest
 
-pytestmark = pytest.mark.same_with_any_librdkafka
 
 
 def test_what_is_read_again_is_not_returned_again(kafka, consume, aggregate):
