@@ -1,8 +1,6 @@
 """The tests' own consumer: a record that it reads again is no duplicate, and a record that was sent twice is one."""
 
 import confluent_kafka
-import pytest
-
 
 
 def test_what_is_read_again_is_not_returned_again(kafka, consume, aggregate):
