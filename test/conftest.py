@@ -58,13 +58,14 @@ def setting(pg, db):
     names = set()
 
     def set_it(name: str, value: str) -> None:
-        names.append(name)
+        names.add(name)
         pg.set(name, value)
         wait_until(lambda: db.value("SELECT current_setting(%s)", name) == value, what="the reload")
 
     yield set_it
-    pg.wait_ready()
-    pg.reset(*names)
+    if names:
+        pg.wait_ready()
+        pg.reset(*names)
 
 
 @pytest.fixture

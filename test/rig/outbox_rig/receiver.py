@@ -188,7 +188,8 @@ class Receiver:
             for connection, delivery in hanging:
                 connection._answer(delivery, reply(delivery) if callable(reply) else reply)
 
-        asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
+        if self._loop:
+            asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
 
     def clear(self) -> None:
         self.deliveries.clear()
