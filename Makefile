@@ -130,7 +130,7 @@ test-all:
 nightly: # the report is build/nightly.txt; SEED=1: instead of a fresh one
 	test/run --nightly all
 gate: # COMMIT=main: instead of the one that is checked out
-	test/gate $(COMMIT)
+	.ci/gate $(COMMIT)
 test-assert: # on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos
 	test/run assert
 test-faults: # breaks the server at each fault point in each way; POINTS="claim. Sink" WAYS="kill wait" SEED=1: which
