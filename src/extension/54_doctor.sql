@@ -100,7 +100,7 @@ COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.
 -- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It
 -- answers whatever happens to its parts: one that fails, or that a lock keeps from looking, is a row too.
 CREATE OR REPLACE FUNCTION outbox.doctor(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' SET jit = off
 AS $$
 DECLARE
   part text;

@@ -26,7 +26,6 @@ DEFAULTS = {
     "log_min_messages": "info",
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
-    "jit": "off",  # compiling the queries of outbox.doctor() takes a second of processor time, running them a tenth
     "max_prepared_transactions": "10",
     "max_worker_processes": "16",
     "timezone": "UTC",
