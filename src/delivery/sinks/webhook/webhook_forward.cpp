@@ -13,26 +13,36 @@
 namespace outbox {
 namespace {
 
-/* Headers that servers trust: credentials, addresses of earlier hops, another method or path. A name that ends with a
- * hyphen is a prefix. */
+/* Headers that servers trust: credentials, certificates of clients, addresses of earlier hops, another method or
+ * path; and those that say how the body is to be read. A name that ends with a hyphen is a prefix. */
 bool is_never_taken(std::string_view name) {
   static constexpr std::string_view names[] = {"api-key",
                                                "cf-connecting-ip",
+                                               "client-cert",
+                                               "client-cert-",
                                                "client-ip",
+                                               "content-encoding",
                                                "cookie",
                                                "cookie2",
                                                "fastly-client-ip",
                                                "forwarded",
                                                "http2-settings",
+                                               "outbox-probe",
+                                               "proxy",
+                                               "proxy-",
                                                "remote-user",
                                                "set-cookie",
                                                "ssl-client-",
                                                "true-client-ip",
                                                "via",
                                                "x-access-token",
+                                               "x-amzn-mtls-",
                                                "x-amzn-oidc-",
                                                "x-api-key",
+                                               "x-arr-",
                                                "x-auth-",
+                                               "x-client-cert",
+                                               "x-client-cert-",
                                                "x-client-ip",
                                                "x-cluster-client-ip",
                                                "x-envoy-",
