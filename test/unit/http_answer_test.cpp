@@ -32,7 +32,7 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
        0,
        Outcome::RetryBlameSink},
       {{409, 412, 418, 423, 451}, Outcome::Retry, false, false, false, 0, Outcome::Retry},
-      {{410}, Outcome::Returned, false, false, true, 0, Outcome::Returned},
+      {{410}, Outcome::Returned, false, false, true, 0, Outcome::Retry},
       {{429, 502, 503, 504}, Outcome::RetryBlameSink, true, false, false, 0, Outcome::RetryBlameSink},
   };
   for (auto &each : classes)
@@ -46,7 +46,9 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
       EXPECT_EQ(verdict.retry_after_ms, -1) << status;
       EXPECT_EQ(verdict.pause_ms, -1) << status;
       EXPECT_EQ(verdict.error.empty(), each.outcome == Outcome::Sent) << status;
-      EXPECT_EQ(classify_answer({.status = status, .own_url = true}).outcome, each.with_own_url) << status;
+      Verdict own = classify_answer({.status = status, .own_url = true});
+      EXPECT_EQ(own.outcome, each.with_own_url) << status;
+      EXPECT_FALSE(own.gone) << status << ": one customer's URL disables no sink";
     }
 }
 

@@ -5,7 +5,7 @@ import time
 import psycopg
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import HANG, OK, status
+from outbox_rig.receiver import HANG, OK, SECRET, status
 
 QUICK = {"retry": "exponential 50ms..100ms", "max_attempts": "1000"}
 WORKERS = "SELECT count(*) FROM outbox.workers WHERE database = current_database()"
@@ -145,6 +145,18 @@ def test_410_disables_for_good_until_a_person_resumes(db, endpoint, pg):
     assert db.sql("SELECT count(*), max(attempts) FROM outbox.events_pending") == [(2, 0)]
     db.sql("SELECT outbox.resume('crm')")
     wait_all(db, endpoint, events)
+
+
+def test_410_for_one_customers_url_disables_nothing(db, receiver):
+    """The url has a variable: what is gone is this customer's. The event says so, and the other customers' events go on."""
+    receiver.mode = lambda delivery: status(410) if delivery.path.endswith("/gone") else OK
+    db.webhook_sink("crm", receiver.url + "/${aggregate_id}", SECRET, retry="1h")
+    gone = db.enqueue("Order", "gone")
+    others = [db.enqueue("Order", str(n)) for n in range(5)]
+    wait_until(lambda: {d.id for d in receiver.accepted()} == set(others), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    wait_until(lambda: db.sql("SELECT id::text, attempts, split_part(last_error, ':', 1) FROM outbox.events_pending") == [(gone, 1, "HTTP 410")], 20,
+               lambda: db.sql("SELECT * FROM outbox.events_pending"))
+    assert db.state() != "disabled: 410"
 
 
 def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint):

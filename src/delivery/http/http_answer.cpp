@@ -62,6 +62,11 @@ static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
     verdict.slow_retry = true;
     return;
   case 410:
+    if (answer.own_url) { /* gone is what this event's URL named */
+      verdict.outcome = Outcome::Retry;
+      verdict.slow_retry = true;
+      return;
+    }
     verdict.outcome = Outcome::Returned;
     verdict.gone = true;
     return;
