@@ -54,3 +54,16 @@ def test_many_that_their_topic_refuses_stop_no_other_topic(db, kafka, consume, a
     assert db.sql("SELECT DISTINCT attempts, (payload->>'n')::int % 2 FROM outbox.events WHERE status = 'FAILED'") == [(1, 0)]
     assert sorted(numbers(consume(topic).take(500))) == list(range(1, 1001, 2))
     assert sorted(numbers(consume(other).take(1000))) == list(range(1, 1001))
+
+
+def test_an_error_that_quotes_a_long_key_cuts_no_character(db, kafka, aggregate):
+    """The error is a dead letter's, and a dump of half a character cannot be restored."""
+    key = "a" + "é" * 60
+    db.kafka_sink("k", kafka)
+    db.sql("SELECT outbox.pause('k')")
+    db.enqueue(aggregate, key)
+    db.sql("ALTER SERVER k OPTIONS (ADD key_format 'base64')")
+    db.sql("SELECT outbox.resume('k')")
+    wait_until(lambda: db.sink("failed", "k") == (1,), 20, lambda: states(db))
+    [(error, _)] = db.sql("SELECT last_error, upper(last_error) FROM outbox.events")
+    assert f'the key is "{key[:50]}".' in error

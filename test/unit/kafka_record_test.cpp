@@ -155,6 +155,12 @@ TEST_F(KafkaRecord, KeyFormats) {
   }
   EXPECT_EQ(rest, "Option \"key_format\" of the sink is \"base64\", and the key is \"====\". Give the event a "
                   "partition_key in base64, or change the option.");
+  std::string letters;
+  for (int i = 0; i < 60; i++)
+    letters += "\u00e9";
+  event.key = "a" + letters;
+  check({{"key_format", "base64"}}, &rest);
+  EXPECT_NE(rest.find("the key is \"a" + letters.substr(0, 98) + "\"."), rest.npos) << "cut at a character: " << rest;
 }
 
 TEST_F(KafkaRecord, ValueFormats) {

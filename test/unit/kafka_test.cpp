@@ -709,7 +709,7 @@ TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
   EXPECT_TRUE(sends_again(sink, 5)) << engine.done.back().error;
   EXPECT_TRUE(ob_sink_next_resumed(sink, over, sizeof over));
   EXPECT_EQ(over, reason.substr(0, strlen(over)));
-  EXPECT_STREQ(over, "topic \"outbox.event.Order\" ");
+  EXPECT_STREQ(over, "topic \"outbox.event.Order\"");
   EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 10'000, 20));
   EXPECT_STREQ(engine.status(sink).last_error, "");
 }

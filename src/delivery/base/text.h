@@ -35,6 +35,11 @@ inline size_t utf8_prefix(std::string_view text, size_t max) {
   return max;
 }
 
+/* The beginning of a text, for a message: at most `max` bytes, no character is cut. */
+inline std::string shortened(std::string_view text, size_t max = 100) {
+  return std::string(text.substr(0, utf8_prefix(text, max)));
+}
+
 /* Appends "%2F" for a byte that a URI or a CloudEvents header cannot contain. */
 inline void append_percent_encoded(char c, std::string &out) {
   constexpr char hex[] = "0123456789ABCDEF";

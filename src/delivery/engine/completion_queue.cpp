@@ -10,6 +10,7 @@
 #include <cassert>
 #include <system_error>
 
+#include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
 #include "delivery/base/until_memory.h"
 
@@ -109,7 +110,7 @@ public:
 
   void complete(Completion completion) override {
     until_memory([&] {
-      completion.error = secrets_.masked(completion.error);
+      completion.error = told(completion.error);
       completion_queue_->post(sink_, std::move(completion));
     });
   }
@@ -118,7 +119,7 @@ public:
       return;
     for (Completion &completion : completions)
       if (!completion.error.empty())
-        until_memory([&] { completion.error = secrets_.masked(completion.error); });
+        until_memory([&] { completion.error = told(completion.error); });
     post({sink_, What::Completions, std::move(completions), {}, {}});
   }
   void sent(std::vector<uint64_t> tickets) override {
@@ -132,7 +133,7 @@ public:
   void disabled(std::string reason) override { post(What::Disabled, reason); }
   void log(ob_log_level level, std::string text) override {
     try {
-      completion_queue_->log(level, name_, secrets_.masked(text));
+      completion_queue_->log(level, name_, told(text));
     } catch (const std::bad_alloc &) { /* the line is dropped */
     }
   }
@@ -142,11 +143,13 @@ public:
 private:
   using What = CompletionQueue::Report::What;
 
+  /* Peers and events wrote parts of the text. A table, a view and the log take one line of valid UTF-8. */
+  std::string told(std::string_view text) const { return clean_text(secrets_.masked(text)); }
   void post(CompletionQueue::Report report) {
     until_memory([&] { completion_queue_->post(std::move(report)); });
   }
   void post(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
-    post({sink_, what, {}, {}, until_memory([&] { return secrets_.masked(text); }), reason});
+    post({sink_, what, {}, {}, until_memory([&] { return told(text); }), reason});
   }
 
   std::shared_ptr<CompletionQueue> completion_queue_;

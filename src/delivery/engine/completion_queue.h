@@ -65,7 +65,8 @@ private:
   int fd_;
 };
 
-/* Makes the Reporter of a sink. `secrets` are masked in all texts. */
+/* Makes the Reporter of a sink. In all texts `secrets` are masked, and what is not one line of valid UTF-8 is
+ * replaced. */
 std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink,
                                         std::string name, SecretMask secrets);
 

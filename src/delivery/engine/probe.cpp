@@ -37,7 +37,7 @@ void Probe::add(ProbeStep step) {
     step.ms = ms_between(step_began_, now);
   step_began_ = now;
   step.message = clean_text(secrets_.masked(step.message)); /* may contain a peer's text */
-  step.hint = secrets_.masked(step.hint);
+  step.hint = clean_text(secrets_.masked(step.hint));
   std::lock_guard lock(mutex_);
   steps_.push_back(std::move(step));
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
 #include "delivery/base/json_reader.h"
 #include "delivery/options/headers.h"
 
@@ -67,12 +68,12 @@ bool is_reserved(std::string_view name) {
 void check_http_header(std::string_view name, std::string_view value) {
   if (!is_header_name(name))
     throw BadInput(OB_BAD_VALUE, "headers",
-                   "header name \"" + clean_text(name.substr(0, 100)) + "\" is not legal in HTTP",
+                   "header name \"" + clean_text(shortened(name)) + "\" is not legal in HTTP",
                    "A header name consists of letters, digits and the characters !#$%&'*+-.^_`|~.");
   check_header(name, value);
   if (has_control(value))
     throw BadInput(OB_BAD_VALUE, "headers",
-                   "value of header \"" + std::string(name.substr(0, 100)) + "\" contains a control character",
+                   "value of header \"" + shortened(name) + "\" contains a control character",
                    "HTTP allows no control characters in a header's value.",
                    "Encode such a value (percent-encoding, base64), or move it into the payload.");
 }

@@ -127,7 +127,7 @@ Grant<Credentials> of_web_identity(const WebIdentity &identity, const Stop &stop
                                stop);
     if (answer.status != 200)
       throw NotGranted(clean_text(status_text(answer) + " " + element(answer.body, "Code") + " (" +
-                                  element(answer.body, "Message").substr(0, 300) + ")"));
+                                  shortened(element(answer.body, "Message"), 300) + ")"));
     return granted({element(answer.body, "AccessKeyId"), element(answer.body, "SecretAccessKey"),
                     element(answer.body, "SessionToken")},
                    element(answer.body, "Expiration"));

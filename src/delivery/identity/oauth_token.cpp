@@ -73,7 +73,7 @@ std::string refusal(const HttpFetched &answer, const OauthClient &client) {
   if (!fields["error"].empty())
     text += " " + fields["error"];
   if (!more.empty())
-    text += " (" + more.substr(0, utf8_prefix(more, max_shown)) + ")";
+    text += " (" + shortened(more, max_shown) + ")";
   SecretMask mask;
   mask.add_basic(client.client_id, client.client_secret);
   mask.add(client.client_secret);

@@ -3,6 +3,7 @@
  */
 #include "delivery/options/headers.h"
 
+#include "delivery/base/text.h"
 #include "delivery/base/text_view.h"
 
 namespace outbox {
@@ -13,7 +14,7 @@ static bool forges(std::string_view text) {
 
 /* Errors show names but not values: values may be secret. */
 static std::string printable(std::string_view name) {
-  std::string out(name.substr(0, 100));
+  std::string out = shortened(name);
   for (char &c : out)
     if (static_cast<unsigned char>(c) < 0x20)
       c = '?';

@@ -12,6 +12,7 @@
 
 #include "delivery/base/base64.h"
 #include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
 #include "delivery/base/time_text.h"
 #include "delivery/formats/format_options.h"
 #include "delivery/formats/json_text.h"
@@ -165,7 +166,7 @@ void KafkaRecordMaker::make_key(const ob_event &event, Record &record) const {
     if (!append_base64_decoded(view(record.key), written))
       throw BadInput(OB_BAD_VALUE, "key", "key of the event is not base64",
                      "Option \"key_format\" of the sink is \"base64\", and the key is \"" +
-                         std::string(view(record.key).substr(0, 100)) + "\".",
+                         shortened(view(record.key)) + "\".",
                      "Give the event a partition_key in base64, or change the option.");
   } else if (key_format_ == KeyFormat::Json) {
     append_json_string(view(record.key), written);
@@ -185,8 +186,8 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
     throw_no_value("partition", partition_->missing(event));
   }
   if (!to_partition(text, record.partition))
-    throw BadInput(OB_BAD_VALUE, "partition", "\"" + shown(text.substr(0, 100)) + "\" is not a partition",
-                   partition_rule, "Change what the event has for it, or the options of the sink.");
+    throw BadInput(OB_BAD_VALUE, "partition", "\"" + shown(shortened(text)) + "\" is not a partition", partition_rule,
+                   "Change what the event has for it, or the options of the sink.");
 }
 
 void KafkaRecordMaker::make(const ob_event &event, Record &record) const {

@@ -1,0 +1,38 @@
+#include "delivery/engine/completion_queue.h"
+
+#include <gtest/gtest.h>
+
+using namespace outbox;
+
+/* A table refuses invalid UTF-8, a client of another encoding cannot read it, and a control character forges lines of
+ * the log. */
+TEST(CompletionQueue, TextsAreOneLineOfValidUtf8WithoutSecrets) {
+  auto queue = std::make_shared<CompletionQueue>();
+  SecretMask secrets;
+  secrets.add("s3cret");
+  auto reporter = make_reporter(queue, 1, "crm", std::move(secrets));
+  const std::string dirty = "SASL:\x1b[31m no\nsuch \xff user s3cret", clean = "SASL: [31m no such \ufffd user ***";
+  Completion completion{};
+  completion.error = dirty;
+
+  reporter->down(dirty, OB_REASON_CONNECTION);
+  reporter->degraded(dirty);
+  reporter->resumed(dirty);
+  reporter->disabled(dirty);
+  reporter->complete(completion);
+  reporter->complete(std::vector<Completion>{completion, completion});
+  reporter->log(OB_LOG_WARNING, dirty);
+
+  std::list<CompletionQueue::Report> reports;
+  queue->begin();
+  queue->finish(reports);
+  EXPECT_EQ(reports.size(), 6U);
+  for (const CompletionQueue::Report &report : reports) {
+    EXPECT_EQ(report.text, report.completions.empty() ? clean : "");
+    for (const Completion &each : report.completions)
+      EXPECT_EQ(each.error, clean);
+  }
+  ob_log_line line;
+  ASSERT_TRUE(queue->take_log(line));
+  EXPECT_EQ(std::string(line.text), clean);
+}
