@@ -115,6 +115,43 @@ ROLLBACK;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'even') RETURNING sink;
 TRUNCATE outbox.events;
 
+-- What several sinks take has all its rows in its place: before what was enqueued since.
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, dedup_key) VALUES ('Order', '1', 'first', 'first'), ('Order', '1', 'second', NULL);
+BEGIN;
+CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1');
+CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'first, third');
+CREATE SERVER regress_c FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1');
+COMMIT;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'third');
+TRUNCATE outbox_internal.rescan_queue;
+SELECT outbox.route_waiting();
+CREATE VIEW pg_temp.routed AS
+  SELECT event_type, sink, status, dedup_key, dense_rank() OVER (ORDER BY xact) AS xact,
+    (SELECT count(*) FROM outbox_internal.rescan_queue AS q WHERE q.position = e.position) AS recalled, count(*) OVER (PARTITION BY position) AS here
+  FROM outbox.events AS e ORDER BY position;
+SELECT * FROM pg_temp.routed;
+-- Routed once more, it takes no position that another row of it has.
+UPDATE outbox.events SET status = 'FAILED' WHERE sink = 'regress_b' AND event_type = 'first';
+UPDATE outbox.events SET sink = NULL WHERE sink = 'regress_a' AND event_type = 'first';
+SELECT outbox.route_waiting();
+SELECT event_type, sink, status, here FROM pg_temp.routed;
+-- Also in one transaction.
+BEGIN;
+TRUNCATE outbox.events;
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink) VALUES ('Order', '1', 'first', 'regress_a');
+UPDATE outbox.events SET sink = NULL;
+SELECT outbox.route_waiting();
+UPDATE outbox.events SET status = 'FAILED' WHERE sink <> 'regress_a';
+UPDATE outbox.events SET sink = NULL WHERE sink = 'regress_a';
+SELECT outbox.route_waiting();
+SELECT event_type, sink, status, here FROM pg_temp.routed;
+ROLLBACK;
+DROP VIEW pg_temp.routed;
+DROP SERVER regress_a;
+DROP SERVER regress_b;
+DROP SERVER regress_c;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
+
 -- To name a sink one needs USAGE on it; to be routed, nothing.
 BEGIN;
 CREATE SERVER regress_orders FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');

@@ -68,10 +68,13 @@ void InFlight::gone(InFlightEvent *event) noexcept {
 
 /* ---- by position --------------------------------------------------------------------------------------------- */
 
-/* Positions are consecutive: 16 neighbours share a cache line, and such blocks are spread by hash. */
+/* Positions follow each other by POSITION_STEP: 16 neighbours share a cache line, and such blocks are spread by hash.
+ */
 InFlightEvent **InFlight::slot_of(int64_t position) const noexcept {
-  const uint64_t block = (static_cast<uint64_t>(position) >> 4) * 0x9E3779B97F4A7C15U >> 32;
-  return &slots_[(block << 4 | (static_cast<uint64_t>(position) & 15)) & (n_slots_ - 1)];
+  const uint64_t number =
+      static_cast<uint64_t>(position) / POSITION_STEP + static_cast<uint64_t>(position) % POSITION_STEP;
+  const uint64_t block = (number >> 4) * 0x9E3779B97F4A7C15U >> 32;
+  return &slots_[(block << 4 | (number & 15)) & (n_slots_ - 1)];
 }
 
 void InFlight::enter_slot(InFlightEvent *event) noexcept {

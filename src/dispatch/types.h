@@ -10,6 +10,12 @@ using SinkId = uint32_t; /* the server's Oid; 0 = none */
 
 inline constexpr int64_t POSITION_NONE = INT64_MAX; /* "no position" in searches for the lowest one */
 
+/* Positions are drawn in steps of this. An event that waits for a sink, and that several sinks take later, has one
+ * row for each sink: the further rows get the positions after that of the first row, so each sorts before whatever
+ * was enqueued later. The step is odd, so that events without a key, whose shard is their position modulo 256, are in
+ * all shards. */
+inline constexpr int64_t POSITION_STEP = 10001;
+
 /* Identifies a key of a sink in hash tables. */
 struct KeyId {
   SinkId sink;

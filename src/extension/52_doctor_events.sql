@@ -124,14 +124,14 @@ BEGIN
   RETURN NEXT;
 
   "check" := 'positions'; status := 'ok'; hint := NULL; detail := 'Events get their positions in the order in which they are enqueued.';
-  SELECT q.last_value, q.increment_by = 1 AND q.cache_size = 1 AND NOT q.cycle AND q.min_value = 1 AND q.max_value = 9223372036854775807 AS sound,
+  SELECT q.last_value, q.increment_by = 10001 AND q.cache_size = 1 AND NOT q.cycle AND q.min_value = 1 AND q.max_value = 9223372036854775807 AS sound,
          greatest((SELECT max(p.position) FROM outbox.events_pending AS p), (SELECT max(f.position) FROM outbox.events_failed AS f)) AS highest INTO example
   FROM pg_sequences AS q WHERE q.schemaname = 'outbox' AND q.sequencename = 'events_position';
   IF example.sound IS NOT TRUE THEN
     status := 'error';
     detail := 'The sequence outbox.events_position was changed: with a CACHE, another INCREMENT, a bound or CYCLE, events change places or stay behind.';
-    hint := 'ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY 1 MINVALUE 1 NO MAXVALUE CACHE 1 NO CYCLE;';
-  ELSIF example.highest > coalesce(example.last_value, 0) THEN
+    hint := 'ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY 10001 MINVALUE 1 NO MAXVALUE CACHE 1 NO CYCLE;';
+  ELSIF example.highest > coalesce(example.last_value + 10000, 0) THEN -- the positions that follow belong to the last one
     status := 'error';
     detail := format('The sequence outbox.events_position was set back to %s, while an event has the position %s. The next event that is enqueued repairs it.',
                      coalesce(example.last_value, 0), example.highest);

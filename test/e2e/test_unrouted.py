@@ -13,9 +13,19 @@ SOON = 20
 def got(db, rig):
     """got("name", events="glob"): creates a sink; got["name"]() then returns the events that arrived there."""
     class Got(dict):
+        keys: dict = {}
+
+        def by_key(self, name: str, last: str | None = None) -> dict[int, list[str]]:
+            """The types that arrived at the sink, by key; with `last` only of keys where that type has arrived."""
+            found: dict[int, list[str]] = {}
+            for key, event_type in self.keys[name]():
+                found.setdefault(key, []).append(event_type)
+            return {key: types for key, types in found.items() if last is None or last in types}
+
         def __call__(self, name: str, **options: str) -> None:
             receiver = rig.receiver(secret=SECRET)
             receivers.append(receiver)
+            self.keys[name] = lambda: [(d.json()["data"], d.json()["type"]) for d in receiver.accepted()]
             self[name] = lambda: [d.json()["type"] for d in receiver.accepted()]
             db.webhook_sink(name, receiver, SECRET, **options)
 
@@ -115,6 +125,29 @@ def test_a_page_of_locked_events_leaves_those_behind_it_to_be_routed(db, got):
         wait_until(lambda: got["others"]() == ["other.free"], SOON, "the event behind those that are locked")
         assert got["orders"]() == []
     wait_until(lambda: len(got["orders"]()) == 1500, SOON, lambda: f"those that were locked: {len(got['orders']())}")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_sink_gets_what_waited_before_what_was_enqueued_since(db, got, setting, workers):
+    """The events that wait are locked until later ones of their keys are enqueued, and a third sink comes meanwhile."""
+    setting("outbox.workers", str(workers))
+    wait_until(lambda: len(worker_pids(db)) == workers, SOON, "the workers")
+    keys = "SELECT outbox.enqueue('Order', n::text, %s, to_jsonb(n)) FROM generate_series(1, 40) AS n"
+    db.sql(keys, "x.1")
+    with db.connect(autocommit=False) as holder:
+        holder.execute("SELECT FROM outbox.events FOR UPDATE")
+        db.sql("BEGIN")
+        got("a")
+        got("b")
+        db.sql("COMMIT")
+        db.sql(keys, "x.2")
+        got("c")
+        db.sql(keys, "x.3")
+    types = {"a": ["x.1", "x.2", "x.3"], "b": ["x.1", "x.2", "x.3"], "c": ["x.1", "x.3"]}
+    for sink, expected in types.items():
+        wait_until(lambda: len(got.by_key(sink, "x.3")) == 40, SOON, lambda: f"sink {sink}: {got[sink]()}")
+        wrong = {key: found for key, found in got.by_key(sink).items() if found != expected}
+        assert not wrong, (sink, wrong)
 
 
 def test_the_doctor_names_who_has_locked_an_event(db, got):

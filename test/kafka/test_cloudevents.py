@@ -28,10 +28,10 @@ def sent(db, kafka, consume, request):
         db.kafka_sink("main", kafka, topic=topic, format=sink_format)
         ids = {name: enqueue(db, event) for name, event in EVENTS.items()}
         records = consume(topic).take(len(EVENTS))
-        first = db.value("SELECT last_value FROM outbox.events_position") - len(EVENTS) + 1
+        last, step = db.sql("SELECT s.last_value, q.increment_by FROM outbox.events_position AS s, pg_sequences AS q WHERE q.sequencename = 'events_position'")[0]
         shown = read_by_java(kafka.bootstrap, topic, len(EVENTS))
         for number, (name, event) in enumerate(EVENTS.items()):
-            yield name, event, attributes_of(event, ids[name], db.name, first + number), records[number], shown[number]
+            yield name, event, attributes_of(event, ids[name], db.name, last - step * (len(EVENTS) - 1 - number)), records[number], shown[number]
 
     return send
 

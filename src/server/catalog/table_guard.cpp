@@ -5,6 +5,7 @@
 #include "server/catalog/table_guard.h"
 
 #include "server/base/catalog_row.h"
+#include "server/base/position_step.h"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -80,14 +81,16 @@ static void check_sequence(Oid sequence) {
   if (!HeapTupleIsValid(row))
     return;
   Form_pg_sequence form = (Form_pg_sequence)GETSTRUCT(row);
-  if (form->seqcache != 1 || form->seqincrement != 1 || form->seqcycle || form->seqtypid != INT8OID ||
+  if (form->seqcache != 1 || form->seqincrement != POSITION_STEP || form->seqcycle || form->seqtypid != INT8OID ||
       form->seqmin != 1 || form->seqmax != PG_INT64_MAX)
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                     errmsg("sequence %s must stay as the extension made it", get_rel_name(sequence)),
-                    errdetail("Its order is the order in which events are delivered: it counts up by 1, without a "
-                              "cache, a bound or a cycle."),
-                    errhint("ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY 1 MINVALUE 1 NO MAXVALUE "
-                            "CACHE 1 NO CYCLE;")));
+                    errdetail("Its order is the order in which events are delivered: it counts up in steps of %d, "
+                              "without a cache, a bound or a cycle.",
+                              (int)POSITION_STEP),
+                    errhint("ALTER SEQUENCE outbox.events_position AS bigint INCREMENT BY %d MINVALUE 1 NO MAXVALUE "
+                            "CACHE 1 NO CYCLE;",
+                            (int)POSITION_STEP)));
 }
 
 void table_guard(ObjectAccessType access, Oid class_id, Oid object_id) {

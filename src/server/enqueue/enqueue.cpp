@@ -299,7 +299,9 @@ SQL_FUNCTION(outbox_events_before_insert) {
   /* A row that was enqueued before keeps its key, also if it has none. */
   if (row_isnull(&row, EV_POSITION) && writer != WRITER_COPY)
     fill_key(&row);
-  if (!row_has_status(&row, "PENDING"))
+  if (writer == WRITER_COPY && !row_isnull(&row, EV_POSITION))
+    ; /* it has all that the row has which waited for the sink */
+  else if (!row_has_status(&row, "PENDING"))
     record_event(&row);
   else if (row_isnull(&row, EV_POSITION))
     enqueue_event(&row, writer);

@@ -98,40 +98,57 @@ void event_insert_copies(const Datum *values, const bool *isnull, const Datum *s
   run_insert(insert_rows, &given);
 }
 
-static char *copy_statement(void) {
+/* With the columns before this one. Only the id may be there already: a position that is would lose the copy. */
+static char *copy_statement(int n_columns) {
   StringInfoData sql, parameters;
 
   initStringInfo(&sql);
   initStringInfo(&parameters);
   appendStringInfoString(&sql, "INSERT INTO outbox.events_pending (");
-  for (int i = 0; i < EV_GIVEN; i++) {
+  for (int i = 0; i < n_columns; i++) {
     appendStringInfo(&sql, "%s%s", i > 0 ? ", " : "", event_column_names[i]);
     appendStringInfo(&parameters, "%s$%d", i > 0 ? ", " : "", i + 1);
   }
-  appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT DO NOTHING", parameters.data);
+  appendStringInfo(&sql, ") VALUES (%s) ON CONFLICT (id, sink) DO NOTHING", parameters.data);
   return MemoryContextStrdup(TopMemoryContext, sql.data);
 }
 
-static uint64 n_inserted; /* by insert_copy() */
+typedef struct Copy {
+  OwnerSql *insert;
+  const Datum *values;
+  const bool *isnull;
+  uint64 n_inserted;
+} Copy;
 
 static void insert_copy(void *argument) {
-  static OwnerSql insert = {NULL, EV_GIVEN, event_column_types, NULL};
-  NewRows *given = (NewRows *)argument;
-  char nulls[EV_GIVEN];
+  Copy *copy = (Copy *)argument;
+  char nulls[EV_ROUTED];
 
-  if (insert.text == NULL)
-    insert.text = copy_statement();
+  if (copy->insert->text == NULL)
+    copy->insert->text = copy_statement(copy->insert->nargs);
   next_writer = WRITER_COPY;
-  for (int i = 0; i < EV_GIVEN; i++)
-    nulls[i] = given->isnull[i] ? 'n' : ' ';
-  n_inserted = owner_execute(&insert, const_cast<Datum *>(given->values), nulls);
+  for (int i = 0; i < copy->insert->nargs; i++)
+    nulls[i] = copy->isnull[i] ? 'n' : ' ';
+  copy->n_inserted = owner_execute(copy->insert, const_cast<Datum *>(copy->values), nulls);
+}
+
+static bool insert_copy_if_missing(OwnerSql *insert, const Datum *values, const bool *isnull) {
+  Assert(in_spi() && GetUserId() == outbox_owner_oid());
+  Copy copy = {insert, values, isnull, 0};
+  run_insert(insert_copy, &copy);
+  return copy.n_inserted > 0;
 }
 
 bool event_insert_copy_if_missing(const Datum *values, const bool *isnull) {
-  Assert(in_spi() && GetUserId() == outbox_owner_oid());
-  NewRows given = {values, isnull, NULL, 1};
-  run_insert(insert_copy, &given);
-  return n_inserted > 0;
+  static OwnerSql insert = {NULL, EV_GIVEN, event_column_types, NULL};
+
+  return insert_copy_if_missing(&insert, values, isnull);
+}
+
+bool event_insert_routed_if_missing(const Datum *values, const bool *isnull) {
+  static OwnerSql insert = {NULL, EV_ROUTED, event_column_types, NULL};
+
+  return insert_copy_if_missing(&insert, values, isnull);
 }
 
 void event_insert_copies_by(void (*insert)(void *), void *argument) {

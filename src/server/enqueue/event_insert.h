@@ -6,7 +6,8 @@
 typedef enum EventWriter {
   WRITER_USER,    /* a user's INSERT or COPY, also by an ORM */
   WRITER_ENQUEUE, /* outbox.enqueue(): the sink's USAGE and the dedup key are checked already */
-  WRITER_COPY     /* one more row of an event with several sinks: everything is checked already */
+  WRITER_COPY     /* one more row of an event with several sinks: everything is checked already, and it may have the
+                     position, transaction and origin that it is to have */
 } EventWriter;
 
 /* For outbox.enqueue(): inserts one row without an SQL statement. `values` and `isnull` have the columns before
@@ -21,6 +22,10 @@ void event_insert_copies(const Datum *values, const bool *isnull, const Datum *s
 /* Inserts one more row of an event, or nothing if a row with its id and sink exists; returns whether it was inserted.
  * Between owner_enter() and owner_leave(). */
 bool event_insert_copy_if_missing(const Datum *values, const bool *isnull);
+
+/* The same for an event that has waited for a sink: `values` and `isnull` have the columns before EV_ROUTED. Without
+ * a position it draws one. */
+bool event_insert_routed_if_missing(const Datum *values, const bool *isnull);
 
 /* Calls `insert`, which runs a statement that inserts rows of existing events with their sinks. The trigger sees them
  * as WRITER_COPY. */

@@ -13,10 +13,11 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
+#include "server/base/position_step.h"
 #include "server/shmem/shared_state.h"
 #include "server/storage/owner_sql.h"
 
-/* Positions of this sequence up to this one have been drawn. */
+/* Positions of this sequence up to this one have been drawn, or belong to one that was. */
 static Oid known_sequence;
 static int64 known_drawn;
 
@@ -34,14 +35,14 @@ static int64 last_drawn(Oid sequence) {
   fcinfo->args[0].value = ObjectIdGetDatum(sequence);
   fcinfo->args[0].isnull = false;
   Datum last = pg_sequence_last_value(fcinfo);
-  return fcinfo->isnull ? 0 : DatumGetInt64(last);
+  return fcinfo->isnull ? 0 : position_last_of(DatumGetInt64(last));
 }
 
 /* A lock serializes restores, but not nextval(): only a lock that every producer would have to take could make
- * reading the sequence and setval() one step. So setval() moves the sequence 1,000,000 positions past the given one:
- * sessions cannot draw that many between the two calls, and a restore of millions of rows moves the sequence only a
- * few times. */
-static const int64 HEADROOM = 1000000;
+ * reading the sequence and setval() one step. So setval() moves the sequence past the given position and 1,000,000
+ * further ones: sessions cannot draw that many between the two calls, and a restore of millions of rows moves the
+ * sequence only a few times. */
+static const int64 HEADROOM = 1000000 * POSITION_STEP;
 
 static void advance_sequence(Oid sequence, int64 of) {
   OwnerScope scope = owner_enter();
@@ -49,8 +50,8 @@ static void advance_sequence(Oid sequence, int64 of) {
   LockDatabaseObject(RelationRelationId, sequence, 0, ExclusiveLock);
   int64 last = last_drawn(sequence);
   if (of > last) {
-    last = of + HEADROOM;
-    DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(last));
+    DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence), Int64GetDatum(of + HEADROOM));
+    last = position_last_of(of + HEADROOM);
   }
   note_drawn(sequence, last);
   UnlockDatabaseObject(RelationRelationId, sequence, 0, ExclusiveLock);
@@ -80,15 +81,15 @@ int64 position_draw(void) {
         advance_sequence(sequence, drawn);
       position = nextval_internal(sequence, false);
     }
-    raise_highest(highest, position);
+    raise_highest(highest, position_last_of(position));
   }
-  note_drawn(sequence, position);
+  note_drawn(sequence, position_last_of(position));
   return position;
 }
 
 void position_seen(int64 position) {
   if (pg_atomic_uint64 *highest = shared_drawn(outbox_sequence_oid()))
-    raise_highest(highest, position);
+    raise_highest(highest, position_last_of(position));
 }
 
 bool position_known(void) {

@@ -4,7 +4,8 @@
 #include "server/base/server.h"
 
 /* Draws the next position, after the transaction has got its ID: the worker finds late commits by transaction ID, so
- * a transaction must have its ID before its first position. */
+ * a transaction must have its ID before its first position. The POSITION_STEP - 1 positions that follow belong to it.
+ */
 int64 position_draw(void);
 
 /* A row with this position exists: positions up to it are not drawn again. */

@@ -2,7 +2,7 @@
  * unrouted_events.cpp: when sinks change, outbox.route_waiting() routes the events that had no sink. It notes the
  * positions of locked events, and only these are tried again. An event that was enqueued before a sink was created
  * and committed after it stops the sinks that take it until it is routed; otherwise later events of its key would
- * overtake it.
+ * overtake it. For the same reason the rows of its further sinks get positions of its own step, and not new ones.
  */
 #include "server/enqueue/unrouted_events.h"
 
@@ -10,6 +10,7 @@
 
 extern "C" {
 #include "access/detoast.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "utils/array.h"
@@ -19,6 +20,7 @@ extern "C" {
 
 #include "server/base/is_worker.h"
 #include "server/base/origin.h"
+#include "server/base/position_step.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/catalog/route_index.h"
@@ -35,6 +37,8 @@ typedef struct Batch {
   Datum positions[BATCH];
   Datum sinks[BATCH];
   int n;
+  Datum *copies; /* the positions of the rows that were inserted */
+  int n_copies, max_copies;
 } Batch;
 
 enum { MAX_UNREPORTED = 64 };
@@ -187,17 +191,60 @@ static void refuse_row(int64 position, const char *sink) {
   queue_rescan(position); /* it may block its key */
 }
 
+/* The last position in use of the step of this row. Only a row that was changed since it was enqueued may have been
+ * routed before, and have rows of other sinks there, whatever their status. */
+static int64 last_used(int64 position, uint64 xact, TransactionId xmin) {
+  static const Oid types[] = {INT8OID, INT8OID};
+  static OwnerSql find = {"SELECT pg_catalog.max(position) FROM outbox.events WHERE position OPERATOR(pg_catalog.>=) "
+                          "$1 AND position OPERATOR(pg_catalog.<=) $2",
+                          2, types, NULL};
+  Datum values[] = {Int64GetDatum(position), Int64GetDatum(position_last_of(position))};
+  bool isnull;
+
+  if ((TransactionId)xact == xmin && !TransactionIdIsCurrentTransactionId(xmin))
+    return position;
+  owner_execute(&find, values, NULL);
+  return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+}
+
+static void note_copy(Batch *batch, Datum position) {
+  if (batch->n_copies == batch->max_copies) {
+    batch->max_copies = Max(BATCH, batch->max_copies * 2);
+    batch->copies = batch->copies ? (Datum *)repalloc_huge(batch->copies, sizeof(Datum) * batch->max_copies)
+                                  : (Datum *)palloc(sizeof(Datum) * batch->max_copies);
+  }
+  batch->copies[batch->n_copies++] = position;
+}
+
+/* Inserts one more row for each of these sinks, as if the event had been routed when it was enqueued: in its place,
+ * and of its transaction. (A row with more sinks than its step has positions gets new ones for the others.) */
+static void insert_copies(Batch *batch, Datum *values, bool *isnull, TransactionId xmin, char **sinks, int n) {
+  const int64 position = DatumGetInt64(values[EV_POSITION]);
+  const int64 used = n > 0 ? last_used(position, DatumGetUInt64(values[EV_XACT]), xmin) : 0;
+
+  isnull[EV_SINK] = false;
+  isnull[EV_BLOCKED_BY] = true;
+  for (int i = 0; i < n; i++) {
+    values[EV_SINK] = CStringGetTextDatum(sinks[i]);
+    values[EV_POSITION] = Int64GetDatum(used + 1 + i);
+    isnull[EV_POSITION] = used + 1 + i > position_last_of(position);
+    if (event_insert_routed_if_missing(values, isnull) && !isnull[EV_POSITION])
+      note_copy(batch, values[EV_POSITION]);
+  }
+}
+
 /* Inserts a copy of the row for each sink that takes it but the first, whose name it returns for the row itself. NULL
  * when no sink takes the event anymore, or all of them have an event with its id. */
-static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
-  Datum values[EV_GIVEN];
-  bool isnull[EV_GIVEN], never;
+static char *route_row(Batch *batch, HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
+  Datum values[EV_ROUTED];
+  bool isnull[EV_ROUTED], never;
   int n;
 
-  for (int column = 0; column < EV_GIVEN; column++)
+  for (int column = 0; column < EV_ROUTED; column++)
     values[column] = SPI_getbinval(tuple, desc, column + 1, &isnull[column]);
-  unreadable_begin(DatumGetInt64(SPI_getbinval(tuple, desc, EV_GIVEN + 1, &never)),
-                   DatumGetTransactionId(SPI_getbinval(tuple, desc, EV_GIVEN + 2, &never)), PART_ROUTING);
+  const int64 position = DatumGetInt64(values[EV_POSITION]);
+  const TransactionId xmin = DatumGetTransactionId(SPI_getbinval(tuple, desc, EV_ROUTED + 1, &never));
+  unreadable_begin(position, xmin, PART_ROUTING);
   RouteSink **takers = takers_of(values[EV_AGGREGATE_TYPE], values[EV_EVENT_TYPE],
                                  isnull[EV_HEADERS] ? NULL : &values[EV_HEADERS], &n);
   /* The names are copied, because the next statement may rebuild the cache of sinks. */
@@ -214,12 +261,8 @@ static char *route_row(HeapTuple tuple, TupleDesc desc, MemoryContext scratch) {
   unreadable_done();
   n = without_pending(values[EV_ID], names, n);
   if (n == 0 && n_takers > 0)
-    refuse_row(DatumGetInt64(SPI_getbinval(tuple, desc, EV_GIVEN + 1, &never)), names[0]);
-  isnull[EV_SINK] = false;
-  for (int i = 1; i < n; i++) {
-    values[EV_SINK] = CStringGetTextDatum(names[i]);
-    (void)event_insert_copy_if_missing(values, isnull);
-  }
+    refuse_row(position, names[0]);
+  insert_copies(batch, values, isnull, xmin, names + 1, n - 1);
   MemoryContextReset(scratch);
   return n > 0 ? names[0] : NULL;
 }
@@ -243,11 +286,10 @@ static void lock_and_route(Batch *batch) {
     StringInfoData text;
     initStringInfo(&text);
     appendStringInfoString(&text, "SELECT ");
-    for (int column = 0; column < EV_GIVEN; column++)
+    for (int column = 0; column < EV_ROUTED; column++)
       appendStringInfo(&text, "%s, ", event_column_names[column]);
-    appendStringInfoString(&text,
-                           "position, xmin FROM outbox.events_pending WHERE position OPERATOR(pg_catalog.=) ANY ($1) "
-                           "AND sink IS NULL ORDER BY position FOR UPDATE SKIP LOCKED");
+    appendStringInfoString(&text, "xmin FROM outbox.events_pending WHERE position OPERATOR(pg_catalog.=) ANY ($1) "
+                                  "AND sink IS NULL ORDER BY position FOR UPDATE SKIP LOCKED");
     lock.text = MemoryContextStrdup(TopMemoryContext, text.data);
   }
   Datum values[] = {positions_array(batch->positions, batch->n)};
@@ -257,14 +299,14 @@ static void lock_and_route(Batch *batch) {
   MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox event to copy",
                                                 ALLOCSET_SMALL_SIZES); /* for large payloads */
 
-  batch->n = 0;
+  batch->n = batch->n_copies = 0;
   for (uint64 i = 0; i < n; i++) {
     bool isnull;
-    Datum position = SPI_getbinval(rows->vals[i], rows->tupdesc, EV_GIVEN + 1, &isnull);
+    Datum position = SPI_getbinval(rows->vals[i], rows->tupdesc, EV_POSITION + 1, &isnull);
     for (; next < found && DatumGetInt64(batch->positions[next]) < DatumGetInt64(position); next++)
       note_locked(DatumGetInt64(batch->positions[next]));
     next++;
-    char *sink = route_row(rows->vals[i], rows->tupdesc, scratch);
+    char *sink = route_row(batch, rows->vals[i], rows->tupdesc, scratch);
     if (sink == NULL)
       continue;
     batch->positions[batch->n] = position;
@@ -277,14 +319,16 @@ static void lock_and_route(Batch *batch) {
 
 /* The positions may be behind the worker's cursors, so they go to the rescan queue. */
 static void write_sinks(Batch *batch) {
-  static const Oid types[] = {INT8ARRAYOID, TEXTARRAYOID};
+  static const Oid types[] = {INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID};
   static OwnerSql update = {"WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
                             "FROM unnest($1, $2) AS chosen (position, sink) "
                             "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
-                            "INSERT INTO outbox_internal.rescan_queue (position) SELECT position FROM routed",
-                            2, types, NULL};
+                            "INSERT INTO outbox_internal.rescan_queue (position) SELECT position FROM routed UNION "
+                            "ALL SELECT unnest($3)",
+                            3, types, NULL};
   Datum values[] = {positions_array(batch->positions, batch->n),
-                    PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT))};
+                    PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT)),
+                    positions_array(batch->copies, batch->n_copies)};
 
   owner_execute(&update, values, NULL);
   request_rescan_at_commit();

@@ -39,8 +39,8 @@ typedef struct DatabaseSlot {
   pg_atomic_uint32 wakeup_requested; /* 1: a commit may have woken no worker */
 } DatabaseSlot;
 
-/* The highest position drawn in a database since the server started. It is separate from DatabaseSlot to keep these
- * frequent writes out of the cache lines that others read. */
+/* The highest position that belongs to one drawn in a database since the server started. It is separate from
+ * DatabaseSlot to keep these frequent writes out of the cache lines that others read. */
 typedef struct DrawnPosition {
   Oid sequence; /* the sequence of the positions; InvalidOid = unused */
   pg_atomic_uint64 highest;
@@ -69,6 +69,7 @@ void shared_request_workers(void);
 /* Is this database in DATABASE_IDLE? Takes no lock. */
 bool shared_is_idle(void);
 
-/* The highest position drawn from this database's sequence since the server started; 0 = none is known. Returns NULL
+/* The highest position that belongs to one drawn from this database's sequence since the server started; 0 = none is
+ * known. Returns NULL
  * until the launcher has made a slot for the database. May take the lock. */
 pg_atomic_uint64 *shared_drawn(Oid sequence);
