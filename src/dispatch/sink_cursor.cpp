@@ -9,6 +9,7 @@ namespace dispatch {
 
 void SinkCursor::begin_round() noexcept {
   at_round_begin_ = position_;
+  unrouted_at_ = 0; /* a read of this round finds the event again, unless it was routed */
   due.begin_round();
   early_retry.begin_round();
   late.begin_round();

@@ -22,11 +22,12 @@ COMMENT ON FUNCTION outbox_internal.sink_bounds() IS
 
 CREATE OR REPLACE FUNCTION outbox_internal.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT shards integer, OUT state text,
-  OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint) RETURNS SETOF record
+  OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint,
+  OUT routing_since timestamptz, OUT routing_error text) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_slots';
 COMMENT ON FUNCTION outbox_internal.worker_slots() IS
-  'Part of outbox.workers: the running workers of the whole cluster, from shared memory.';
+  'Part of outbox.workers: the running workers of the whole cluster, from shared memory; for outbox.doctor() also since when events wait to be routed, and the error of the last routing.';
 
 CREATE OR REPLACE FUNCTION outbox.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,

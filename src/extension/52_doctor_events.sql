@@ -65,17 +65,40 @@ DECLARE
   n bigint;
   example record;
   seen record;
+  routing record;
+  waiting record;
 BEGIN
   "check" := 'routes'; status := 'ok'; detail := 'Every waiting event has a sink.';
-  -- One that a sink takes is locked, or of another origin: other checks say so.
-  SELECT count(*) INTO n FROM (SELECT e.aggregate_type, e.event_type, e.headers FROM outbox.events_pending AS e
-                               WHERE e.sink IS NULL ORDER BY e.position LIMIT 1000) AS w
-  WHERE NOT outbox_internal.has_taker(w.aggregate_type, w.event_type, w.headers);
+  -- An event with an error could not be read or routed. One of another origin: another check says so.
+  SELECT count(*) FILTER (WHERE w.last_error IS NOT NULL) AS broken, (array_agg(w.last_error ORDER BY w.position) FILTER (WHERE w.last_error IS NOT NULL))[1] AS error,
+         count(*) FILTER (WHERE w.taken) AS taken, min(w.created_at) FILTER (WHERE w.taken) AS oldest, count(*) FILTER (WHERE NOT w.taken) AS nobodys INTO waiting
+  FROM (SELECT e.position, e.created_at, e.last_error,
+               CASE WHEN e.last_error IS NULL THEN outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers) END AS taken
+        FROM (SELECT e.* FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT 1000) AS e
+        WHERE e.origin = (SELECT l.origin FROM outbox.library() AS l)) AS w;
+  SELECT min(s.routing_since) AS since, (array_agg(s.routing_error ORDER BY s.routing_since) FILTER (WHERE s.routing_error IS NOT NULL))[1] AS error INTO routing
+  FROM outbox_internal.worker_slots() AS s WHERE s.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
+  IF (waiting.taken > 0 OR routing.since IS NOT NULL) AND coalesce(routing.since, waiting.oldest) < clock_timestamp() - patience THEN
+    status := CASE WHEN routing.error IS NOT NULL THEN 'error' ELSE 'warning' END;
+    detail := format('%s, since %s%s.', CASE waiting.taken WHEN 0 THEN 'Events that a sink takes are not routed yet' WHEN 1000 THEN '1000 or more events that a sink takes are not routed yet'
+                     ELSE outbox_internal.counted(waiting.taken, 'event that a sink takes is not routed yet', 'events that a sink takes are not routed yet') END,
+                     date_trunc('second', coalesce(routing.since, waiting.oldest)), coalesce('; the last attempt failed with: ' || routing.error, ''));
+    hint := '-- the sinks that take them wait; the worker tries again by itself. See checks worker, locks and row locks';
+    RETURN NEXT;
+  END IF;
+  IF waiting.broken > 0 THEN
+    status := 'error';
+    detail := format('%s, and later events of the same keys go on; the oldest has the error: %s.',
+                     outbox_internal.counted(waiting.broken, 'event that a sink takes cannot be routed', 'events that a sink takes cannot be routed'), waiting.error);
+    hint := 'UPDATE outbox.events SET headers = headers, last_error = NULL WHERE status = ''PENDING'' AND sink IS NULL AND last_error IS NOT NULL; -- when the cause is gone';
+    RETURN NEXT;
+  END IF;
+  n := waiting.nobodys;
   IF n > 0 THEN
     SELECT e.aggregate_type, e.event_type, e.created_at,
            (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers INTO example
     FROM outbox.events_pending AS e
-    WHERE e.sink IS NULL AND NOT outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers) ORDER BY e.position LIMIT 1;
+    WHERE e.sink IS NULL AND e.last_error IS NULL AND NOT outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers) ORDER BY e.position LIMIT 1;
     status := 'warning';
     detail := format('%s; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
                      CASE WHEN n = 1000 THEN '1000 or more events wait because no sink takes them'
@@ -83,8 +106,10 @@ BEGIN
                      coalesce(' and the headers ' || example.headers, ''), date_trunc('second', example.created_at));
     hint := coalesce(outbox_internal.doctor_widen(example.aggregate_type, example.event_type),
                      'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092''); -- or correct the option match of a sink');
+    RETURN NEXT;
+  ELSIF status = 'ok' THEN
+    RETURN NEXT;
   END IF;
-  RETURN NEXT;
 
   "check" := 'lost sink'; status := 'ok'; hint := NULL; detail := 'Every sink of a waiting event exists.';
   SELECT b.dropped AS sink, b.pending, b.estimated, count(*) OVER () AS sinks, sum(b.pending) OVER () - b.pending AS others INTO example

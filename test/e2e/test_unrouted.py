@@ -105,8 +105,8 @@ def test_a_locked_event_holds_up_the_sinks_that_would_take_it_and_no_other(db, g
         deliver(db, "other.again")
         assert got["orders"]() == ["order.before"]
 
-        status, detail, _ = db.doctor("routes")
-        assert (status, detail) == ("ok", "Every waiting event has a sink.")
+        status, detail, _ = db.doctor("routes", "0 seconds")
+        assert status == "warning" and detail.startswith("1 event that a sink takes is not routed yet, since "), (status, detail)
         status, detail, hint = db.doctor("row locks", "0 seconds")
         assert status == "warning" and f"Session {pid} (" in detail and "1 waiting event" in detail, (status, detail)
         assert hint.startswith(f"SELECT pg_terminate_backend({pid});"), hint
@@ -148,6 +148,68 @@ def test_each_sink_gets_what_waited_before_what_was_enqueued_since(db, got, sett
         wait_until(lambda: len(got.by_key(sink, "x.3")) == 40, SOON, lambda: f"sink {sink}: {got[sink]()}")
         wrong = {key: found for key, found in got.by_key(sink).items() if found != expected}
         assert not wrong, (sink, wrong)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_lock_that_stops_the_routing_stops_the_sinks_that_wait_for_it(db, got, setting, workers):
+    """SHARE is what CREATE INDEX takes. Other sinks go on, and the doctor says what is wrong."""
+    setting("outbox.workers", str(workers))
+    wait_until(lambda: len(worker_pids(db)) == workers, SOON, "the workers")
+    got("others", events="other.*")
+    keys = "SELECT outbox.enqueue('Order', n::text, %s, to_jsonb(n)) FROM generate_series(1, 2) AS n"
+    db.sql(keys, "x.1")
+    with db.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE outbox_internal.rescan_queue IN SHARE MODE")
+        db.sql("BEGIN")
+        got("a", events="x.*")
+        got("b", events="x.*")
+        db.sql("COMMIT")
+        db.sql(keys, "x.2")
+        found = wait_until(lambda: (found := db.doctor("routes", "0 seconds"))[0] == "error" and found, SOON,
+                           lambda: f"the doctor: {db.doctor('routes', '0 seconds')}; a: {got['a']()}, b: {got['b']()}")
+        assert "2 events that a sink takes are not routed yet, since " in found[1] and "lock timeout" in found[1], found
+        restart_worker(db)
+        deliver(db, "other.one")
+        deliver(db, "other.two")
+        assert got["a"]() == got["b"]() == []
+    for sink in "ab":
+        wait_until(lambda: len(got[sink]()) == 4, SOON, lambda: f"sink {sink}: {got[sink]()}")
+        assert got.by_key(sink) == {1: ["x.1", "x.2"], 2: ["x.1", "x.2"]}
+    wait_until(lambda: db.doctor("routes", "0 seconds")[0] == "ok", SOON, lambda: f"the doctor: {db.doctor('routes', '0 seconds')}")
+
+
+def test_a_vacuum_of_the_rescan_queue_does_not_stop_the_routing(db, got):
+    """SHARE UPDATE EXCLUSIVE is what VACUUM, ANALYZE and REINDEX CONCURRENTLY take."""
+    db.enqueue("Order", "k", "x.1")
+    with db.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE outbox_internal.rescan_queue, outbox.events_pending IN SHARE UPDATE EXCLUSIVE MODE")
+        got("a")
+        db.enqueue("Order", "k", "x.2")
+        wait_until(lambda: got["a"]() == ["x.1", "x.2"], SOON, lambda: f"what arrived: {got['a']()}")
+
+
+@pytest.mark.parametrize("refused", ["sink = 'a'", "sink = 'b'"])
+def test_an_event_that_cannot_be_routed_stops_no_other(db, got, refused):
+    """A constraint of a user refuses one row in the middle, that of the first sink or that of the second."""
+    db.sql("SELECT outbox.enqueue('Order', n::text, CASE n WHEN 50 THEN 'x.bad' ELSE 'x.1' END, '{}') FROM generate_series(1, 100) AS n")
+    db.sql(f"ALTER TABLE outbox.events_pending ADD CONSTRAINT mine CHECK ({refused} IS NOT TRUE OR event_type <> 'x.bad') NOT VALID")
+    db.sql("BEGIN")
+    got("a")
+    got("b")
+    db.sql("COMMIT")
+    db.enqueue("Order", "50", "x.2")
+    for sink in "ab":
+        wait_until(lambda: len(got[sink]()) == 100, SOON, lambda: f"sink {sink}: {len(got[sink]())}")
+        assert got[sink]().count("x.1") == 99 and "x.bad" not in got[sink]()
+    error = db.value("SELECT last_error FROM outbox.events WHERE event_type = 'x.bad' AND sink IS NULL")
+    assert error.startswith("the event cannot be routed: ") and '"mine"' in error, error
+    status, detail, hint = db.doctor("routes", "0 seconds")
+    assert status == "error" and "1 event that a sink takes cannot be routed" in detail and error in detail, (status, detail)
+    db.sql("ALTER TABLE outbox.events_pending DROP CONSTRAINT mine")
+    db.paste(hint)
+    for sink in "ab":
+        wait_until(lambda: "x.bad" in got[sink](), SOON, lambda: f"the event after the repair: {got[sink]()}")
+    assert db.doctor("routes", "0 seconds")[0] == "ok"
 
 
 def test_the_doctor_names_who_has_locked_an_event(db, got):

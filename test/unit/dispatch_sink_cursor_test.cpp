@@ -276,6 +276,9 @@ TEST_F(DispatchSinkCursor, RoutingIsOverForTheEventThatItWaitsForAlone) {
   EXPECT_EQ(cursor.unrouted_at(), 120);
   cursor.routing_over(120);
   EXPECT_EQ(cursor.unrouted_at(), 0);
+  cursor.wait_for_routing(120);
+  cursor.begin_round();
+  EXPECT_EQ(cursor.unrouted_at(), 0) << "the round finds it again, unless it was routed";
 }
 
 /* ---- the low watermark ------------------------------------------------------------------------------------------

@@ -13,3 +13,21 @@ static inline bool error_is_of_rows(int code) {
          category != ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) &&
          category != ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR);
 }
+
+/* The same for an error after which later events of the row's key overtake it. So memory and other limits of the
+ * server do not count. */
+static inline bool error_is_of_row_to_leave_out(int code) {
+  return error_is_of_rows(code) && ERRCODE_TO_CATEGORY(code) != ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES);
+}
+
+/* The same for an error of a statement that writes the row. Nor do missing tables and rights, a read-only transaction
+ * and a damaged index count, which every row would meet. */
+static inline bool error_is_of_written_row(int code) {
+  int category = ERRCODE_TO_CATEGORY(code);
+
+  return error_is_of_row_to_leave_out(code) &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION) &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_INVALID_TRANSACTION_STATE) &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE) &&
+         category != ERRCODE_TO_CATEGORY(ERRCODE_INTERNAL_ERROR);
+}

@@ -5,7 +5,7 @@
 #include "server/claim/late_commits.h"
 
 #include "server/base/origin.h"
-#include "server/enqueue/unrouted_events.h"
+#include "server/claim/unrouted.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
@@ -57,7 +57,7 @@ static bool visit_late(TupleTableSlot *slot, void *) {
 }
 
 bool late_commits_can_go_on(const WorkerSink *sink) {
-  return !sink->cursor->late.empty() && !unrouted_is_locked(sink->cursor->unrouted_at());
+  return !sink->cursor->late.empty() && !unrouted_is_stuck(sink->cursor->unrouted_at());
 }
 
 Datum late_commits_ended(Snapshot snapshot, int *n) {

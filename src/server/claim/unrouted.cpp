@@ -1,6 +1,7 @@
 /*
  * unrouted.cpp: a claim that finds an unrouted event checks whether a sink takes it by now. worker/maintenance.cpp
- * routes it; until then the sinks that take the event claim no later one.
+ * routes it; until then the sinks that take the event claim no later one. An error of the routing changes nothing in
+ * that, only an error of the event itself does (event/unreadable.h): then no sink waits for it.
  */
 #include "server/claim/unrouted.h"
 
@@ -15,7 +16,7 @@ extern "C" {
 }
 
 static bool wanted = false;
-static bool failed = false;
+static bool failed = false;          /* routing is tried again after a pause */
 static uint64 routed_generation = 0; /* the last change of the routes that was seen */
 
 void unrouted_look_at_routes(void) {
@@ -36,6 +37,10 @@ void unrouted_routed(bool done, bool more) {
 
 bool unrouted_routing(void) {
   return wanted && !failed;
+}
+
+bool unrouted_is_stuck(int64 position) {
+  return position != 0 && (failed || unrouted_is_locked(position));
 }
 
 /* Routes may have changed since the event was last seen. */
@@ -67,5 +72,5 @@ bool unrouted_saw(const EventRow *row) {
   MemoryContextSwitchTo(caller);
   MemoryContextReset(context);
   wanted |= n > 0 && !unrouted_is_locked(row->position);
-  return n > 0 && !failed; /* after an error no sink waits for the routing */
+  return n > 0;
 }

@@ -16,5 +16,10 @@ bool unrouted_wanted(void);
 /* After routing: `done` = no error, `more` = other events may still be unrouted. */
 void unrouted_routed(bool done, bool more);
 
-/* While this is true no sink is opened, because unrouted events are routed first, in order. */
+/* While this is true no sink is opened, because unrouted events are routed first, in order. After an error sinks are
+ * opened, so that those that take no unrouted event go on. */
 bool unrouted_routing(void);
+
+/* Is the unrouted event at this position locked, or has routing failed? Then it is not routed at once. False for 0.
+ */
+bool unrouted_is_stuck(int64 position);

@@ -11,8 +11,11 @@
 extern "C" {
 #include "access/detoast.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -34,10 +37,12 @@ extern "C" {
 enum { BATCH = 1000 };
 
 typedef struct Batch {
+  int limit; /* at most so many events are routed at once */
   Datum positions[BATCH];
   Datum sinks[BATCH];
   int n;
-  Datum *copies; /* the positions of the rows that were inserted */
+  TransactionId xmin; /* of the last event */
+  Datum *copies;      /* the positions of the rows that were inserted */
   int n_copies, max_copies;
 } Batch;
 
@@ -69,7 +74,8 @@ static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum
 static const Oid find_all_types[] = {INT8OID, INT8OID}, find_noted_types[] = {INT8OID, INT8ARRAYOID};
 
 /* Writes the error into the row's last_error. The next scan writes it if the row is locked now. */
-static void report_unreadable(const UnreadableRow *row) {
+static void report_unreadable(void *unreadable) {
+  const UnreadableRow *row = (const UnreadableRow *)unreadable;
   static const Oid types[] = {INT8OID, TEXTOID};
   static OwnerSql report = {
       "UPDATE outbox.events_pending SET last_error = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
@@ -133,13 +139,13 @@ static void find_routable(RoutingScan *scan) {
   for (;;) {
     SPI_cursor_fetch(cursor, true, BATCH);
     SPITupleTable *rows = SPI_tuptable;
-    for (uint64 i = 0; i < SPI_processed && batch->n < BATCH; i++) {
+    for (uint64 i = 0; i < SPI_processed && batch->n < batch->limit; i++) {
       bool isnull;
       if (!is_unreadable(scan, rows->vals[i], rows->tupdesc) &&
           some_sink_takes(rows->vals[i], rows->tupdesc, scratch))
         batch->positions[batch->n++] = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull);
     }
-    bool more = SPI_processed == BATCH && batch->n < BATCH;
+    bool more = SPI_processed == BATCH && batch->n < batch->limit;
     SPI_freetuptable(rows);
     if (!more)
       break;
@@ -258,11 +264,13 @@ static char *route_row(Batch *batch, HeapTuple tuple, TupleDesc desc, MemoryCont
     fetch_toasted(values, isnull);
     MemoryContextSwitchTo(caller);
   }
-  unreadable_done();
+  unreadable_begin(position, xmin, PART_ROUTED);
   n = without_pending(values[EV_ID], names, n);
   if (n == 0 && n_takers > 0)
     refuse_row(position, names[0]);
   insert_copies(batch, values, isnull, xmin, names + 1, n - 1);
+  unreadable_done();
+  batch->xmin = xmin;
   MemoryContextReset(scratch);
   return n > 0 ? names[0] : NULL;
 }
@@ -330,7 +338,10 @@ static void write_sinks(Batch *batch) {
                     PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT)),
                     positions_array(batch->copies, batch->n_copies)};
 
+  if (batch->n == 1) /* otherwise an error may be that of any row */
+    unreadable_begin(DatumGetInt64(batch->positions[0]), batch->xmin, PART_ROUTED);
   owner_execute(&update, values, NULL);
+  unreadable_done();
   request_rescan_at_commit();
 }
 
@@ -355,6 +366,7 @@ static void route_batch(Batch *batch) {
 static RoutingScan *new_scan(Batch *batch, OwnerSql *statement, Datum where) {
   RoutingScan *scan = (RoutingScan *)palloc0(sizeof(RoutingScan));
 
+  batch->limit = BATCH;
   scan->batch = batch;
   scan->statement = statement;
   scan->where = where;
@@ -373,18 +385,25 @@ static void route_found(void *argument) {
   route_batch(batch);
 }
 
-/* Repeats the scan without each row that turned out to be unreadable. */
+/* Repeats the scan without each row that turned out to be unreadable, or whose trigger or constraint refuses it. That
+ * row is found by halving the batch. */
 static void route_readable(RoutingScan *scan) {
   const int n_before = n_locked;
   UnreadableRow failed;
 
-  while (!unreadable_try(route_found, scan, &failed)) {
-    unreadable_remember(&failed);
+  for (UnreadableTry end; (end = unreadable_try(route_found, scan, &failed)) != TRY_SUCCEEDED;) {
+    if (end == TRY_FAILED_AT_ROW)
+      unreadable_remember(&failed);
+    else if (scan->batch->limit > 1)
+      scan->batch->limit = Min(scan->batch->limit, scan->batch->n) / 2;
+    else
+      ereport(ERROR, (errmsg_internal("%s", failed.error)));
+    scan->batch->limit = Max(scan->batch->limit, 1);
     n_locked = n_before;
     CHECK_FOR_INTERRUPTS();
   }
   for (int i = 0; i < scan->n_unreported; i++)
-    report_unreadable(&scan->unreported[i]);
+    (void)unreadable_try(report_unreadable, &scan->unreported[i], &failed);
 }
 
 /* Routes at most BATCH unrouted events and returns their number. Call it until it returns 0, each time in a
@@ -398,7 +417,7 @@ SQL_FUNCTION(outbox_route_waiting) {
   do {
     route_readable(scan);
     scan->where = scan->last;
-  } while (batch->n == 0 && scan->found == BATCH);
+  } while (batch->n == 0 && scan->found == batch->limit);
   owner_leave(scope);
   PG_RETURN_INT64(batch->n);
 }
@@ -416,7 +435,15 @@ bool unrouted_route_locked(void) {
   n_locked = 0;
   route_readable(scan);
   owner_leave(scope);
-  return full && n_locked == 0;
+  return (full && n_locked == 0) || batch->limit < BATCH;
+}
+
+bool unrouted_lock_routing(void) {
+  Assert(IsTransactionState());
+  LOCKTAG tag;
+
+  SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, outbox_pending_oid(), 0);
+  return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 int unrouted_locked(void) {

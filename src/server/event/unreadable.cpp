@@ -34,13 +34,21 @@ void unreadable_done(void) {
   position_read = 0;
 }
 
+/* Can the row that is being read have caused an error with this SQLSTATE? */
+static bool is_of_row(int code) {
+  return part_read == PART_ROUTED    ? error_is_of_written_row(code)
+         : part_read == PART_ROUTING ? error_is_of_row_to_leave_out(code)
+                                     : error_is_of_rows(code);
+}
+
 /* Attributes the error to the row that is being read. */
 static void attribute_error(const char *error, UnreadableRow *row) {
   row->position = position_read;
   row->xmin = xmin_read;
   row->part = part_read;
   row->failures = 0;
-  snprintf(row->error, sizeof(row->error), "the event cannot be read: %s", error);
+  snprintf(row->error, sizeof(row->error), "the event cannot be %s: %s", part_read == PART_ROUTED ? "routed" : "read",
+           error);
   unreadable_done();
 }
 
@@ -59,17 +67,17 @@ void unreadable_remember(const UnreadableRow *failed) {
   row->failures = failures;
 }
 
-bool unreadable_aborted(const char *error) {
+bool unreadable_aborted(const char *error, int code) {
   UnreadableRow failed;
 
-  if (position_read == 0)
+  if (position_read == 0 || !is_of_row(code))
     return false;
   attribute_error(error, &failed);
   unreadable_remember(&failed);
   return true;
 }
 
-bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed) {
+UnreadableTry unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed) {
   Assert(IsTransactionState());
   MemoryContext context = CurrentMemoryContext;
   ResourceOwner owner = CurrentResourceOwner;
@@ -94,14 +102,15 @@ bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed)
   MemoryContextSwitchTo(context);
   CurrentResourceOwner = owner;
   if (error == NULL)
-    return true;
-  if (position_read == 0 || !error_is_of_rows(error->sqlerrcode)) {
+    return TRY_SUCCEEDED;
+  const bool some = position_read == 0;
+  if (!(some ? error_is_of_written_row(error->sqlerrcode) : is_of_row(error->sqlerrcode))) {
     unreadable_done();
     ReThrowError(error);
   }
   attribute_error(error->message ? error->message : "", failed);
   FreeErrorData(error);
-  return false;
+  return some ? TRY_FAILED_AT_SOME : TRY_FAILED_AT_ROW;
 }
 
 bool unreadable_has_sink(void) {

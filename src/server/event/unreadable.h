@@ -9,18 +9,19 @@
 
 /* The part of a row that is being read. */
 typedef enum UnreadablePart {
-  PART_KEY,    /* sink, partition key and origin */
-  PART_EVENT,  /* everything that is sent */
-  PART_ROUTING /* what routes match, of a row without a sink */
+  PART_KEY,     /* sink, partition key and origin */
+  PART_EVENT,   /* everything that is sent */
+  PART_ROUTING, /* what routes match, of a row without a sink */
+  PART_ROUTED   /* nothing: it is written with its sink */
 } UnreadablePart;
 
 /* From here to unreadable_done() an error is attributed to this row. */
 void unreadable_begin(int64 position, TransactionId xmin, UnreadablePart part);
 void unreadable_done(void);
 
-/* After a round that was aborted by this error: remembers the row that was being read. Returns false when no row was.
- */
-bool unreadable_aborted(const char *error);
+/* After a round that was aborted by this error: remembers the row that was being read. Returns false when no row was,
+ * or when it is no error of the row. */
+bool unreadable_aborted(const char *error, int code);
 
 /* Is the sink of that row known, so that its statistics can show the error? */
 bool unreadable_has_sink(void);
@@ -33,9 +34,17 @@ typedef struct UnreadableRow {
   int failures;
   char error[256];
 } UnreadableRow;
-/* Calls `read` in a subtransaction. When an error of one row ends it, rolls it back, sets `failed` and returns false.
- * Throws any other error again. In a transaction. */
-bool unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed);
+
+typedef enum UnreadableTry {
+  TRY_SUCCEEDED,
+  TRY_FAILED_AT_ROW, /* `failed` says which */
+  TRY_FAILED_AT_SOME /* a statement that writes several rows raised an error that one of them may have caused:
+                        `failed` has the error alone */
+} UnreadableTry;
+
+/* Calls `read` in a subtransaction, which is rolled back when an error of a row ends it. Throws any other error
+ * again. In a transaction. */
+UnreadableTry unreadable_try(void (*read)(void *), void *argument, UnreadableRow *failed);
 
 /* Remembers a failed row, as unreadable_aborted() does. */
 void unreadable_remember(const UnreadableRow *failed);

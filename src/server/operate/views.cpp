@@ -170,15 +170,15 @@ static TimestampTz last_loop_of(const WorkerSlot *slot) {
 }
 
 SQL_FUNCTION(outbox_worker_slots) {
-  ReturnSetInfo *result = rows_of(fcinfo, 9);
+  ReturnSetInfo *result = rows_of(fcinfo, 11);
   SharedState *shared = shared_state();
 
   if (shared == NULL)
     PG_RETURN_NULL();
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
-    Datum values[9];
-    bool nulls[9] = {false};
-    char activity[sizeof(shared->workers[i].activity)];
+    Datum values[11];
+    bool nulls[11] = {false};
+    char activity[sizeof(shared->workers[i].activity)], routing_error[sizeof(shared->workers[i].routing_error)];
 
     LWLockAcquire(shared->lock, LW_SHARED);
     const WorkerSlot *slot = &shared->workers[i];
@@ -193,10 +193,15 @@ SQL_FUNCTION(outbox_worker_slots) {
     values[6] = TimestampTzGetDatum(slot->started_at);
     values[7] = TimestampTzGetDatum(last_loop_of(slot));
     values[8] = Int64GetDatum(slot->memory);
+    values[9] = TimestampTzGetDatum(slot->routing_since);
+    nulls[9] = slot->routing_since == 0;
+    strlcpy(routing_error, slot->routing_error, sizeof(routing_error));
     LWLockRelease(shared->lock);
     if (!used)
       continue;
     values[5] = CStringGetTextDatum(activity[0] ? activity : "starting");
+    values[10] = CStringGetTextDatum(routing_error);
+    nulls[10] = routing_error[0] == '\0';
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
   }
   PG_RETURN_NULL();

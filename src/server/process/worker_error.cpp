@@ -49,7 +49,7 @@ static bool logged_lately(TaskErrors *errors, const char *message, Moment now) {
   return false;
 }
 
-WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error)) {
+WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code)) {
   TaskErrors *errors = &task_errors[task];
 
   MemoryContextSwitchTo(TopMemoryContext);
@@ -61,9 +61,9 @@ WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(con
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
   strlcpy(last_error, error->message ? error->message : "", sizeof(last_error));
-  WorkerFault fault = !error_is_of_rows(code)                      ? FAULT_OF_SERVER
-                      : is_of_one_row && is_of_one_row(last_error) ? FAULT_OF_ONE_ROW
-                                                                   : FAULT_OF_ROWS;
+  WorkerFault fault = !error_is_of_rows(code)                            ? FAULT_OF_SERVER
+                      : is_of_one_row && is_of_one_row(last_error, code) ? FAULT_OF_ONE_ROW
+                                                                         : FAULT_OF_ROWS;
   errors->locked = locked;
   if (locked) {
     if (!logged_lately(&locks, last_error, now))

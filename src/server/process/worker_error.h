@@ -15,7 +15,7 @@ typedef enum WorkerFault { FAULT_OF_SERVER, FAULT_OF_ROWS, FAULT_OF_ONE_ROW } Wo
 /* In PG_CATCH: logs the error unless it was logged in the last minute, aborts the transaction and sets the task's
  * pause. For an error that a row can cause, `is_of_one_row` (may be NULL) says whether reading one row raised it.
  * Returns in TopMemoryContext. */
-WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error));
+WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code));
 /* Ends the task's pause. */
 void worker_succeeded(WorkerTask task);
 

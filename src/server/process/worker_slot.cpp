@@ -13,6 +13,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "mb/pg_wchar.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "utils/backend_status.h"
@@ -84,6 +85,8 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->revoked_since = MOMENT_NONE;
     free_slot->memory = 0;
     free_slot->activity[0] = '\0';
+    free_slot->routing_since = 0;
+    free_slot->routing_error[0] = '\0';
     pg_atomic_write_u32(&free_slot->needs_wakeup, 0);
     pg_atomic_write_u32(&free_slot->rescan_requested, 1);
     pg_atomic_write_u32(&free_slot->slot_revoked, 0);
@@ -240,6 +243,20 @@ void worker_slot_report_activity(const char *activity) {
   reported_work = false;
   strlcpy(own_slot->activity, activity, sizeof(own_slot->activity));
   pgstat_report_activity(STATE_IDLE, activity);
+}
+
+void worker_slot_report_routing(TimestampTz since, const char *error) {
+  SharedState *shared = shared_state();
+  const int length = pg_mbcliplen(error, (int)strlen(error), sizeof(own_slot->routing_error) - 1);
+
+  Assert(own_slot != NULL);
+  if (own_slot->routing_since == since && strncmp(own_slot->routing_error, error, length + 1) == 0)
+    return;
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  own_slot->routing_since = since;
+  memcpy(own_slot->routing_error, error, length);
+  own_slot->routing_error[length] = '\0';
+  LWLockRelease(shared->lock);
 }
 
 void worker_slot_refresh(Now now) {

@@ -45,5 +45,9 @@ void worker_slot_report_work(const char *activity);
 /* Shows the activity in pg_stat_activity and outbox.workers; no-op when it is unchanged. Outside a transaction. */
 void worker_slot_report_activity(const char *activity);
 
+/* For outbox.doctor(): since when events wait to be routed (0: none does), and the error of the last routing, or "".
+ */
+void worker_slot_report_routing(TimestampTz since, const char *error);
+
 /* Stores the time of this loop, and once per second the memory of the process. */
 void worker_slot_refresh(Now now);

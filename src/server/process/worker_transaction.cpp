@@ -45,6 +45,7 @@ bool worker_transaction(const char *first, void (*body)(void *), void *argument)
     CommitTransactionCommand();
     worker_owner_leave();
     OUTBOX_FAULT_POINT("maintain.committed");
+    worker_succeeded(TASK_MAINTAIN);
     done = true;
   }
   PG_CATCH();

@@ -52,6 +52,8 @@ typedef struct WorkerSlot {
   TimestampTz idle_due;     /* WORKER_IDLE: no event is due before this wall time */
   uint64 memory;            /* of the process, in bytes */
   char activity[64];
+  TimestampTz routing_since; /* events wait to be routed; 0 = none does */
+  char routing_error[200];   /* of the last routing; empty = none */
 } WorkerSlot;
 
 /* The only writer of WorkerSlot.state. The lock must be held exclusively. */

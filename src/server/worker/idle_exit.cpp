@@ -31,7 +31,7 @@ static dispatch::Idleness idleness(bool quiet) {
 bool should_exit_idle(Now now, bool quiet) {
   dispatch::IdleExit &idle_exit = dispatcher().idle_exit;
   const dispatch::Idleness idle =
-      idleness(quiet && sinks_are_quiet() && !unrouted_routing() && unrouted_locked() == 0);
+      idleness(quiet && sinks_are_quiet() && !unrouted_wanted() && unrouted_locked() == 0);
   const bool is_long_enough = idle_exit.idle_for_long(now.moment, idle);
   Moment until;
 

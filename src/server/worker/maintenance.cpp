@@ -9,6 +9,7 @@
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"
 #include "server/enqueue/unrouted_events.h"
+#include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
 #include "server/storage/row_lock.h"
@@ -16,10 +17,14 @@
 extern "C" {
 #include "access/xact.h"
 #include "executor/spi.h"
+#include "utils/timestamp.h"
 }
 
 static const int MAINTAIN_EVERY_MS = 10 * 60 * 1000;
 static const int RETRY_MS = 5000;
+
+static const int ROUTE_RETRY_MS = 500;     /* at least */
+static const int ROUTE_TURN_PAUSE_MS = 50; /* another worker routes 1,000 events */
 
 static Moment route_at = MOMENT_NONE;
 static Moment maintain_at = MOMENT_NONE;
@@ -55,36 +60,58 @@ static void run_call(void *argument) {
 }
 
 /* Runs one function of the extension that returns bigint. Returns -1 after an error. */
-static int64 call(const char *before, const char *statement) {
+static int64 call(const char *statement) {
   Call call = {statement, -1};
 
-  return worker_transaction(before, run_call, &call) ? call.result : -1;
+  return worker_transaction(NULL, run_call, &call) ? call.result : -1;
 }
 
-/* This lock serializes routing: when a worker finds no event left to route, no other worker is routing one. */
-static const char *const SERIALIZE_ROUTING = "LOCK TABLE outbox_internal.rescan_queue IN SHARE UPDATE EXCLUSIVE MODE";
-
-static void run_route_locked(void *more) {
-  *(bool *)more = unrouted_route_locked();
-}
+typedef struct Routing {
+  bool is_my_turn;
+  bool more; /* other events may still be unrouted */
+} Routing;
 
 /* Routes all unrouted events, or only the noted ones that were locked. */
+static void run_routing(void *argument) {
+  Routing *routing = (Routing *)argument;
+
+  routing->is_my_turn = unrouted_lock_routing();
+  if (!routing->is_my_turn)
+    return;
+  if (unrouted_wanted()) {
+    Call call = {"SELECT outbox.route_waiting()", 0};
+    run_call(&call);
+    routing->more = call.result > 0;
+  } else {
+    routing->more = unrouted_route_locked();
+  }
+}
+
+/* For the doctor: since when events wait to be routed, and why. */
+static void report_routing(bool done) {
+  static TimestampTz since = 0;
+  const bool waits = unrouted_wanted() || unrouted_locked() > 0;
+
+  since = !waits ? 0 : since != 0 ? since : GetCurrentTimestamp();
+  worker_slot_report_routing(since, waits && !done ? worker_last_error() : "");
+}
+
+/* The short timeout: a lock that stops the routing need not stop the deliveries. */
 static void route(Moment now) {
-  bool done, more = false;
+  Routing routing = {false, false};
 
   OUTBOX_FAULT_POINT("route.begin");
   worker_slot_report_work("routing events without a sink");
-  if (unrouted_wanted()) {
-    int64 routed = call(SERIALIZE_ROUTING, "SELECT outbox.route_waiting()");
-    done = routed >= 0;
-    more = routed > 0;
-  } else {
-    done = worker_transaction(SERIALIZE_ROUTING, run_route_locked, &more);
+  const bool done = worker_transaction("SET LOCAL lock_timeout = '100ms'", run_routing, &routing);
+  if (done && !routing.is_my_turn) {
+    route_at = moment_after(now, ROUTE_TURN_PAUSE_MS);
+    return;
   }
-  unrouted_routed(done, more);
-  route_at = !done                            ? moment_after(now, RETRY_MS)
-             : !more && unrouted_locked() > 0 ? moment_after(now, ROW_BUSY_PAUSE_MS)
-                                              : now;
+  unrouted_routed(done, routing.more);
+  report_routing(done);
+  route_at = !done ? Max(moment_after(now, ROUTE_RETRY_MS), worker_pause_end(TASK_MAINTAIN))
+             : !routing.more && unrouted_locked() > 0 ? moment_after(now, ROW_BUSY_PAUSE_MS)
+                                                      : now;
 }
 
 /* Deletes expired rows of the next pages. One scan of the table takes at most an eighth of the window, so rows are
@@ -93,7 +120,7 @@ static void expire(Expiry *expiry, Moment now) {
   char statement[100];
 
   snprintf(statement, sizeof statement, expiry->call, (long long)expiry->block, (int)EXPIRY_BLOCKS);
-  int64 size = call(NULL, statement);
+  int64 size = call(statement);
   int64 steps = size / EXPIRY_BLOCKS + 1;
   int64 round_ms = Max((int64)*expiry->window * 1000 / 8, EXPIRY_ROUND_MIN_MS);
   int64 pause_ms = size <= 0 ? MAINTAIN_EVERY_MS : Min(Max(round_ms / steps, EXPIRY_PAUSE_MIN_MS), MAINTAIN_EVERY_MS);
@@ -108,7 +135,7 @@ void maintenance_run(Moment now, bool first_worker) {
     route(now);
   if (first_worker && now >= maintain_at) {
     worker_slot_report_work("creating and dropping daily partitions");
-    int64 done = call(NULL, "SELECT outbox_internal.maintain_days(true)");
+    int64 done = call("SELECT outbox_internal.maintain_days(true)");
     maintain_at = moment_after(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
   for (Expiry &expiry : expiries)
