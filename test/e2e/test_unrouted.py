@@ -188,6 +188,23 @@ def test_a_vacuum_of_the_rescan_queue_does_not_stop_the_routing(db, got):
         wait_until(lambda: got["a"]() == ["x.1", "x.2"], SOON, lambda: f"what arrived: {got['a']()}")
 
 
+def test_a_sink_that_changes_while_a_round_begins_gets_what_waited_first(db, got):
+    """The lock holds the worker between its look at the sinks and its snapshot, at the dead letters of a sink that they block."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'outbox.events_failed'::regclass AND NOT granted"
+    got("a", events="none")
+    got("c", events="other.*", on_dead_letter="block")
+    db.enqueue("Order", "k", "x.1")
+    deliver(db, "other.one")
+    with db.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE outbox.events_failed IN ACCESS EXCLUSIVE MODE")
+        db.sql("ALTER SERVER c OPTIONS (ADD timeout '7s')")
+        wait_until(lambda: db.value(waiting), SOON, "the worker to wait for the lock", interval=0.001)
+        db.sql("ALTER SERVER a OPTIONS (SET events 'x.*')")
+        db.enqueue("Order", "k", "x.2")
+    wait_until(lambda: len(got["a"]()) == 2, SOON, lambda: f"what arrived: {got['a']()}")
+    assert got["a"]() == ["x.1", "x.2"]
+
+
 @pytest.mark.parametrize("refused", ["sink = 'a'", "sink = 'b'"])
 def test_an_event_that_cannot_be_routed_stops_no_other(db, got, refused):
     """A constraint of a user refuses one row in the middle, that of the first sink or that of the second."""

@@ -31,6 +31,7 @@
 extern "C" {
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "utils/inval.h"
 #include "utils/snapmgr.h"
 }
 
@@ -164,6 +165,15 @@ bool claim_has_news(void) {
   return news;
 }
 
+/* A sink may have been altered between worker_sinks_reload() and the snapshot, so that it takes unrouted events that
+ * its cursor has passed: events that were enqueued since would come before them. The round begins anew. */
+static void check_sinks(void) {
+  AcceptInvalidationMessages();
+  if (worker_sinks_stale())
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg_internal("sinks were changed while the round began")));
+}
+
 bool claim_events(Now now, bool *rescan) {
   Assert(server_is_worker && IsTransactionState());
   int n;
@@ -180,6 +190,7 @@ bool claim_events(Now now, bool *rescan) {
   dead_letters_refresh();
   /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+  check_sinks();
   if (shards_any_fresh())
     read_fresh_shards(snapshot);
   late_commits_find(snapshot);

@@ -94,6 +94,10 @@ void worker_sinks_settings_changed(void) {
   stale = true;
 }
 
+bool worker_sinks_stale(void) {
+  return stale;
+}
+
 /* The name is not yet that of a sink. */
 static SinkEntry *add_sink(const char *name) {
   make_room(list, n_list, max_list);

@@ -62,6 +62,9 @@ typedef struct SinkChanges {
 /* Reads the catalog when it has changed. In a transaction. */
 SinkChanges worker_sinks_reload(void);
 
+/* Has the catalog changed since? */
+bool worker_sinks_stale(void);
+
 /* The sink gets no more events. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) when its requests in flight
  * have ended; those that still run after `grace_ms` are given up. */
 void worker_sink_close(WorkerSink *sink, SinkState closed, int grace_ms);
