@@ -1,7 +1,8 @@
 """nginx with certificates that must be refused, until they are corrected: pending events are then sent by
-themselves."""
+themselves. And an endpoint with an optional client certificate."""
 
 import re
+import ssl
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from outbox_rig import wait_until
 from outbox_rig.certificates import EXPIRED, Authority, self_signed
 from outbox_rig.database import Database
 from outbox_rig.process import free_port
-from outbox_rig.receiver import SECRET
+from outbox_rig.receiver import EMPTY, SECRET, Status
 from senders import Stream
 
 SERVER = """
@@ -122,3 +123,36 @@ def test_what_waited_goes_by_itself_when_it_is_mended(endpoints, db):
     assert db.sql("SELECT max(attempts), min(status), max(status) FROM outbox.events") == [(0, "SENT", "SENT")]
     states = dict(db.sql("SELECT name, state FROM outbox.sinks"))
     assert all(states[name] in ("idle", "delivering") for name in BAD), states
+
+
+@pytest.mark.parametrize("poison_is_first", (True, False))
+def test_a_connection_that_one_event_ends(rig, pg, poison_is_first):
+    """The endpoint asks for a client certificate and takes events without one. At one event it closes the connection
+    without an answer: that event fails, and not the sink, whether or not the endpoint has answered before."""
+    ours, clients = Authority("ours"), Authority("clients")
+    context = ours.issue("hooks", "127.0.0.1").server_context(clients=clients)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.num_tickets = 0  # a resumed session asks for no certificate
+    taken = Status(headers={"Connection": "close"})
+    receiver = rig.receiver(secret=SECRET, tls=context, mode=lambda delivery: EMPTY if b"poison" in delivery.body else taken)
+    db = Database(pg, "optional_certificate")
+    db.create()
+    try:
+        db.webhook_sink("crm", receiver.url, SECRET, ca_pem=ours.certificate, retry="50ms", max_attempts="3")
+        if poison_is_first:
+            db.enqueue("Order", "poisoned", payload='{"poison": 1}')
+            wait_until(lambda: receiver.deliveries, 20, "the poison event to arrive")
+        else:
+            db.enqueue("Order", "before")
+            wait_until(lambda: receiver.accepted(), 20, "the first event to arrive")
+            db.enqueue("Order", "poisoned", payload='{"poison": 1}')
+        stream = Stream(db, "Order")
+        stream.write(60)
+        wait_until(lambda: db.pending() == 0, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+        assert stream.check(d.id for d in receiver.accepted() if d.id in stream.written) == 0
+        [(key, attempts, error)] = db.sql("SELECT aggregate_id, attempts, last_error FROM outbox.events WHERE status = 'FAILED'")
+        assert (key, attempts) == ("poisoned", 3) and "asked for a client certificate" in error, error
+        assert db.state() in ("idle", "delivering")
+    finally:
+        db.drop()
+        receiver.stop()

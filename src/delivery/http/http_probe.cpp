@@ -161,6 +161,9 @@ bool HttpProbe::report_tls(double connected) {
   CURLcode code = trial_->wait_for_alert(patience);
   if (auto refusal = transfer_.tls_problem(code))
     return failed("TLS", refusal->message, refusal->hint);
+  if (code != CURLE_OK && !has_certificate_)
+    return failed("TLS", "the endpoint asked for a client certificate, and hung up without one",
+                  "Set ssl_certificate_pem and ssl_key_pem in PUBLIC's user mapping.");
   if (code != CURLE_OK)
     return failed("TLS", "the endpoint hung up when it had got the client certificate",
                   "Look at ssl_certificate_pem in PUBLIC's user mapping, and at the endpoint's own log.");

@@ -375,6 +375,9 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
       verdict.error = "the connection broke, and a new one failed";
     else
       verdict.error = clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+    if (requested_ && tls_.asked_for_client_certificate() && !peer_->client.is_given())
+      verdict.error += ". The endpoint asked for a client certificate, and there is none: ssl_certificate_pem and "
+                       "ssl_key_pem in PUBLIC's user mapping";
     long os_error = 0;
     if (refused && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
       verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";

@@ -282,11 +282,11 @@ std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view 
   if (code == CURLE_PEER_FAILED_VERIFICATION)
     return why_certificate(text);
   /* In TLS 1.3 the server refuses or misses a client certificate after the client's side of the handshake is
-   * complete, so this shows as a lost connection. The alert itself may be lost too. */
+   * complete, so this shows as a lost connection. Only the alert tells it from a connection that an endpoint with an
+   * optional client certificate closes because of the request. */
   bool late = code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING;
   bool of_handshake = is_of_tls(code);
-  bool missed = late && handshake_ && handshake_->asked && !has_client_certificate;
-  if (missed || (handshake_ && (late || of_handshake) && is_about_client_certificate(*handshake_)))
+  if (handshake_ && (late || of_handshake) && is_about_client_certificate(*handshake_))
     return client_certificate_problem(handshake_->alert, has_client_certificate);
   if (!of_handshake)
     return std::nullopt;
