@@ -1,7 +1,7 @@
 /*
  * locked_rows.h: the rows that could not be claimed or marked: another session had locked them, they are no longer
- * the blocker of their key, or memory was short. Each is read again after a pause of 200 ms plus 0.1 ms per row in
- * the list. Until then its key does not drain beyond it.
+ * the blocker of their key, or memory was short. Each is read again after a pause of 200 ms plus 50 ms per 500 rows
+ * in the list, at the next whole 50 ms. Until then its key does not drain beyond it.
  */
 #pragma once
 
