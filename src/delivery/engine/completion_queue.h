@@ -28,7 +28,7 @@ public:
     What what;
     std::vector<Completion> completions;
     std::vector<uint64_t> sent; /* tickets */
-    std::string text;
+    std::string text;           /* with Resumed: the beginning of the errors that are over, cleaned as they are */
     ob_reason reason = OB_REASON_NONE; /* with Down */
   };
 

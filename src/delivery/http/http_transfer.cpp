@@ -11,7 +11,6 @@
 
 #include <sys/socket.h>
 
-#include "delivery/base/clean_text.h"
 #include "delivery/base/descriptors.h"
 
 namespace outbox {
@@ -361,7 +360,7 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
   } else if (auto tls = tls_problem(code)) {
     verdict.outcome = Outcome::SinkDown;
     verdict.reason = OB_REASON_TLS;
-    verdict.error = clean_text(tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")");
+    verdict.error = tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")";
   } else {
     /* A reused connection may have taken the request before it broke; curl then tried a new one by itself. */
     bool refused = code == CURLE_COULDNT_CONNECT;
@@ -374,7 +373,7 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
     else if (requested_ && refused)  // libcurl's text would still be about the broken connection
       verdict.error = "the connection broke, and a new one failed";
     else
-      verdict.error = clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+      verdict.error = error_[0] ? error_ : curl_easy_strerror(code);
     if (requested_ && tls_.asked_for_client_certificate() && !peer_->client.is_given())
       verdict.error += ". The endpoint asked for a client certificate, and there is none: ssl_certificate_pem and "
                        "ssl_key_pem in PUBLIC's user mapping";

@@ -10,7 +10,6 @@
 #include <map>
 #include <optional>
 
-#include "delivery/base/clean_text.h"
 #include "delivery/base/json_reader.h"
 #include "delivery/base/text.h"
 #include "delivery/http/network.h"
@@ -60,7 +59,7 @@ Grant<Credentials> of_json(const std::string &text) {
   if (broken)
     throw NotGranted("its answer is not JSON");
   if (auto code = fields.find("Code"); code != fields.end() && code->second != "Success")
-    throw NotGranted(clean_text("it says " + code->second + " (" + fields["Message"] + ")"));
+    throw NotGranted("it says " + code->second + " (" + fields["Message"] + ")");
   return granted({fields["AccessKeyId"], fields["SecretAccessKey"], fields["Token"]}, fields["Expiration"]);
 }
 
@@ -126,8 +125,8 @@ Grant<Credentials> of_web_identity(const WebIdentity &identity, const Stop &stop
                                               {"WebIdentityToken", token}})},
                                stop);
     if (answer.status != 200)
-      throw NotGranted(clean_text(status_text(answer) + " " + element(answer.body, "Code") + " (" +
-                                  shortened(element(answer.body, "Message"), 300) + ")"));
+      throw NotGranted(status_text(answer) + " " + element(answer.body, "Code") + " (" +
+                       shortened(element(answer.body, "Message"), 300) + ")");
     return granted({element(answer.body, "AccessKeyId"), element(answer.body, "SecretAccessKey"),
                     element(answer.body, "SessionToken")},
                    element(answer.body, "Expiration"));

@@ -12,7 +12,6 @@
 
 #include <curl/curl.h>
 
-#include "delivery/base/clean_text.h"
 #include "delivery/http/http_loop.h"
 #include "delivery/http/tls_diagnosis.h"
 
@@ -130,7 +129,7 @@ private:
   }
 
   std::string why(CURLcode code) {
-    std::string text = clean_text(error_[0] ? error_ : curl_easy_strerror(code));
+    std::string text = error_[0] ? error_ : curl_easy_strerror(code);
     if (auto problem = tls_.explain(code, text, false))
       return problem->text();
     return text;

@@ -39,7 +39,7 @@ MOST_AGAIN = 12
 LOAD = 4  # per processor: above it no suite starts
 ROOM_GB = 5  # a full disk fails every suite that runs: those of `make test` must not pay for the others
 STARTED = time.monotonic()
-COMPILER = re.compile(r"^(?:nice .*)?(?:g\+\+|c\+\+|clang\+\+) .*?(\S+)$")
+COMPILER = re.compile(r"^(?:g\+\+|c\+\+|clang\+\+) .*?(\S+)$")
 FAILURE = re.compile(r"(FAILED|ERROR)\s+\[ *\d+%\]|^not ok |\.\.\. FAILED|^\[  FAILED  \]|^cycle +\d+ FAILED")
 SHARE = re.compile(r"\[ *(\d+%)\]")
 
