@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "delivery/delivery.h"
+#include "patience.h"
 
 namespace door {
 
@@ -103,7 +104,7 @@ public:
   /* Waits on the engine's descriptor until the condition holds; `tick` limits a wait for conditions that depend on
    * time. */
   bool until(const std::function<bool()> &condition, int timeout_ms = 60'000, int tick_ms = 10'000) {
-    auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    auto end = patience_ends(std::chrono::milliseconds(timeout_ms));
     for (;;) {
       collect();
       if (condition())

@@ -9,6 +9,7 @@
 #include "delivery/engine/background_jobs.h"
 #include "door.h"
 #include "memory_sink.h"
+#include "patience.h"
 
 using memory::control;
 using outbox::Outcome;
@@ -441,7 +442,7 @@ TEST(Engine, ItsThreadsHaveEverySignalBlocked) {
   outbox::BackgroundJobs reaper;
   reaper.destroy(std::make_unique<Asks>(promise));
   sigset_t blocked = future.get();
-  EXPECT_TRUE(reaper.finish(std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_TRUE(reaper.finish(patience_ends(std::chrono::seconds(10))));
   for (int number : {SIGTERM, SIGINT, SIGHUP, SIGURG, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD, SIGQUIT, SIGPIPE})
     EXPECT_EQ(sigismember(&blocked, number), 1) << number;
   sigset_t mine;

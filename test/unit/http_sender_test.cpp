@@ -1,6 +1,7 @@
 /* The sender of messages by HTTP requests (http_sender.h), against a server that misbehaves. */
 #include "delivery/http/http_sender.h"
 #include "webhook_fixture.h"
+#include "patience.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -260,7 +261,7 @@ TEST(HttpSender, ClosesInTheMiddle) {
   });
   auto begin = Clock::now();
   auto until_hanging = [&](int n) {
-    while (hanging < n && Clock::now() - begin < std::chrono::seconds(60))
+    for (auto end = patience_ends(std::chrono::seconds(60)); hanging < n && Clock::now() < end;)
       std::this_thread::sleep_for(milliseconds(1));
   };
   {

@@ -1,4 +1,5 @@
 #include "kafka_broker.h"
+#include "patience.h"
 
 #include <gtest/gtest.h>
 
@@ -60,7 +61,7 @@ std::vector<Message> KafkaBroker::read(const char *topic, int partitions, size_t
   rd_kafka_topic_partition_list_destroy(list);
 
   std::vector<Message> messages;
-  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  auto end = patience_ends(std::chrono::seconds(20));
   while (messages.size() < n && std::chrono::steady_clock::now() < end) {
     rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer.get(), 100);
     if (!message)

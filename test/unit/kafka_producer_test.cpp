@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kafka_broker.h"
+#include "patience.h"
 
 namespace outbox {
 
@@ -29,7 +30,8 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   record.topic = "t";
   record.value = {"1", 1};
   auto ends = [&](uint64_t opaque) {
-    for (int i = 0; i < 3000; i++, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    for (auto end = patience_ends(std::chrono::seconds(30)); std::chrono::steady_clock::now() < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(10)))
       for (const KafkaProducer::Ending &ending : producer.ended().all)
         if (ending.opaque == opaque)
           return ending.error;

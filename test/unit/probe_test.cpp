@@ -5,6 +5,7 @@
 #include "door.h"
 #include "memory_sink.h"
 #include "probe_door.h"
+#include "patience.h"
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -80,7 +81,7 @@ TEST(Probe, IsToldBeforeItsRemainsAreGone) {
   door::Probe probe(engine, "memory", {}, {}, 10'000, "hanging");
   EXPECT_TRUE(probe.end());
   hang->let_go.set_value();
-  EXPECT_EQ(hang->gone.get_future().wait_for(20s), std::future_status::ready);
+  EXPECT_EQ(hang->gone.get_future().wait_for(patient(20s)), std::future_status::ready);
 }
 
 TEST(Probe, NobodyWaitsAnyMore) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include <gtest/gtest.h>
+#include "patience.h"
 
 using namespace outbox;
 using namespace std::chrono_literals;
@@ -11,7 +12,7 @@ using namespace std::chrono_literals;
 namespace {
 
 template <typename Condition> bool soon(const Condition &condition) {
-  auto end = std::chrono::steady_clock::now() + 20s;
+  auto end = patience_ends(20s);
   while (!condition() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(1ms);
   return condition();

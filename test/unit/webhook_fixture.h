@@ -17,6 +17,7 @@
 
 #include "delivery/engine/sink.h"
 #include "fault_server.h"
+#include "patience.h"
 
 namespace outbox {
 
@@ -120,7 +121,7 @@ private:
 /* Waits for at least this many completions in total, polling when the descriptor is readable, as the engine does. */
 inline std::vector<Completion> wait_for(Sink &sink, RecordingReporter &reporter, size_t n,
                                         std::chrono::seconds limit = std::chrono::seconds(60)) {
-  auto end = std::chrono::steady_clock::now() + limit;
+  auto end = patience_ends(limit);
   while (reporter.completions().size() < n && std::chrono::steady_clock::now() < end) {
     pollfd ready{reporter.wake_fd(), POLLIN, 0};
     ::poll(&ready, 1, 1000);

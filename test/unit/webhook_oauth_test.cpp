@@ -3,6 +3,7 @@
 
 #include "delivery/sinks/webhook/webhook_config.h"
 #include "webhook_fixture.h"
+#include "patience.h"
 
 using namespace outbox;
 
@@ -89,7 +90,7 @@ TEST(WebhookOauth, WithoutATokenTheSinkIsDownAndSendsNothing) {
       << end.error;
   EXPECT_EQ(peer.posted, 0);
   peer.grants = true;
-  auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  auto limit = patience_ends(std::chrono::seconds(20));
   while (peer.granted == 0 && std::chrono::steady_clock::now() < limit)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   Completion next;
