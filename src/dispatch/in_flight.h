@@ -35,7 +35,7 @@ enum class Outcome : uint8_t {
 };
 
 /* What a sink has in flight. The server embeds it in its sink object, which outlives the sink's events. The pointer
- * identifies the sink: while a server is being renamed, two sink objects have the same SinkId. */
+ * identifies the sink. */
 struct SinkInFlight {
   SinkId id;
   uint32_t of_shard[SHARDS]; /* claimed and not yet recorded */

@@ -69,6 +69,7 @@ AS $$
 DECLARE
   caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
 BEGIN
+  LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- the sink is not renamed meanwhile
   PERFORM outbox_internal.require_sink(pause.sink);
   INSERT INTO outbox.stopped_sinks AS s (sink, state, stopped_by) VALUES (pause.sink, 'paused', caller)
   ON CONFLICT ON CONSTRAINT stopped_sinks_pkey DO UPDATE
@@ -91,6 +92,7 @@ AS $$
 DECLARE
   was text;
 BEGIN
+  LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- the sink is not renamed meanwhile
   PERFORM outbox_internal.require_sink(resume.sink);
   DELETE FROM outbox.stopped_sinks AS s WHERE s.sink = resume.sink RETURNING s.state INTO was;
   IF was IS NULL THEN

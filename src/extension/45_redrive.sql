@@ -11,6 +11,7 @@ DECLARE
   refused integer := 0;
   late boolean := coalesce(redrive.force, false);
 BEGIN
+  LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- its sink is not renamed meanwhile
   FOR letter IN
     SELECT f.position, f.sink, f.overtaken_by, s.oid AS server, s.srvname::text AS now_called,
            coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o

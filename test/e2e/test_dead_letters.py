@@ -236,7 +236,6 @@ def test_redrive_goes_before_what_has_not_gone(db, endpoint, dead):
 
 
 def test_redrive_after_the_sink_was_renamed(db, endpoint, dead):
-    """The dead letter has the sink's former name; an event of its id that is pending again has the present one."""
     db.sql("ALTER SERVER crm RENAME TO sales")
     db.sql("SELECT outbox.pause('sales')")
     db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '{}', sink => 'sales', id => %s)", dead)

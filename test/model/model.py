@@ -80,7 +80,6 @@ class Lease:
 class Model:
     def __init__(self):
         self.servers: dict[str, Server] = {}
-        self.aliases: dict[str, str] = {}  # former name: present name
         self.rows: list[Row] = []
         self.dedup: dict[str, str] = {}  # key: id of its first event
         self.processed: set[tuple] = set()
@@ -91,8 +90,8 @@ class Model:
     # ---- sinks -------------------------------------------------------------------------------------------------
 
     def server_of(self, name: str | None) -> Server | None:
-        """The sink that delivers rows with this name: the present one of the name, or the one that had it formerly."""
-        return self.servers.get(name) or self.servers.get(self.aliases.get(name))
+        """The sink that delivers rows with this name."""
+        return self.servers.get(name)
 
     def require(self, name: str) -> Server:
         if name not in self.servers:
@@ -105,16 +104,9 @@ class Model:
         server = Server(name, self.created + 1, kind, **options)
         if server.block and not server.ordered:
             raise Refused("22023")
-        self.require_free(name)
         self.created += 1
-        self.aliases.pop(name, None)
         self.servers[name] = server
         return server
-
-    def require_free(self, name: str) -> None:
-        """Not the former name of another sink whose rows still have it."""
-        if name in self.aliases and any(row.sink == name and row.status != SENT for row in self.rows):
-            raise Refused("55000")
 
     def drop_sink(self, name: str) -> None:
         self.require(name)
@@ -131,10 +123,12 @@ class Model:
         server = self.require(old)
         if new in self.servers:
             raise Refused("42710")
-        if self.aliases.get(new) != old:
-            self.require_free(new)
-        self.aliases.pop(new, None)
-        self.aliases = {former: new if now == old else now for former, now in self.aliases.items()} | {old: new}
+        rows = [row for row in self.rows if row.status != SENT]  # delivered ones are history
+        if any(row.sink == new for row in rows):
+            raise Refused("55000")
+        for row in rows:
+            if row.sink == old:
+                row.sink = new
         del self.servers[old]
         server.name = new
         self.servers[new] = server
@@ -195,7 +189,7 @@ class Model:
         return [r for r in self.rows if r.status == FAILED and (server is None or self.server_of(r.sink) is server)]
 
     def redrive(self, id: str, sink: str | None = None, force: bool = False) -> bool:
-        letters = [r for r in self.dead() if r.event.id == id and sink in (None, r.sink, self.shown(r.sink))]
+        letters = [r for r in self.dead() if r.event.id == id and sink in (None, r.sink)]
         done = []
         for row in sorted(letters, key=lambda r: r.position):
             server = self.server_of(row.sink)
@@ -453,12 +447,8 @@ class Model:
 
     def table(self) -> list[tuple]:
         """As machine.py reads outbox.events."""
-        return sorted((r.event.id, self.shown(r.sink), r.status, "(none)" if r.key is None else r.key, r.attempts if r.status != SENT else -1, r.time == FUTURE and r.status == PENDING,
+        return sorted((r.event.id, r.sink or "", r.status, "(none)" if r.key is None else r.key, r.attempts if r.status != SENT else -1, r.time == FUTURE and r.status == PENDING,
                        r.overtaken and r.status != SENT, r.event.payload or "", r.event.headers or "") for r in self.rows)
-
-    def shown(self, name: str | None) -> str:
-        server = self.server_of(name)
-        return server.name if server else self.aliases.get(name, name) or ""
 
     def sinks(self) -> list[tuple]:
         """As machine.py reads outbox.sinks."""
@@ -473,7 +463,7 @@ class Model:
         gone: dict[str, list[Row]] = {}
         for row in self.rows:
             if row.sink is not None and row.status != SENT and not self.server_of(row.sink):
-                gone.setdefault(self.shown(row.sink), []).append(row)
+                gone.setdefault(row.sink, []).append(row)
         for name, rows in gone.items():
             rest = [r for r in rows if r.status == PENDING]
             shown.append((name, "dropped", len(rest), sum(r.time == FUTURE and r.attempts == 0 for r in rest),

@@ -125,46 +125,74 @@ def test_names_that_are_exchanged(session):
     for statement in renames:
         session.execute(statement)
     session.execute("SAVEPOINT before")
-    assert session.execute("SELECT old_name, new_name FROM outbox_internal.renamed_sinks").fetchall() == [("third", "hook")]
     assert after(session, "CREATE SERVER IF NOT EXISTS hook FOREIGN DATA WRAPPER outbox_webhook", role="stranger") == {"hook": "disabled", "crm": "paused"}
 
 
-def test_a_former_name_is_kept_for_the_events_that_have_it(session):
-    """Else the sink that gets the name would get them. What the hint says makes the name free."""
-    session.execute("SELECT outbox.enqueue('Order', 'k', 'e', '1'), outbox.enqueue('Order', 'k', 'e', '2')")
+ROWS = "SELECT sink, status, overtaken_by IS NOT NULL FROM outbox.events WHERE sink <> 'hook' ORDER BY position"
+
+
+def test_a_rename_takes_pending_events_and_dead_letters_along(session):
+    """Whatever is known of them stays. Delivered events are history, and keep the name."""
+    session.execute("SELECT outbox.run_maintenance()")  # makes the day
+    session.execute("SELECT outbox.enqueue('Order', 'k', 'e', to_jsonb(n)) FROM generate_series(1, 5) AS n")
     session.execute("UPDATE outbox.events SET status = 'FAILED', overtaken_by = position + 1 WHERE sink = 'crm' AND payload = '1'")
+    session.execute("UPDATE outbox.events SET available_at = now() + interval '1 hour', attempts = 1, overtaken_by = position + 1 WHERE sink = 'crm' AND payload = '2'")
+    session.execute("UPDATE outbox.events SET available_at = now(), blocked_by = 1 WHERE sink = 'crm' AND payload = '3'")
+    session.execute("UPDATE outbox.events SET status = 'SENT' WHERE sink = 'crm' AND payload = '4'")
+    session.execute("DELETE FROM outbox_internal.rescan_queue")
+    session.execute("SET ROLE owner")
     session.execute("ALTER SERVER crm RENAME TO sales")
+    session.execute("RESET ROLE")
+    assert session.execute(ROWS).fetchall() == [("sales", "FAILED", True), ("sales", "PENDING", True), ("sales", "PENDING", False), ("crm", "SENT", False),
+                                                ("sales", "PENDING", False)]
+    assert session.execute("SELECT count(*) FROM outbox.events WHERE sink = 'sales' AND (attempts = 1 OR blocked_by = 1)").fetchone() == (2,)
+    assert session.execute("SELECT FROM outbox_internal.rescan_queue").fetchall() == [], "the worker reads the whole sink again"
     session.execute("SAVEPOINT before")
+    assert after(session, f"CREATE SERVER crm {SERVER}", "ALTER SERVER hook RENAME TO third", "ALTER SERVER crm RENAME TO hook", role="owner") \
+        == {"sales": "disabled", "third": "paused"}, "the name is free"
+
+
+def test_a_rename_takes_no_events_of_a_dropped_sink(session):
+    """CREATE SERVER with the name does, as DROP SERVER says. What the hint says gives them to the renamed sink."""
+    session.execute("SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'crm'), outbox.enqueue('Order', 'k', 'e', '2', sink => 'crm')")
+    session.execute("UPDATE outbox.events SET status = 'FAILED' WHERE payload = '1'")
+    session.execute("DROP SERVER crm CASCADE")
+    session.execute("SAVEPOINT before")
+    rename = "ALTER SERVER hook RENAME TO crm"
 
     def refused(*statements: str) -> str:
-        for statement in statements[:-1]:
+        for statement in statements:
             session.execute(statement)
-        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='"crm" is the former name of the sink "sales"') as error:
-            session.execute(statements[-1])
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match='events of a dropped sink have the name "crm"') as error:
+            session.execute(rename)
         session.execute("ROLLBACK TO before")
         return error.value.diag.message_hint
 
-    create, rename = f"CREATE SERVER crm {SERVER}", "ALTER SERVER hook RENAME TO crm"
-    hint = refused(create)
-    assert refused(rename) == hint
-    assert refused("DELETE FROM outbox.events WHERE status = 'PENDING'", create) == hint, "a dead letter may be redriven"
-    assert refused("DELETE FROM outbox.events WHERE status = 'FAILED'", create) == hint
-    assert refused("DROP SERVER sales CASCADE", create).startswith("CREATE SERVER sales delivers them")
-    assert after(session, "ALTER SERVER sales RENAME TO crm") == PAUSED_ONLY | {"crm": "disabled"}
-    assert after(session, "DELETE FROM outbox.events", create)
-    assert session.execute(hint.split(";")[0]).rowcount == 2
-    session.execute(create)
-    assert session.execute("SELECT sink, status, overtaken_by IS NULL FROM outbox.events WHERE sink <> 'hook' ORDER BY position").fetchall() \
-        == [("sales", "FAILED", False), ("sales", "PENDING", True)], "it is still known that a later event of its key was delivered"
-    session.execute("UPDATE outbox.events SET sink = 'crm' WHERE sink = 'sales'")
-    assert session.execute("SELECT FROM outbox.events WHERE overtaken_by IS NOT NULL").fetchall() == [], "another sink has another order"
+    hint = refused()
+    assert refused("DELETE FROM outbox.events WHERE status = 'PENDING'") == hint, "a dead letter may be redriven"
+    assert refused("DELETE FROM outbox.events WHERE status = 'FAILED'") == hint
+    assert after(session, "DELETE FROM outbox.events", rename) == {"crm": "paused"}
+    assert session.execute(hint[hint.index("UPDATE"):].split(";")[0]).rowcount == 2
+    session.execute(rename)
+    assert session.execute(ROWS).fetchall() == [("crm", "FAILED", False), ("crm", "PENDING", False)]
+
+
+def test_a_rename_of_very_many_events_is_refused(session):
+    """It would keep everybody from enqueuing for too long."""
+    fill = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink) SELECT 'Order', n::text, 'e', 'crm' FROM generate_series(1, %s) AS n"
+    session.execute(fill, [100000])
+    session.execute("SAVEPOINT before")
+    assert after(session, "ALTER SERVER crm RENAME TO sales") == PAUSED_ONLY | {"sales": "disabled"}
+    session.execute(fill, [1])
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match='sink "crm" has too many events to be renamed') as error:
+        session.execute("ALTER SERVER crm RENAME TO sales")
+    assert "more than 100000 pending events and dead letters" in error.value.diag.message_detail and error.value.diag.message_hint
 
 
 def test_a_server_of_another_wrapper_is_none_of_ours(session):
     session.execute("CREATE FOREIGN DATA WRAPPER other")
     session.execute("CREATE SERVER crm2 FOREIGN DATA WRAPPER other")
     session.execute("ALTER SERVER crm2 RENAME TO crm3")
-    assert session.execute("SELECT FROM outbox_internal.renamed_sinks").fetchall() == []
     session.execute("INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm3', 'disabled')")
     session.execute("SAVEPOINT before")
     assert after(session, "CREATE USER MAPPING FOR PUBLIC SERVER crm3", "DROP USER MAPPING FOR PUBLIC SERVER crm3", "DROP SERVER crm3") == BOTH | {"crm3": "disabled"}

@@ -103,7 +103,7 @@ def test_a_look_at_the_catalog_that_fails_drops_no_sink(db, endpoint):
     assert db.value("SELECT outbox.pause('crm')")
     a_round(db)
     with db.connect(autocommit=False) as session:
-        session.execute("LOCK TABLE outbox_internal.renamed_sinks IN ACCESS EXCLUSIVE MODE")
+        session.execute("LOCK TABLE outbox.stopped_sinks IN ACCESS EXCLUSIVE MODE")
         db.sql("SELECT pg_reload_conf()")  # the worker reads the catalog again, up to that table
         wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "waiting for a lock", 10, "the worker to give way")
         a_round(db)
@@ -160,16 +160,12 @@ def test_410_for_one_customers_url_disables_nothing(db, receiver):
 
 
 def test_a_sink_that_is_resumed_before_its_worker_has_looked_again(db, endpoint):
-    """The worker has disabled it, and cannot see its own change until the user has resumed the sink."""
-    endpoint.mode = status(410)
-    with db.connect(autocommit=False) as person:
-        wait_until(lambda: state(db) == "idle", 10, "the worker to have read all")
-        person.execute("LOCK TABLE outbox_internal.renamed_sinks")
-        event = db.enqueue("Order", "1")
-        wait_until(lambda: db.sql("SELECT FROM outbox.stopped_sinks"), 10, "the row that disables it")
-        endpoint.mode = OK
-        person.execute("SELECT outbox.resume('crm')")
-    wait_all(db, endpoint, [event])
+    """The worker has disabled it, and never sees its own row."""
+    db.sql("""CREATE FUNCTION resume() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM outbox.resume(NEW.sink); RETURN NULL; END $$;
+              CREATE TRIGGER resume AFTER INSERT ON outbox.stopped_sinks FOR EACH ROW EXECUTE FUNCTION resume()""")
+    answers = iter([status(410)])
+    endpoint.mode = lambda delivery: next(answers, OK)
+    wait_all(db, endpoint, [db.enqueue("Order", "1")])
 
 
 @pytest.mark.slow
@@ -248,7 +244,7 @@ def test_what_ddl_does_to_a_stopped_sink(db, endpoint):
     db.sql("ALTER SERVER crm RENAME TO crm2")
     with pytest.raises(psycopg.errors.UndefinedObject) as error:
         db.sql("SELECT outbox.resume('crm')")
-    assert error.value.diag.message_hint == "It is now called 'crm2'."
+    assert error.value.diag.message_hint == "The sinks are: 'crm2'."
     assert stopped() == [("crm2", "paused")]
 
 

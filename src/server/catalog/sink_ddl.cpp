@@ -8,15 +8,12 @@
 #include "server/catalog/sink_rename.h"
 #include "server/catalog/stopped_sinks.h"
 #include "server/catalog/wrappers.h"
-#include "server/storage/owner_sql.h"
 
 extern "C" {
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_foreign_server.h"
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
 #include "catalog/pg_user_mapping.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -148,35 +145,11 @@ static bool tables_exist(void) {
 
   return OidIsValid(schema) && OidIsValid(get_relname_relid("events", schema)) &&
          OidIsValid(get_relname_relid("stopped_sinks", schema)) && OidIsValid(internal) &&
-         OidIsValid(get_relname_relid("renamed_sinks", internal)) &&
          OidIsValid(get_relname_relid("failing_sinks", internal));
 }
 
-/* Counts under the sink's former names as well. Each of the three parts has an index. */
-static int64 count_pending(const char *sink) {
-  static const Oid types[] = {TEXTOID};
-  static OwnerSql count = {
-      "WITH names AS MATERIALIZED (SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r "
-      "WHERE r.new_name OPERATOR(pg_catalog.=) $1) "
-      "SELECT (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
-      "ON e.available_at IS NULL AND e.sink COLLATE \"C\" OPERATOR(pg_catalog.=) n.name) "
-      "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
-      "ON e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink OPERATOR(pg_catalog.=) n.name) "
-      "OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM names AS n JOIN outbox.events_pending AS e "
-      "ON e.blocked_by IS NOT NULL AND e.available_at IS NOT NULL AND e.sink OPERATOR(pg_catalog.=) n.name)",
-      1, types, NULL};
-  Datum name = CStringGetTextDatum(sink);
-  bool is_null;
-
-  OwnerScope scope = owner_enter();
-  owner_execute(&count, &name, NULL);
-  int64 n = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
-  owner_leave(scope);
-  return n;
-}
-
 static void warn_of_pending(const char *sink) {
-  int64 n = count_pending(sink);
+  int64 n = sink_pending_rows(sink);
 
   if (n > 0)
     ereport(
@@ -206,11 +179,10 @@ void sink_ddl_apply(void) {
     const char *sink = NameStr(change->sink);
     switch (change->kind) {
     case SINK_CREATED:
-      sink_rename_claim(sink);
       stopped_sinks_forget(sink);
       break;
     case SINK_RENAMED:
-      sink_rename_record(sink, NameStr(change->new_name));
+      sink_rename_rows(sink, NameStr(change->new_name));
       stopped_sinks_rename(sink, NameStr(change->new_name));
       break;
     case SINK_ALTERED:

@@ -1,6 +1,6 @@
 /*
  * sink_ddl.h: follows DDL on foreign servers that are sinks, and updates the tables that contain names of sinks
- * (outbox.stopped_sinks, failing_sinks, renamed_sinks). It compares catalog rows instead of commands: a command with
+ * (outbox.events, outbox.stopped_sinks, failing_sinks). It compares catalog rows instead of commands: a command with
  * IF [NOT] EXISTS may have changed nothing, and DROP OWNED or CASCADE drop servers too.
  */
 #pragma once

@@ -1,17 +1,14 @@
 /*
- * sink_rename.h: ALTER SERVER ... RENAME. Rows contain their sink's name, also rows of transactions that commit after
- * the rename. So the rename stores the former name, and the worker finds the sink by it; rows are not rewritten.
+ * sink_rename.h: ALTER SERVER ... RENAME. Rows name their sink, so the RENAME gives them the new name.
  */
 #pragma once
 
 #include "server/base/server.h"
 
-/* The name now belongs to another sink: removes it from the former names. An error while pending events or dead
- * letters of the sink that had it still have this name, because they would go to the other one. In a transaction. */
-void sink_rename_claim(const char *name);
+/* Gives the sink's pending events and dead letters its new name. Until the transaction ends, nobody writes or locks
+ * such rows. An error when there are too many of them, when rows have the new name already, or when the lock of the
+ * tables takes too long. In a transaction. */
+void sink_rename_rows(const char *old_name, const char *new_name);
 
-/* Has a sink with the former name this present name? In a transaction. */
-bool sink_rename_is_recorded(const char *old_name, const char *new_name);
-
-/* Stores the former name, and points older names of the sink to the new one. In a transaction. */
-void sink_rename_record(const char *old_name, const char *new_name);
+/* The number of pending events with this name. In a transaction. */
+int64 sink_pending_rows(const char *name);

@@ -378,8 +378,10 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
     values[EV_ID] = new_uuid();
   isnull[EV_ID] = false;
   memcpy(id, DatumGetUUIDP(values[EV_ID]), sizeof *id);
-  if (!isnull[EV_SINK]) /* as the caller, before the switch to the owner */
+  if (!isnull[EV_SINK]) { /* as the caller, before the switch to the owner */
+    hold_sink_names();
     route_require(TextDatumGetCString(values[EV_SINK]), GetUserId());
+  }
 
   if (!isnull[EV_DEDUP_KEY]) {
     OwnerScope scope = owner_enter();

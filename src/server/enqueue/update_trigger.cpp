@@ -18,7 +18,6 @@ extern "C" {
 #include "server/base/origin.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
-#include "server/catalog/sink_rename.h"
 #include "server/enqueue/dedup.h"
 #include "server/enqueue/event_check.h"
 #include "server/storage/owner_sql.h"
@@ -119,13 +118,6 @@ static bool only_unchecked_columns_change(const TriggerRow *before, const Trigge
   return true;
 }
 
-/* A row of a renamed sink may get the sink's present name instead of the former one. */
-static bool same_sink(const TriggerRow *before, const TriggerRow *after) {
-  return row_same(before, after, EV_SINK) || (!row_isnull(before, EV_SINK) && !row_isnull(after, EV_SINK) &&
-                                              sink_rename_is_recorded(TextDatumGetCString(row_get(before, EV_SINK)),
-                                                                      TextDatumGetCString(row_get(after, EV_SINK))));
-}
-
 /* Does the UPDATE give a payload beside the one that the event has, or two of them? Compares no values: a TOAST value
  * may be damaged. */
 static bool adds_payload(const TriggerRow *before, const TriggerRow *after) {
@@ -182,7 +174,7 @@ SQL_FUNCTION(outbox_events_before_update) {
     redrive_by_update(&before, &after);
   }
   if (!row_isnull(&after, EV_OVERTAKEN_BY) &&
-      (!same_sink(&before, &after) || !row_same(&before, &after, EV_PARTITION_KEY)))
+      (!row_same(&before, &after, EV_SINK) || !row_same(&before, &after, EV_PARTITION_KEY)))
     row_set_null(&after, EV_OVERTAKEN_BY); /* the order of another key or sink */
   if (event_is_manual(&after))             /* no worker would remove the mark */
     row_set_null(&after, EV_BLOCKED_BY);

@@ -38,6 +38,7 @@ SQL_FUNCTION(outbox_as_owner) {
   PreventCommandDuringRecovery(command);
   PreventCommandIfReadOnly(command);
   PreventCommandIfParallelMode(command);
+  hold_sink_names();
   (void)get_func_signature(fcinfo->flinfo->fn_oid, &types, &n);
   GetUserIdAndSecContext(&caller, &context);
   /* Row security is for those who look at the table. An error restores the role with its transaction. */

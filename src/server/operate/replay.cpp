@@ -208,6 +208,7 @@ SQL_FUNCTION(outbox_replay) {
   PreventCommandDuringRecovery("outbox.replay()");
   PreventCommandIfReadOnly("outbox.replay()");
   check_arguments(fcinfo);
+  hold_sink_names();
   check_sink(text_to_cstring(PG_GETARG_TEXT_PP(0)));
   Replay replay = {REPLAY,
                    4,
@@ -266,6 +267,7 @@ SQL_FUNCTION(outbox_resend) {
       ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
                       errhint("SELECT outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink');")));
   char *sink = text_to_cstring(PG_GETARG_TEXT_PP(1));
+  hold_sink_names();
   check_sink(sink);
   Replay resend = {RESEND, 2, {TEXTOID, UUIDOID}, {PG_GETARG_DATUM(1), PG_GETARG_DATUM(0)}, 0};
 

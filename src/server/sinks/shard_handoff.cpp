@@ -29,8 +29,7 @@ static void forget_unknown_keys(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    if (worker_sink_of(sinks[i]->oid) == sinks[i]) /* a sink that is being renamed has two entries */
-      dispatcher().blocked_keys.forget_unknown(sinks[i]->oid, sinks[i]->shards.known());
+    dispatcher().blocked_keys.forget_unknown(sinks[i]->oid, sinks[i]->shards.known());
 }
 
 /* Shards that a worker (or this one) has given away while it has events of this sink in flight. The lock must be

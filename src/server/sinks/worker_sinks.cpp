@@ -19,6 +19,8 @@
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
+#include <algorithm>
+
 extern "C" {
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -47,14 +49,6 @@ static WorkerSink **list = NULL; /* all entries */
 static int n_list = 0, max_list = 0;
 static WorkerSink *last_found = NULL; /* most rows have the sink of the row before */
 static bool stale = true;
-
-/* A former name of a sink. */
-typedef struct FormerName {
-  char name[NAMEDATALEN];
-  Oid sink;
-} FormerName;
-static FormerName *former = NULL;
-static int n_former = 0, max_former = 0;
 
 /* What the next reload or refresh returns. */
 static SinkChanges changes;
@@ -111,39 +105,41 @@ static SinkEntry *add_sink(const char *name) {
   return entry;
 }
 
-/* A renamed server keeps what it has in flight, its blocked keys and its counters. (Two servers that swap their names
- * do not: each begins anew.) */
-static void follow_rename(const RouteSink *route) {
-  for (int i = 0; i < n_list; i++)
-    if (list[i]->oid == route->server_oid && strcmp(list[i]->name, route->name) != 0 &&
-        hash_search(sinks, route->name, HASH_FIND, NULL) == NULL) {
-      char name[NAMEDATALEN] = {0};
-      strlcpy(name, route->name, sizeof(name));
-      hash_update_hash_key(sinks, list[i], name);
-      return;
-    }
+/* The routes are ordered by OID. */
+static const RouteSink *route_of(Oid server, const RouteSink *routes, int n) {
+  const RouteSink *route = std::lower_bound(routes, routes + n, server,
+                                            [](const RouteSink &one, Oid oid) { return one.server_oid < oid; });
+
+  return route < routes + n && route->server_oid == server ? route : NULL;
 }
 
-static bool visit_former_name(TupleTableSlot *row, void *) {
-  text *old_name = DatumGetTextPP(row->tts_values[0]);
-  char *new_name = TextDatumGetCString(row->tts_values[1]);
-  WorkerSink *sink = (WorkerSink *)hash_search(sinks, new_name, HASH_FIND, NULL);
+/* No sink has this name: names have no control characters. */
+static void take_name_away(WorkerSink *sink) {
+  char none[NAMEDATALEN] = {0};
 
-  if (sink == NULL || sink_is_dropped(sink->state) || VARSIZE_ANY_EXHDR(old_name) >= NAMEDATALEN)
-    return true;
-  make_room(former, n_former, max_former);
-  text_to_cstring_buffer(old_name, former[n_former].name, NAMEDATALEN);
-  former[n_former++].sink = sink->oid;
-  return true;
+  snprintf(none, sizeof(none), "\001%u", sink->oid);
+  hash_update_hash_key(sinks, sink, none);
 }
 
-static void reload_former_names(void) {
-  static Statement read = {"SELECT old_name, new_name FROM outbox_internal.renamed_sinks", 0, {}, NULL};
-
-  n_former = 0;
-  SPI_connect();
-  statement_read(&read, NULL, InvalidSnapshot, visit_former_name, NULL);
-  SPI_finish();
+/* A renamed server keeps what it has in flight, its blocked keys and its counters. The names are taken away first,
+ * because two servers may have swapped them. */
+static void follow_renames(const RouteSink *routes, int n) {
+  for (int i = 0; i < n_list; i++) {
+    const RouteSink *route = route_of(list[i]->oid, routes, n);
+    if (route && strcmp(route->name, list[i]->name) != 0)
+      take_name_away(list[i]);
+  }
+  for (int i = 0; i < n_list; i++) {
+    const RouteSink *route = route_of(list[i]->oid, routes, n);
+    if (route == NULL || strcmp(route->name, list[i]->name) == 0)
+      continue;
+    char name[NAMEDATALEN] = {0};
+    strlcpy(name, route->name, sizeof(name));
+    if (WorkerSink *dropped = (WorkerSink *)hash_search(sinks, name, HASH_FIND, NULL))
+      take_name_away(dropped);
+    hash_update_hash_key(sinks, list[i], name);
+  }
+  last_found = NULL;
 }
 
 static void say_not_counted(const WorkerSink *sink) {
@@ -182,7 +178,6 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   uint64 fingerprint;
   SinkOptions given = sink_options_read(route->server_oid, route->name, &fingerprint);
 
-  follow_rename(route);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, route->name, HASH_FIND, NULL);
   if (entry == NULL)
     entry = add_sink(route->name);
@@ -233,6 +228,7 @@ SinkChanges worker_sinks_reload(void) {
   ob_set_networks(setting_allow_networks);
   OUTBOX_FAULT_POINT("sinks.before_reload");
   RouteSink *routes = route_sinks(&n);
+  follow_renames(routes, n);
   for (int i = 0; i < n; i++)
     if (!routes[i].is_manual) /* its events are claimed in SQL */
       reload_one(&routes[i], reload);
@@ -240,7 +236,6 @@ SinkChanges worker_sinks_reload(void) {
     if (list[i]->reload != reload)
       worker_sink_close(list[i], SINK_DROPPED, CLOSE_GRACE_MS);
   OUTBOX_FAULT_POINT("sinks.reloaded");
-  reload_former_names();
   worker_stops_reload();
   changes.reloaded = true;
   return take_changes();
@@ -358,17 +353,11 @@ static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
   OUTBOX_SIGNAL_POINT("sink.forgotten");
-  /* A renamed server has another entry with the same OID, which keeps the blocked keys and the counters. */
-  bool renamed = false;
-  for (int j = 0; j < n_list; j++)
-    renamed |= j != i && list[j]->oid == entry->sink.oid;
-  if (!renamed) {
-    dispatcher().blocked_keys.forget_sink(entry->sink.oid);
-    if (entry->sink.stats)
-      entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
-    if (worker_index == 0)
-      shared_sink_forget(MyDatabaseId, entry->sink.oid);
-  }
+  dispatcher().blocked_keys.forget_sink(entry->sink.oid);
+  if (entry->sink.stats)
+    entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
+  if (worker_index == 0)
+    shared_sink_forget(MyDatabaseId, entry->sink.oid);
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
   dispatcher().sink_cursors.remove(entry->sink.cursor);
@@ -433,9 +422,6 @@ WorkerSink *worker_sink_find(const char *name, int length) {
   WorkerSink *sink = (WorkerSink *)hash_search(sinks, key, HASH_FIND, NULL);
   if (sink)
     last_found = sink;
-  for (int i = 0; i < n_former && sink == NULL; i++)
-    if (strcmp(former[i].name, key) == 0)
-      sink = worker_sink_of(former[i].sink);
   return sink;
 }
 

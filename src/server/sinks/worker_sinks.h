@@ -59,11 +59,11 @@ typedef struct SinkChanges {
   bool hold_begins; /* dead letters block their keys in a sink that is new or altered: they must be read */
 } SinkChanges;
 
+/* Has the catalog changed since the last reload, for example the names of sinks? */
+bool worker_sinks_stale(void);
+
 /* Reads the catalog when it has changed. In a transaction. */
 SinkChanges worker_sinks_reload(void);
-
-/* Has the catalog changed since? */
-bool worker_sinks_stale(void);
 
 /* The sink gets no more events. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) when its requests in flight
  * have ended; those that still run after `grace_ms` are given up. */
@@ -79,7 +79,7 @@ void worker_sinks_close(void);
  * now. It runs no SQL. `waits_for_standby`: nothing is submitted meanwhile, and outbox.sinks says so. */
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);
 
-/* The sink of the name that a row gives, which may be a former name of it. NULL when there is none. */
+/* The sink of this name; NULL when there is none. */
 WorkerSink *worker_sink_find(const char *name, int length);
 WorkerSink *worker_sink_of(Oid oid);
 

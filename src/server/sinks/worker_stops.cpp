@@ -9,6 +9,7 @@
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
 #include "server/sinks/sink_cursor.h"
+#include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
 extern "C" {
@@ -33,6 +34,7 @@ static const int WRITE_PAUSE_MS = 5000; /* after an error */
 static Oid stopped_oid = InvalidOid;
 static void (*notify_changed)(void) = NULL;
 static bool write_wanted = false;
+static bool catalog_wanted = false; /* before anything is written, the names of the sinks are to be read again */
 static Moment write_at = MOMENT_NONE;
 
 static void relation_changed(Datum, Oid relation) {
@@ -260,6 +262,12 @@ static void write_all(void *disabled) {
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
 
+  hold_sink_names();
+  catalog_wanted = worker_sinks_stale(); /* a name may be that of another sink by now */
+  if (catalog_wanted) {
+    write_wanted = true;
+    return;
+  }
   for (int i = 0; i < n; i++) {
     WorkerSink *sink = sinks[i];
     if (clock_to_write(sink)) {
@@ -287,11 +295,11 @@ static void stop_disabled(const bool *disabled) {
       stop(sinks[i]);
 }
 
-void worker_stops_write(Moment now) {
+bool worker_stops_write(Moment now) {
   Assert(!IsTransactionState());
   if (!write_wanted || now < write_at)
-    return;
-  write_wanted = false;
+    return true;
+  write_wanted = catalog_wanted = false;
   int n;
   (void)worker_sinks_all(&n);
   bool *disabled = (bool *)palloc0(sizeof(bool) * Max(n, 1));
@@ -301,4 +309,5 @@ void worker_stops_write(Moment now) {
     stop_disabled(disabled);
   pfree(disabled);
   write_at = done ? now : moment_after(now, WRITE_PAUSE_MS);
+  return !catalog_wanted;
 }

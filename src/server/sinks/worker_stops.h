@@ -23,8 +23,9 @@ void worker_stops_altered(WorkerSink *sink);
 /* In each loop: counts the failed tries of the sink's status. It runs no SQL. */
 void worker_stops_look(WorkerSink *sink, Now now);
 
-/* Disables sinks and writes failing times that are due, in a transaction of its own. Outside a transaction. */
-void worker_stops_write(Moment now);
+/* Disables sinks and writes failing times that are due, in a transaction of its own. Returns false when the catalog
+ * must be read before, because a sink may have another name now. Outside a transaction. */
+bool worker_stops_write(Moment now);
 
 /* Events were delivered: resets the failing time. The lock of shared memory must be held exclusively. */
 void worker_stops_succeeded(SinkStats *stats);

@@ -10,6 +10,7 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -63,6 +64,10 @@ Oid outbox_sequence_oid(void) {
 Oid outbox_owner_oid(void) {
   look_up_oids();
   return owner_oid;
+}
+
+void hold_sink_names(void) {
+  LockRelationOid(outbox_pending_oid(), RowShareLock);
 }
 
 bool is_owner(Oid role) {

@@ -42,6 +42,10 @@ Oid outbox_sequence_oid(void);
 
 Oid outbox_owner_oid(void); /* of outbox.events */
 
+/* No sink is renamed from now until the end of the transaction. Called before the name of a sink is looked up for a
+ * change of its rows; a transaction that has locked the table for writing needs no call. In a transaction. */
+void hold_sink_names(void);
+
 /* Does the role have the privileges of the owner of outbox.events? In a transaction. */
 bool is_owner(Oid role);
 

@@ -31,6 +31,7 @@
 #include "server/sinks/worker_sinks.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/durable.h"
+#include "server/storage/owner_sql.h"
 #include "server/storage/standby.h"
 #include "server/worker/completions.h"
 #include "server/worker/idle_exit.h"
@@ -89,6 +90,7 @@ static void begin_transaction(void) {
   SetCurrentStatementStartTimestamp();
   StartTransactionCommand();
   worker_lock_extension();
+  hold_sink_names(); /* those in the rows of this transaction's snapshots are those of worker_sinks_reload() */
   worker_owner_enter();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
@@ -352,7 +354,8 @@ static void one_loop(void) {
     maintenance_day_missing();
   if (now >= worker_pause_end(TASK_CLAIM))
     maintenance_run(now, slot->index == 0);
-  worker_stops_write(now);
+  if (!worker_stops_write(now))
+    claims_wanted = true;
   if (slot->index == 0)
     serve_probes();
   OUTBOX_FAULT_POINT("shards.before_update");
