@@ -55,13 +55,6 @@ ROLLBACK TO s;
 ALTER SERVER regress_new OPTIONS (SET aggregates 'Cust*');
 SELECT sink, part, value FROM outbox.preview(pg_temp.uuid(5)) WHERE part IN ('topic', 'key');
 
--- A sink that has another name now (which a preloaded library writes down).
-CREATE SERVER regress_former FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'None');
-UPDATE outbox.events SET sink = 'regress_former' WHERE id = pg_temp.uuid(4);
-DROP SERVER regress_former;
-INSERT INTO outbox_internal.renamed_sinks VALUES ('regress_former', 'regress_main');
-SELECT DISTINCT sink FROM outbox.preview(pg_temp.uuid(4));
-
 -- What cannot be shown.
 SAVEPOINT s;
 SELECT * FROM outbox.preview(NULL);

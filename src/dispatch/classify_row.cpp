@@ -25,8 +25,7 @@ static const char *no_room(const Round &round, const RowSink &sink) {
 }
 
 /* A failed event blocks its key until it is due; a scheduled one neither blocks nor waits. The search for due rows
- * finds only unmarked rows with the sink's present name, so other rows are marked with group 0, which repairs both.
- */
+ * finds only unmarked rows, so others are marked with group 0, which removes their mark. */
 static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const RowSink &sink) {
   sink.cursor->due.expect(row.available_at);
   if (sink.ordered && row.attempts > 0) {
@@ -41,12 +40,12 @@ static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const Row
   } else {
     decisions.blocked_keys.release(sink.id(), row.key_hash, row.position);
   }
-  if (row.blocked_by != 0 || row.former_name) {
+  if (row.blocked_by != 0) {
     Mark mark = mark_of(row, sink, 0);
-    mark.removes = row.blocked_by != 0;
+    mark.removes = true;
     if (!decisions.marks.add(mark))
       return OUT_OF_MEMORY;
-    decisions.round.unmarked |= mark.removes;
+    decisions.round.unmarked = true;
   }
   return skip("it is not due");
 }

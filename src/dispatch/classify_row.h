@@ -18,7 +18,6 @@ struct Row {
   int64_t blocked_by; /* the group with which the row is marked, 0 = not marked */
   int32_t attempts;
   bool redriven;
-  bool former_name; /* the row has a former name of its sink; due rows are searched by the present name */
   RowHandle handle;
 };
 

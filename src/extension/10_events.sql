@@ -112,17 +112,8 @@ CREATE INDEX IF NOT EXISTS rescan_queue_xact ON outbox_internal.rescan_queue (xa
 ALTER TABLE outbox_internal.rescan_queue REPLICA IDENTITY FULL;
 COMMENT ON TABLE outbox_internal.rescan_queue IS 'Positions of pending rows behind the worker''s cursor (a changed, routed or redriven event). The worker reads and empties it.';
 
-CREATE TABLE IF NOT EXISTS outbox_internal.renamed_sinks (
-  old_name text PRIMARY KEY,
-  new_name text NOT NULL
-);
-COMMENT ON TABLE outbox_internal.renamed_sinks IS 'Former names of sinks: events that were enqueued for a former name go to the renamed sink. ALTER SERVER ... RENAME writes it.';
-COMMENT ON COLUMN outbox_internal.renamed_sinks.old_name IS 'The former name of the foreign server.';
-COMMENT ON COLUMN outbox_internal.renamed_sinks.new_name IS 'Its present name.';
-
 -- A partitioned parent dumps nothing: every leaf, the dedup table and the sequence are registered one by one.
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_pending', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_failed', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox_internal.dedup', '');
-SELECT pg_catalog.pg_extension_config_dump('outbox_internal.renamed_sinks', '');
 SELECT pg_catalog.pg_extension_config_dump('outbox.events_position', '');

@@ -42,7 +42,6 @@ CREATE OR REPLACE FUNCTION outbox_internal.require_sink(sink text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  now_called text := (SELECT r.new_name FROM outbox_internal.renamed_sinks AS r WHERE r.old_name = require_sink.sink);
   known text := (SELECT string_agg(quote_literal(s.srvname), ', ' ORDER BY s.srvname)
                  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw);
 BEGIN
@@ -54,8 +53,7 @@ BEGIN
                  WHERE s.srvname = require_sink.sink) THEN
     RAISE EXCEPTION 'sink "%" does not exist', require_sink.sink
       USING ERRCODE = 'undefined_object',
-      HINT = CASE WHEN now_called IS NOT NULL THEN format('It is now called %L.', now_called)
-             WHEN known IS NULL THEN 'There is no sink yet: CREATE SERVER makes one.'
+      HINT = CASE WHEN known IS NULL THEN 'There is no sink yet: CREATE SERVER makes one.'
              ELSE format('The sinks are: %s.', known) END;
   END IF;
 END
@@ -106,7 +104,7 @@ BEGIN
     WHERE e.status = 'PENDING' AND e.position = ANY (ARRAY(
       SELECT p.position FROM outbox.events_pending AS p
       WHERE p.available_at > now() AND p.attempts > 0 AND p.blocked_by IS NULL
-        AND (p.sink = resume.sink OR p.sink IN (SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = resume.sink))
+        AND p.sink = resume.sink
       FOR UPDATE SKIP LOCKED));
   END IF;
   RETURN true;

@@ -32,16 +32,6 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_count_failed';
 COMMENT ON FUNCTION outbox_internal.count_failed(oid, boolean, text) IS 'Part of outbox.nack(): counts one failure for outbox.sinks when the transaction commits, and shows its error at once.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.names_of_sink(sink text) RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-  RETURN names_of_sink.sink || ARRAY(SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = names_of_sink.sink
-                                     AND NOT EXISTS (SELECT FROM pg_foreign_server AS s WHERE s.srvname = r.old_name));
-END
-$$;
-COMMENT ON FUNCTION outbox_internal.names_of_sink(text) IS 'Part of outbox.claim(), ack() and nack(): the names that rows of a sink may have: its own first, then its former ones.';
-
 -- Not an UPDATE of status: one concurrent move to another partition makes everybody's SKIP LOCKED fail.
 CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -84,7 +74,7 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT least(greatest(e.attempts, 0), 2147483646) + 1 AS attempt, e.overtaken_by INTO event
-  FROM outbox.events_pending AS e WHERE e.position = lease.position AND e.sink = ANY (outbox_internal.names_of_sink(sink_name)) FOR UPDATE;
+  FROM outbox.events_pending AS e WHERE e.position = lease.position AND e.sink = sink_name FOR UPDATE;
   IF FOUND THEN -- else somebody has deleted or moved it: its key waits for nobody
     dead := record_failure.unreadable IS NULL AND (coalesce(record_failure.give_up, false) OR event.attempt >= sink.max_attempts);
     IF dead THEN
@@ -94,8 +84,7 @@ BEGIN
         attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE greatest(e.attempts, 1) END,
         last_error = record_failure.error, last_attempt_at = failed_at,
         available_at = failed_at + coalesce(record_failure.retry_in, outbox_internal.retry_delay(sink.retry, event.attempt)),
-        blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by),
-        sink = CASE WHEN EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = sink_name) THEN e.sink ELSE sink_name END
+        blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by)
       WHERE e.position = lease.position;
     END IF;
     PERFORM outbox_internal.count_failed(sink.server, dead, record_failure.error);
@@ -136,7 +125,6 @@ DECLARE
   claim record;
   sink_name text;
   sink record;
-  names text[];
   acked_at timestamptz := clock_timestamp();
   day text;
   deleted record;
@@ -161,7 +149,6 @@ BEGIN
   IF claim.events IS NULL THEN
     RETURN 0;
   END IF;
-  names := outbox_internal.names_of_sink(sink_name);
 
   IF sink.keep THEN
     day := 'outbox.events_sent_' || to_char(acked_at AT TIME ZONE 'UTC', 'YYYYMMDD');
@@ -176,7 +163,7 @@ BEGIN
   END IF;
   IF sink.keep THEN
     WITH gone AS (
-      DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = ANY (names) RETURNING e.*),
+      DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = sink_name RETURNING e.*),
     kept AS (
       INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
         created_at, available_at, position, sink, xact, origin, overtaken_by, attempts, last_error, last_attempt_at, status, sent_at)
@@ -188,7 +175,7 @@ BEGIN
     INTO deleted FROM gone AS g;
   ELSE
     WITH gone AS (
-      DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = ANY (names)
+      DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = sink_name
       RETURNING e.created_at, e.available_at, e.attempts, e.redrive_late, e.overtaken_by)
     SELECT array_agg(greatest(g.created_at, CASE WHEN g.attempts = 0 THEN g.available_at END)) AS since,
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
@@ -212,27 +199,27 @@ BEGIN
   -- committed is waited for, and then it stands among the pending ones.
   IF sink.ordered AND EXISTS (SELECT FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k CROSS JOIN LATERAL (
     SELECT FROM outbox.events_failed AS f
-    WHERE f.sink = ANY (names) AND hashtextextended(f.partition_key, 0) = k.key AND f.position + 0 < k.bound AND f.overtaken_by IS NULL
+    WHERE f.sink = sink_name AND hashtextextended(f.partition_key, 0) = k.key AND f.position + 0 < k.bound AND f.overtaken_by IS NULL
     UNION ALL
     SELECT FROM outbox.events_pending AS p
-    WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
+    WHERE p.sink = sink_name AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
       AND (p.attempts > 0 OR p.redrive_late IS NOT NULL)
     LIMIT 1) AS e)
   THEN
     UPDATE outbox.events_failed AS f SET overtaken_by = (SELECT min(a.position) FROM unnest(claim.keys, claim.acked) AS a (key, position)
                                                          WHERE a.key = hashtextextended(f.partition_key, 0) AND a.position > f.position)
     FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k
-    WHERE f.sink = ANY (names) AND hashtextextended(f.partition_key, 0) = k.key AND f.position + 0 < k.bound AND f.overtaken_by IS NULL;
+    WHERE f.sink = sink_name AND hashtextextended(f.partition_key, 0) = k.key AND f.position + 0 < k.bound AND f.overtaken_by IS NULL;
     UPDATE outbox.events_pending AS p SET overtaken_by = (SELECT min(a.position) FROM unnest(claim.keys, claim.acked) AS a (key, position)
                                                           WHERE a.key = hashtextextended(p.partition_key, 0) AND a.position > p.position)
     FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k
-    WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
+    WHERE p.sink = sink_name AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
       AND (p.attempts > 0 OR p.redrive_late IS NOT NULL);
     -- Redriven without force, and overtaken just now
     PERFORM outbox_internal.move_to_failed(p.position, p.attempts, format('redriven too late: the later event of its key at position %s was delivered meanwhile; '
         'outbox.redrive() with force sends it late', p.overtaken_by) || coalesce('; before that: ' || p.last_error, ''), p.last_attempt_at, p.overtaken_by)
     FROM outbox.events_pending AS p
-    WHERE p.sink = ANY (names) AND hashtextextended(p.partition_key, 0) = ANY (claim.keys) AND p.redrive_late = false AND p.overtaken_by = ANY (claim.acked)
+    WHERE p.sink = sink_name AND hashtextextended(p.partition_key, 0) = ANY (claim.keys) AND p.redrive_late = false AND p.overtaken_by = ANY (claim.acked)
       AND p.position <> ALL (claim.rest);
   END IF;
   RETURN coalesce(cardinality(deleted.since), 0);
@@ -241,7 +228,7 @@ $$;
 COMMENT ON FUNCTION outbox_internal.ack_for(oid, uuid, uuid[]) IS 'The work of outbox.ack() for its caller.';
 
 -- ROWS keeps the plan of lease_events() independent of the table's size when it is planned. STABLE: it reads with the snapshot of the calling statement.
-CREATE OR REPLACE FUNCTION outbox_internal.ready_events(names text[], ordered boolean, origin bigint, due_at timestamptz, most integer, blocked bigint[])
+CREATE OR REPLACE FUNCTION outbox_internal.ready_events(sink text, ordered boolean, origin bigint, due_at timestamptz, most integer, blocked bigint[])
 RETURNS TABLE ("position" bigint, place tid, writer xid, id uuid, key_hash bigint, single bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -249,21 +236,21 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT e.position, e.place, e.writer, e.id, e.key_hash, CASE WHEN e.key_hash = 0 THEN e.position ELSE 0 END
-  FROM unnest(ready_events.names) AS n (name) CROSS JOIN LATERAL (
+  FROM (
     (SELECT e.position, e.ctid AS place, e.xmin AS writer, e.id, CASE WHEN ready_events.ordered THEN coalesce(hashtextextended(e.partition_key, 0), 0) ELSE 0 END AS key_hash
      FROM outbox.events_pending AS e
-     WHERE e.sink = n.name AND e.available_at IS NOT NULL AND e.available_at <= due_at AND e.blocked_by IS NULL AND e.origin = ready_events.origin
+     WHERE e.sink = ready_events.sink AND e.available_at IS NOT NULL AND e.available_at <= due_at AND e.blocked_by IS NULL AND e.origin = ready_events.origin
        AND coalesce(hashtextextended(e.partition_key, 0), 0) NOT IN (SELECT unnest(blocked))
      ORDER BY e.sink, e.available_at, e.position LIMIT most)
     UNION ALL
     (SELECT e.position, e.ctid, e.xmin, e.id, CASE WHEN ready_events.ordered THEN coalesce(hashtextextended(e.partition_key, 0), 0) ELSE 0 END
      FROM outbox.events_pending AS e
-     WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) > (n.name, 0) AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
+     WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) > (ready_events.sink, 0) AND (e.sink COLLATE "C", e.position) < (ready_events.sink, 9223372036854775807)
        AND e.origin = ready_events.origin AND coalesce(hashtextextended(e.partition_key, 0), 0) NOT IN (SELECT unnest(blocked))
      ORDER BY e.sink COLLATE "C", e.position LIMIT most)) AS e;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.ready_events(text[], boolean, bigint, timestamptz, integer, bigint[]) IS
+COMMENT ON FUNCTION outbox_internal.ready_events(text, boolean, bigint, timestamptz, integer, bigint[]) IS
   'Part of outbox.claim(): the first due events of a sink in order of time, and the first events without a time in order of position: at most `most` of each, without the events of blocked keys.';
 
 -- One statement makes a pass, with one snapshot: with two, a later event could be seen, and an earlier one of its key that was committed before it not.
@@ -282,7 +269,7 @@ DECLARE
   blocked bigint[] := '{}'; -- keys that have nothing to give out
 BEGIN
   given := '{}';
-  SELECT s.*, outbox_internal.names_of_sink(sink_name) AS names, EXISTS (SELECT FROM outbox.stopped_sinks AS p WHERE p.sink = sink_name) AS paused INTO sink
+  SELECT s.*, EXISTS (SELECT FROM outbox.stopped_sinks AS p WHERE p.sink = sink_name) AS paused INTO sink
   FROM outbox_internal.manual_sink(lease_events.caller, sink_name) AS s;
   IF sink.paused THEN
     RAISE NOTICE 'sink "%" is paused: it gives out nothing', sink_name USING HINT = format('SELECT outbox.resume(%L);', sink_name);
@@ -293,7 +280,7 @@ BEGIN
     given_until := coalesce(given_until, pass_at + lease_events.lease);
     BEGIN
       WITH ready AS MATERIALIZED (
-        SELECT e.* FROM outbox_internal.ready_events(sink.names, sink.ordered, sink.origin, pass_at, span, blocked) AS e
+        SELECT e.* FROM outbox_internal.ready_events(sink_name, sink.ordered, sink.origin, pass_at, span, blocked) AS e
         -- After ALTER SERVER … ordered, nothing is given out until the leases made before it have ended.
         WHERE NOT EXISTS (SELECT FROM outbox.leases AS l WHERE l.server = sink.server AND l.ordered = NOT sink.ordered AND l.lease_until > pass_at)),
       key AS MATERIALIZED ( -- leased: NULL without a lease, false when its time is over; waits_at: later events wait for the one at this position
@@ -302,11 +289,11 @@ BEGIN
                 WHERE l.server = sink.server AND l.ordered = sink.ordered AND l.key_hash = k.key_hash AND l.single = k.single) AS leased,
                CASE WHEN k.single = 0 THEN least( -- an event that failed or was redriven goes first: `ready` has it, or the key waits for it
                  (SELECT min(t.position + 0) FROM outbox.events_pending AS t
-                  WHERE t.sink = ANY (sink.names) AND hashtextextended(t.partition_key, 0) = k.key_hash AND (t.attempts > 0 OR t.redrive_late IS NOT NULL)
+                  WHERE t.sink = sink_name AND hashtextextended(t.partition_key, 0) = k.key_hash AND (t.attempts > 0 OR t.redrive_late IS NOT NULL)
                     AND t.origin = sink.origin AND t.position NOT IN (SELECT r.position FROM ready AS r)),
                  CASE WHEN sink.block THEN (
                    SELECT min(f.position + 0) FROM outbox.events_failed AS f
-                   WHERE f.sink = ANY (sink.names) AND hashtextextended(f.partition_key, 0) = k.key_hash AND f.origin = sink.origin) END) END AS waits_at
+                   WHERE f.sink = sink_name AND hashtextextended(f.partition_key, 0) = k.key_hash AND f.origin = sink.origin) END) END AS waits_at
         FROM (SELECT DISTINCT r.key_hash, r.single FROM ready AS r) AS k),
       free AS MATERIALIZED (
         SELECT r.*, k.leased FROM ready AS r JOIN key AS k ON k.key_hash = r.key_hash AND k.single = r.single

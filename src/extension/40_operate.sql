@@ -61,15 +61,10 @@ COMMENT ON COLUMN outbox_internal.wrappers.kind IS 'The kind of sink: the name w
 
 CREATE OR REPLACE VIEW outbox_internal.sink_names AS
   SELECT s.oid AS server, s.srvname::text COLLATE "C" AS name
-  FROM pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-  UNION ALL
-  SELECT s.oid, r.old_name COLLATE "C"
-  FROM outbox_internal.renamed_sinks AS r JOIN pg_catalog.pg_foreign_server AS s ON s.srvname = r.new_name
-  JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS now WHERE now.srvname = r.old_name);
-COMMENT ON VIEW outbox_internal.sink_names IS 'The names that rows of a sink may have: its present name and its former names.';
+  FROM pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw;
+COMMENT ON VIEW outbox_internal.sink_names IS 'The sinks, with their names as rows have them.';
 COMMENT ON COLUMN outbox_internal.sink_names.server IS 'The foreign server.';
-COMMENT ON COLUMN outbox_internal.sink_names.name IS 'Its name, or a former one.';
+COMMENT ON COLUMN outbox_internal.sink_names.name IS 'Its name.';
 
 -- Between the names of two sinks there is none: each gap is one look at an index, and one more for each dropped sink in
 -- it; no row of a sink that exists is read.

@@ -13,20 +13,19 @@ DECLARE
 BEGIN
   LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- its sink is not renamed meanwhile
   FOR letter IN
-    SELECT f.position, f.sink, f.overtaken_by, s.oid AS server, s.srvname::text AS now_called,
+    SELECT f.position, f.sink, f.overtaken_by, s.oid AS server,
            coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
                      WHERE o.option_name = 'ordered'), true) AS ordered
     FROM outbox.events_failed AS f
-    LEFT JOIN (outbox_internal.sink_names AS n JOIN pg_foreign_server AS s ON s.oid = n.server) ON n.name = f.sink -- of a renamed sink: its former name
-    WHERE f.id = redrive.id AND (redrive.sink IS NULL OR redrive.sink IN (f.sink, s.srvname))
+    LEFT JOIN (outbox_internal.sink_names AS n JOIN pg_foreign_server AS s ON s.oid = n.server) ON n.name = f.sink
+    WHERE f.id = redrive.id AND (redrive.sink IS NULL OR f.sink = redrive.sink)
     ORDER BY f.position FOR UPDATE OF f
   LOOP
     IF letter.sink IS NOT NULL AND letter.server IS NULL THEN
       RAISE WARNING 'event % was not redriven: its sink "%" does not exist', redrive.id, letter.sink
         USING ERRCODE = 'undefined_object', DETAIL = 'It stays a dead letter.',
         HINT = format('Make the sink again, or name another: UPDATE outbox.events SET sink = ''other'' WHERE id = %L AND status = ''FAILED'';', redrive.id);
-    ELSIF EXISTS (SELECT FROM outbox.events_pending AS p WHERE p.id = redrive.id
-                     AND (p.sink IS NOT DISTINCT FROM letter.sink OR p.sink IN (SELECT n.name FROM outbox_internal.sink_names AS n WHERE n.server = letter.server))) THEN
+    ELSIF EXISTS (SELECT FROM outbox.events_pending AS p WHERE p.id = redrive.id AND p.sink IS NOT DISTINCT FROM letter.sink) THEN
       RAISE WARNING 'event % was not redriven: another one with its id is pending', redrive.id
         USING ERRCODE = 'unique_violation', DETAIL = format('It was enqueued again for the sink "%s".', letter.sink),
         HINT = format('Redrive it when that one is delivered, or delete it: DELETE FROM outbox.events WHERE position = %s;', letter.position);
@@ -41,7 +40,7 @@ BEGIN
       INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers,
         partition_key, dedup_key, seq, created_at, position, sink, origin, last_error, last_attempt_at, overtaken_by, redrive_late, status)
       SELECT g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers,
-        g.partition_key, g.dedup_key, g.seq, g.created_at, g.position, coalesce(letter.now_called, g.sink), g.origin, g.last_error, g.last_attempt_at,
+        g.partition_key, g.dedup_key, g.seq, g.created_at, g.position, g.sink, g.origin, g.last_error, g.last_attempt_at,
         CASE WHEN letter.ordered THEN g.overtaken_by END, late, 'PENDING'
       FROM gone AS g;
       sent := sent + 1;

@@ -191,16 +191,14 @@ AS $$
     SELECT n.blocked_by FROM holding AS h CROSS JOIN LATERAL (
       SELECT p.blocked_by FROM outbox.events_pending AS p WHERE p.blocked_by IS NOT NULL AND p.blocked_by > h.position ORDER BY p.blocked_by, p.position LIMIT 1) AS n)
   SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead
-  FROM (SELECT coalesce(r.new_name, e.sink) AS sink, count(*) OVER (PARTITION BY coalesce(r.new_name, e.sink)) AS failing, e.id, e.attempts, e.available_at, e.last_error,
+  FROM (SELECT e.sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
                 SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position FROM outbox.events_pending AS p
                 WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
-        LEFT JOIN outbox_internal.renamed_sinks AS r ON r.old_name = e.sink
         UNION ALL
-        SELECT coalesce(r.new_name, f.sink), NULL, f.id, f.attempts, NULL, f.last_error, true, f.position
-        FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k JOIN outbox.events_failed AS f ON f.position = k.position
-        LEFT JOIN outbox_internal.renamed_sinks AS r ON r.old_name = f.sink) AS h
+        SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position
+        FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k JOIN outbox.events_failed AS f ON f.position = k.position) AS h
   ORDER BY h.sink, h.dead DESC, h.position
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_heads() IS 'Part of outbox.doctor(): for each sink the number of failing events (counted up to 1,000), and the oldest of them or the dead letter that blocks its key.';

@@ -15,7 +15,7 @@ READ_SINKS = """SELECT name::text, CASE WHEN state IN ('paused', 'dropped', 'cir
                        pending, scheduled, failing, blocked, failed, delivered, retried, failed_total, redriven_late, in_flight FROM outbox.sinks"""
 CLEAR = """DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT s.srvname FROM pg_foreign_server AS s LOOP EXECUTE format('DROP SERVER %I CASCADE', name); END LOOP;
-  DELETE FROM outbox.events; DELETE FROM outbox_internal.dedup; DELETE FROM outbox_internal.renamed_sinks; DELETE FROM outbox.leases;
+  DELETE FROM outbox.events; DELETE FROM outbox_internal.dedup; DELETE FROM outbox.leases;
   DELETE FROM outbox.stopped_sinks; DELETE FROM outbox.processed_events; END $$"""
 
 

@@ -14,7 +14,7 @@ from outbox_rig.receiver import OK, SECRET, status
 ROWS = """SELECT position, id, sink, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key,
   seq, created_at, available_at, attempts, status, last_error, sent_at, last_attempt_at, blocked_by, origin, overtaken_by, redrive_late
   FROM outbox.events ORDER BY position, status"""
-KEPT = ["SELECT * FROM outbox_internal.dedup ORDER BY 1", "SELECT * FROM outbox_internal.renamed_sinks ORDER BY 1",
+KEPT = ["SELECT * FROM outbox_internal.dedup ORDER BY 1",
         "SELECT * FROM outbox.stopped_sinks ORDER BY 1",
         "SELECT srvname, ARRAY(SELECT unnest(srvoptions) ORDER BY 1), srvacl::text FROM pg_foreign_server ORDER BY 1",
         "SELECT srvname, usename, umoptions FROM pg_user_mappings ORDER BY 1"]

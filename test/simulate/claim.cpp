@@ -53,7 +53,6 @@ RowVerdict Worker::classify_at(const Found &row, WallTime available_at, RowScan 
       .blocked_by = version.blocked_by,
       .attempts = version.attempts,
       .redriven = version.redrive != Redrive::NOT,
-      .former_name = false,
       .handle = {static_cast<uint32_t>(row.position), row.line, static_cast<uint32_t>(version.xmin), 0},
   };
   const RowDecision decision = classify_row(*d_, facts, {&sink->events, sink->cursor, sink->rule.ordered}, scan);

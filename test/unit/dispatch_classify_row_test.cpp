@@ -282,17 +282,13 @@ TEST_F(DispatchClassifyRow, AFailedEventBehindAnotherOneIsMarked) {
   EXPECT_EQ(decisions->marks.all().size(), 1U);
 }
 
-TEST_F(DispatchClassifyRow, WhatIsFoundWhenItIsDueHasNoMarkAndThePresentName) {
+TEST_F(DispatchClassifyRow, WhatIsFoundWhenItIsDueHasNoMark) {
   Row scheduled = row(10);
   scheduled.available_at = NOW + 5;
   scheduled.blocked_by = 3;
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
-  scheduled.blocked_by = 0;
-  scheduled.former_name = true;
-  EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
-  ASSERT_EQ(decisions->marks.all().size(), 2U);
+  ASSERT_EQ(decisions->marks.all().size(), 1U);
   EXPECT_EQ(decisions->marks.all()[0].group, 0);
-  EXPECT_EQ(decisions->marks.all()[1].group, 0);
 }
 
 TEST_F(DispatchClassifyRow, AClockThatWasSetBackTakesTheDueCursorAlong) {

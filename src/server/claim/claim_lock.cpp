@@ -22,15 +22,11 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-/* A marked row gets the present name of its sink, unless the event has a row of that name already. */
-static Statement write_marks = {
-    "UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0), sink = CASE WHEN e.sink = h.sink "
-    "OR EXISTS (SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = h.sink) THEN e.sink ELSE "
-    "h.sink END "
-    "FROM unnest($1, $2, $3) AS h (place, blocked_by, sink) WHERE e.ctid = h.place",
-    3,
-    {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID},
-    NULL};
+static Statement write_marks = {"UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0) "
+                                "FROM unnest($1, $2) AS h (place, blocked_by) WHERE e.ctid = h.place",
+                                2,
+                                {TIDARRAYOID, INT8ARRAYOID},
+                                NULL};
 
 /* Removes a claimed event from its batch. Writing to the log may raise an error (a cancel): then the event is still
  * in the batch, from which claim_give_back() returns it. */
@@ -96,7 +92,6 @@ void claim_lock_and_mark(void) {
 
   ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * (marks.size() + 1));
   int64 *groups = (int64 *)palloc(sizeof(int64) * (marks.size() + 1));
-  Datum *names = (Datum *)palloc(sizeof(Datum) * (marks.size() + 1));
   for (int i = 0; i < n_locks; i++) {
     RowLock *lock = &locks[i];
     const dispatch::Mark *mark = (const dispatch::Mark *)lock->owner;
@@ -105,7 +100,6 @@ void claim_lock_and_mark(void) {
         require_memory(locked.add(lock->position, mark->sink, mark->key_hash));
       if (lock->result == ROW_LOCKED && worker_sink_of(mark->sink)) {
         places[n_marked] = lock->ctid;
-        names[n_marked] = CStringGetTextDatum(worker_sink_of(mark->sink)->name);
         groups[n_marked++] = mark->group;
         if (mark->group != 0)
           key_marked(mark->sink, mark->key_hash, mark->group, mark->position);
@@ -131,7 +125,7 @@ void claim_lock_and_mark(void) {
     prune_batch(sinks[i]);
 
   if (n_marked > 0) {
-    Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked), text_array(names, n_marked)};
+    Datum values[] = {tid_array(places, n_marked), int8_array(groups, n_marked)};
     OUTBOX_FAULT_POINT("lock.before_marks");
     statement_write(&write_marks, values, NULL, NULL);
   }

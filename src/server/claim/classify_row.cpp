@@ -97,10 +97,6 @@ static RowDecision pass_foreign(const EventRow *row, WorkerSink *sink) {
                                          : "another worker has its key");
 }
 
-static bool has_former_name(const EventRow *row, const WorkerSink *sink) {
-  return strlen(sink->name) != (size_t)row->sink_length || memcmp(sink->name, row->sink, row->sink_length) != 0;
-}
-
 static RowDecision ask_dispatch(const EventRow *row, RowScan scan, WorkerSink *sink) {
   const dispatch::Row facts = {
       .position = row->position,
@@ -109,7 +105,6 @@ static RowDecision ask_dispatch(const EventRow *row, RowScan scan, WorkerSink *s
       .blocked_by = row->blocked_by,
       .attempts = row->attempts,
       .redriven = row->redrive != NOT_REDRIVEN,
-      .former_name = row->available_at > dispatcher().round.now.wall && has_former_name(row, sink),
       .handle = handle_of(row),
   };
   const dispatch::RowSink its_sink = {

@@ -44,16 +44,11 @@ static const char *uuid_cstring(const pg_uuid_t *id) {
 
 /* ---- the event's rows ---- */
 
-/* The column after EVENT_ROW_COLUMNS: the present name of the sink. */
-enum { C_SINK_NOW = EVENT_ROW_N_COLUMNS };
-
 /* If the event has several rows for one sink (delivered and enqueued again), the first is the one that is sent next,
  * or was sent last. */
 static Statement rows_of_event = {
-    "SELECT " EVENT_ROW_COLUMNS
-    ", coalesce((SELECT r.new_name FROM outbox_internal.renamed_sinks AS r WHERE r.old_name = sink), "
-    "sink) AS sink_now FROM outbox.events WHERE id = $1 "
-    "ORDER BY sink_now, CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC",
+    "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events WHERE id = $1 "
+    "ORDER BY sink, CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC",
     1,
     {UUIDOID},
     NULL};
@@ -74,15 +69,15 @@ static bool has_message_for(const Reading *reading, const char *sink) {
 static bool visit_row(TupleTableSlot *slot, void *context) {
   Reading *reading = (Reading *)context;
   MemoryContext caller = MemoryContextSwitchTo(reading->context);
-  char *sink = slot->tts_isnull[C_SINK_NOW] ? NULL : TextDatumGetCString(slot->tts_values[C_SINK_NOW]);
+  EventRow row;
+  event_row_read(slot, &row);
+  char *sink = row.sink ? pnstrdup(row.sink, row.sink_length) : NULL;
   bool is_wanted = reading->wanted && same_sink(sink, reading->wanted);
 
   if (is_wanted)
     reading->messages = NIL; /* the row of the wanted sink replaces a row of another sink */
   if (reading->wanted ? reading->messages == NIL : !has_message_for(reading, sink)) {
     Message *message = (Message *)palloc0(sizeof(Message));
-    EventRow row;
-    event_row_read(slot, &row);
     message->sink = sink;
     message->aggregate_type = event_row_aggregate_type(&row);
     message->event_type = event_row_event_type(&row);

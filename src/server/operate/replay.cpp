@@ -25,16 +25,13 @@ extern "C" {
 #include "server/storage/owner_sql.h"
 
 /* Enqueues each id once: the sink's own row if there is one, otherwise the first row of another sink. available_at is
- * now(), so that age and latency count from the replay. NAMES has all names that the sink has had. */
+ * now(), so that age and latency count from the replay. */
 #define REPLAYED                                                                                                     \
   "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, "    \
   "e.partition_key, e.dedup_key, e.seq, e.created_at, e.position"
-#define SELECT_NAMES                                                                                                 \
-  "SELECT $1 AS name UNION SELECT r.old_name FROM outbox_internal.renamed_sinks AS r WHERE r.new_name = $1"
-#define NAMES "names AS (" SELECT_NAMES "), "
 #define NOT_ENQUEUED_AGAIN                                                                                           \
-  "NOT EXISTS (SELECT FROM outbox.events_pending AS p JOIN names AS n ON n.name = p.sink WHERE p.id = k.id) "        \
-  "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f JOIN names AS n ON n.name = f.sink WHERE f.id = k.id) "
+  "NOT EXISTS (SELECT FROM outbox.events_pending AS p WHERE p.sink = $1 AND p.id = k.id) "                           \
+  "AND NOT EXISTS (SELECT FROM outbox.events_failed AS f WHERE f.sink = $1 AND f.id = k.id) "
 #define ENQUEUE_ONCE                                                                                                 \
   "INSERT INTO outbox.events_pending (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, "        \
   "content_type, headers, partition_key, dedup_key, seq, created_at, available_at, sink) "                           \
@@ -42,23 +39,21 @@ extern "C" {
   "e.headers, e.partition_key, e.dedup_key, e.seq, e.created_at, now(), $1 FROM once AS e ORDER BY e.position "      \
   "ON CONFLICT DO NOTHING"
 static const char *const REPLAY =
-    "WITH " NAMES "kept AS (SELECT " REPLAYED ", true AS own FROM outbox.events_sent AS e "
-    "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink IN (SELECT n.name FROM names AS n) "
+    "WITH kept AS (SELECT " REPLAYED ", true AS own FROM outbox.events_sent AS e "
+    "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink = $1 "
     "AND outbox_internal.matches_globs(e.event_type, $4) "
     "UNION ALL SELECT " REPLAYED ", false FROM outbox.events_sent AS e "
-    "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND coalesce(e.sink, '') NOT IN (SELECT n.name FROM names AS n) "
+    "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink IS DISTINCT FROM $1 "
     "AND outbox_internal.matches_globs(e.event_type, $4) "
     "AND outbox_internal.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
-    "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had JOIN names AS n ON n.name = had.sink WHERE had.id = "
-    "e.id)), "
+    "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had WHERE had.sink = $1 AND had.id = e.id)), "
     "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
     "ORDER BY k.id, k.own DESC, k.position) " ENQUEUE_ONCE;
 /* The sink's own last row, otherwise the last row of another sink. */
-static const char *const RESEND =
-    "WITH " NAMES "kept AS (SELECT " REPLAYED ", e.sink IN (SELECT n.name FROM names AS n) AS own "
-    "FROM outbox.events_sent AS e WHERE e.id = $2), "
-    "once AS (SELECT k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
-    "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
+static const char *const RESEND = "WITH kept AS (SELECT " REPLAYED ", e.sink = $1 AS own "
+                                  "FROM outbox.events_sent AS e WHERE e.id = $2), "
+                                  "once AS (SELECT k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
+                                  "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
 
 /* ---- filters of outbox.replay() ----------------------------------------------------------------------------- */
 
@@ -237,14 +232,14 @@ static bool has_row(const char *statement, const Replay *resend) {
 static void warn_not_resent(const Replay *resend, const char *sink) {
   const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, resend->values[1]));
 
-  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink IN (" SELECT_NAMES ")", resend))
+  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
     ereport(WARNING,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
              errdetail("It is pending for the sink \"%s\".", sink),
              errhint("To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = '%s' AND "
                      "status = 'PENDING';",
                      id)));
-  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink IN (" SELECT_NAMES ")", resend))
+  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
     ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
                       errdetail("It is a dead letter of the sink \"%s\".", sink),
                       errhint("SELECT outbox.redrive('%s', %s);", id, quote_literal_cstr(sink))));

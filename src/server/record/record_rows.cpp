@@ -33,18 +33,16 @@ static Statement move_to_dead_letters = {
     4,
     {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
     NULL};
-/* With the present name of a renamed sink, by which it is found when it is due. */
 static Statement reschedule = {
     "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
     " ELSE greatest(attempts, 1) END, last_error = f.error, "
     "last_attempt_at = f.ended, "
     "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
-    "redrive_late = nullif(redrive_late, false), sink = CASE WHEN e.sink = f.sink OR EXISTS "
-    "(SELECT FROM outbox.events_pending AS o WHERE o.id = e.id AND o.sink = f.sink) THEN e.sink ELSE f.sink END "
-    "FROM unnest($1, $2, $3, $4, $5, $6, $7) AS f (place, error, ended, next, blocked_by, sink, spent) "
+    "redrive_late = nullif(redrive_late, false) "
+    "FROM unnest($1, $2, $3, $4, $5, $6) AS f (place, error, ended, next, blocked_by, spent) "
     "WHERE e.ctid = f.place",
-    7,
-    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID},
+    6,
+    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
     NULL};
 
 RecordedRows recorded_rows(int max) {
@@ -124,25 +122,18 @@ void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
   Datum *times = (Datum *)palloc(sizeof(Datum) * rows->n);
   int64 *groups = (int64 *)palloc(sizeof(int64) * rows->n);
   int64 *spent = (int64 *)palloc(sizeof(int64) * rows->n);
-  Datum *names = (Datum *)palloc(sizeof(Datum) * rows->n);
 
   for (int i = 0; i < rows->n; i++) {
     const InFlightEvent *event = rows->events[i];
-    WorkerSink *sink = sink_of(event);
     const TimestampTz next = dispatch::next_attempt(event, retry_delay_ms(event), now.wall);
     times[i] = TimestampTzGetDatum(next);
-    names[i] = CStringGetTextDatum(sink->name);
-    sink->cursor->due.expect(next);
+    sink_of(event)->cursor->due.expect(next);
     groups[i] = dispatcher().group_behind_blocker(event);
     spent[i] = event->outcome == Outcome::RETRY; /* a wait is no attempt, but makes the row the head of its key */
   }
-  Datum values[] = {tid_array(rows->tids, rows->n),
-                    errors_of(rows),
-                    ends_of(rows),
-                    times_array(times, rows->n),
-                    int8_array(groups, rows->n),
-                    text_array(names, rows->n),
-                    int8_array(spent, rows->n)};
+  Datum values[] = {
+      tid_array(rows->tids, rows->n), errors_of(rows),           ends_of(rows), times_array(times, rows->n),
+      int8_array(groups, rows->n),    int8_array(spent, rows->n)};
   OUTBOX_FAULT_POINT("record.before_retry");
   statement_write(&reschedule, values, NULL, NULL);
 }
