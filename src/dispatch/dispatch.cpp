@@ -102,7 +102,7 @@ bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, c
   if (completion.suspect)
     recording.suspect_ended(event, now.moment);
   else
-    recording.ended(now.moment);
+    recording.ended(event, now.moment);
   /* Not only when it is recorded, which its locked row may delay: later events of its key ask for it before. */
   if (outcome == Outcome::REJECTED)
     dead_letter_keys.note(event->key_hash);

@@ -174,10 +174,11 @@ InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
 }
 
 void InFlight::give_back(InFlightEvent *event) noexcept {
+  if (!has_ended(event))
+    bytes_ -= event->bytes;
   change_state(event, EventState::FREE);
   leave_slot(event);
   count_--;
-  bytes_ -= event->bytes;
   event->sink->of_shard[event->shard]--;
   if (event->error && event->error != NO_MEMORY)
     free(const_cast<char *>(event->error));
@@ -217,6 +218,7 @@ InFlightEvent *InFlight::clear_ended() noexcept {
 void InFlight::end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error,
                    WallTime at) noexcept {
   change_state(event, EventState::ENDED);
+  bytes_ -= event->bytes; /* the delivery library has freed them; recordings that fail must not use up the memory */
   event->outcome = outcome;
   event->retry_after_ms = retry_after_ms;
   event->ended_at = at;
@@ -229,14 +231,19 @@ void InFlight::end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms
 Moment InFlight::next_recording() const noexcept {
   Moment next = MOMENT_NEVER;
   for (const InFlightEvent *event = first_ended_; event; event = event->next)
-    next = std::min(next, event->record_after);
+    next = std::min(next, std::max(event->record_after, event->sink->recording.after));
   return next;
 }
 
-bool InFlight::record_failed(InFlightEvent *event) noexcept {
+void InFlight::record_failed(InFlightEvent *event) noexcept {
   if (event->record_failures < 7)
     event->record_failures++;
-  return event->record_failures == 1;
+}
+
+void InFlight::record_again(const SinkInFlight *sink) noexcept {
+  for (InFlightEvent *event = first_ended_; event; event = event->next)
+    if (event->sink == sink && event->record_failures > 0)
+      event->record_after = MOMENT_NONE;
 }
 
 void InFlight::aborted() noexcept {

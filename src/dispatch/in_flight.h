@@ -34,11 +34,20 @@ enum class Outcome : uint8_t {
   RETURNED  /* not sent, or the whole sink is down: claimed again */
 };
 
+/* How the recording of a sink's events goes (recording.h). Zeroed memory is a sink without trouble. */
+struct SinkRecording {
+  int32_t limit;    /* of events in one transaction, while rows that make it fail are looked for; 0 = none */
+  int32_t failures; /* transactions with a single row that have failed since the last success */
+  uint64_t turn;    /* its last transaction of its own */
+  Moment after;     /* none of its events is recorded before */
+};
+
 /* What a sink has in flight. The server embeds it in its sink object, which outlives the sink's events. The pointer
  * identifies the sink. */
 struct SinkInFlight {
   SinkId id;
   uint32_t of_shard[SHARDS]; /* claimed and not yet recorded */
+  SinkRecording recording;
 };
 
 /* Two cache lines, since there are tens of thousands of them; the first holds what most steps read. */
@@ -151,14 +160,16 @@ public:
   void end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error, WallTime at) noexcept;
   InFlightEvent *first_ended() const noexcept { return first_ended_; } /* the following ones by event->next */
   /* When the next of them may be recorded: a moment in the past for most, later for rows that another session had
-   * locked. */
+   * locked, and for sinks whose recording fails. */
   Moment next_recording() const noexcept;
 
   /* In the running transaction: the event was recorded, or its row no longer exists. */
   void recorded(InFlightEvent *event) noexcept;
   void gone(InFlightEvent *event) noexcept;
-  /* Recording this event alone failed. True the first time. */
-  bool record_failed(InFlightEvent *event) noexcept;
+  /* Recording this event alone failed. */
+  void record_failed(InFlightEvent *event) noexcept;
+  /* Events of the sink whose recording alone has failed are due again. */
+  void record_again(const SinkInFlight *sink) noexcept;
   /* The transaction has ended. committed(): frees what it recorded, which counts as unflushed until `lsn` is flushed.
    * aborted(): nothing was recorded. */
   void committed(uint64_t lsn) noexcept;

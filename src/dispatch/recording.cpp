@@ -1,7 +1,7 @@
 /*
  * recording.cpp: a batch that fails is halved, and not split into single rows: 20,000 rows with a bad one take 15 to
- * 28 failed transactions. The rows that are known to be bad and the others go in turns, so that neither wait for the
- * others for long.
+ * 28 failed transactions. The rows that are known to be bad and the others go in turns, and so do the sinks, so that
+ * none wait for the others for long.
  * Fewer transactions of the worker's also means that fewer of its asynchronous commits share a commit-log group with
  * applications' transactions, whose flush the worker would have to wait for.
  */
@@ -44,12 +44,14 @@ WallTime next_attempt(const InFlightEvent *event, int64_t delay_ms, WallTime now
   return std::max(event->ended_at + delay * MILLISECOND, now + MILLISECOND);
 }
 
-void Recording::ended(Moment now) noexcept {
+void Recording::ended(const InFlightEvent *event, Moment now) noexcept {
+  apart_ = apart_ || event->sink->recording.failures > 0;
   n_gathered_++;
   next_moment_ = std::min(next_moment_, moment_after(now, GATHER_MS));
 }
 
 void Recording::suspect_ended(InFlightEvent *event, Moment now) noexcept {
+  apart_ = apart_ || event->sink->recording.failures > 0;
   event->suspect = true;
   event->record_after = moment_after(now, SUSPECT_PAUSE_MS);
   next_moment_ = std::min(next_moment_, event->record_after);
@@ -69,8 +71,9 @@ bool Recording::is_due(Moment now) const noexcept {
 int Recording::begin(const InFlight &in_flight, Moment now) noexcept {
   began_ = now;
   n_put_off_ = n_chosen_ = 0;
+  n_ended_ = in_flight.ended();
   failures_.clear();
-  const int max = std::min(in_flight.ended(), limit_);
+  const int max = std::min(in_flight.ended(), BATCH_MAX);
   try {
     failures_.reserve(static_cast<size_t>(max));
   } catch (const std::bad_alloc &) {
@@ -94,22 +97,39 @@ int64_t Recording::first_failure(const KeyId &key) noexcept {
   return found != failures_.end() && found->key == key ? found->position : POSITION_NONE;
 }
 
-int Recording::choose(const InFlight &in_flight, InFlightEvent **batch, int *n_failed) noexcept {
-  const int max = std::min(in_flight.ended(), limit_);
-  InFlightEvent *troubled = nullptr;
+/* Of the sinks that have events to be recorded, the one whose last turn was longest ago. */
+const SinkInFlight *Recording::next_sink(const InFlight &in_flight) const noexcept {
+  const SinkInFlight *next = nullptr;
+  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
+    if (event->record_failures == 0 && (!next || event->sink->recording.turn < next->recording.turn) &&
+        !is_put_off(event))
+      next = event->sink;
+  return next;
+}
+
+int Recording::choose_together(const InFlight &in_flight, InFlightEvent **batch) noexcept {
+  const SinkInFlight *sink = apart_ ? next_sink(in_flight) : nullptr;
+  const int limit = sink && sink->recording.limit > 0 ? sink->recording.limit : BATCH_MAX;
+  const int max = std::min(in_flight.ended(), limit);
   int n = 0;
 
-  n_troubled_ = 0;
-  for (InFlightEvent *event = in_flight.first_ended(); event; event = event->next) {
-    const bool due = !is_put_off(event);
-    if (event->record_failures > 0) {
-      n_troubled_++;
-      troubled = due ? event : troubled;
-    } else if (due && n < max) {
+  if (apart_ && !sink)
+    return 0;
+  for (InFlightEvent *event = in_flight.first_ended(); event && n < max; event = event->next)
+    if (event->record_failures == 0 && (!sink || event->sink == sink) && !is_put_off(event))
       batch[n++] = event;
-    }
-  }
-  alone_ = troubled && (n == 0 || !alone_);
+  return n;
+}
+
+int Recording::choose(const InFlight &in_flight, InFlightEvent **batch, int *n_failed) noexcept {
+  InFlightEvent *troubled = nullptr;
+  int n = choose_together(in_flight, batch);
+
+  for (InFlightEvent *event = apart_ ? in_flight.first_ended() : nullptr; event; event = event->next)
+    if (event->record_failures > 0 && !is_put_off(event))
+      troubled = event;
+  /* Of a stuck sink other rows go first: if only the earlier ones are bad, one of these ends that. */
+  alone_ = troubled && (n == 0 || (!alone_ && !is_stuck(batch[0]->sink)));
   if (alone_) {
     n = 0;
     batch[n++] = troubled;
@@ -119,6 +139,11 @@ int Recording::choose(const InFlight &in_flight, InFlightEvent **batch, int *n_f
       batch);
   n_chosen_ = n;
   chosen_ = n > 0 ? batch[0] : nullptr;
+  const bool one_sink =
+      std::all_of(batch, batch + n, [this](const InFlightEvent *event) { return event->sink == chosen_->sink; });
+  sink_ = n > 0 && one_sink ? chosen_->sink : nullptr;
+  if (apart_ && sink_ && !alone_)
+    sink_->recording.turn = ++turn_;
   return n;
 }
 
@@ -131,16 +156,34 @@ bool Recording::is_ready(InFlightEvent *event, FoundRow found, Retention retenti
   return false;
 }
 
-void Recording::committed(const InFlight &in_flight) noexcept {
+/* Something of the sink was recorded. */
+void Recording::sink_recorded(InFlight &in_flight, SinkInFlight *sink) noexcept {
+  SinkRecording &recording = sink->recording;
+
+  if (alone_ || is_stuck(sink)) /* the cause may be gone */
+    in_flight.record_again(sink);
+  recording.failures = 0;
+  recording.after = MOMENT_NONE;
+  if (!alone_)
+    recording.limit = recording.limit * 2 < BATCH_MAX ? recording.limit * 2 : 0;
+}
+
+bool Recording::any_trouble(const InFlight &in_flight) const noexcept {
+  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
+    if (event->record_failures > 0 || event->sink->recording.limit > 0 || event->sink->recording.failures > 0)
+      return true;
+  return false;
+}
+
+void Recording::committed(InFlight &in_flight) noexcept {
   failures_.clear();
   n_gathered_ = 0;
+  if (apart_) {
+    if (sink_ && in_flight.ended() < n_ended_)
+      sink_recorded(in_flight, sink_);
+    apart_ = any_trouble(in_flight);
+  }
   next_moment_ = in_flight.next_recording();
-  limit_ = std::min(limit_ * 2, BATCH_MAX);
-  if (n_troubled_ == 0)
-    return;
-  n_troubled_ = 0;
-  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
-    n_troubled_ += event->record_failures > 0;
 }
 
 void Recording::rolled_back(const InFlight &in_flight) noexcept {
@@ -149,18 +192,25 @@ void Recording::rolled_back(const InFlight &in_flight) noexcept {
 }
 
 Recording::Failure Recording::failed(InFlight &in_flight) noexcept {
-  if (n_chosen_ > 1) {
-    limit_ = n_chosen_ / 2;
-    return {true, nullptr};
-  }
   if (n_chosen_ == 0)
     return {false, nullptr};
+  apart_ = true;
+  if (!sink_)
+    return {true, nullptr};
+  SinkRecording &recording = sink_->recording;
+  if (n_chosen_ > 1) {
+    recording.limit = n_chosen_ / 2;
+    return {true, nullptr};
+  }
   chosen_->record_after =
       moment_after(began_, FIRST_TROUBLE_PAUSE_MS << std::min<int>(chosen_->record_failures, LAST_DOUBLING));
-  const bool first_time = in_flight.record_failed(chosen_);
-  n_troubled_ += first_time;
-  /* When there are others, it may be all of them. */
-  return {first_time && n_troubled_ == 1, chosen_};
+  in_flight.record_failed(chosen_);
+  recording.limit = 1;
+  recording.failures++;
+  if (is_stuck(sink_))
+    recording.after =
+        moment_after(began_, FIRST_TROUBLE_PAUSE_MS << std::min(recording.failures - STUCK, LAST_DOUBLING));
+  return {true, chosen_};
 }
 
 }  // namespace dispatch

@@ -1,11 +1,14 @@
 /*
  * recording.h: when ended events are recorded, which of them by the next transaction, and what becomes of their rows.
  * They are gathered for 20 ms, or up to 2,000 of them, since nobody waits for their recording. An event whose
- * row another session has locked is recorded later; it is never sent again. A row that makes the transaction fail,
- * such as by a user's trigger, is found by halving the batch, and then tried alone after ever longer pauses.
+ * row another session has locked is recorded later; it is never sent again. After a transaction that a row made fail,
+ * such as by a user's trigger, each sink has transactions of its own, in turns. The row is found by halving the
+ * batch, and then tried alone after ever longer pauses. After STUCK such rows without a success the sink's recording
+ * is stuck: one row of the sink is tried after ever longer pauses, until one is recorded.
  */
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "dispatch/in_flight.h"
@@ -53,9 +56,16 @@ class Recording {
 public:
   static constexpr int BATCH_MAX = 20000;
   static constexpr int64_t LOCKED_ROW_PAUSE_MS = 200;
+  static constexpr int STUCK = 8;
+
+  /* Nothing of the sink can be recorded, as far as is known. It should send one event at a time, since a restart
+   * sends all of that again. */
+  static bool is_stuck(const SinkInFlight *sink) noexcept { return sink->recording.failures >= STUCK; }
+  /* An earlier worker found the sink so. */
+  static void begin_stuck(SinkInFlight *sink) noexcept { sink->recording.failures = STUCK; }
 
   /* One more has ended. */
-  void ended(Moment now) noexcept;
+  void ended(const InFlightEvent *event, Moment now) noexcept;
   /* One has failed, and that may be its sink's fault: it is recorded after a pause, unless that turns out meanwhile.
    */
   void suspect_ended(InFlightEvent *event, Moment now) noexcept;
@@ -89,18 +99,18 @@ public:
   int64_t first_failure(const KeyId &key) noexcept;
 
   /* The transaction has committed, or was rolled back; `in_flight` knows it. */
-  void committed(const InFlight &in_flight) noexcept;
+  void committed(InFlight &in_flight) noexcept;
   void rolled_back(const InFlight &in_flight) noexcept;
 
   struct Failure {
-    bool try_smaller;             /* at once: fewer rows, or the others */
+    bool try_others;              /* at once: fewer rows, or those of another sink. False: none were chosen */
     const InFlightEvent *culprit; /* its row alone made the transaction fail; NULL when it is not known */
   };
   /* The transaction failed because of its rows. */
   Failure failed(InFlight &in_flight) noexcept;
 
   /* A row that makes transactions fail is looked for, or waits for its next try. */
-  bool in_trouble() const noexcept { return limit_ < BATCH_MAX || n_troubled_ > 0; }
+  bool in_trouble() const noexcept { return apart_; }
 
 private:
   struct RecordedFailure {
@@ -109,17 +119,25 @@ private:
     auto operator<=>(const RecordedFailure &) const = default;
   };
 
-  bool is_put_off(const InFlightEvent *event) const noexcept { return event->record_after > began_; }
+  bool is_put_off(const InFlightEvent *event) const noexcept {
+    return std::max(event->record_after, event->sink->recording.after) > began_;
+  }
+  const SinkInFlight *next_sink(const InFlight &in_flight) const noexcept;
+  int choose_together(const InFlight &in_flight, InFlightEvent **batch) noexcept;
+  void sink_recorded(InFlight &in_flight, SinkInFlight *sink) noexcept;
+  bool any_trouble(const InFlight &in_flight) const noexcept;
 
   int n_gathered_ = 0;
   Moment next_moment_ = MOMENT_NEVER;
   Moment began_ = MOMENT_NONE;            /* the transaction */
-  int limit_ = BATCH_MAX;                 /* less while a row that makes transactions fail is looked for */
-  int n_troubled_ = 0;                    /* such rows that were found */
-  bool alone_ = false;                    /* the last batch was one of them */
+  int n_ended_ = 0;                       /* when it began */
+  bool apart_ = false;                    /* each sink has transactions of its own */
+  uint64_t turn_ = 0;                     /* the number of these transactions */
+  bool alone_ = false;                    /* the last batch was a row that has failed alone before */
   int n_put_off_ = 0;                     /* in this transaction */
   int n_chosen_ = 0;                      /* likewise */
   InFlightEvent *chosen_ = nullptr;       /* the first of them */
+  SinkInFlight *sink_ = nullptr;          /* of all of them; NULL: of several */
   std::vector<RecordedFailure> failures_; /* of this transaction; begin() makes room */
   bool failures_are_sorted_ = true;
 };

@@ -9,16 +9,17 @@ static constexpr int64_t GRACE_MS = 10 * 1000;
 static constexpr int64_t WARNING_PAUSE_MS = 3600 * 1000;
 
 Retention SentDay::look(int day, bool exists, Moment now) noexcept {
+  looked_at_ = day;
   if (exists) {
-    ready_day_ = day;
-    return Retention::KEPT;
+    missing_day_ = INT_MIN;
+    return answer_ = Retention::KEPT;
   }
   if (missing_day_ != day) {
     missing_day_ = day;
     missing_since_ = now;
     missing_ = true;
   }
-  return moment_is_past(missing_since_, now, GRACE_MS) ? Retention::NONE : Retention::UNDECIDED;
+  return answer_ = moment_is_past(missing_since_, now, GRACE_MS) ? Retention::NONE : Retention::UNDECIDED;
 }
 
 bool SentDay::take_missing() noexcept {

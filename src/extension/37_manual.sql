@@ -151,14 +151,14 @@ BEGIN
   END IF;
 
   IF sink.keep THEN
-    day := 'outbox.events_sent_' || to_char(acked_at AT TIME ZONE 'UTC', 'YYYYMMDD');
-    IF to_regclass(day) IS NULL THEN -- where no worker runs, nobody else makes it
+    day := 'events_sent_' || to_char(acked_at AT TIME ZONE 'UTC', 'YYYYMMDD');
+    IF NOT outbox_internal.has_day(day) THEN -- where no worker runs, nobody else makes it
       PERFORM outbox_internal.maintain_days(false);
     END IF;
-    IF to_regclass(day) IS NULL THEN
+    IF NOT outbox_internal.has_day(day) THEN
       sink.keep := false; -- better no audit trail than no acknowledgement
       RAISE WARNING 'outbox deletes acknowledged events although they should be kept'
-        USING DETAIL = format('There is no partition %s.', day), HINT = 'SELECT outbox.run_maintenance();';
+        USING DETAIL = format('There is no partition outbox.%s.', day), HINT = 'SELECT outbox.run_maintenance();';
     END IF;
   END IF;
   IF sink.keep THEN

@@ -14,6 +14,12 @@ AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
   'Part of outbox.sinks: the counters of this database''s sinks in shared memory, since stats_since. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.sink_unrecorded(OUT server oid, OUT n bigint, OUT since timestamptz, OUT error text) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_sink_unrecorded';
+COMMENT ON FUNCTION outbox_internal.sink_unrecorded() IS
+  'Part of outbox.sinks and outbox.doctor(): the sinks of this database whose deliveries the workers cannot record: the number of events, since when, and the last error.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT low_watermark bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
@@ -275,6 +281,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,
+                  CASE WHEN u.since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'recording fails' END,
                   CASE WHEN st.state = 'failing' AND b.failing + b.due = 0 THEN 'idle' ELSE st.state END,
                   CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.idle THEN 'idle' ELSE 'no worker' END) AS state,
          b.pending, b.scheduled, b.blocked, b.estimated,
@@ -292,9 +299,10 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox_internal.sink_claimed() AS claimed ON claimed.server = s.oid
   LEFT JOIN outbox_internal.sink_statistics() AS st ON st.server = s.oid
   LEFT JOIN outbox_internal.sink_bounds() AS bound ON bound.server = s.oid
+  LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'One row per sink. state is one of: delivering, idle, failing, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
+  'One row per sink. state is one of: delivering, idle, failing, recording fails, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -318,7 +326,7 @@ COMMENT ON FUNCTION outbox.reset_stats(text) IS
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
 COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials.';
-COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: the last delivery has failed, and events wait for their next attempt. For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
+COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: the last delivery has failed, and events wait for their next attempt. recording fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at is in the future and that have not failed.';
 COMMENT ON COLUMN outbox.sinks.blocked IS 'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';

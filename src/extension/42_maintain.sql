@@ -24,6 +24,15 @@ $$;
 COMMENT ON FUNCTION outbox_internal.restore_seen() IS
   'Whether a restore seems to be running, or events of another origin wait for outbox.adopt(). The worker then drops no partition, and creates only those that delivered events need, so that it does not disturb the restore.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.has_day(part text) RETURNS boolean LANGUAGE sql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = 'outbox.events_sent'::regclass AND NOT i.inhdetachpending
+                 AND i.inhrelid = to_regclass(format('outbox.%I', part)))
+$$;
+COMMENT ON FUNCTION outbox_internal.has_day(text) IS
+  'Part of outbox.run_maintenance() and outbox.ack(): whether the table is a partition of outbox.events_sent. A user may have detached it.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
@@ -46,8 +55,13 @@ BEGIN
   LOCK TABLE ONLY outbox.events_sent IN SHARE UPDATE EXCLUSIVE MODE; -- a restore may be about to make one of them
   SET LOCAL lock_timeout = '100ms';
   FOR day IN SELECT today + n FROM generate_series(-1, 3) AS n LOOP
-    CONTINUE WHEN to_regclass('outbox.events_sent_' || to_char(day, 'YYYYMMDD')) IS NOT NULL;
-    IF outbox_internal.add_partition('outbox.events_sent', 'events_sent_' || to_char(day, 'YYYYMMDD'), 'position',
+    part := 'events_sent_' || to_char(day, 'YYYYMMDD');
+    CONTINUE WHEN outbox_internal.has_day(part);
+    IF to_regclass(format('outbox.%I', part)) IS NOT NULL AND NOT by_worker THEN
+      RAISE WARNING 'partition % of outbox.events_sent cannot be created', part
+        USING ERRCODE = 'duplicate_table', DETAIL = format('The table outbox.%I has its name and is no partition of outbox.events_sent.', part),
+        HINT = format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();', part, part || '_detached');
+    ELSIF outbox_internal.add_partition('outbox.events_sent', part, 'position',
                             day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC') THEN
       done := done + 1;
     END IF;

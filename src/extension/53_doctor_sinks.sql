@@ -9,18 +9,25 @@ DECLARE
 BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
-    SELECT v.*, f.srvoptions, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
+    SELECT v.*, f.srvoptions, u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
            h.last_error AS head_error, h.dead, (SELECT array_agg(o.option_name) FROM pg_options_to_table(m.umoptions) AS o) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN pg_user_mapping AS m ON m.umserver = f.oid AND m.umuser = 0
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
+    LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = f.oid
     LEFT JOIN outbox_internal.doctor_heads() AS h ON h.sink = v.name
     ORDER BY v.name
   LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
     detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state, CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
-    IF s.stop_state = 'paused' THEN
+    IF s.unrecorded_since < clock_timestamp() - interval '2 seconds' THEN -- before all others: it is sent again after a restart
+      status := 'error';
+      detail := format('Delivered and not recorded: %s, since %s: %s', s.unrecorded, date_trunc('second', s.unrecorded_since), s.record_error);
+      hint := 'SELECT tgrelid::regclass, tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events'')) '
+              'AND tgname !~ ''^events_''; -- a trigger or constraint of your own on outbox.events and its partitions refuses what the worker writes, unless the error says otherwise. '
+              'They are recorded by themselves when the cause is gone; a restart before that sends them again';
+    ELSIF s.stop_state = 'paused' THEN
       status := 'warning';
       detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by, outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L);', s.name);

@@ -14,7 +14,14 @@ BEGIN
   SELECT min(d.day) AS oldest, count(*) FILTER (WHERE d.day + 2 < (now() - keep) AT TIME ZONE 'UTC') AS over, bool_or(d.day = today) AND bool_or(d.day = today + 1) AS ready INTO days
   FROM (SELECT right(c.relname, 8)::date AS day FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_\d{8}$') AS d;
-  IF days.over > 0 AND outbox_internal.restore_seen() THEN
+  SELECT 'events_sent_' || to_char(today + n, 'YYYYMMDD') AS name INTO s FROM generate_series(0, 3) AS n
+  WHERE to_regclass('outbox.events_sent_' || to_char(today + n, 'YYYYMMDD')) IS NOT NULL AND NOT outbox_internal.has_day('events_sent_' || to_char(today + n, 'YYYYMMDD'))
+  ORDER BY 1 LIMIT 1;
+  IF FOUND THEN
+    status := CASE WHEN keep > '0' THEN 'error' ELSE 'warning' END;
+    detail := format('The table outbox.%s is no partition of outbox.events_sent, and has the name of one: delivered events of that day are deleted and not kept.', s.name);
+    hint := format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();', s.name, s.name || '_detached');
+  ELSIF days.over > 0 AND outbox_internal.restore_seen() THEN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
                      'another cluster or database.', outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);

@@ -83,10 +83,12 @@ CREATE OR REPLACE VIEW outbox.sink_metrics AS
          s.delivered AS published_events_total, s.retried AS retries_total, s.failed_total AS dead_letters_total,
          s.redriven_late AS redriven_late_total,
          coalesce(l.le, '{}') AS publish_latency_seconds, coalesce(l.buckets, '{}') AS publish_latency_seconds_bucket,
-         coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count
+         coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count,
+         coalesce(u.n, 0) AS unrecorded_events
   FROM outbox.sinks AS s
   JOIN pg_catalog.pg_foreign_server AS f ON f.srvname = s.name
   LEFT JOIN outbox_internal.sink_latency() AS l ON l.server = f.oid
+  LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = f.oid
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: one row per sink.';
 COMMENT ON COLUMN outbox.sink_metrics.datname IS 'Label: this database.';
@@ -127,6 +129,8 @@ COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_bucket IS
   'The number of events that took at most the seconds at the same place of publish_latency_seconds.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_sum IS 'The sum of these times.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_count IS 'The number of these events.';
+COMMENT ON COLUMN outbox.sink_metrics.unrecorded_events IS
+  'Events that were sent and whose outcome cannot be recorded; a restart sends them again.';
 
 CREATE OR REPLACE VIEW outbox.failure_metrics AS
   SELECT pg_catalog.current_database() AS datname, f.srvname AS sink, e.reason, e.failures AS publish_failures_total

@@ -218,3 +218,17 @@ def test_an_ack_names_some_of_the_events(db):
 def again_ids(db, events: list[str], first) -> list:
     """The delivered events in their original order."""
     return [id for (id,) in db.sql("SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS e (id, n) WHERE id <> %s ORDER BY n", events, first)]
+
+
+def test_an_acknowledged_event_is_deleted_where_its_day_was_detached(db):
+    """The name of the day is taken by a table that is no partition."""
+    manual_sink(db, retention="1d")
+    db.sql("SELECT outbox.run_maintenance()")
+    day = db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')")
+    db.sql(f"ALTER TABLE outbox.events_sent DETACH PARTITION {day}")
+    db.enqueue("Order", "1")
+    assert db.value("SELECT outbox.ack(token) FROM outbox.claim('mine')") == 1
+    db.sql(f"DROP TABLE {day}")
+    db.enqueue("Order", "2")
+    assert db.value("SELECT outbox.ack(token) FROM outbox.claim('mine')") == 1
+    assert db.sql("SELECT aggregate_id FROM outbox.events WHERE status = 'SENT'") == [("2",)]

@@ -186,7 +186,23 @@ void Worker::mark_out_of_order(std::vector<InFlightEvent *> &sent, Moment now) {
   }
 }
 
-void Worker::record_committed() {
+bool Worker::count_unrecorded() {
+  bool room = false;
+  std::vector<int> before;
+  for (WorkerSink &sink : sinks_) {
+    before.push_back(std::exchange(sink.left, 0));
+    sink.left_alone = 0;
+  }
+  for (const InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next) {
+    sink_of(event)->left++;
+    sink_of(event)->left_alone += event->record_failures > 0;
+  }
+  for (size_t i = 0; i < sinks_.size(); i++)
+    room = room || sinks_[i].left < before[i];
+  return room;
+}
+
+bool Worker::record_committed() {
   for (InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
     if (is_recorded(event)) {
       if (WorkerSink *given_to = find_sink(event->given_to))
@@ -198,6 +214,7 @@ void Worker::record_committed() {
   if (d_->in_flight.unflushed.flush_wanted(INT32_MAX) != 0)
     settle_unflushed(INT32_MAX);
   d_->commit_recording(last_lsn_);
+  return count_unrecorded();
 }
 
 }  // namespace simulate

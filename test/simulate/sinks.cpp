@@ -66,7 +66,10 @@ void Worker::refresh_sinks(Now now) {
     if (sink.state == SinkState::OPEN) {
       sink.status = library_.status(sink.oid);
       sink.cursor->early_retry.outage(sink.status.outage_ms, now.wall);
-      sink.cursor->set_free_slots(std::min(sink.status.credit, share - sink.in_flight),
+      const int most = share - sink.in_flight - sink.left;
+      const bool is_tried = sink.in_flight > 0 || sink.unrecorded > sink.left_alone;
+      const int allowed = !Recording::is_stuck(&sink.events) ? most : is_tried ? 0 : std::min(most, 1);
+      sink.cursor->set_free_slots(std::min(sink.status.credit, allowed),
                                   sink.in_flight == 0 ? bytes_share : bytes_share - sink.bytes_in_flight);
     }
   }

@@ -99,6 +99,7 @@ void Worker::discard_suspected_failures() {
       sink.in_flight++;
       sink.bytes_in_flight += event->bytes;
       sink.unrecorded--;
+      sink.left = std::min(sink.left, sink.unrecorded);
       claim_return(event);
     }
   }
@@ -147,9 +148,9 @@ bool Worker::transact(Now now, bool record, bool claim) {
   commit_transaction();
   if (record) {
     const int held = d_->in_flight.count();
-    record_committed();
-    more =
-        more || (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0) && d_->in_flight.count() < held);
+    const bool room = record_committed();
+    more = more || room ||
+           (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0) && d_->in_flight.count() < held);
     record_pause_ = MOMENT_NONE;
     record_failed_ = false;
   }
@@ -180,8 +181,10 @@ bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
     if (record) {
       bool smaller = false;
       if (failed.of_rows && recording_)
-        smaller = d_->recording.failed(d_->in_flight).try_smaller;
+        smaller = d_->recording.failed(d_->in_flight).try_others;
       d_->roll_back_recording();
+      if (recording_)
+        (void)count_unrecorded();
       if (smaller)
         record_pause_ = MOMENT_NONE;
     }
@@ -256,14 +259,14 @@ void Worker::one_loop() {
   rescan_wanted_ = rescan_wanted_ || (poll && !polls_only_);
   const bool claim = may_claim(now) && (wanted || poll);
   bool record = (claim || d_->recording.is_due(now)) && now >= record_pause_;
-  if (record && (claim_failed_ || record_failed_ || d_->recording.in_trouble())) {
-    (void)round_trip(clock, true, false);
+  bool room = false;
+  if (record && (!claim || claim_failed_ || record_failed_ || d_->recording.in_trouble())) {
+    room = round_trip(clock, true, false);
     record = false;
   }
   if (claim)
     claims_wanted_ = round_trip(clock, record, true);
-  else if (record)
-    (void)round_trip(clock, true, false);
+  claims_wanted_ = claims_wanted_ || room;
   if (now < d_->linger.until())
     slot.needs_wakeup = false;
   if (follow_shards(now))

@@ -34,7 +34,7 @@ struct WorkerSink {
   dispatch::SinkShards shards = {};
   dispatch::SinkInFlight events = {};
   dispatch::SinkCursor *cursor = nullptr;
-  int in_flight = 0, unrecorded = 0;
+  int in_flight = 0, unrecorded = 0, left = 0, left_alone = 0;
   int64_t bytes_in_flight = 0;
   SinkStatus status;
   std::vector<dispatch::InFlightEvent *> batch;
@@ -156,7 +156,8 @@ private:
   void remove_sent(dispatch::InFlightEvent *event);
   void to_dead_letters(int64_t position, WorkerSink &sink, int64_t overtaken_by, bool spent, const char *error);
   void mark_out_of_order(std::vector<dispatch::InFlightEvent *> &sent, dispatch::Moment now);
-  void record_committed();
+  bool record_committed();
+  bool count_unrecorded();
 
   static void need(bool done);
 

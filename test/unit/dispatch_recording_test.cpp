@@ -33,11 +33,14 @@ protected:
 
   void SetUp() override { sink.id = SINK; }
 
-  InFlightEvent *submit(int64_t position) {
+  InFlightEvent *submit(int64_t position) { return submit(position, &sink); }
+
+  InFlightEvent *submit(int64_t position, dispatch::SinkInFlight *to) {
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = KEY;
-    claimed.sink = &sink;
+    claimed.sink = to;
+    claimed.bytes = 100;
     InFlightEvent *event = decisions->in_flight.claim(claimed);
     decisions->in_flight.submitted(event);
     return event;
@@ -46,6 +49,12 @@ protected:
   InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT) {
     InFlightEvent *event = submit(position);
     decisions->in_flight.end(event, outcome, -1, nullptr, 1000);
+    return event;
+  }
+
+  InFlightEvent *end_of(dispatch::SinkInFlight *to, int64_t position) {
+    InFlightEvent *event = submit(position, to);
+    decisions->event_ended(event, {Outcome::SENT, -1, nullptr, 0, false, false}, {3, true, false}, {now, 5000});
     return event;
   }
 
@@ -68,11 +77,15 @@ protected:
 
   /* It fails while the row of the event at `bad` is in it. */
   bool record(int64_t bad) {
+    return record([bad](const InFlightEvent *event) { return event->position == bad; });
+  }
+
+  template <typename IsBad> bool record(IsBad is_bad) {
     const std::vector<InFlightEvent *> batch = choose();
+    n_recorded = static_cast<int>(batch.size());
     for (InFlightEvent *event : batch)
       decisions->settle(event, FoundRow::OURS, Retention::NONE);
-    if (std::any_of(batch.begin(), batch.end(),
-                    [bad](const InFlightEvent *event) { return event->position == bad; })) {
+    if (std::any_of(batch.begin(), batch.end(), is_bad)) {
       failure = decisions->recording.failed(decisions->in_flight);
       decisions->roll_back_recording();
       return false;
@@ -86,7 +99,7 @@ protected:
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
   dispatch::SinkInFlight sink = {};
   Moment now = {3'600'000'000};
-  int n_failed = 0;
+  int n_failed = 0, n_recorded = 0;
   Recording::Failure failure = {};
 };
 
@@ -243,7 +256,7 @@ TEST_F(DispatchRecording, ABatchIsBoundedAndABadRowIsFoundByHalving) {
     if (done)
       continue;
     failures++;
-    EXPECT_TRUE(failure.try_smaller);
+    EXPECT_TRUE(failure.try_others);
     EXPECT_TRUE(decisions->recording.in_trouble());
     if (failure.culprit) {
       EXPECT_EQ(failure.culprit->position, bad);
@@ -258,13 +271,12 @@ TEST_F(DispatchRecording, ABatchIsBoundedAndABadRowIsFoundByHalving) {
 TEST_F(DispatchRecording, ABadRowIsTriedAloneAfterPausesThatDoubleToAMinute) {
   end(1);
   EXPECT_FALSE(record(1));
-  EXPECT_TRUE(failure.try_smaller) << "the others may do";
+  EXPECT_TRUE(failure.try_others) << "the others may do";
   for (int64_t pause_ms : {1000, 2000, 4000, 8000, 16'000, 32'000, 64'000, 64'000}) {
     EXPECT_EQ(decisions->in_flight.find(1)->record_after, moment_after(now, pause_ms));
     now = moment_after(now, pause_ms);
     EXPECT_FALSE(record(1));
     EXPECT_EQ(failure.culprit->position, 1);
-    EXPECT_FALSE(failure.try_smaller) << "nothing but it was tried";
   }
   EXPECT_TRUE(decisions->recording.in_trouble());
 }
@@ -283,14 +295,100 @@ TEST_F(DispatchRecording, BadRowsAndTheOthersTakeTurns) {
   EXPECT_EQ(positions(choose()), Positions{1}) << "no other is due";
 }
 
-TEST_F(DispatchRecording, TheSecondBadRowMakesAPause) {
-  end(1);
-  EXPECT_FALSE(record(1));
-  EXPECT_TRUE(failure.try_smaller);
-  end(2);
-  EXPECT_FALSE(record(2));
-  EXPECT_EQ(failure.culprit->position, 2);
-  EXPECT_FALSE(failure.try_smaller) << "it may be all of them";
+class DispatchRecordingOfSinks : public DispatchRecording {
+protected:
+  void SetUp() override {
+    DispatchRecording::SetUp();
+    other.id = SINK + 1;
+  }
+
+  bool is_of_sink(const InFlightEvent *event) const { return event->sink == &sink; }
+  bool record_without_sink() {
+    return record([this](const InFlightEvent *event) { return is_of_sink(event); });
+  }
+
+  dispatch::SinkInFlight other = {};
+};
+
+TEST_F(DispatchRecordingOfSinks, ASinkOfWhichNothingCanBeRecordedKeepsNoOtherWaiting) {
+  for (int64_t position = 1; position <= 2000; position++)
+    end_of(position % 2 == 0 ? &sink : &other, position);
+  int tries = 0;
+  while (decisions->in_flight.ended() > 1000 && tries++ < 10)
+    record_without_sink();
+  EXPECT_EQ(decisions->in_flight.ended(), 1000) << "the other sink's are recorded in its first turn";
+  EXPECT_LE(tries, 3);
+  while (!Recording::is_stuck(&sink) && tries++ < 100)
+    record_without_sink();
+  EXPECT_TRUE(Recording::is_stuck(&sink));
+  EXPECT_LE(tries, 30) << "eight rows were tried, not all";
+  EXPECT_EQ(decisions->recording.next_moment(), moment_after(now, 1000)) << "nothing is due before";
+  end_of(&other, 3001);
+  EXPECT_TRUE(record_without_sink());
+  EXPECT_EQ(decisions->in_flight.ended(), 1000);
+}
+
+TEST_F(DispatchRecordingOfSinks, AStuckSinkIsTriedWithOneRowAfterPausesThatDoubleToAMinute) {
+  for (int64_t position = 1; position <= 100; position++)
+    end_of(&sink, position);
+  while (!Recording::is_stuck(&sink))
+    EXPECT_FALSE(record_without_sink());
+  for (int64_t pause_ms : {1000, 2000, 4000, 8000, 16'000, 32'000, 64'000, 64'000}) {
+    EXPECT_EQ(decisions->recording.next_moment(), moment_after(now, pause_ms));
+    EXPECT_TRUE(record_without_sink()) << "nothing is chosen before";
+    EXPECT_EQ(n_recorded, 0);
+    now = moment_after(now, pause_ms);
+    EXPECT_FALSE(record_without_sink());
+    EXPECT_EQ(n_recorded, 1);
+  }
+  now = moment_after(now, 64'000);
+  int tries = 0;
+  for (; decisions->in_flight.ended() > 0 && tries < 100; tries++)
+    EXPECT_TRUE(record(-1)) << "the cause is gone";
+  EXPECT_EQ(decisions->in_flight.ended(), 0) << "without further pauses";
+  EXPECT_LE(tries, 40);
+  EXPECT_FALSE(Recording::is_stuck(&sink));
+  EXPECT_FALSE(decisions->recording.in_trouble());
+}
+
+TEST_F(DispatchRecordingOfSinks, BadRowsAmongGoodOnesMakeNoSinkStuck) {
+  for (int64_t position = 1; position <= 1000; position++)
+    end_of(&sink, position);
+  int tries = 0;
+  while (decisions->in_flight.ended() > 50 && tries++ < 2000)
+    record([](const InFlightEvent *event) { return event->position % 20 == 0; });
+  EXPECT_EQ(decisions->in_flight.ended(), 50);
+  EXPECT_FALSE(Recording::is_stuck(&sink));
+}
+
+TEST_F(DispatchRecordingOfSinks, ASinkThatAnEarlierWorkerFoundStuckIsTriedAndRecovers) {
+  Recording::begin_stuck(&sink);
+  end_of(&sink, 1);
+  end_of(&other, 2);
+  EXPECT_TRUE(record(-1));
+  EXPECT_TRUE(record(-1));
+  EXPECT_EQ(decisions->in_flight.ended(), 0) << "each sink in a transaction of its own";
+  EXPECT_FALSE(Recording::is_stuck(&sink));
+  EXPECT_FALSE(decisions->recording.in_trouble());
+}
+
+TEST_F(DispatchRecordingOfSinks, LockedRowsAreNoSuccessOfAStuckSink) {
+  Recording::begin_stuck(&sink);
+  end_of(&sink, 1);
+  for (InFlightEvent *event : choose())
+    decisions->settle(event, FoundRow::LOCKED, Retention::NONE);
+  decisions->commit_recording(1);
+  EXPECT_TRUE(Recording::is_stuck(&sink));
+}
+
+TEST_F(DispatchRecordingOfSinks, WhatHasEndedHoldsNoMemory) {
+  submit(1);
+  EXPECT_EQ(decisions->in_flight.free_bytes(1000), 900);
+  end_of(&sink, 2);
+  EXPECT_EQ(decisions->in_flight.free_bytes(1000), 900);
+  decisions->in_flight.give_back(decisions->in_flight.find(1));
+  record(-1);
+  EXPECT_EQ(decisions->in_flight.free_bytes(1000), 1000);
 }
 
 TEST_F(DispatchRecording, ARecoveredRowIsTroubleNoMore) {
@@ -313,7 +411,7 @@ TEST_F(DispatchRecording, ATransactionThatFailedBeforeAnythingWasChosenBlamesNoR
   decisions->recording.begin(decisions->in_flight, now);
   failure = decisions->recording.failed(decisions->in_flight);
   EXPECT_EQ(failure.culprit, nullptr);
-  EXPECT_FALSE(failure.try_smaller);
+  EXPECT_FALSE(failure.try_others);
   EXPECT_EQ(decisions->in_flight.find(1)->record_failures, 1);
 }
 
@@ -478,17 +576,21 @@ TEST_F(DispatchEventEnded, AfterACommitOnlyWhatWasPutOffIsDueAndAfterARollbackAl
 TEST(DispatchSentDay, AMissingPartitionIsWaitedForAndThenDoneWithout) {
   SentDay days;
   const Moment now = {3'600'000'000};
-  EXPECT_FALSE(days.is_ready(9000));
+  EXPECT_FALSE(days.was_looked_for(9000));
   EXPECT_EQ(days.look(9000, false, now), Retention::UNDECIDED);
+  EXPECT_TRUE(days.was_looked_for(9000));
+  EXPECT_EQ(days.answer(), Retention::UNDECIDED);
   EXPECT_TRUE(days.take_missing());
   EXPECT_FALSE(days.take_missing()) << "it was told";
   EXPECT_EQ(days.look(9000, false, moment_after(now, 9999)), Retention::UNDECIDED);
   EXPECT_EQ(days.look(9000, false, moment_after(now, 10'000)), Retention::NONE);
   EXPECT_FALSE(days.take_missing());
-  EXPECT_FALSE(days.is_ready(9000));
   EXPECT_EQ(days.look(9000, true, moment_after(now, 10'001)), Retention::KEPT);
-  EXPECT_TRUE(days.is_ready(9000));
-  EXPECT_FALSE(days.is_ready(9001));
+  EXPECT_FALSE(days.was_looked_for(9001));
+  days.begin();
+  EXPECT_FALSE(days.was_looked_for(9000)) << "a user may have dropped it since";
+  EXPECT_EQ(days.look(9000, false, moment_after(now, 15'000)), Retention::UNDECIDED) << "it is missed anew";
+  EXPECT_TRUE(days.take_missing());
   EXPECT_EQ(days.look(9001, false, moment_after(now, 20'000)), Retention::UNDECIDED) << "another day";
   EXPECT_TRUE(days.take_missing());
 }

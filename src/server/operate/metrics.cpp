@@ -1,4 +1,4 @@
-/* metrics.cpp: returns the counters in shared memory that only outbox.metrics() and queries.yaml show. */
+/* metrics.cpp: returns the counters in shared memory that outbox.sinks, outbox.doctor() and metrics show. */
 #include "server/base/library_version.h"
 #include "server/base/sql_function.h"
 #include "server/shmem/shared_state.h"
@@ -61,6 +61,24 @@ static void put_latency(ReturnSetInfo *result, const SinkStats *stats) {
                     Float8GetDatum(stats->latency.sum_us / 1000000.0), Int64GetDatum(latency_count(&stats->latency))};
   bool nulls[lengthof(values)] = {false};
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Sinks of which all that has ended is recorded are left out. */
+static void put_unrecorded(ReturnSetInfo *result, const SinkStats *stats) {
+  int64 n = 0;
+
+  for (uint32 each : stats->unrecorded)
+    n += each;
+  if (n == 0)
+    return;
+  Datum values[] = {ObjectIdGetDatum(stats->server), Int64GetDatum(n), TimestampTzGetDatum(stats->unrecorded_since),
+                    CStringGetTextDatum(stats->record_error)};
+  bool nulls[lengthof(values)] = {false};
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+SQL_FUNCTION(outbox_sink_unrecorded) {
+  return each_sink(fcinfo, 4, put_unrecorded);
 }
 
 SQL_FUNCTION(outbox_sink_failures) {

@@ -37,6 +37,7 @@ static void give_up_slot(const char *step) {
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
       if (shared->sinks[i].database == own_slot->database) {
         shared->sinks[i].in_flight[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
+        shared->sinks[i].unrecorded[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
         shared->sinks[i].low_watermark[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
       }
     log_slot(step);

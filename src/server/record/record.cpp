@@ -151,6 +151,7 @@ void record_ended(Now now) {
   const int max = dispatcher().recording.begin(in_flight(), now.moment);
   require_memory(max >= 0);
 
+  sent_day_begin();
   SPI_connect();
   InFlightEvent **events = (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(max, 1));
   int failed = 0;
@@ -170,16 +171,51 @@ void record_ended(Now now) {
   SPI_finish();
 }
 
-bool record_rolled_back(Now now, const char *error) {
+/* Ended events of each sink that were left unrecorded, and those of them whose recording has failed; `all`: that of
+ * all of them has. Returns true when a sink may claim more than before. */
+static bool count_unrecorded(bool all) {
+  const std::span<WorkerSink *> sinks = worker_sinks_all();
+  bool room = false;
+
+  for (WorkerSink *sink : sinks) {
+    sink->left_before = sink->left;
+    sink->left = sink->left_alone = sink->not_recorded = 0;
+  }
+  for (const InFlightEvent *event = in_flight().first_ended(); event; event = event->next) {
+    WorkerSink *sink = sink_of(event);
+    sink->left++;
+    sink->left_alone += event->record_failures > 0;
+    if (all || event->record_failures > 0 || dispatch::Recording::is_stuck(event->sink))
+      sink->not_recorded++;
+  }
+  for (const WorkerSink *sink : sinks)
+    room = room || sink->left < sink->left_before;
+  return room;
+}
+
+static void tell_error(WorkerSink *sink, const char *error, TimestampTz now) {
+  strlcpy(sink->record_error, error, sizeof(sink->record_error));
+  if (sink->stats)
+    shared_sink_error(sink->stats, error, now);
+}
+
+bool record_rolled_back(Now now, const char *error, bool of_rows) {
   Assert(!IsTransactionState());
   dispatch::Recording::Failure failure = {false, NULL};
 
-  if (error)
+  if (error && of_rows)
     failure = dispatcher().recording.failed(in_flight());
-  if (failure.culprit && sink_of(failure.culprit)->stats)
-    shared_sink_error(sink_of(failure.culprit)->stats, error, now.wall);
+  if (failure.culprit)
+    tell_error(sink_of(failure.culprit), error, now.wall);
   dispatcher().roll_back_recording();
-  return failure.try_smaller;
+  if (error) {
+    const bool all = !failure.try_others;
+    (void)count_unrecorded(all);
+    for (WorkerSink *sink : worker_sinks_all())
+      if (all && sink->left > 0)
+        strlcpy(sink->record_error, error, sizeof(sink->record_error));
+  }
+  return failure.try_others;
 }
 
 /* ---- counters ---------------------------------------------------------------------------------------------- */
@@ -210,7 +246,7 @@ static Decision decision_of(const InFlightEvent *event) {
                                                : EVENT_FAILED;
 }
 
-void record_committed(Now now) {
+bool record_committed(Now now) {
   Assert(!IsTransactionState());
   std::span<WorkerSink *> sinks = worker_sinks_all();
   uint64 *before = (uint64 *)palloc0(sizeof(uint64) * Max(sinks.size(), 1));
@@ -246,4 +282,5 @@ void record_committed(Now now) {
     }
   }
   in_flight_committed(XactLastCommitEnd);
+  return count_unrecorded(false);
 }

@@ -9,9 +9,10 @@
 /* In a transaction. After it: record_committed() or record_rolled_back(). */
 void record_ended(Now now);
 
-/* After the commit: counters, and the events are over. */
-void record_committed(Now now);
+/* After the commit: counters, and the events are over. True when a sink may claim more, as fewer of its events are
+ * left unrecorded than before. */
+bool record_committed(Now now);
 
-/* `error`: why the transaction failed, if that may be because of the rows that it recorded; else NULL. True when a
- * smaller batch should be tried at once. */
-bool record_rolled_back(Now now, const char *error);
+/* `error`: why the recording failed; NULL if something else has failed beside it. `of_rows`: the rows that it
+ * recorded may be the reason. True when others should be tried at once. */
+bool record_rolled_back(Now now, const char *error, bool of_rows);

@@ -45,6 +45,17 @@ static Statement reschedule = {
     {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
     NULL};
 
+/* A row that is still there would be taken for recorded, and never be looked at again. */
+static void write_rows(Statement *statement, const Datum *values, int n) {
+  const uint64 written = statement_write(statement, values, NULL, NULL);
+
+  if (written != (uint64)n)
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+                    errmsg("a trigger on outbox.events prevents the recording of an event"),
+                    errdetail("A BEFORE trigger that returns NULL makes PostgreSQL skip the row without an error."),
+                    errhint("Let the trigger return OLD when it is fired for DELETE, and otherwise NEW.")));
+}
+
 RecordedRows recorded_rows(int max) {
   return {(ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(max, 1)),
           (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(max, 1)), 0};
@@ -80,7 +91,7 @@ void recorded_rows_delete(const RecordedRows *rows) {
   if (rows->n == 0)
     return;
   Datum values[] = {tid_array(rows->tids, rows->n)};
-  statement_write(&delete_sent, values, NULL, NULL);
+  write_rows(&delete_sent, values, rows->n);
 }
 
 void recorded_rows_keep(const RecordedRows *rows, Now now) {
@@ -89,7 +100,7 @@ void recorded_rows_keep(const RecordedRows *rows, Now now) {
     return;
   Datum values[] = {tid_array(rows->tids, rows->n), TimestampTzGetDatum(now.wall)};
   OUTBOX_FAULT_POINT("record.before_keep");
-  statement_write(&keep_sent, values, NULL, NULL);
+  write_rows(&keep_sent, values, rows->n);
 }
 
 /* Whether a dead letter blocks its key is asked now: its sink may have been altered since the event ended. */
@@ -106,7 +117,7 @@ void recorded_rows_move_to_dead_letters(const RecordedRows *rows) {
   }
   Datum values[] = {tid_array(rows->tids, rows->n), int8_array(positions, rows->n), errors_of(rows), ends_of(rows)};
   OUTBOX_FAULT_POINT("record.before_dead_letter");
-  statement_write(&move_to_dead_letters, values, NULL, NULL);
+  write_rows(&move_to_dead_letters, values, rows->n);
 }
 
 /* By the schedule of its sink. */
@@ -135,5 +146,5 @@ void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
       tid_array(rows->tids, rows->n), errors_of(rows),           ends_of(rows), times_array(times, rows->n),
       int8_array(groups, rows->n),    int8_array(spent, rows->n)};
   OUTBOX_FAULT_POINT("record.before_retry");
-  statement_write(&reschedule, values, NULL, NULL);
+  write_rows(&reschedule, values, rows->n);
 }

@@ -1,6 +1,6 @@
 /*
- * sent_day.cpp: looks for today's partition of SENT once a day. While there is none it looks for each event, since
- * the partition may be made at any time.
+ * sent_day.cpp: looks for today's partition of SENT once in each transaction: a user may detach or drop it at any
+ * time, and an INSERT without it would fail.
  */
 #include "server/record/sent_day.h"
 
@@ -9,11 +9,23 @@
 extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_inherits.h"
 #include "utils/datetime.h"
 #include "utils/lsyscache.h"
 }
 
 using dispatch::Retention;
+
+void sent_day_begin(void) {
+  dispatcher().sent_day.begin();
+}
+
+/* A table of the name may have been detached. */
+static bool is_partition(Oid table, Oid schema) {
+  return OidIsValid(table) && get_rel_relispartition(table) && !PartitionHasPendingDetach(table) &&
+         get_partition_parent(table, true) == get_relname_relid("events_sent", schema);
+}
 
 Retention sent_day_retention(Now now) {
   Assert(IsTransactionState());
@@ -22,15 +34,18 @@ Retention sent_day_retention(Now now) {
   int year, month, mday;
   char name[NAMEDATALEN];
 
-  if (sent_day.is_ready(day))
-    return Retention::KEPT;
+  if (sent_day.was_looked_for(day))
+    return sent_day.answer();
   j2date(day + POSTGRES_EPOCH_JDATE, &year, &month, &mday);
   snprintf(name, sizeof(name), "events_sent_%04d%02d%02d", year, month, mday);
-  const bool exists = OidIsValid(get_relname_relid(name, get_namespace_oid("outbox", false)));
-  const Retention retention = sent_day.look(day, exists, now.moment);
+  const Oid schema = get_namespace_oid("outbox", false);
+  const Oid table = get_relname_relid(name, schema);
+  const Retention retention = sent_day.look(day, is_partition(table, schema), now.moment);
   if (retention == Retention::NONE && sent_day.warn(now.moment))
     ereport(WARNING,
             (errmsg("outbox deletes delivered events although they should be kept"),
-             errdetail("There is no partition outbox.%s.", name), errhint("SELECT outbox.run_maintenance();")));
+             OidIsValid(table) ? errdetail("The table outbox.%s is no partition of outbox.events_sent.", name)
+                               : errdetail("There is no partition outbox.%s.", name),
+             errhint("SELECT * FROM outbox.doctor() WHERE \"check\" = 'retention';")));
   return retention;
 }

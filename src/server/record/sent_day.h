@@ -5,5 +5,8 @@
 
 #include "dispatch/sent_day.h"
 
+/* A transaction that records begins. */
+void sent_day_begin(void);
+
 /* Of events that their sink keeps. In a transaction. Warns once an hour when they are deleted instead. */
 dispatch::Retention sent_day_retention(Now now);

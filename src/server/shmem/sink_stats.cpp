@@ -46,6 +46,30 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
   LWLockRelease(shared->lock);
 }
 
+void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at) {
+  SharedState *shared = shared_state();
+  Assert(!LWLockHeldByMe(shared->lock));
+  uint32 *mine = &stats->unrecorded[worker % OUTBOX_COUNTED_WORKERS];
+  uint64 all = 0;
+
+  if (*mine == n && (n > 0 || stuck || stats->unrecorded_since == 0))
+    return;
+  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+  *mine = n;
+  for (uint32 each : stats->unrecorded)
+    all += each;
+  if (all == 0 && !stuck)
+    stats->unrecorded_since = 0;
+  if (n > 0) {
+    if (stats->unrecorded_since == 0)
+      stats->unrecorded_since = at;
+    int length = pg_mbcliplen(error, strlen(error), sizeof(stats->record_error) - 1);
+    memcpy(stats->record_error, error, length);
+    stats->record_error[length] = '\0';
+  }
+  LWLockRelease(shared->lock);
+}
+
 void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   double seconds = (now.us - stats->rate_at.us) / 1000000.0;

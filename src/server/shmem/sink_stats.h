@@ -6,8 +6,9 @@
 
 #include "delivery/delivery.h"
 
-#define OUTBOX_MAX_SINKS 4096     /* 6 MB; further sinks deliver, but have no counters */
+#define OUTBOX_MAX_SINKS 4096     /* 8 MB; further sinks deliver, but have no counters */
 #define OUTBOX_COUNTED_WORKERS 32 /* workers per database with their own counters */
+#define OUTBOX_RECORD_ERROR 256
 
 /* For how long a sink has failed without a success: worker_stops.h. */
 typedef struct FailingClock {
@@ -25,6 +26,11 @@ typedef struct SinkStats {
   Oid server;
   char state[40];
   uint32 in_flight[OUTBOX_COUNTED_WORKERS]; /* by worker index */
+  /* Events that have ended and whose recording fails, by worker index. `unrecorded_since` also tells a new worker
+   * that the recording of the sink has failed; 0 = it succeeds. */
+  uint32 unrecorded[OUTBOX_COUNTED_WORKERS];
+  TimestampTz unrecorded_since;
+  char record_error[OUTBOX_RECORD_ERROR];
   int64 turns; /* the workers share the sink's rate limit by it: delivery.h, ob_sink_share() */
   uint64 delivered;
   uint64 retried;
@@ -50,6 +56,10 @@ SinkStats *shared_sink_stats(Oid database, Oid server, bool create);
 
 /* Stores the sink's last error, cut at a character boundary. Takes the lock. */
 void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
+
+/* Stores how many events of the sink a worker cannot record, and why. `stuck`: it does not know that it can record
+ * any. Takes the lock when that has changed. */
+void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at);
 
 /* Adds the number of events delivered since the last call to the rate, which is smoothed over 10 s. The lock must be
  * held exclusively.

@@ -189,6 +189,8 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
     if (sink->stats == NULL)
       say_not_counted(sink);
+    else if (sink->stats->unrecorded_since != 0)
+      dispatch::Recording::begin_stuck(&sink->events);
     shards_add_sink(sink);
   }
   sink->reload = reload;
@@ -330,6 +332,8 @@ static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_stan
   if (stats == NULL || sink->state == SINK_CLOSING || sink->state == SINK_DROPPING)
     return;
   stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
+  shared_sink_unrecorded(stats, worker_index, sink->not_recorded, dispatch::Recording::is_stuck(&sink->events),
+                         sink->record_error, now);
   strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
   if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
     shared_sink_error(stats, error, now);
@@ -354,8 +358,9 @@ static void drop_entry(int i) {
 
   OUTBOX_SIGNAL_POINT("sink.forgotten");
   dispatcher().blocked_keys.forget_sink(entry->sink.oid);
-  if (entry->sink.stats)
-    entry->sink.stats->in_flight[worker_index % lengthof(entry->sink.stats->in_flight)] = 0;
+  if (SinkStats *stats = entry->sink.stats)
+    stats->in_flight[worker_index % OUTBOX_COUNTED_WORKERS] =
+        stats->unrecorded[worker_index % OUTBOX_COUNTED_WORKERS] = 0;
   if (worker_index == 0)
     shared_sink_forget(MyDatabaseId, entry->sink.oid);
   if (entry->given.context)
@@ -374,6 +379,17 @@ void worker_sinks_close(void) {
 
 static Moment open_at(const WorkerSink *sink) {
   return sink->state == SINK_MISCONFIGURED ? sink->reopen_at : MOMENT_NONE;
+}
+
+/* How many more events the sink may have in flight. Each sink has its share, so that one that hangs, or whose events
+ * cannot be recorded, does not stop the others. Of one whose recording is stuck one event at a time is sent, as it
+ * may be only the earlier ones that cannot be recorded. */
+static int free_slots(const WorkerSink *sink, int share) {
+  const int most = share - sink->in_flight - sink->left;
+  const bool is_tried = sink->in_flight > 0 || sink->unrecorded > sink->left_alone;
+  const int allowed = !dispatch::Recording::is_stuck(&sink->events) ? most : is_tried ? 0 : Min(most, 1);
+
+  return Min((int)Min(sink->status.credit, (uint32)INT_MAX), allowed);
 }
 
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
@@ -401,8 +417,8 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
       count_failures(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
-      /* Each sink has its share, so that one that hangs does not stop the others. One event always fits. */
-      sink->cursor->set_free_slots(Min((int)Min(sink->status.credit, (uint32)INT_MAX), share - sink->in_flight),
+      /* One event always fits. */
+      sink->cursor->set_free_slots(free_slots(sink, share),
                                    sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
     }
     publish_state(sink, now.wall, waits_for_standby);
@@ -487,4 +503,5 @@ void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes) {
   sink->in_flight++;
   sink->bytes_in_flight += bytes;
   sink->unrecorded--;
+  sink->left = Min(sink->left, sink->unrecorded);
 }

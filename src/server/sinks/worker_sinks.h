@@ -31,6 +31,10 @@ struct WorkerSink {
 
   int in_flight;
   int unrecorded; /* events that have ended and are not yet recorded */
+  /* As the last recording left them: all of these, before it, those that have failed alone, and those whose recording
+   * has failed, with the error. */
+  int left, left_before, left_alone, not_recorded;
+  char record_error[OUTBOX_RECORD_ERROR];
   int64 bytes_in_flight;
   bool last_failed; /* the event that ended last has failed, and waits */
   ob_sink_status status;

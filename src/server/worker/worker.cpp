@@ -56,6 +56,8 @@ extern "C" {
 /* Completions are collected at this interval while a sink has more events to claim than room for them. */
 static const int COLLECT_MS = 3;
 static const int START_PAUSE_MS = 200;
+/* On exit, recordable rows are looked for among those that cannot be recorded for this time at most. */
+static const int LAST_RECORDING_MS = 2000;
 /* The longest sleep while an event waits for a wall time, because the clock may be set. */
 static const long CLOCK_CHECK_MS = 5000;
 /* The longest sleep while events wait until the WAL of recordings is safe: nothing tells the worker of it. */
@@ -71,7 +73,8 @@ static MemoryContext round_context = NULL; /* the one of the two that the runnin
 static bool claims_wanted = true;
 static bool rescan_wanted = true;
 static Moment polled_at = MOMENT_NONE;
-static bool polls_only = false; /* this round runs only because of outbox.poll_interval */
+static bool polls_only = false;    /* this round runs only because of outbox.poll_interval */
+static bool record_others = false; /* the last recording failed because of its rows: others are tried at once */
 
 /* ---- one round --------------------------------------------------------------------------------------------- */
 
@@ -149,9 +152,9 @@ static bool transact(Now now, bool record, bool claim) {
   if (record) {
     OUTBOX_FAULT_POINT("record.committed");
     const int held = in_flight().count();
-    record_committed(now);
+    const bool room = record_committed(now);
     OUTBOX_SIGNAL_POINT("record.told");
-    more = more || (claim && claim_was_full() && in_flight().count() < held); /* there is room now */
+    more = more || room || (claim && claim_was_full() && in_flight().count() < held); /* there is room now */
     worker_succeeded(TASK_RECORD);
   }
   if (claim) {
@@ -172,6 +175,7 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
   volatile bool more = false;
   const volatile bool record = record_wanted && in_flight().ended() > 0;
 
+  record_others = false;
   round_context = claim ? claim_context : record_context;
   MemoryContextReset(round_context);
   worker_set_cancel_on_sigterm(!ShutdownRequestPending);
@@ -184,9 +188,10 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
     unreadable_done();
     MemoryContextSwitchTo(round_context);
     if (record) {
-      const bool of_rows = task == TASK_RECORD && fault != FAULT_OF_SERVER;
-      if (record_rolled_back(now, of_rows ? worker_last_error() : NULL))
-        worker_succeeded(TASK_RECORD); /* a smaller batch may succeed, so it is tried without a pause */
+      const char *error = task == TASK_RECORD ? worker_last_error() : NULL;
+      record_others = record_rolled_back(now, error, fault != FAULT_OF_SERVER);
+      if (record_others)
+        worker_succeeded(TASK_RECORD); /* others may succeed, so they are tried without a pause */
     }
     if (claim) {
       claim_give_back();
@@ -340,14 +345,14 @@ static void one_loop(void) {
   rescan_wanted = rescan_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);
   bool record = (claim || dispatcher().recording.is_due(now)) && now >= worker_pause_end(TASK_RECORD);
-  if (record && (worker_has_errors() || dispatcher().recording.in_trouble())) {
-    (void)round_trip(clock, true, false);
+  bool room = false;
+  if (record && (!claim || worker_has_errors() || dispatcher().recording.in_trouble())) {
+    room = round_trip(clock, true, false);
     record = false;
   }
   if (claim)
     claims_wanted = round_trip(clock, record, true);
-  else if (record)
-    (void)round_trip(clock, true, false);
+  claims_wanted = claims_wanted || room;
   if (now < dispatcher().linger.until())
     pg_atomic_write_u32(&slot->needs_wakeup, 0); /* 0 counts as a wake-up when the linger time is over */
   if (dispatcher().sent_day.take_missing())
@@ -417,12 +422,13 @@ static void drain_and_stop(void) {
       break;
     worker_wait(milliseconds_until(now.moment, until), true, true);
   }
+  until = moment_after(moment_now(), LAST_RECORDING_MS);
   int before;
   do {
     before = in_flight().ended();
     if (before > 0)
       (void)round_trip(now_read(), true, false);
-  } while (in_flight().ended() < before);
+  } while (in_flight().ended() < before || (record_others && moment_now() < until));
   OUTBOX_FAULT_POINT("drain.before_stop");
   sink_log_flush(moment_now(), true);
   /* The threads end before the slot is freed, so that no worker takes the shards while requests are still sent. */
