@@ -8,7 +8,7 @@
  */
 #include "server/catalog/sink_rename.h"
 
-#include "server/base/is_worker.h"
+#include "server/base/own_change.h"
 #include "server/storage/owner_sql.h"
 
 extern "C" {
@@ -134,16 +134,15 @@ static void rewrite_rows(const char *old_name, const char *new_name) {
   static OwnerSql failed = {"UPDATE outbox.events_failed SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1", 2,
                             TYPES, NULL};
   Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
-  const bool was_worker = server_is_worker;
+  const int before = own_changes_begin();
 
-  server_is_worker = true;
   PG_TRY();
   {
     run(&pending, names);
     run(&failed, names);
   }
   PG_FINALLY();
-  { server_is_worker = was_worker; }
+  { own_changes_end(before); }
   PG_END_TRY();
 }
 

@@ -4,8 +4,8 @@
  * function of the extension that sets no search_path: it runs for each row, and every name in its statements is
  * qualified.
  */
-#include "server/base/is_worker.h"
 #include "server/base/origin.h"
+#include "server/base/own_change.h"
 #include "server/base/sql_function.h"
 #include "server/base/uuid7.h"
 #include "server/catalog/route.h"
@@ -242,7 +242,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
 static void keep_position(const TriggerRow *row) {
   int64 position = DatumGetInt64(row_get(row, EV_POSITION));
 
-  if (server_is_worker || is_partition_move(position))
+  if (is_own_change() || is_partition_move(position))
     return;
   if (!is_owner(GetUserId()))
     ereport(ERROR,
@@ -267,7 +267,7 @@ static void return_event(TriggerRow *row) {
 
 /* A delivered event or a dead letter, written by the worker, a user or a restore. */
 static void record_event(TriggerRow *row) {
-  if (!server_is_worker && row_isnull(row, EV_POSITION) && !is_owner(GetUserId()))
+  if (row_isnull(row, EV_POSITION) && !is_owner(GetUserId()))
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                     errmsg("permission denied to insert an event that is not pending"),
                     errdetail("A redrive would send an inserted dead letter to its sink unchecked."),
@@ -280,7 +280,7 @@ static void record_event(TriggerRow *row) {
     draw_position(row);
   else
     keep_position(row);
-  if (row_has_status(row, "FAILED") && !server_is_worker)
+  if (row_has_status(row, "FAILED") && !is_own_change())
     queue_rescan_if_ours(row); /* it may block its key */
 }
 

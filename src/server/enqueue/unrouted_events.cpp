@@ -21,8 +21,8 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
-#include "server/base/is_worker.h"
 #include "server/base/origin.h"
+#include "server/base/own_change.h"
 #include "server/base/position_step.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
@@ -347,11 +347,9 @@ static void write_sinks(Batch *batch) {
 
 /* Routes the events of the batch, and leaves the routed ones in it. */
 static void route_batch(Batch *batch) {
-  bool is_worker = server_is_worker;
-
   if (batch->n == 0)
     return;
-  server_is_worker = true; /* this UPDATE is not a user's, whichever session calls */
+  const int before = own_changes_begin(); /* this UPDATE is not a user's, whichever session calls */
   PG_TRY();
   {
     lock_and_route(batch);
@@ -359,7 +357,7 @@ static void route_batch(Batch *batch) {
       write_sinks(batch);
   }
   PG_FINALLY();
-  { server_is_worker = is_worker; }
+  { own_changes_end(before); }
   PG_END_TRY();
 }
 

@@ -14,8 +14,8 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-#include "server/base/is_worker.h"
 #include "server/base/origin.h"
+#include "server/base/own_change.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/enqueue/dedup.h"
@@ -154,7 +154,7 @@ SQL_FUNCTION(outbox_events_before_update) {
   TriggerRow before, after;
   EventHeaders headers;
 
-  if (server_is_worker)
+  if (is_own_change())
     return PointerGetDatum(trigger->tg_newtuple);
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
@@ -200,7 +200,7 @@ SQL_FUNCTION(outbox_events_after_update) {
   TriggerData *trigger = check_call(fcinfo, good, "events_after_update", "an AFTER UPDATE");
   TriggerRow before, row;
 
-  if (server_is_worker)
+  if (is_own_change())
     return PointerGetDatum(NULL);
   trigger_row_open(&before, trigger->tg_relation, trigger->tg_trigtuple);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_newtuple);
@@ -217,7 +217,7 @@ SQL_FUNCTION(outbox_events_after_delete) {
   TriggerData *trigger = check_call(fcinfo, good, "events_after_delete", "an AFTER DELETE");
   TriggerRow row;
 
-  if (server_is_worker)
+  if (is_own_change())
     return PointerGetDatum(NULL);
   trigger_row_open(&row, trigger->tg_relation, trigger->tg_trigtuple);
   if (is_replicated(&row))

@@ -5,7 +5,7 @@
  * server's own: no worker reads the row again, and delivery of an event does not free its dedup key.
  */
 #include "server/base/sql_function.h"
-#include "server/base/is_worker.h"
+#include "server/base/own_change.h"
 #include "server/storage/owner_sql.h"
 
 extern "C" {
@@ -27,11 +27,10 @@ static Oid find_function(const char *name, const Oid *types, int n) {
 
 SQL_FUNCTION(outbox_as_owner) {
   LOCAL_FCINFO(call, FUNC_MAX_ARGS);
-  const bool was_worker = server_is_worker;
   FmgrInfo function;
   Oid caller, *types;
   int context, n;
-  Datum result;
+  volatile Datum result = (Datum)0;
 
   const char *name = get_func_name(fcinfo->flinfo->fn_oid);
   const char *command = psprintf("outbox.%s()", name);
@@ -47,11 +46,11 @@ SQL_FUNCTION(outbox_as_owner) {
   InitFunctionCallInfoData(*call, &function, (short)(n + 1), fcinfo->fncollation, NULL, fcinfo->resultinfo);
   call->args[0] = {ObjectIdGetDatum(caller), false};
   memcpy(call->args + 1, fcinfo->args, sizeof(NullableDatum) * n);
-  server_is_worker = true;
+  const int before = own_changes_begin();
   PG_TRY();
   { result = FunctionCallInvoke(call); }
   PG_FINALLY();
-  { server_is_worker = was_worker; }
+  { own_changes_end(before); }
   PG_END_TRY();
   SetUserIdAndSecContext(caller, context);
   fcinfo->isnull = call->isnull;

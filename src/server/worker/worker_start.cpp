@@ -6,6 +6,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
+#include "server/base/own_change.h"
 #include "server/base/settings.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
@@ -105,6 +106,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
 
   worker_find_extension();
   server_is_worker = true;
+  (void)own_changes_begin();
   ob_error error;
   memset(&error, 0, sizeof(error));
   engine = ob_engine_open(&error);

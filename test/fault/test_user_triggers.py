@@ -1,0 +1,75 @@
+"""Users' triggers that write events inside statements of the extension: what they change is read as if they had changed it themselves."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import OK, SECRET, status
+
+# The last event of each aggregate is scheduled for a year ahead, until another event of it leaves.
+FREE = """CREATE FUNCTION free() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF {when} THEN UPDATE outbox.events SET available_at = NULL WHERE status = 'PENDING' AND event_type = 'last' AND aggregate_id = {row}.aggregate_id AND available_at IS NOT NULL; END IF;
+  RETURN NULL; END $$;
+CREATE TRIGGER free AFTER {event} ON {table} FOR EACH ROW EXECUTE FUNCTION free()"""
+CASES = {
+    "delete": ("OLD.event_type = 'first'", "OLD", "DELETE", "outbox.events_pending", {}),
+    "keep": ("NEW.status = 'SENT'", "NEW", "INSERT", "outbox.events", {"retention": "1d"}),
+    "retry": ("NEW.attempts = 1", "NEW", "UPDATE", "outbox.events_pending", {}),
+    "dead letter": ("NEW.status = 'FAILED'", "NEW", "INSERT", "outbox.events", {"max_attempts": "1"}),
+}
+
+
+def got(receiver) -> list[str]:
+    return [d.json()["type"] for d in receiver.accepted()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_trigger_in_a_recording_makes_another_event_due(db, receiver, case):
+    """In each of the statements by which the worker records."""
+    when, row, event, table, options = CASES[case]
+    db.webhook_sink("crm", receiver, SECRET, **{"retry": "exponential 50ms..100ms", "max_attempts": "100"} | options)
+    db.sql(FREE.format(when=when, row=row, event=event, table=table))
+    fails = case in ("retry", "dead letter")
+    failures = iter([status(500)])
+    receiver.mode = lambda d: next(failures, OK) if fails and d.json()["type"] == "first" else OK
+    db.enqueue("Order", "1", "last", available_at="2100-01-01")
+    db.enqueue("Order", "2", "before")  # the worker has read past it
+    wait_until(lambda: got(receiver) == ["before"], 20, "an event behind it")
+    db.enqueue("Order", "1", "first")
+    wait_until(lambda: "last" in got(receiver), 20, lambda: f"the event that is due since the recording; got {got(receiver)}")
+
+
+def test_a_trigger_in_ack_makes_another_event_due(db, receiver):
+    """outbox.ack() and nack() run as the owner: what a trigger changes there is read by the worker of another sink."""
+    db.webhook_sink("crm", receiver, SECRET, aggregates="Order")
+    db.sql("CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Manual')")
+    db.sql(FREE.format(when="OLD.event_type = 'first'", row="OLD", event="DELETE", table="outbox.events_pending"))
+    db.enqueue("Order", "1", "last", available_at="2100-01-01")
+    db.enqueue("Order", "2", "before")
+    wait_until(lambda: got(receiver) == ["before"], 20, "an event behind it")
+    db.enqueue("Manual", "1", "first")
+    token = db.value("SELECT token FROM outbox.claim('hand')")
+    assert db.value("SELECT outbox.ack(%s)", token) == 1
+    wait_until(lambda: "last" in got(receiver), 20, lambda: f"the event that is due since the acknowledgement; got {got(receiver)}")
+
+
+def test_a_trigger_in_routing_makes_another_event_due(db, receiver):
+    """outbox.route_waiting(), and the worker when a sink is made."""
+    db.webhook_sink("crm", receiver, SECRET, aggregates="Order")
+    db.sql(FREE.format(when="OLD.sink IS NULL AND NEW.sink IS NOT NULL", row="NEW", event="UPDATE", table="outbox.events_pending"))
+    db.enqueue("Order", "1", "last", available_at="2100-01-01")
+    db.enqueue("Order", "2", "before")
+    wait_until(lambda: got(receiver) == ["before"], 20, "an event behind it")
+    db.enqueue("Unrouted", "1", "first")
+    db.sql("CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Unrouted')")
+    wait_until(lambda: "last" in got(receiver), 20, lambda: f"the event that is due since it was routed; got {got(receiver)}")
+
+
+def test_a_trigger_in_a_recording_frees_no_dedup_key_of_the_server_but_that_of_a_user(db, receiver):
+    """A trigger that deletes a pending event frees its key, as the user's own DELETE does. A delivery does not."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("""CREATE FUNCTION drop_other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM outbox.events WHERE status = 'PENDING' AND event_type = 'last'; RETURN NULL; END $$;
+              CREATE TRIGGER drop_other AFTER DELETE ON outbox.events_pending FOR EACH ROW WHEN (OLD.event_type = 'first') EXECUTE FUNCTION drop_other()""")
+    last = db.enqueue("Order", "1", "last", available_at="2100-01-01", dedup_key="b")
+    db.enqueue("Order", "1", "first", dedup_key="a")
+    wait_until(lambda: db.pending() == 0, 20, "the recording")
+    assert db.enqueue("Order", "1", "last", dedup_key="b") != last, "the key is free"
+    assert db.sql("SELECT dedup_key FROM outbox_internal.dedup ORDER BY 1") == [("a",), ("b",)]
