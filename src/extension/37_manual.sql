@@ -117,6 +117,13 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'The work of outbox.nack() for its caller.';
 
+-- A user may have postponed an event after it was claimed, to infinity too.
+CREATE OR REPLACE FUNCTION outbox_internal.due_since(created_at timestamptz, attempts integer, available_at timestamptz, acked_at timestamptz) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT CASE WHEN NOT isfinite(created_at) THEN acked_at ELSE greatest(created_at, CASE WHEN attempts = 0 AND available_at <= acked_at THEN available_at END) END $$;
+COMMENT ON FUNCTION outbox_internal.due_since(timestamptz, integer, timestamptz, timestamptz) IS
+  'Part of outbox.ack(): the time from which the latency of a delivered event counts.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -170,14 +177,14 @@ BEGIN
       SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, e.partition_key, e.dedup_key, e.seq,
         e.created_at, e.available_at, e.position, e.sink, e.xact, e.origin, e.overtaken_by, e.attempts, e.last_error, e.last_attempt_at, 'SENT', acked_at
       FROM gone AS e)
-    SELECT array_agg(greatest(g.created_at, CASE WHEN g.attempts = 0 THEN g.available_at END)) AS since,
+    SELECT array_agg(outbox_internal.due_since(g.created_at, g.attempts, g.available_at, acked_at)) AS since,
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
     INTO deleted FROM gone AS g;
   ELSE
     WITH gone AS (
       DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = sink_name
       RETURNING e.created_at, e.available_at, e.attempts, e.redrive_late, e.overtaken_by)
-    SELECT array_agg(greatest(g.created_at, CASE WHEN g.attempts = 0 THEN g.available_at END)) AS since,
+    SELECT array_agg(outbox_internal.due_since(g.created_at, g.attempts, g.available_at, acked_at)) AS since,
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
     INTO deleted FROM gone AS g;
   END IF;

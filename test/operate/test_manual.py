@@ -220,6 +220,37 @@ def again_ids(db, events: list[str], first) -> list:
     return [id for (id,) in db.sql("SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS e (id, n) WHERE id <> %s ORDER BY n", events, first)]
 
 
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "2100-01-01", "290000-01-01"])
+def test_a_claimed_event_that_is_postponed_is_acknowledged(db, time):
+    """A user changes available_at between claim and ack: the other events of the claim too end normally."""
+    manual_sink(db, ordered="true")
+    for n in range(3):
+        db.enqueue("Order", str(n))
+    [token] = {row[0] for row in db.sql("SELECT token FROM outbox.claim('mine')")}
+    db.sql("UPDATE outbox.events SET available_at = %s WHERE aggregate_id = '1'", time)
+    assert db.value("SELECT outbox.ack(%s)", token) == 3
+    assert db.pending() == 0
+    assert db.sink("delivered, latency_p99 < 600000", "mine") == (3, True)
+
+
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "12000-01-01"])
+def test_created_at_is_checked_when_it_is_changed(db, time):
+    """As when the event is enqueued."""
+    db.enqueue("Order", "1")
+    with pytest.raises(psycopg.errors.DatetimeFieldOverflow, match="created_at is out of range") as error:
+        db.sql("UPDATE outbox.events SET created_at = %s", time)
+    assert "years 1 to 9999" in error.value.diag.message_detail
+    db.sql("UPDATE outbox.events SET created_at = '2020-01-01'")
+
+
+def test_a_time_of_a_damaged_event_does_not_stop_an_acknowledgement(db):
+    """Written without the triggers."""
+    manual_sink(db, ordered="true")
+    db.enqueue("Order", "1")
+    db.sql("ALTER TABLE outbox.events DISABLE TRIGGER USER; UPDATE outbox.events SET created_at = 'infinity'; ALTER TABLE outbox.events ENABLE TRIGGER USER")
+    assert db.value("SELECT outbox.ack(token) FROM outbox.claim('mine')") == 1
+
+
 def test_an_acknowledged_event_is_deleted_where_its_day_was_detached(db):
     """The name of the day is taken by a table that is no partition."""
     manual_sink(db, retention="1d")

@@ -186,7 +186,7 @@ void event_check_payload(TriggerRow *row) {
 }
 
 /* Message formats write created_at with a year of four digits. */
-static void check_created_at(const TriggerRow *row) {
+void event_check_created_at(const TriggerRow *row) {
   static const TimestampTz FIRST = ((TimestampTz)1721426 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY; /* 0001-01-01 */
   static const TimestampTz END = ((TimestampTz)5373485 - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;   /* 10000-01-01 */
 
@@ -230,7 +230,7 @@ void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
 }
 
 void event_check(TriggerRow *row, EventHeaders *headers) {
-  check_created_at(row);
+  event_check_created_at(row);
   check_type(row, EV_AGGREGATE_TYPE, "Order");
   check_type(row, EV_EVENT_TYPE, "order.created");
   check_one_line(row, EV_CONTENT_TYPE);

@@ -19,6 +19,9 @@ void event_check_encoding(const TriggerRow *before, const TriggerRow *row);
  * text, and sets `headers`. */
 void event_check(TriggerRow *row, EventHeaders *headers);
 
+/* Raises an error for a created_at that no consumer could read. */
+void event_check_created_at(const TriggerRow *row);
+
 /* Raises an error when both payload and payload_bytes are given. A payload column that the INSERT left out has the
  * default {}: beside payload_bytes, {} counts as no payload and becomes NULL. */
 void event_check_payload(TriggerRow *row);

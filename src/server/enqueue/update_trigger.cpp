@@ -180,6 +180,8 @@ SQL_FUNCTION(outbox_events_before_update) {
     row_set_null(&after, EV_BLOCKED_BY);
   if (!is_replicated(&before)) {
     event_check_encoding(&before, &after);
+    if (!row_same(&before, &after, EV_CREATED_AT))
+      event_check_created_at(&after);
     if (adds_payload(&before, &after))
       event_check_payload(&after);
   }
