@@ -3,6 +3,7 @@ failure."""
 
 import uuid
 
+import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import status
@@ -57,3 +58,13 @@ def test_nack_counts_whatever_number_stands_there(db, attempts):
     ended = [db.value("SELECT outbox.nack(token, id, 'no') FROM outbox.claim('mine')") for _ in range(1 if attempts > 0 else 2)]
     assert ended[-1] == "FAILED"
     assert db.value("SELECT attempts FROM outbox.events") == (2 if attempts < 0 else MOST)
+
+
+def test_no_column_can_be_added(db):
+    """Its values would be lost when the row moves or is copied."""
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="a column cannot be added to outbox.events") as error:
+        db.sql("ALTER TABLE outbox.events ADD COLUMN tenant text DEFAULT 'acme'")
+    assert "table of your own" in error.value.diag.message_hint
+    with pytest.raises(psycopg.errors.WrongObjectType):  # PostgreSQL's own
+        db.sql("ALTER TABLE outbox.events_pending ADD COLUMN tenant text")
+    db.sql("CREATE TABLE public.events (id int); ALTER TABLE public.events ADD COLUMN tenant text")

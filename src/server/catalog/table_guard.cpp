@@ -93,9 +93,24 @@ static void check_sequence(Oid sequence) {
                             (int)POSITION_STEP)));
 }
 
-void table_guard(ObjectAccessType access, Oid class_id, Oid object_id) {
+/* Rows move between partitions, and are copied for further sinks, by lists of columns. A list that followed the table
+ * would also have to decide what a redrive and a replay do with a column that the extension does not know. */
+static void refuse_column(Oid table) {
+  if (creating_extension || !is_ours(table) || strcmp(get_rel_name(table), "events") != 0)
+    return;
+  ereport(ERROR,
+          (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a column cannot be added to outbox.events"),
+           errdetail("Its values would be lost when an event becomes SENT or FAILED, is redriven, or is copied "
+                     "for further sinks."),
+           errhint("Put what consumers need into headers or payload, and what only you need into a table of "
+                   "your own with the event's id.")));
+}
+
+void table_guard(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id) {
   if (access == OAT_POST_CREATE && class_id == TriggerRelationId)
     check_trigger(object_id);
+  else if (access == OAT_POST_CREATE && class_id == RelationRelationId && sub_id > 0)
+    refuse_column(object_id);
   else if (access == OAT_POST_ALTER && class_id == RelationRelationId) {
     check_owner(object_id);
     check_sequence(object_id);

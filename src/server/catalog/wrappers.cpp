@@ -162,7 +162,7 @@ static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_i
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
     refuse_private_mapping(object_id);
   sink_ddl_note(access, class_id, object_id);
-  table_guard(access, class_id, object_id);
+  table_guard(access, class_id, object_id, sub_id);
 }
 
 void wrappers_init(void) {
