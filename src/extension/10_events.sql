@@ -53,7 +53,7 @@ COMMENT ON COLUMN outbox.events.partition_key IS 'Events with the same key reach
 COMMENT ON COLUMN outbox.events.dedup_key IS 'A second event with the same key within outbox.dedup_window is not enqueued.';
 COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number. Default: NULL.';
 COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued. Default: the start of its transaction.';
-COMMENT ON COLUMN outbox.events.available_at IS 'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once.';
+COMMENT ON COLUMN outbox.events.available_at IS 'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once. An INSERT with a time within 5 seconds of the server''s clock stores NULL.';
 COMMENT ON COLUMN outbox.events.attempts IS 'The number of failed deliveries so far.';
 COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter). Changing a dead letter to PENDING does the same as outbox.redrive() with force: the event is sent in order if possible, otherwise late.';
 COMMENT ON COLUMN outbox.events.last_error IS 'The error of the last failed delivery.';

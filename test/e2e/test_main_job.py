@@ -242,7 +242,7 @@ def test_an_event_without_a_sink_waits_for_one(db, kafka, consume, aggregate):
 
 def test_a_scheduled_event_waits_for_its_time(db, kafka, consume, aggregate):
     db.kafka_sink("main", kafka)
-    db.sql("SELECT outbox.enqueue(%s, 'later', 'e', '{}', available_at => clock_timestamp() + interval '2 s')", aggregate)
+    db.sql("SELECT outbox.enqueue(%s, 'later', 'e', '{}', available_at => clock_timestamp() + interval '6 s')", aggregate)
     due = db.value("SELECT extract(epoch FROM available_at)::float8 FROM outbox.events")
     db.enqueue(aggregate, "now")
     records = consume(f"outbox.event.{aggregate}").take(2)

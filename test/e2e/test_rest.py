@@ -61,7 +61,7 @@ def test_a_worker_stays_when_told_so(db, receiver, setting):
 
 def test_what_is_scheduled_is_sent_in_time(db, hook):
     """By a worker that starts for it. If the worker needs longer to exit than the first event waits, the next one waits longer."""
-    for n, seconds in enumerate((4, 20, 100)):
+    for n, seconds in enumerate((6, 20, 100)):
         wait_for_rest(db)
         db.sql("SELECT outbox.enqueue('Order', 'k', 'e', to_jsonb(%s::int), available_at => clock_timestamp() + %s * interval '1 s')", n, seconds)
         rested = wait_until(lambda: numbers(hook)[n:] or rests(db) and "rests", 2 * seconds, "the worker to leave") == "rests"

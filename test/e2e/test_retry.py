@@ -278,12 +278,12 @@ def test_scheduled_events_arrive_when_due(db, endpoint, setting):
     """Not before, and not only at the next safety poll."""
     setting("outbox.poll_interval", "1h")
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
-    for n, seconds in ((1, 2), (2, 1)):
+    for n, seconds in ((1, 7), (2, 6)):
         db.sql("SELECT outbox.enqueue('Order', 'k', 'e', jsonb_build_object('key', 'k', 'n', %s::int),"
                " available_at => clock_timestamp() + %s * interval '1 s')", n, seconds)
     due = dict(db.sql("SELECT (payload->>'n')::int, extract(epoch FROM available_at)::float8 FROM outbox.events_pending"))
     enqueue(db, "k", 3)
-    wait_until(lambda: len(endpoint.keys()) == 3, 10, "all")
+    wait_until(lambda: len(endpoint.keys()) == 3, 20, "all")
     arrived = {d.json()["data"]["n"]: d.at for d in endpoint.receiver.accepted()}
     assert set(arrived) == {1, 2, 3} and all(arrived[n] >= due[n] for n in due)
     wait_empty(db)

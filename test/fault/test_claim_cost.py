@@ -76,7 +76,7 @@ def test_an_error_in_the_worker_costs_no_walk(delivering, aggregate):
         reads = Reads(delivering, "outbox.events_pending")
         before = reads.settled(MANY)
         log_start = delivering.pg.log.stat().st_size
-        delivering.enqueue(aggregate, "k", available_at=delivering.value("SELECT now() + interval '2s'"))
+        delivering.enqueue(aggregate, "k", available_at=delivering.value("SELECT now() + interval '7s'"))
         with delivering.connect(autocommit=False) as locker:
             locker.execute("LOCK TABLE outbox.events_pending IN EXCLUSIVE MODE")  # no row can be locked
             wait_until(lambda: b"due to lock timeout" in delivering.pg.log.read_bytes()[log_start:], 30, "the worker's error")

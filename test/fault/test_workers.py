@@ -216,7 +216,7 @@ def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, setting):
     hang(0, 4, 5, 6, 7)
     enqueue(failing)
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1") == 1, 20, "its failure")
-    enqueue(failing, available_at="now() + interval '3 s'")
+    enqueue(failing, available_at="now() + interval '8 s'")
 
     setting("outbox.workers", "4")
     wait_for_lanes(db, 64, 64, 64, 64)

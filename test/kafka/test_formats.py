@@ -116,8 +116,8 @@ def test_structured_cloudevents(receive, aggregate):
 
 def test_options_that_no_longer_fit_make_a_dead_letter_that_says_why(db, kafka, consume, aggregate):
     db.kafka_sink("k", kafka, topic=aggregate)
-    db.enqueue(aggregate, "1", headers='{"tenant": "acme"}', available_at=db.value("SELECT now() + interval '1 s'"))
-    db.enqueue(aggregate, "2", available_at=db.value("SELECT now() + interval '1 s'"))
+    db.enqueue(aggregate, "1", headers='{"tenant": "acme"}', available_at=db.value("SELECT now() + interval '6 s'"))
+    db.enqueue(aggregate, "2", available_at=db.value("SELECT now() + interval '6 s'"))
     db.set_sink("k", topic=f"{aggregate}.${{header.tenant}}")
     assert [record.key for record in consume(f"{aggregate}.acme").take(1)] == ["1"]
     wait_until(lambda: db.sql("SELECT aggregate_id, status FROM outbox.events") == [("2", "FAILED")], 10, "the dead letter")

@@ -198,6 +198,20 @@ static void fill_key(TriggerRow *row) {
   }
 }
 
+/* An application that writes its own clock's time means "now", also when that clock is ahead. As a scheduled event it
+ * would neither block its key nor wait for it, and later events would overtake it. NULL rather than the time: a
+ * worker whose round began before this time would take the event for a scheduled one. */
+static void forget_present_time(TriggerRow *row) {
+  static const int CLOCK_SKEW_MS = 5000;
+
+  if (row_isnull(row, EV_AVAILABLE_AT))
+    return;
+  const TimestampTz time = DatumGetTimestampTz(row_get(row, EV_AVAILABLE_AT)), now = GetCurrentTimestamp();
+  if (time <= TimestampTzPlusMilliseconds(now, CLOCK_SKEW_MS) &&
+      time >= TimestampTzPlusMilliseconds(now, -CLOCK_SKEW_MS))
+    row_set_null(row, EV_AVAILABLE_AT);
+}
+
 static void enqueue_event(TriggerRow *row, EventWriter writer) {
   EventHeaders headers;
   int n = 0;
@@ -208,6 +222,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   check_named(row, EV_EVENT_TYPE, "order.created");
   if (writer != WRITER_COPY) {
     reset_delivery(row);
+    forget_present_time(row);
     event_check_encoding(NULL, row);
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
