@@ -24,7 +24,7 @@ FoundRow Worker::lock_ended(InFlightEvent *event) {
 }
 
 void Worker::remove_sent(InFlightEvent *event) {
-  if (world_.is_bad(event->position))
+  if (world_.is_bad(event->position, event->sink->id))
     throw Failed{true};
   world_.log(event->position, "worker %d records that it was sent", index_);
   table_.remove(event->position, xid());
@@ -37,7 +37,7 @@ void Worker::to_dead_letters(int64_t position, WorkerSink &sink, int64_t overtak
   const Found row = table_.find(position, latest());
   Version dead = *row.version;
   need(d_->dead_letter(sink.oid, sink.rule.ordered ? dead.key_hash : 0, position, sink.rule.hold));
-  if (world_.is_bad(position))
+  if (world_.is_bad(position, sink.oid))
     throw Failed{true};
   world_.log(position, "worker %d makes it a dead letter", index_);
   table_.remove(position, xid());
@@ -64,7 +64,7 @@ void Worker::record_one(InFlightEvent *event, Disposition disposition, Now now) 
     to_dead_letters(event->position, sink, 0, true, event->error);
     break;
   case Disposition::RETRY: {
-    if (world_.is_bad(event->position))
+    if (world_.is_bad(event->position, event->sink->id))
       throw Failed{true};
     const int64_t delay =
         RETRY_DELAYS_MS[std::min(event->attempts, 3)] + static_cast<int64_t>(world_.nature(event->position) % 20);

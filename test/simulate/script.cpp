@@ -11,7 +11,7 @@ namespace simulate {
 const char *name_of(Action action) {
   static const char *const names[] = {"enqueue", "lock",    "change",     "redrive",     "outage",
                                       "lose",    "pause",   "alter",      "kill worker", "kill server",
-                                      "clock",   "workers", "fail round", "bad row"};
+                                      "clock",   "workers", "fail round", "bad row",     "bad sink"};
   return names[static_cast<int>(action)];
 }
 

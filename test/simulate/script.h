@@ -24,6 +24,7 @@ enum class Action : uint8_t {
   WORKERS,    /* their number changes */
   FAIL_ROUND, /* the transaction of a worker fails at its n-th step from now */
   BAD_ROW,    /* a row cannot be recorded for a while */
+  BAD_SINK,   /* nothing of a sink can be recorded, for a while or for ever */
   LAST
 };
 

@@ -329,6 +329,12 @@ void World::act(const ScriptAction &action) {
       schedule(random.below(500000), Step::GOOD_ROW, position, 0, 0, 0);
     }
     break;
+  case Action::BAD_SINK:
+    id = any_sink();
+    sink(id).unrecordable = true;
+    if (random.percent(50))
+      schedule(random.below(3000000), Step::GOOD_SINK, id, 0, 0, 0);
+    break;
   case Action::LAST:
     break;
   }

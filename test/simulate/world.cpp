@@ -105,6 +105,9 @@ void World::take(const Step &step) {
   case Step::GOOD_ROW:
     bad_rows_.erase(step.a);
     break;
+  case Step::GOOD_SINK:
+    sink(static_cast<SinkId>(step.a)).unrecordable = false;
+    break;
   case Step::ANSWER:
     if (Worker *worker = its_worker())
       worker->library().answer(static_cast<SinkId>(step.c), static_cast<uint64_t>(step.d));
@@ -325,6 +328,25 @@ void World::check_delivered() {
   }
 }
 
+/* Nothing of some sinks can be recorded, and all else is healed: the others deliver what no dead letter blocks. */
+bool World::check_other_sinks() {
+  if (std::none_of(sinks_.begin(), sinks_.end(), [](const SinkWorld &sink) { return sink.unrecordable; }))
+    return false;
+  const int64_t until_us = now_us_ + 60 * 1000000LL;
+  while (now_us_ < until_us && step(until_us))
+    ;
+  const Snapshot snapshot = table_.snapshot(NO_XID);
+  for (int64_t position = table_.first_alive(); position <= table_.last_position(); position++) {
+    const Found row = table_.find(position, snapshot);
+    if (row.version && !row.version->failed && !sink(row.version->sink).unrecordable &&
+        !rules_[row.version->sink - 1].hold && row.version->available_at <= now().wall)
+      throw Broken("stuck: the recordings of another sink fail", {position});
+  }
+  for (SinkWorld &sink : sinks_)
+    sink.unrecordable = false;
+  return true;
+}
+
 /* All is healed: what is pending is delivered but behind dead letters that block their keys; then those are redriven.
  */
 void World::settle() {
@@ -333,8 +355,9 @@ void World::settle() {
     sink.down = sink.stopped = false;
   bad_rows_.clear();
   wake(true);
+  const bool was_bad = check_other_sinks(); /* then recordings are tried again within 64 s, and make dead letters */
   log(0, "all is healed");
-  const int64_t until_us = now_us_ + 20 * 1000000LL;
+  const int64_t until_us = now_us_ + (was_bad ? 100 : 20) * 1000000LL;
   while (now_us_ < until_us && !is_quiet() && step(until_us))
     ;
   redrive(0, true);

@@ -27,7 +27,7 @@ struct SinkWorld {
   int hang_percent = 0;
   int retry = 0, lost_answer = 0, reject = 0, defer = 0, twice = 0; /* of a thousand answers */
   bool returns_after_reject = false;
-  bool down = false, stopped = false;
+  bool down = false, stopped = false, unrecordable = false;
   uint64_t fingerprint = 1;
 };
 
@@ -68,6 +68,7 @@ struct Step {
     UP,
     RESUME,
     GOOD_ROW,
+    GOOD_SINK,
     ANSWER,
     GIVE_UP,
     REDRIVE,
@@ -102,7 +103,10 @@ public:
   /* Others act; may throw. */
   void pass(Worker &worker);
   void became_dead_letter(int64_t position);
-  bool is_bad(int64_t position) const { return bad_rows_.count(position) > 0; }
+  /* Can the row not be recorded for this sink? */
+  bool is_bad(int64_t position, SinkId sink) const {
+    return sinks_[sink - 1].unrecordable || bad_rows_.count(position) > 0;
+  }
   Random &random() { return random_; }
 
   /* ---- for the library ---- */
@@ -139,6 +143,7 @@ private:
   void run_until_quiet(const char *why);
   bool is_quiet();
   void check_delivered();
+  bool check_other_sinks();
 
   /* What a user's transaction has done; it counts once that commits. */
   struct Pending {
