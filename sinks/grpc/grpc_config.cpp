@@ -49,9 +49,8 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
     max_message_bytes_ = parse_max_message_bytes("max_message_bytes", *value);
   if (const std::string *value = find_option(server, "headers"))
     headers_ = parse_metadata("headers", *value);
-  if (find_header(headers_, "authorization"))
-    refuse_value("headers", "Metadata \"authorization\" is a secret, and server options are readable by everybody.",
-                 "Use bearer_token, or headers in the user mapping.");
+  for (auto &[name, value] : headers_)
+    refuse_credential("headers", "Metadata", name, value);
   if (!mapping)
     return;
 

@@ -90,7 +90,7 @@ def test_neither_payload_nor_header_nor_key_is_told(db, receiver, decisions):
     """Checks all lines at debug2, also PostgreSQL's own of the worker."""
     log = decisions("debug2")
     receiver.mode = lambda delivery: status(500, body=b"not sesame-4711!")
-    db.webhook_sink("crm", receiver, SECRET, retry="100ms*2", max_attempts="2", headers='{"X-Token": "sesame"}')
+    db.webhook_sink("crm", receiver, SECRET, retry="100ms*2", max_attempts="2", headers='{"X-Tenant": "sesame"}')
     (position,) = positions(db, "customer-sesame-1")
     wait_until(lambda: '"crm": dead' in log.of(position), 10, lambda: log.of(position))
     told = [line for line in log.text().splitlines() if "DEBUG:  outbox" in line]

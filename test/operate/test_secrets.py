@@ -83,6 +83,9 @@ def sinks_in_every_trouble(receiver, kafka) -> dict[str, tuple[str, dict, dict]]
         "no_tls": ("webhook", http, {"url": f"https://127.0.0.1:{receiver.port}/{MARK}-path", "bearer_token": f"{MARK}-bearer"}),
         "unreachable": ("webhook", http, {"url": f"{closed}/{MARK}-path"} | basic),
         "no_name": ("webhook", http, {"url": f"https://no-such-host.invalid/{MARK}-path"} | basic),
+        "no_host": ("webhook", http, {"url": f"https://{MARK}-host.invalid/"}),
+        "host_closed": ("webhook", http, {"url": f"http://{MARK}-host.localhost:{free_port()}/"}),
+        "host_no_tls": ("webhook", http, {"url": f"https://{MARK}-host.localhost:{receiver.port}/"}),
         "guarded": ("webhook", http | {"allow_networks": "10.0.0.0/8"}, {"url": f"{there}/{MARK}-path"} | basic),
         "bad_proxy": ("webhook", http | {"proxy": closed}, {"url": f"{there}/{MARK}-path"} | planted("proxy_username", "proxy_password")),
         "kafka_no_sasl": ("kafka", {"bootstrap_servers": kafka.bootstrap} | sasl, planted("sasl_username", "sasl_password")),
@@ -128,7 +131,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
             verbose.execute(f"SET {setting}")
         event = verbose.execute("SELECT outbox.enqueue('Order', 1, 'x', '{}')").fetchone()[0]
         settled = {"good": "idle", "wrong_password": None, "gone": "disabled: 410", "no_tls": "circuit open", "unreachable": "circuit open",
-                   "no_name": "circuit open", "bad_proxy": "circuit open", "kafka_no_sasl": "circuit open", "kafka_unreachable": "circuit open"}
+                   "no_name": "circuit open", "no_host": "circuit open", "host_closed": "circuit open", "host_no_tls": "circuit open", "bad_proxy": "circuit open", "kafka_no_sasl": "circuit open", "kafka_unreachable": "circuit open"}
         for name, state in settled.items():
             wait_until(lambda: db.sink("state", name)[0] == state or (state is None and db.sink("last_error", name)[0]), 30, lambda: f"{name} to be {state}: {db.sink('state, last_error', name)}")
 
@@ -167,3 +170,15 @@ def test_a_secret_is_refused_where_everybody_reads_it(db):
             db._create_server("s", f"outbox_{kind}", ({"url": "https://a.example"} if kind == "webhook" else {"bootstrap_servers": "a"}) | {option: MARK})
         assert "CREATE USER MAPPING FOR PUBLIC" in error.value.diag.message_hint, option
         assert MARK not in f"{error.value.diag.message_primary} {error.value.diag.message_detail} {error.value.diag.message_hint}"
+
+
+@pytest.mark.parametrize("header", ("X-Api-Key", "Cookie", "X-Auth-Token", "Authorization"))
+def test_a_secret_header_is_refused_where_everybody_reads_it(db, header):
+    """And works in the user mapping, where the hint sends it."""
+    headers = json.dumps({header: MARK})
+    with pytest.raises(psycopg.Error) as error:
+        db._create_server("s", "outbox_webhook", {"url": "https://a.example", "headers": headers})
+    assert "CREATE USER MAPPING FOR PUBLIC" in error.value.diag.message_hint
+    assert MARK not in f"{error.value.diag.message_primary} {error.value.diag.message_detail} {error.value.diag.message_hint}"
+    db._create_server("s", "outbox_webhook", {"url": "https://a.example"})
+    db.create_mapping("s", {"headers": headers})

@@ -81,7 +81,18 @@ TEST(SecretMask, FindsAUrlAndItsParts) {
                              "/hooks/t0ken/of-mine?key=with%2Fslash-in-it", "with/slash-in-it"})
     expect_masked(mask, secret);
   EXPECT_EQ(mask.masked("POST /hooks/t0ken/of-mine?key=with%2Fslash-in-it HTTP/1.1"), "POST *** HTTP/1.1");
-  EXPECT_EQ(mask.masked("example.com does not answer"), "example.com does not answer");
+}
+
+TEST(SecretMask, FindsTheHostOfAUrlAndItsLongerLabels) {
+  SecretMask mask, with_port;
+  mask.add_url("https://T0ken-of-mine.hooks.example.com/x");
+  with_port.add_url("https://t0ken.example:8443");
+  for (const char *text : {"Could not resolve host: T0ken-of-mine.hooks.example.com",
+                           "Could not resolve host: t0ken-of-mine.hooks.example.com"})
+    EXPECT_EQ(mask.masked(text), "Could not resolve host: ***");
+  EXPECT_EQ(mask.masked("no tenant T0ken-of-mine"), "no tenant ***");
+  EXPECT_EQ(mask.masked("made out to *.example.com"), "made out to *.example.com");
+  EXPECT_EQ(with_port.masked("Failed to connect to t0ken.example port 8443"), "Failed to connect to *** port 8443");
 }
 
 TEST(SecretMask, LeavesOtherTextsAsTheyAre) {

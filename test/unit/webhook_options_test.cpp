@@ -80,6 +80,25 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
   }
 }
 
+TEST(WebhookOptions, ACredentialIsRefusedAmongTheHeadersOfTheServer) {
+  for (const char *name :
+       {"X-Api-Key", "x_api_key", "Api-Key", "Cookie", "X-Auth-Token", "X-Auth-User", "X-Vault-Token",
+        "Private-Token", "X-Shopify-Access-Token", "Ocp-Apim-Subscription-Key", "X-Functions-Key", "aeg-sas-key",
+        "X-Client-Secret", "DD-API-KEY", "apikey", "Authorization"}) {
+    BadInput error = refused(with("headers", "{\"" + std::string(name) + "\": \"s3cr3t\"}"));
+    EXPECT_EQ(error.subject, "headers") << name;
+    EXPECT_NE(error.detail.find("carries a secret"), std::string::npos) << error.detail;
+    EXPECT_NE(error.hint.find("CREATE USER MAPPING FOR PUBLIC"), std::string::npos) << error.hint;
+    EXPECT_EQ((error.detail + error.hint).find("s3cr3t"), std::string::npos);
+    Options mapping = {{"headers", "{\"" + std::string(name) + "\": \"s3cr3t\"}"}};
+    EXPECT_NO_THROW(parse_webhook({{"url", "https://example.com/"}}, &mapping)) << name;
+  }
+  EXPECT_EQ(refused(with("headers", R"({"X-Api-Key": "s3cr3t${aggregate_id}"})")).subject, "headers");
+  for (const char *headers : {R"({"X-Api-Key": "${header.key}"})", R"({"Cookie": ""})", R"({"Idempotency-Key": "a"})",
+                              R"({"X-Tokens": "a"})", R"({"X-Key": "a"})", R"({"Author": "a"})"})
+    EXPECT_NO_THROW(parse_webhook(with("headers", headers), nullptr)) << headers;
+}
+
 TEST(WebhookOptions, WhatGoesIllTogetherIsRefused) {
   auto refuses = [](Options server, const char *subject) {
     server["url"] = "https://example.com/";

@@ -20,6 +20,7 @@ namespace outbox {
 namespace {
 
 constexpr size_t shortest_needle = 4;
+constexpr size_t shortest_part_of_url = 8; /* shorter ones match in other texts */
 
 /* A byte of the decoded text, and the range of the original that it was decoded from. */
 struct Unit {
@@ -274,17 +275,34 @@ void SecretMask::add_part_of_url(std::string_view part, size_t shortest) {
     add(bytes_of(decoded), shortest);
 }
 
+/* A label of the host can be the token. Certificates and resolvers repeat it in lower case. */
+void SecretMask::add_host(std::string_view host) {
+  constexpr size_t last_labels = 2;
+  std::string lower(host);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  for (std::string_view text : {host, std::string_view(lower)}) {
+    add(text);
+    for (auto dots = std::count(text.begin(), text.end(), '.'); dots >= static_cast<long>(last_labels); dots--) {
+      size_t end = text.find('.');
+      add(text.substr(0, end), shortest_part_of_url);
+      text.remove_prefix(end + 1);
+    }
+  }
+}
+
 void SecretMask::add_url(std::string_view url) {
-  constexpr size_t shortest_part = 8;
   add_part_of_url(url, shortest_needle);
-  size_t path = url.find('/', url.find("://") + 3);
-  if (path == url.npos)
-    return;
+  size_t scheme = url.find("://");
+  url.remove_prefix(scheme == url.npos ? 0 : scheme + 3);
+  size_t path = std::min(url.find_first_of("/?#"), url.size());
+  std::string_view authority = url.substr(0, path);
+  add_host(authority.substr(0, authority.starts_with('[') ? authority.size() : authority.find(':')));
   url.remove_prefix(path);
   add_part_of_url(url, shortest_needle);
   while (!url.empty()) {
     size_t end = std::min(url.find_first_of("/?&="), url.size());
-    add_part_of_url(url.substr(0, end), shortest_part);
+    add_part_of_url(url.substr(0, end), shortest_part_of_url);
     url.remove_prefix(std::min(end + 1, url.size()));
   }
 }

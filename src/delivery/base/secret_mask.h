@@ -14,8 +14,8 @@ class SecretMask {
 public:
   /* A secret of fewer than `shortest` bytes is not masked, because it would match in every text. */
   void add(std::string_view secret, size_t shortest = 4);
-  /* A URL that contains a token: masks the whole URL, the part after its host, and each longer segment of that part.
-   */
+  /* A URL that contains a token: masks the whole URL, its host, the part after its host, and each longer part of both
+   * but the domain's last two labels. */
   void add_url(std::string_view url);
   /* The value of a header: masks the whole value and its parts ("Token ..."); Basic credentials are decoded first. */
   void add_header(std::string_view value);
@@ -28,6 +28,7 @@ public:
 
 private:
   void add_part_of_url(std::string_view part, size_t shortest);
+  void add_host(std::string_view host);
   void add_needle(std::string_view needle);
 
   std::vector<std::string> needles_; /* decoded like the text in which they are searched */

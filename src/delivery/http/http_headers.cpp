@@ -65,6 +65,41 @@ bool is_reserved(std::string_view name) {
   return std::any_of(std::begin(names), std::end(names), [name](auto &own) { return same_variable(own, name); });
 }
 
+/* "X-Shopify-Access-Token", "DD-API-KEY" and "Cookie", but not "Idempotency-Key". */
+static bool carries_credential(std::string_view name) {
+  static constexpr std::string_view ends[] = {
+      "access-key",    "account-key", "api-key",          "apikey",     "auth",        "auth-key",
+      "authorization", "cookie",      "cookie2",          "credential", "credentials", "functions-key",
+      "jwt",           "master-key",  "passwd",           "password",   "sas-key",     "secret",
+      "secret-key",    "session-id",  "subscription-key", "token"};
+  return std::any_of(std::begin(ends), std::end(ends),
+                     [name](std::string_view end) {
+                       if (name.size() < end.size() || !same_variable(name.substr(name.size() - end.size()), end))
+                         return false;
+                       return name.size() == end.size() ||
+                              same_variable(name.substr(name.size() - end.size() - 1, 1), "-");
+                     }) ||
+         same_variable(name.substr(0, 7), "x-auth-");
+}
+
+static bool consists_of_variables(std::string_view value) {
+  while (value.starts_with("${")) {
+    size_t end = value.find('}');
+    value.remove_prefix(end == value.npos ? value.size() : end + 1);
+  }
+  return value.empty();
+}
+
+void refuse_credential(const std::string &option, const char *what, const std::string &name, std::string_view value) {
+  const bool of_the_sink = same_name(name, "authorization");
+  if (!of_the_sink && (!carries_credential(name) || consists_of_variables(value)))
+    return;
+  refuse_value(
+      option, std::string(what) + " \"" + name + "\" carries a secret, and server options are readable by everybody.",
+      "Put it into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (headers '{\"" + name +
+          "\": \"...\"}')" + (of_the_sink ? ", or bearer_token." : "."));
+}
+
 void check_http_header(std::string_view name, std::string_view value) {
   if (!is_header_name(name))
     throw BadInput(OB_BAD_VALUE, "headers",

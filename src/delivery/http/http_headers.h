@@ -29,6 +29,10 @@ bool has_control(std::string_view value);
  * that becomes the same CGI variable. */
 bool is_reserved(std::string_view name);
 
+/* For a header of a server's options, which everybody can read. Throws BadInput for one that by its name carries a
+ * credential, unless its value consists of variables alone, which take it from the event. `what`: "Header". */
+void refuse_credential(const std::string &option, const char *what, const std::string &name, std::string_view value);
+
 /* Whether CGI and its successors (WSGI, PHP, Rack) make the same variable of both names: "webhook_id" equals
  * "webhook-id". */
 bool same_variable(std::string_view one, std::string_view other);

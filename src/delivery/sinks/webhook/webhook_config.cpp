@@ -61,9 +61,7 @@ void set_format(const Options &server, WebhookConfig &config) {
 }
 
 void set_header(const std::string &name, const std::string &value, WebhookConfig &config) {
-  if (same_name(name, "authorization"))
-    refuse_value("headers", "Header \"" + name + "\" carries a secret, and server options are readable by everybody.",
-                 "Use bearer_token, username and password, or headers in the user mapping.");
+  refuse_credential("headers", "Header", name, value);
   if (config.cloud_events && (same_name(name, "content-type") || config.cloud_events->is_attribute(name)))
     refuse_value("headers", "Header \"" + name + "\" is written by the format.",
                  "An attribute of a CloudEvent is a header ce_NAME of the event.");
