@@ -6,9 +6,9 @@
 
 namespace simulate {
 
-/* Keys whose shards belong to different workers. */
-static uint64_t hash_of_key(uint64_t key) {
-  return mix(key, 12345) | 1;
+/* As hashtextextended() spreads keys: over all 64 bits, differently in each world. 0 stands for no key. */
+uint64_t World::hash_of_key(uint64_t key) const {
+  return std::max<uint64_t>(mix(mix(script_.seed, 5), key), 1);
 }
 
 /* ---- producers ------------------------------------------------------------------------------------------------ */

@@ -137,6 +137,7 @@ private:
   void redrive(uint64_t drawn, bool all);
   void redrive_row(int64_t position, Xid xid, bool force);
   std::vector<int64_t> rows(bool failed);
+  uint64_t hash_of_key(uint64_t key) const;
   bool may_lock_key(uint64_t key, Xid xid);
 
   void settle();
