@@ -44,6 +44,7 @@ GUARDS = {
     "a redriven row without room, and the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return {", "  return {"),
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
     "keys of every hash are blocked": ("blocked_keys.cpp", "  *replaced = 0;\n  if (key_hash == 0)\n", "  *replaced = 0;\n  if (key_hash % 4 == 0)\n"),
+    "deliveries are recorded in order": ("recording.cpp", "const bool due = !is_put_off(event);", "const bool due = !is_put_off(event) && (event->position % 4 != 0 || !event->next || !event->next->next);"),
     "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),
     "a replaced blocker is read again": ("dispatch.cpp", "(replaced == 0 || locked_rows.add(replaced, sink, key_hash))", "true"),
     "marks, taken back": ("dispatch.cpp", "  marks.roll_back_round();\n", ""),

@@ -129,6 +129,9 @@ void Worker::record_ended(Now now) {
     if (d_->recording.is_ready(event, lock_ended(event), Retention::NONE))
       ready.push_back(event);
   mark_out_of_order(ready, now.moment);
+  for (const InFlightEvent *event : sent)
+    if (event->record_after > now.moment)
+      world_.truth().held(event->position);
   record_rows(sent, now);
 }
 

@@ -115,6 +115,30 @@ void Truth::check_order(int64_t position, const Event &event) {
   }
 }
 
+/* Not what a user has sent again or changed. */
+bool Truth::is_of_a_run(int64_t position) const {
+  const Event &event = at(position);
+  return !event.any_order && !event.deleted && !event.redriven && !event.forced && !event.rejected;
+}
+
+/* After an event that came again, the later ones of its key that had arrived before come again too. */
+void Truth::check_run(const Key &key, int64_t upto) const {
+  const int64_t again = key.arrived;
+  if (again == 0 || again >= upto || at(again).deliveries < 2 || at(again).held || !is_of_a_run(again))
+    return;
+  for (int64_t other : key.sent)
+    if (other > again && other < upto && at(other).last_at < at(again).last_at && is_of_a_run(other) &&
+        must_precede(again, other) && (upto == INT64_MAX || must_precede(other, upto)))
+      throw Broken(
+          "hole: later ones of its key had arrived before the event came again, and one of them did not follow",
+          {again, other});
+}
+
+void Truth::ended() const {
+  for (const auto &[id, key] : keys_)
+    check_run(key, INT64_MAX);
+}
+
 void Truth::delivered(int64_t position, SinkId sink, uint64_t key_hash, Incarnation) {
   Event &event = at(position);
   n_deliveries_++;
@@ -127,6 +151,11 @@ void Truth::delivered(int64_t position, SinkId sink, uint64_t key_hash, Incarnat
     event.deliveries++;
     leave(position);
     return;
+  }
+  event.last_at = n_deliveries_;
+  if (Key &key = key_of(event); sinks_[sink - 1].ordered && event.key_hash != 0) {
+    check_run(key, position);
+    key.arrived = position;
   }
   if (event.deliveries++ > 0)
     return;

@@ -47,9 +47,11 @@ public:
     bool forced = false;    /* redriven with force at least once */
     bool redriven = false;
     bool outstanding = false; /* stands in the list of its key */
+    bool held = false;        /* its recording had to wait, so later ones may have been recorded before it */
     int32_t deliveries = 0;   /* to its present sink */
     uint32_t sinks = 0;       /* to which it was delivered, as bits */
     uint64_t first_at = 0;    /* the first delivery */
+    int64_t last_at = 0;      /* the number of the last delivery, among all */
     Incarnation known_to = 0; /* the worker that was told of the delivery; 0 = nobody */
   };
 
@@ -59,6 +61,7 @@ public:
   void changed(int64_t position);                               /* a user has changed it: no order is promised */
   void moved(int64_t position, SinkId sink, uint64_t key_hash); /* to another sink or key */
   void deleted(int64_t position);
+  void held(int64_t position) { at(position).held = true; }
   void never_was(int64_t position) { leave(position); } /* its commit was lost */
   void redriven(int64_t position, bool force);
 
@@ -69,6 +72,8 @@ public:
   /* A worker deletes the row as delivered. */
   void recorded(int64_t position);
   void died(Incarnation worker, int max_in_flight);
+  /* Nothing more arrives. */
+  void ended() const;
 
   Event &at(int64_t position) { return events_[position]; }
   const Event &at(int64_t position) const { return events_[position]; }
@@ -79,14 +84,17 @@ private:
   struct Key {
     std::vector<int64_t> outstanding, sent; /* by position; in order of delivery */
     int64_t last_sent = 0;
+    int64_t arrived = 0; /* the last one to arrive, maybe again */
   };
 
   bool must_precede(int64_t earlier, int64_t later) const;
+  bool is_of_a_run(int64_t position) const;
   void leave(int64_t position);
   Key &key_of(const Event &event) { return keys_[{event.sink, event.key_hash}]; }
   void check_phantom(int64_t position, const Event &event) const;
   void check_duplicate(int64_t position, Event &event);
   void check_order(int64_t position, const Event &event);
+  void check_run(const Key &key, int64_t upto) const;
 
   const Table &table_;
   const std::vector<SinkRule> &sinks_;

@@ -153,8 +153,10 @@ void World::lock_rows(uint64_t drawn) {
   const int64_t among = random.percent(50) ? std::min<int64_t>(n_rows, 10) : n_rows; /* as in change_row() */
   for (int i = 0; i < n && !all.empty(); i++) {
     const int64_t position = all[random.below(among)];
-    if (table_.lock(position, xid))
+    if (table_.lock(position, xid)) {
+      truth_.held(position);
       log(position, "a user locks %lld", static_cast<long long>(position));
+    }
   }
   schedule(random.below(random.percent(30) ? 800000 : 20000), Step::UNLOCK, static_cast<int64_t>(xid),
            random.percent(50), 0, 0);
@@ -189,6 +191,7 @@ void World::change_row(uint64_t drawn) {
   const int64_t position = all[random.below(random.percent(50) ? std::min<int64_t>(n, 10) : n)];
   const Xid xid = table_.begin();
   const int64_t kind = random.below(4);
+  truth_.held(position);
   if (kind == 0) {
     const Found row = table_.find(position, table_.snapshot(xid));
     const bool tells = row.version->failed || row.version->attempts > 0;
@@ -326,6 +329,7 @@ void World::act(const ScriptAction &action) {
     if (const std::vector<int64_t> all = rows(false); !all.empty()) {
       const int64_t position = all[random.below(static_cast<int64_t>(all.size()))];
       bad_rows_.insert(position);
+      truth_.held(position);
       schedule(random.below(500000), Step::GOOD_ROW, position, 0, 0, 0);
     }
     break;

@@ -363,6 +363,7 @@ void World::settle() {
   redrive(0, true);
   run_until_quiet("after all dead letters were redriven");
   check_delivered();
+  truth_.ended();
 }
 
 void World::run() {
