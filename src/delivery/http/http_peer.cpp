@@ -50,14 +50,23 @@ void set_networks(const Options &server, HttpPeer &peer) {
   peer.guard = NetworkGuard(std::move(networks));
 }
 
-void set_client_certificate(const Options &mapping, const std::string &url, ClientCertificate &client) {
-  auto take = [&mapping](const char *name, std::string &into) {
-    if (auto *value = find_option(mapping, name))
-      into = *value;
-  };
-  take("ssl_certificate_pem", client.certificate_pem);
-  take("ssl_key_pem", client.key_pem);
-  take("ssl_key_password", client.key_password);
+ClientCertificate client_certificate(const Options &mapping) {
+  auto *certificate = find_option(mapping, "ssl_certificate_pem"), *key = find_option(mapping, "ssl_key_pem");
+  auto *password = find_option(mapping, "ssl_key_password");
+  constexpr const char *both = "An endpoint is shown the certificate, and the key proves it.";
+  if (key && !certificate)
+    required("ssl_certificate_pem", "ssl_key_pem", both);
+  if (certificate && !key)
+    required("ssl_key_pem", "ssl_certificate_pem", both);
+  if (password && !key)
+    required("ssl_key_pem", "ssl_key_password", "The password opens that key.");
+  if (!key)
+    return {};
+  return {*certificate,
+          open_key({"ssl_key_pem", *key, "ssl_certificate_pem", certificate, "ssl_key_password", password})};
+}
+
+void check_client_certificate(const ClientCertificate &client, const std::string &url) {
   if (client.is_given() && is_http(url))
     throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem",
                    "option \"ssl_certificate_pem\" has no effect with an http url",
@@ -100,17 +109,7 @@ std::vector<OptionSpec> HttpPeer::mapping_specs() {
 }
 
 void HttpPeer::check_mapping(const Options &mapping) {
-  auto *certificate = find_option(mapping, "ssl_certificate_pem"), *key = find_option(mapping, "ssl_key_pem");
-  auto *password = find_option(mapping, "ssl_key_password");
-  constexpr const char *both = "An endpoint is shown the certificate, and the key proves it.";
-  if (key && !certificate)
-    required("ssl_certificate_pem", "ssl_key_pem", both);
-  if (certificate && !key)
-    required("ssl_key_pem", "ssl_certificate_pem", both);
-  if (password && !key)
-    required("ssl_key_pem", "ssl_key_password", "The password opens that key.");
-  if (key)
-    check_key_pair({"ssl_key_pem", *key, "ssl_certificate_pem", *certificate, "ssl_key_password", password});
+  client_certificate(mapping);
   check_proxy_mapping(mapping);
 }
 
@@ -140,8 +139,9 @@ void HttpPeer::parse(const Options &server, const Options *mapping, const std::s
   if (auto *value = find_option(server, "ca_pem"))
     ca_pem = *value;
   if (mapping) {
-    check_mapping(*mapping);
-    set_client_certificate(*mapping, url, client);
+    client = client_certificate(*mapping);
+    check_client_certificate(client, url);
+    check_proxy_mapping(*mapping);
   }
 }
 

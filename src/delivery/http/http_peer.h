@@ -18,7 +18,7 @@ namespace outbox {
 
 /* A client's certificate for mutual TLS; empty: none. */
 struct ClientCertificate {
-  std::string certificate_pem, key_pem, key_password;
+  std::string certificate_pem, key_pem;  // the key is not encrypted
   bool is_given() const { return !certificate_pem.empty(); }
 };
 

@@ -107,7 +107,7 @@ void HttpTransfer::set_fixed_options(const std::string &method) {
   if (const ClientCertificate &client = peer_->client; client.is_given()) {
     set_blob(easy, CURLOPT_SSLCERT_BLOB, client.certificate_pem);
     set_blob(easy, CURLOPT_SSLKEY_BLOB, client.key_pem);
-    set(easy, CURLOPT_KEYPASSWD, client.key_password.c_str());  // also if empty: OpenSSL would ask at a terminal
+    set(easy, CURLOPT_KEYPASSWD, "");  // without it OpenSSL might ask at a terminal
   }
 }
 

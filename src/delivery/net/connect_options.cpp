@@ -92,7 +92,8 @@ const std::vector<OptionSpec> &ConnectOptions::specs() {
   return specs;
 }
 
-void ConnectOptions::check_mapping(const Options &mapping) {
+/* Returns the private key, not encrypted; empty if there is none. */
+static std::string checked_key(const Options &mapping) {
   const std::string *certificate = find_option(mapping, "ssl_certificate_pem"),
                     *key = find_option(mapping, "ssl_key_pem"), *password = find_option(mapping, "ssl_key_password");
   if (key && !certificate)
@@ -101,8 +102,13 @@ void ConnectOptions::check_mapping(const Options &mapping) {
     required("ssl_key_pem", "ssl_certificate_pem", "The peer is shown the certificate, and the key proves it.");
   if (password && !key)
     required("ssl_key_pem", "ssl_key_password", "The password opens a key, and there is none.");
-  if (key)
-    check_key_pair({"ssl_key_pem", *key, "ssl_certificate_pem", *certificate, "ssl_key_password", password});
+  if (!key)
+    return {};
+  return open_key({"ssl_key_pem", *key, "ssl_certificate_pem", certificate, "ssl_key_password", password});
+}
+
+void ConnectOptions::check_mapping(const Options &mapping) {
+  checked_key(mapping);
 }
 
 ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {
@@ -129,13 +135,9 @@ ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &serv
   if (!mapping)
     return made;
 
-  auto take = [mapping](const char *name, std::string &into) {
-    if (const std::string *value = find_option(*mapping, name))
-      into = *value;
-  };
-  take("ssl_certificate_pem", made.certificate_pem);
-  take("ssl_key_pem", made.key_pem);
-  take("ssl_key_password", made.key_password);
+  if (const std::string *certificate = find_option(*mapping, "ssl_certificate_pem"))
+    made.certificate_pem = *certificate;
+  made.key_pem = checked_key(*mapping);
   if (!made.certificate_pem.empty() && !made.tls)
     throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem", "option \"ssl_certificate_pem\" has no effect without TLS",
                    "The connection would go without it.", "Use ALTER SERVER ... OPTIONS (ADD tls 'true').");

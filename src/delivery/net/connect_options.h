@@ -29,7 +29,7 @@ struct ConnectOptions {
   PeerWords words{"peer", "", ""};
   std::vector<Host> hosts;
   bool tls = false, verify = true;
-  std::string ca_pem, certificate_pem, key_pem, key_password;
+  std::string ca_pem, certificate_pem, key_pem; /* the key is not encrypted */
   std::chrono::milliseconds connect_timeout{10'000};
 
   /* All but `hosts`. */

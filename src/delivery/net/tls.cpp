@@ -47,33 +47,28 @@ std::string openssl_text() {
   throw Trouble(step, OB_REASON_TLS, std::string("OpenSSL refuses ") + what + ": " + openssl_text());
 }
 
-/* Never asks on a terminal for the password of a key. */
-int give_password(char *buffer, int size, int, void *password_) {
-  const auto &password = *static_cast<const std::string *>(password_);
-  if (password.empty() || password.size() > static_cast<size_t>(size))
-    return 0;
-  password.copy(buffer, password.size());
-  return static_cast<int>(password.size());
+/* Without it OpenSSL would ask on a terminal. */
+int no_password(char *, int, int, void *) {
+  return 0;
 }
 
 void trust(SSL_CTX *context, const std::string &pem) {
   Bio bio = bio_of(pem);
-  while (Certificate certificate{PEM_read_bio_X509(bio.get(), nullptr, give_password, nullptr)})
+  while (Certificate certificate{PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)})
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context), certificate.get());
   ERR_clear_error(); /* the end of the text counts as an error */
 }
 
 void identify(SSL_CTX *context, const ConnectOptions &options) {
   Bio bio = bio_of(options.certificate_pem);
-  Certificate own(PEM_read_bio_X509(bio.get(), nullptr, give_password, nullptr));
+  Certificate own(PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr));
   if (!own || SSL_CTX_use_certificate(context, own.get()) != 1)
     refused("ssl_certificate_pem");
-  while (Certificate authority{PEM_read_bio_X509(bio.get(), nullptr, give_password, nullptr)})
+  while (Certificate authority{PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)})
     SSL_CTX_add1_chain_cert(context, authority.get());
   ERR_clear_error();
   Bio key_bio = bio_of(options.key_pem);
-  std::string password = options.key_password;
-  std::unique_ptr<EVP_PKEY, FreeKey> key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, give_password, &password));
+  std::unique_ptr<EVP_PKEY, FreeKey> key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, no_password, nullptr));
   if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1)
     refused("ssl_key_pem");
 }

@@ -1,15 +1,20 @@
 /*
  * pem.cpp: OpenSSL parses the text when CREATE USER MAPPING runs, so a broken key is an error there and not a
- * failing sink later. Errors never contain the text.
+ * failing sink later. Errors never contain the text. Who wrote an encrypted key also chose how long its password is
+ * derived, up to half an hour, so this looks at the key's own parameters before it lets OpenSSL decrypt anything.
  */
 #include "delivery/options/pem.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <memory>
+#include <string_view>
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/pkcs12.h>
 #include <openssl/x509v3.h>
 
 namespace outbox {
@@ -58,22 +63,181 @@ static int give_password(char *buffer, int size, int, void *password_) {
   return static_cast<int>(password->text->size());
 }
 
-static Key read_key(const std::string &text, Password &password) {
+/* ---- encrypted keys ---- */
+
+static constexpr uint64_t most_iterations = 1'000'000, most_scrypt = uint64_t(1) << 20;
+
+static uint64_t number(const ASN1_INTEGER *from) {
+  uint64_t value = 0;
+  return from && ASN1_INTEGER_get_uint64(&value, from) == 1 ? value : UINT64_MAX;
+}
+
+template <class T> using Asn1 = std::unique_ptr<T, void (*)(T *)>;
+
+static const ASN1_STRING *parameters(const X509_ALGOR *algorithm, int &nid) {
+  const ASN1_OBJECT *oid;
+  int type;
+  const void *value;
+  X509_ALGOR_get0(&oid, &type, &value, algorithm);
+  nid = OBJ_obj2nid(oid);
+  return type == V_ASN1_SEQUENCE ? static_cast<const ASN1_STRING *>(value) : nullptr;
+}
+
+template <class T>
+static Asn1<T> unpack(const ASN1_STRING *from, T *(*parse)(T **, const unsigned char **, long), void (*free)(T *)) {
+  const unsigned char *at = from ? ASN1_STRING_get0_data(from) : nullptr;
+  return {at ? parse(nullptr, &at, ASN1_STRING_length(from)) : nullptr, free};
+}
+
+[[noreturn]] static void takes_too_long(const std::string &name, const std::string &what, uint64_t most) {
+  refuse_value(name,
+               "Its password is derived with " + what + ", and at most " + std::to_string(most) + " are allowed.",
+               "Encrypt the key again: openssl pkcs8 -topk8 -iter 100000 -in old.pem -out new.pem");
+}
+
+static void check_iterations(const std::string &name, const ASN1_INTEGER *from) {
+  if (uint64_t n = number(from); n > most_iterations)
+    takes_too_long(name, n == UINT64_MAX ? "too many iterations" : std::to_string(n) + " iterations",
+                   most_iterations);
+}
+
+/* Returns false for an algorithm that is not known here; throws BadInput if it takes too long. */
+static bool check_derivation(const std::string &name, const X509_ALGOR *algorithm) {
+  int nid;
+  const ASN1_STRING *given = parameters(algorithm, nid);
+  if (nid != NID_pbes2) { /* PKCS#5 v1.5 and PKCS#12 */
+    auto old = unpack(given, d2i_PBEPARAM, PBEPARAM_free);
+    if (old)
+      check_iterations(name, old->iter);
+    return old != nullptr;
+  }
+  auto pbes2 = unpack(given, d2i_PBE2PARAM, PBE2PARAM_free);
+  if (!pbes2)
+    return false;
+  given = parameters(pbes2->keyfunc, nid);
+  if (nid == NID_id_pbkdf2) {
+    auto pbkdf2 = unpack(given, d2i_PBKDF2PARAM, PBKDF2PARAM_free);
+    if (pbkdf2)
+      check_iterations(name, pbkdf2->iter);
+    return pbkdf2 != nullptr;
+  }
+  if (nid != NID_id_scrypt)
+    return false;
+  auto scrypt = unpack(given, d2i_SCRYPT_PARAMS, SCRYPT_PARAMS_free);
+  if (!scrypt)
+    return false;
+  uint64_t left = most_scrypt;
+  for (uint64_t factor :
+       {number(scrypt->costParameter), number(scrypt->blockSize), number(scrypt->parallelizationParameter)}) {
+    if (factor > left)
+      takes_too_long(name, "scrypt and too large a product of N, r and p", most_scrypt);
+    left /= std::max<uint64_t>(factor, 1);
+  }
+  return true;
+}
+
+/* ---- reading a key ---- */
+
+/* One block of a PEM text: its name, header and bytes, not decrypted. */
+class Block {
+public:
+  Block() = default;
+  Block(const Block &) = delete;
+  Block &operator=(const Block &) = delete;
+  ~Block() { forget(); }
+  bool read(BIO *from) {
+    forget();
+    return PEM_read_bio(from, &name_, &header_, &bytes_, &size_) == 1;
+  }
+  std::string_view name() const { return name_; }
+  bool has_header() const { return *header_ != '\0'; }
+  const unsigned char *bytes() const { return bytes_; }
+  long size() const { return size_; }
+
+  /* Decrypts a block of the old kind ("DEK-Info"), whose password is derived in one step. */
+  bool decrypt(Password &password) {
+    EVP_CIPHER_INFO cipher;
+    return PEM_get_EVP_CIPHER_INFO(header_, &cipher) == 1 &&
+           PEM_do_header(&cipher, bytes_, &size_, give_password, &password) == 1;
+  }
+
+private:
+  void forget() {
+    OPENSSL_free(name_);
+    OPENSSL_free(header_);
+    if (bytes_)
+      OPENSSL_clear_free(bytes_, static_cast<size_t>(size_));
+    name_ = header_ = nullptr;
+    bytes_ = nullptr;
+  }
+
+  char *name_ = nullptr, *header_ = nullptr;
+  unsigned char *bytes_ = nullptr;
+  long size_ = 0;
+};
+
+using Pkcs8 = std::unique_ptr<PKCS8_PRIV_KEY_INFO, decltype(&PKCS8_PRIV_KEY_INFO_free)>;
+
+static Key key_of(const Pkcs8 &from) {
+  return {from ? EVP_PKCS82PKEY(from.get()) : nullptr, EVP_PKEY_free};
+}
+
+static Key read_encrypted(const std::string &name, const Block &block, Password &password) {
+  const unsigned char *at = block.bytes();
+  std::unique_ptr<X509_SIG, decltype(&X509_SIG_free)> encrypted(d2i_X509_SIG(nullptr, &at, block.size()),
+                                                                X509_SIG_free);
+  const X509_ALGOR *algorithm = nullptr;
+  if (encrypted)
+    X509_SIG_get0(encrypted.get(), &algorithm, nullptr);
+  char text[PEM_BUFSIZE];
+  int length = algorithm && check_derivation(name, algorithm) ? give_password(text, sizeof text, 0, &password) : -1;
+  Pkcs8 key(length >= 0 ? PKCS8_decrypt(encrypted.get(), text, length) : nullptr, PKCS8_PRIV_KEY_INFO_free);
+  OPENSSL_cleanse(text, sizeof text);
+  return key_of(key);
+}
+
+/* The first private key of the text; null if there is none, or it cannot be read. */
+static Key read_key(const std::string &name, const std::string &text, Password &password) {
   Bio bio = reader(text);
-  return {PEM_read_bio_PrivateKey(bio.get(), nullptr, give_password, &password), EVP_PKEY_free};
+  for (Block block; block.read(bio.get());) {
+    if (block.name() == PEM_STRING_PKCS8)
+      return read_encrypted(name, block, password);
+    const int type = block.name() == PEM_STRING_RSA            ? EVP_PKEY_RSA
+                     : block.name() == PEM_STRING_ECPRIVATEKEY ? EVP_PKEY_EC
+                     : block.name() == PEM_STRING_DSA          ? EVP_PKEY_DSA
+                                                               : EVP_PKEY_NONE;
+    if (type == EVP_PKEY_NONE && block.name() != PEM_STRING_PKCS8INF)
+      continue;
+    if (block.has_header() && !block.decrypt(password))
+      break;
+    const unsigned char *at = block.bytes();
+    if (type != EVP_PKEY_NONE)
+      return {d2i_PrivateKey(type, nullptr, &at, block.size()), EVP_PKEY_free};
+    return key_of({d2i_PKCS8_PRIV_KEY_INFO(nullptr, &at, block.size()), PKCS8_PRIV_KEY_INFO_free});
+  }
+  return {nullptr, EVP_PKEY_free};
 }
 
 void check_key_pem(const std::string &name, const std::string &value) {
   ErrorsForgotten at_end;
   Password none{nullptr};
-  if (!read_key(value, none) && !none.asked)
+  if (!read_key(name, value, none) && !none.asked)
     refuse_value(name, "Expected a private key in PEM, beginning with -----BEGIN PRIVATE KEY----- or the like.");
 }
 
-void check_key_pair(const KeyPair &pair) {
+static std::string unencrypted(EVP_PKEY *key) {
+  Bio bio(BIO_new(BIO_s_secmem()), BIO_free);
+  char *text = nullptr;
+  if (!bio || PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1)
+    throw std::bad_alloc();
+  long length = BIO_get_mem_data(bio.get(), &text);
+  return {text, static_cast<size_t>(length)};
+}
+
+std::string open_key(const KeyPair &pair) {
   ErrorsForgotten at_end;
   Password password{pair.password};
-  Key key = read_key(pair.key, password);
+  Key key = read_key(pair.key_name, pair.key, password);
   if (!key && password.asked && !pair.password)
     throw BadInput(OB_MISSING_OPTION, pair.password_name, "option \"" + pair.password_name + "\" is required",
                    "The key in option \"" + pair.key_name + "\" is encrypted.");
@@ -81,13 +245,17 @@ void check_key_pair(const KeyPair &pair) {
     refuse_value(pair.password_name, "It does not open the key in option \"" + pair.key_name + "\".");
   if (!key)
     refuse_value(pair.key_name, "Expected a private key in PEM.");
-  Certificate certificate = next_certificate(reader(pair.certificate).get());
+  std::string opened = password.asked ? unencrypted(key.get()) : pair.key;
+  if (!pair.certificate)
+    return opened;
+  Certificate certificate = next_certificate(reader(*pair.certificate).get());
   if (!certificate)
     refuse_value(pair.certificate_name, "Expected a certificate in PEM.");
   if (X509_check_private_key(certificate.get(), key.get()) != 1)
     refuse_value(pair.key_name, "It is not the key of the certificate in option \"" + pair.certificate_name + "\".",
                  "The client's own certificate comes first in \"" + pair.certificate_name +
                      "\", before those of its authorities.");
+  return opened;
 }
 
 static std::string name_text(const X509_NAME *name) {

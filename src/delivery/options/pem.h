@@ -11,18 +11,20 @@ namespace outbox {
 /* Requires one or more certificates. */
 void check_certificates_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
-/* Requires a private key, which may be encrypted. */
+/* Requires a private key, which may be encrypted, with a password that is derived within a second. */
 void check_key_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
-/* Checks that key and certificate belong together and that `password` (null = none) decrypts the key. Throws BadInput
- * about option `key_name`, `password_name` or `certificate_name`. */
+/* Returns the key unencrypted, after a check that key and certificate (null = unknown) belong together and that
+ * `password` (null = none) decrypts the key. This takes up to a second for an encrypted key, so keep the result
+ * instead of the password. Throws BadInput about option `key_name`, `password_name` or `certificate_name`. */
 struct KeyPair {
   const std::string &key_name, &key;
-  const std::string &certificate_name, &certificate;
+  const std::string &certificate_name;
+  const std::string *certificate;
   const std::string &password_name;
   const std::string *password;
 };
-void check_key_pair(const KeyPair &pair);
+std::string open_key(const KeyPair &pair);
 
 /* Facts about a certificate as text: "CN=broker"; begin and end of its validity: "2026-11-20 17:15:08 UTC"; its
  * hosts: "a.example, 10.0.0.1"; its key: "RSA, 2048 bits". */

@@ -191,9 +191,11 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_
     add_kafka_properties(*mapping, properties_);
   check_kafka_security(properties_, mapping != nullptr);
   check_kafka_tokens(properties_, server, mapping);
-  if (mapping)
+  if (mapping) {
+    open_kafka_key(properties_);
     tokens_ = kafka_token_source(properties_, server, *mapping);
 
+  }
   KafkaConf all = conf();
   max_message_bytes_ = get_number(all.get(), "message.max.bytes");
   uint64_t messages = get_number(all.get(), "queue.buffering.max.messages");

@@ -84,11 +84,13 @@ static void check_credentials(const KafkaProperties &given, const std::string &w
                "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (sasl_username '...', sasl_password '...').");
 }
 
-void check_kafka_key(const KafkaProperties &given) {
-  auto *key = find(given, "ssl.key.pem"), *certificate = find(given, "ssl.certificate.pem");
-  if (key && certificate)
-    check_key_pair({"ssl_key_pem", *key, "ssl_certificate_pem", *certificate, "ssl_key_password",
-                    find(given, "ssl.key.password")});
+void open_kafka_key(KafkaProperties &given) {
+  auto key = given.find("ssl.key.pem");
+  if (key == given.end())
+    return;
+  key->second = open_key({"ssl_key_pem", key->second, "ssl_certificate_pem", find(given, "ssl.certificate.pem"),
+                          "ssl_key_password", find(given, "ssl.key.password")});
+  given.erase("ssl.key.password");
 }
 
 static void check_client_certificate(const KafkaProperties &given) {
@@ -98,7 +100,6 @@ static void check_client_certificate(const KafkaProperties &given) {
   if (has("ssl.certificate.pem") && !has("ssl.key.pem") && !has("ssl.key.location"))
     required("ssl_key_pem", "ssl_certificate_pem", "A broker is shown the certificate, and the key proves it.",
              "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (ssl_key_pem '...').");
-  check_kafka_key(given);
 }
 
 void check_kafka_security(const KafkaProperties &given, bool whole) {
