@@ -122,20 +122,3 @@ def test_an_outage_ends_once(db, pg, far_kafka, aggregate):
     check(traffic, far_kafka)
     changes = [line for line in pg.log.read_bytes()[log_start:].decode(errors="replace").splitlines() if 'sink "main": circuit' in line]
     assert [state for line in changes for state in ("opened", "closed") if f"circuit {state}" in line] == ["opened", "closed"], changes
-
-
-def test_a_broker_is_away_longer_than_events_may_wait_for_it(db, far_kafka, aggregate):
-    """librdkafka returns events after message.timeout.ms again and again; they spend no attempts and keep their
-    order."""
-    db.kafka_sink("main", far_kafka, message_timeout_ms="2000")
-    with Traffic(db, aggregate, writers=2) as traffic:
-        wait_delivered(db, "main", 100)
-        far_kafka.stop()
-        try:
-            until = time.monotonic() + 8  # several timeouts
-            wait_until(lambda: "Message timed out" in (db.value("SELECT last_error FROM outbox.sinks") or ""), 40, "a timeout")
-            wait_until(lambda: time.monotonic() > until, 10)
-            assert spent_attempts(db, "main") == 0
-        finally:
-            far_kafka.start()
-    check(traffic, far_kafka)

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "kafka_broker.h"
 #include "patience.h"
@@ -60,6 +62,42 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   producer.purge_queued();
   ASSERT_EQ(ends(second), RD_KAFKA_RESP_ERR__PURGE_QUEUE);
   EXPECT_FALSE(producer.stopped());
+}
+
+/* The main thread may be busy for long, so nobody calls purge_if_needed() here. */
+TEST(KafkaProducer, AnAcknowledgementWithoutAnOffsetStopsTheFollowersByItself) {
+  KafkaBroker broker;
+  broker.create_topic("t", 1);
+  KafkaConfig config({{"bootstrap_servers", broker.address()},
+                      {"batch_num_messages", "1"},
+                      {"max_in_flight_requests_per_connection", "5"}},
+                     nullptr);
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  KafkaProducer::Topic &topic = *producer.topic("t");
+  Record record;
+  record.topic = "t";
+  record.value = {"1", 1};
+  std::vector<rd_kafka_resp_err_t> ends;
+  auto ended = [&](size_t n) {
+    for (int i = 0; i < 3000 && ends.size() < n; i++, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      for (const KafkaProducer::Ending &ending : producer.ended().all)
+        ends.push_back(ending.error);
+    return ends.size() == n;
+  };
+
+  size_t n = 0;
+  ASSERT_EQ(producer.produce(topic, record, ++n << 32), RD_KAFKA_RESP_ERR_NO_ERROR);
+  ASSERT_TRUE(ended(n));
+  broker.slow_down(20);
+  broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
+  while (n < 500 && producer.produce(topic, record, (n + 1) << 32) == RD_KAFKA_RESP_ERR_NO_ERROR)
+    n++;
+  ASSERT_GT(n, 50u);
+  ASSERT_TRUE(ended(n)) << ends.size();
+  auto count = [&](rd_kafka_resp_err_t error) { return std::count(ends.begin(), ends.end(), error); };
+  ASSERT_GT(count(RD_KAFKA_RESP_ERR__NO_OFFSET), 0);
+  EXPECT_GT(count(RD_KAFKA_RESP_ERR__PURGE_QUEUE), 0) << "its followers went on";
+  EXPECT_LT(count(RD_KAFKA_RESP_ERR_NO_ERROR), static_cast<ptrdiff_t>(n / 2)) << "its followers went on";
 }
 
 /* The text about the event that has been in flight longest names its topic, even if librdkafka no longer uses the

@@ -64,8 +64,6 @@ const std::vector<OptionSpec> &KafkaConfig::options() {
 /* Properties whose defaults in librdkafka suit another purpose. A user's options override these. */
 static constexpr std::pair<const char *, const char *> defaults[] = {
     {"client.id", "outbox"},
-    /* No timeout: events queued behind a timed-out event would overtake it. A sink without a broker waits. */
-    {"message.timeout.ms", "0"},
     /* One request in flight per broker, so that a later batch never overtakes a failed one. The next batch
        accumulates meanwhile, so lingering would only add latency. */
     {"max.in.flight.requests.per.connection", "1"},
@@ -86,6 +84,8 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
 };
 static constexpr std::pair<const char *, const char *> always[] = {
     {"enable.idempotence", "true"},
+    /* No timeout: events queued behind a timed-out event would overtake it. A sink without a broker waits. */
+    {"message.timeout.ms", "0"},
     {"log.queue", "true"},
 };
 /* Properties that only newer versions know. */

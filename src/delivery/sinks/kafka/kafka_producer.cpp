@@ -83,6 +83,16 @@ const KafkaProducer::Endings &KafkaProducer::ended() {
   return taken_;
 }
 
+/* The purge has been requested when this returns, whichever thread did it. */
+void KafkaProducer::stop_and_purge(rd_kafka_t *producer) {
+  std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (!purged_)
+    purge(producer);
+  purged_ = true;
+  purge_needed_ = false;
+}
+
 /* Stops the producer if the message has failed and later messages of its key may follow. Called on a thread of
  * librdkafka. */
 void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message) {
@@ -91,6 +101,10 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
     return; /* all messages of the topic fail with it; other topics are not affected */
   bool stored = error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset >= 0;
   bool unsure = error == RD_KAFKA_RESP_ERR_NO_ERROR && !stored;
+  /* librdkafka takes earlier messages for stored when a later batch was stored. It holds locks then; the messages of
+   * that batch end next, on the same thread, without locks and before the thread sends again. */
+  if (stored && purge_needed_)
+    stop_and_purge(producer);
   /* Broker threads purge when they get to it: a purge before a resume() can take messages that were produced after
    * it, and messages after those would overtake them. */
   bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !stopped_ && !purge_requested_;
@@ -98,18 +112,14 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
               error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return;
-  bool recall = unsure || error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
-  if (!recall && message->partition < 0) {
+  if (!unsure && message->partition < 0) {
     stopped_ = true; /* an unknown topic: nothing can have been sent, and librdkafka holds locks here, so no purge */
-  } else if (recall || (!late_purge && rd_kafka_message_broker_id(message) < 0)) {
-    /* Also a partition that the topic does not have. librdkafka holds the locks that a purge needs, so the sink's
-     * next poll() purges. */
+  } else if (!late_purge && rd_kafka_message_broker_id(message) < 0) {
+    /* Taken for stored, or for a partition that the topic does not have. librdkafka holds the locks that a purge
+     * needs, so the next message of the batch purges, or the sink's next poll(). */
     purge_needed_ = stopped_ = true;
   } else if (!purged_) {
-    std::lock_guard lock(mutex_); /* so that no message is produced between stop and purge */
-    stopped_ = true;
-    if (!purged_.exchange(true))
-      purge(producer);
+    stop_and_purge(producer);
   }
 }
 

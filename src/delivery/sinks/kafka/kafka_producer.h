@@ -34,8 +34,8 @@ namespace outbox {
  * run within produce() and within a purge, and on_broker(). on_throttle() runs within poll().
  *
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
- * and its purge. A message that a purge ends does not take it again. endings_mutex_ guards endings_ and is the
- * innermost lock; brokers_mutex_ guards connected_.
+ * and its purge, and no thread of librdkafka sends between them. A message that a purge ends does not take it again.
+ * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_.
  *
  * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
  * every ending that ended() has not yet returned has been announced. librdkafka writes to fd_ only when its event
@@ -110,8 +110,8 @@ public:
   bool stopped() const { return stopped_; }
   /* Call it while stopped: purges the queue if the interceptor could not. */
   void purge_if_needed() {
-    if (purge_needed_.exchange(false) && !purged_.exchange(true))
-      purge_queued();
+    if (purge_needed_)
+      stop_and_purge(producer_);
   }
   /* Call it when all messages have ended. A purge may still be on its way to a broker thread; if it then takes a new
    * message, the producer stops again. */
@@ -134,6 +134,7 @@ private:
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
 
   KafkaDiagnosis diagnosis_;
+  void stop_and_purge(rd_kafka_t *producer);
   KafkaTokens *const tokens_;
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;

@@ -35,6 +35,8 @@ static constexpr Owned owned[] = {
     {"internal.termination.signal", "Signals belong to the database server."},
     {"log.queue", "The database server writes the log from its main thread only."},
     {"log.thread.name", "The database server writes the log from its main thread only."},
+    {"delivery.timeout.ms", "Events queued behind one that timed out could overtake it."},
+    {"message.timeout.ms", "Events queued behind one that timed out could overtake it."},
     {"metadata.broker.list", "Use option \"bootstrap_servers\"."},
     {"plugin.library.paths", "It would load code into the database server."},
     {"queuing.strategy", "Events of one key must keep their order."},
