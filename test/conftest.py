@@ -46,8 +46,7 @@ def kafka(rig):
 @pytest.fixture
 def db(pg):
     """A fresh database with the extension."""
-    database = Database(pg, f"test{next(_numbers)}")
-    database.create()
+    database = Database(pg, f"test{next(_numbers)}").create()
     yield database
     database.drop()
 
@@ -85,9 +84,15 @@ def aggregate():
 @pytest.fixture
 def receiver(rig):
     """A webhook endpoint that verifies signatures."""
-    receiver = rig.receiver(secret=SECRET)
-    yield receiver
-    receiver.stop()
+    with rig.receiver(secret=SECRET) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def other(rig):
+    """Another one."""
+    with rig.receiver(secret=SECRET) as receiver:
+        yield receiver
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ EVENTS = 60
 
 def test_each_sink_has_its_own_progress(db, rig, receiver):
     """One endpoint hangs, one refuses, one works."""
-    hangs, refuses = rig.receiver(secret=SECRET, mode=HANG), rig.receiver(secret=SECRET, mode=status(409, body=b"not today"))
-    try:
+    with rig.receiver(secret=SECRET, mode=HANG) as hangs, rig.receiver(secret=SECRET, mode=status(409, body=b"not today")) as refuses:
         db.webhook_sink("well", receiver, SECRET, retention="1d")
         db.webhook_sink("hangs", hangs, SECRET, timeout="5min")
         db.webhook_sink("refuses", refuses, SECRET, retry="1h", max_attempts="5")
@@ -25,16 +24,10 @@ def test_each_sink_has_its_own_progress(db, rig, receiver):
             ("hangs", "PENDING", EVENTS), ("refuses", "PENDING", EVENTS), ("well", "SENT", EVENTS)], 20, "all to be recorded")
         assert db.value("SELECT last_error FROM outbox.events WHERE id = %s AND sink = 'refuses'", ids[0]).endswith("not today")
         assert db.value("SELECT in_flight FROM outbox.sinks WHERE name = 'hangs'") > 0
-    finally:
-        hangs.stop()
-        refuses.stop()
 
 
-def test_a_named_sink_alone_gets_the_event(db, pg, rig, receiver):
-    other = rig.receiver(secret=SECRET)
-    role = f"app_{db.name}"
-    db.sql(f"CREATE ROLE {role} LOGIN")
-    try:
+def test_a_named_sink_alone_gets_the_event(db, pg, other, receiver):
+    with db.role(f"app_{db.name}") as role:
         db.webhook_sink("crm", receiver, SECRET)
         db.webhook_sink("audit", other, SECRET, events="none")
         db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}")
@@ -50,10 +43,6 @@ def test_a_named_sink_alone_gets_the_event(db, pg, rig, receiver):
         wait_until(lambda: [d.id for d in other.accepted()] == [event], 20, "the named sink")
         wait_until(lambda: db.pending() == 0, 20, "the row to leave")
         assert receiver.deliveries == []
-    finally:
-        other.stop()
-        db.sql(f"DROP OWNED BY {role}")
-        db.sql(f"DROP ROLE {role}")
 
 
 def test_a_transaction_that_is_older_than_the_sink(db, kafka, consume, aggregate):

@@ -252,15 +252,10 @@ def test_a_scheduled_event_waits_for_its_time(db, kafka, consume, aggregate):
 
 def test_an_application_needs_only_usage_on_the_schema(db, pg, kafka, consume, aggregate):
     db.kafka_sink("main", kafka)
-    role = f"app_{db.name}"
-    db.sql(f"CREATE ROLE {role} LOGIN")
-    try:
+    with db.role(f"app_{db.name}") as role:
         db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}")
         with pg.connect(db.name, user=role) as app:
             [(event,)] = app.execute("SELECT outbox.enqueue(%s, 'k', 'e', '{}')::text", [aggregate]).fetchall()
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 app.execute("SELECT * FROM outbox.events")
         assert [r.id for r in consume(f"outbox.event.{aggregate}").take(1)] == [event]
-    finally:
-        db.sql(f"DROP OWNED BY {role}")
-        db.sql(f"DROP ROLE {role}")

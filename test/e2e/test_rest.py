@@ -19,10 +19,6 @@ def hook(db, receiver, setting):
     return receiver
 
 
-def numbers(receiver) -> list:
-    return [d.json()["data"] for d in receiver.accepted()]
-
-
 def rests(db) -> bool:
     return db.value("SELECT idle FROM outbox.library()") and db.value(BUSY) == 0
 
@@ -35,7 +31,7 @@ def wait_for_rest(db) -> None:
 
 
 def wait_for(receiver, expected: list) -> None:
-    wait_until(lambda: numbers(receiver) == expected, 10, lambda: f"{expected}, got {numbers(receiver)}")
+    wait_until(lambda: receiver.payloads() == expected, 10, lambda: f"{expected}, got {receiver.payloads()}")
 
 
 def test_an_idle_worker_leaves_and_comes_back(db, hook):
@@ -64,10 +60,10 @@ def test_what_is_scheduled_is_sent_in_time(db, hook):
     for n, seconds in enumerate((6, 20, 100)):
         wait_for_rest(db)
         db.sql("SELECT outbox.enqueue('Order', 'k', 'e', to_jsonb(%s::int), available_at => clock_timestamp() + %s * interval '1 s')", n, seconds)
-        rested = wait_until(lambda: numbers(hook)[n:] or rests(db) and "rests", 2 * seconds, "the worker to leave") == "rests"
+        rested = wait_until(lambda: hook.payloads()[n:] or rests(db) and "rests", 2 * seconds, "the worker to leave") == "rests"
         rested = rested and db.value("SELECT available_at > clock_timestamp() FROM outbox.events")
-        wait_until(lambda: numbers(hook)[n:], 2 * seconds, "the event")
-        assert numbers(hook) == list(range(n + 1))
+        wait_until(lambda: hook.payloads()[n:], 2 * seconds, "the event")
+        assert hook.payloads() == list(range(n + 1))
         if rested:
             return
     pytest.fail("the worker does not rest while an event is scheduled")
@@ -95,7 +91,7 @@ def test_whatever_gives_it_work_calls_it(db, hook, call):
         wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 1, 20, "a dead letter")
         hook.mode = status(200)
     wait_for_rest(db)
-    assert numbers(hook) == []
+    assert hook.payloads() == []
     for statement in [CALLS[call]] if isinstance(CALLS[call], str) else CALLS[call]:
         db.sql(statement)
     wait_for(hook, [1])
@@ -110,7 +106,7 @@ def test_another_identity_gives_it_work(db, hook, setting):
     setting("outbox.cluster_name", "after")
     hook.mode = status(200)
     wait_for_rest(db)
-    assert numbers(hook) == [] and db.pending() == 1
+    assert hook.payloads() == [] and db.pending() == 1
     setting("outbox.cluster_name", "before")
     wait_for(hook, [1])
 
@@ -131,18 +127,16 @@ def test_no_commit_is_missed_while_workers_come_and_go(db, hook, setting):
     before = db.value("SELECT count(*) FROM outbox.events")
     for n in range(120):
         db.enqueue("Order", f"k{n % 3}", payload=str(n))
-        wait_until(lambda: len(numbers(hook)) == n + 1, 10, lambda: f"event {n}: {db.sql('SELECT * FROM outbox.workers')}", interval=0.002)
+        wait_until(lambda: len(hook.payloads()) == n + 1, 10, lambda: f"event {n}: {db.sql('SELECT * FROM outbox.workers')}", interval=0.002)
         time.sleep(chance.choice([0, 0.002, chance.uniform(0.05, 0.1)]))
-    assert numbers(hook) == list(range(120)) and before == 0
+    assert hook.payloads() == list(range(120)) and before == 0
 
 
 @pytest.mark.slow
 def test_more_databases_than_worker_slots(rig, receiver):
     """Every database gets its events delivered, including those that wait for a slot."""
-    pg = rig.postgres(settings={"max_worker_processes": "6", "outbox.worker_idle_timeout": "1h"})
-    try:
-        first = Database(pg, "first")
-        first.create()
+    with rig.postgres(settings={"max_worker_processes": "6", "outbox.worker_idle_timeout": "1h"}) as pg:
+        first = Database(pg, "first").create()
         first.webhook_sink("crm", receiver, SECRET)
         wait_until(lambda: first.value(BUSY) == 1, 20, "a worker")
         first.disconnect()
@@ -154,8 +148,6 @@ def test_more_databases_than_worker_slots(rig, receiver):
                 databases.append(Database(pg, f"many{n}"))
         for n, database in enumerate(databases):
             database.enqueue("Order", "k", payload=str(n))
-        wait_until(lambda: sorted(numbers(receiver)) == list(range(12)), 60, lambda: f"all of them, got {numbers(receiver)}")
+        wait_until(lambda: sorted(receiver.payloads()) == list(range(12)), 60, lambda: f"all of them, got {receiver.payloads()}")
         for database in databases:
             database.disconnect()
-    finally:
-        pg.stop()

@@ -24,10 +24,6 @@ def enqueue_many(db, events: int) -> None:
     db.sql(f"SELECT outbox.enqueue('Order', n::text, 'order.created', to_jsonb(n)) FROM generate_series(1, {events}) AS n")
 
 
-def transactions(db) -> int:
-    return db.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
-
-
 def all_delivered(db, receiver, events: int) -> None:
     wait_until(lambda: len({d.id for d in receiver.accepted()}) == events and db.pending() == 0, SOON,
                lambda: f"{db.pending()} of {events} events to leave: {db.sql('SELECT * FROM outbox.sinks')}")
@@ -78,9 +74,9 @@ def test_recordings_that_wait_for_locks(db, receiver, setting):
         receiver.release()
         wait_until(lambda: len(receiver.accepted()) == 2, SOON, "their answers")
         time.sleep(1)
-        before = transactions(db)
+        before = db.transactions()
         time.sleep(3)
-        assert transactions(db) - before < 100, "a busy loop"
+        assert db.transactions() - before < 100, "a busy loop"
         person.rollback()
     all_delivered(db, receiver, 6)
 
@@ -99,6 +95,6 @@ def test_a_lock_on_the_table(db, receiver):
             person.commit()
             other.execute("LOCK TABLE outbox.events IN ACCESS EXCLUSIVE MODE")
             os.kill(worker, signal.SIGCONT)
-            wait_until(lambda: "outbox waits for a lock" in db.pg.log.read_bytes()[log:].decode(errors="replace"), SOON, "the worker to give up")
+            wait_until(lambda: "outbox waits for a lock" in db.pg.logged(log), SOON, "the worker to give up")
             other.rollback()
     all_delivered(db, receiver, 2)

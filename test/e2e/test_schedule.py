@@ -10,10 +10,6 @@ pytestmark = pytest.mark.timing
 SCHEDULED = 60_000
 
 
-def names(receiver) -> list:
-    return [delivery.json()["data"] for delivery in receiver.accepted()]
-
-
 def reads(db) -> tuple[int, int]:
     """Rows of the pending partition that were deleted and that were read, according to the statistics."""
     return db.sql("SELECT n_tup_del, (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes i WHERE i.relid = t.relid) + seq_tup_read"
@@ -27,7 +23,7 @@ def test_many_scheduled_events(db, receiver, setting):
               " SELECT 'Order', 'key-' || n %% 1000, 'e', to_jsonb('far ' || n), now() + (%s - n) * interval '1 hour' FROM generate_series(1, %s) n")
     db.sql(insert, 2 * SCHEDULED, SCHEDULED)
     db.enqueue("Order", "warm", payload='"warm"')
-    wait_until(lambda: names(receiver) == ["warm"], 30, "the worker to come past them")
+    wait_until(lambda: receiver.payloads() == ["warm"], 30, "the worker to come past them")
 
     # Reading an ordinary event costs its own row, not the scheduled rows. (Statistics are reported at most once per
     # second.)
@@ -44,8 +40,8 @@ def test_many_scheduled_events(db, receiver, setting):
     wait_until(lambda: send(deleted + 100), 60, "the statistics to tell of 100 more")
     deleted_then, read_then = reads(db)
     assert read_then - read < 3 * (deleted_then - deleted)
-    wait_until(lambda: len(names(receiver)) == sent + 1, 20, "all of them")
-    assert names(receiver)[1:] == list(range(1, sent + 1))
+    wait_until(lambda: len(receiver.payloads()) == sent + 1, 20, "all of them")
+    assert receiver.payloads()[1:] == list(range(1, sent + 1))
 
     # Scheduled events among them are sent when they become due, wherever their rows are.
     db.sql("UPDATE outbox.events SET available_at = clock_timestamp() + (1 + position % 2) * interval '1 s', payload = to_jsonb('due ' || position)"
@@ -53,12 +49,12 @@ def test_many_scheduled_events(db, receiver, setting):
     due = dict(db.sql("SELECT payload #>> '{}', extract(epoch FROM available_at)::float8 FROM outbox.events WHERE available_at < now() + interval '1 min'"))
     assert len(due) == 20
     receiver.clear()
-    wait_until(lambda: len(names(receiver)) >= 20, 20, "the due ones")
+    wait_until(lambda: len(receiver.payloads()) >= 20, 20, "the due ones")
     late = [d.at - due[d.json()["data"]] for d in receiver.accepted()]
     assert len(late) == 20 and min(late) >= 0 and max(late) < 1, late
 
     # A new worker reads them once.
     db.sql("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database()")
     db.enqueue("Order", "k", payload='"after"')
-    wait_until(lambda: names(receiver)[20:] == ["after"], 30, "an event behind them all")
+    wait_until(lambda: receiver.payloads()[20:] == ["after"], 30, "an event behind them all")
     wait_until(lambda: db.pending() == SCHEDULED - 20, 20, "only those to stay that are not due")

@@ -14,10 +14,6 @@ SOON = 10  # seconds: far less than the hour, and enough for a slow machine
 WORKER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database()"
 
 
-def got(receiver) -> list:
-    return [delivery.json()["data"] for delivery in receiver.accepted()]
-
-
 def asleep(db) -> None:
     """The worker has nothing to do and will not look again by itself."""
     last, since = None, 0.0
@@ -38,7 +34,7 @@ def hook(db, receiver, setting):
     setting("outbox.poll_interval", "1h")
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "warm", payload='"warm"')
-    wait_until(lambda: got(receiver) == ["warm"], SOON, "a first event")
+    wait_until(lambda: receiver.payloads() == ["warm"], SOON, "a first event")
     asleep(db)
     receiver.clear()
     yield receiver
@@ -88,13 +84,13 @@ def test_a_late_commit_after_thousands_of_others(db, hook):
         prepare(db, "early", event("prepared"))
         pass_by(db, hook, 2000)
         late.commit()
-        wait_until(lambda: got(hook)[2000:] == ["late"], SOON, "the late one")
+        wait_until(lambda: hook.payloads()[2000:] == ["late"], SOON, "the late one")
         asleep(db)
         nested.commit()
-        wait_until(lambda: got(hook)[2001:] == ["nested"], SOON, "the one of a savepoint")
+        wait_until(lambda: hook.payloads()[2001:] == ["nested"], SOON, "the one of a savepoint")
     asleep(db)
     finish(db, "COMMIT", "early")
-    wait_until(lambda: got(hook)[2002:] == ["prepared"], SOON, "the prepared one")
+    wait_until(lambda: hook.payloads()[2002:] == ["prepared"], SOON, "the prepared one")
 
 
 def test_late_commits_around_a_worker_restart(db, hook):
@@ -118,7 +114,7 @@ def test_late_commits_around_a_worker_restart(db, hook):
         pass_by(db, hook)
         for session in committed:
             session.commit()
-        wait_until(lambda: set(got(hook)) >= set(names), SOON, lambda: f"{sorted(set(names) - set(got(hook)))}")
+        wait_until(lambda: set(hook.payloads()) >= set(names), SOON, lambda: f"{sorted(set(names) - set(hook.payloads()))}")
     finally:
         for session in open_ones:
             session.close()
@@ -132,7 +128,7 @@ def test_a_row_that_comes_back_with_an_old_position(db, hook):
                        """ SELECT gen_random_uuid(), 'Order', 'k', 'e', '"restored"', 1, 'crm', origin FROM outbox.library()""")
         pass_by(db, hook)
         person.commit()
-    wait_until(lambda: got(hook)[600:] == ["restored"], SOON, "the row")
+    wait_until(lambda: hook.payloads()[600:] == ["restored"], SOON, "the row")
 
 
 def test_positions_against_the_order_of_transaction_ids(db, hook):
@@ -146,7 +142,7 @@ def test_positions_against_the_order_of_transaction_ids(db, hook):
         old.commit()
         wait_until(lambda: hook.open_requests, 5, "the old one to be claimed", interval=0.001)
         young.commit()
-        wait_until(lambda: got(hook) == ["young"], SOON, "the young one")
+        wait_until(lambda: hook.payloads() == ["young"], SOON, "the young one")
 
 
 # ---- two-phase commit --------------------------------------------------------------------------------------------
@@ -162,13 +158,13 @@ def test_prepared_transactions_survive_restarts(db, pg, hook):
     pg.restart("immediate")
     pass_by(db, hook)
     finish(db, "COMMIT", "first")
-    wait_until(lambda: got(hook)[600:] == ["first"], SOON, "the first")
+    wait_until(lambda: hook.payloads()[600:] == ["first"], SOON, "the first")
 
     db.sql("SELECT pg_terminate_backend(pid) FROM (" + WORKER + ") w")
     pass_by(db, hook)
     finish(db, "ROLLBACK", "rolled-back")
     finish(db, "COMMIT", "second")
-    wait_until(lambda: got(hook)[901:] == ["second"], SOON, "the second")
+    wait_until(lambda: hook.payloads()[901:] == ["second"], SOON, "the second")
 
     ids: list[str] = []
     second = threading.Thread(target=lambda: ids.append(str(db.value(
@@ -180,13 +176,13 @@ def test_prepared_transactions_survive_restarts(db, pg, hook):
                    SOON, "the second of a key to wait for the prepared one")
     finish(db, "COMMIT", "keyed")
     second.join(SOON)
-    wait_until(lambda: got(hook)[902:] == ["keyed"], SOON, "the keyed one")
+    wait_until(lambda: hook.payloads()[902:] == ["keyed"], SOON, "the keyed one")
     assert ids == [hook.accepted()[-1].id]
     pass_by(db, hook)
-    assert not {"rolled-back", "undone", "a second"} & set(got(hook))
+    assert not {"rolled-back", "undone", "a second"} & set(hook.payloads())
 
 
-def test_prepared_changes_of_rows_and_sinks(db, rig, hook):
+def test_prepared_changes_of_rows_and_sinks(db, other, hook):
     """An UPDATE, a new sink: COMMIT PREPARED wakes the worker for each kind of change."""
     db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '\"scheduled\"', available_at => now() + interval '1 day')")
     db.sql("SELECT outbox.enqueue('Invoice', 'k', 'other', '\"unrouted\"', sink => 'crm', available_at => now() + interval '1 day')")
@@ -194,17 +190,13 @@ def test_prepared_changes_of_rows_and_sinks(db, rig, hook):
     prepare(db, "update", "UPDATE outbox.events SET available_at = NULL WHERE aggregate_type = 'Order'")
     asleep(db)
     finish(db, "COMMIT", "update")
-    wait_until(lambda: got(hook) == ["scheduled"], SOON, "the event that was moved up")
+    wait_until(lambda: hook.payloads() == ["scheduled"], SOON, "the event that was moved up")
 
     asleep(db)
-    other = rig.receiver(secret=SECRET)
-    try:
-        prepare(db, "alter", f"ALTER SERVER crm OPTIONS (SET url '{other.url}')", "UPDATE outbox.events SET available_at = NULL")
-        asleep(db)
-        finish(db, "COMMIT", "alter")
-        wait_until(lambda: got(other) == ["unrouted"], SOON, "the sink's new address")
-    finally:
-        other.stop()
+    prepare(db, "alter", f"ALTER SERVER crm OPTIONS (SET url '{other.url}')", "UPDATE outbox.events SET available_at = NULL")
+    asleep(db)
+    finish(db, "COMMIT", "alter")
+    wait_until(lambda: other.payloads() == ["unrouted"], SOON, "the sink's new address")
 
 
 def test_a_prepared_create_extension(pg, receiver, setting, db):
@@ -218,7 +210,7 @@ def test_a_prepared_create_extension(pg, receiver, setting, db):
                     f" (url '{receiver.url}', allow_http 'true', allow_networks '127.0.0.0/8')",
                     f"CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (secret '{SECRET}')", event("k"))
             finish(bare, "COMMIT", "create")
-            wait_until(lambda: got(receiver) == ["k"], SOON, "the event")
+            wait_until(lambda: receiver.payloads() == ["k"], SOON, "the event")
         finally:
             bare.drop()
 
@@ -242,12 +234,12 @@ def test_a_procedure_commits_in_between(db, hook):
         thread = threading.Thread(target=lambda: caller.execute("CALL in_parts()"))
         thread.start()
         try:
-            wait_until(lambda: got(hook) == ["committed"], SOON, "the first part")
+            wait_until(lambda: hook.payloads() == ["committed"], SOON, "the first part")
             asleep(db)
         finally:
             holder.execute("SELECT pg_advisory_unlock(1)")
             thread.join()
-    wait_until(lambda: got(hook) == ["committed", "last"], SOON, "the last part")
+    wait_until(lambda: hook.payloads() == ["committed", "last"], SOON, "the last part")
 
 
 def test_copy_binary_and_a_deferred_trigger(db, hook):
@@ -257,13 +249,13 @@ def test_copy_binary_and_a_deferred_trigger(db, hook):
               $$BEGIN PERFORM outbox.enqueue('Order', NEW.id, 'e', to_jsonb('order ' || NEW.id)); RETURN NULL; END$$""")
     db.sql("CREATE CONSTRAINT TRIGGER tell AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()")
     db.sql("INSERT INTO orders VALUES (1)")
-    wait_until(lambda: got(hook) == ["order 1"], SOON, "the deferred trigger's event")
+    wait_until(lambda: hook.payloads() == ["order 1"], SOON, "the deferred trigger's event")
     with db.connect() as session:
         with session.cursor().copy("COPY outbox.events (aggregate_type, aggregate_id, event_type, payload) FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(["text", "text", "text", "jsonb"])
             for n in range(50):
                 copy.write_row(("Order", "copied", "e", psycopg.types.json.Jsonb(n)))
-    wait_until(lambda: got(hook)[1:] == list(range(50)), SOON, "the copied events, in order")
+    wait_until(lambda: hook.payloads()[1:] == list(range(50)), SOON, "the copied events, in order")
 
 
 def test_asynchronous_commits(db, hook):
@@ -271,8 +263,8 @@ def test_asynchronous_commits(db, hook):
         session.execute("SET synchronous_commit = off")
         for n in range(50):
             session.execute(event(str(n), partition_key="k"))
-    wait_until(lambda: len(got(hook)) == 50, 10, "all")
-    assert got(hook) == [str(n) for n in range(50)]
+    wait_until(lambda: len(hook.payloads()) == 50, 10, "all")
+    assert hook.payloads() == [str(n) for n in range(50)]
 
 
 # ---- replication -------------------------------------------------------------------------------------------------
@@ -293,7 +285,7 @@ def test_a_publication_for_all_tables(same_day, db, hook, setting):
         db.sql(f"""DO $$ BEGIN EXECUTE format('CREATE TABLE outbox.events_sent_%s PARTITION OF outbox.events_sent (PRIMARY KEY (position))
                    FOR VALUES FROM (%L) TO (%L)', {day}, {day} || ' 00:00Z', ({day}::date + 1) || ' 00:00Z'); END $$""")
         db.sql("UPDATE outbox.events SET available_at = NULL WHERE status = 'PENDING'")
-        wait_until(lambda: "scheduled" in got(hook), SOON, "the event that a person moved up")
+        wait_until(lambda: "scheduled" in hook.payloads(), SOON, "the event that a person moved up")
         assert db.value("SELECT outbox.run_maintenance()") == 1
         wait_until(lambda: db.sql("SELECT status, count(*) FROM outbox.events GROUP BY 1 ORDER BY 1") == [("FAILED", 1), ("SENT", 51)],
                    SOON, lambda: db.sql("SELECT status, count(*) FROM outbox.events GROUP BY 1"))
@@ -353,16 +345,16 @@ def test_logical_replication_apply(db, hook, publisher):
     db.sql("ALTER TABLE orders ENABLE REPLICA TRIGGER tell")
     publisher.sql("INSERT INTO orders VALUES (1)")
     publisher.publish("TABLE orders", two_phase=True)
-    wait_until(lambda: got(hook) == [1], SOON, "the row that was copied")
+    wait_until(lambda: hook.payloads() == [1], SOON, "the row that was copied")
     publisher.sql("BEGIN; INSERT INTO orders VALUES (-1); ROLLBACK; INSERT INTO orders VALUES (2), (3)")
-    wait_until(lambda: got(hook) == [1, 2, 3], SOON, "rows that were applied")
+    wait_until(lambda: hook.payloads() == [1, 2, 3], SOON, "rows that were applied")
     for verb, order in (("COMMIT", 4), ("ROLLBACK", 5)):
         prepare(publisher, verb, f"INSERT INTO orders VALUES ({order})")
         wait_until(lambda: prepared(db), SOON, "the subscriber's PREPARE")
         asleep(db)
         finish(publisher, verb, verb)
         wait_until(lambda: not prepared(db), SOON, f"its {verb}")
-    wait_until(lambda: got(hook) == [1, 2, 3, 4], SOON, "the row that was prepared")
+    wait_until(lambda: hook.payloads() == [1, 2, 3, 4], SOON, "the row that was prepared")
     assert db.value("SELECT count(*) FROM orders") == 4
 
 
@@ -380,7 +372,7 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         publisher.sql("UPDATE outbox.events SET available_at = NULL, sink = 'theirs alone' WHERE dedup_key = 'd'")
         in_step(db, publisher)
         db.enqueue("Order", "k", payload='"own"')
-        wait_until(lambda: got(hook) == ["own"], SOON, "its own event")
+        wait_until(lambda: hook.payloads() == ["own"], SOON, "its own event")
         asleep(db)
         assert db.pending() == 4
         assert len(hook.deliveries) == 1
@@ -389,7 +381,7 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         theirs.mode = OK
         publisher.sql("ALTER SERVER crm OPTIONS (SET timeout '1min')")  # opened again, without the hanging request
         publisher.sql('ALTER SERVER "theirs alone" OPTIONS (ADD timeout \'1min\')')
-        wait_until(lambda: sorted(got(theirs)) == [0, 1, 2, 3], SOON, "the publisher to deliver")
+        wait_until(lambda: sorted(theirs.payloads()) == [0, 1, 2, 3], SOON, "the publisher to deliver")
         wait_until(lambda: db.pending() == 0, SOON, "its deletions to be applied")
         in_step(db, publisher)
         assert db.sql("SELECT dedup_key FROM outbox_internal.dedup") == [("d",)]  # delivered by the publisher, recorded here
@@ -401,7 +393,7 @@ def test_a_replicated_event_is_its_publishers(db, rig, hook, publisher):
         assert db.pending() == 1
         db.sql("DROP SUBSCRIPTION s")  # the publisher is gone
         db.sql("SELECT outbox.adopt()")
-        wait_until(lambda: got(hook) == ["own", "left"], SOON, "the adopted event")
+        wait_until(lambda: hook.payloads() == ["own", "left"], SOON, "the adopted event")
         adopted = publisher.value("SELECT max(position) FROM outbox.events")
         assert db.value("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e') RETURNING position") > adopted
     finally:
@@ -417,7 +409,7 @@ def test_a_publisher_without_the_extension(db, hook, publisher):
     publisher.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'k', 'e', '1')")
     publisher.publish("TABLE outbox.events WITH (publish = 'insert')")
     publisher.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES ('Order', 'k', 'e', '2'), ('Order', 'k', 'e', '3')")
-    wait_until(lambda: got(hook) == [1, 2, 3], SOON, "its events, in order")
+    wait_until(lambda: hook.payloads() == [1, 2, 3], SOON, "its events, in order")
     publisher.sql("DELETE FROM outbox.events")  # the publisher's cleanup is not part of this test
     assert {d.id for d in hook.accepted()}.isdisjoint({None})
 
@@ -431,7 +423,7 @@ def test_days_are_made_beside_events_of_another_origin(db, hook, setting):
     db.sql("SELECT outbox.run_maintenance()")
     db.enqueue("Order", "k", payload='"own"')
     wait_until(lambda: db.sql("SELECT payload FROM outbox.events WHERE status = 'SENT'") == [("own",)], SOON, "the row to be kept")
-    assert got(hook) == ["own"]
+    assert hook.payloads() == ["own"]
 
 
 # ---- hot standby -------------------------------------------------------------------------------------------------
@@ -439,8 +431,7 @@ def test_days_are_made_beside_events_of_another_origin(db, hook, setting):
 
 def test_a_hot_standby_reads_and_says_that_it_cannot_write(db, pg, rig, hook):
     db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '{}', available_at => now() + interval '1 day')")
-    standby = rig.postgres(standby_of=pg)
-    try:
+    with rig.postgres(standby_of=pg) as standby:
         with standby.connect(db.name) as session:
             assert session.execute("SELECT name, pending FROM outbox.sinks").fetchall() == [("crm", 1)]
             assert session.execute("SELECT * FROM outbox.workers").fetchall() == []
@@ -450,5 +441,3 @@ def test_a_hot_standby_reads_and_says_that_it_cannot_write(db, pg, rig, hook):
                                 ("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e')", "INSERT")):
                 with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match=f"cannot execute {name}"):
                     session.execute(write)
-    finally:
-        standby.stop()

@@ -105,8 +105,7 @@ def test_a_slot_is_free_when_its_threads_have_ended(hanging, pg):
     for n in range(30):  # each sink has threads that end slowly
         db.sql(f"CREATE SERVER main{n} FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'none')")
     worker = db.value(WORKER, db.name)
-    witness = Database(pg, "hang_witness")
-    witness.create()
+    witness = Database(pg, "hang_witness").create()
 
     def threads() -> int:
         try:

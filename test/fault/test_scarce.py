@@ -62,7 +62,7 @@ def test_settings_for_everybody_are_not_the_workers(db, receiver):
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 20, 20, "delivery, and the recording")
     for name in hostile:
         db.sql(f"ALTER DATABASE {db.name} RESET {name}")
-    said = db.pg.log.read_bytes()[log:].decode()
+    said = db.pg.logged(log)
     assert not re.findall(r".* outbox worker  ERROR: .*transaction timeout.*", said), "its parallel workers have the database's settings"
 
 
@@ -71,8 +71,7 @@ def test_no_connection_is_left(rig, receiver):
     pg = rig.postgres(settings={"max_connections": "8", "superuser_reserved_connections": "1", "outbox.poll_interval": "1s"})
     taken = []
     try:
-        db = Database(pg, "crowded")
-        db.create()
+        db = Database(pg, "crowded").create()
         db.webhook_sink("crm", receiver, SECRET)
         old = wait_until(lambda: db.value(WORKER), 20, "the worker")
         while True:
@@ -96,8 +95,7 @@ def test_more_databases_than_there_is_room_for(rig, receiver):
     """A database that is served stays served, wherever its row in pg_database is."""
     pg = rig.postgres(settings={"autovacuum": "off"})
     try:
-        db = Database(pg, "served")
-        db.create()
+        db = Database(pg, "served").create()
         db.webhook_sink("crm", receiver, SECRET)
         old = wait_until(lambda: db.value(WORKER), 20, "the worker")
         db.sql("""

@@ -34,8 +34,7 @@ def pg(rig):
 @pytest.fixture
 def db(pg):
     pg.standby.start()  # an earlier test may have left the standby stopped
-    database = Database(pg, f"orders{next(numbers)}")
-    database.create()
+    database = Database(pg, f"orders{next(numbers)}").create()
     return database
 
 
@@ -89,9 +88,7 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         person.execute(f"ALTER SERVER crm OPTIONS (SET url '{receiver.url}/new')")
         receiver.mode = slow(0)
     assert [d.id for d in receiver.deliveries] == [confirmed, in_flight]
-    with open(pg.log) as log:
-        log.seek(log_start)
-        assert log.read().count("outbox waits for a synchronous standby") == 1
+    assert pg.logged(log_start).count("outbox waits for a synchronous standby") == 1
 
     pg.standby.start()
     wait_until(lambda: len(receiver.deliveries) == 4, 30, "delivery after the standby's return")
@@ -115,10 +112,6 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
     pg.standby.start()
 
 
-def transactions(db) -> int:
-    return db.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
-
-
 def test_unconfirmed_recordings_fill_the_worker(db, pg, receiver):
     """Recordings that the standby has not confirmed take up all of outbox.max_in_flight. Its confirmation makes room,
     although no commit and no answer of the endpoint follow it."""
@@ -135,9 +128,9 @@ def test_unconfirmed_recordings_fill_the_worker(db, pg, receiver):
             receiver.release(lambda delivery: status(500) if delivery.json()["data"] == 1 else OK)
             wait_until(lambda: db.pending() == 17 and db.value("SELECT available_at < now() FROM outbox.events WHERE attempts = 1"), 20,
                        "the recordings, and the failed event to be due")
-            before = transactions(db)
+            before = db.transactions()
             time.sleep(3)
-            assert transactions(db) - before < 100, "a busy loop"
+            assert db.transactions() - before < 100, "a busy loop"
             assert len(receiver.deliveries) == 4
         finally:
             os.kill(sender, signal.SIGCONT)
@@ -151,8 +144,7 @@ def test_what_a_confirmation_is_follows_a_reload(rig, receiver):
     """With remote_write the standby must have written, with on it must have flushed. This standby flushes only whole
     files."""
     pg = rig.postgres(settings={"outbox.poll_interval": "1s", "synchronous_commit": "remote_write"})
-    db = Database(pg, "written")
-    db.create()
+    db = Database(pg, "written").create()
     db.webhook_sink("crm", receiver, SECRET)
     receive = [str(pg_config("bindir") / "pg_receivewal"), "-d", pg.dsn(), "-D", str(rig.dir / "received"), "--slot=received"]
     (rig.dir / "received").mkdir()

@@ -71,8 +71,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def crowd(pg, kafka):
     """All the wrong sinks, each with a pending event."""
-    database = Database(pg, "connect_wrong")
-    database.create()
+    database = Database(pg, "connect_wrong").create()
     security = kafka.security
     for name, case in CASES.items():
         options = (at(case.listener)(security) if case.listener else {}) | case.options(security)

@@ -105,8 +105,7 @@ def previews(connection) -> dict[tuple[str, str], list[Part]]:
 @pytest.fixture(scope="module")
 def run(pg, kafka):
     """The previews are taken before any event can have been sent."""
-    db = Database(pg, "preview")
-    db.create()
+    db = Database(pg, "preview").create()
     for name, options in KAFKA_SINKS.items():
         tombstones = {} if options.get("format", "").startswith("cloudevents") else {"tombstone_on_empty_payload": "true"}
         db.kafka_sink(name, kafka, **({"topic": name, "aggregates": "Preview*", "retention": "1d"} | tombstones | options))

@@ -41,8 +41,7 @@ def test_one_that_is_too_old(rig, kafka, consume, receiver, aggregate):
     message = "librdkafka 1.9.2 is too old: outbox needs 2.0.2 or later"
     assert f"WARNING:  outbox: {message}" in pg.log.read_text()
 
-    db = Database(pg, "versions")
-    db.create()
+    db = Database(pg, "versions").create()
     db.kafka_sink("main", kafka)
     db.webhook_sink("hook", receiver, secret=SECRET)
     event = db.enqueue(aggregate, "1")

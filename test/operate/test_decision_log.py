@@ -11,12 +11,10 @@ class Decisions:
     """The lines that the workers of one server log from now on."""
 
     def __init__(self, pg):
-        self._path, self._start = pg.log, pg.log.stat().st_size
+        self._pg, self._start = pg, pg.log.stat().st_size
 
     def text(self) -> str:
-        with open(self._path, errors="replace") as log:
-            log.seek(self._start)
-            return log.read()
+        return self._pg.logged(self._start)
 
     def rounds(self) -> list[dict[str, str]]:
         """Each round with its counts by name, and the reason why it waits."""

@@ -39,8 +39,7 @@ def paths(receiver):
 def source(pg, receiver, paths):
     """Events that are pending, blocked, scheduled, dead and kept, for sinks that are down, paused, disabled and
     renamed."""
-    db = Database(pg, "production")
-    db.create()
+    db = Database(pg, "production").create()
     options = {"retry": "100ms*1", "max_attempts": "1"}
     paths.update({"/audit": OK, "/picky": status(422), "/gone": status(410)})
     for name, more in (("audit", {"events": "kept", "retention": "30d"}), ("picky", {"events": "bad"}), ("gone", {"events": "gone"}),

@@ -14,12 +14,10 @@ class Log:
     """The lines that the server logs from now on."""
 
     def __init__(self, pg):
-        self._path, self._start, self._began = pg.log, pg.log.stat().st_size, time.monotonic()
+        self._pg, self._start, self._began = pg, pg.log.stat().st_size, time.monotonic()
 
     def text(self) -> str:
-        with open(self._path, errors="replace") as log:
-            log.seek(self._start)
-            return log.read()
+        return self._pg.logged(self._start)
 
     def lines(self, words: str = "outbox") -> list[str]:
         """The messages with their levels."""
@@ -70,8 +68,7 @@ def test_an_outage_is_a_few_lines(db, receiver, log):
 
 
 def test_an_outage_of_the_broker_is_a_few_lines(db, rig, log):
-    kafka = rig.kafka(partitions=2)
-    try:
+    with rig.kafka(partitions=2) as kafka:
         db.kafka_sink("main", kafka)
         with Orders(db) as orders:
             wait_until(lambda: db.sink("delivered", "main")[0] > 200, 30, "traffic")
@@ -82,8 +79,6 @@ def test_an_outage_of_the_broker_is_a_few_lines(db, rig, log):
         lines = log.lines('"main"')
         assert sum("circuit opened" in line for line in lines) == 1, lines
         assert len(lines) <= log.few(10), lines
-    finally:
-        kafka.stop()
 
 
 @pytest.mark.slow

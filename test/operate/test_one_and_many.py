@@ -13,9 +13,7 @@ WRONG = re.compile(rf"\b1 (?:(?:failed|more|waiting|due|other) )?(?:{NOUNS})\b|\
 
 
 def test_one_of_each(db, rig, pg):
-    refuses, fails = rig.receiver(), rig.receiver()
-    refuses.mode, fails.mode = status(400), status(503)
-    try:
+    with rig.receiver(mode=status(400)) as refuses, rig.receiver(mode=status(503)) as fails:
         db.webhook_sink("dead", refuses, events="dead", max_attempts="1")
         db.webhook_sink("held", refuses, events="held", max_attempts="1", on_dead_letter="block")
         db.webhook_sink("failing", fails, events="failing", retry="1h")
@@ -44,9 +42,6 @@ def test_one_of_each(db, rig, pg):
         log = [line for line in pg.log.read_text(errors="replace").splitlines() if f'"{"dead"}"' in line and "dead letter after" in line]
         assert log and "after 1 attempt:" in log[-1]
         assert [text for text in [*texts, *notices, log[-1]] if WRONG.search(text)] == []
-    finally:
-        refuses.stop()
-        fails.stop()
 
 
 def test_no_message_counts_with_a_fixed_plural():

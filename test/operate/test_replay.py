@@ -62,21 +62,17 @@ def test_their_age_and_latency_count_from_the_replay(db, kept, receiver):
     assert db.value("SELECT latency_p99 < 1800000 FROM outbox.sinks")
 
 
-def test_a_sink_that_was_made_later(db, kept, receiver, rig):
+def test_a_sink_that_was_made_later(db, kept, receiver, other):
     """It gets the events of other sinks that match its filter, each id once, in order."""
-    other = rig.receiver(secret=SECRET)
-    try:
-        db.webhook_sink("late", other, SECRET, match="region=eu")
-        assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 30
-        wait_until(lambda: db.pending() == 0, 20, "delivery")
-        assert by_key(other) == {key: [e for e in events if e[1] % 2] for key, events in by_key(receiver).items() if key % 2}
-        assert len(receiver.accepted()) == 60
-        # Events that it has delivered are not sent again; the first sink's are independent.
-        db.sql("DELETE FROM outbox.events WHERE status = 'SENT' AND sink = 'late' AND payload IN ('1', '3')")
-        db.sql("UPDATE outbox.events SET sent_at = sent_at - interval '2 hours' WHERE sink = 'late'")
-        assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 2
-    finally:
-        other.stop()
+    db.webhook_sink("late", other, SECRET, match="region=eu")
+    assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 30
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    assert by_key(other) == {key: [e for e in events if e[1] % 2] for key, events in by_key(receiver).items() if key % 2}
+    assert len(receiver.accepted()) == 60
+    # Events that it has delivered are not sent again; the first sink's are independent.
+    db.sql("DELETE FROM outbox.events WHERE status = 'SENT' AND sink = 'late' AND payload IN ('1', '3')")
+    db.sql("UPDATE outbox.events SET sent_at = sent_at - interval '2 hours' WHERE sink = 'late'")
+    assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 2
 
 
 def test_one_event_is_sent_again_and_a_span_is_an_interval(db, kept, receiver):

@@ -54,8 +54,7 @@ UUID = "'018f0000-0000-7000-8000-00000000000{}'"
 def trap(pg):
     """A database with the hostile schema first in its search_path, and a session of it; db's own session has the
     default path."""
-    db = Database(pg, "trapped")
-    db.create()
+    db = Database(pg, "trapped").create()
     db.sql(TRAP.replace("{types}", "ARRAY['" + "'::regtype::oid, '".join(TYPES) + "'::regtype::oid]"))
     for name in RELATIONS:
         db.sql(f"CREATE TABLE evil.{name} (nothing int)")
@@ -116,7 +115,7 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     log = pg.log.stat().st_size
 
     def caught() -> list[str]:
-        return re.findall(r"caught: .*", pg.log.read_bytes()[log:].decode(errors="replace"))
+        return re.findall(r"caught: .*", pg.logged(log))
 
     session.execute("SELECT now(), 1::bigint = 1::bigint, count(*) FROM pg_class")
     assert len(caught()) >= 3, "the trap is set"

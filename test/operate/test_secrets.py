@@ -31,9 +31,7 @@ def test_no_secret_is_shown(db, pg, receiver):
     shown = str([db.sql(f"SELECT * FROM {place}") for place in
                  ("outbox.sinks", "outbox.workers", "outbox.events", "outbox.doctor()", "outbox_internal.sink_statistics()")])
     shown += str(db.sql("SELECT * FROM pg_stat_activity WHERE backend_type LIKE 'outbox%'"))
-    with open(pg.log, errors="replace") as log:
-        log.seek(start)
-        shown += log.read()
+    shown += pg.logged(start)
     assert "circuit open" in shown
     for secret in (token, bearer, SECRET, SECRET.removeprefix("whsec_")):
         assert secret not in shown
@@ -104,9 +102,8 @@ def answers(delivery: Delivery) -> Mode:
 
 @pytest.fixture
 def endpoint(rig):
-    endpoint = rig.receiver(mode=answers)
-    yield endpoint
-    endpoint.stop()
+    with rig.receiver(mode=answers) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
@@ -153,7 +150,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
             shown.append(" ".join(filter(None, (error.value.diag.message_primary, error.value.diag.message_detail, error.value.diag.message_hint))))
     seen = watcher.stop()
     assert watcher.looks > 100 and "outbox worker" in seen
-    logged = pg.log.read_bytes()[log:].decode(errors="replace")
+    logged = pg.logged(log)
     assert "parse tree" in logged and "librdkafka" in logged, "there is something to look through"
     # PostgreSQL logs the text of a failed statement.
     lines = re.sub(r"STATEMENT:  ALTER USER MAPPING.*(\n\t.*)*", "", logged).splitlines()

@@ -28,9 +28,8 @@ def catalogs(db: Database) -> set[tuple[str, str]]:
 
 @pytest.fixture
 def server(rig):
-    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.retention": "1d"})
-    yield pg
-    pg.close()
+    with rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.retention": "1d"}) as pg:
+        yield pg
 
 
 def test_nothing_is_left_in_a_database(server, receiver):

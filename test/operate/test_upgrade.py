@@ -49,16 +49,14 @@ ALTER FUNCTION outbox.pause(text) RENAME TO former_pause;
 
 @pytest.fixture(scope="module")
 def pg(rig):
-    pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, bindir=installation.with_next_version(NEXT, change))
-    yield pg
-    pg.close()
+    with rig.postgres(settings={"outbox.poll_interval": "1s"}, bindir=installation.with_next_version(NEXT, change)) as pg:
+        yield pg
 
 
 @pytest.fixture
 def old(pg):
     """A database with the previous version of the extension."""
-    database = Database(pg, "upgraded")
-    database.create(version=FIRST)
+    database = Database(pg, "upgraded").create(version=FIRST)
     yield database
     database.drop()
 
@@ -160,7 +158,7 @@ def test_the_library_with_an_extension_of_an_earlier_version(log, old, pg, recei
 
     def said() -> list[str]:
         return re.findall(rf'outbox does not deliver in database "{old.name}": its extension is version {FIRST}, and the library [\d.]+',
-                          pg.log.read_bytes()[log:].decode())
+                          pg.logged(log))
 
     wait_until(said, 10, "the log to say so")
     assert call_all(old) > 20

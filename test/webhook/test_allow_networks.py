@@ -98,9 +98,8 @@ def proxy(rig):
     program = shutil.which("tinyproxy") or "/usr/bin/tinyproxy"
     conf = r'Port {port}\nListen 127.0.0.1\nTimeout 60\nBasicAuth courier let-me-out\n'
     command = f"""f=$(mktemp) && printf '{conf}' >"$f" && exec {program} -d -c "$f" """
-    service = rig.service(argv=["sh", "-c", command])
-    yield service
-    service.stop()
+    with rig.service(argv=["sh", "-c", command]) as service:
+        yield service
 
 
 def test_through_a_proxy(db, rig, receiver, proxy):

@@ -29,9 +29,8 @@ class Paths:
 @pytest.fixture
 def plain(rig):
     """A receiver that verifies no signature."""
-    receiver = rig.receiver()
-    yield receiver
-    receiver.stop()
+    with rig.receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture

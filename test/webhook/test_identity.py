@@ -77,7 +77,7 @@ def test_a_wrong_client_secret(pg, db, receiver, tokens):
     wait_until(lambda: db.pending() == 0, 20, lambda: f"delivery: {db.sink('state, last_error')}")
     steps = db.sql("SELECT step, ok, message FROM outbox.probe('crm', send => true)")
     assert all(ok for _, ok, _ in steps) and "token" in [step for step, _, _ in steps], steps
-    log = "\n".join(line for line in pg.log.read_bytes()[start:].decode().splitlines() if "STATEMENT" not in line)
+    log = "\n".join(line for line in pg.logged(start).splitlines() if "STATEMENT" not in line)
     told = error + log + str(db.sql("SELECT * FROM outbox.sinks")) + str(steps)
     assert not any(secret in told for secret in (SECRET, "not-the-right-one", *tokens.tokens))
 

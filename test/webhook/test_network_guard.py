@@ -48,9 +48,8 @@ def pg(rig, network, resolver):
 
 @pytest.fixture
 def far(rig, network):
-    receiver = rig.receiver(secret=SECRET, namespace=network, address=PUBLIC, mode=ONCE)
-    yield receiver
-    receiver.stop()
+    with rig.receiver(secret=SECRET, namespace=network, address=PUBLIC, mode=ONCE) as receiver:
+        yield receiver
 
 
 @pytest.fixture

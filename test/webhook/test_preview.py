@@ -135,8 +135,8 @@ def test_no_secret_is_shown(shown):
 
 def test_the_url_that_is_used_is_shown_or_none(db):
     """If the user mapping has a URL, the server's is ignored by the preview and by the check of an event."""
-    db.sql("DROP ROLE IF EXISTS crm_user; CREATE ROLE crm_user; GRANT USAGE ON SCHEMA outbox TO crm_user; GRANT EXECUTE ON FUNCTION outbox.preview TO crm_user")
-    try:
+    with db.role("crm_user"):
+        db.sql("GRANT USAGE ON SCHEMA outbox TO crm_user; GRANT EXECUTE ON FUNCTION outbox.preview TO crm_user")
         with db.connect() as connection:
             connection.execute("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://of-server.example/${header.tenant}')")
             connection.execute("GRANT USAGE ON FOREIGN SERVER crm TO crm_user")
@@ -159,8 +159,6 @@ def test_the_url_that_is_used_is_shown_or_none(db):
             assert one(rows(connection, "crm", event), "url") == b"https://of-server.example/7"
             connection.execute("RESET ROLE")
             assert connection.execute("SELECT target FROM outbox.sinks").fetchall() == [("https://of-server.example/${header.tenant}",)]
-    finally:
-        db.sql("DROP OWNED BY crm_user; DROP ROLE crm_user")
 
 
 def test_who_sees_a_signature(shown):

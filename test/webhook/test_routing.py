@@ -115,8 +115,7 @@ def test_each_customer_gets_its_own_events(db, rig):
 
 def test_a_waiting_event_that_is_corrected(db, rig):
     """A change of any column that sinks match reaches the worker without a change of a sink."""
-    receiver = rig.receiver()
-    try:
+    with rig.receiver() as receiver:
         db.webhook_sink("main", receiver, match="tenant=1", events="order.*", aggregates="Order")
         corrections = {"headers": '{"tenant": 1}', "event_type": "order.created", "aggregate_type": "Order"}
         for column, right in corrections.items():
@@ -126,5 +125,3 @@ def test_a_waiting_event_that_is_corrected(db, rig):
             assert db.value("SELECT sink FROM outbox.events WHERE id = %s", event) is None
             db.sql(f"UPDATE outbox.events SET {column} = '{right}' WHERE id = %s", event)
             wait_until(lambda: [d.id for d in receiver.accepted()][-1:] == [event], 20, lambda: db.sql("SELECT * FROM outbox_internal.rescan_queue"))
-    finally:
-        receiver.stop()

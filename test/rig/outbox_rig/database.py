@@ -1,6 +1,8 @@
 """One database with the extension."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -19,11 +21,12 @@ class Database:
         self.pg, self.name = pg, name
         self._connection: psycopg.Connection | None = None
 
-    def create(self, tablespace: str = "pg_default", version: str | None = None) -> None:
+    def create(self, tablespace: str = "pg_default", version: str | None = None) -> "Database":
         self.pg.wait_ready()  # an earlier test may have ended with a crash
         with self.pg.connect() as admin:
             admin.execute(sql.SQL("CREATE DATABASE {} TABLESPACE {}").format(sql.Identifier(self.name), sql.Identifier(tablespace)))
         self.sql("CREATE EXTENSION outbox" + (f" VERSION '{version}'" if version else ""))
+        return self
 
     def drop(self) -> None:
         """Drops the database, which also shows that the worker disconnects at once."""
@@ -75,12 +78,25 @@ class Database:
         return str(self.value(f"SELECT outbox.enqueue(%s, %s::text, %s, %s::jsonb{names})", aggregate_type, aggregate_id,
                               event_type, payload, *more.values()))
 
+    def send(self, key: str, n: int, **more: Any) -> str:
+        """Enqueues the event of this number for a key."""
+        return self.enqueue("Order", key, "order.changed", f'{{"key": "{key}", "n": {n}}}', **more)
+
     def create_contrib(self, name: str) -> None:
         """Creates an extension of PostgreSQL's contrib. Skips the test if the server was built without it (16 from
         PyPI)."""
         if not self.sql("SELECT FROM pg_available_extensions WHERE name = %s", name):
             pytest.skip(f"this server has no extension {name}")
         self.sql(f"CREATE EXTENSION IF NOT EXISTS {name}")
+
+    @contextmanager
+    def role(self, name: str, attributes: str = "LOGIN") -> Iterator[str]:
+        """A role for the duration of a block, and what it owns."""
+        self.sql(f"CREATE ROLE {name} {attributes}")
+        try:
+            yield name
+        finally:
+            self.sql(f"DROP OWNED BY {name}; DROP ROLE {name}")
 
     def kafka_sink(self, name: str, kafka: Kafka, mapping: dict[str, str] = {}, **options: str) -> None:
         with self._connected().transaction():
@@ -125,6 +141,10 @@ class Database:
     def complaints(self, *patience: str) -> list[tuple]:
         """The checks of outbox.doctor() that are not ok."""
         return self.sql(f"SELECT * FROM outbox.doctor({'%s' * len(patience)}) WHERE status <> 'ok'", *patience)
+
+    def transactions(self) -> int:
+        """How many were committed, as far as sessions have reported them."""
+        return self.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
 
     def pending(self) -> int:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from .kafka_security import PROTOCOLS, Security
 from .namespace import Namespace
 from .paths import BUILD
-from .process import Process, free_port
+from .process import Program, free_port
 from .wait import patient, wait_until
 
 
@@ -36,7 +36,9 @@ def new_cluster() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-class Kafka:
+class Kafka(Program):
+    STOP_S = 30
+
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
                  jit: bool = True, namespace: Namespace | None = None, secured: bool = False,
                  member: Member | None = None, heap: str = "512m", killed: bool = False):
@@ -52,7 +54,6 @@ class Kafka:
         number, controllers = self._member.number, self._member.controllers
         self._namespace = namespace
         self.address = namespace.address if namespace else "127.0.0.1"
-        self._process: Process | None = None
         self._tier = 4 if jit else 1
         self._properties = {
             "process.roles": "broker,controller",
@@ -114,9 +115,6 @@ class Kafka:
     def bootstrap(self) -> str:
         return f"{self.address}:{self.port}"
 
-    def running(self) -> bool:
-        return self._process is not None and self._process.running()
-
     def start(self) -> None:
         """Starts the broker on the same ports and data, with the present `security`, and returns when it responds.
         The calling thread must outlive the broker."""
@@ -126,8 +124,7 @@ class Kafka:
 
     def begin_start(self) -> None:
         """Starts without waiting, for clusters: a single member does not respond."""
-        self._process = Process(self.name, self._java(self._tier, "kafka.Kafka", self._configure()), self.log,
-                                pid_file=BUILD / "run" / f"{self.name}.pid")
+        self.run(self._java(self._tier, "kafka.Kafka", self._configure()))
 
     def wait_started(self) -> None:
         assert self._process
@@ -139,14 +136,6 @@ class Kafka:
             return bool(self.admin().list_topics(timeout=1).brokers)
         except KafkaException:
             return False
-
-    def stop(self) -> None:
-        if self._process:
-            self._process.stop(30)
-
-    def kill(self) -> None:
-        """Sends kill -9."""
-        self._process.kill()
 
     def pause(self) -> None:
         """Stops the process with its connections open (SIGSTOP)."""

@@ -12,8 +12,8 @@ import psycopg
 
 from . import memcheck
 from .namespace import Namespace
-from .paths import BUILD, pg_config
-from .process import Process, free_port
+from .paths import pg_config
+from .process import Program, free_port
 from .wait import patient, wait_until
 
 # FSYNC=off: in suites that do not check what survives (suites.py). A fsync of a busy disk may take seconds.
@@ -32,7 +32,9 @@ DEFAULTS = {
 }
 
 
-class Postgres:
+class Postgres(Program):
+    STOP_S = 60  # of a fast shutdown
+
     def __init__(self, name: str, directory: Path, log: Path, settings: dict[str, str] = {},
                  standby_of: "Postgres | None" = None, copy_of: "Postgres | None" = None, wal: Path | None = None, tcp: bool = False,
                  env: dict[str, str] = {}, namespace: Namespace | None = None, bindir: Path | None = None,
@@ -53,7 +55,6 @@ class Postgres:
             self.port = free_port()
             self._settings |= {"listen_addresses": "127.0.0.1", "port": str(self.port)}
         self._setpriv: list[str] = []
-        self._process: Process | None = None
         # A socket's path has at most 107 bytes, and the repository may be in a deep directory.
         self.host = tempfile.mkdtemp(prefix="outbox-", dir="/tmp")
         directory.mkdir(parents=True)
@@ -100,20 +101,12 @@ class Postgres:
 
     # ---- life ------------------------------------------------------------------------------------------------
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def running(self) -> bool:
-        return self._process is not None and self._process.running()
-
     def start(self) -> None:
         """Returns when the server accepts connections. The calling thread must outlive the server."""
         if self.running():
             return
-        self._process = Process(self.name, [*memcheck.command(), str(self._bindir / "postgres"), "-D", str(self.data)], self.log,
-                                stop_signal=signal.SIGINT, setpriv=self._setpriv,
-                                pid_file=BUILD / "run" / f"{self.name}.pid", env=self.env, inside=self._inside)
+        self.run([*memcheck.command(), str(self._bindir / "postgres"), "-D", str(self.data)],
+                 stop_signal=signal.SIGINT, setpriv=self._setpriv, env=self.env, inside=self._inside)
         self.wait_ready()
 
     def wait_ready(self) -> None:
@@ -128,14 +121,13 @@ class Postgres:
         except psycopg.OperationalError:
             return False
 
-    def stop(self) -> None:
-        """A fast shutdown."""
-        if self._process:
-            self._process.stop(60)
-
     def close(self) -> None:
         self.stop()
         shutil.rmtree(self.host, ignore_errors=True)
+
+    def logged(self, since: int) -> str:
+        """What the server has logged from this byte of its log on."""
+        return self.log.read_bytes()[since:].decode(errors="replace")
 
     def restart(self, mode: str = "fast") -> None:
         self._process.signal({"fast": signal.SIGINT, "smart": signal.SIGTERM, "immediate": signal.SIGQUIT}[mode])
@@ -154,7 +146,7 @@ class Postgres:
                     os.kill(pid, number)
                 except ProcessLookupError:
                     pass
-        self._process.kill()
+        super().kill()
         wait_until(lambda: not any(alive(pid) for pid in family), 20, "the server's processes to be gone")
 
     def kill_child(self, pid: int) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+from .paths import BUILD
 from .wait import patient
 
 _taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # each process locks the bytes of its ports' numbers in this file
@@ -31,6 +32,16 @@ def free_port() -> int:
             _ours.add(port)
             return port
     raise RuntimeError("no free port found")
+
+
+class Part:
+    """What a Rig starts and stops. As a context it is stopped at the end of the block."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
 
 
 class Process:
@@ -89,3 +100,31 @@ class Process:
     def _forget(self) -> None:
         if self.pid_file:
             self.pid_file.unlink(missing_ok=True)
+
+
+class Program(Part):
+    """A part that is one process, `name` with the output in `log`."""
+
+    STOP_S = 10  # after which it is killed
+    name: str
+    log: Path
+    _process: Process | None = None
+
+    def run(self, argv: list[str], **options) -> None:
+        """`options`: of Process."""
+        self._process = Process(self.name, argv, self.log, pid_file=BUILD / "run" / f"{self.name}.pid", **options)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.running()
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop(self.STOP_S)
+
+    def kill(self) -> None:
+        """Sends kill -9."""
+        self._process.kill()

@@ -14,7 +14,7 @@ import httptools
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from .namespace import Namespace
-from .process import free_port
+from .process import Part, free_port
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # the public example of the specification
 
@@ -96,7 +96,7 @@ def garbage() -> Raw:
 Mode = Status | Raw | Hang | Huge
 
 
-class Receiver:
+class Receiver(Part):
     def __init__(self, secret: str | None = None, mode: Mode | Callable[[Delivery], Mode] = OK,
                  on_delivery: Callable[[Delivery], None] | None = None, namespace: Namespace | None = None,
                  tls: ssl.SSLContext | None = None, address: str | None = None):
@@ -180,6 +180,14 @@ class Receiver:
     def accepted(self) -> list[Delivery]:
         """The requests that got a 2xx, in order of arrival."""
         return [d for d in list(self.deliveries) if d.accepted()]
+
+    def payloads(self) -> list:
+        """The payloads of their events, in format standard-webhooks."""
+        return [d.json()["data"] for d in self.accepted()]
+
+    def numbers(self, key: str) -> list[int]:
+        """Of the events of Database.send()."""
+        return [data["n"] for data in self.payloads() if data["key"] == key]
 
     def release(self, reply: Mode | Callable[[Delivery], Mode] = OK) -> None:
         """Answers the hanging requests, those too that are just arriving. Returns when it has."""
