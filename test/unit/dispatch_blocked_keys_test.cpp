@@ -5,17 +5,15 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::BlockedKey;
-using dispatch::BlockedKeys;
-using dispatch::KeyState;
+using namespace dispatch;
 
 class DispatchBlockedKeys : public testing::Test {
 protected:
-  static constexpr dispatch::SinkId SINK = 16400, OTHER_SINK = 16401;
+  static constexpr SinkId SINK = 16400, OTHER_SINK = 16401;
   static constexpr uint64_t KEY = 0x1234567800000001, OTHER_KEY = 0x1234567800000002;
 
   /* The blocker that was replaced. */
-  int64_t block(dispatch::SinkId sink, uint64_t key_hash, int64_t position) {
+  int64_t block(SinkId sink, uint64_t key_hash, int64_t position) {
     int64_t replaced = -1;
     EXPECT_TRUE(keys.block(sink, key_hash, position, &replaced));
     return replaced;
@@ -189,7 +187,7 @@ TEST_F(DispatchBlockedKeys, ASinkThatIsGoneTakesItsKeysAlong) {
 }
 
 TEST_F(DispatchBlockedKeys, AShardThatIsGivenAwayTakesItsKeysAlong) {
-  dispatch::ShardSet shards = {};
+  ShardSet shards = {};
   shards.add(70);
   block(SINK, 70, 10);
   block(SINK, 256 + 70, 11);

@@ -6,22 +6,11 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::BlockedKey;
-using dispatch::Dispatch;
-using dispatch::EventState;
-using dispatch::InFlight;
-using dispatch::InFlightEvent;
-using dispatch::KeyState;
-using dispatch::Row;
-using dispatch::RowDecision;
-using dispatch::RowScan;
-using dispatch::RowSink;
-using dispatch::RowVerdict;
-using dispatch::WallTime;
+using namespace dispatch;
 
 class DispatchClassifyRow : public testing::Test {
 protected:
-  static constexpr dispatch::SinkId SINK = 5;
+  static constexpr SinkId SINK = 5;
   static constexpr uint64_t KEY = 77;
   static constexpr WallTime NOW = 1'000'000;
 
@@ -39,12 +28,19 @@ protected:
 
   void begin_round() { decisions->begin_round({{3'600'000'000}, NOW}, 10, 1000); }
 
-  static Row row(int64_t position) {
+  static Row row(int64_t position, WallTime available_at = 0, int32_t attempts = 0) {
     Row one = {};
     one.position = position;
     one.key_hash = KEY;
-    one.available_at = 0;
+    one.available_at = available_at;
+    one.attempts = attempts;
     one.handle = {11, 12, 13, 14};
+    return one;
+  }
+
+  static Row redriven_row(int64_t position) {
+    Row one = row(position);
+    one.redriven = true;
     return one;
   }
 
@@ -70,11 +66,20 @@ protected:
     return key()->group;
   }
 
+  /* The groups that the marks of this round name. */
+  std::vector<int64_t> marked() {
+    std::vector<int64_t> groups;
+    for (const Mark &mark : decisions->marks.all())
+      groups.push_back(mark.group);
+    return groups;
+  }
+  using Groups = std::vector<int64_t>;
+
   const BlockedKey *key() { return decisions->blocked_keys.find(SINK, KEY); }
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  dispatch::SinkInFlight events = {};
-  dispatch::SinkCursor cursor;
+  SinkInFlight events = {};
+  SinkCursor cursor;
   RowSink sink = {};
   RowDecision last = {};
 };
@@ -105,7 +110,7 @@ TEST_F(DispatchClassifyRow, ARowInFlightIsNotClaimedAgain) {
 
 TEST_F(DispatchClassifyRow, ARowInFlightForAnotherSinkIsKeptInMindForThisOne) {
   InFlightEvent *event = claim(10);
-  dispatch::SinkInFlight other = {};
+  SinkInFlight other = {};
   other.id = 6;
   sink.in_flight = &other;
   EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
@@ -125,7 +130,7 @@ TEST_F(DispatchClassifyRow, ARowInFlightWhoseKeyHasChangedIsReadAgain) {
 TEST_F(DispatchClassifyRow, ARowThatCameBackWhileItsFormerOneIsGoneIsKeptInMind) {
   InFlightEvent *event = claim(10);
   decisions->in_flight.submitted(event);
-  decisions->in_flight.end(event, dispatch::Outcome::SENT, -1, nullptr, NOW);
+  decisions->in_flight.end(event, Outcome::SENT, -1, nullptr, NOW);
   decisions->in_flight.gone(event);
   EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
   EXPECT_EQ(event->given_to, SINK);
@@ -157,7 +162,7 @@ TEST_F(DispatchClassifyRow, ARowBehindABlockerIsMarkedOnce) {
   EXPECT_EQ(classify(row(11)), RowVerdict::BLOCK);
   EXPECT_EQ(last.blocker, 10);
   ASSERT_EQ(decisions->marks.all().size(), 1U);
-  const dispatch::Mark mark = decisions->marks.all()[0];
+  const Mark mark = decisions->marks.all()[0];
   EXPECT_EQ(mark.position, 11);
   EXPECT_EQ(mark.group, group);
   EXPECT_EQ(mark.sink, SINK);
@@ -188,8 +193,7 @@ TEST_F(DispatchClassifyRow, AnotherKeyAndAnotherSinkDoNotWait) {
 TEST_F(DispatchClassifyRow, WithoutOrderNothingWaits) {
   block(10);
   sink.ordered = false;
-  Row redriven = row(11);
-  redriven.redriven = true;
+  const Row redriven = redriven_row(11);
   claim(12);
   EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);
   EXPECT_EQ(classify(redriven), RowVerdict::CLAIM);
@@ -222,8 +226,7 @@ TEST_F(DispatchClassifyRow, WhenALaterEventBlocksADrainingKeyNoRowGoesBeforeThos
   for (RowScan scan : {RowScan::LATE, RowScan::DUE, RowScan::RESCAN}) {
     begin_round();
     EXPECT_EQ(classify(row(20), scan), RowVerdict::BLOCK);
-    ASSERT_EQ(decisions->marks.all().size(), 1U);
-    EXPECT_EQ(decisions->marks.all()[0].group, 7);
+    EXPECT_EQ(marked(), Groups{7});
   }
   Row marked = row(20);
   marked.blocked_by = 7;
@@ -246,9 +249,7 @@ TEST_F(DispatchClassifyRow, ALaterBlockerWhoseTimeHasComeGoesAfterThoseThatHaveY
 }
 
 TEST_F(DispatchClassifyRow, AFailedEventLeadsItsKeyUntilItIsDue) {
-  Row failed = row(10);
-  failed.attempts = 1;
-  failed.available_at = NOW + 1;
+  Row failed = row(10, NOW + 1, 1);
   EXPECT_EQ(classify(failed), RowVerdict::SKIP);
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
@@ -259,8 +260,7 @@ TEST_F(DispatchClassifyRow, AFailedEventLeadsItsKeyUntilItIsDue) {
 }
 
 TEST_F(DispatchClassifyRow, AScheduledEventLeadsNothing) {
-  Row scheduled = row(10);
-  scheduled.available_at = NOW + 5;
+  Row scheduled = row(10, NOW + 5);
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
   EXPECT_EQ(key(), nullptr);
   EXPECT_EQ(cursor.due.next(), NOW + 5);
@@ -271,38 +271,31 @@ TEST_F(DispatchClassifyRow, AScheduledEventLeadsNothing) {
 
 TEST_F(DispatchClassifyRow, AFailedEventBehindAnotherOneIsMarked) {
   const int64_t group = block(9);
-  Row failed = row(10);
-  failed.attempts = 1;
-  failed.available_at = NOW + 1;
+  Row failed = row(10, NOW + 1, 1);
   EXPECT_EQ(classify(failed), RowVerdict::SKIP);
-  ASSERT_EQ(decisions->marks.all().size(), 1U);
-  EXPECT_EQ(decisions->marks.all()[0].group, group);
+  EXPECT_EQ(marked(), Groups{group});
   failed.blocked_by = group;
   EXPECT_EQ(classify(failed), RowVerdict::SKIP);
   EXPECT_EQ(decisions->marks.all().size(), 1U);
 }
 
 TEST_F(DispatchClassifyRow, WhatIsFoundWhenItIsDueHasNoMark) {
-  Row scheduled = row(10);
-  scheduled.available_at = NOW + 5;
+  Row scheduled = row(10, NOW + 5);
   scheduled.blocked_by = 3;
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
-  ASSERT_EQ(decisions->marks.all().size(), 1U);
-  EXPECT_EQ(decisions->marks.all()[0].group, 0);
+  EXPECT_EQ(marked(), (Groups{0}));
 }
 
 TEST_F(DispatchClassifyRow, AClockThatWasSetBackTakesTheDueCursorAlong) {
   cursor.due.passed(NOW + 100, 1);
-  Row scheduled = row(10);
-  scheduled.available_at = NOW + 50;
+  Row scheduled = row(10, NOW + 50);
   EXPECT_EQ(classify(scheduled), RowVerdict::SKIP);
   cursor.due.begin_round();
   EXPECT_EQ(cursor.due.after(), NOW + 49);
 }
 
 TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
-  Row redriven = row(10);
-  redriven.redriven = true;
+  const Row redriven = redriven_row(10);
   cursor.passed(20);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
   claim(13, KEY + 1);
@@ -317,8 +310,7 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
 }
 
 TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomBlocksItsKey) {
-  Row redriven = row(10);
-  redriven.redriven = true;
+  const Row redriven = redriven_row(10);
   cursor.passed(20);
   cursor.set_free_slots(0, 1000);
   EXPECT_EQ(classify(row(9), RowScan::RESCAN), RowVerdict::STOP);
@@ -343,8 +335,7 @@ TEST_F(DispatchClassifyRow, AMarkedRowWaitsAlsoBeforeTheBlocker) {
 /* The early retry marks a failed row that is not due, since its key drains. If a rescan then made it the blocker of
  * its key, it would wait behind itself. */
 TEST_F(DispatchClassifyRow, ARowThatTheRoundHasMarkedIsNotLookedAtAgain) {
-  Row failed = row(10);
-  failed.attempts = 1;
+  Row failed = row(10, 0, 1);
   cursor.passed(20);
   block(5);
   decisions->blocked_keys.release(5);
@@ -356,21 +347,18 @@ TEST_F(DispatchClassifyRow, ARowThatTheRoundHasMarkedIsNotLookedAtAgain) {
 }
 
 TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomIsMarkedWhenItsKeyDrains) {
-  Row redriven = row(10);
-  redriven.redriven = true;
+  const Row redriven = redriven_row(10);
   cursor.passed(20);
   const int64_t group = block(5);
   decisions->blocked_keys.release(5);
   cursor.set_free_slots(0, 1000);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::BLOCK);
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "marked rows before it are still to be claimed";
-  ASSERT_EQ(decisions->marks.all().size(), 1U);
-  EXPECT_EQ(decisions->marks.all()[0].group, group);
+  EXPECT_EQ(marked(), Groups{group});
 }
 
 TEST_F(DispatchClassifyRow, WhatIsInFlightIsAskedInEachRoundAnew) {
-  Row redriven = row(10);
-  redriven.redriven = true;
+  const Row redriven = redriven_row(10);
   cursor.passed(20);
   InFlightEvent *later = claim(12);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::SKIP);
@@ -392,9 +380,8 @@ TEST_F(DispatchReturned, AnEventThatCameBackBehindABlockerIsMarkedInTheNextRound
   come_back(11);
   begin_round();
   ASSERT_TRUE(decisions->mark_returned());
-  ASSERT_EQ(decisions->marks.all().size(), 1U);
-  EXPECT_EQ(decisions->marks.all()[0].position, 11);
-  EXPECT_EQ(decisions->marks.all()[0].group, group);
+  EXPECT_EQ(marked(), Groups{group});
+  EXPECT_EQ(decisions->marks.all().front().position, 11);
   decisions->commit_round();
   EXPECT_EQ(returned(), 0U);
 }
@@ -432,7 +419,7 @@ TEST_F(DispatchReturned, ARoundThatIsRolledBackForgetsAllSinceTheCursorGoesBack)
 }
 
 TEST(DispatchKeyFilter, AKeyThatWasNotedIsPossibleAndMostOthersAreNot) {
-  dispatch::KeyFilter filter;
+  KeyFilter filter;
   const uint64_t keys[] = {1, 63, 64, (1 << 20) - 1, 0x0123456789ABCDEF};
   for (uint64_t key : keys)
     EXPECT_FALSE(filter.possible(key));

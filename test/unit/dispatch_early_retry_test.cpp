@@ -5,10 +5,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::EarlyRetry;
-using dispatch::WaitingRow;
-using dispatch::WALL_TIME_NEVER;
-using dispatch::WallTime;
+using namespace dispatch;
 
 namespace {
 

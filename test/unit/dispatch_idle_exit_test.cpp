@@ -2,13 +2,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::IdleExit;
-using dispatch::Idleness;
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::MOMENT_NEVER;
-using dispatch::Now;
-using dispatch::WALL_TIME_NEVER;
+using namespace dispatch;
 
 namespace {
 

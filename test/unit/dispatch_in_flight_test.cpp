@@ -6,12 +6,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::EventState;
-using dispatch::InFlight;
-using dispatch::InFlightEvent;
-using dispatch::Moment;
-using dispatch::SinkInFlight;
-using dispatch::Unflushed;
+using namespace dispatch;
 
 class DispatchInFlight : public testing::Test {
 protected:
@@ -35,8 +30,7 @@ protected:
     return event;
   }
 
-  InFlightEvent *end(int64_t position, dispatch::Outcome outcome = dispatch::Outcome::SENT,
-                     const char *error = nullptr) {
+  InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT, const char *error = nullptr) {
     InFlightEvent *event = submit(position);
     in_flight.end(event, outcome, -1, error, 1000);
     return event;
@@ -64,9 +58,9 @@ TEST_F(DispatchInFlight, AnEventIsClaimedSubmittedEndedRecordedAndOver) {
   in_flight.submitted(event);
   EXPECT_EQ(event->state, EventState::IN_FLIGHT);
   EXPECT_FALSE(has_ended(event));
-  in_flight.end(event, dispatch::Outcome::RETRY, 500, "no answer", 1234);
+  in_flight.end(event, Outcome::RETRY, 500, "no answer", 1234);
   EXPECT_EQ(event->state, EventState::ENDED);
-  EXPECT_EQ(event->outcome, dispatch::Outcome::RETRY);
+  EXPECT_EQ(event->outcome, Outcome::RETRY);
   EXPECT_EQ(event->retry_after_ms, 500);
   EXPECT_EQ(event->ended_at, 1234);
   EXPECT_STREQ(event->error, "no answer");
@@ -84,7 +78,7 @@ TEST_F(DispatchInFlight, AnEventIsClaimedSubmittedEndedRecordedAndOver) {
 }
 
 TEST_F(DispatchInFlight, NothingOfAFormerEventIsLeft) {
-  InFlightEvent *event = end(10, dispatch::Outcome::RETRY, "no answer");
+  InFlightEvent *event = end(10, Outcome::RETRY, "no answer");
   event->suspect = event->early = event->slow_retry = true;
   event->given_to = 5;
   event->record_after = {99};
@@ -95,7 +89,7 @@ TEST_F(DispatchInFlight, NothingOfAFormerEventIsLeft) {
   ASSERT_EQ(next, event) << "its place is used again";
   EXPECT_FALSE(next->suspect || next->early || next->slow_retry || next->late);
   EXPECT_EQ(next->given_to, 0U);
-  EXPECT_EQ(next->record_after, dispatch::MOMENT_NONE);
+  EXPECT_EQ(next->record_after, MOMENT_NONE);
   EXPECT_EQ(next->record_failures, 0);
   EXPECT_EQ(next->error, nullptr);
 }
@@ -108,7 +102,7 @@ TEST_F(DispatchInFlight, ATicketNamesOneFlightOnly) {
   EXPECT_EQ(in_flight.find_ticket(ticket), event);
   EXPECT_EQ(in_flight.find_ticket(ticket + 1), nullptr);
   EXPECT_EQ(in_flight.find_ticket(ticket + 1'000'000), nullptr);
-  in_flight.end(event, dispatch::Outcome::SENT, -1, nullptr, 0);
+  in_flight.end(event, Outcome::SENT, -1, nullptr, 0);
   EXPECT_EQ(in_flight.find_ticket(ticket), nullptr) << "it ended before";
   in_flight.recorded(event);
   in_flight.committed(1);
@@ -185,7 +179,7 @@ TEST_F(DispatchInFlight, ACommitLeavesWhatWasNotRecordedAndAnAbortAll) {
   EXPECT_EQ(ended(), std::vector<int64_t>{2});
   EXPECT_EQ(in_flight.ended(), 1);
   EXPECT_EQ(in_flight.count(), 1);
-  in_flight.end(submit(4), dispatch::Outcome::SENT, -1, nullptr, 0);
+  in_flight.end(submit(4), Outcome::SENT, -1, nullptr, 0);
   EXPECT_EQ(ended(), (std::vector<int64_t>{2, 4}));
   in_flight.recorded(waiting);
   in_flight.recorded(in_flight.find(4));
@@ -194,7 +188,7 @@ TEST_F(DispatchInFlight, ACommitLeavesWhatWasNotRecordedAndAnAbortAll) {
 }
 
 TEST_F(DispatchInFlight, TheNextRecordingIsThatOfTheFirstThatIsDue) {
-  EXPECT_EQ(in_flight.next_recording(), dispatch::MOMENT_NEVER);
+  EXPECT_EQ(in_flight.next_recording(), MOMENT_NEVER);
   end(1)->record_after = {500};
   EXPECT_EQ(in_flight.next_recording(), Moment{500});
   end(2)->record_after = {300};
@@ -202,7 +196,7 @@ TEST_F(DispatchInFlight, TheNextRecordingIsThatOfTheFirstThatIsDue) {
   end(4)->record_after = {800};
   EXPECT_EQ(in_flight.next_recording(), Moment{300});
   end(3);
-  EXPECT_EQ(in_flight.next_recording(), dispatch::MOMENT_NONE);
+  EXPECT_EQ(in_flight.next_recording(), MOMENT_NONE);
 }
 
 TEST_F(DispatchInFlight, SuspectsOfASinkLeaveTheList) {

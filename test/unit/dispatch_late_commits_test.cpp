@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::LateCommits;
-using dispatch::TransactionSnapshot;
-using dispatch::xid_with_epoch;
+using namespace dispatch;
 
 namespace {
 

@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::Linger;
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::MOMENT_NONE;
+using namespace dispatch;
 
 static const Moment START = {3'600'000'000};
 

@@ -4,11 +4,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::LockedRows;
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::MOMENT_NEVER;
-using dispatch::POSITION_NONE;
+using namespace dispatch;
 
 namespace {
 

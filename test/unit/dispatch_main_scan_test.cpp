@@ -3,14 +3,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::MainRead;
-using dispatch::MainScan;
-using dispatch::READ_MAX;
-using dispatch::READ_MIN;
-using dispatch::Round;
-using dispatch::RowVerdict;
-using dispatch::SinkCursor;
-using dispatch::SinkCursors;
+using namespace dispatch;
 
 namespace {
 

@@ -8,18 +8,7 @@
 
 #include "dispatch/dispatch.h"
 
-using dispatch::Dispatch;
-using dispatch::EarlierFate;
-using dispatch::EarlierRow;
-using dispatch::InFlight;
-using dispatch::InFlightEvent;
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::Outcome;
-using dispatch::OutOfOrder;
-using dispatch::OvertakenRow;
-using dispatch::SentKey;
-using dispatch::SinkInFlight;
+using namespace dispatch;
 
 class DispatchOutOfOrder : public testing::Test {
 protected:

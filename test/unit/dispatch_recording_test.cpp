@@ -8,27 +8,11 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::BlockedKey;
-using dispatch::Completion;
-using dispatch::Dispatch;
-using dispatch::Disposition;
-using dispatch::EventState;
-using dispatch::FoundRow;
-using dispatch::InFlight;
-using dispatch::InFlightEvent;
-using dispatch::KeyState;
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::Outcome;
-using dispatch::Recording;
-using dispatch::Retention;
-using dispatch::SentDay;
-using dispatch::SinkRules;
-using dispatch::WallTime;
+using namespace dispatch;
 
 class DispatchRecording : public testing::Test {
 protected:
-  static constexpr dispatch::SinkId SINK = 5;
+  static constexpr SinkId SINK = 5;
   static constexpr uint64_t KEY = 77;
 
   void SetUp() override { sink.id = SINK; }
@@ -97,7 +81,7 @@ protected:
   const BlockedKey *key() { return decisions->blocked_keys.find(SINK, KEY); }
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  dispatch::SinkInFlight sink = {};
+  SinkInFlight sink = {};
   Moment now = {3'600'000'000};
   int n_failed = 0, n_recorded = 0;
   Recording::Failure failure = {};
@@ -514,7 +498,7 @@ TEST_F(DispatchEventEnded, WithoutItsSuspectsNothingIsDue) {
   failed.suspect = true;
   ended(1, failed, ORDERED);
   EXPECT_EQ(decisions->take_suspects(&sink)->position, 1);
-  EXPECT_EQ(decisions->recording.next_moment(), dispatch::MOMENT_NEVER) << "else the loop never sleeps";
+  EXPECT_EQ(decisions->recording.next_moment(), MOMENT_NEVER) << "else the loop never sleeps";
   EXPECT_FALSE(decisions->recording.is_due(moment_after(now, 1000)));
   ended(2, completion(Outcome::SENT), ORDERED);
   ended(3, failed, ORDERED);
@@ -539,7 +523,7 @@ TEST_F(DispatchEventEnded, WhatWasNotTriedComesBackAndWhatIsDeferredBehindItsBlo
 
 TEST_F(DispatchEventEnded, TheyAreGatheredFor20MillisecondsOrUpTo2000) {
   Recording &recording = decisions->recording;
-  EXPECT_EQ(recording.next_moment(), dispatch::MOMENT_NEVER);
+  EXPECT_EQ(recording.next_moment(), MOMENT_NEVER);
   EXPECT_FALSE(recording.is_gathering());
   const Moment first = now;
   ended(1, completion(Outcome::SENT), ORDERED);
@@ -562,10 +546,10 @@ TEST_F(DispatchEventEnded, AfterACommitOnlyWhatWasPutOffIsDueAndAfterARollbackAl
   for (InFlightEvent *event : choose())
     decisions->settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
   decisions->roll_back_recording();
-  EXPECT_EQ(recording.next_moment(), dispatch::MOMENT_NONE);
+  EXPECT_EQ(recording.next_moment(), MOMENT_NONE);
   EXPECT_TRUE(recording.is_gathering());
   now = moment_after(now, 1);
-  decisions->in_flight.find(1)->record_after = dispatch::MOMENT_NONE;
+  decisions->in_flight.find(1)->record_after = MOMENT_NONE;
   for (InFlightEvent *event : choose())
     decisions->settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
   decisions->commit_recording(1);

@@ -4,12 +4,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::BlockedKeys;
-using dispatch::BlockerCheck;
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::RescanCursor;
-using dispatch::RescanPlace;
+using namespace dispatch;
 
 TEST(DispatchRescanCursor, AFullPageIsFollowedByTheNextOne) {
   RescanCursor cursor;

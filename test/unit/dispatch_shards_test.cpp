@@ -6,14 +6,7 @@
 
 #include <gtest/gtest.h>
 
-using dispatch::Moment;
-using dispatch::moment_after;
-using dispatch::MOMENT_NONE;
-using dispatch::PresentWorker;
-using dispatch::shard_of;
-using dispatch::SHARDS;
-using dispatch::ShardSet;
-using dispatch::SinkShards;
+using namespace dispatch;
 
 namespace {
 
@@ -54,7 +47,7 @@ TEST(DispatchShards, ASetHasWhatWasAddedInEachOfItsWords) {
 }
 
 TEST(DispatchShards, NothingIsTakenBeforeTheLauncherHasSaidTheNumber) {
-  dispatch::Shards shards;
+  Shards shards;
   shards.init(0);
   const PresentWorker present[] = {{0, {}}};
   EXPECT_TRUE(shards.exchange(0, present, 1).empty());
@@ -63,7 +56,7 @@ TEST(DispatchShards, NothingIsTakenBeforeTheLauncherHasSaidTheNumber) {
 }
 
 TEST(DispatchShards, AShardIsGivenAwayOnlyWhenItsNewOwnerIsThere) {
-  dispatch::Shards shards;
+  Shards shards;
   shards.init(0);
   PresentWorker present[] = {{0, {}}, {1, {}}};
   shards.exchange(1, present, 1);
@@ -76,7 +69,7 @@ TEST(DispatchShards, AShardIsGivenAwayOnlyWhenItsNewOwnerIsThere) {
 }
 
 TEST(DispatchShards, AShardThatAnotherWorkerStillHasIsNotTaken) {
-  dispatch::Shards shards;
+  Shards shards;
   shards.init(1);
   PresentWorker present[] = {{0, share(0, 1)}, {1, {}}};
   shards.exchange(2, present, 2);
@@ -87,7 +80,7 @@ TEST(DispatchShards, AShardThatAnotherWorkerStillHasIsNotTaken) {
 }
 
 TEST(DispatchShards, AWorkerTooManyIsSuperfluousOnceItHasGivenAllAway) {
-  dispatch::Shards shards;
+  Shards shards;
   shards.init(1);
   PresentWorker present[] = {{0, share(0, 2)}, {1, {}}};
   shards.exchange(2, present, 2);
@@ -99,7 +92,7 @@ TEST(DispatchShards, AWorkerTooManyIsSuperfluousOnceItHasGivenAllAway) {
 }
 
 TEST(DispatchShards, WhatBecomesFreeWithin100MillisecondsIsTakenTogether) {
-  dispatch::Shards shards;
+  Shards shards;
   EXPECT_EQ(shards.exchange_at(), MOMENT_NONE);
   shards.gained({5'000'000});
   EXPECT_EQ(shards.exchange_at(), moment_after({5'000'000}, 100));
@@ -188,7 +181,7 @@ TEST(DispatchShards, BlockedKeysOfAFreshShardAreUnknownUntilItsRowsAreRead) {
 struct Database {
   struct Worker {
     bool here = false;
-    dispatch::Shards shards;
+    Shards shards;
     Sink sink;
     ShardSet published = {}, published_draining = {};
   };

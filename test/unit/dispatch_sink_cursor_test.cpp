@@ -7,14 +7,7 @@
 
 #include "dispatch/dispatch.h"
 
-using dispatch::Dispatch;
-using dispatch::DueCursor;
-using dispatch::LateTransactions;
-using dispatch::POSITION_NONE;
-using dispatch::SinkCursor;
-using dispatch::WALL_TIME_BEGIN;
-using dispatch::WALL_TIME_NEVER;
-using dispatch::WallTime;
+using namespace dispatch;
 
 namespace {
 

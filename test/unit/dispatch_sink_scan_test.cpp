@@ -8,20 +8,7 @@
 #include "dispatch/classify_row.h"
 #include "dispatch/draining.h"
 
-using dispatch::BlockedKey;
-using dispatch::Dispatch;
-using dispatch::DrainStops;
-using dispatch::InFlight;
-using dispatch::InFlightEvent;
-using dispatch::KeyId;
-using dispatch::KeyState;
-using dispatch::Outcome;
-using dispatch::POSITION_NONE;
-using dispatch::RowScan;
-using dispatch::RowVerdict;
-using dispatch::SinkCursor;
-using dispatch::SinkScan;
-using dispatch::WallTime;
+using namespace dispatch;
 
 namespace {
 
@@ -90,7 +77,7 @@ TEST_F(DispatchSinkScan, ADueRowThatHadNoRoomIsTheNextOne) {
   SinkScan scan = begin(RowScan::DUE);
   EXPECT_FALSE(scan.row_read(9, SCAN_NOW - 1, RowVerdict::STOP, true));
   EXPECT_EQ(cursor.due.next(), SCAN_NOW - 1);
-  EXPECT_EQ(cursor.due.after(), dispatch::WALL_TIME_BEGIN);
+  EXPECT_EQ(cursor.due.after(), WALL_TIME_BEGIN);
 }
 
 TEST_F(DispatchSinkScan, ADrainingKeyIsReadUpToItsBound) {
@@ -118,6 +105,17 @@ protected:
   const BlockedKey *key() { return decisions->blocked_keys.find(KEY.sink, KEY.key_hash); }
   void lock(int64_t position) { ASSERT_TRUE(decisions->locked_rows.add(position, KEY.sink, KEY.key_hash)); }
 
+  InFlightEvent *end(int64_t position, Outcome outcome) {
+    InFlight::Claimed claimed = {};
+    claimed.position = position;
+    claimed.key_hash = KEY.key_hash;
+    claimed.sink = &sink;
+    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    decisions->in_flight.submitted(event);
+    decisions->in_flight.end(event, outcome, -1, nullptr, 0);
+    return event;
+  }
+
   /* A read that has passed two rows. */
   SinkScan scan(int64_t dead = POSITION_NONE) {
     SinkScan scan = {RowScan::DRAINING, cursor, 10, 0, below({.dead = dead})};
@@ -128,6 +126,7 @@ protected:
   }
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  SinkInFlight sink = {.id = KEY.sink, .of_shard = {}};
   SinkCursor *cursor = nullptr;
 };
 
@@ -140,20 +139,10 @@ TEST_F(DispatchDraining, AKeyDrainsUpToTheCursorALockedRowOrADeadLetter) {
 
 /* The event of which a recording is put off lost its place as blocker to an earlier one, which was sent. */
 TEST_F(DispatchDraining, AFailedEventThatIsNotRecordedBlocksItsKeyAgain) {
-  dispatch::SinkInFlight sink = {.id = KEY.sink, .of_shard = {}};
   bool blocked;
   ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
   EXPECT_FALSE(blocked);
-  for (const auto &[position, outcome] :
-       {std::pair(40, Outcome::RETRY), {30, Outcome::DEFERRED}, {20, Outcome::SENT}, {10, Outcome::REJECTED}}) {
-    InFlight::Claimed claimed = {};
-    claimed.position = position;
-    claimed.key_hash = KEY.key_hash;
-    claimed.sink = &sink;
-    InFlightEvent *event = decisions->in_flight.claim(claimed);
-    decisions->in_flight.submitted(event);
-    decisions->in_flight.end(event, outcome, -1, nullptr, 0);
-  }
+  end(40, Outcome::RETRY), end(30, Outcome::DEFERRED), end(20, Outcome::SENT), end(10, Outcome::REJECTED);
   ASSERT_TRUE(block_by_unrecorded(*decisions, {KEY.sink, 78}, &blocked));
   EXPECT_FALSE(blocked) << "another key";
   ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
@@ -164,19 +153,9 @@ TEST_F(DispatchDraining, AFailedEventThatIsNotRecordedBlocksItsKeyAgain) {
 
 /* Its blocker became a dead letter again in the transaction that has marked it behind that blocker. */
 TEST_F(DispatchDraining, AKeyDrainsUpToAFailureThatTheTransactionRecords) {
-  dispatch::SinkInFlight sink = {.id = KEY.sink, .of_shard = {}};
   for (const auto &[position, outcome] :
-       {std::pair(28, Outcome::DEFERRED), {25, Outcome::RETRY}, {15, Outcome::SENT}}) {
-    InFlight::Claimed claimed = {};
-    claimed.position = position;
-    claimed.key_hash = KEY.key_hash;
-    claimed.sink = &sink;
-    InFlightEvent *event = decisions->in_flight.claim(claimed);
-    decisions->in_flight.submitted(event);
-    decisions->in_flight.end(event, outcome, -1, nullptr, 0);
-    EXPECT_NE(decisions->settle(event, dispatch::FoundRow::OURS, dispatch::Retention::NONE),
-              dispatch::Disposition::LATER);
-  }
+       {std::pair(28, Outcome::DEFERRED), {25, Outcome::RETRY}, {15, Outcome::SENT}})
+    EXPECT_NE(decisions->settle(end(position, outcome), FoundRow::OURS, Retention::NONE), Disposition::LATER);
   bool blocked;
   ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
   EXPECT_FALSE(blocked);
@@ -197,8 +176,7 @@ TEST_F(DispatchDraining, AKeyIsFreeWhenNothingIsLeftBehindIt) {
 /* A marked row that is not due loses its mark. A round that fails gives it back, and nothing else comes to the row.
  */
 TEST_F(DispatchDraining, AKeyDrainsOnUntilTheRemovalOfAMarkHasCommitted) {
-  dispatch::SinkInFlight events = {.id = KEY.sink, .of_shard = {}};
-  dispatch::Row row = {};
+  Row row = {};
   row.position = 20;
   row.key_hash = KEY.key_hash;
   row.available_at = SCAN_NOW + 1;
@@ -206,7 +184,7 @@ TEST_F(DispatchDraining, AKeyDrainsOnUntilTheRemovalOfAMarkHasCommitted) {
   for (const int32_t attempts : {0, 1}) { /* a scheduled event, and a failing one, which blocks the key */
     row.attempts = attempts;
     decisions->begin_round({{1}, SCAN_NOW}, 10, 1000);
-    ASSERT_EQ(classify_row(*decisions, row, {&events, cursor, true}, RowScan::DRAINING).verdict, RowVerdict::SKIP);
+    ASSERT_EQ(classify_row(*decisions, row, {&sink, cursor, true}, RowScan::DRAINING).verdict, RowVerdict::SKIP);
     ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
     decisions->roll_back_round();
     ASSERT_NE(key(), nullptr);
