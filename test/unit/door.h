@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,6 +24,37 @@ inline ob_text text(const std::string &from) {
   return {from.data(), from.size()};
 }
 constexpr ob_text null_text{nullptr, 0};
+
+/* An option that is refused, and the rest of the error; a null text is not compared. */
+struct Refusal {
+  ob_option option;
+  const char *detail = "", *hint = "";
+};
+
+/* Each of these options is refused with this message. In the texts, $name and $value stand for those of the option.
+ * No text contains the secret "hush". */
+inline void expect_refused(const char *kind, ob_scope scope, const OptionList &besides, ob_error_kind expected,
+                           const char *message, const std::vector<Refusal> &refusals) {
+  for (const Refusal &each : refusals) {
+    SCOPED_TRACE(std::string(each.option.name) + " = " + each.option.value);
+    OptionList options = besides;
+    options.push_back(each.option);
+    ob_error error;
+    ASSERT_FALSE(ob_check_options(kind, scope, options.data(), options.size(), false, &error));
+    EXPECT_EQ(error.kind, expected) << error.message;
+    EXPECT_STREQ(error.subject, each.option.name);
+    for (auto &[said, text] : {std::pair<std::string, const char *>(error.message, message),
+                               {error.detail, each.detail},
+                               {error.hint, each.hint}}) {
+      EXPECT_EQ(said.find("hush"), std::string::npos) << said;
+      std::string whole = text ? text : said;
+      for (auto &[sign, meant] : {std::pair("$name", each.option.name), {"$value", each.option.value}})
+        for (size_t at; (at = whole.find(sign)) != std::string::npos;)
+          whole.replace(at, strlen(sign), meant);
+      EXPECT_EQ(said, whole);
+    }
+  }
+}
 
 /* An event that owns its texts. Must not be moved after raw() was called. */
 struct Event {

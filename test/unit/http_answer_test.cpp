@@ -118,28 +118,15 @@ TEST(HttpAnswer, RetryAfterInBothForms) {
       {"Tuesday, 14-Nov-23 22:15:20 GMT", 120'000},
       {"Tue Nov 14 22:15:20 2023", 120'000},
       {"Thu, 16 Nov 2023 22:13:20 GMT", 86'400'000},
-      // in the past, or not meaningful
-      {"Tue, 14 Nov 2023 22:13:20 GMT", -1},
-      {"Thu, 01 Jan 1998 00:00:00 GMT", -1},
-      {"Tue, 14 Nov 2033 22:13:20 GMT", -1},
-      {"Tue, 14 Nov 2023 22:15:20", -1},
-      {"Tue, 14 Nov 2023 22:15:20 GMT+1", -1},
-      {"Tue, 14 Nov 2023 25:15:20 GMT", -1},
-      {"", -1},
-      {"0", -1},
-      {"-1", -1},
-      {"-120", -1},
-      {"+5", -1},
-      {"1.5", -1},
-      {"0x10", -1},
-      {"120 seconds", -1},
-      {"120, 130", -1},
-      {"soon", -1},
-      {"1700000120", -1},
-      {"99999999999999999999999999", -1},
   };
   for (auto &[value, ms] : expected)
     EXPECT_EQ(retry_after_ms(value, now), ms) << value;
+  for (const char *value :
+       {"Tue, 14 Nov 2023 22:13:20 GMT", "Thu, 01 Jan 1998 00:00:00 GMT", "Tue, 14 Nov 2033 22:13:20 GMT",
+        "Tue, 14 Nov 2023 22:15:20", "Tue, 14 Nov 2023 22:15:20 GMT+1", "Tue, 14 Nov 2023 25:15:20 GMT", "", "0",
+        "-1", "-120", "+5", "1.5", "0x10", "120 seconds", "120, 130", "soon", "1700000120",
+        "99999999999999999999999999"})
+    EXPECT_EQ(retry_after_ms(value, now), -1) << "in the past, or not meaningful: " << value;
 }
 
 TEST(HttpAnswer, RateLimit) {

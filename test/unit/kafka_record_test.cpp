@@ -304,82 +304,59 @@ TEST_F(KafkaRecord, BinaryHeadersArriveByteForByte) {
 TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
   const std::string syntax = "Expected a comma-separated list of column:place or column:place:alias, where place is "
                              "header, envelope or partition.";
-  const Options json = {{"value_format", "json_string"}};
-  auto with = [&](const char *headers) {
-    Options options = json;
-    options["headers"] = headers;
-    return options;
-  };
-  struct {
-    Options options;
-    std::string message, rest;
-  } mistakes[] = {
-      {{{"format", "avro"}},
-       "invalid value for option \"format\": \"avro\"",
-       "Expected one of: debezium, cloudevents, cloudevents-structured, raw. "},
-      {{{"key_format", "avro"}},
-       "invalid value for option \"key_format\": \"avro\"",
-       "Expected one of: raw, json, connect_json, base64. "},
-      {{{"value_format", "json"}},
-       "invalid value for option \"value_format\": \"json\"",
-       "Expected one of: raw, json_string, json_compact, connect_json, bytes. "},
-      {{{"format", "cloudevents"}, {"value_format", "raw"}},
-       "option \"value_format\" has no meaning here",
-       "It says how format \"debezium\" writes a payload, and the format is another. "},
-      {{{"format", "cloudevents"}, {"tombstone_on_empty_payload", "true"}},
-       "option \"tombstone_on_empty_payload\" has no meaning here",
-       ""},
-      {{{"null_behavior", "keep"}},
-       "option \"null_behavior\" has no meaning here",
-       "It is about value_format \"json_compact\". "},
-      {{{"source", "/x"}},
-       "option \"source\" has no meaning here",
-       "It is an attribute of CloudEvents, and the format is another. "},
-      {{{"headers", "type:envelope"}}, "an envelope needs value_format \"json_string\" or \"json_compact\"", ""},
-      {{{"headers", "type:envelope"}, {"value_format", "connect_json"}},
-       "an envelope needs value_format "
-       "\"json_string\" or \"json_compact\"",
-       ""},
-      {{{"headers", "type:envelope"}, {"format", "cloudevents"}}, "only format \"debezium\" has an envelope", ""},
-      {{{"headers", "seq:partition"}, {"partition", "1"}},
-       "option \"partition\" has no meaning here",
-       "Option \"headers\" names a column that is the partition. "},
-      {with("type"), "invalid value for option \"headers\": \"type\"",
-       syntax + " Example: 'event_type:header:eventType, header.tenant:envelope'."},
-      {with(""), "invalid value for option \"headers\": \"\"", ""},
-      {with("type:header,"), "invalid value for option \"headers\": \"\"", ""},
-      {with("type:header:a:b"), "invalid value for option \"headers\": \"type:header:a:b\"", ""},
-      {with("type:body"), "invalid value for option \"headers\": unknown place \"body\"", ""},
-      {with("event_typ:header"), "invalid value for option \"headers\": unknown column \"event_typ\"",
-       " Perhaps you meant \"event_type\". Known columns are aggregate_type, aggregate_id, event_type, "
-       "partition_key, "
-       "dedup_key, content_type, id, seq, position, created_at, database, header.NAME."},
-      {with("type:header:"), "invalid value for option \"headers\": \"type:header:\"", "The alias is empty. "},
-      {with("seq:partition:p"), "invalid value for option \"headers\": \"seq:partition:p\"",
-       "A partition has no alias. "},
-      {with("type:envelope:payload"), "invalid value for option \"headers\": \"type:envelope:payload\"", ""},
-      {with("type:header:a, seq:header:a"), "invalid value for option \"headers\": \"a\" is given twice",
-       "Two headers would have this name. Give one of them an alias: column:place:alias."},
-      {with("type:envelope, event_type:envelope:type"),
-       "invalid value for option \"headers\": \"type\" is given twice",
-       "Two members of the envelope would have this name. Give one of them an alias: column:place:alias."},
-      {with("type:header:id"), "invalid value for option \"headers\": \"id\" is given twice",
-       "The format itself sends a header of this name. Give the column another alias: column:header:alias."},
-      {{{"headers", "type:header:ce_type"}, {"format", "cloudevents"}},
-       "invalid value for option \"headers\": \"ce_type\" is given twice",
-       ""},
-      {with("seq:partition, position:partition"),
-       "invalid value for option \"headers\": two columns are the partition",
-       "A record goes to one partition. Leave one of them out."},
-      {with("type:header:a\nb"), "header name \"a?b\" contains a line break or NUL", ""},
-  };
-  for (auto &each : mistakes) {
-    std::string rest;
-    EXPECT_EQ(refused(each.options, &rest), each.message);
-    if (!each.rest.empty()) {
-      EXPECT_EQ(rest, each.rest);
+  auto refuses = [](const Options &options, const std::string &message, const std::string &rest = {}) {
+    std::string found;
+    EXPECT_EQ(refused(options, &found), message);
+    if (!rest.empty()) {
+      EXPECT_EQ(found, rest);
     }
-  }
+  };
+  auto with = [](const char *headers) { return Options{{"value_format", "json_string"}, {"headers", headers}}; };
+  auto headers = [&](const char *value, const std::string &why, const std::string &rest = {}) {
+    refuses(with(value), "invalid value for option \"headers\": " + why, rest);
+  };
+  auto meaningless = [&](const Options &options, const std::string &name, const std::string &rest = {}) {
+    refuses(options, "option \"" + name + "\" has no meaning here", rest);
+  };
+  refuses({{"format", "avro"}}, "invalid value for option \"format\": \"avro\"",
+          "Expected one of: debezium, cloudevents, cloudevents-structured, raw. ");
+  refuses({{"key_format", "avro"}}, "invalid value for option \"key_format\": \"avro\"",
+          "Expected one of: raw, json, connect_json, base64. ");
+  refuses({{"value_format", "json"}}, "invalid value for option \"value_format\": \"json\"",
+          "Expected one of: raw, json_string, json_compact, connect_json, bytes. ");
+  meaningless({{"format", "cloudevents"}, {"value_format", "raw"}}, "value_format",
+              "It says how format \"debezium\" writes a payload, and the format is another. ");
+  meaningless({{"format", "cloudevents"}, {"tombstone_on_empty_payload", "true"}}, "tombstone_on_empty_payload");
+  meaningless({{"null_behavior", "keep"}}, "null_behavior", "It is about value_format \"json_compact\". ");
+  meaningless({{"source", "/x"}}, "source", "It is an attribute of CloudEvents, and the format is another. ");
+  meaningless({{"headers", "seq:partition"}, {"partition", "1"}}, "partition",
+              "Option \"headers\" names a column that is the partition. ");
+  for (const Options &options :
+       {Options{{"headers", "type:envelope"}}, {{"headers", "type:envelope"}, {"value_format", "connect_json"}}})
+    refuses(options, "an envelope needs value_format \"json_string\" or \"json_compact\"");
+  refuses({{"headers", "type:envelope"}, {"format", "cloudevents"}}, "only format \"debezium\" has an envelope");
+  headers("type", "\"type\"", syntax + " Example: 'event_type:header:eventType, header.tenant:envelope'.");
+  headers("", "\"\"");
+  headers("type:header,", "\"\"");
+  headers("type:header:a:b", "\"type:header:a:b\"");
+  headers("type:body", "unknown place \"body\"");
+  headers("event_typ:header", "unknown column \"event_typ\"",
+          " Perhaps you meant \"event_type\". Known columns are aggregate_type, aggregate_id, event_type, "
+          "partition_key, dedup_key, content_type, id, seq, position, created_at, database, header.NAME.");
+  headers("type:header:", "\"type:header:\"", "The alias is empty. ");
+  headers("seq:partition:p", "\"seq:partition:p\"", "A partition has no alias. ");
+  headers("type:envelope:payload", "\"type:envelope:payload\"");
+  headers("type:header:a, seq:header:a", "\"a\" is given twice",
+          "Two headers would have this name. Give one of them an alias: column:place:alias.");
+  headers("type:envelope, event_type:envelope:type", "\"type\" is given twice",
+          "Two members of the envelope would have this name. Give one of them an alias: column:place:alias.");
+  headers("type:header:id", "\"id\" is given twice",
+          "The format itself sends a header of this name. Give the column another alias: column:header:alias.");
+  refuses({{"headers", "type:header:ce_type"}, {"format", "cloudevents"}},
+          "invalid value for option \"headers\": \"ce_type\" is given twice");
+  headers("seq:partition, position:partition", "two columns are the partition",
+          "A record goes to one partition. Leave one of them out.");
+  refuses(with("type:header:a\nb"), "header name \"a?b\" contains a line break or NUL");
   EXPECT_EQ(refused(with("type:header, type:envelope")), "") << "one column may go to two places";
 }
 

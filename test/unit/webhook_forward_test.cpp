@@ -2,6 +2,7 @@
  * trust. */
 #include "webhook_fixture.h"
 
+#include "delivery/base/text.h"
 #include "delivery/sinks/webhook/webhook_config.h"
 
 using namespace outbox;
@@ -32,52 +33,21 @@ using Names = std::vector<std::string>;
 const Names tracing = {"traceparent", "tracestate", "baggage", "X-Request-ID", "x-correlation-id"};
 
 /* In each spelling that CGI, WSGI, PHP or Rack map to the same variable. */
-const Names never = {"Authorization",
-                     "authorization",
-                     "Proxy-Authorization",
-                     "Proxy",
-                     "Proxy-Connection",
-                     "Client-Cert",
-                     "Client-Cert-Chain",
-                     "X-Client-Cert",
-                     "X-ARR-ClientCert",
-                     "X-Amzn-Mtls-Clientcert-Leaf",
-                     "Content-Encoding",
-                     "Outbox-Probe",
-                     "Cookie",
-                     "Set-Cookie",
-                     "Host",
-                     "Content-Type",
-                     "Content_Type",
-                     "Content-Length",
-                     "Transfer-Encoding",
-                     "Connection",
-                     "Keep-Alive",
-                     "TE",
-                     "Trailer",
-                     "Upgrade",
-                     "Expect",
-                     "User-Agent",
-                     "webhook-id",
-                     "webhook_id",
-                     "Webhook.Id",
-                     "WEBHOOK_SIGNATURE",
-                     "svix_id",
-                     "Forwarded",
-                     "X-Forwarded-For",
-                     "X_Forwarded_Host",
-                     "X-Real-IP",
-                     "Via",
-                     "X-HTTP-Method-Override",
-                     "x_http_method_override",
-                     "X-HTTP-Method",
-                     "X-Method-Override",
-                     "X-Original-URL",
-                     "X-Rewrite-URL",
-                     "X-Api-Key",
-                     "X-Auth-Token",
-                     "x-secret-of-sink",
-                     "X_Secret_Of_Sink"};
+const Names never = [] {
+  Names all;
+  for (std::string_view name :
+       split("Authorization authorization Proxy-Authorization Proxy Proxy-Connection Client-Cert "
+             "Client-Cert-Chain X-Client-Cert X-ARR-ClientCert X-Amzn-Mtls-Clientcert-Leaf "
+             "Content-Encoding Outbox-Probe Cookie Set-Cookie Host Content-Type Content_Type "
+             "Content-Length Transfer-Encoding Connection Keep-Alive TE Trailer Upgrade Expect "
+             "User-Agent webhook-id webhook_id Webhook.Id WEBHOOK_SIGNATURE svix_id Forwarded "
+             "X-Forwarded-For X_Forwarded_Host X-Real-IP Via X-HTTP-Method-Override "
+             "x_http_method_override X-HTTP-Method X-Method-Override X-Original-URL X-Rewrite-URL "
+             "X-Api-Key X-Auth-Token x-secret-of-sink X_Secret_Of_Sink",
+             ' '))
+    all.emplace_back(name);
+  return all;
+}();
 
 }  // namespace
 
