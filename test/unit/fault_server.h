@@ -204,9 +204,10 @@ struct DeadPort {
     if (bind(fd, reinterpret_cast<sockaddr *>(&address), size) != 0 ||
         getsockname(fd, reinterpret_cast<sockaddr *>(&address), &size) != 0)
       throw std::runtime_error("cannot bind");
-    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+    host_port = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    url = "http://" + host_port + "/";
   }
   ~DeadPort() { close(fd); }
   int fd;
-  std::string url;
+  std::string host_port, url;
 };

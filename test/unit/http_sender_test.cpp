@@ -75,6 +75,13 @@ public:
     TestEvent event(ticket, key);
     ASSERT_TRUE(sink->submit(event.get()));
   }
+  /* Sends this many events, each of a key of its own, and waits for their ends. */
+  std::map<uint64_t, Completion> send(uint64_t n) {
+    for (uint64_t key = 1; key <= n; key++)
+      submit(key, key);
+    sink->flush();
+    return wait(n);
+  }
   std::map<uint64_t, Completion> wait(size_t n) {
     std::map<uint64_t, Completion> by_ticket;
     for (const Completion &each : wait_for(*sink, *reporter, n))
@@ -167,10 +174,7 @@ TEST(HttpSender, SendsEachAloneIfAnyMayBeToBlame) {
     return to.answer(n > 1 ? 400 : 200, {}, n > 1 ? "alone" : request.body == "2 2\n" ? "r" : "s");
   });
   Harness harness(peer);
-  for (uint64_t key = 1; key <= 3; key++)
-    harness.submit(key, key);
-  harness.sink->flush();
-  auto ends = harness.wait(3);
+  auto ends = harness.send(3);
   EXPECT_EQ(ends[1].outcome, Outcome::Sent);
   EXPECT_EQ(ends[2].outcome, Outcome::Retry);
   EXPECT_EQ(ends[3].outcome, Outcome::Sent);
@@ -188,10 +192,7 @@ TEST(HttpSender, ARequestIsNotHeavierThanAllowed) {
   auto protocol = std::make_shared<LineProtocol>(peer.url());
   protocol->weight = 9; /* two lines */
   Harness harness(protocol);
-  for (uint64_t key = 1; key <= 5; key++)
-    harness.submit(key, key);
-  harness.sink->flush();
-  for (auto &[ticket, end] : harness.wait(5))
+  for (auto &[ticket, end] : harness.send(5))
     EXPECT_EQ(end.outcome, Outcome::Sent);
   EXPECT_EQ(sizes, (std::multiset<size_t>{1, 2, 2}));
 }
@@ -203,10 +204,7 @@ TEST(HttpSender, ASinkThatIsDownGetsNothingMore) {
   auto protocol = std::make_shared<LineProtocol>(peer.url());
   protocol->most = protocol->concurrency = 1;
   Harness harness(protocol);
-  for (uint64_t key = 1; key <= 4; key++)
-    harness.submit(key, key);
-  harness.sink->flush();
-  auto ends = harness.wait(4);
+  auto ends = harness.send(4);
   EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
   EXPECT_EQ(ends[1].error, "closed today");
   for (uint64_t ticket = 2; ticket <= 4; ticket++)
@@ -219,9 +217,7 @@ TEST(HttpSender, AHangIsATimeout) {
   auto protocol = std::make_shared<LineProtocol>(peer.url());
   protocol->timeout = milliseconds(200);
   Harness harness(protocol);
-  harness.submit(1, 1);
-  harness.sink->flush();
-  auto ends = harness.wait(1);
+  auto ends = harness.send(1);
   EXPECT_EQ(ends[1].outcome, Outcome::RetryBlameSink);
   EXPECT_EQ(ends[1].reason, OB_REASON_TIMEOUT);
 }
@@ -231,10 +227,7 @@ TEST(HttpSender, ARefusedConnectionIsAnOutage) {
   auto protocol = std::make_shared<LineProtocol>(dead.url);
   protocol->most = protocol->concurrency = 1;
   Harness harness(protocol);
-  harness.submit(1, 1);
-  harness.submit(2, 2);
-  harness.sink->flush();
-  auto ends = harness.wait(2);
+  auto ends = harness.send(2);
   EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
   EXPECT_EQ(ends[1].reason, OB_REASON_CONNECTION);
   EXPECT_EQ(ends[2].outcome, Outcome::Returned);
@@ -245,9 +238,7 @@ TEST(HttpSender, TheGuardRefusesAPrivateAddress) {
   auto protocol = std::make_shared<LineProtocol>(peer.url());
   protocol->guard = NetworkGuard({});
   Harness harness(protocol);
-  harness.submit(1, 1);
-  harness.sink->flush();
-  auto ends = harness.wait(1);
+  auto ends = harness.send(1);
   EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
   EXPECT_EQ(ends[1].reason, OB_REASON_BLOCKED);
   EXPECT_EQ(peer.connections(), 0);

@@ -1,9 +1,6 @@
 /* Kafka probes: librdkafka's mock cluster, sockets that misbehave, and the texts for users. */
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "delivery/sinks/kafka/kafka_client.h"
+#include "fault_server.h"
 #include "kafka_broker.h"
 #include "probe_door.h"
 
@@ -16,40 +13,7 @@ bool has(const std::string &text, const char *part) {
   return text.find(part) != std::string::npos;
 }
 
-/* A port that accepts connections and never responds, or (closed) on which no program listens. */
-class Port {
-public:
-  explicit Port(bool listens) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr *>(&address), size), 0);
-    if (listens) {
-      EXPECT_EQ(listen(fd_, 16), 0);
-    }
-    getsockname(fd_, reinterpret_cast<sockaddr *>(&address), &size);
-    this->address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  ~Port() { close(fd_); }
-  std::string address;
-
-private:
-  int fd_;
-};
-
 }  // namespace
-
-TEST(KafkaProbe, AGoodTopic) {
-  KafkaBroker broker;
-  broker.create_topic("orders", 3);
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", broker.address()}, {"topic", "orders"}});
-  ASSERT_TRUE(probe.end());
-  EXPECT_TRUE(probe.ok()) << probe.text();
-  EXPECT_TRUE(has(probe.step("topic").message, "\"orders\" has 3 partitions")) << probe.text();
-  probe.step("connect"), probe.step("cluster"), probe.step("producer id"), probe.step("brokers");
-}
 
 TEST(KafkaProbe, TopicsThatFitATemplate) {
   KafkaBroker broker;
@@ -86,15 +50,15 @@ TEST(KafkaProbe, NoProducerIdWithoutTheRight) {
 }
 
 TEST(KafkaProbe, NobodyListens) {
-  Port port(false);
+  DeadPort port;
   door::Engine engine;
   auto start = Clock::now();
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", port.address.c_str()}}, {}, 600'000);
+  door::Probe probe(engine, "kafka", {{"bootstrap_servers", port.host_port.c_str()}}, {}, 600'000);
   ASSERT_TRUE(probe.end());
   EXPECT_LT(Clock::now() - start, 60s) << "it is known at once";
   ASSERT_EQ(probe.steps.size(), 1u) << probe.text();
   EXPECT_TRUE(has(probe.step("connect").message, "connection refused")) << probe.text();
-  EXPECT_TRUE(has(probe.step("connect").message, port.address.c_str())) << probe.text();
+  EXPECT_TRUE(has(probe.step("connect").message, port.host_port.c_str())) << probe.text();
 }
 
 TEST(KafkaProbe, ANameThatDoesNotResolve) {
@@ -107,23 +71,26 @@ TEST(KafkaProbe, ANameThatDoesNotResolve) {
 }
 
 TEST(KafkaProbe, ABlackHoleEndsInTime) {
-  Port port(true);
+  DeadPort port;
+  ASSERT_EQ(listen(port.fd, 16), 0);
   door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", port.address.c_str()}}, {}, 1'000);
+  door::Probe probe(engine, "kafka", {{"bootstrap_servers", port.host_port.c_str()}}, {}, 1'000);
   ASSERT_TRUE(probe.end());
   EXPECT_TRUE(probe.step("connect").ok);
   EXPECT_TRUE(has(probe.step("answer").message, "did not answer within 1000 ms")) << probe.text();
 }
 
-TEST(KafkaProbe, OneOfTheBootstrapServersWillDo) {
+TEST(KafkaProbe, AGoodTopicAndOneOfTheBootstrapServersWillDo) {
   KafkaBroker broker;
-  Port port(false);
-  broker.create_topic("orders", 1);
-  std::string servers = port.address + "," + broker.address();
+  DeadPort port;
+  broker.create_topic("orders", 3);
+  std::string servers = port.host_port + "," + broker.address();
   door::Engine engine;
   door::Probe probe(engine, "kafka", {{"bootstrap_servers", servers.c_str()}, {"topic", "orders"}});
   ASSERT_TRUE(probe.end());
   EXPECT_TRUE(probe.ok()) << probe.text();
+  EXPECT_TRUE(has(probe.step("topic").message, "\"orders\" has 3 partitions")) << probe.text();
+  probe.step("connect"), probe.step("cluster"), probe.step("producer id"), probe.step("brokers");
 }
 
 TEST(KafkaProbe, LeavesNoThread) {

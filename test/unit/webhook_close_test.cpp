@@ -79,8 +79,7 @@ TEST(WebhookClose, ManySlowNamesHoldUpNoOther) {
     }
     while (resolving < 20 && Clock::now() - begin < std::chrono::seconds(3))
       std::this_thread::sleep_for(milliseconds(1));
-    WebhookHarness other(
-        Options{{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "1min"}});
+    WebhookHarness other(WebhookHarness::local(url, {{"timeout", "1min"}}));
     EXPECT_EQ(other.send(TestEvent(1, 1)).outcome, Outcome::Sent);
   }
   EXPECT_LT(Clock::now() - begin, soon);
@@ -170,7 +169,7 @@ TEST(WebhookClose, OneThreadServesAllSinksAndEndsWithTheLast) {
     return -1;
   };
   DeadPort port;
-  Options options = {{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}};
+  Options options = WebhookHarness::local(port.url);
   int before = threads();
   {
     WebhookHarness one(options), two(options), three(options);

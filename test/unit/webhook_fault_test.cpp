@@ -120,8 +120,7 @@ TEST(WebhookFault, AnEndlessAnswerCostsLittle) {
 
 TEST(WebhookFault, ARefusedConnectionIsTheSinksFault) {
   DeadPort port;
-  WebhookHarness crm(
-      {{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"concurrency", "1"}});
+  WebhookHarness crm(WebhookHarness::local(port.url, {{"concurrency", "1"}}));
   for (uint64_t n = 1; n <= 4; ++n)
     crm.submit(TestEvent(n, n % 2 + 1));
   crm.sink->flush();

@@ -141,10 +141,11 @@ public:
     config = kind->parse(server, &mapping);
     sink = kind->open(name, config, reporter);
   }
-  static Options local(const FaultServer &peer, Options more = {}) {
-    more.insert({{"url", peer.url()}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}});
+  static Options local(const std::string &url, Options more = {}) {
+    more.insert({{"url", url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}});
     return more;
   }
+  static Options local(const FaultServer &peer, Options more = {}) { return local(peer.url(), std::move(more)); }
 
   void submit(TestEvent event) { ASSERT_TRUE(sink->submit(event.get())); }
   /* Waits for at least this many completions in total. */

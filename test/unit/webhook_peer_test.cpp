@@ -58,8 +58,7 @@ private:
 TEST(WebhookPeer, OneThatNeverReadsTakesItsTimeoutAndNobodyElsesTime) {
   DeafPort deaf;
   FaultServer well([](const HttpRequest &, Peer &to) { return to.answer(200); });
-  WebhookHarness crm(
-      Options{{"url", deaf.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "500ms"}});
+  WebhookHarness crm(WebhookHarness::local(deaf.url, {{"timeout", "500ms"}}));
   WebhookHarness other(WebhookHarness::local(well));
   auto begin = Clock::now();
   crm.submit(TestEvent(1, 1, "\"" + std::string(10 << 20, 'x') + "\""));
@@ -117,8 +116,7 @@ TEST(WebhookPeer, AnAnswerBeforeTheBodyIsSentIsTheAnswer) {
       }
     });
     {
-      WebhookHarness crm(
-          Options{{"url", port.url}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "5s"}});
+      WebhookHarness crm(WebhookHarness::local(port.url, {{"timeout", "5s"}}));
       Completion first = crm.send(TestEvent(1, 1, "\"" + std::string(8 << 20, 'x') + "\""));
       EXPECT_EQ(first.outcome == Outcome::Sent, status == 200) << first.error;
       EXPECT_EQ(first.error.find("HTTP 413") != std::string::npos, status == 413) << first.error;
