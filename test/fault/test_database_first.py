@@ -121,7 +121,7 @@ def test_commands_on_the_database(stuck, pg, admin, receiver):
     db.create()  # for the fixture
 
 
-def test_rename_of_a_sink(db, receiver, rig):
+def test_rename_of_a_sink(db, receiver, other):
     """Its events stay with it, in order and with its counters, whatever they wait for: a response, a time, a retry, a key."""
     db.webhook_sink("old", receiver, SECRET, retry="exponential 300ms..300ms", max_attempts="1000")
     db.enqueue("Order", "warm", payload='"warm"')
@@ -140,24 +140,16 @@ def test_rename_of_a_sink(db, receiver, rig):
     wait_until(lambda: db.sql("SELECT pending, scheduled, blocked FROM outbox.sinks") == [(5, 1, 2)], 20,
                lambda: f"all to be seen: {db.sql('SELECT * FROM outbox.sinks')}")
     receiver.mode = OK
-    wait_until(lambda: {"hangs", "after"} <= set(bodies(receiver)), 20, lambda: f"the rest, got {bodies(receiver)}")
-    assert [body for body in bodies(receiver) if body in ("head", "behind", "after")] == ["head", "behind", "after"]
+    wait_until(lambda: {"hangs", "after"} <= set(receiver.payloads()), 20, lambda: f"the rest, got {receiver.payloads()}")
+    assert [body for body in receiver.payloads() if body in ("head", "behind", "after")] == ["head", "behind", "after"]
     db.sql("UPDATE outbox.events SET available_at = now() + interval '1 s' WHERE partition_key = 's'")
-    wait_until(lambda: "scheduled" in bodies(receiver), 20, "the scheduled one")
+    wait_until(lambda: "scheduled" in receiver.payloads(), 20, "the scheduled one")
     wait_until(lambda: db.pending() == 0, 20, "the rows to leave")
     # The old name is free again and can be used for another sink.
-    other = rig.receiver(secret=SECRET)
-    try:
-        db.webhook_sink("old", other, SECRET, events="none")
-        db.sql("SELECT outbox.enqueue('Order', 'o', 'e', '\"other\"', sink => 'old')")
-        wait_until(other.accepted, 20, "the other sink")
-        assert "other" not in bodies(receiver)
-    finally:
-        other.stop()
-
-
-def bodies(receiver) -> list:
-    return [d.json()["data"] for d in receiver.accepted()]
+    db.webhook_sink("old", other, SECRET, events="none")
+    db.sql("SELECT outbox.enqueue('Order', 'o', 'e', '\"other\"', sink => 'old')")
+    wait_until(other.accepted, 20, "the other sink")
+    assert "other" not in receiver.payloads()
 
 
 def lock_in_the_way(db, receiver):

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka.admin import (AclBinding, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType)
 from outbox_rig import patient, wait_until
-from outbox_rig.process import free_port
 
 
 def probe(db, sink: str, timeout: str = "10 s") -> dict[str, tuple]:
@@ -32,9 +31,8 @@ def assert_fails(steps: dict[str, tuple], step: str, pattern: str) -> None:
 @pytest.fixture(scope="module")
 def strict(rig):
     """A broker that does not create topics; tests may stop it."""
-    broker = rig.kafka(partitions=1, jit=False, properties={"auto.create.topics.enable": "false"})
-    yield broker
-    broker.stop()
+    with rig.kafka(partitions=1, jit=False, properties={"auto.create.topics.enable": "false"}) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -171,22 +169,12 @@ def test_a_stopped_broker(db, strict):
     wait_until(lambda: db.pending() == 0, 20, "the event")
 
 
-def test_a_name_that_nobody_knows(db, kafka):
-    db.kafka_sink("k", kafka, bootstrap_servers="no-such-host.invalid:9092")
-    assert_fails(probe(db, "k"), "connect", 'host name "no-such-host.invalid" cannot be resolved')
-
-
 def test_a_black_hole(db, kafka, black_hole):
     db.kafka_sink("k", kafka, bootstrap_servers=f"127.0.0.1:{black_hole}")
     start = time.monotonic()
     steps = probe(db, "k", "1.5 s")
     assert 1.5 <= time.monotonic() - start < 9, "not the default of 10 s"
     assert_fails(steps, "answer", f"127.0.0.1:{black_hole} accepts the connection and did not answer within [0-9]{{3,4}} ms$")
-
-
-def test_one_broker_of_two_is_misspelt(db, kafka):
-    db.kafka_sink("k", kafka, bootstrap_servers=f"127.0.0.1:{free_port()},{kafka.bootstrap}")
-    assert_ok(probe(db, "k"))
 
 
 # ---- who may ask, and for what -------------------------------------------------------------------------------
@@ -210,10 +198,8 @@ def test_what_is_refused(db, kafka):
 
 def test_rights(db, kafka):
     db.kafka_sink("k", kafka)
-    db.sql("DROP ROLE IF EXISTS watcher")
-    db.sql("CREATE ROLE watcher")
-    db.sql("GRANT USAGE ON SCHEMA outbox TO watcher")
-    try:
+    with db.role("watcher"):
+        db.sql("GRANT USAGE ON SCHEMA outbox TO watcher")
         with db.connect() as connection:
             connection.execute("SET ROLE watcher")
             for grant in ("GRANT EXECUTE ON FUNCTION outbox.probe TO watcher", "GRANT USAGE ON FOREIGN SERVER k TO watcher"):
@@ -221,9 +207,6 @@ def test_rights(db, kafka):
                     connection.execute("SELECT * FROM outbox.probe('k')")
                 db.sql(grant)
             assert all(ok for (ok,) in connection.execute("SELECT ok FROM outbox.probe('k')"))
-    finally:
-        db.sql("DROP OWNED BY watcher")
-        db.sql("DROP ROLE watcher")
 
 
 def test_no_worker(db, kafka, setting):

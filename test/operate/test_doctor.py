@@ -53,10 +53,8 @@ def test_no_false_alarm_under_load(db, receiver, setting):
 def test_no_preload(rig, receiver):
     """It installs and enqueues, and outbox.doctor() reports what is missing; after the hint and a restart, all
     events are delivered."""
-    pg = rig.postgres(settings={"shared_preload_libraries": ""})
-    try:
-        db = Database(pg, "bare")
-        db.create()
+    with rig.postgres(settings={"shared_preload_libraries": ""}) as pg:
+        db = Database(pg, "bare").create()
         db.webhook_sink("crm", receiver, SECRET)
         event = db.enqueue("Order", "1")
         assert db.sql("SELECT id::text, sink FROM outbox.events") == [(event, "crm")]
@@ -71,8 +69,6 @@ def test_no_preload(rig, receiver):
         wait_until(receiver.accepted, 20, "delivery")
         wait_until(lambda: db.complaints() == [], 10, lambda: str(db.complaints()))
         db.disconnect()
-    finally:
-        pg.stop()
 
 
 def test_library_that_is_older_than_the_extension(db):
@@ -162,29 +158,6 @@ def test_a_circuit_that_is_open(db, receiver):
     assert "connect" in db.paste(hint)
     receiver.start()
     wait_until(lambda: db.doctor("sink crm")[0] == "ok", 20, "the circuit to close")
-
-
-def test_a_sink_that_is_paused(db, receiver):
-    db.webhook_sink("crm", receiver, SECRET)
-    db.sql("SELECT outbox.pause('crm')")
-    db.enqueue("Order", "1")
-    state, detail, hint = db.doctor("sink crm")
-    assert state == "warning" and "paused since" in detail and "by postgres" in detail and "1 event waits" in detail
-    db.paste(hint)
-    wait_until(receiver.accepted, 10, "delivery")
-    wait_until(lambda: db.doctor("sink crm")[0] == "ok", 10, "the row to be gone")
-
-
-def test_a_sink_that_is_disabled(db, receiver):
-    receiver.mode = status(410)
-    db.webhook_sink("crm", receiver, SECRET)
-    db.enqueue("Order", "1")
-    state, detail, hint = wait_until(lambda: (said := db.doctor("sink crm")) and "disabled since" in said[1] and said, 20, "the sink to be disabled")
-    assert state == "error" and "410" in detail
-    receiver.mode = OK
-    db.paste(hint)
-    wait_until(receiver.accepted, 20, "delivery")
-    wait_until(lambda: db.doctor("sink crm")[0] == "ok", 10, "the row to be gone")
 
 
 def test_a_secret_that_is_missing(db, receiver):
