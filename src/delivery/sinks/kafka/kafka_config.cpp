@@ -87,6 +87,7 @@ static constexpr std::pair<const char *, const char *> always[] = {
     /* No timeout: events queued behind a timed-out event would overtake it. A sink without a broker waits. */
     {"message.timeout.ms", "0"},
     {"log.queue", "true"},
+    {"statistics.interval.ms", "0"},
 };
 /* Properties that only newer versions know. */
 static constexpr std::pair<const char *, const char *> when_known[] = {
@@ -194,8 +195,8 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_
   if (mapping) {
     open_kafka_key(properties_);
     tokens_ = kafka_token_source(properties_, server, *mapping);
-
   }
+
   KafkaConf all = conf();
   max_message_bytes_ = get_number(all.get(), "message.max.bytes");
   uint64_t messages = get_number(all.get(), "queue.buffering.max.messages");

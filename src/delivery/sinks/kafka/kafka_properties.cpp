@@ -40,8 +40,21 @@ static constexpr Owned owned[] = {
     {"metadata.broker.list", "Use option \"bootstrap_servers\"."},
     {"plugin.library.paths", "It would load code into the database server."},
     {"queuing.strategy", "Events of one key must keep their order."},
+    {"statistics.interval.ms", "The sink reads no statistics: look at outbox.sinks and outbox.metrics()."},
     {"transaction.timeout.ms", "Events are not sent in Kafka transactions."},
     {"transactional.id", "Events are not sent in Kafka transactions."},
+};
+
+/* Narrower ranges than librdkafka's, because its threads and buffers are those of the database server. */
+struct Limit {
+  std::string_view name;
+  int64_t least, most;
+};
+static constexpr Limit limits[] = {
+    /* What a broker can make the server allocate for one answer. */
+    {"receive.message.max.bytes", 1000, 100'000'000},
+    /* Each refresh costs CPU: at 1 ms, more than statistics at 1 ms. */
+    {"topic.metadata.refresh.interval.ms", 100, 3'600'000},
 };
 
 static bool ends_with(std::string_view text, std::string_view end) {
@@ -170,6 +183,9 @@ static void check_value(const KafkaProperty &property, const std::string &value)
       bad_value(property, value, "Expected one of: " + known + ".");
   }
 
+  for (const Limit &limit : limits)
+    if (limit.name == property.name)
+      parse_int(property.option, value, limit.least, limit.most);
   /* Stricter than librdkafka, because the producer is idempotent. */
   if ((property.name == "acks" || property.name == "request.required.acks") && value != "all" && value != "-1")
     bad_value(property, value, "Expected \"all\": an event counts as delivered when every in-sync replica has it.");
