@@ -120,7 +120,7 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: sinks scripts version demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
+.PHONY: sinks scripts version conformance demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
 demo:
 	demo/run
 test:
@@ -147,6 +147,8 @@ bench-peers:
 	bench/run --peers
 chaos:
 	test/chaos/run
+conformance: # what outbox and other relays lose when a transaction commits late
+	conformance/run
 disks: # CYCLES=20 SEED=1: power cuts and disk errors, and what arrived
 	test/power/run
 chaos-night: # one seed after the other until it is stopped; HOURS=8 CYCLES=20 (of each seed); keeps those that failed in build/chaos/failed
