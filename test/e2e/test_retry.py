@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import OK, SECRET, slow, status
+from outbox_rig.receiver import OK, SECRET, status
 
 QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
 PATIENT = {"retry": "1h", "max_attempts": "1000"}
@@ -23,7 +23,7 @@ class Endpoint:
         return [key_of(delivery) for delivery in self.receiver.accepted()]
 
     def numbers(self, key: str) -> list[int]:
-        return [d.json()["data"]["n"] for d in self.receiver.accepted() if key_of(d) == key]
+        return self.receiver.numbers(key)
 
     def tries(self, key: str) -> Counter:
         return Counter(d.json()["data"]["n"] for d in list(self.receiver.deliveries) if key_of(d) == key)
@@ -36,10 +36,6 @@ def key_of(delivery) -> str:
 @pytest.fixture
 def endpoint(receiver):
     return Endpoint(receiver)
-
-
-def enqueue(db, key: str, n: int, **more) -> str:
-    return db.enqueue("Order", key, "order.changed", f'{{"key": "{key}", "n": {n}}}', **more)
 
 
 def head(db, key: str, column: str = "attempts"):
@@ -55,9 +51,9 @@ def test_only_the_failing_key_waits(db, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.bad = {"bad"}
     for n in range(1, 4):
-        enqueue(db, "bad", n)
-        enqueue(db, f"good-{n}", n)
-        enqueue(db, "good", n)
+        db.send("bad", n)
+        db.send(f"good-{n}", n)
+        db.send("good", n)
     wait_until(lambda: len(endpoint.keys()) == 6, 20, "the other keys")
     assert "bad" not in endpoint.keys() and endpoint.numbers("good") == [1, 2, 3]
 
@@ -76,7 +72,7 @@ def test_only_the_failing_key_waits(db, endpoint):
 
     endpoint.bad = set()
     wait_until(lambda: len(endpoint.numbers("bad")) == 3, 10, "the key to go on")
-    enqueue(db, "bad", 4)
+    db.send("bad", 4)
     wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "a later event")
     assert endpoint.numbers("bad") == [1, 2, 3, 4]
     wait_empty(db)
@@ -86,7 +82,7 @@ def test_a_burst_behind_a_failing_head_keeps_its_order(db, endpoint):
     """More rows than one read of blocked rows returns, and more rows arrive while they drain."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.bad = {"bad"}
-    enqueue(db, "bad", 0)
+    db.send("bad", 0)
     wait_until(lambda: head(db, "bad") >= 1, 10, "a failure")
     insert = ("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
               " SELECT 'Order', 'bad', 'e', jsonb_build_object('key', 'bad', 'n', n) FROM generate_series(%s::int, %s::int) n")
@@ -102,7 +98,7 @@ def test_a_dead_letter_keeps_the_whole_error_and_lets_its_key_go_on(db, endpoint
     db.webhook_sink("crm", endpoint.receiver, SECRET, retry="exponential 20ms..50ms", max_attempts="3")
     endpoint.answer = status(500, body=b"reason one, " + b"and so on " * 10000)
     endpoint.bad = {"bad"}
-    failing = enqueue(db, "bad", 1)
+    failing = db.send("bad", 1)
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 1, 20, "the dead letter")
     [(event, attempts, error, last, sent)] = db.sql(
         "SELECT id::text, attempts, last_error, last_attempt_at, sent_at FROM outbox.events WHERE status = 'FAILED'")
@@ -112,7 +108,7 @@ def test_a_dead_letter_keeps_the_whole_error_and_lets_its_key_go_on(db, endpoint
     assert len(endpoint.receiver.deliveries) == 3
 
     endpoint.bad = set()
-    enqueue(db, "bad", 2)
+    db.send("bad", 2)
     wait_until(lambda: endpoint.numbers("bad") == [2], 10, "the key to go on")
     wait_empty(db)
     wait_until(lambda: db.sql("SELECT failed, failed_total, delivered, pending FROM outbox.sinks") == [(1, 1, 1, 0)], 10,
@@ -123,7 +119,7 @@ def test_a_dead_letter_releases_those_that_waited_for_it(db, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, retry="exponential 50ms..100ms", max_attempts="4")
     endpoint.receiver.mode = lambda d: status(500) if d.json()["data"]["n"] == 1 else OK
     for n in range(1, 6):
-        enqueue(db, "bad", n)
+        db.send("bad", n)
     wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "the others")
     assert endpoint.numbers("bad") == [2, 3, 4, 5] and endpoint.tries("bad")[1] == 4
     wait_empty(db)
@@ -141,7 +137,7 @@ def test_every_step_is_in_the_row_up_to_the_dead_letter(db, endpoint, policy, de
     """The test does not wait for hours: an UPDATE makes each attempt due now."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, retry=policy, max_attempts="6")
     endpoint.bad = {"k"}
-    enqueue(db, "k", 1)
+    db.send("k", 1)
     previous = None
     for n, delay in enumerate(delays, 1):
         wait_until(lambda: head(db, "k") == n, 20, f"attempt {n}")
@@ -160,7 +156,7 @@ def test_delays_that_are_over_when_they_are_recorded(db, endpoint):
     """A failure for which the endpoint may be to blame is recorded 250 ms late."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, retry="1ms", max_attempts="1000")
     endpoint.bad = {"bad"}
-    enqueue(db, "bad", 1)
+    db.send("bad", 1)
     wait_until(lambda: head(db, "bad") >= 5, 30, "some attempts")
     endpoint.bad = set()
     wait_empty(db)
@@ -170,7 +166,7 @@ def test_retry_after_is_honoured(db, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.answer = status(503, retry_after=2)
     endpoint.receiver.mode = lambda d: endpoint.answer if len(endpoint.receiver.deliveries) == 1 else OK
-    enqueue(db, "k", 1)
+    db.send("k", 1)
     wait_until(endpoint.receiver.accepted, 10, "the second attempt")
     first, second = endpoint.receiver.deliveries
     assert second.at - first.at >= 1.9
@@ -181,14 +177,14 @@ def test_a_restart_keeps_held_keys_in_order(db, pg, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.bad = {"bad"}
     for n in range(1, 4):
-        enqueue(db, "bad", n)
+        db.send("bad", n)
     wait_until(lambda: db.value("SELECT count(blocked_by) FROM outbox.events_pending") == 2, 10, "held rows")
     db.disconnect()
     pg.restart()
     tries = endpoint.tries("bad")[1]
     wait_until(lambda: endpoint.tries("bad")[1] > tries, 20, "the next worker's attempts")
-    enqueue(db, "bad", 4)
-    enqueue(db, "good", 1)
+    db.send("bad", 4)
+    db.send("good", 1)
     wait_until(lambda: endpoint.numbers("good"), 10, "another key")
     assert set(endpoint.tries("bad")) == {1}
     endpoint.bad = set()
@@ -206,56 +202,37 @@ def failing_head(db, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, **PATIENT)
     endpoint.bad = {"k"}
     for n in range(1, 4):
-        enqueue(db, "k", n)
+        db.send("k", n)
     wait_until(lambda: head(db, "k") == 1 and db.value("SELECT count(blocked_by) FROM outbox.events_pending") == 2, 10, "held rows")
     endpoint.bad = set()
     return endpoint
 
 
 FIRST = "position = (SELECT min(position) FROM outbox.events_pending)"
+LAST = "position = (SELECT max(position) FROM outbox.events_pending)"
 
 
-def test_delete_of_the_failing_head_lets_its_key_go_on(db, failing_head):
-    db.sql(f"DELETE FROM outbox.events WHERE {FIRST}")
-    wait_until(lambda: len(failing_head.numbers("k")) == 2, 2, "the key to go on")
-    assert failing_head.numbers("k") == [2, 3]
+@pytest.mark.parametrize("change, numbers, left", [
+    pytest.param(f"DELETE FROM outbox.events WHERE {FIRST}", [2, 3], [], id="the failing head is deleted"),
+    pytest.param(f"UPDATE outbox.events SET available_at = now() WHERE {FIRST}", [1, 2, 3], [], id="the failing head is due now"),
+    pytest.param(f"UPDATE outbox.events SET partition_key = 'other' WHERE {FIRST}", [2, 3], [("other", 1)], id="the failing head gets another key"),
+    pytest.param(f"UPDATE outbox.events SET partition_key = 'free' WHERE {LAST}", [3], [("k", 1), ("k", 0)], id="a held row gets another key"),
+])
+def test_a_row_of_a_failing_key_is_changed(db, failing_head, change, numbers, left):
+    """What no longer waits arrives at once and in order; the other rows stay."""
+    db.sql(change)
+    wait_until(lambda: len(failing_head.numbers("k")) == len(numbers), 2, "the key to go on")
+    assert failing_head.numbers("k") == numbers
+    wait_until(lambda: db.sql("SELECT partition_key, attempts FROM outbox.events_pending ORDER BY position") == left, 2, "the others to be recorded")
+
+
+def test_another_sink_for_pending_rows(db, other, failing_head):
+    db.webhook_sink("other", other, SECRET, aggregates="Nothing")
+    db.sql("UPDATE outbox.events SET sink = 'other', available_at = NULL")
+    wait_until(lambda: len(other.accepted()) == 3, 2, "the other endpoint to get them")
+    assert [d.json()["data"]["n"] for d in other.accepted()] == [1, 2, 3]
     wait_empty(db)
-
-
-def test_available_at_of_the_failing_head(db, failing_head):
-    """It is retried at once, before the events that wait for it."""
-    db.sql(f"UPDATE outbox.events SET available_at = now() WHERE {FIRST}")
-    wait_until(lambda: len(failing_head.numbers("k")) == 3, 2, "the retry")
-    assert failing_head.numbers("k") == [1, 2, 3]
-    wait_empty(db)
-
-
-def test_another_key_for_the_failing_head(db, failing_head):
-    db.sql(f"UPDATE outbox.events SET partition_key = 'other' WHERE {FIRST}")
-    wait_until(lambda: len(failing_head.numbers("k")) == 2, 2, "the key to go on")
-    assert failing_head.numbers("k") == [2, 3]
-    wait_until(lambda: db.sql("SELECT partition_key, attempts FROM outbox.events_pending") == [("other", 1)], 2,
-               "the others to be recorded")
-
-
-def test_another_key_for_a_held_row(db, failing_head):
-    db.sql("UPDATE outbox.events SET partition_key = 'free' WHERE position = (SELECT max(position) FROM outbox.events_pending)")
-    wait_until(lambda: failing_head.numbers("k"), 2, "the row to go")
-    assert failing_head.numbers("k") == [3]
-    wait_until(lambda: db.pending() == 2, 2, "it to be recorded")
-
-
-def test_another_sink_for_pending_rows(db, rig, failing_head):
-    other = rig.receiver(secret=SECRET)
-    try:
-        db.webhook_sink("other", other, SECRET, aggregates="Nothing")
-        db.sql("UPDATE outbox.events SET sink = 'other', available_at = NULL")
-        wait_until(lambda: len(other.accepted()) == 3, 2, "the other endpoint to get them")
-        assert [d.json()["data"]["n"] for d in other.accepted()] == [1, 2, 3]
-        wait_empty(db)
-        assert failing_head.keys() == []
-    finally:
-        other.stop()
+    assert failing_head.keys() == []
 
 
 def test_available_at_of_a_scheduled_event(db, endpoint):
@@ -263,7 +240,7 @@ def test_available_at_of_a_scheduled_event(db, endpoint):
     for n in (1, 2):
         db.sql("SELECT outbox.enqueue('Order', 'k', 'e', jsonb_build_object('key', 'k', 'n', %s::int),"
                " available_at => clock_timestamp() + interval '1 hour')", n)
-    enqueue(db, "k", 3)
+    db.send("k", 3)
     wait_until(lambda: endpoint.numbers("k") == [3], 10, "the one that is due: a schedule holds up nobody")
     wait_until(lambda: db.sql("SELECT pending, scheduled, blocked, oldest_pending_age FROM outbox.sinks") == [(2, 2, 0, None)],
                2, "it to be recorded")
@@ -282,7 +259,7 @@ def test_scheduled_events_arrive_when_due(db, endpoint, setting):
         db.sql("SELECT outbox.enqueue('Order', 'k', 'e', jsonb_build_object('key', 'k', 'n', %s::int),"
                " available_at => clock_timestamp() + %s * interval '1 s')", n, seconds)
     due = dict(db.sql("SELECT (payload->>'n')::int, extract(epoch FROM available_at)::float8 FROM outbox.events_pending"))
-    enqueue(db, "k", 3)
+    db.send("k", 3)
     wait_until(lambda: len(endpoint.keys()) == 3, 20, "all")
     arrived = {d.json()["data"]["n"]: d.at for d in endpoint.receiver.accepted()}
     assert set(arrived) == {1, 2, 3} and all(arrived[n] >= due[n] for n in due)
@@ -294,17 +271,17 @@ def test_a_row_that_a_person_has_locked_waits_and_its_key_with_it(db, endpoint):
     be claimed."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.receiver.stop()
-    enqueue(db, "probe", 1)  # the probe of the open circuit
+    db.send("probe", 1)  # the probe of the open circuit
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "an open circuit")
-    enqueue(db, "k", 1)
-    enqueue(db, "k", 2)
-    enqueue(db, "other", 1)
+    db.send("k", 1)
+    db.send("k", 2)
+    db.send("other", 1)
     with db.connect(autocommit=False) as person:
         person.execute("SELECT FROM outbox.events WHERE partition_key = 'k' ORDER BY position LIMIT 1 FOR UPDATE")
         endpoint.receiver.start()
         wait_until(lambda: endpoint.keys() == ["probe", "other"], 15, "the others")
-        enqueue(db, "k", 3)
-        enqueue(db, "other", 2)
+        db.send("k", 3)
+        db.send("other", 2)
         wait_until(lambda: endpoint.numbers("other") == [1, 2], 5, "more of the others")
         time.sleep(1.5)  # longer than the safety poll
         assert endpoint.numbers("k") == []
@@ -314,40 +291,22 @@ def test_a_row_that_a_person_has_locked_waits_and_its_key_with_it(db, endpoint):
     wait_empty(db)
 
 
-def test_a_delivered_row_that_a_person_has_locked_is_not_sent_again(db, endpoint):
-    db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
-    endpoint.receiver.mode = slow(1)
-    enqueue(db, "k", 1)
-    wait_until(lambda: endpoint.receiver.deliveries, 10, "the request")
-    with db.connect(autocommit=False) as person:
-        person.execute("SELECT FROM outbox.events FOR UPDATE")
-        wait_until(endpoint.receiver.accepted, 5, "the answer")
-        endpoint.receiver.mode = OK
-        enqueue(db, "k", 2)
-        wait_until(lambda: endpoint.numbers("k") == [1, 2], 5, "the key to go on")
-        time.sleep(1.5)  # longer than the safety poll
-        assert db.pending() == 1
-        person.rollback()
-    wait_until(lambda: db.pending() == 0, 2, "the row to leave")
-    assert len(endpoint.receiver.deliveries) == 2
-
-
 def test_a_late_commit_of_a_key_that_drains(db, endpoint):
     """In one round the key is released and a late event of it is found: a later event of the key stays behind it."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **PATIENT)
     endpoint.bad = {"k"}
-    enqueue(db, "k", 1)
+    db.send("k", 1)
     wait_until(lambda: head(db, "k") == 1, 20, "the failure")
     with db.connect(autocommit=False) as late:
         late.execute("""SELECT outbox.enqueue('Order', 'k'::text, 'order.changed', '{"key": "k", "n": 2}'::jsonb)""")
-        enqueue(db, "other", 1)
+        db.send("other", 1)
         wait_until(lambda: endpoint.keys() == ["other"], 20, "the cursor to pass it")
         endpoint.receiver.stop()
-        enqueue(db, "other", 2)
+        db.send("other", 2)
         wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 20, "an endpoint that is down")
         db.sql("DELETE FROM outbox.events WHERE status = 'PENDING'")  # the key drains, but no event fits in flight
         wait_until(lambda: not db.sql("SELECT FROM outbox_internal.rescan_queue"), 20, "the worker to let the key go")
-    enqueue(db, "k", 3)
+    db.send("k", 3)
     endpoint.bad = set()
     endpoint.receiver.start()
     wait_until(lambda: len(endpoint.numbers("k")) == 2, 20, "both")

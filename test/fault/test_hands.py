@@ -19,9 +19,7 @@ def quiet_log(pg):
     """A user's SQL must cause no errors in the worker's log."""
     start = pg.log.stat().st_size
     yield
-    with open(pg.log, errors="replace") as log:
-        log.seek(start)
-        errors = [line for line in log if "outbox worker" in line and " ERROR: " in line]
+    errors = [line for line in pg.logged(start).splitlines() if "outbox worker" in line and " ERROR: " in line]
     assert len(errors) <= 1, errors
 
 
@@ -31,18 +29,10 @@ def hook(db, receiver):
     return receiver
 
 
-def send(db, key: str, n: int, **more) -> str:
-    return db.enqueue("Order", key, "order.changed", f'{{"key": "{key}", "n": {n}}}', **more)
-
-
-def got(receiver, key: str = "k") -> list[int]:
-    return [d.json()["data"]["n"] for d in receiver.accepted() if d.json()["data"]["key"] == key]
-
-
 def in_flight(db, receiver, key: str = "k") -> None:
     """Event 1 of the key is in flight for as long as receiver.mode determines."""
     receiver.mode = lambda d: HANG if d.json()["data"]["key"] == key else OK
-    send(db, key, 1)
+    db.send(key, 1)
     wait_until(lambda: receiver.open_requests, 20, "the request")
 
 
@@ -53,7 +43,7 @@ def answer(receiver, mode=OK) -> None:
 
 
 def wait_got(receiver, numbers: list[int], key: str = "k") -> None:
-    wait_until(lambda: got(receiver, key) == numbers, 20, lambda: f"{numbers}, got {got(receiver, key)}")
+    wait_until(lambda: receiver.numbers(key) == numbers, 20, lambda: f"{numbers}, got {receiver.numbers(key)}")
 
 
 def wait_empty(db) -> None:
@@ -63,7 +53,7 @@ def wait_empty(db) -> None:
 def key_goes_on(db, receiver, numbers: list[int], key: str = "k") -> None:
     """Whatever was done to its rows, the next event of the key arrives after these."""
     n = 100 + len(receiver.deliveries)
-    send(db, key, n)
+    db.send(key, n)
     wait_got(receiver, [*numbers, n], key)
     wait_empty(db)
 
@@ -122,20 +112,16 @@ def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
     key_goes_on(db, hook, [1] if stays else [])
 
 
-def test_a_row_in_flight_is_given_to_another_sink(db, rig, hook):
+def test_a_row_in_flight_is_given_to_another_sink(db, other, hook):
     """The event was delivered to the first sink and is now sent to the second too, because the user wanted that."""
-    other = rig.receiver(secret=SECRET)
-    try:
-        db.webhook_sink("other", other, SECRET, events="none", **QUICK)
-        in_flight(db, hook)
-        db.sql("UPDATE outbox.events SET sink = 'other'")
-        answer(hook)
-        wait_got(hook, [1])
-        wait_got(other, [1])
-        wait_empty(db)
-        key_goes_on(db, hook, [1])
-    finally:
-        other.stop()
+    db.webhook_sink("other", other, SECRET, events="none", **QUICK)
+    in_flight(db, hook)
+    db.sql("UPDATE outbox.events SET sink = 'other'")
+    answer(hook)
+    wait_got(hook, [1])
+    wait_got(other, [1])
+    wait_empty(db)
+    key_goes_on(db, hook, [1])
 
 
 @pytest.mark.parametrize("writers", ["one transaction", "many"])
@@ -155,7 +141,7 @@ def test_the_place_of_a_row_in_flight_becomes_another_rows(db, hook, writers):
     answer(hook)
     wait_until(lambda: db.sql("SELECT partition_key FROM outbox.events_pending") == [("later",)] * 5, 20,
                lambda: f"k to leave and no other: {db.sql('SELECT partition_key FROM outbox.events_pending')}")
-    assert got(hook) == [1]
+    assert hook.numbers("k") == [1]
 
 
 # ---- locks -------------------------------------------------------------------------------------------------------
@@ -166,31 +152,28 @@ def test_a_lock_on_rows_in_flight_on_failing_ones_and_on_pending_ones(db, hook, 
     """A lock that is held for long is looked at with pauses; other keys continue, and the locked ones do when the lock
     is released."""
     hook.mode = lambda d: status(500) if d.json()["data"]["key"] == "failing" else HANG if d.json()["data"]["key"] == "k" else OK
-    send(db, "failing", 1)
-    send(db, "failing", 2)
+    db.send("failing", 1)
+    db.send("failing", 2)
     wait_until(lambda: db.value("SELECT max(attempts) FROM outbox.events") >= 1, 20, "a failure")
-    send(db, "k", 1)
+    db.send("k", 1)
     wait_until(lambda: hook.open_requests, 20, "the request")
     with db.connect(autocommit=False) as person:
         person.execute(f"SELECT FROM outbox.events FOR {strength}")
         answer(hook)
         wait_got(hook, [1])
+        db.send("k", 2)  # the key of a delivered event goes on
         for n in range(10):
-            send(db, f"free{n}", n)
-        wait_until(lambda: len(hook.accepted()) == 11, 20, lambda: f"the others {hook.accepted()} {db.sql('SELECT * FROM outbox.sinks')}")
+            db.send(f"free{n}", n)
+        wait_until(lambda: len(hook.accepted()) == 12, 20, lambda: f"the others {hook.accepted()} {db.sql('SELECT * FROM outbox.sinks')}")
         time.sleep(1)  # until the worker has reported its transactions: each look is one
-        before = transactions(db)
+        before = db.transactions()
         time.sleep(3)
-        assert transactions(db) - before < 300, "a busy loop"
-        assert len(hook.accepted()) == 11 and got(hook, "failing") == []
+        assert db.transactions() - before < 300, "a busy loop"
+        assert len(hook.accepted()) == 12 and hook.numbers("failing") == []
         person.rollback()
     wait_got(hook, [1, 2], "failing")
     wait_empty(db)
-    assert got(hook) == [1]
-
-
-def transactions(db) -> int:
-    return db.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    assert hook.numbers("k") == [1, 2]
 
 
 def cpu_seconds(pid: int) -> float:
@@ -213,7 +196,7 @@ def test_very_many_rows_that_a_person_holds(db, hook, setting):
         person.execute("UPDATE outbox.events SET payload = payload")
         setting("outbox.enabled", "on")
         worker = wait_until(lambda: db.value(WORKER, db.name), 20, "the worker")
-        send(db, "free", 1)
+        db.send("free", 1)
         wait_got(hook, [1], "free")
         started, looks, cpu = time.monotonic(), commits(db), cpu_seconds(worker)
         time.sleep(3)  # the worker is at it meanwhile: a rate is counted, whatever time passes
@@ -240,13 +223,13 @@ def test_a_trigger_that_refuses_one_row(db, hook):
     trigger is dropped."""
     db.sql(REFUSE)
     for n in range(1, 4):
-        send(db, "k", n)
+        db.send("k", n)
     for n in range(200):
-        send(db, f"free{n}", n)
+        db.send(f"free{n}", n)
     wait_until(lambda: db.pending() == 3, 20, lambda: f"the others to leave, not {db.pending()}")
-    assert got(hook) == [1, 2, 3]
+    assert hook.numbers("k") == [1, 2, 3]
     for n in range(50):
-        send(db, f"more{n}", n)
+        db.send(f"more{n}", n)
     wait_until(lambda: db.pending() == 3, 20, lambda: f"more of the others to leave, not {db.pending()}")
     assert "not this one" in db.value("SELECT last_error FROM outbox.sinks")
     db.sql("DROP TRIGGER refuse ON outbox.events_pending")
@@ -269,7 +252,7 @@ def test_a_person_watches_delivered_rows_leave(db, hook, how):
     db.sql("CREATE TABLE public.seen (position bigint)")
     db.sql(WATCH.get(how, WATCH["trigger"]).replace("{when}", how))
     for n in range(20):
-        send(db, f"k{n}", n)
+        db.send(f"k{n}", n)
     wait_until(lambda: len(hook.accepted()) == 20, 20, "the deliveries")
     wait_empty(db)
     wait_until(lambda: db.value("SELECT count(DISTINCT position) FROM public.seen") == 20, 20,
@@ -284,9 +267,9 @@ def test_a_table_of_delivered_events_that_takes_none(db, receiver):
     wait_until(lambda: db.sql("SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"), 20, "the days")
     db.sql("ALTER TABLE outbox.events_sent ADD CONSTRAINT mistake CHECK (aggregate_id <> 'k')")
     for n in range(1, 4):
-        send(db, "k", n)
+        db.send("k", n)
     for n in range(50):
-        send(db, f"free{n}", n)
+        db.send(f"free{n}", n)
     wait_until(lambda: db.pending() == 3, 20, lambda: f"the others to leave, not {db.pending()}")
     db.sql("ALTER TABLE outbox.events_sent DROP CONSTRAINT mistake")
     wait_empty(db)
@@ -321,9 +304,7 @@ def test_a_lock_on_the_table_is_told_once(db, hook, pg):
         time.sleep(5)  # this happens repeatedly
         person.rollback()
     key_goes_on(db, hook, [])
-    with open(pg.log, errors="replace") as log:
-        log.seek(start)
-        assert log.read().count("outbox waits for a lock that another session holds") == 1
+    assert pg.logged(start).count("outbox waits for a lock that another session holds") == 1
 
 
 def make_pending_anew(db) -> None:
