@@ -33,11 +33,6 @@ def test_topic_key_and_partition_by_template(receive, aggregate):
     assert {(r.key, r.partition) for r in records} == {(f"{aggregate}/{n}", n) for n in range(12)}
 
 
-def test_a_key_without_a_value_is_null(receive, aggregate):
-    [record] = receive(f"outbox.event.{aggregate}", {"key": "x-${header.tenant}"}, {})
-    assert record.key is None
-
-
 def test_a_partition_that_does_not_exist_is_told_and_waits_for_it(db, kafka, consume, aggregate):
     db.kafka_sink("k", kafka, partition="${header.shard}", retry="200ms*10")
     db.enqueue(aggregate, "1", headers='{"shard": 99}')
@@ -57,16 +52,6 @@ def test_timestamp(db, kafka, consume, aggregate, timestamp):
     now = db.value("SELECT extract(epoch FROM clock_timestamp()) * 1000")
     assert times[0] == 1714557600123 if timestamp == "created_at" else times[0] > now - 60_000
     assert now - 60_000 < times[1] <= now, "a broker refuses the future"
-
-
-def test_keys_as_connect_writes_them(receive, aggregate):
-    [record] = receive(f"outbox.event.{aggregate}", {"key_format": "connect_json"}, {"aggregate_id": 'a"😀'})
-    assert record.key == '{"schema":{"type":"string","optional":false},"payload":"a\\"\\uD83D\\uDE00"}'
-
-
-def test_a_binary_key(receive, aggregate):
-    [record] = receive(f"outbox.event.{aggregate}", {"key_format": "base64"}, {"partition_key": "AP8K"})
-    assert record.key_bytes == b"\x00\xff\n"
 
 
 def test_placed_headers_and_envelope(receive, aggregate):
@@ -95,23 +80,6 @@ def test_framed_bytes_and_a_schema_id_arrive_byte_for_byte(db, kafka, consume, a
     [record] = consume(f"outbox.event.{aggregate}").take(1)
     assert (record.value, headers(record)["__value_schema_id"]) == (body, schema_id)
     assert headers(record).get("content-type") == (b"application/avro" if "format" in options else None)
-
-
-def test_cloudevents(db, receive, aggregate):
-    [record] = receive(f"outbox.event.{aggregate}", {"format": "cloudevents"}, {"headers": '{"tenant": "acme", "ce_region": "eu"}'})
-    got = headers(record)
-    assert json.loads(record.value) == {"a": 1}
-    assert (got["ce_specversion"], got["ce_source"], got["ce_type"]) == (b"1.0", f"/outbox/{db.name}/{aggregate}".encode(), b"order.created")
-    assert (got["content-type"], got["tenant"], got["ce_region"]) == (b"application/json", b"acme", b"eu")
-    assert len(got["ce_sequence"]) == 19 and "id" not in got and len(got["ce_id"]) == 36
-
-
-def test_structured_cloudevents(receive, aggregate):
-    [record] = receive(f"outbox.event.{aggregate}", {"format": "cloudevents-structured", "source": "urn:shop:${header.tenant}"},
-                       {"headers": '{"tenant": "acme"}'})
-    event = json.loads(record.value)
-    assert headers(record) == {"content-type": b"application/cloudevents+json; charset=UTF-8", "tenant": b"acme"}
-    assert (event["source"], event["data"], event["datacontenttype"]) == ("urn:shop:acme", {"a": 1}, "application/json")
 
 
 def test_options_that_no_longer_fit_make_a_dead_letter_that_says_why(db, kafka, consume, aggregate):
