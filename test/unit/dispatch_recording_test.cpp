@@ -61,10 +61,10 @@ protected:
 
   /* It fails while the row of the event at `bad` is in it. */
   bool record(int64_t bad) {
-    return record([bad](const InFlightEvent *event) { return event->position == bad; });
+    return record_with([bad](const InFlightEvent *event) { return event->position == bad; });
   }
 
-  template <typename IsBad> bool record(IsBad is_bad) {
+  template <typename IsBad> bool record_with(IsBad is_bad) {
     const std::vector<InFlightEvent *> batch = choose();
     n_recorded = static_cast<int>(batch.size());
     for (InFlightEvent *event : batch)
@@ -271,9 +271,9 @@ TEST_F(DispatchRecording, BadRowsAndTheOthersTakeTurns) {
   now = moment_after(now, 1000);
   end(2), end(3);
   EXPECT_EQ(positions(choose()), Positions{1});
-  EXPECT_EQ(positions(choose()), (Positions{2, 3}));
+  EXPECT_EQ(positions(choose()), Positions{2}) << "few at first, after a failure";
   EXPECT_EQ(positions(choose()), Positions{1});
-  EXPECT_EQ(positions(choose()), (Positions{2, 3}));
+  EXPECT_EQ(positions(choose()), Positions{2}) << "few at first, after a failure";
   decisions->in_flight.find(2)->record_after = decisions->in_flight.find(3)->record_after = moment_after(now, 1);
   EXPECT_EQ(positions(choose()), Positions{1});
   EXPECT_EQ(positions(choose()), Positions{1}) << "no other is due";
@@ -288,7 +288,7 @@ protected:
 
   bool is_of_sink(const InFlightEvent *event) const { return event->sink == &sink; }
   bool record_without_sink() {
-    return record([this](const InFlightEvent *event) { return is_of_sink(event); });
+    return record_with([this](const InFlightEvent *event) { return is_of_sink(event); });
   }
 
   dispatch::SinkInFlight other = {};
@@ -340,7 +340,7 @@ TEST_F(DispatchRecordingOfSinks, BadRowsAmongGoodOnesMakeNoSinkStuck) {
     end_of(&sink, position);
   int tries = 0;
   while (decisions->in_flight.ended() > 50 && tries++ < 2000)
-    record([](const InFlightEvent *event) { return event->position % 20 == 0; });
+    record_with([](const InFlightEvent *event) { return event->position % 20 == 0; });
   EXPECT_EQ(decisions->in_flight.ended(), 50);
   EXPECT_FALSE(Recording::is_stuck(&sink));
 }

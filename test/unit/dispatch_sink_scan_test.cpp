@@ -126,7 +126,7 @@ protected:
   }
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkInFlight sink = {.id = KEY.sink, .of_shard = {}};
+  SinkInFlight sink = {.id = KEY.sink, .of_shard = {}, .recording = {}};
   SinkCursor *cursor = nullptr;
 };
 
