@@ -53,10 +53,10 @@ def losses(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
     deleted = history.deleted()
     for event in history.events.values():
         for sink in sinks if event.committed else ():
-            status = history.waiting.get((event.id, sink))
+            status = history.waiting.get((event.id, sink)) or history.waiting.get((event.id, None))
             if status == "PENDING":
                 yield Finding("stuck", f"still pending for {sink}, although all parts are healthy again", (event.id,))
-            elif status is None and (sink, event.id) not in accepted and (event.id, sink) not in deleted:
+            elif status is None and (sink, event.id) not in accepted and not {(event.id, sink), (event.id, None)} & deleted:
                 yield Finding("lost", f"committed, never accepted by {sink}, and no longer in the table", (event.id,))
 
 

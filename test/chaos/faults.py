@@ -2,13 +2,16 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
+import psycopg
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
 from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import HANG, status
 from plan import Plan, Step
+from sinks import SINKS
 from world import World
 
 
@@ -187,6 +190,36 @@ def alter_server(world: World, name: str, plan: Plan) -> None:
     world.sql(f"ALTER SERVER {name} OPTIONS (SET retry 'exponential 50ms..{400 + plan.cycle % 50}ms')")
 
 
+# ---- routes ------------------------------------------------------------------------------------------------------
+
+
+def take(world: World, events: str) -> None:
+    """Both sinks change at once: otherwise an event that is enqueued in between would have one sink."""
+    world.sql("DO $$ BEGIN " + " ".join(f"ALTER SERVER {sink} OPTIONS (SET events '{events}');" for sink in SINKS) + " END $$")
+
+
+def take_none(world: World, plan: Plan) -> None:
+    """What is enqueued from now on waits."""
+    take(world, "none")
+
+
+def take_all(world: World, plan: Plan) -> None:
+    take(world, "*")
+
+
+def take_all_behind_a_lock(world: World, plan: Plan) -> None:
+    """The lock of CREATE INDEX stops the routing of what waits, and no producer, for longer than the worker waits for it."""
+    try:
+        with world.db.connect(autocommit=False) as holder:
+            holder.execute("SET lock_timeout = '5s'")
+            holder.execute("LOCK TABLE outbox_internal.rescan_queue IN SHARE MODE")
+            take_all(world, plan)
+            time.sleep(1.5)
+    except psycopg.OperationalError:  # the server was lost, or the lock not to be had
+        pass
+    take_all(world, plan)
+
+
 FAULTS: dict[str, tuple[Action, Action]] = {
     "kill_worker": (kill_worker, nothing),
     "terminate_worker": (terminate_worker, nothing),
@@ -209,6 +242,8 @@ FAULTS: dict[str, tuple[Action, Action]] = {
     "endpoint_fails": (fail_endpoint, heal_endpoint),
     "set_clock": (set_clock, nothing),
     "change_workers": (change_workers, nothing),
+    "sinks_leave": (take_none, take_all),
+    "sinks_leave_behind_a_lock": (take_none, take_all_behind_a_lock),
     "alter_kafka": (lambda world, plan: alter_server(world, "kafka", plan), nothing),
     "alter_webhook": (lambda world, plan: alter_server(world, "crm", plan), nothing),
 }

@@ -55,7 +55,7 @@ class Fault:
 class Touch:
     """What a user did to a row."""
 
-    sink: str
+    sink: str | None  # None: the event waited for a sink
     id: str
     action: str
     begun: float
@@ -69,7 +69,7 @@ class History:
     transactions: list[Transaction] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    waiting: dict[tuple[str, str], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED after the drain
+    waiting: dict[tuple[str, str | None], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED after the drain
     touches: list[Touch] = field(default_factory=list)
 
     def begin(self, name: str, kind: str, asynchronous: bool = False) -> Transaction:
@@ -80,8 +80,9 @@ class History:
     def add(self, event: Event) -> None:
         self.events[event.id] = event
 
-    def deleted(self) -> set[tuple[str, str]]:
-        """The (id, sink) pairs that a user deleted or tried to delete: they may or may not arrive."""
+    def deleted(self) -> set[tuple[str, str | None]]:
+        """The (id, sink) pairs that a user deleted or tried to delete: they may or may not arrive. Without a sink: the event
+        waited for one."""
         return {(touch.id, touch.sink) for touch in self.touches if touch.action == "delete"}
 
     def settle(self, ledger: dict[str, int]) -> None:

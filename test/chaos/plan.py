@@ -10,11 +10,12 @@ FAULTS = {  # faults by target, with their weights; a cycle hits each target at 
     "endpoint": {"endpoint_refuses": 1, "endpoint_hangs": 1, "endpoint_fails": 1, "endpoint_restarts": 1, "cut_endpoint": 1},
     "clock": {"set_clock": 1},
     "settings": {"change_workers": 3, "alter_kafka": 1, "alter_webhook": 1},
+    "routes": {"sinks_leave": 1, "sinks_leave_behind_a_lock": 2},
 }
 LASTS = {  # minimum and maximum in seconds; the other faults have no duration
     "kill_server_unflushed": (0.2, 0.6), "kill_broker": (0.1, 0.5), "pause_broker": (0.2, 1.2), "endpoint_refuses": (0.2, 0.8),
     "cut_broker": (0.3, 1.5), "cut_endpoint": (0.3, 1.5), "fill_disk": (0.3, 1.0), "promote_standby": (0.5, 1.0),
-    "endpoint_hangs": (0.2, 1.0), "endpoint_fails": (0.2, 0.8),
+    "endpoint_hangs": (0.2, 1.0), "endpoint_fails": (0.2, 0.8), "sinks_leave": (0.1, 0.8), "sinks_leave_behind_a_lock": (0.1, 0.5),
 }
 KINDS = {"plain": 40, "rolled_back": 12, "savepoints": 12, "exception": 8, "steps": 5, "bulk": 3, "late": 8, "prepared": 8}
 

@@ -39,11 +39,11 @@ class Story:
         self.history.faults.append(Fault("kill_server", begun, ended, bound))
         return self
 
-    def left(self, id: str, sink: str, status: str) -> "Story":
+    def left(self, id: str, sink: str | None, status: str) -> "Story":
         self.history.waiting[id, sink] = status
         return self
 
-    def deleted(self, id: str, sink: str, at: float) -> "Story":
+    def deleted(self, id: str, sink: str | None, at: float) -> "Story":
         self.history.touches.append(Touch(sink, id, "delete", at))
         return self
 
@@ -72,6 +72,7 @@ RIGHT = {
     "a dead letter lets its key go on": Story().arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e2", sinks=("crm",), accepted=False).arrive("e3")
     .left("e2", "crm", "FAILED"),
     "a deleted event may stay away": Story().arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e3").deleted("e2", "crm", 1.5),
+    "an event that was deleted while it waited for a sink": Story().arrive("e1", "e3").deleted("e2", None, 1.5),
     "as many duplicates as the bound": Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive(*ALL),
     "two faults, two bounds": Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive("e1", "e2").fault(4.1, 4.2, bound=4).arrive(*ALL),
     # The endpoint answered a worker that had already exited.
@@ -83,6 +84,7 @@ WRONG = {
     "lost at one sink": (Story().arrive("e1", "e2").arrive("e3", sinks=("crm",)), ["lost"]),
     "a refused request is no delivery": (Story(1).arrive("e1", sinks=("kafka",)).arrive("e1", sinks=("crm",), accepted=False), ["lost"]),
     "stuck": (Story().arrive("e1", "e2").arrive("e3", sinks=("crm",)).left("e3", "kafka", "PENDING"), ["stuck"]),
+    "stuck without a sink": (Story().arrive("e1", "e2").left("e3", None, "PENDING"), ["stuck"] * 2),
     "phantom": (Story().event("gone", "k", 4, ASYNCHRONOUS, committed=False).arrive(*ALL).arrive("gone", sinks=("crm",)), ["phantom"]),
     "phantom that was refused": (Story().event("gone", "k", 4, ASYNCHRONOUS, committed=False).arrive(*ALL)
                                  .arrive("gone", sinks=("crm",), accepted=False), ["phantom"]),

@@ -68,7 +68,7 @@ class World:
         self.db.create("chaos" if self.volume else "pg_default")
         self.db.sql(SCHEMA.read_text())
         self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys())
-        retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12"}
+        retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12", "events": "*"}
         self.db.kafka_sink("kafka", self.kafka, **retry)
         # Events are kept for a day, so that both ways of recording a delivery are used.
         self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", allow_networks="127.0.0.0/8, 10.0.0.0/8", **retry)
