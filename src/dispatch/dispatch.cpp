@@ -124,6 +124,12 @@ Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention ret
   if (!recording.is_ready(event, found, retention))
     return Disposition::LATER;
   const Disposition disposition = disposition_of(event, found, retention);
+  /* An earlier event may have taken the failed one's place as the blocker, and have been sent, while a lock delayed
+   * this record. From now on only the row tells that the event failed, and a draining key would pass it. */
+  if (disposition == Disposition::RETRY && !block_key(event->sink->id, event->key_hash, event->position)) {
+    (void)recording.is_ready(event, FoundRow::LOCKED, retention); /* out of memory: it is recorded later */
+    return Disposition::LATER;
+  }
   if (disposition == Disposition::FORGET) {
     in_flight.gone(event);
     blocked_keys.release(event->sink->id, event->key_hash, event->position);

@@ -87,6 +87,22 @@ protected:
   Recording::Failure failure = {};
 };
 
+/* An earlier event took its place as the blocker, and was sent, while another session had locked its row. */
+TEST_F(DispatchRecording, AFailureThatIsRecordedBlocksItsKeyAgain) {
+  const InFlightEvent *failed = end(20, Outcome::RETRY);
+  decisions->block_key(SINK, KEY, 20);
+  decisions->block_key(SINK, KEY, 10);
+  decisions->blocked_keys.release(SINK, KEY, 10);
+  ASSERT_EQ(decisions->blocked_keys.find(SINK, KEY)->state, KeyState::DRAINING);
+  choose();
+  EXPECT_EQ(decisions->settle(decisions->in_flight.find(20), FoundRow::OURS, Retention::NONE), Disposition::RETRY);
+  EXPECT_EQ(decisions->group_behind_blocker(failed), 0);
+  decisions->commit_recording(1);
+  const BlockedKey *key = decisions->blocked_keys.find_before(SINK, KEY, 30);
+  ASSERT_NE(key, nullptr) << "a later event would be sent before it";
+  EXPECT_EQ(key->blocker, 20);
+}
+
 TEST_F(DispatchRecording, AnOutcomeAndTheRowsStateMakeTheDisposition) {
   const InFlightEvent *sent = end(1), *retry = end(2, Outcome::RETRY), *deferred = end(3, Outcome::DEFERRED),
                       *rejected = end(4, Outcome::REJECTED);
