@@ -180,8 +180,12 @@ bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
     (recording_ ? record_pause_ : claim_pause_) = moment_after(now.moment, ERROR_PAUSE_MS);
     if (record) {
       bool smaller = false;
-      if (failed.of_rows && recording_)
-        smaller = d_->recording.failed(d_->in_flight).try_others;
+      if (failed.of_rows && recording_) {
+        const Recording::Failure failure = d_->recording.failed(d_->in_flight);
+        smaller = failure.try_others;
+        if (failure.culprit)
+          world_.truth().held(failure.culprit->position);
+      }
       d_->roll_back_recording();
       if (recording_)
         (void)count_unrecorded();
