@@ -113,6 +113,49 @@ def test_a_broker_is_killed_and_too_few_replicas_are_left(db, cluster, topic, ag
     writers.check(received(cluster.bootstrap, topic), max_duplicates=500)
 
 
+@pytest.mark.parametrize("topics", ["another topic's", "the same topic's"])
+def test_a_broker_is_silent_and_another_refuses_an_event(db, cluster, aggregate, topics):
+    """The silent broker's partitions have no other replica, so what it was sent stays in flight. The refused event becomes a dead letter, and
+    other topics continue."""
+    strict, other, lost = (f"outbox.event.{aggregate}{each}" for each in ("", "-other", "-lost"))
+    cluster.create_topic(strict, partitions=6, config={"max.message.bytes": "20000"}, replicas=1)
+    cluster.create_topic(lost, partitions=6, replicas=1)
+    cluster.create_topic(other, partitions=6, replicas=1)
+    db.kafka_sink("k", cluster, compression_type="none", partition="${header.partition}")
+    held_topic = strict if topics == "the same topic's" else lost
+    leaders = {topic: cluster.leaders(topic) for topic in (strict, other, lost)}
+    silent = leaders[strict][0]
+
+    def enqueue(topic: str, on_silent: bool, size: int = 10) -> str:
+        partition = next(number for number, leader in leaders[topic].items() if (leader == silent) == on_silent)
+        return db.enqueue(topic.removeprefix("outbox.event."), f"{topic} {partition}", payload=json.dumps("x" * size),
+                          headers=json.dumps({"partition": str(partition)}))
+
+    def gone(events: list[str]) -> bool:
+        return not db.value("SELECT count(*) FROM outbox.events_pending WHERE id = ANY (%s::uuid[])", events)
+
+    places = [(held_topic, True), (strict, False), (other, False)]
+    sent = [enqueue(*place) for place in places]
+    drained(db)
+    cluster.brokers[silent].pause()
+    try:
+        sent += [enqueue(held_topic, True) for _ in range(3)]
+        wait_until(lambda: sink(db, "in_flight") == 3, 20, "them to be in flight")
+        refused = enqueue(strict, False, 30_000)
+        if topics == "another topic's":
+            wait_until(lambda: failed(db) == 1, 30, lambda: f"the refused event's end: {db.sql('SELECT * FROM outbox.sinks')}")
+        for _ in range(3):
+            others = [enqueue(other, False) for _ in range(20)]
+            wait_until(lambda: gone(others), 30, lambda: f"the other topic: {db.sql('SELECT * FROM outbox.sinks')}")
+            sent += others
+    finally:
+        cluster.brokers[silent].resume()
+    drained(db, 60)
+    assert db.sql("SELECT id::text FROM outbox.events WHERE status = 'FAILED'") == [(refused,)]
+    assert {r.id for r in received(cluster.bootstrap, strict, other, lost)} == set(sent)
+    well(db)
+
+
 def test_partitions_are_added(db, cluster, topic, aggregate):
     """A new number of partitions moves a key to another partition, where its events continue; each partition is in
     order."""

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <memory>
 
-KafkaBroker::KafkaBroker() {
+KafkaBroker::KafkaBroker(int brokers) {
   char error[512];
   host_ = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), error, sizeof error);
-  cluster_ = rd_kafka_mock_cluster_new(host_, 1);
+  cluster_ = rd_kafka_mock_cluster_new(host_, brokers);
 }
 
 KafkaBroker::~KafkaBroker() {

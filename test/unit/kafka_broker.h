@@ -1,4 +1,4 @@
-/* kafka_broker.h: librdkafka's mock cluster of one broker, and a consumer that shows what arrived. */
+/* kafka_broker.h: librdkafka's mock cluster of one broker or more, and a consumer that shows what arrived. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -18,10 +18,18 @@ struct Message {
 
 class KafkaBroker {
 public:
-  KafkaBroker();
+  explicit KafkaBroker(int brokers = 1);
   ~KafkaBroker();
   const char *address() const { return rd_kafka_mock_cluster_bootstraps(cluster_); }
-  void create_topic(const char *topic, int partitions) { rd_kafka_mock_topic_create(cluster_, topic, partitions, 1); }
+  void create_topic(const char *topic, int partitions) {
+    rd_kafka_mock_topic_create(cluster_, topic, partitions, 1);
+    for (int partition = 0; partition < partitions; partition++)
+      lead(topic, partition, 1);
+  }
+  /* All partitions of a topic have broker 1 as their leader, unless this names another one. */
+  void lead(const char *topic, int partition, int broker) {
+    rd_kafka_mock_partition_set_leader(cluster_, topic, partition, broker);
+  }
   void stop() { rd_kafka_mock_broker_set_down(cluster_, 1); }
   void start() { rd_kafka_mock_broker_set_up(cluster_, 1); }
   /* The next `n` produce requests fail with this error. */
@@ -32,8 +40,12 @@ public:
   }
   /* The same for requests with this API key of Kafka's protocol. */
   void fail(int16_t api_key, rd_kafka_resp_err_t error, int n);
-  /* Every response is delayed by this time. */
-  void slow_down(int ms) { rd_kafka_mock_broker_set_rtt(cluster_, 1, ms); }
+  /* The next produce request to this broker fails with this error. */
+  void fail_produce_at(int broker, rd_kafka_resp_err_t error) {
+    rd_kafka_mock_broker_push_request_error_rtts(cluster_, broker, 0, 1, error, 0);
+  }
+  /* Every response of the broker is delayed by this time. */
+  void slow_down(int ms, int broker = 1) { rd_kafka_mock_broker_set_rtt(cluster_, broker, ms); }
   void topic_error(const char *topic, rd_kafka_resp_err_t error) {
     rd_kafka_mock_topic_set_error(cluster_, topic, error);
   }

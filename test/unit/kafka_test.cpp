@@ -612,32 +612,83 @@ TEST_F(KafkaTest, ARefusedBatchIsSentSinglyWhileOtherTopicsGoOn) {
       << "the other topic's are through before";
 }
 
+/* Broker 2 answers nothing, and broker 1 refuses a batch of another topic: the sink does not wait for broker 2. */
+TEST_F(KafkaTest, ASilentBrokerAndARefusedBatchStopNoOtherTopic) {
+  KafkaBroker two(2);
+  address = two.address();
+  two.create_topic("outbox.event.Order", 1);
+  two.create_topic("outbox.event.Customer", 1);
+  two.lead("outbox.event.Customer", 0, 2);
+  ob_sink *sink = open();
+  uint64_t ticket = 0;
+  auto send = [&](const char *type) {
+    door::Event event;
+    event.ticket = ticket + 1;
+    event.aggregate_type = event.key = type;
+    bool taken = engine.submit(sink, event);
+    ticket += taken;
+    return taken;
+  };
+  auto outcome = [&](uint64_t of) {
+    auto at = std::find_if(engine.done.begin(), engine.done.end(), [&](auto &each) { return each.ticket == of; });
+    return at == engine.done.end() ? -1 : static_cast<int>(at->outcome);
+  };
+  ASSERT_TRUE(send("Order") && send("Customer"));
+  ASSERT_TRUE(done(2));
+  two.slow_down(600'000, 2);
+  ASSERT_TRUE(send("Customer"));
+  two.fail_produce_at(1, RD_KAFKA_RESP_ERR_INVALID_RECORD);
+  ASSERT_TRUE(send("Order"));
+  ASSERT_TRUE(engine.until([&] { return outcome(4) == OB_RETURNED; }));
+  EXPECT_TRUE(engine.until(
+      [&] {
+        if (ticket > 4 && outcome(ticket) == OB_SENT)
+          return true;
+        if (ticket == 4 || outcome(ticket) != -1)
+          send("Order");
+        return false;
+      },
+      30'000, 100))
+      << "credit " << engine.status(sink).credit << "\n"
+      << engine.log;
+  EXPECT_EQ(outcome(3), OB_RETURNED) << "it is sent again";
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_OK) << engine.status(sink).last_error;
+}
+
 /* The event waits for its topic: later events of its key wait too, whatever their topics, and are returned if it
- * fails. */
+ * fails. Events of other keys do not wait for them. */
 TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
   broker.create_topic("outbox.event.Order", 1);
   broker.create_topic("outbox.event.Customer", 1);
   broker.create_topic("outbox.event.settled", 1);
   ob_sink *sink = open();
-  std::vector<door::Event> events(4);
+  std::vector<door::Event> events(5);
   std::vector<ob_event> raw;
   for (size_t i = 0; i < events.size(); i++) {
     events[i].ticket = i + 1;
-    events[i].aggregate_type = i == 3 ? "Customer" : "Order";
-    events[i].key = i == 0 ? "a" : "b";
+    events[i].aggregate_type = i >= 3 ? "Customer" : "Order";
+    events[i].key = i == 0 ? "a" : i == 4 ? "c" : "b";
     raw.push_back(events[i].raw());
   }
   ASSERT_EQ(ob_submit(sink, raw.data(), 2), 2u);
   ASSERT_TRUE(done(2));
   refused_together(sink, raw, 3);
   broker.fail_produce({RD_KAFKA_RESP_ERR_NO_ERROR, RD_KAFKA_RESP_ERR_UNKNOWN});
-  EXPECT_EQ(ob_submit(sink, raw.data(), 4), 3u) << "the fourth has to wait for two of its key";
-  ASSERT_TRUE(done(3));
-  const ob_outcome expected[] = {OB_SENT, OB_RETRY, OB_RETURNED};
-  for (size_t i = 0; i < 3; i++) {
-    EXPECT_EQ(engine.done[i].ticket, i + 1);
-    EXPECT_EQ(engine.done[i].outcome, expected[i]) << engine.done[i].error;
+  EXPECT_EQ(ob_submit(sink, raw.data(), 4), 4u);
+  ASSERT_TRUE(done(4));
+  const std::pair<uint64_t, ob_outcome> expected[] = {
+      {4, OB_DEFERRED}, {1, OB_SENT}, {2, OB_RETRY}, {3, OB_RETURNED}};
+  for (size_t i = 0; i < std::size(expected); i++) {
+    EXPECT_EQ(engine.done[i].ticket, expected[i].first);
+    EXPECT_EQ(engine.done[i].outcome, expected[i].second) << engine.done[i].error;
   }
+  EXPECT_NE(engine.done[0].error.find("behind an event of the same key"), std::string::npos) << engine.done[0].error;
+
+  engine.done.clear();
+  EXPECT_EQ(ob_submit(sink, raw.data(), 5), 5u) << "the fifth has another key and another topic";
+  ASSERT_TRUE(done(5));
+  EXPECT_EQ(ended(OB_DEFERRED), (std::vector<uint64_t>{4}));
+  EXPECT_EQ(ended(OB_SENT).size(), 4u);
 }
 
 /* Its events were deleted, as users do for a topic that will never exist. */

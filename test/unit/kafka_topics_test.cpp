@@ -25,14 +25,14 @@ TEST(KafkaTopics, APausedTopicIsTriedByOneEventEverLessOften) {
     EXPECT_EQ(topics.ask(*a, a->until - 1ms), Answer::Defer);
     now = a->until;
     ASSERT_EQ(topics.ask(*a, now), Answer::Send);
-    topics.submitted("a", 7, 1);
+    topics.submitted("a", 7, 1, now);
     EXPECT_EQ(topics.ask(*a, now + 1h), Answer::Defer) << "one is in flight";
     pauses.push_back(topics.failed("a", 7, "missing", now));
   }
   EXPECT_EQ(pauses, (std::vector<KafkaTopics::Duration>{1000ms, 2000ms, 4000ms, 5000ms, 5000ms, 5000ms}));
   EXPECT_EQ(topics.summary(), "missing");
 
-  topics.submitted("a", 8, 1);
+  topics.submitted("a", 8, 1, now);
   std::string name;
   EXPECT_TRUE(topics.acknowledged(8, name));
   EXPECT_EQ(name, "a");
@@ -69,7 +69,7 @@ TEST(KafkaTopics, ATopicThatNoEventAsksForIsForgotten) {
   EXPECT_EQ(topics.look_at(), start + 18s);
 
   ASSERT_EQ(topics.ask(*topics.find("b"), start + 11s), Answer::Send);
-  topics.submitted("b", 3, 1);
+  topics.submitted("b", 3, 1, start + 11s);
   EXPECT_FALSE(topics.forget_unused(start + 40s)) << "one is in flight";
   topics.failed("b", 3, "missing too", start + 40s);
   EXPECT_TRUE(topics.forget_unused(start + 50s));
@@ -97,7 +97,7 @@ struct Broker {
         KafkaTopics::Topic *topic = topics.find("a");
         if (topic && topics.ask(*topic, now) != Answer::Send)
           break;
-        topics.submitted("a", queue.front(), 300);
+        topics.submitted("a", queue.front(), 300, now);
         batch.push_back(queue.front());
         queue.pop_front();
       }
@@ -130,6 +130,34 @@ TEST(KafkaTopics, TheCulpritOfABatchIsFoundAndItsNeighboursGo) {
   EXPECT_LE(broker.refusals, 10);
   EXPECT_LE(broker.requests, 250) << "not one for each of the 500 that were refused";
   EXPECT_TRUE(broker.topics.empty()) << "found: full speed again";
+}
+
+/* Its partition's broker is silent: the room of the sink is for other topics. */
+TEST(KafkaTopics, ACarefulTopicThatDoesNotAnswerIsDeferred) {
+  KafkaTopics topics;
+  KafkaTopics::Time now{};
+  topics.refused("a", 1, now);
+  topics.refused("a", 2, now);
+  ASSERT_EQ(topics.ask(*topics.find("a"), now), Answer::Send);
+  topics.submitted("a", 1, 300, now);
+  now += KafkaTopics::patience - 1ms;
+  EXPECT_EQ(topics.ask(*topics.find("a"), now), Answer::Queue);
+  now += 1ms;
+  EXPECT_EQ(topics.ask(*topics.find("a"), now), Answer::Defer);
+  EXPECT_GE(topics.wait(*topics.find("a"), now), KafkaTopics::longest_pause);
+  EXPECT_EQ(topics.summary(), "") << "the topic is not paused";
+
+  /* The producer was replaced: each of the two is still to be sent alone. */
+  topics.forget_in_flight();
+  for (uint64_t event : {1, 2}) {
+    ASSERT_NE(topics.find("a"), nullptr);
+    ASSERT_EQ(topics.ask(*topics.find("a"), now), Answer::Send);
+    topics.submitted("a", event, 300, now);
+    ASSERT_EQ(topics.ask(*topics.find("a"), now), Answer::Queue);
+    std::string name;
+    EXPECT_FALSE(topics.acknowledged(event, name));
+  }
+  EXPECT_TRUE(topics.empty());
 }
 
 TEST(KafkaTopics, ManyCulpritsCostARequestEach) {

@@ -23,14 +23,14 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     if (in_trouble) /* the event is accepted by now */
-      until_memory([&] { topics_.submitted(record.topic, opaque, record.size()); });
+      until_memory([&] { topics_.submitted(record.topic, opaque, record.size(), now_); });
     return true;
   }
 
   KafkaSlots::Slot slot;
   slots_.give(opaque, slot);
   if (is_topic_failure(error)) {
-    topics_.submitted(record.topic, opaque, record.size()); /* counts as the topic's probe */
+    topics_.submitted(record.topic, opaque, record.size(), now_); /* counts as the topic's probe */
     return topic_failed(slot, opaque, error, record.topic);
   }
   if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
@@ -45,12 +45,16 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
   return Completion{ticket, key_hash, outcome, -1, std::move(message), reason};
 }
 
+static constexpr const char *waits_for_answer =
+    "is sent one event at a time after a refusal, and a broker has not answered for 5 s";
+static constexpr std::chrono::milliseconds queued_key_pause{1000};
+
 Submitted KafkaSink::submit(const ob_event &event) {
   if (credit() == 0)
     return false;
   if (!producer_) {
     try {
-      producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd());
+      producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd(), some_are_silent_);
     } catch (const BadInput &bad) {
       return Completion{event.ticket, event.key_hash, Outcome::SinkDown, -1,
                         std::string(bad.what()) + ": " + bad.detail};
@@ -63,7 +67,8 @@ Submitted KafkaSink::submit(const ob_event &event) {
     switch (topics_.ask(*in_trouble, now)) {
     case KafkaTopics::Answer::Defer:
       return Completion{event.ticket, event.key_hash, Outcome::Deferred, topics_.wait(*in_trouble, now).count(),
-                        in_trouble->reason};
+                        in_trouble->reason.empty() ? about_topic(record_.topic) + waits_for_answer
+                                                   : in_trouble->reason};
     case KafkaTopics::Answer::Queue:
       waits = true;
       break;
@@ -75,10 +80,9 @@ Submitted KafkaSink::submit(const ob_event &event) {
     topic_queues_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
     return true;
   }
-  if (topic_queues_.has_key(event.key_hash)) { /* an earlier event of the key is queued for another topic */
-    full_ = slots_.used() > 0;
-    return false;
-  }
+  if (topic_queues_.has_key(event.key_hash)) /* no back-pressure: events of other keys can be sent */
+    return Completion{event.ticket, event.key_hash, Outcome::Deferred, queued_key_pause.count(),
+                      "waits behind an event of the same key, whose topic is sent one event at a time"};
   return produce(event.ticket, event.key_hash, event.alone, record_);
 }
 
@@ -134,13 +138,16 @@ void KafkaSink::poll() {
   if (producer_ && slots_.used() == 0)
     producer_->resume();
   check_clock(now_);
-  if (!fatal_.empty())
-    replace_producer();
+  if (!fatal_.empty()) {
+    replace_producer(fatal_);
+    reporter_->down(std::exchange(fatal_, {}), OB_REASON_OTHER);
+  }
   if (slots_.used() == 0)
     draining_ = false;
   send_queued();
   topics_changed_ |= topics_.forget_unused(now_);
   check_reconnected(now_);
+  check_drain(now_);
   check_stall(now_);
   report_degraded(now_);
 }
@@ -211,18 +218,15 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
 }
 
-/* A fatal error, or a clock that was set back, ends this producer, not the sink. Unacknowledged events are returned
- * and sent by a new producer, which is created with the next event, so that the circuit's backoff limits how often
- * that happens. */
-void KafkaSink::replace_producer() {
-  const std::string why = "the Kafka producer was replaced: " + fatal_;
-  std::string text = fatal_;
+/* A fatal error, a clock that was set back, or a drain that takes too long ends this producer, not the sink.
+ * Unacknowledged events are returned and sent by a new producer, which is created with the next event. After a fatal
+ * error the circuit's backoff limits how often that happens. */
+void KafkaSink::replace_producer(const std::string &cause) {
+  const std::string why = "the Kafka producer was replaced: " + cause;
   reporter_->complete(slots_.release_all(why));
   reporter_->complete(topic_queues_.release(0, true, why.c_str()));
   topics_.forget_in_flight();
-  reporter_->down(std::move(text), OB_REASON_OTHER);
-  fatal_.clear();
-  full_ = false;
+  full_ = draining_ = false;
   times_up_when_down_ = 0; /* the next producer counts from 0 */
   old_producers_.destroy(std::move(producer_));
 }

@@ -161,6 +161,27 @@ void KafkaSink::check_stall(Time now) {
   }
 }
 
+/* After a failure nothing is sent until all events in flight have ended. A broker that is silent would hold that for
+ * as long as it is silent, also the events for other brokers; librdkafka itself sends nothing either, until it has
+ * renewed its producer id. While no broker is connected, waiting costs nothing and avoids duplicates. */
+void KafkaSink::check_drain(Time now) {
+  if (slots_.used() == 0 || down_ || !producer_ || !(draining_ || producer_->stopped())) {
+    drain_until_ = Time::max();
+    return;
+  }
+  if (drain_until_ == Time::max())
+    drain_until_ = now + longest_drain;
+  if (now < drain_until_)
+    return;
+  drain_until_ = Time::max();
+  std::string why = "a broker has not answered for " + std::to_string(longest_drain.count()) +
+                    " s after an event had failed; " + std::to_string(slots_.used()) +
+                    (slots_.used() == 1 ? " event is sent again" : " events are sent again");
+  some_are_silent_ = true;
+  reporter_->log(OB_LOG_WARNING, "the Kafka producer is replaced: " + why);
+  replace_producer(why);
+}
+
 /* While no broker is connected, librdkafka's threads wait for times of the wall clock (its issue 2145). After that
  * clock was set back by an hour they would not connect for an hour, so they are replaced. */
 void KafkaSink::check_clock(Time now) {

@@ -151,10 +151,13 @@ void KafkaProducer::on_throttle(rd_kafka_t *, const char *, int32_t, int ms, voi
     polling->throttled_ms_ = ms;
 }
 
-KafkaProducer::KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int fd) : tokens_(tokens), fd_(fd) {
+KafkaProducer::KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int fd, bool some_are_silent)
+    : tokens_(tokens), fd_(fd) {
   for (Endings *endings : {&endings_, &taken_})
     endings->all.reserve(config.max_messages());
   KafkaConf conf = config.conf();
+  if (some_are_silent)
+    rd_kafka_conf_set(conf.get(), "enable.sparse.connections", "false", nullptr, 0);
   diagnosis_.attach(conf.get(), config.tokens());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_throttle_cb(conf.get(), on_throttle);

@@ -27,6 +27,7 @@ namespace outbox {
  * States:
  *   running --(a message fails, and messages of its key may follow)--> stopped: produce() returns _QUEUE_FULL
  *   stopped --(the interceptor, or the sink by purge_if_needed(), purges the queue)--> purged
+ *   stopped, purged --(the sink destroys it, because a broker does not answer)
  *   purged --(all messages have ended; the sink calls resume())--> running
  * Topic failures do not stop it: produce() refuses only until ended() has told the sink about the topic.
  *
@@ -44,9 +45,10 @@ namespace outbox {
 class KafkaProducer {
 public:
   /* `tokens` gives the tokens of OAUTHBEARER, and outlives the producer; null: librdkafka needs none. `fd` is an
-   * eventfd that becomes readable when poll() or ended() has something. Throws BadInput if librdkafka refuses the
-   * properties as a whole. */
-  KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int fd);
+   * eventfd that becomes readable when poll() or ended() has something. `some_are_silent`: it connects to all brokers
+   * at once, otherwise librdkafka may try the silent ones first and wait up to 30 s for each. Throws BadInput if
+   * librdkafka refuses the properties as a whole. */
+  KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int fd, bool some_are_silent = false);
   /* May wait for librdkafka's threads. Messages that are not acknowledged are dropped without a report. */
   ~KafkaProducer();
   KafkaProducer(const KafkaProducer &) = delete;
@@ -132,9 +134,9 @@ private:
   void wake_engine() const;
   void add_ending(const rd_kafka_message_t *message);
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
+  void stop_and_purge(rd_kafka_t *producer);
 
   KafkaDiagnosis diagnosis_;
-  void stop_and_purge(rd_kafka_t *producer);
   KafkaTokens *const tokens_;
   rd_kafka_t *producer_;
   rd_kafka_queue_t *queue_;

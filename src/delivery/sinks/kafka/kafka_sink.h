@@ -24,7 +24,8 @@ std::string about_topic(const std::string &topic);
  * wakes the engine; the engine then calls poll().
  *
  * credit() is 0 while the sink must not accept events: `full_` until the next ending; `draining_`, and a stopped
- * producer, until no slot is used. poll() ends each of these states.
+ * producer, until no slot is used. poll() ends each of these states. It waits at most `longest_drain` for slots, then
+ * it replaces the producer: a broker that does not answer must not stop the events for other brokers.
  */
 class KafkaSink final : public Sink {
 public:
@@ -51,7 +52,11 @@ public:
     check_stall(now_);
   }
   void poll() override;
-  Time check_at() const override { return std::min(check_at_, topics_.look_at()); }
+  Time check_at() const override {
+    constexpr std::chrono::seconds queue_interval{1};
+    Time queue_at = topic_queues_.empty() ? Time::max() : now_ + queue_interval;
+    return std::min({check_at_, drain_until_, queue_at, topics_.look_at()});
+  }
   void release_queued() override {
     reporter_->complete(topic_queues_.release(0, true, "not sent yet"));
     if (producer_)
@@ -87,10 +92,11 @@ private:
   void check_clock(Time now);
   void check_stall(Time now);
   void check_reconnected(Time now);
+  void check_drain(Time now);
   static std::chrono::nanoseconds wall_ahead(Time now) {
     return std::chrono::system_clock::now().time_since_epoch() - now.time_since_epoch();
   }
-  void replace_producer();
+  void replace_producer(const std::string &cause);
   std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
 
   std::shared_ptr<const KafkaConfig> config_;
@@ -106,8 +112,11 @@ private:
   std::string last_error_;                       /* the last connection error: why brokers are down */
   ob_reason last_reason_ = OB_REASON_CONNECTION; /* the reason of last_error_ */
   std::string fatal_;                            /* a fatal error: the next poll() replaces the producer */
-  bool full_ = false; /* librdkafka's queue is full, or an earlier event of the key is queued: wait for an ending */
-  bool draining_ = false; /* a batch was refused: accept no event until all have ended */
+  bool full_ = false;                            /* librdkafka's queue is full: wait for an ending */
+  bool draining_ = false;                        /* a batch was refused: accept no event until all have ended */
+  static constexpr std::chrono::seconds longest_drain{5};
+  Time drain_until_ = Time::max(); /* while it waits for slots: when to replace the producer */
+  bool some_are_silent_ = false;   /* a drain took too long */
   bool topics_changed_ = false;
   std::string paused_, slow_,
       degraded_; /* status texts: of topics, of slow events, and the one that was reported last */

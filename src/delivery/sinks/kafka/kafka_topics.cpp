@@ -28,10 +28,12 @@ KafkaTopics::Answer KafkaTopics::ask(Topic &topic, Time now) {
   topic.asked = now;
   if (!topic.reason.empty())
     return topic.probe != 0 || now < topic.until ? Answer::Defer : Answer::Send;
-  return topic.careful() && topic.in_flight >= topic.max_in_flight ? Answer::Queue : Answer::Send;
+  if (!topic.careful() || topic.in_flight < topic.max_in_flight)
+    return Answer::Send;
+  return now - topic.sent_at < patience ? Answer::Queue : Answer::Defer;
 }
 
-void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size) {
+void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size, Time now) {
   auto at = topics_.find(name);
   if (at == topics_.end())
     return;
@@ -44,6 +46,7 @@ void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size
     topic.sent_alone = topic.in_flight == 0 && topic.max_in_flight == 1 ? event : 0;
     topic.careful_left -= topic.careful_left > 0;
     topic.in_flight++;
+    topic.sent_at = now;
   }
 }
 
@@ -79,7 +82,7 @@ KafkaTopics::Duration KafkaTopics::failed(const std::string &name, uint64_t even
 }
 
 KafkaTopics::Duration KafkaTopics::wait(const Topic &topic, Time now) {
-  last_wait_ = std::max(now + topic.pause, last_wait_ + wait_spacing);
+  last_wait_ = std::max(now + (topic.reason.empty() ? longest_pause : topic.pause), last_wait_ + wait_spacing);
   return std::chrono::ceil<Duration>(last_wait_ - now);
 }
 
@@ -127,8 +130,10 @@ void KafkaTopics::ended(uint64_t event) {
 
 void KafkaTopics::forget_in_flight() {
   in_flight_.clear();
-  for (auto &[name, topic] : topics_)
+  for (auto &[name, topic] : topics_) {
+    topic.careful_left += topic.in_flight;
     topic.sent_alone = topic.probe = topic.in_flight = 0;
+  }
 }
 
 void KafkaTopics::forget_if_healthy(Topics::iterator at) {

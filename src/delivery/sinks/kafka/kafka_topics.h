@@ -9,7 +9,8 @@
  * Careful (careful() is true): a broker refuses a batch as a whole, whichever of its events is to blame. So the
  * topic's events are sent one at a time, until as many were sent as the batch had: an event that is refused alone
  * is to blame. After 16 stored events in a row more and more are sent at a time, because there may be thousands of
- * them and a single bad one.
+ * them and a single bad one. If a broker does not answer for `patience` meanwhile, the topic's events are deferred
+ * too: in the sink they would take the room of other topics' events.
  *
  * Time is a parameter. Used by one thread.
  */
@@ -37,6 +38,7 @@ public:
   static constexpr Duration forget_after{2 * longest_pause};
   /* After this many stored events in a row, more than one is sent at a time. */
   static constexpr size_t trusted_after = 16;
+  static constexpr std::chrono::seconds patience{5};
 
   struct Topic {
     std::string reason; /* why it is paused; empty = not paused */
@@ -48,6 +50,7 @@ public:
     size_t stored = 0;        /* careful events stored in a row */
     size_t in_flight = 0;     /* careful events in flight */
     uint64_t sent_alone = 0;  /* the only careful event in flight, if max_in_flight is 1; 0 = none */
+    Time sent_at{};           /* when the last careful event was sent */
     Time asked{};             /* when an event for this topic was last submitted */
 
     bool careful() const { return careful_left + in_flight > 0; }
@@ -57,17 +60,17 @@ public:
   /* Returns null for a healthy topic. */
   Topic *find(const std::string &name);
 
-  /* Whether an event for the topic may be sent now. Defer: the topic is paused. Queue: wait for an event in flight to
-   * end. */
+  /* Whether an event for the topic may be sent now. Defer: the topic is paused, or does not answer. Queue: wait for
+   * an event in flight to end. */
   enum class Answer { Send, Defer, Queue };
   Answer ask(Topic &topic, Time now);
   /* The event was handed to librdkafka. */
-  void submitted(const std::string &name, uint64_t event, size_t size);
+  void submitted(const std::string &name, uint64_t event, size_t size, Time now);
 
   /* The event failed because of its topic. Pauses the topic and returns the time after which the event may be sent
    * again. */
   Duration failed(const std::string &name, uint64_t event, std::string reason, Time now);
-  /* The same for an event that was not sent because the topic is paused. */
+  /* The same for an event that was not sent because ask() answered Defer. */
   Duration wait(const Topic &topic, Time now);
 
   /* The event's batch was refused. Returns the event's size if it was sent alone and so is to blame; otherwise 0. */
@@ -77,7 +80,7 @@ public:
   bool acknowledged(uint64_t event, std::string &name);
   /* The event ended in another way, or was never sent. */
   void ended(uint64_t event);
-  /* The same for all events in flight. */
+  /* The same for all events in flight: they will be submitted again. */
   void forget_in_flight();
 
   /* Drops topics without events for `forget_after`. Returns true if one of them was paused. */
