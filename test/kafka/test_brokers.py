@@ -2,6 +2,7 @@
 problem."""
 
 import json
+import os
 import time
 from contextlib import contextmanager
 
@@ -111,6 +112,33 @@ def test_a_broker_is_killed_and_too_few_replicas_are_left(db, cluster, topic, ag
         flows(db, writers)
         well(db)
     writers.check(received(cluster.bootstrap, topic), max_duplicates=500)
+
+
+@pytest.mark.parametrize("seconds", [
+    5,
+    45,  # longer than the sink and librdkafka wait for an answer
+    pytest.param(600, marks=[pytest.mark.skipif(not os.environ.get("NIGHTLY"), reason="ten minutes: make nightly"), pytest.mark.timeout(1800)]),
+])
+def test_all_brokers_are_killed_and_nothing_comes_twice(db, pg, cluster, topic, aggregate, seconds):
+    """Brokers know what they have stored of the requests whose answers were lost. The circuit opens once and closes once."""
+    db.kafka_sink("k", cluster)
+    log_start = pg.log.stat().st_size
+    with traffic(db, aggregate) as writers:
+        flows(db, writers)
+        writers.pause = 0.0  # so that much is in flight
+        wait_until(lambda: sink(db, "in_flight") >= 20, 20, "events in flight", 0.001)
+        cluster.kill()
+        began = time.monotonic()
+        writers.pause = 0.05 * max(1, seconds / 45)  # the backlog must be read within the test's time
+        says(db, "circuit open")
+        wait_until(lambda: time.monotonic() >= began + seconds, seconds + 10, "the time to pass")
+        assert db.value("SELECT max(attempts) FROM outbox.events_pending") == 0
+        cluster.start()
+        flows(db, writers)
+        well(db)
+    writers.check(received(cluster.bootstrap, topic), max_duplicates=0)
+    changes = [line for line in pg.log.read_bytes()[log_start:].decode(errors="replace").splitlines() if 'sink "k": circuit' in line]
+    assert [state for line in changes for state in ("opened", "closed") if f"circuit {state}" in line] == ["opened", "closed"], changes
 
 
 @pytest.mark.parametrize("topics", ["another topic's", "the same topic's"])

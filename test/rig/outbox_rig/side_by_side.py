@@ -12,7 +12,7 @@ counts as passed and is listed as unstable, also in build/unstable.txt: it faile
 crash, a broken promise and a suite that decides nothing by chance get no second run (suites.py), and neither do more
 than MOST_AGAIN tests.
 
---nightly runs one suite after the other, with a fresh SEED, counts unstable tests as failed, and keeps the end of the
+--nightly runs one suite after the other, with a fresh SEED and the tests that take ten minutes (NIGHTLY), counts unstable tests as failed, and keeps the end of the
 report in build/nightly.txt. The last line is `N passed, N failed`."""
 
 import argparse
@@ -276,6 +276,7 @@ def main() -> int:
     if quick:
         os.environ["QUICK"] = "1"
     if given.nightly:
+        os.environ["NIGHTLY"] = "1"
         print(f"SEED={os.environ.setdefault('SEED', str(random.randrange(1 << 31)))}")
     jobs = 1 if given.nightly else int(os.environ.get("JOBS") or os.cpu_count() or 1)
     runner = Runner(names, jobs, LIMIT_MIN if quick else float("inf"))
