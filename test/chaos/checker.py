@@ -104,6 +104,38 @@ def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
         room[id(min(free, key=lambda fault: fault.ended))] -= 1
 
 
+def runs(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """After an event that comes again, the events of its key that the sink had accepted follow without a hole, to the
+    last one. Not after an event whose row a user had locked or changed, which is recorded after later ones; and not
+    where a request of an earlier worker may have been held up on its way (OVERTAKEN). Of the sinks of kinds that are
+    extensions nobody knows when an event arrived."""
+    by_key: dict[tuple[str, str], list[tuple[Arrival, Event]]] = defaultdict(list)
+    for arrival in history.arrivals:
+        event = history.events.get(arrival.id)
+        if event and event.committed and arrival.accepted and arrival.sink in OVERTAKEN:
+            by_key[arrival.sink, event.key].append((arrival, event))
+    touched = {(touch.sink, touch.id) for touch in history.touches}
+    for (sink, key), arrivals in by_key.items():
+        last: dict[int, int] = {}  # number of an event: index of its last arrival so far
+        for index, (arrival, event) in enumerate(arrivals):
+            is_again, last[event.n] = event.n in last, index
+            if not is_again or (sink, event.id) in touched or _may_be_overtaken(history, arrival):
+                continue
+            follows = arrivals[index + 1][1].n if index + 1 < len(arrivals) else float("inf")
+            if skipped := sorted(n for n in last if event.n < n < follows):
+                yield Finding("hole", f"{sink} got {arrival.where} (number {event.n} of key {key}) again, and then "
+                              f"{'nothing more' if follows == float('inf') else f'number {follows}'}, without number {skipped[0]}", (event.id,), sink)
+
+
+def contents(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """What comes again has the same bytes, and comes to the same partition."""
+    first: dict[tuple[str, str | None], Arrival] = {}
+    for arrival in history.arrivals:
+        before = first.setdefault((arrival.sink, arrival.id), arrival)
+        if (before.body, before.partition) != (arrival.body, arrival.partition):
+            yield Finding("other contents", f"{arrival.sink} got {arrival.where} with other bytes or in another partition than {before.where}", (arrival.id or "?",))
+
+
 def ledger(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
     """PostgreSQL itself kept every commit that it acknowledged; otherwise no other finding is meaningful."""
     for event in history.events.values():
@@ -114,7 +146,11 @@ def ledger(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
             yield Finding("ledger", f"transaction {t.name} was rolled back, but its ledger row exists", (event.id,))
 
 
-RULES = [ids, phantoms, losses, order, duplicates, ledger]
+RULES = [ids, phantoms, losses, order, duplicates, runs, contents, ledger]
+
+
+# Faults that hold a request up on its way while another one may be sent, by sink.
+OVERTAKEN = {"kafka": {"pause_broker", "cut_broker"}, "crm": {"cut_endpoint", "endpoint_hangs"}}
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------
@@ -130,3 +166,7 @@ def repeats(history: History) -> list[tuple[Arrival, Arrival]]:
             found.append((before, arrival))
         last[arrival.sink, arrival.id] = arrival
     return found
+
+
+def _may_be_overtaken(history: History, arrival: Arrival) -> bool:
+    return any(fault.name in OVERTAKEN[arrival.sink] and fault.begun <= arrival.at <= fault.ended + AFTERMATH for fault in history.faults)

@@ -41,6 +41,8 @@ class Arrival:
     at: float
     accepted: bool  # False: the endpoint returned an error, or nothing
     where: str
+    body: bytes = b""
+    partition: int = 0  # of the topic
 
 
 @dataclass

@@ -59,7 +59,7 @@ class Topic:
         id = dict(message.headers() or []).get("id")
         body = json.loads(message.value())
         return Arrival("kafka", id.decode() if id else None, body["key"], body["n"], body["id"], message.timestamp()[1] / 1000, True,
-                       f"offset {message.offset()} of partition {message.partition()}")
+                       f"offset {message.offset()} of partition {message.partition()}", message.value(), message.partition())
 
 
 class Endpoint:
@@ -92,4 +92,4 @@ class Endpoint:
         body = delivery.json()["data"]
         answer = "answered with " + str(delivery.answered) if delivery.answered else "not answered"
         return Arrival("crm", delivery.id, body["key"], body["n"], body["id"], delivery.at, delivery.accepted(),
-                       f"request {self._number}, {answer}")
+                       f"request {self._number}, {answer}", delivery.body)

@@ -35,8 +35,17 @@ class Story:
                                                      accepted, f"arrival at {self.clock:g}"))
         return self
 
-    def fault(self, begun: float, ended: float, bound: int = 10) -> "Story":
-        self.history.faults.append(Fault("kill_server", begun, ended, bound))
+    def otherwise(self, body: bytes = b"", partition: int = 0) -> "Story":
+        """The last arrival has this body and this partition."""
+        self.history.arrivals[-1].body, self.history.arrivals[-1].partition = body, partition
+        return self
+
+    def locked(self, id: str, sink: str, at: float) -> "Story":
+        self.history.touches.append(Touch(sink, id, "lock", at))
+        return self
+
+    def fault(self, begun: float, ended: float, bound: int = 10, name: str = "kill_server") -> "Story":
+        self.history.faults.append(Fault(name, begun, ended, bound))
         return self
 
     def left(self, id: str, sink: str | None, status: str) -> "Story":
@@ -76,6 +85,12 @@ RIGHT = {
     "as many duplicates as the bound": Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive(*ALL),
     "two faults, two bounds": Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive("e1", "e2").fault(4.1, 4.2, bound=4).arrive(*ALL),
     # The endpoint answered a worker that had already exited.
+    "a run that a fault ends, and another one": Story().arrive(*ALL).fault(3.1, 3.2).arrive("e2").fault(4.1, 4.2).arrive("e1", "e2", "e3"),
+    "a run goes on with new events": Story(4).arrive("e1", "e2").fault(2.1, 2.2).arrive("e2", "e3", "e4"),
+    "a run without what was given up": Story(4).arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e2", sinks=("crm",), accepted=False).arrive("e3").fault(4.1, 4.2)
+    .left("e2", "crm", "FAILED").arrive("e1", sinks=("crm",)).arrive("e3", sinks=("crm",)).arrive("e4"),
+    "an event alone whose row was locked": Story().arrive(*ALL).locked("e1", "crm", 0.5).fault(3.1, 3.2).arrive("e1", sinks=("crm",)),
+    "a request that was held up on its way": Story().arrive(*ALL).fault(3.1, 4.2, name="cut_endpoint").arrive("e1", sinks=("crm",)),
     "a request that hung through the fault": Story().fault(0.1, 0.5).arrive("e1", "e1", "e2", "e3"),
 }
 
@@ -101,7 +116,12 @@ WRONG = {
     "duplicate long after the fault": (Story(9).fault(0.1, 0.2).arrive(*(f"e{n}" for n in range(1, 10)), "e9"), ["duplicate without a fault"] * 2),
     "more duplicates than the bound": (Story().arrive("e1", "e2").fault(2.1, 2.2, bound=3).arrive(*ALL), ["duplicates over the bound"]),
     "the bound of one fault is not lent to another": (Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive("e3").fault(9, 9.1, bound=100)
-                                                      .arrive("e1", "e2", "e1"), ["duplicates over the bound"] * 2),
+                                                      .arrive(*ALL), ["duplicates over the bound"] * 2),
+    "a hole": (Story(4).arrive(*ALL).fault(3.1, 3.2).arrive("e1", "e3", "e4"), ["hole"] * 2),
+    "a hole at the end": (Story().arrive(*ALL).fault(3.1, 3.2).arrive("e1", sinks=("kafka",)), ["hole"]),
+    "a hole before a new event": (Story(4).arrive(*ALL).fault(3.1, 3.2).arrive("e2", sinks=("crm",)).arrive("e4"), ["hole"]),
+    "other bytes": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(b"other"), ["other contents"]),
+    "another partition": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1", sinks=("crm",)).arrive("e1", sinks=("kafka",)).otherwise(partition=1), ["other contents"]),
     "id missing": (Story().arrive(*ALL).with_ids("offset 9", None, "e3"), ["id missing"]),
     "wrong id": (Story().arrive("e1", "e2").arrive("e3", sinks=("crm",)).with_ids("offset 9", "e3", "e2"), ["wrong id"]),
     "a synchronous commit that is gone": (Story().event("gone", "k", 4, committed=False).arrive(*ALL), ["ledger"]),
