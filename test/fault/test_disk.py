@@ -65,9 +65,7 @@ def check(db, receiver) -> None:
 
 
 def worker_errors(pg, since: int) -> list[datetime]:
-    with open(pg.log, errors="replace") as log:
-        log.seek(since)
-        return [datetime.fromisoformat(match[1]) for line in log if (match := re.match(r"(\S+ \S+) UTC .* outbox worker .*ERROR: ", line))]
+    return [datetime.fromisoformat(match[1]) for line in pg.logged(since).splitlines() if (match := re.match(r"(\S+ \S+) UTC .* outbox worker .*ERROR: ", line))]
 
 
 @pytest.mark.kills_server  # the log contains errors of the worker
@@ -75,8 +73,7 @@ def test_tables_are_full(pg, volume, receiver):
     """Delivered events cannot be moved to SENT: the worker retries, and logs it once."""
     with pg.connect() as admin:
         admin.execute(f"CREATE TABLESPACE small LOCATION '{volume.path}'")
-        db = Database(pg, "small")
-        db.create("small")
+        db = Database(pg, "small").create("small")
         try:
             set_up(db, receiver)
             since = pg.log.stat().st_size
@@ -97,10 +94,8 @@ def test_tables_are_full(pg, volume, receiver):
 
 def test_wal_is_full(rig, volume, receiver):
     """PostgreSQL stops (PANIC) and recovers when there is space again."""
-    pg = rig.postgres(settings=SETTINGS, wal=volume.path / "wal")
-    try:
-        db = Database(pg, "orders")
-        db.create()
+    with rig.postgres(settings=SETTINGS, wal=volume.path / "wal") as pg:
+        db = Database(pg, "orders").create()
         set_up(db, receiver)
         receiver.mode = slow(0.2)  # so that some events are in flight
         db.sql("SELECT pg_switch_wal()")
@@ -114,8 +109,6 @@ def test_wal_is_full(rig, volume, receiver):
         wait_until(lambda: back(pg), 60, "the server to come back")
         check(db, receiver)
         db.disconnect()
-    finally:
-        pg.close()
 
 
 def back(pg) -> bool:

@@ -26,16 +26,14 @@ def network(rig):
 
 @pytest.fixture(scope="module")
 def far_kafka(rig, network):
-    kafka = rig.kafka(partitions=4, namespace=network)
-    yield kafka
-    kafka.stop()
+    with rig.kafka(partitions=4, namespace=network) as kafka:
+        yield kafka
 
 
 @pytest.fixture
 def far_receiver(rig, network):
-    receiver = rig.receiver(secret=SECRET, namespace=network)
-    yield receiver
-    receiver.stop()
+    with rig.receiver(secret=SECRET, namespace=network) as receiver:
+        yield receiver
 
 
 @pytest.fixture
@@ -120,5 +118,5 @@ def test_an_outage_ends_once(db, pg, far_kafka, aggregate):
         finally:
             far_kafka.start()
     check(traffic, far_kafka)
-    changes = [line for line in pg.log.read_bytes()[log_start:].decode(errors="replace").splitlines() if 'sink "main": circuit' in line]
+    changes = [line for line in pg.logged(log_start).splitlines() if 'sink "main": circuit' in line]
     assert [state for line in changes for state in ("opened", "closed") if f"circuit {state}" in line] == ["opened", "closed"], changes

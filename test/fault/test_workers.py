@@ -163,9 +163,8 @@ def test_blocked_keys_stay_blocked_at_the_next_owner(db, receiver, setting):
 
 @pytest.fixture
 def slow(rig):
-    receiver = rig.receiver(secret=SECRET)
-    yield receiver
-    receiver.stop()
+    with rig.receiver(secret=SECRET) as receiver:
+        yield receiver
 
 
 @pytest.mark.slow

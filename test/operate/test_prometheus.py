@@ -27,17 +27,15 @@ TARGETS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for
 @pytest.fixture(scope="module")
 def db(pg):
     """One database for the module, with a sink in each state, all with events, and traffic."""
-    database = Database(pg, "metrics")
-    database.create()
+    database = Database(pg, "metrics").create()
     yield database
     database.drop()
 
 
 @pytest.fixture(scope="module")
 def receiver(rig):
-    receiver = rig.receiver(secret=SECRET)
-    yield receiver
-    receiver.stop()
+    with rig.receiver(secret=SECRET) as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +71,8 @@ def traffic(db, receiver):
 def exporter(rig, pg, db, traffic):
     """Runs as a role that may see metrics but no events."""
     db.sql("CREATE ROLE exporter LOGIN IN ROLE pg_monitor")
-    exporter = rig.exporter(pg=pg, database=db.name, user="exporter")
-    yield exporter
-    exporter.stop()
+    with rig.exporter(pg=pg, database=db.name, user="exporter") as exporter:
+        yield exporter
     db.sql("DROP ROLE exporter")
 
 

@@ -70,8 +70,7 @@ def start(rig: Rig, new_consumer_database, folder):
 
 @pytest.fixture(scope="module")
 def db(pg):
-    db = Database(pg, "receiving")
-    db.create()
+    db = Database(pg, "receiving").create()
     yield db
     db.drop()
 

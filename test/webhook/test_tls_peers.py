@@ -77,8 +77,7 @@ class Endpoints:
 
 @pytest.fixture(scope="module")
 def db(pg):
-    db = Database(pg, "tls_peers")
-    db.create()
+    db = Database(pg, "tls_peers").create()
     yield db
     db.drop()
 

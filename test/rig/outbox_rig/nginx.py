@@ -5,9 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .paths import BUILD
 from .postgres import children
-from .process import Process, free_port
+from .process import Program, free_port
 from .service import listening
 from .wait import wait_until
 
@@ -36,7 +35,7 @@ http {{
 """
 
 
-class Nginx:
+class Nginx(Program):
     def __init__(self, name: str, directory: Path, log: Path, locations: str = "location / { return 204; }",
                  workers: int = 1, http: str = ""):
         """`locations`: in nginx's syntax, such as `location /slow { ... }`; $port and $dir are replaced. `http`:
@@ -44,7 +43,6 @@ class Nginx:
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
         self._workers = workers
-        self._process: Process | None = None
         directory.mkdir(parents=True)
         self._configure(locations, http)
 
@@ -65,7 +63,7 @@ class Nginx:
         checked = subprocess.run([*self._command(), "-t", "-q"], capture_output=True, text=True)
         if checked.returncode:
             raise RuntimeError(checked.stderr)
-        self._process = Process(self.name, self._command(), self.log, pid_file=BUILD / "run" / f"{self.name}.pid")
+        self.run(self._command())
         wait_until(self._listening, 10, "nginx to listen")
 
     def _listening(self) -> bool:
@@ -86,10 +84,3 @@ class Nginx:
     def restart(self) -> None:
         self.stop()
         self.start()
-
-    def stop(self) -> None:
-        if self._process:
-            self._process.stop(10)
-
-    def kill(self) -> None:
-        self._process.kill()

@@ -7,9 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from .paths import BUILD
 from .postgres import Postgres
-from .process import Process, free_port
+from .process import Program, free_port
 from .service import listening
 from .wait import wait_until
 
@@ -36,7 +35,7 @@ def _env() -> dict[str, str]:
     return os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin"}
 
 
-class Pgbouncer:
+class Pgbouncer(Program):
     def __init__(self, name: str, directory: Path, log: Path, pg: Postgres, **settings: str | int):
         """`settings`: of the section [pgbouncer]. Clients connect as postgres or app."""
         self.name, self.log, self.port = name, log, free_port()
@@ -45,27 +44,18 @@ class Pgbouncer:
         lines = "\n".join(f"{setting} = {value}" for setting, value in settings.items())
         (Path(self.dir) / "pgbouncer.ini").write_text(CONF.format(host=pg.host, server=pg.port, port=self.port, dir=self.dir, settings=lines))
         (Path(self.dir) / "users.txt").write_text('"postgres" ""\n"app" ""\n')
-        self._process: Process | None = None
 
     def dsn(self, dbname: str, user: str = "postgres") -> str:
         return f"host=127.0.0.1 port={self.port} user={user} dbname={dbname}"
 
     def start(self) -> None:
         user = ["-u", "postgres"] if os.getuid() == 0 else []  # PgBouncer refuses to run as root
-        self._process = Process(self.name, [shutil.which("pgbouncer", path=_env()["PATH"]), *user, f"{self.dir}/pgbouncer.ini"], self.log,
-                                pid_file=BUILD / "run" / f"{self.name}.pid")
+        self.run([shutil.which("pgbouncer", path=_env()["PATH"]), *user, f"{self.dir}/pgbouncer.ini"])
         wait_until(self._listens, 20, lambda: f"{self.name} to listen; {self.log} ends:\n{self._process.tail()}")
 
     def _listens(self) -> bool:
         self._process.must_run()
         return listening(self.port)
-
-    def stop(self) -> None:
-        if self._process:
-            self._process.stop(10)
-
-    def kill(self) -> None:
-        self._process.kill()
 
     def close(self) -> None:
         self.stop()

@@ -3,8 +3,7 @@
 import socket
 from pathlib import Path
 
-from .paths import BUILD
-from .process import Process, free_port
+from .process import Program, free_port
 from .wait import wait_until
 
 
@@ -13,7 +12,7 @@ def listening(port: int) -> bool:
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
-class Service:
+class Service(Program):
     def __init__(self, name: str, directory: Path, log: Path, argv: list[str], env: dict[str, str] = {}, more: list[str] = []):
         """`argv` and `env`: {port} is replaced. `more`: arguments of the first start."""
         self.name, self.dir, self.log = name, directory, log
@@ -21,7 +20,6 @@ class Service:
         self.argv = [each.replace("{port}", str(self.port)) for each in argv]
         self._env = {key: value.replace("{port}", str(self.port)) for key, value in env.items()}
         self._first = more
-        self._process: Process | None = None
 
     @property
     def url(self) -> str:
@@ -31,7 +29,7 @@ class Service:
         """`more`: arguments of this start. `within`: seconds until it listens, if it `listens` at all. After a
         stop or a kill it listens on the same port."""
         first, self._first = self._first, []
-        self._process = Process(self.name, [*self.argv, *first, *more], self.log, pid_file=BUILD / "run" / f"{self.name}.pid", env=self._env)
+        self.run([*self.argv, *first, *more], env=self._env)
         if listens:
             wait_until(self._listening, within, f"{self.name} to listen")
 
@@ -41,11 +39,3 @@ class Service:
 
     def printed(self) -> str:
         return self.log.read_text(errors="replace")
-
-    def stop(self) -> None:
-        if self._process:
-            self._process.stop(10)
-
-    def kill(self) -> None:
-        """Sends kill -9."""
-        self._process.kill()
