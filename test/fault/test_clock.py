@@ -35,8 +35,7 @@ def clock(clocked):
 @pytest.fixture
 def there(clocked, clock):
     """A database of that server."""
-    database = Database(clocked, "clock")
-    database.create()
+    database = Database(clocked, "clock").create()
     yield database
     database.drop()
 
@@ -63,10 +62,6 @@ def load(there):
 
 def delivered(there) -> int:
     return there.value("SELECT delivered FROM outbox.sinks")
-
-
-def data(receiver) -> list:
-    return [delivery.json()["data"] for delivery in receiver.accepted()]
 
 
 @pytest.mark.parametrize("step", [-STEP, STEP])
@@ -104,16 +99,13 @@ def test_idle(there, rig, receiver, clock):
     """Wake-ups take effect at once, even when the clock has gone back."""
     there.webhook_sink("crm", receiver, SECRET)
     there.enqueue("Order", "k", payload="1")
-    wait_until(lambda: data(receiver) == [1], 20, "a first event")
+    wait_until(lambda: receiver.payloads() == [1], 20, "a first event")
     for n in (2, 3):
-        other = rig.receiver(secret=SECRET)
-        try:
+        with rig.receiver(secret=SECRET) as other:
             clock.step(-STEP)
             there.sql(f"ALTER SERVER crm OPTIONS (SET url '{other.url}')")
             there.enqueue("Order", "k", payload=str(n))
-            wait_until(lambda: data(other) == [n], SOON, "ALTER SERVER, and an event to the new url")
-        finally:
-            other.stop()
+            wait_until(lambda: other.payloads() == [n], SOON, "ALTER SERVER, and an event to the new url")
 
 
 @pytest.mark.parametrize("step", [-STEP, STEP])
@@ -129,13 +121,13 @@ def test_a_scheduled_event_is_due_when_the_clock_says_so(there, receiver, clock)
     there.webhook_sink("crm", receiver, SECRET)
     there.enqueue("Order", "k", payload="1", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
     there.enqueue("Order", "k", payload="0")
-    wait_until(lambda: data(receiver) == [0], 20, "the other one")
+    wait_until(lambda: receiver.payloads() == [0], 20, "the other one")
     clock.step(STEP)
-    wait_until(lambda: data(receiver) == [0, 1], SOON, "it to be due")
+    wait_until(lambda: receiver.payloads() == [0, 1], SOON, "it to be due")
     # Due times are recomputed: earlier than the events that were sent.
     clock.step(-STEP)
     there.enqueue("Order", "k", payload="2", available_at=there.value("SELECT clock_timestamp() + interval '6 s'"))
-    wait_until(lambda: data(receiver) == [0, 1, 2], SOON + 6, "one that is due after the clock went back")
+    wait_until(lambda: receiver.payloads() == [0, 1, 2], SOON + 6, "one that is due after the clock went back")
 
 
 def test_a_retry_while_the_clock_goes_back(there, receiver, clock):
@@ -147,9 +139,9 @@ def test_a_retry_while_the_clock_goes_back(there, receiver, clock):
     clock.step(-STEP)
     receiver.mode = status(200)
     there.enqueue("Order", "other", payload="2")
-    wait_until(lambda: 2 in data(receiver), SOON, lambda: f"another key, got {data(receiver)}")
+    wait_until(lambda: 2 in receiver.payloads(), SOON, lambda: f"another key, got {receiver.payloads()}")
     clock.step(STEP)
-    wait_until(lambda: sorted(data(receiver)) == [1, 2], SOON, "the failed one")
+    wait_until(lambda: sorted(receiver.payloads()) == [1, 2], SOON, "the failed one")
 
 
 def test_at_rest(clocked, there, receiver, clock):
@@ -162,11 +154,11 @@ def test_at_rest(clocked, there, receiver, clock):
             wait_until(lambda: there.value("SELECT idle FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
             clock.step(step)
             there.enqueue("Order", "k", payload=str(n))
-            wait_until(lambda: data(receiver) == list(range(n + 1)), SOON, "an event")
+            wait_until(lambda: receiver.payloads() == list(range(n + 1)), SOON, "an event")
         there.enqueue("Order", "k", payload="3", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
         wait_until(lambda: there.value("SELECT idle FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
         clock.step(STEP)
-        wait_until(lambda: data(receiver) == [0, 1, 2, 3], SOON + 10, "a scheduled event", exactly=True)
+        wait_until(lambda: receiver.payloads() == [0, 1, 2, 3], SOON + 10, "a scheduled event", exactly=True)
     finally:
         there.sql("ALTER SYSTEM RESET outbox.worker_idle_timeout")
         there.sql("SELECT pg_reload_conf()")
@@ -180,7 +172,7 @@ def test_a_worker_that_dies(clocked, there, receiver, clock):
         there.sql("SELECT pg_terminate_backend(%s, 5000)", old)
         clock.step(step)
         there.enqueue("Order", "k", payload=str(n))
-        wait_until(lambda: data(receiver) == list(range(n + 1)), SOON, "the next worker, and an event")
+        wait_until(lambda: receiver.payloads() == list(range(n + 1)), SOON, "the next worker, and an event")
 
 
 def test_wait_delivered(there, clock):

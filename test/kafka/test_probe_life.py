@@ -187,8 +187,7 @@ def resident_kb(pid: int) -> int:
 
 def test_the_server_stops(rig, kafka):
     pg = rig.postgres(settings={"outbox.shutdown_timeout": "30s"})
-    db = Database(pg, "probe")
-    db.create()
+    db = Database(pg, "probe").create()
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen(128)
