@@ -1,5 +1,6 @@
 """The faults. Each one begins, lasts and ends; afterwards its part is healthy again."""
 
+import operator
 import os
 import signal
 import time
@@ -9,7 +10,7 @@ import psycopg
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
 from outbox_rig.postgres import alive, children
-from outbox_rig.receiver import HANG, status
+from outbox_rig.receiver import HANG, Mode, status
 from plan import Plan, Step
 from sinks import SINKS
 from world import World
@@ -24,6 +25,16 @@ Action = Callable[[World, Plan], None]
 
 def nothing(world: World, plan: Plan) -> None:
     pass
+
+
+def call(method: str, *arguments: str) -> Action:
+    """Calls world.kafka.kill() for "kafka.kill"."""
+    return lambda world, plan: operator.attrgetter(method)(world)(*arguments)
+
+
+def answer(mode: Mode) -> Action:
+    """The endpoint answers every request so."""
+    return lambda world, plan: setattr(world.endpoint.receiver, "mode", mode)
 
 
 # ---- the server ------------------------------------------------------------------------------------------------
@@ -74,36 +85,11 @@ def kill_server_draining(world: World, plan: Plan) -> None:
     kill_server(world, plan)
 
 
-def stop_immediate(world: World, plan: Plan) -> None:
-    world.pg.restart("immediate")
-
-
-def restart_fast(world: World, plan: Plan) -> None:
-    world.pg.restart("fast")
-
-
 def fill_disk(world: World, plan: Plan) -> None:
     """The volume of the database's tables is full; WAL has one of its own."""
     if world.volume is None:
         raise NothingToHit("no volume can be mounted here")
     world.volume.fill()
-
-
-def free_disk(world: World, plan: Plan) -> None:
-    world.volume.free()
-
-
-def add_standby(world: World, plan: Plan) -> None:
-    """Without synchronous commits a failover loses transactions that the applications were told are committed."""
-    world.add_standby()
-
-
-def promote_standby(world: World, plan: Plan) -> None:
-    world.promote_standby()
-
-
-def upgrade_server(world: World, plan: Plan) -> None:
-    world.upgrade_server()
 
 
 # ---- the network -----------------------------------------------------------------------------------------------
@@ -118,55 +104,12 @@ def cut(network: str) -> Action:
     return begin
 
 
-def mend(network: str) -> Action:
-    return lambda world, plan: getattr(world, network).mend()
-
-
-# ---- the broker ------------------------------------------------------------------------------------------------
-
-
-def kill_broker(world: World, plan: Plan) -> None:
-    world.kafka.kill()
-
-
-def start_broker(world: World, plan: Plan) -> None:
-    world.kafka.start()
-
-
-def pause_broker(world: World, plan: Plan) -> None:
-    world.kafka.pause()
-
-
-def resume_broker(world: World, plan: Plan) -> None:
-    world.kafka.resume()
-
-
 # ---- the endpoint ----------------------------------------------------------------------------------------------
-
-
-def stop_endpoint(world: World, plan: Plan) -> None:
-    world.endpoint.receiver.stop()
-
-
-def start_endpoint(world: World, plan: Plan) -> None:
-    world.endpoint.receiver.start()
 
 
 def restart_endpoint(world: World, plan: Plan) -> None:
     world.endpoint.receiver.stop()
     world.endpoint.receiver.start()
-
-
-def hang_endpoint(world: World, plan: Plan) -> None:
-    world.endpoint.receiver.mode = HANG
-
-
-def fail_endpoint(world: World, plan: Plan) -> None:
-    world.endpoint.receiver.mode = status(500)
-
-
-def heal_endpoint(world: World, plan: Plan) -> None:
-    world.endpoint.heal()
 
 
 # ---- the clock ---------------------------------------------------------------------------------------------------
@@ -227,19 +170,20 @@ FAULTS: dict[str, tuple[Action, Action]] = {
     "kill_server": (kill_server, nothing),
     "kill_server_draining": (kill_server_draining, nothing),
     "kill_server_unflushed": (stop_wal_writer, kill_server),
-    "stop_immediate": (stop_immediate, nothing),
-    "restart_fast": (restart_fast, nothing),
-    "fill_disk": (fill_disk, free_disk),
-    "promote_standby": (add_standby, promote_standby),
-    "upgrade_server": (upgrade_server, nothing),
-    "cut_broker": (cut("broker_network"), mend("broker_network")),
-    "cut_endpoint": (cut("endpoint_network"), mend("endpoint_network")),
-    "kill_broker": (kill_broker, start_broker),
-    "pause_broker": (pause_broker, resume_broker),
-    "endpoint_refuses": (stop_endpoint, start_endpoint),
+    "stop_immediate": (call("pg.restart", "immediate"), nothing),
+    "restart_fast": (call("pg.restart", "fast"), nothing),
+    "fill_disk": (fill_disk, call("volume.free")),
+    # Without synchronous commits a failover loses transactions that the applications were told are committed.
+    "promote_standby": (call("add_standby"), call("promote_standby")),
+    "upgrade_server": (call("upgrade_server"), nothing),
+    "cut_broker": (cut("broker_network"), call("broker_network.mend")),
+    "cut_endpoint": (cut("endpoint_network"), call("endpoint_network.mend")),
+    "kill_broker": (call("kafka.kill"), call("kafka.start")),
+    "pause_broker": (call("kafka.pause"), call("kafka.resume")),
+    "endpoint_refuses": (call("endpoint.receiver.stop"), call("endpoint.receiver.start")),
     "endpoint_restarts": (restart_endpoint, nothing),
-    "endpoint_hangs": (hang_endpoint, heal_endpoint),
-    "endpoint_fails": (fail_endpoint, heal_endpoint),
+    "endpoint_hangs": (answer(HANG), call("endpoint.heal")),
+    "endpoint_fails": (answer(status(500)), call("endpoint.heal")),
     "set_clock": (set_clock, nothing),
     "change_workers": (change_workers, nothing),
     "sinks_leave": (take_none, take_all),
