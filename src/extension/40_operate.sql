@@ -9,19 +9,19 @@ CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
   OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
   OUT last_error text, OUT last_error_at timestamptz) RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
   'Part of outbox.sinks: the counters of this database''s sinks in shared memory, since stats_since. Latencies in milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_unrecorded(OUT server oid, OUT n bigint, OUT since timestamptz, OUT error text) RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_unrecorded';
 COMMENT ON FUNCTION outbox_internal.sink_unrecorded() IS
   'Part of outbox.sinks and outbox.doctor(): the sinks of this database whose deliveries the workers cannot record: the number of events, since when, and the last error.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(OUT server oid, OUT stats_since timestamptz, OUT low_watermark bigint) RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
 COMMENT ON FUNCTION outbox_internal.sink_bounds() IS
   'Part of outbox.sinks: the time since which the counters of this database''s sinks count, and the position before which they have no pending row without available_at, as far as the workers know (0: not known).';
@@ -148,7 +148,7 @@ COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
 CREATE OR REPLACE FUNCTION outbox_internal.sink_backlog(
   OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT blocked bigint, OUT failing bigint, OUT due bigint,
   OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz) RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on SET enable_nestloop = on
 SET max_parallel_workers_per_gather = 0 SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -264,7 +264,7 @@ COMMENT ON FUNCTION outbox_internal.sink_backlog() IS
   'Part of outbox.sinks: for each sink, also for dropped ones, the counts of pending events and dead letters, and since when the first pending and the first due event have waited. It reads a bounded number of rows, however many there are.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT l.server, sum(cardinality(l.positions))::integer FROM outbox.leases AS l WHERE l.lease_until > clock_timestamp() GROUP BY l.server
 $$;

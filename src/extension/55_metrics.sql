@@ -2,14 +2,14 @@
 -- Each column of three views is a metric and its comment the HELP text, so outbox.metrics(), docker/queries.yaml and the documentation cannot differ unnoticed.
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint) RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_failures';
 COMMENT ON FUNCTION outbox_internal.sink_failures() IS
   'The number of failed deliveries, and of times that the peer was unreachable, of this database''s sinks by reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_latency(
   OUT server oid, OUT le double precision[], OUT buckets bigint[], OUT sum double precision, OUT count bigint)
-RETURNS SETOF record LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+RETURNS SETOF record LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_latency';
 COMMENT ON FUNCTION outbox_internal.sink_latency() IS
   'A histogram for each of this database''s sinks: the number of events (buckets) that took at most le seconds from created_at to the acknowledgement; the sum of these times, and their number.';
@@ -146,7 +146,7 @@ COMMENT ON COLUMN outbox.failure_metrics.publish_failures_total IS
   'Failed deliveries, also those that cost no attempt, and times that the sink was found down.';
 
 CREATE OR REPLACE FUNCTION outbox.metrics(format text DEFAULT 'prometheus') RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   open_metrics boolean := format IS NOT DISTINCT FROM 'openmetrics';
