@@ -4,8 +4,10 @@
  */
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,7 +24,15 @@ struct ClientCertificate {
   bool is_given() const { return !certificate_pem.empty(); }
 };
 
-/* Immutable once it is parsed. */
+/* What a sink's transfers have learnt about their peer since the sink was opened. Any thread. */
+struct PeerHistory {
+  std::atomic<bool> answered{false};
+  /* Connections without an answer that the peer closed after asking in vain for a client certificate, without an
+   * alert, one after the other. */
+  std::atomic<int> hang_ups{0};
+};
+
+/* Immutable once it is parsed, but for the history. */
 struct HttpPeer {
   std::chrono::milliseconds timeout{15'000};
   std::chrono::milliseconds connection_lifetime{60'000};
@@ -35,6 +45,7 @@ struct HttpPeer {
   SecretMask secrets;        // set by the kind; empty at DDL time and for checkers
   bool http2 = false;        // set by the kind: HTTP/2 only, many requests on one connection
   size_t kept_body = 1024;   // bytes of an answer's body that are kept
+  const std::shared_ptr<PeerHistory> history = std::make_shared<PeerHistory>();
 
   /* The options that a kind adds to its own: of the server, and of the user mapping. */
   static std::vector<OptionSpec> server_specs();

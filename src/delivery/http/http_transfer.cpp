@@ -175,10 +175,27 @@ void HttpTransfer::reset(bool fresh_connection) {
   body_.clear();
   header_bytes_ = body_bytes_ = 0;
   head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
+  hung_up_ = false;
   refusal_.reset();
   tls_.clear();
   error_[0] = '\0';
   set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection || single_use_ ? 1L : 0L);
+}
+
+/* A peer that insists on a client certificate closes the connection after an alert, which a reset may overtake. Until
+ * it has answered a request, a closed connection is therefore held against the missing certificate; but not many
+ * times without an alert, because an event may be the cause that comes first each time. */
+bool HttpTransfer::misses_certificate(bool lost) {
+  constexpr int most_hang_ups = 5;
+  PeerHistory &history = *peer_->history;
+  if (header_bytes_ > 0)
+    history.answered = true;
+  if (tls_.refused_by_alert())
+    history.hang_ups = 0;
+  bool closed = requested_ && lost && header_bytes_ == 0 && !tls_.refused_by_alert();
+  if (!closed || history.answered || !tls_.asked_for_client_certificate() || peer_->client.is_given())
+    return false;
+  return history.hang_ups++ < most_hang_ups;
 }
 
 /* With HTTP/2 all requests of a broken connection are started again, and share a new one. */
@@ -187,6 +204,7 @@ bool HttpTransfer::retry_on_new_connection(CURLcode code) {
               (code == CURLE_HTTP2 && peer_->http2);
   bool dead = requested_ && lost && header_bytes_ == 0;
   bool is_refused = refusal() != nullptr;
+  hung_up_ = misses_certificate(lost);
   if (retried_ || socket_wanted_ || (!dead && !is_refused))
     return false;
   reset(is_refused || !peer_->http2);
@@ -274,7 +292,7 @@ long HttpTransfer::tunnel_refusal() const {
 }
 
 std::optional<TlsProblem> HttpTransfer::tls_problem(CURLcode code) const {
-  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, peer_->client.is_given());
+  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, peer_->client.is_given(), hung_up_);
 }
 
 /* The reason of a failure without a response, if TLS is not known to be the cause. */

@@ -41,9 +41,9 @@ public:
 
   // ---- after the transfer has ended with `code` ----
 
-  /* Returns true if the request failed because of a reused connection: the peer closed it at that moment (libcurl
-   * retries only some of these cases), or it leads to an address that this sink may not use. The handle can then be
-   * started again and will use another connection. */
+  /* To be called once, before the others. Returns true if the request failed because of a reused connection: the peer
+   * closed it at that moment (libcurl retries only some of these cases), or it leads to an address that this sink may
+   * not use. The handle can then be started again and will use another connection. */
   bool retry_on_new_connection(CURLcode code);
   /* Why the peer has not answered; nothing if it has. The caller masks secrets. */
   std::optional<Verdict> no_answer(CURLcode code) const;
@@ -89,6 +89,7 @@ private:
   void reset(bool fresh_connection);
   void add_line(const std::string &line);
   std::string field(const char *name, unsigned origin) const;
+  bool misses_certificate(bool lost);
 
   const std::shared_ptr<const HttpPeer> peer_;
   const std::string sink_, url_;
@@ -102,6 +103,7 @@ private:
   bool socket_wanted_ = false;  // a new connection was attempted; false: an idle one was used
   bool socket_allowed_ = false;
   bool retried_ = false;
+  bool hung_up_ = false;                    // the peer closed the connection, and seems to miss a client certificate
   bool no_descriptor_ = false;              // the process had no descriptor for a socket
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last socket that was opened
   std::optional<Refusal> refusal_;

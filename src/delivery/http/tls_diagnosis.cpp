@@ -277,16 +277,20 @@ static bool is_of_tls(CURLcode code) {
          code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CLIENTCERT;
 }
 
-std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view text,
-                                                bool has_client_certificate) const {
+bool TlsDiagnosis::refused_by_alert() const {
+  return handshake_ && is_about_client_certificate(*handshake_);
+}
+
+std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view text, bool has_client_certificate,
+                                                bool hung_up) const {
   if (code == CURLE_PEER_FAILED_VERIFICATION)
     return why_certificate(text);
   /* In TLS 1.3 the server refuses or misses a client certificate after the client's side of the handshake is
-   * complete, so this shows as a lost connection. Only the alert tells it from a connection that an endpoint with an
-   * optional client certificate closes because of the request. */
+   * complete, so this shows as a lost connection. The alert tells it from a connection that an endpoint with an
+   * optional client certificate closes because of the request, but a reset of the connection may overtake it. */
   bool late = code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING;
   bool of_handshake = is_of_tls(code);
-  if (handshake_ && (late || of_handshake) && is_about_client_certificate(*handshake_))
+  if (handshake_ && (hung_up || ((late || of_handshake) && refused_by_alert())))
     return client_certificate_problem(handshake_->alert, has_client_certificate);
   if (!of_handshake)
     return std::nullopt;

@@ -32,8 +32,12 @@ public:
 
   /* Whether the peer of the last new connection asked for a client certificate. */
   bool asked_for_client_certificate() const;
-  /* Explains a transfer that ended without a response, if TLS is the cause. `text` is libcurl's error text. */
-  std::optional<TlsProblem> explain(CURLcode code, std::string_view text, bool has_client_certificate) const;
+  /* Whether the peer of the last new connection has told by an alert that it does not accept the client. */
+  bool refused_by_alert() const;
+  /* Explains a transfer that ended without a response, if TLS is the cause. `text` is libcurl's error text.
+   * `hung_up`: a connection that the peer closed without an alert is taken to have missed a client certificate. */
+  std::optional<TlsProblem> explain(CURLcode code, std::string_view text, bool has_client_certificate,
+                                    bool hung_up = false) const;
 
   struct Handshake; /* what the callbacks saw of one handshake */
 
