@@ -155,3 +155,22 @@ def test_a_connection_that_one_event_ends(rig, pg, poison_is_first):
     finally:
         db.drop()
         receiver.stop()
+
+
+def test_the_systems_authorities_are_read_once(rig, pg):
+    """Not for each connection: reading them takes the only HTTP thread 20 ms and more."""
+    receiver = rig.receiver(secret=SECRET, tls=self_signed("hooks", "127.0.0.1").server_context())
+    db = Database(pg, "system_authorities")
+    db.create()
+    try:
+        db.webhook_sink("crm", receiver.url, SECRET, concurrency="40")
+        with db.connect() as connection:  # all in one transaction
+            for key in range(40):
+                connection.execute("SELECT outbox.enqueue('Order', %s, 'created', '{}'::jsonb)", (str(key),))
+        wait_until(lambda: "self-signed" in (db.value("SELECT last_error FROM outbox.sinks") or ""), 20, "the failure")
+        pid = db.value("SELECT pid FROM outbox.workers WHERE database = current_database()")
+        [read] = re.findall(r"rchar: (\d+)", Path(f"/proc/{pid}/io").read_text())
+        assert int(read) < 10 * Path(ssl.get_default_verify_paths().cafile).stat().st_size
+    finally:
+        db.drop()
+        receiver.stop()

@@ -54,6 +54,21 @@ bool reuses_plain_http2() {
   return curl_version_info(CURLVERSION_NOW)->version_num >= fixed;
 }
 
+bool has_authorities_file() {
+  return curl_version_info(CURLVERSION_NOW)->cainfo != nullptr;
+}
+
+/* libcurl (7.87 and later) reads the system's file of authorities once and keeps it, unless a folder is set too: then
+ * each new connection reads it again, which takes the only HTTP thread 20 ms and more. */
+void keep_authorities(CURL *easy) {
+#if LIBCURL_VERSION_NUM >= 0x075700
+  constexpr long kept_s = 600;                                     // after a change of the file
+  (void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, kept_s);  // an older library runs without it
+#else
+  (void)easy;
+#endif
+}
+
 }  // namespace
 
 HttpTransfer::HttpTransfer(std::shared_ptr<const HttpPeer> peer, std::string sink, const std::string &url,
@@ -100,10 +115,11 @@ void HttpTransfer::set_fixed_options(const std::string &method) {
   set(easy, CURLOPT_WRITEFUNCTION, &HttpTransfer::on_body);
   set(easy, CURLOPT_WRITEDATA, this);
   tls_.attach(easy);
-  if (!peer_->ca_pem.empty()) {
+  keep_authorities(easy);
+  if (!peer_->ca_pem.empty())
     set_blob(easy, CURLOPT_CAINFO_BLOB, peer_->ca_pem);
-    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));  // only these authorities, not the system's too
-  }
+  if (!peer_->ca_pem.empty() || has_authorities_file())  // of a sink's own authorities, only those count
+    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));
   if (const ClientCertificate &client = peer_->client; client.is_given()) {
     set_blob(easy, CURLOPT_SSLCERT_BLOB, client.certificate_pem);
     set_blob(easy, CURLOPT_SSLKEY_BLOB, client.key_pem);
@@ -126,10 +142,10 @@ void HttpTransfer::set_proxy() {
     set(easy, CURLOPT_PROXYUSERNAME, proxy.username.c_str());
     set(easy, CURLOPT_PROXYPASSWORD, proxy.password.c_str());
   }
-  if (!peer_->ca_pem.empty()) {
+  if (!peer_->ca_pem.empty())
     set_blob(easy, CURLOPT_PROXY_CAINFO_BLOB, peer_->ca_pem);
+  if (!peer_->ca_pem.empty() || has_authorities_file())
     set(easy, CURLOPT_PROXY_CAPATH, static_cast<char *>(nullptr));
-  }
 }
 
 void HttpTransfer::add_line(const std::string &line) {
