@@ -84,8 +84,9 @@ class Cpu:
     def limit(self) -> str:
         """What limited the speed, in words."""
         main, threads, broker, machine = (value / self.wall for value in (self.worker_main, self.worker - self.worker_main, self.broker, self.machine))
-        shares = (f"worker {main:.2f} + its threads {threads:.2f}, broker {broker:.2f}, all else {machine - main - threads - broker:.2f} "
-                  f"of {CORES} cores")
+        other = machine - main - threads - broker  # the clocks differ: it may be a little below 0
+        rest = f", all else {other:.2f}" if other >= 0.005 else ""
+        shares = f"worker {main:.2f} + its threads {threads:.2f}, broker {broker:.2f}{rest} of {CORES} cores"
         if machine > 0.92 * CORES:
             return f"CPU of the machine: {shares}"
         if main > 0.85:

@@ -1,6 +1,6 @@
 /*
- * blocker_check.h: when to look whether the blockers of keys still stand in the table. A blocker can leave unseen
- * (deleted in flight, given to another worker, truncated), and then its key must go on.
+ * blocker_check.h: when to look whether the blockers of keys still stand in the table. Nobody tells the worker
+ * when a blocker is deleted in flight, given to another worker or truncated. Its key must then go on.
  */
 #pragma once
 

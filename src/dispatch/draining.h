@@ -17,8 +17,8 @@ struct DrainStops {
 };
 
 /* Call it first. An event of the key has failed, and is not recorded yet because its row is locked or makes
- * transactions fail: then it blocks the key again, and nothing is read. It can have lost that place to an earlier
- * event that was found late. False: out of memory. */
+ * transactions fail: then it blocks the key again, and nothing is read. Before that, an earlier event of
+ * the key that was found late may have taken its place as the blocker. False: out of memory. */
 bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) noexcept;
 
 /* Only rows below this position may be claimed. */

@@ -1,6 +1,6 @@
 /*
- * early_retry.cpp: which events wait for a reason is told by the text of their last error, which stands in the row.
- * For an outage it is told by the time of the last try: events that spent an attempt before the outage was known to
+ * early_retry.cpp: the text of the last error, which stands in the row, tells which events wait for a reason.
+ * For an outage the time of the last try tells it: events that spent an attempt before the outage was known to
  * be one have errors of all kinds.
  */
 #include "dispatch/early_retry.h"

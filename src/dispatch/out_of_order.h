@@ -63,8 +63,8 @@ public:
   /* A row of a key (its index in keys()) before the last delivered event, and not marked. False: out of memory. */
   bool found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept;
 
-  /* All were found. They are told in one order: by fate, then by position. The caller locks them, and notes `locked`
-   * and `handle`. */
+  /* All were found. They are marked in the order of their fate, then of their position. The caller locks them, and
+   * notes `locked` and `handle`. */
   void all_found() noexcept;
   std::span<OvertakenRow> rows() noexcept { return rows_; }
   std::span<OvertakenRow> rows(EarlierFate fate) noexcept;

@@ -70,8 +70,8 @@ public:
    */
   void suspect_ended(InFlightEvent *event, Moment now) noexcept;
 
-  /* Suspects are not to be recorded any more; `in_flight` knows it. Without this the loop would find their recording
-   * due, with nothing to record, and go round without a pause for as long as the sink is down. */
+  /* Suspects will not be recorded any more, and `in_flight` already lacks them. Without this the loop would find
+   * their recording due, with nothing to record, and go round without a pause for as long as the sink is down. */
   void suspects_taken(const InFlight &in_flight) noexcept;
 
   /* Some are gathered: more of them are no reason to wake up at once. */
@@ -98,7 +98,7 @@ public:
    * failures are sorted once. */
   int64_t first_failure(const KeyId &key) noexcept;
 
-  /* The transaction has committed, or was rolled back; `in_flight` knows it. */
+  /* The transaction has committed, or was rolled back, and `in_flight` already shows it. */
   void committed(InFlight &in_flight) noexcept;
   void rolled_back(const InFlight &in_flight) noexcept;
 

@@ -1,6 +1,6 @@
 /*
- * sink_cursor.cpp: a cursor goes back for one row past all that was claimed since: those rows are in flight, and are
- * skipped when they are read again. A rollback takes back what was passed, and keeps what is yet to be done: a place
+ * sink_cursor.cpp: when a cursor goes back to one row, it meets again all rows that were claimed since. They are in
+ * flight, and are skipped. A rollback takes back what was passed, and keeps what is yet to be done: a place
  * to which the cursor must go back, the time of a row that is due, a pass that has begun.
  */
 #include "dispatch/sink_cursor.h"

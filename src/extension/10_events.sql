@@ -2,7 +2,7 @@
 -- Status is the partition key: events_pending (hot, small), events_failed (dead letters), events_sent (by day, dropped whole). An ON CONFLICT with
 -- a target therefore needs events_pending as its table: a unique index of the parent would have to contain the status.
 -- Triggers are ENABLE ALWAYS: with session_replication_role = replica (the apply worker of every subscription) a row would have no position.
--- Rows of another origin are not recalled when they are written but by adopt(): where no worker runs nothing would empty the table.
+-- adopt() finds the rows of another origin in the table. No list of them is kept: where no worker runs, nothing would empty it.
 -- The index by transaction begins with the origin: two looks at it find the only row of another origin among any number. It costs nine bytes per
 -- pending event; a partial index would need the origin as a constant.
 -- events_pending_sink has each sink's first rows, so the age of the oldest event is exact however many wait. It costs an INSERT 0.6 to 0.9 µs of CPU

@@ -202,7 +202,7 @@ BEGIN
     DELETE FROM outbox.leases AS l WHERE l.token = ack_for.token AND NOT EXISTS (SELECT FROM unnest(l.positions) AS p (position) WHERE p.position NOT IN (SELECT unnest(claim.events)));
   END IF;
 
-  -- What the acknowledged events have overtaken: almost always nothing. Dead letters first: a redrive of one that is not yet
+  -- The acknowledged events seldom have overtaken any. Dead letters first: a redrive of one that is not yet
   -- committed is waited for, and then it stands among the pending ones.
   IF sink.ordered AND EXISTS (SELECT FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k CROSS JOIN LATERAL (
     SELECT FROM outbox.events_failed AS f

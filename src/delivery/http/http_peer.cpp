@@ -104,7 +104,7 @@ std::vector<OptionSpec> HttpPeer::mapping_specs() {
       {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
        "The client's certificate in PEM, for mutual TLS; its authorities may follow."},
       {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
-      {"ssl_key_password", false, true, true, false, nullptr, "Opens ssl_key_pem when that is encrypted."},
+      {"ssl_key_password", false, true, true, false, nullptr, "Decrypts ssl_key_pem, if that is encrypted."},
   };
 }
 

@@ -1,5 +1,5 @@
 /*
- * event_row.cpp: the round_context of a round are copied into blocks that the next round reuses. This takes 12 % of
+ * event_row.cpp: a round's events are copied into memory blocks that the next round uses again. This takes 12 % of
  * the main thread's time; 19 % with fresh pages for every round.
  */
 #include "server/event/event_row.h"

@@ -73,10 +73,11 @@ static void write_about_sink(const LineKind *kind, int minutes) {
           (errmsg("outbox sink \"%s\": %s", kind->line.sink, kind->line.text),
            kind->counted > 1
                ? errdetail("The last of %d such lines since the previous one. Further ones are counted, and "
-                           "the last is told after %d min.",
+                           "the last one is logged after %d min.",
                            kind->counted, minutes)
-           : minutes > 0 ? errdetail("Further such lines are counted, and the last is told after %d min.", minutes)
-                         : 0));
+           : minutes > 0
+               ? errdetail("Further such lines are counted, and the last one is logged after %d min.", minutes)
+               : 0));
 }
 
 static int detail_of_events(const LineKind *kind, int minutes, bool was_delayed) {

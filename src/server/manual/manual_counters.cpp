@@ -130,8 +130,7 @@ SQL_FUNCTION(outbox_count_delivered) {
   PG_RETURN_VOID();
 }
 
-/* outbox_internal.count_failed(server, dead, error). The error is kept for a look: not undone when the transaction
- * fails. */
+/* outbox_internal.count_failed(server, dead, error). The error stays visible when the transaction fails. */
 SQL_FUNCTION(outbox_count_failed) {
   if (Pending *one = pending_of(PG_GETARG_OID(0))) {
     (PG_GETARG_BOOL(1) ? one->failed : one->retried)++;

@@ -9,8 +9,8 @@
 /* In a transaction. After it: record_committed() or record_rolled_back(). */
 void record_ended(Now now);
 
-/* After the commit: counters, and the events are over. True when a sink may claim more, as fewer of its events are
- * left unrecorded than before. */
+/* After the commit: counts the recorded events and gives up their entries. True when a sink may claim more, as fewer
+ * of its events are left unrecorded than before. */
 bool record_committed(Now now);
 
 /* `error`: why the recording failed; NULL if something else has failed beside it. `of_rows`: the rows that it

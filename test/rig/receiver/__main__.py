@@ -24,6 +24,10 @@ CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook
   OPTIONS (url 'http://{args.host}:{args.port}/hooks', allow_http 'true', allow_networks '127.0.0.0/8');
 CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (secret '{secret}');
 COMMIT;
+
+Or, for a sink "crm" that exists and has this secret:
+
+ALTER SERVER crm OPTIONS (SET url 'http://{args.host}:{args.port}/hooks', ADD allow_http 'true', ADD allow_networks '127.0.0.0/8');
 """)
     app = make_app(secret, database, behaviour, screen)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())

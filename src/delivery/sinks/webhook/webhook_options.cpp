@@ -67,7 +67,7 @@ static std::vector<OptionSpec> make_options() {
       {"source", true, false, false, false, CloudEvents::check_source,
        "Of CloudEvents: a URI reference, with variables. Default '/outbox/${database}/${aggregate_type}'."},
       {"header_prefix", true, false, false, false, nullptr,
-       "Of id, timestamp and signature: 'webhook' (the default) or 'svix'."},
+       "First part of the names of the headers for id, timestamp and signature: 'webhook' (the default) or 'svix'."},
       {"idempotency_key", true, false, false, false, check<parse_bool>,
        "Whether the header Idempotency-Key carries the event's dedup_key, or else its id. Default false."},
       {"rate_limit", true, false, false, false, check<parse_rate>,
@@ -101,8 +101,8 @@ static std::vector<OptionSpec> make_options() {
        "During a rotation the secret that receivers still know: both sign."},
       {"bearer_token", false, true, true, false, check_bearer_token, "Sent as 'Authorization: Bearer ...'."},
       {"oauth_client_secret", false, true, true, false, check_oauth_text, "Of oauth_client_id, for oauth_token_url."},
-      {"username", false, true, true, false, check_username, "Of Basic authentication."},
-      {"password", false, true, true, false, check_password, "Of Basic authentication."},
+      {"username", false, true, true, false, check_username, "User name of Basic authentication."},
+      {"password", false, true, true, false, check_password, "Password of Basic authentication."},
   };
   const auto server = HttpPeer::server_specs(), mapping = HttpPeer::mapping_specs();
   const auto limit =

@@ -16,7 +16,7 @@ const char *answer_hint(long status) {
   switch (status) {
   case 401:
   case 403:
-    return "It does not accept what the sink proves itself with: look at bearer_token, username and password, "
+    return "It does not accept the sink's credentials: look at bearer_token, username and password, "
            "headers "
            "and secret in PUBLIC's user mapping, and whether the endpoint knows them.";
   case 404:
