@@ -51,6 +51,13 @@ void delivery_error_of_sink(const ob_error *error, const char *sink) {
   delivery_error(error);
 }
 
+void delivery_warn_too_large(const ob_error *error, const char *sink) {
+  ereport(WARNING, (errcode(sqlstate(error->kind)),
+                    errmsg("%s, and becomes a dead letter of sink \"%s\"", error->message, sink),
+                    error->detail[0] ? errdetail_internal("%s", error->detail) : 0,
+                    error->hint[0] ? errhint("%s", error->hint) : 0));
+}
+
 /* DETAIL and HINT for errors to which the delivery library gave none. */
 static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
   const char *where = scope == OB_SERVER ? "server" : "user mapping for a server";

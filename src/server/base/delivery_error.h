@@ -11,6 +11,9 @@
 /* Raises the error with the SQLSTATE of its kind; CONTEXT names the sink. */
 [[noreturn]] void delivery_error_of_sink(const ob_error *error, const char *sink);
 
+/* A WARNING: the event was enqueued, and this sink cannot send it. */
+void delivery_warn_too_large(const ob_error *error, const char *sink);
+
 /* Raises the error of an option of this sink kind, with DETAIL and HINT. The HINT for an unknown name is the closest
  * known one. */
 [[noreturn]] void delivery_option_error(const ob_error *error, const char *kind, ob_scope scope);

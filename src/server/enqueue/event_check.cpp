@@ -297,4 +297,9 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
   }
   if (!fits_somewhere && too_large_for)
     delivery_error_of_sink(&first_too_large, too_large_for->name);
+  for (int i = 0; too_large_for && is_new && i < n; i++) {
+    const ob_checker *checker = route_checker(sinks[i]);
+    if (checker && !check(checker, &event, &error))
+      delivery_warn_too_large(&error, sinks[i]->name);
+  }
 }
