@@ -26,7 +26,7 @@ def test_event_arrives_as_debezium_would_send_it(db, kafka, consume):
     event = db.enqueue("Order", key, payload='{"total":10.50,"items":[1,2],"note":"ä"}')
     [record] = [r for r in consume("outbox.event.Order").take_until(lambda got: got[-1:] and got[-1].key == key) if r.key == key]
     assert record.topic == "outbox.event.Order"
-    assert record.headers == [("id", event.encode())]
+    assert record.headers == [("id", event.encode()), ("eventType", b"order.created")]
     text = db.value("""SELECT '{"total":10.50,"items":[1,2],"note":"ä"}'::jsonb::text""")
     assert record.value == text.encode()
     assert uuid.UUID(event).version == 7

@@ -74,7 +74,8 @@ class SetUp:
 
     def sink(self, name: str) -> dict[str, str]:
         """Options of our server."""
-        return {"topic": self.topic.format(name=name, type="${" + self.routed_by + "}"), "tombstone_on_empty_payload": "true"} | self.ours
+        return {"topic": self.topic.format(name=name, type="${" + self.routed_by + "}"), "tombstone_on_empty_payload": "true",
+                "headers": ""} | self.ours
 
 
 NO_TOMBSTONE = {"tombstone_on_empty_payload": "false"}

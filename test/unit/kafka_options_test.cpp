@@ -210,7 +210,7 @@ TEST_F(KafkaChecker, HeadersMustNotForgeOthers) {
 }
 
 TEST_F(KafkaChecker, SizeCountsKeyAndHeaders) {
-  open({{"message_max_bytes", "2000"}});
+  open({{"message_max_bytes", "2000"}, {"headers", ""}});
   EXPECT_EQ(ob_checker_max_payload(checker), 2000u - 38);
   event.key = std::string(100, 'k');
   event.headers = {{"name", std::string(96, 'v')}};

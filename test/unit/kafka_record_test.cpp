@@ -77,18 +77,27 @@ protected:
   Record record; /* reused, as a sink does */
 };
 
-const Headers only_id = {{"id", door::event_id}};
+const Headers default_headers = {{"id", door::event_id}, {"eventType", "order.created"}};
 
-TEST_F(KafkaRecord, DefaultsAreDebeziumsWithStringConverters) {
+TEST_F(KafkaRecord, DefaultsAreDebeziumsWithStringConvertersAndTheEventType) {
   event.headers = {{"traceparent", "00-1"}, {"id", "mine"}};
   Made made = make({});
   EXPECT_EQ(made.topic, "outbox.event.Order");
   EXPECT_EQ(made.partition, -1);
   EXPECT_EQ(made.key, "7");
   EXPECT_EQ(made.value, R"({"total": 12.5})");
-  EXPECT_EQ(made.headers, (Headers{{"id", door::event_id}, {"traceparent", "00-1"}})) << "id is said once";
+  EXPECT_EQ(made.headers, (Headers{{"id", door::event_id}, {"eventType", "order.created"}, {"traceparent", "00-1"}}))
+      << "id is said once";
   EXPECT_EQ(made.timestamp_ms, 1614265330000);
   EXPECT_EQ(make({{"timestamp", "now"}}).timestamp_ms, 0);
+}
+
+TEST_F(KafkaRecord, TheDefaultEventTypeGivesWay) {
+  EXPECT_EQ(make({{"headers", ""}}).headers, (Headers{{"id", door::event_id}}));
+  EXPECT_EQ(make({{"headers", "event_type:header:kind"}}).headers,
+            (Headers{{"id", door::event_id}, {"kind", "order.created"}}));
+  event.headers = {{"eventType", "OrderCreated"}};
+  EXPECT_EQ(make({}).headers, (Headers{{"id", door::event_id}, {"eventType", "OrderCreated"}})) << "the event's own";
 }
 
 TEST_F(KafkaRecord, NullsStayNulls) {
@@ -97,7 +106,7 @@ TEST_F(KafkaRecord, NullsStayNulls) {
     Made made = make({{"key_format", key}});
     EXPECT_EQ(made.key, std::nullopt);
     EXPECT_EQ(made.value, std::nullopt);
-    EXPECT_EQ(made.headers, only_id);
+    EXPECT_EQ(made.headers, default_headers);
   }
 }
 
@@ -285,7 +294,7 @@ TEST_F(KafkaRecord, RawHasNothingButTheIdBeside) {
   event.content_type = "application/x-protobuf";
   EXPECT_EQ(make({{"format", "raw"}}).headers,
             (Headers{{"id", door::event_id}, {"content-type", "application/x-protobuf"}, {"tenant", "acme"}}));
-  EXPECT_EQ(make({}).headers, (Headers{{"id", door::event_id}, {"tenant", "acme"}}));
+  EXPECT_EQ(make({{"headers", ""}}).headers, (Headers{{"id", door::event_id}, {"tenant", "acme"}}));
   event.headers = {{"id", "mine"}};
   EXPECT_EQ(make({{"format", "raw"}, {"headers", "id:header:event-id"}}).headers,
             (Headers{{"content-type", "application/x-protobuf"}, {"event-id", door::event_id}, {"id", "mine"}}))
@@ -336,7 +345,7 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
     refuses(options, "an envelope needs value_format \"json_string\" or \"json_compact\"");
   refuses({{"headers", "type:envelope"}, {"format", "cloudevents"}}, "only format \"debezium\" has an envelope");
   headers("type", "\"type\"", syntax + " Example: 'event_type:header:eventType, header.tenant:envelope'.");
-  headers("", "\"\"");
+  headers(",", "\"\"");
   headers("type:header,", "\"\"");
   headers("type:header:a:b", "\"type:header:a:b\"");
   headers("type:body", "unknown place \"body\"");

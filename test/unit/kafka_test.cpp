@@ -151,10 +151,11 @@ TEST_F(KafkaTest, SendsWhatDebeziumsRouterWouldSend) {
   using Headers = std::vector<std::pair<std::string, std::string>>;
   EXPECT_EQ(messages[0].key, "7");
   EXPECT_EQ(messages[0].value, R"({"total": 12.5})");
-  EXPECT_EQ(messages[0].headers, (Headers{{"id", door::event_id}, {"traceparent", "00-1"}, {"a", ""}}));
+  EXPECT_EQ(messages[0].headers,
+            (Headers{{"id", door::event_id}, {"eventType", "order.created"}, {"traceparent", "00-1"}, {"a", ""}}));
   EXPECT_EQ(messages[1].key, "7");
   EXPECT_EQ(messages[1].value, std::nullopt) << "a tombstone is NULL";
-  EXPECT_EQ(messages[1].headers, (Headers{{"id", door::event_id}}));
+  EXPECT_EQ(messages[1].headers, (Headers{{"id", door::event_id}, {"eventType", "order.created"}}));
   EXPECT_EQ(messages[2].key, std::nullopt) << "no key stays no key";
   EXPECT_EQ(messages[3].key.value_or("NULL"), "");
   EXPECT_EQ(messages[3].value.value_or("NULL"), "") << "empty is not NULL";
@@ -782,7 +783,7 @@ TEST_F(KafkaTest, AnOversizeEventIsADeadLetterAndItsNeighboursGo) {
   for (auto &one : engine.done)
     EXPECT_EQ(one.outcome, one.ticket == 2 ? OB_REJECTED : OB_SENT) << one.error;
   auto rejected = std::find_if(engine.done.begin(), engine.done.end(), [](auto &one) { return one.ticket == 2; });
-  EXPECT_EQ(rejected->error, "event is too large for a Kafka message: With its key and headers it has 3039 bytes, "
+  EXPECT_EQ(rejected->error, "event is too large for a Kafka message: With its key and headers it has 3061 bytes, "
                              "and at most 2000 are allowed.");
 }
 

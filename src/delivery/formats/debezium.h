@@ -1,6 +1,7 @@
 /*
  * debezium.h: writes the record that Debezium's Outbox Event Router would have sent, so that its consumers need no
- * change. The default is that of its string converters: a header `id`, and the payload's text as the value. Format
+ * change. The default is that of its string converters: a header `id`, and the payload's text as the value; a Kafka
+ * sink adds the header `eventType`. Format
  * `raw` writes the same for applications that do not use Debezium.
  */
 #pragma once

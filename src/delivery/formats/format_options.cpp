@@ -110,7 +110,7 @@ const std::vector<OptionSpec> &FormatOptions::specs() {
        "'optional_bytes' (those that are [])."},
       {"headers", true, false, false, false, check_placements,
        "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of the "
-       "event."},
+       "event. Default '', but for Kafka with format 'debezium': 'event_type:header:eventType'."},
       {"tombstone_on_empty_payload", true, false, false, false, check_bool,
        "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, in JSON "
        "formats. Default: such an event is refused when it is enqueued."},

@@ -72,6 +72,8 @@ bool conflict(const Placement &one, const Placement &other) {
 
 std::vector<Placement> parse_placements(const std::string &option, const std::string &text) {
   std::vector<Placement> placements;
+  if (text.empty())
+    return placements;
   for (std::string_view part : split(text, ',')) {
     Placement placement = parse_one(option, part);
     for (const Placement &before : placements)
@@ -108,15 +110,23 @@ HeaderList::HeaderList(const std::vector<Placement> &placements, std::vector<std
         bad("headers", in_quotes(placement.alias) + " is given twice",
             "The format itself sends a header of this name.", "Give the column another alias: column:header:alias.");
       placed_.push_back(placement);
-      not_own_.push_back(placement.alias);
+      if (!placement.is_default)
+        not_own_.push_back(placement.alias);
     }
     if (placement.field.is_header())
       not_own_.push_back(placement.field.name());
   }
 }
 
+static bool has_header(const ob_event &event, std::string_view name) {
+  return std::any_of(event.headers, event.headers + event.n_headers,
+                     [name](const ob_header &header) { return view(header.name) == name; });
+}
+
 void HeaderList::write_placed(const ob_event &event, Record &record, bool nulls) const {
   for (const Placement &placement : placed_) {
+    if (placement.is_default && has_header(event, placement.alias))
+      continue;
     ob_text value = field_value(placement.field, event, record);
     if (!value.data && !nulls)
       continue;

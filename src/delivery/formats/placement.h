@@ -19,9 +19,10 @@ struct Placement {
   Field field;
   Place place;
   std::string alias;
+  bool is_default = false; /* not given by a user: an event's own header of this name goes instead */
 };
 
-/* Throws BadInput about option `option`. */
+/* An empty text places nothing. Throws BadInput about option `option`. */
 std::vector<Placement> parse_placements(const std::string &option, const std::string &text);
 
 /* The field's text, which points into the event or into `record`; data == NULL if the event has no value. */

@@ -21,6 +21,7 @@ namespace outbox {
 namespace {
 
 constexpr const char *default_topic = "outbox.event.${aggregate_type}";
+constexpr const char *default_headers = "event_type:header:eventType"; /* otherwise no record says what happened */
 
 /* ---- options ---- */
 
@@ -124,6 +125,10 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
   created_at_ = parse_choice<bool>(server, "timestamp", {{"created_at", true}, {"now", false}});
 
   FormatOptions format = FormatOptions::parse(server);
+  if (format.format == Format::Debezium && !find_option(server, "headers")) {
+    format.placements = parse_placements("headers", default_headers);
+    format.placements.front().is_default = true;
+  }
   for (const Placement &placement : format.placements)
     if (placement.place == Place::Partition) {
       refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
