@@ -1,4 +1,4 @@
--- What outbox.claim(), ack() and nack() do, in SQL over the tables alone. They call claim_for(), ack_for() and nack_for() as the owner of the tables,
+-- The work of outbox.claim(), ack() and nack(), in SQL over the tables alone. They call claim_for(), ack_for() and nack_for() as the owner of the tables,
 -- and pass the caller's role (src/server/manual/as_owner.cpp). Four functions here are C: they need the delivery library, or shared memory.
 --
 -- All that is known of claimed events stands in outbox.leases. In an ordered sink a lease is of a key, else of an event. A claim locks the rows of its

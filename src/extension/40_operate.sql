@@ -1,4 +1,4 @@
--- What an operator looks at and calls.
+-- The views and functions of an operator.
 -- The oldest event of a sink is the first in the sink's order, and a scheduled event counts since it was due.
 -- A table of up to 12 MB is counted whole; of a larger one each sink's first rows are counted by the index, and 300 pages are a sample of the rest.
 -- Sinks that are gone are found by the gaps between the names of those that exist, one look at an index for each: SELECT DISTINCT sink would read all
@@ -322,7 +322,7 @@ $$;
 COMMENT ON FUNCTION outbox.reset_stats(text) IS
   'Sets the counters of a sink, or of all sinks of the database, to zero: delivered, retried, failed and late totals, failures by reason, rate, latencies, the last error. It acts at once, whether the transaction commits or not; stats_since shows the time. The caller need not own the server: GRANT EXECUTE is enough.';
 
--- What the columns of the operator's views mean.
+-- Comments on the columns of the operator's views.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
 COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials.';

@@ -1,4 +1,4 @@
--- What time brings: days to come, days that are over, keys that have expired. The worker does it in small pieces;
+-- Maintenance by time: the days to come, days that are over, keys that have expired. The worker does it in small pieces;
 -- outbox.run_maintenance() does all of it at once, where no worker runs.
 
 CREATE OR REPLACE FUNCTION outbox_internal.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

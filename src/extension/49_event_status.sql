@@ -1,4 +1,4 @@
--- What has become of an event, for the application that enqueued it and has no right on the tables: it knows the id, and nobody guesses one.
+-- The state of an event, for the application that enqueued it and has no right on the tables: it knows the id, and nobody guesses one.
 
 CREATE OR REPLACE FUNCTION outbox.event_status(id uuid, OUT sink text, OUT status text, OUT attempts integer, OUT available_at timestamptz, OUT last_error text)
 RETURNS SETOF record

@@ -20,7 +20,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS 'Part of outbox.doctor(): any text as a literal on one line.';
 
--- What conflicts with the worker's and every producer's ROW EXCLUSIVE. An autovacuum worker that cuts off a table's end makes way at once.
+-- Locks that conflict with the ROW EXCLUSIVE of the worker and of every producer. An autovacuum worker that cuts off a table's end makes way at once.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -1,4 +1,4 @@
--- What a monitoring system scrapes: names and meanings in docs/monitoring.md.
+-- The metrics that a monitoring system scrapes: names and meanings in docs/monitoring.md.
 -- Each column of three views is a metric and its comment the HELP text, so outbox.metrics(), docker/queries.yaml and the documentation cannot differ unnoticed.
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint) RETURNS SETOF record

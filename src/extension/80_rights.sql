@@ -1,7 +1,7 @@
 -- Who may do what, without anybody's word: everybody may enqueue, who has USAGE on the schema; pg_monitor may look. docs/security.md
 -- has the rest, for users to grant.
 
--- What is new is for nobody but by GRANT, except the ways to enqueue. What an upgrade finds is left alone: a REVOKE within
+-- New objects are for nobody but by GRANT, except the ways to enqueue. An upgrade leaves the rights that it finds: a REVOKE within
 -- a script would record the grants of this database's users as the extension's own, and pg_dump would leave them out.
 DO $$
 DECLARE

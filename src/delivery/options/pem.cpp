@@ -1,7 +1,8 @@
 /*
  * pem.cpp: OpenSSL parses the text when CREATE USER MAPPING runs, so a broken key is an error there and not a
- * failing sink later. Errors never contain the text. Who wrote an encrypted key also chose how long its password is
- * derived, up to half an hour, so this looks at the key's own parameters before it lets OpenSSL decrypt anything.
+ * failing sink later. Errors never contain the text. The author of an encrypted key has chosen how long the
+ * derivation of its password takes, up to half an hour. So this looks at the key's own parameters before it lets
+ * OpenSSL decrypt anything.
  */
 #include "delivery/options/pem.h"
 

@@ -51,7 +51,7 @@ struct Limit {
   int64_t least, most;
 };
 static constexpr Limit limits[] = {
-    /* What a broker can make the server allocate for one answer. */
+    /* So much memory a broker can make the server allocate for one answer. */
     {"receive.message.max.bytes", 1000, 100'000'000},
     /* Each refresh costs CPU: at 1 ms, more than statistics at 1 ms. */
     {"topic.metadata.refresh.interval.ms", 100, 3'600'000},
