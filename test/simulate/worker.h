@@ -73,6 +73,12 @@ public:
   bool is_dead() const { return is_dead_; }
   void die();
 
+  /* The event is in flight for another sink than its row names. */
+  bool has_given_away(int64_t position, SinkId sink) const {
+    const dispatch::InFlightEvent *event = d_->in_flight.find(position);
+    return event != nullptr && event->sink->id != sink;
+  }
+
   /* What is wrong with its memory when all is quiet; NULL = nothing. */
   const char *leftover() const;
   const char *over_bounds() const;

@@ -328,18 +328,23 @@ void World::check_delivered() {
   }
 }
 
-/* Nothing of some sinks can be recorded, and all else is healed: the others deliver what no dead letter blocks. */
+/* Nothing of some sinks can be recorded, and all else is healed: the others deliver what no dead letter blocks. An
+ * event that a user has given to another sink while it was in flight waits until its first sink's end is recorded. */
 bool World::check_other_sinks() {
   if (std::none_of(sinks_.begin(), sinks_.end(), [](const SinkWorld &sink) { return sink.unrecordable; }))
     return false;
-  const int64_t until_us = now_us_ + 60 * 1000000LL;
+  const int64_t until_us =
+      now_us_ + 100 * 1000000LL; /* a row that made recordings fail is tried after 64 s at most */
   while (now_us_ < until_us && step(until_us))
     ;
   const Snapshot snapshot = table_.snapshot(NO_XID);
   for (int64_t position = table_.first_alive(); position <= table_.last_position(); position++) {
     const Found row = table_.find(position, snapshot);
     if (row.version && !row.version->failed && !sink(row.version->sink).unrecordable &&
-        !rules_[row.version->sink - 1].hold && row.version->available_at <= now().wall)
+        !rules_[row.version->sink - 1].hold && row.version->available_at <= now().wall &&
+        std::none_of(slots_.begin(), slots_.end(), [&](const Slot &slot) {
+          return slot.pid != 0 && slot.worker->has_given_away(position, row.version->sink);
+        }))
       throw Broken("stuck: the recordings of another sink fail", {position});
   }
   for (SinkWorld &sink : sinks_)
