@@ -133,6 +133,27 @@ def test_a_worker_that_dies_again_and_again(db, pg, receiver):
     assert db.doctor("worker")[0] in ("ok", "warning")  # the error is reported for a minute
 
 
+ENDS = {"terminated": lambda db, setting, n: db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()"),
+        "another cluster name": lambda db, setting, n: setting("outbox.cluster_name", f"name{n}")}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_worker_that_is_told_to_end_has_not_failed(db, pg, setting, end):
+    """The next one starts at once, however often, and the log says why the last one has ended."""
+    start, pid = pg.log.stat().st_size, "SELECT pid FROM outbox.workers WHERE database = current_database()"
+    said = set()
+    for n in range(4):
+        worker = wait_until(lambda: db.value(pid), 10, "a worker")
+        ENDS[end](db, setting, n)
+        wait_until(lambda: said.add(db.doctor("worker")[:2]) or db.value(pid) not in (None, worker), 10, "the next one")
+        assert db.value("SELECT failures FROM outbox_internal.worker_health()") == 0
+    assert {state for state, _ in said} == {"ok"}, said
+    words = "stops on request" if end == "terminated" else "restarts because outbox.cluster_name has changed"
+    log = pg.logged(start)
+    assert log.count(f'LOG:  outbox worker of database "{db.name}" {words}') == 4 and "outbox worker" not in "".join(
+        line for line in log.splitlines() if "exited with exit code" in line), log
+
+
 def test_a_worker_that_stands_still(db):
     worker = stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
     try:

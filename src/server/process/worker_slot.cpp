@@ -15,6 +15,7 @@ extern "C" {
 #include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "utils/backend_status.h"
 }
@@ -27,6 +28,15 @@ static void log_slot(const char *step) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   ereport(DEBUG2, (errmsg_internal("outbox worker %d of database %u %s", own_slot->index, own_slot->database, step),
                    errhidestmt(true), errhidecontext(true)));
+}
+
+/* The launcher takes the exit of this worker for no failure. */
+static void expect_exit(void) {
+  Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
+  DatabaseSlot *database = shared_database(own_slot->database, false);
+
+  if (database)
+    database->expected_exits |= UINT64CONST(1) << own_slot->index;
 }
 
 static void give_up_slot(const char *step) {
@@ -50,8 +60,11 @@ static void give_up_slot(const char *step) {
   }
 }
 
+/* A worker that was told to end (SIGTERM, another outbox.cluster_name) has not failed, however it ends then. */
 static void give_up_slot_at_exit(int, Datum) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  if (own_slot && own_slot->pid == MyProcPid && ShutdownRequestPending)
+    expect_exit();
   give_up_slot("exits");
   LWLockRelease(shared_state()->lock);
 }
@@ -96,6 +109,7 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     DatabaseSlot *database = shared_database(arguments->database, false);
     if (database) { /* a new worker reads all pending events, so earlier requests are done */
       pg_atomic_write_u32(&database->wakeup_requested, 0);
+      database->expected_exits &= ~(UINT64CONST(1) << arguments->index); /* of a worker that no launcher has missed */
       shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
     }
     shared_shards_changed(arguments->database); /* other workers hand this one its shards */
@@ -161,7 +175,7 @@ bool worker_slot_exit_idle(Moment until, TimestampTz due) {
       database_change_state(database, DATABASE_IDLE);
     }
     worker_change_state(own_slot, WORKER_LEAVING);
-    database->expected_exits |= UINT64CONST(1) << own_slot->index;
+    expect_exit();
   } else {
     may_exit = false;
   }
@@ -192,13 +206,9 @@ void worker_slot_leave(void) {
 
 void worker_slot_expect_exit(void) {
   Assert(own_slot != NULL);
-  SharedState *shared = shared_state();
-
-  LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  DatabaseSlot *database = shared_database(own_slot->database, false);
-  if (database)
-    database->expected_exits |= UINT64CONST(1) << own_slot->index;
-  LWLockRelease(shared->lock);
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  expect_exit();
+  LWLockRelease(shared_state()->lock);
 }
 
 bool worker_slots_are_scarce(void) {

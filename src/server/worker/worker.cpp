@@ -250,6 +250,9 @@ static long sleep_time(Now clock) {
   return Min(ms, milliseconds_until(now, Max(dispatcher().recording.next_moment(), worker_pause_end(TASK_RECORD))));
 }
 
+/* For the log. A string literal. */
+static const char *why_told_to_end = "stops on request (SIGTERM)";
+
 static void reload_settings(void) {
   if (!ConfigReloadPending)
     return;
@@ -257,8 +260,10 @@ static void reload_settings(void) {
   const int64 origin = origin_here();
   ProcessConfigFile(PGC_SIGHUP);
   standby_reread();
-  if (origin_here() != origin)
-    ShutdownRequestPending = true; /* outbox.cluster_name has changed: a new worker starts with the new origin */
+  if (origin_here() != origin) { /* a new worker starts with the new origin */
+    ShutdownRequestPending = true;
+    why_told_to_end = "restarts because outbox.cluster_name has changed";
+  }
   worker_sinks_settings_changed();
   claims_wanted = true;
 }
@@ -497,6 +502,7 @@ void outbox_worker_main(Datum) {
     if (!ShutdownRequestPending)
       wait_for_something();
   }
+  ereport(LOG, (errmsg("outbox worker of database \"%s\" %s", worker_database(), why_told_to_end)));
   drain_and_stop();
-  proc_exit(1); /* the launcher decides whether to start another worker */
+  proc_exit(0); /* the launcher decides whether to start another worker */
 }

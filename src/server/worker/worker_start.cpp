@@ -17,6 +17,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "commands/dbcommands.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -25,6 +26,18 @@ extern "C" {
 
 static ob_engine *engine = NULL;
 static bool engine_hangs = false; /* its threads did not end in time */
+static char database_name[NAMEDATALEN] = "";
+
+const char *worker_database(void) {
+  return database_name;
+}
+
+static void read_database_name(void) {
+  StartTransactionCommand();
+  if (const char *name = get_database_name(MyDatabaseId))
+    strlcpy(database_name, name, sizeof(database_name));
+  CommitTransactionCommand();
+}
 
 void worker_stop(void) {
   if (engine == NULL || engine_hangs)
@@ -102,6 +115,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
     proc_exit(1);
   OUTBOX_FAULT_POINT("worker.slot_taken");
   set_session();
+  read_database_name();
   standby_reread();
 
   worker_find_extension();
