@@ -271,6 +271,18 @@ $$;
 COMMENT ON FUNCTION outbox_internal.sink_claimed() IS
   'Part of outbox.sinks: for each sink of kind outbox_manual, the number of claimed events that are neither acknowledged nor refused.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.sink_retries(OUT server oid, OUT error text, OUT failed_at timestamptz) RETURNS SETOF record
+LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+AS $$
+  SELECT n.server, f.last_error, f.last_attempt_at FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
+    SELECT e.last_error, e.last_attempt_at
+    FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
+          WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default" LIMIT 1000) AS e
+    ORDER BY e.last_attempt_at DESC NULLS LAST LIMIT 1) AS f
+$$;
+COMMENT ON FUNCTION outbox_internal.sink_retries() IS
+  'Part of outbox.sinks: the sinks with pending events that have failed, and the last of their errors (among the first 1,000 such events), from the committed rows.';
+
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
          coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
@@ -280,9 +292,10 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                      WHERE m.umserver = s.oid AND m.umuser = 0 AND u.option_name = o.option_name)), '(in the user mapping)') AS target,
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
-                  CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' ELSE 'idle' END END,
+                  CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' WHEN retries.server IS NOT NULL THEN 'failing' ELSE 'idle' END END,
                   CASE WHEN u.since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'recording fails' END,
-                  CASE WHEN st.state = 'failing' AND b.failing + b.due = 0 THEN 'idle' ELSE st.state END,
+                  CASE WHEN retries.server IS NOT NULL AND coalesce(st.state, CASE WHEN lib.idle THEN 'idle' END) = 'idle' THEN 'failing' END,
+                  st.state,
                   CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.idle THEN 'idle' ELSE 'no worker' END) AS state,
          b.pending, b.scheduled, b.blocked, b.estimated,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,
@@ -290,7 +303,8 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          CASE WHEN b.waiting_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.waiting_since, '0') END AS oldest_pending_age,
          coalesce(st.delivered, 0) AS delivered, coalesce(st.retried, 0) AS retried,
          coalesce(st.failed, 0) AS failed_total, coalesce(st.redriven_late, 0) AS redriven_late,
-         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, st.last_error, st.last_error_at, bound.stats_since,
+         coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, coalesce(st.last_error, retries.error) AS last_error,
+         CASE WHEN st.last_error IS NULL THEN retries.failed_at ELSE st.last_error_at END AS last_error_at, bound.stats_since,
          b.due, b.failing,
          CASE WHEN b.due_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age
   FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
@@ -298,6 +312,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   CROSS JOIN outbox.library() AS lib
   LEFT JOIN outbox_internal.sink_claimed() AS claimed ON claimed.server = s.oid
   LEFT JOIN outbox_internal.sink_statistics() AS st ON st.server = s.oid
+  LEFT JOIN outbox_internal.sink_retries() AS retries ON retries.server = s.oid
   LEFT JOIN outbox_internal.sink_bounds() AS bound ON bound.server = s.oid
   LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
@@ -326,7 +341,7 @@ COMMENT ON FUNCTION outbox.reset_stats(text) IS
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
 COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials.';
-COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: the last delivery has failed, and events wait for their next attempt. recording fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
+COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: none of its events is in flight, and events that have failed wait for their next attempt, according to the committed rows. recording fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at is in the future and that have not failed.';
 COMMENT ON COLUMN outbox.sinks.blocked IS 'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';
@@ -341,7 +356,7 @@ COMMENT ON COLUMN outbox.sinks.redriven_late IS 'Dead letters since stats_since 
 COMMENT ON COLUMN outbox.sinks.rate IS 'Recent deliveries per second.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS 'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'The 99th percentile of that time, in milliseconds.';
-COMMENT ON COLUMN outbox.sinks.last_error IS 'The last error of an event or of the whole sink, at last_error_at. It stays after a later success.';
+COMMENT ON COLUMN outbox.sinks.last_error IS 'The last error of an event or of the whole sink since stats_since, at last_error_at; it stays after a later success. If there was none since, that of an event that has failed and waits.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'The time of that error.';
 COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
 COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt. Events that wait behind them are blocked.';

@@ -247,6 +247,39 @@ def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
     assert error.value.diag.message_primary == 'sink "crn" does not exist' and "'crm'" in error.value.diag.message_hint
 
 
+@pytest.mark.kills_server
+def test_a_failing_sink_says_so_whatever_becomes_of_its_worker(db, pg, receiver, setting):
+    """State and error come from the committed rows: they outlive the worker's idle exit, the worker, a restart and a crash."""
+    pid = "SELECT pid FROM outbox.workers WHERE database = current_database()"
+    receiver.mode = status(422, body=b"no such customer")
+    db.webhook_sink("crm", receiver, SECRET, retry="12h")
+    db.enqueue("Order", "1")
+    shown = ("failing", "HTTP 422: no such customer")
+    wait_until(lambda: db.sink("state, last_error") == shown, 10, lambda: db.sink("*"))
+
+    setting("outbox.worker_idle_timeout", "50ms")
+    wait_until(lambda: db.value("SELECT idle FROM outbox.library()") and not db.sql(pid), 20, "the worker to rest")
+    assert db.sink("state, last_error") == shown
+    setting("outbox.worker_idle_timeout", "0")
+    worker = wait_until(lambda: db.value(pid), 10, "a worker that stays")
+    assert db.sink("state, last_error") == shown
+
+    ends = {"terminated": lambda: db.sql("SELECT pg_terminate_backend(%s)", worker), "restarted": pg.restart, "crashed": lambda: os.kill(worker, signal.SIGKILL)}
+
+    def next_worker() -> int | None:
+        try:
+            return db.value(pid + " AND pid <> %s AND state = 'waiting for events'", worker)
+        except psycopg.OperationalError:  # the server restarts
+            return db.disconnect()
+
+    for name, end in ends.items():
+        end()
+        worker = wait_until(next_worker, 20, "the next worker")
+        assert db.sink("state, last_error") == shown, name
+    db.sql("DELETE FROM outbox.events")
+    assert db.sink("state") == ("idle",)
+
+
 @pytest.mark.timing
 def test_the_rate_and_latencies_beside_the_receivers_own(db, receiver):
     """The endpoint's own measurements, and a stopwatch up to the recording: the reported values lie in between."""

@@ -316,6 +316,7 @@ ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, o
                         given->n_mapping, timeout_ms, send, error);
 }
 
+/* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */
 static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_standby) {
   SinkStats *stats = sink->stats;
   const char *state = sink_is_stopped(sink->state)                 ? "stopped" /* outbox.stopped_sinks says why */
@@ -325,7 +326,6 @@ static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_stan
                       : waits_for_standby                          ? "waiting for a synchronous standby"
                       : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
                       : sink->in_flight > 0                        ? "delivering"
-                      : sink->last_failed                          ? "failing"
                                                                    : "idle";
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
 

@@ -36,7 +36,6 @@ struct WorkerSink {
   int left, left_before, left_alone, not_recorded;
   char record_error[OUTBOX_RECORD_ERROR];
   int64 bytes_in_flight;
-  bool last_failed; /* the event that ended last has failed, and waits */
   ob_sink_status status;
   uint64 failed_tries;         /* status.failed_tries, when it was last looked at */
   uint64 n_failures;           /* status.n_failures, up to which failures were counted */

@@ -46,7 +46,6 @@ static void take_completion(const ob_completion *completion, Now now) {
                                           {outcome, completion->retry_after_ms, completion->error,
                                            completion->max_attempts, completion->suspect, completion->slow_retry},
                                           rules_of(sink), now));
-  sink->last_failed = event->outcome == Outcome::RETRY || event->outcome == Outcome::DEFERRED;
 }
 
 static void return_suspect(InFlightEvent *event) {
