@@ -49,20 +49,21 @@ COMMENT ON FUNCTION outbox_internal.backlog_apart() IS
 CREATE OR REPLACE VIEW outbox.database_metrics AS
   SELECT pg_catalog.current_database() AS datname,
          (lib.version = (SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'outbox')
-          AND (lib.idle OR workers.n > 0))::integer AS worker_up,
+          AND (lib.idle OR coalesce(workers.last_loop_at > pg_catalog.clock_timestamp() - interval '30 seconds'
+                                                            - pg_catalog.current_setting('outbox.poll_interval')::interval, false)))::integer AS worker_up,
          workers.n AS worker_processes,
          (SELECT a.not_adopted FROM outbox_internal.backlog_apart() AS a) AS not_adopted_events,
          (SELECT a.unrouted FROM outbox_internal.backlog_apart() AS a) AS unrouted_events,
          (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox_internal.sink_backlog() AS b WHERE b.dropped IS NOT NULL) AS dropped_sink_events
   FROM outbox.library() AS lib
-  CROSS JOIN (SELECT pg_catalog.count(*) AS n FROM outbox_internal.worker_slots() AS w
+  CROSS JOIN (SELECT pg_catalog.count(*) AS n, pg_catalog.min(w.last_loop_at) AS last_loop_at FROM outbox_internal.worker_slots() AS w
               WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
                                   WHERE d.datname = pg_catalog.current_database())) AS workers
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.database_metrics IS 'Metrics of this database, for exporters: one row.';
 COMMENT ON COLUMN outbox.database_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.database_metrics.worker_up IS
-  '1: a worker delivers this database''s events, or none is needed because nothing is due; 0: no worker delivers.';
+  '1: a worker delivers this database''s events, or none is needed because nothing is due; 0: no worker delivers, or one has stood still for outbox.poll_interval and 30 seconds.';
 COMMENT ON COLUMN outbox.database_metrics.worker_processes IS 'Running workers of this database.';
 COMMENT ON COLUMN outbox.database_metrics.not_adopted_events IS
   'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for outbox.adopt(); an estimate if very many are pending.';

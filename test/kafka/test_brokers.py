@@ -226,6 +226,7 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
     """Its events wait and are not dead letters, other topics' events continue; when the topic exists, its events are
     sent by themselves, in order."""
     missing, healthy = f"outbox.event.{aggregate}", f"outbox.event.{aggregate}-there"
+    logged = db.pg.log.stat().st_size
     cluster.create_topic(healthy)
     db.kafka_sink("k", cluster, max_attempts="2", retry="10ms")
     for n in range(10):
@@ -235,6 +236,8 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
     time.sleep(3)  # longer than max_attempts retries
     assert failed(db) == 0
     assert db.sql("SELECT count(*), max(attempts), count(blocked_by) FROM outbox.events_pending") == [(30, 1, 27)]
+    lines = [line for line in db.pg.logged(logged).splitlines() if "tried again" in line]
+    assert lines and all("(no attempt is spent)" in line and "(attempt " not in line for line in lines), lines
     began = time.monotonic()
     ids = [db.enqueue(f"{aggregate}-there", str(n)) for n in range(20)]
     wait_until(lambda: db.pending() == 30, 10, "the healthy topic")

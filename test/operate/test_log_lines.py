@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.database import Database
 from outbox_rig.receiver import OK, SECRET, status
 from outbox_rig.writers import Writers
 
@@ -152,6 +153,29 @@ def test_a_flapping_endpoint_is_told_ever_more_seldom(db, receiver, log):
     assert 3 <= max(opened.values()) <= 3 + (time.monotonic() - started) // 60 and opened.total() < turns, opened
     db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
     wait_until(lambda: len([line for line in log.lines('"crm"') if "circuit closed" in line]) >= 4, 10, lambda: f"the last one: {log.lines()}")
+
+
+def test_each_line_names_its_database(db, pg, receiver, log):
+    """Two databases have a sink of the same name, and %d of log_line_prefix is empty for a worker."""
+    receiver.stop()
+    other = Database(pg, "other").create()
+    for each in (db, other):
+        each.webhook_sink("main", receiver, SECRET)
+        each.enqueue("Order", "1")
+
+    def named() -> list[str]:
+        """The databases of the lines about an open circuit."""
+        lines = log.text().splitlines()
+        opened = [n for n, line in enumerate(lines) if 'outbox sink "main": circuit opened' in line]
+        contexts = ["".join(lines[n + 1:]).partition('CONTEXT:  outbox worker of database "')[2] for n in opened]
+        return sorted(context.partition('"')[0] for context in contexts)
+
+    try:
+        wait_until(lambda: log.text().count('outbox sink "main": circuit opened') == 2, 20, log.text)
+        wait_until(lambda: named() == sorted([db.name, "other"]), 2, log.text)
+    finally:
+        receiver.start()
+        other.drop()
 
 
 def test_what_the_worker_does_is_seen(db, pg, receiver):

@@ -1,6 +1,8 @@
 """outbox.metrics(): the text for Prometheus, and the meaning of its numbers."""
 
+import os
 import re
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -9,6 +11,7 @@ import psycopg
 import pytest
 import yaml
 from outbox_rig import wait_until
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.paths import ROOT
 from outbox_rig.process import free_port
 from outbox_rig.prometheus import QUERIES
@@ -182,3 +185,16 @@ def test_a_worker_that_is_missing_shows(db, setting):
     setting("outbox.enabled", "off")
     wait_until(lambda: metric(db, "outbox_worker_up") == 0, 10, "the worker to go")
     assert metric(db, "outbox_worker_processes") == 0
+
+
+@pytest.mark.slow  # a round may take half a minute
+def test_a_worker_that_stands_still_shows(db):
+    """Its process is there, and does nothing: the metric says what the doctor says."""
+    wait_until(lambda: metric(db, "outbox_worker_up") == 1, 10, "the worker to come")
+    worker = stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
+    try:
+        wait_until(lambda: metric(db, "outbox_worker_up") == 0, 45, "the metric to fall")
+        assert metric(db, "outbox_worker_processes") == 1 and db.doctor("worker")[0] == "error"
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    wait_until(lambda: metric(db, "outbox_worker_up") == 1, 10, "the worker to go on")

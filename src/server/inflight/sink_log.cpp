@@ -28,7 +28,7 @@ typedef struct LineKind {
   Moment seen_at, counted_at, written_at; /* the last occurrence; the first counted one; the last written line */
   TimestampTz counted_since;              /* counted_at by the wall clock */
   char id[40];                            /* the id of one of the events */
-  int attempts;                           /* of that event */
+  int attempts;                           /* of that event; 0 = its failure spends none */
   ob_log_line line;
 } LineKind;
 
@@ -91,12 +91,15 @@ static void write_about_events(const LineKind *kind, int minutes, bool was_delay
   const char *sink = kind->line.sink, *error = kind->line.text;
 
   if (kind->about == About::RETRIED_EVENTS) {
+    char attempt[32] = "no attempt is spent";
+    if (kind->attempts > 0)
+      snprintf(attempt, sizeof(attempt), "attempt %d", kind->attempts);
     ereport(LOG, (kind->counted == 1
-                      ? errmsg("outbox sink \"%s\": event %s failed (attempt %d) and is tried again: %s", sink,
-                               kind->id, kind->attempts, error)
+                      ? errmsg("outbox sink \"%s\": event %s failed (%s) and is tried again: %s", sink, kind->id,
+                               attempt, error)
                       : errmsg("outbox sink \"%s\": %d deliveries failed and are tried again, such as event "
-                               "%s (attempt %d): %s",
-                               sink, kind->counted, kind->id, kind->attempts, error),
+                               "%s (%s): %s",
+                               sink, kind->counted, kind->id, attempt, error),
                   detail_of_events(kind, minutes, was_delayed)));
     return;
   }
@@ -207,7 +210,7 @@ void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, Tuple
   if (is_null)
     return;
   strlcpy(kind->id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(kind->id));
-  kind->attempts = event->attempts + 1;
+  kind->attempts = event->outcome == Outcome::DEFERRED ? 0 : event->attempts + 1;
   strlcpy(kind->line.text, event->error, sizeof(kind->line.text));
 }
 

@@ -473,9 +473,17 @@ static void init_worker(const WorkerArguments *arguments) {
   durable_init();
 }
 
+/* log_line_prefix names no database for a background worker. */
+static void name_database(void *) {
+  if (worker_database()[0] != '\0')
+    errcontext("outbox worker of database \"%s\"", worker_database());
+}
+
 void outbox_worker_main(Datum) {
   WorkerArguments arguments;
+  ErrorContextCallback context = {error_context_stack, name_database, NULL};
 
+  error_context_stack = &context;
   memcpy(&arguments, MyBgworkerEntry->bgw_extra, sizeof(arguments));
   worker_health_init(arguments.database);
   init_worker(&arguments);
@@ -502,7 +510,8 @@ void outbox_worker_main(Datum) {
     if (!ShutdownRequestPending)
       wait_for_something();
   }
-  ereport(LOG, (errmsg("outbox worker of database \"%s\" %s", worker_database(), why_told_to_end)));
+  ereport(LOG,
+          (errmsg("outbox worker of database \"%s\" %s", worker_database(), why_told_to_end), errhidecontext(true)));
   drain_and_stop();
   proc_exit(0); /* the launcher decides whether to start another worker */
 }
