@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import OK, Status, redirect, status
+from outbox_rig.receiver import EMPTY, HANG, OK, SECRET, Status, redirect, status
 
 
 class Paths:
@@ -129,6 +129,36 @@ def test_after_an_outage_what_has_spent_an_attempt_goes_at_once(db, paths):
     wait_until(lambda: db.pending() == 0, 20, lambda: f"all three, still waiting: {db.sql(NEXT)}")
     assert sorted(d.id for d in paths.receiver.accepted()) == sorted(events)
     assert db.sql("SELECT state, last_error_at < now() FROM outbox.sinks") == [("idle", True)]
+
+
+def keep_connections(db, receiver, n: int) -> None:
+    """Leaves that many kept connections to the receiver, which closes each one at its next request."""
+    receiver.mode = HANG
+    for key in range(n):
+        db.enqueue("Order", str(key))
+    wait_until(lambda: len(receiver.deliveries) == n, 20, "requests at the same time")
+    receiver.mode = EMPTY
+    receiver.release()
+    wait_until(lambda: db.pending() == 0, 20, "their recording")
+
+
+def test_an_attempt_is_at_most_two_requests(db, receiver):
+    """The endpoint closes every connection without an answer. The second request uses a new connection, not another kept one."""
+    db.webhook_sink("crm", receiver, SECRET, concurrency="8", retry="1h")
+    keep_connections(db, receiver, 8)
+    event = db.enqueue("Order", "x")
+    wait_until(lambda: db.sql(NEXT), 20, "the end of the attempt")
+    assert sum(delivery.id == event for delivery in receiver.deliveries) == 2
+    assert db.sql("SELECT reason, publish_failures_total FROM outbox.failure_metrics") == [("connection", 1)]
+
+
+def test_a_rate_limit_counts_the_second_request_of_an_attempt(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, rate_limit="1/2s", retry="1h")
+    keep_connections(db, receiver, 1)
+    event = db.enqueue("Order", "x")
+    wait_until(lambda: db.sql(NEXT), 20, "the end of the attempt")
+    assert sum(delivery.id == event for delivery in receiver.deliveries) == 1, "the next one would be too early"
+    assert db.sql(NEXT)[0][3] == "the connection broke before an answer"
 
 
 def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):

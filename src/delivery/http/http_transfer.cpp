@@ -191,7 +191,7 @@ void HttpTransfer::reset(bool fresh_connection) {
   body_.clear();
   header_bytes_ = body_bytes_ = 0;
   head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
-  hung_up_ = false;
+  stopped_repeat_ = hung_up_ = false;
   refusal_.reset();
   tls_.clear();
   error_[0] = '\0';
@@ -217,11 +217,11 @@ bool HttpTransfer::misses_certificate(bool lost) {
 /* With HTTP/2 all requests of a broken connection are started again, and share a new one. */
 bool HttpTransfer::retry_on_new_connection(CURLcode code) {
   bool lost = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
-              (code == CURLE_HTTP2 && peer_->http2);
+              (code == CURLE_HTTP2 && peer_->http2) || stopped_repeat_;
   bool dead = requested_ && lost && header_bytes_ == 0;
   bool is_refused = refusal() != nullptr;
   hung_up_ = misses_certificate(lost);
-  if (retried_ || socket_wanted_ || (!dead && !is_refused))
+  if (retried_ || socket_wanted_ || (!dead && !is_refused) || (dead && may_repeat_ && !may_repeat_()))
     return false;
   reset(is_refused || !peer_->http2);
   retried_ = true;
@@ -252,6 +252,16 @@ curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr 
   return transfer->socket_;
 }
 
+/* May libcurl send the request again by itself? It does so up to five times when reused connections break without an
+ * answer, and then often takes another reused one. Only a new one is taken here; with HTTP/2 the requests of a broken
+ * connection share one. */
+bool HttpTransfer::repeats_by_itself() {
+  stopped_repeat_ = retried_ || (!socket_wanted_ && !peer_->http2) || (may_repeat_ && !may_repeat_());
+  if (stopped_repeat_)
+    return false;
+  return retried_ = true;
+}
+
 /* Checks a reused connection, which may have been opened by a sink with other permissions. */
 int HttpTransfer::before_request(void *self, char *remote, char *, int, int) {
   auto *transfer = static_cast<HttpTransfer *>(self);
@@ -259,6 +269,8 @@ int HttpTransfer::before_request(void *self, char *remote, char *, int, int) {
     transfer->socket_allowed_ = false;
     return CURL_PREREQFUNC_ABORT;
   }
+  if (transfer->requested_ && !transfer->repeats_by_itself())
+    return CURL_PREREQFUNC_ABORT;
   transfer->requested_ = true;
   return CURL_PREREQFUNC_OK;
 }
@@ -399,11 +411,13 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
     /* A reused connection may have taken the request before it broke; curl then tried a new one by itself. */
     bool refused = code == CURLE_COULDNT_CONNECT;
     verdict.outcome = requested_ && !refused ? Outcome::RetryBlameSink : Outcome::SinkDown;
-    verdict.reason = reason_of(code);
+    verdict.reason = stopped_repeat_ ? OB_REASON_CONNECTION : reason_of(code);
     if (header_bytes_ > max_headers)
       verdict.error = "the answer's headers are too long";
     else if (code == CURLE_OK)
       verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
+    else if (stopped_repeat_)
+      verdict.error = "the connection broke before an answer";
     else if (requested_ && refused)  // libcurl's text would still be about the broken connection
       verdict.error = "the connection broke, and a new one failed";
     else

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ public:
                const HttpHeaders &more_headers = {});
   /* Instead of prepare(): the handle only opens a new connection and sends nothing. */
   void prepare_connect_only(std::chrono::milliseconds timeout);
+  /* `may` is asked before a second request of the same attempt, while the transfer runs. */
+  void ask_before_repeating(std::function<bool()> may) { may_repeat_ = std::move(may); }
   /* While the transfer runs: whether TCP is connected. libcurl tells only after TLS. */
   bool connected() const;
   CURL *handle() const { return easy_.get(); }
@@ -42,8 +45,9 @@ public:
   // ---- after the transfer has ended with `code` ----
 
   /* To be called once, before the others. Returns true if the request failed because of a reused connection: the peer
-   * closed it at that moment (libcurl retries only some of these cases), or it leads to an address that this sink may
-   * not use. The handle can then be started again and will use another connection. */
+   * closed it at that moment without a byte of an answer (libcurl retries only some of these cases), or it leads to
+   * an address that this sink may not use. The handle can then be started again and will use another connection. One
+   * attempt is at most two requests, those that libcurl starts by itself included. */
   bool retry_on_new_connection(CURLcode code);
   /* Why the peer has not answered; nothing if it has. The caller masks secrets. */
   std::optional<Verdict> no_answer(CURLcode code) const;
@@ -87,6 +91,7 @@ private:
 
   template <typename Address> bool may_connect(Address address) noexcept;
   void reset(bool fresh_connection);
+  bool repeats_by_itself();
   void add_line(const std::string &line);
   std::string field(const char *name, unsigned origin) const;
   bool misses_certificate(bool lost);
@@ -102,7 +107,9 @@ private:
   bool requested_ = false;      // the request was begun on a connection, so a failure may be the event's fault
   bool socket_wanted_ = false;  // a new connection was attempted; false: an idle one was used
   bool socket_allowed_ = false;
-  bool retried_ = false;
+  bool retried_ = false;         // the second request of the attempt was started, or a refused connection replaced
+  bool stopped_repeat_ = false;  // libcurl was about to send the request again, and was stopped
+  std::function<bool()> may_repeat_;
   bool hung_up_ = false;                    // the peer closed the connection, and seems to miss a client certificate
   bool no_descriptor_ = false;              // the process had no descriptor for a socket
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last socket that was opened

@@ -238,6 +238,13 @@ bool Endpoint::may_start(HttpLoop &loop, Time now) {
   return false;
 }
 
+/* May a request that broke its connection be sent again now? */
+bool Endpoint::may_repeat() {
+  Time now = Clock::now();
+  std::lock_guard lock(mutex_);
+  return limiter_.repeat(now);
+}
+
 void Endpoint::pump_at(HttpLoop &loop, Time when) {
   assert(loop.is_loop_thread());
   if (when >= pump_at_)
@@ -258,6 +265,7 @@ void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
   std::unique_ptr<WebhookTransfer> transfer;
   if (idle_.empty()) {
     transfer = std::make_unique<WebhookTransfer>(config_, name_);
+    transfer->ask_before_repeating([this] { return may_repeat(); });
   } else {
     transfer = std::move(idle_.back());
     idle_.pop_back();
