@@ -4,10 +4,11 @@ CREATE EXTENSION IF NOT EXISTS outbox;
 CREATE ROLE regress_outbox_article;
 RESET client_min_messages;
 TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
-\set view `sed -n '/^CREATE VIEW public.outbox_events/,/;$/p' "$PG_ABS_SRCDIR/docs/enqueue.md"`
+\set view `sed -n "/^SELECT outbox.create_view('public.outbox_events'/,/;$/p" "$PG_ABS_SRCDIR/docs/enqueue.md"`
 :view
 SELECT bool_and(is_insertable_into = 'YES' AND is_updatable = 'YES') AS auto_updatable FROM information_schema.views WHERE table_name = 'outbox_events';
-GRANT INSERT, SELECT, UPDATE, DELETE ON public.outbox_events TO regress_outbox_article;
+GRANT USAGE ON SCHEMA outbox TO regress_outbox_article;
+GRANT INSERT, SELECT, UPDATE, DELETE ON public.outbox_events, outbox.events TO regress_outbox_article;
 GRANT CREATE ON SCHEMA public TO regress_outbox_article;
 -- (The days of SENT are the worker's to make; here they are made by hand.)
 DO $$
