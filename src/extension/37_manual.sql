@@ -107,7 +107,7 @@ AS $$
 BEGIN
   IF num_nulls(token, id, error) > 0 THEN
     RAISE EXCEPTION '"%" must not be null', CASE WHEN token IS NULL THEN 'token' WHEN id IS NULL THEN 'id' ELSE 'error' END
-      USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT outbox.nack(token, id, ''what went wrong'');';
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'Such as outbox.nack(token, id, ''what went wrong''), with the token that outbox.claim() returned.';
   ELSIF retry_in NOT BETWEEN '0' AND '3660 days' THEN
     RAISE EXCEPTION 'retry_in is out of range' USING ERRCODE = 'invalid_parameter_value',
       DETAIL = format('It is %s, and must be between 0 and ten years.', retry_in), HINT = 'Leave it out for the sink''s own schedule.';
@@ -138,7 +138,7 @@ DECLARE
 BEGIN
   IF ack_for.token IS NULL THEN
     RAISE EXCEPTION '"token" must not be null' USING ERRCODE = 'null_value_not_allowed',
-      HINT = 'SELECT outbox.ack(token, ARRAY[id]); with the token that outbox.claim() returned.';
+      HINT = 'Such as outbox.ack(token, ARRAY[id]), with the token that outbox.claim() returned.';
   END IF;
   -- keys: of the acknowledged events that have one, and acked: their positions. rest: positions of what the claim still has.
   SELECT min(p.server) AS server, array_agg(p.position) FILTER (WHERE p.ended) AS events,
@@ -366,7 +366,7 @@ DECLARE
 BEGIN
   IF num_nulls(claim_for.sink, claim_for."limit", claim_for.lease) > 0 THEN
     RAISE EXCEPTION '"%" must not be null', CASE WHEN claim_for.sink IS NULL THEN 'sink' WHEN claim_for."limit" IS NULL THEN 'limit' ELSE 'lease' END
-      USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT * FROM outbox.claim(''sink'', 100, ''30 seconds'');';
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'Such as outbox.claim(''sink'', 100, ''30 seconds'').';
   ELSIF claim_for."limit" NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'limit of a claim is out of range' USING ERRCODE = 'invalid_parameter_value',
       DETAIL = format('It is %s, and must be between 1 and 10000.', claim_for."limit"), HINT = 'Claim as many as are handled well within the lease, and then again.';

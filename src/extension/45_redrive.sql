@@ -24,7 +24,7 @@ BEGIN
     IF letter.sink IS NOT NULL AND letter.server IS NULL THEN
       RAISE WARNING 'event % was not redriven: its sink "%" does not exist', redrive.id, letter.sink
         USING ERRCODE = 'undefined_object', DETAIL = 'It stays a dead letter.',
-        HINT = format('Make the sink again, or name another: UPDATE outbox.events SET sink = ''other'' WHERE id = %L AND status = ''FAILED'';', redrive.id);
+        HINT = 'Create the sink again, or set the column sink of the dead letter to another one.';
     ELSIF EXISTS (SELECT FROM outbox.events_pending AS p WHERE p.id = redrive.id AND p.sink IS NOT DISTINCT FROM letter.sink) THEN
       RAISE WARNING 'event % was not redriven: another one with its id is pending', redrive.id
         USING ERRCODE = 'unique_violation', DETAIL = format('It was enqueued again for the sink "%s".', letter.sink),

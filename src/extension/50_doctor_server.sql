@@ -1,6 +1,13 @@
 -- The doctor's first looks: the library, its version, the worker. Every check of the doctor is a row `check, status, detail, hint`; a
--- hint is a statement to paste as it stands, or a comment where SQL cannot help. Nobody but outbox.doctor() calls these functions.
--- Names that others chose stand in a hint within %L or %I alone, and before its comment: a line feed in a name would end that.
+-- hint is a statement to paste as it stands, or a comment where SQL cannot help, where a part is to be filled in, and where a statement
+-- would change where events go: a user chooses that. Nobody but outbox.doctor() calls these functions.
+-- Names that others chose stand in a hint within %L or %I alone, and before its comment: a line feed in a name would end that. A comment
+-- with names is made by doctor_comment().
+
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_comment(prose text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT '-- ' || regexp_replace(doctor_comment.prose, '[\x01-\x1f\x7f]+', ' ', 'g') $$;
+COMMENT ON FUNCTION outbox_internal.doctor_comment(text) IS 'Part of outbox.doctor(): a hint that SQL ignores when it is pasted, whatever names it has.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.worker_health(
   OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz, OUT failure text,

@@ -1,22 +1,37 @@
 -- The doctor looks at what waits. It reads no payload, and no more rows however many wait: what it says, it knows by the indexes.
 
--- A sink that takes few kinds of event is widened by the one that waits, not opened to all. Not where the option match chooses
--- its events: they would reach somebody else's endpoint. A type that a list of globs would take for another one is left to a user.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_widen(aggregate_type text, event_type text) RETURNS text
+-- Sinks that filter by type are listed with the statement that adds this type. Sinks with the option match are named only: they may belong to
+-- other customers. A type that a list of globs would read as a pattern has no such statement.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_candidates(aggregate_type text, event_type text) RETURNS text
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT (SELECT CASE WHEN bool_and(coalesce(t.type !~ '[,*?[:cntrl:]]|^\s|\s$', false)) THEN
-                   format('ALTER SERVER %I OPTIONS (%s); -- or create a sink for them; or correct a match', s.srvname,
-                          string_agg(format('SET %I %L', t.option_name, t.option_value || ', ' || t.type), ', ' ORDER BY t.option_name DESC))
-                 ELSE '-- the options events and aggregates cannot name this type (a comma, * or ? has a meaning there): choose by hand what a sink is to take' END
-          FROM (SELECT o.option_name, o.option_value, CASE o.option_name WHEN 'events' THEN doctor_widen.event_type ELSE doctor_widen.aggregate_type END AS type
-                FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name IN ('events', 'aggregates')) AS t)
-  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE o.option_name = 'match') AS matches, count(*) FILTER (WHERE o.option_name IN ('events', 'aggregates')) AS globs
-                      FROM pg_options_to_table(s.srvoptions) AS o) AS n
-  WHERE n.matches = 0 AND n.globs > 0 ORDER BY n.globs, s.srvname LIMIT 1
+  WITH sinks AS (
+    SELECT s.srvname AS name, w.name AS wrapper, count(*) OVER (PARTITION BY n.match IS NULL) AS of_all, row_number() OVER (PARTITION BY n.match IS NULL ORDER BY s.srvname) AS number, n.*
+    FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
+    CROSS JOIN LATERAL (
+      SELECT max(o.option_value) FILTER (WHERE o.option_name = 'match') AS match,
+             bool_and(o.type !~ '[,*?[:cntrl:]]|^\s|\s$') FILTER (WHERE o.type IS NOT NULL) AS plain,
+             string_agg(format('SET %I %L', o.option_name, o.option_value || ', ' || o.type), ', ' ORDER BY o.option_name DESC) FILTER (WHERE o.type IS NOT NULL) AS change
+      FROM (SELECT p.option_name, p.option_value, CASE p.option_name WHEN 'events' THEN doctor_candidates.event_type WHEN 'aggregates' THEN doctor_candidates.aggregate_type END AS type
+            FROM pg_options_to_table(s.srvoptions) AS p) AS o) AS n),
+  by_type AS (
+    SELECT string_agg(format('ALTER SERVER %I OPTIONS (%s);', k.name, k.change), ' ' ORDER BY k.name) FILTER (WHERE k.plain)
+             || CASE WHEN max(k.of_all) > 10 THEN format(' and %s more', max(k.of_all) - 10) ELSE '' END AS list,
+           count(*) AS n
+    FROM sinks AS k WHERE k.match IS NULL AND k.number <= 10),
+  by_header AS (
+    SELECT string_agg(format('%s (%s)', k.name, k.match), ', ' ORDER BY k.name) || CASE WHEN max(k.of_all) > 10 THEN format(', and %s more', max(k.of_all) - 10) ELSE '' END AS list
+    FROM sinks AS k WHERE k.match IS NOT NULL AND k.number <= 10)
+  SELECT outbox_internal.doctor_comment(concat_ws(' ', 'choose who is to get these events.',
+    'One of these statements adds their type to a sink, which then gets all events of it, of every tenant: ' || t.list,
+    CASE WHEN t.n > 0 AND t.list IS NULL THEN 'No sink can name this type: a comma, * or ? has a meaning in the options events and aggregates.' END,
+    'These sinks choose by header, and get only events whose headers fit: ' || h.list || '.',
+    CASE WHEN doctor_candidates.event_type !~ '[,*?[:cntrl:]]|^\s|\s$' THEN
+      format('A new sink for them alone: CREATE SERVER new_sink FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092'', events %L);', doctor_candidates.event_type) END,
+    'Or DELETE the events'))
+  FROM by_type AS t, by_header AS h
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_widen(text, text) IS 'Part of outbox.doctor(): the statement that makes a sink take this kind of event too; NULL if no sink is suitable.';
+COMMENT ON FUNCTION outbox_internal.doctor_candidates(text, text) IS 'Part of outbox.doctor(): how each sink could take this kind of event, for a user to choose from.';
 
 -- Row comparisons and the order leave one index, whatever the table's statistics say.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_far_ahead(since timestamptz) RETURNS TABLE (id uuid, sink text, available_at timestamptz)
@@ -104,8 +119,7 @@ BEGIN
                      CASE WHEN n = 1000 THEN '1000 or more events wait because no sink takes them'
                      ELSE outbox_internal.counted(n, 'event waits because no sink takes it', 'events wait because no sink takes them') END, example.aggregate_type, example.event_type,
                      coalesce(' and the headers ' || example.headers, ''), date_trunc('second', example.created_at));
-    hint := coalesce(outbox_internal.doctor_widen(example.aggregate_type, example.event_type),
-                     'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092''); -- or correct the option match of a sink');
+    hint := outbox_internal.doctor_candidates(example.aggregate_type, example.event_type);
     RETURN NEXT;
   ELSIF status = 'ok' THEN
     RETURN NEXT;
@@ -118,7 +132,10 @@ BEGIN
     status := 'error';
     detail := format('Pending events: %s%s of sink "%s", which does not exist any more%s.', CASE WHEN example.estimated THEN 'about ' ELSE '' END, example.pending,
                      example.sink, CASE WHEN example.sinks > 1 THEN format(', and %s of %s other%s', example.others, example.sinks - 1, CASE WHEN example.sinks > 2 THEN 's' ELSE '' END) ELSE '' END);
-    hint := format('UPDATE outbox.events SET sink = ''other'' WHERE status = ''PENDING'' AND sink = %L; -- or create it again by CREATE SERVER', example.sink);
+    hint := outbox_internal.doctor_comment(format('create it again under this name by CREATE SERVER, which delivers its events there; or give them to another sink, which then '
+      'gets all of them, whatever its options choose (the sinks are: %s): UPDATE outbox.events SET sink = ''…'' WHERE status = ''PENDING'' AND sink = %L; Or DELETE them',
+      coalesce((SELECT string_agg(quote_literal(f.name), ', ' ORDER BY f.name) || CASE WHEN max(f.of_all) > 10 THEN ', …' ELSE '' END
+                FROM (SELECT n.name, count(*) OVER () AS of_all FROM outbox_internal.sink_names AS n ORDER BY n.name LIMIT 10) AS f), 'none'), example.sink));
   END IF;
   RETURN NEXT;
 
@@ -127,7 +144,7 @@ BEGIN
   IF n > 0 THEN
     status := 'warning';
     detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
-    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them';
+    hint := '-- only where no other server delivers them, so not on a copy: SELECT outbox.adopt(); delivers them from here';
   END IF;
   RETURN NEXT;
 

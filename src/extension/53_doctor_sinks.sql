@@ -44,8 +44,8 @@ BEGIN
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN '-- ' || kafka.hint
         WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
-          format('ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); -- the correct one; its events are then sent by themselves; '
-                 'outbox.probe() checks it step by step', s.name)
+          outbox_internal.doctor_comment(format('give it the correct password, and its events are sent: ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); '
+            'this shows each step: SELECT * FROM outbox.probe(%L);', s.name, s.name))
         WHEN s.last_error LIKE 'the library of sink kind %' THEN
           'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library that was built for this outbox and PostgreSQL. '
           'No event is lost, and no attempt is spent'
@@ -92,14 +92,15 @@ BEGIN
     IF s.kind = 'webhook' AND 'secret' <> ALL (coalesce(s.mapping, '{}')) THEN
       "check" := format('sink %s signature', s.name); status := 'warning';
       detail := 'It has no secret: its requests are not signed, and a receiver cannot tell them from forged ones.';
-      hint := format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%ssecret ''whsec_…''); -- 24 to 64 random bytes in base64',
-                     CASE WHEN s.mapping IS NULL THEN 'CREATE' ELSE 'ALTER' END, s.name, CASE WHEN s.mapping IS NULL THEN '' ELSE 'ADD ' END);
+      hint := outbox_internal.doctor_comment(format('give it a secret, 24 to 64 random bytes in base64, and the receiver the same: %s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%ssecret ''whsec_…'');',
+        CASE WHEN s.mapping IS NULL THEN 'CREATE' ELSE 'ALTER' END, s.name, CASE WHEN s.mapping IS NULL THEN '' ELSE 'ADD ' END));
       RETURN NEXT;
     END IF;
   END LOOP;
   IF NOT FOUND THEN
     "check" := 'sinks'; status := 'warning'; detail := 'There is no sink.';
-    hint := 'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092'');';
+    hint := '-- CREATE SERVER makes one, which takes all events that the options events, aggregates and match choose, and every event without them: '
+            'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092'', events ''order.*'');';
     RETURN NEXT;
   END IF;
 END

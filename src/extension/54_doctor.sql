@@ -25,7 +25,7 @@ BEGIN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
                      'another cluster or database.', outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := 'SELECT outbox.adopt(); -- only where nobody else delivers them; or drop the days yourself: SELECT outbox.run_maintenance()';
+    hint := '-- only where no other server delivers the events: SELECT outbox.adopt(); drops the days too. Elsewhere, when the restore has ended: SELECT outbox.run_maintenance();';
   ELSIF days.over > 0 THEN
     status := 'warning';
     detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a session has been reading them for long, or no worker runs.',

@@ -57,7 +57,7 @@ AS $$
 BEGIN
   IF event_id IS NULL OR handler IS NULL THEN
     RAISE EXCEPTION '% must not be null', CASE WHEN event_id IS NULL THEN 'the id of an event' ELSE 'the name of a handler' END
-      USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT outbox.mark_processed(event_id, ''name of the consumer'');';
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'Such as outbox.mark_processed(event_id, ''name of the consumer'').';
   ELSIF octet_length(handler) NOT BETWEEN 1 AND 200 THEN
     RAISE EXCEPTION 'the name of a handler must have 1 to 200 bytes'
       USING ERRCODE = 'invalid_parameter_value', DETAIL = format('It has %s.', octet_length(handler)),

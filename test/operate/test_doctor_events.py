@@ -1,6 +1,8 @@
 """What outbox.doctor() reports about events that no sink delivers, about maintenance, and about secrets that every
 role can read."""
 
+import re
+
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
@@ -12,13 +14,20 @@ def well(db, check):
     wait_until(lambda: db.doctor(check)[0] == "ok", 10, lambda: str(db.doctor(check)))
 
 
+def statement(hint: str, beginning: str) -> str:
+    """A user chooses this one of the statements that a hint shows in its comment."""
+    assert hint.startswith("-- ")
+    [found] = re.findall(rf"{beginning}.*?;", hint)
+    return found
+
+
 def test_events_that_no_sink_takes(db, receiver):
     """The hint adds only the waiting kind of event to the sink's filter."""
     db.webhook_sink("crm", receiver, SECRET, events="order.*", aggregates="Order")
     db.sql("SELECT outbox.enqueue('Customer', '1', 'customer.created', '\"hidden\"', headers => '{\"tenant\": \"hidden\"}')")
     state, detail, hint = db.doctor("routes")
     assert state == "warning" and "1 event waits" in detail and '"customer.created"' in detail and "headers tenant" in detail and "hidden" not in detail
-    db.paste(hint)
+    db.paste(statement(hint, "ALTER SERVER crm"))
     wait_until(receiver.accepted, 10, "the event to be routed at once")
     well(db, "routes")
     assert db.value("SELECT srvoptions @> ARRAY['events=order.*, customer.created', 'aggregates=Order, Customer'] FROM pg_foreign_server WHERE srvname = 'crm'")
@@ -27,9 +36,9 @@ def test_events_that_no_sink_takes(db, receiver):
 def test_events_without_any_sink(db):
     db.enqueue("Customer", "1")
     state, detail, hint = db.doctor("routes")
-    assert state == "warning" and hint.startswith("CREATE SERVER main")
+    assert state == "warning"
     assert db.doctor("sinks")[0] == "warning"
-    db.paste(hint)
+    db.paste(statement(hint, "CREATE SERVER"))
     well(db, "routes")
     assert db.doctor("sinks") is None
 
@@ -49,7 +58,9 @@ def test_a_lost_sink(db, other, receiver):
     state, detail, hint = db.doctor("lost sink")
     assert state == "error" and '"crm"' in detail
     db.webhook_sink("other", other, SECRET)
-    db.paste(hint)  # the hint's example uses the name "other", as this test does
+    hint = db.doctor("lost sink")[2]
+    assert "the sinks are: 'other'" in hint
+    db.paste(statement(hint, "UPDATE outbox.events").replace("…", "other"))
     wait_until(lambda: [d.id for d in other.accepted()] == [event], 10, "the event to go there at once")
     well(db, "lost sink")
 
@@ -59,7 +70,7 @@ def test_events_of_another_origin(db, receiver):
     db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin) VALUES (gen_random_uuid(), 'Order', 'e', 1, 'crm', 42)")
     state, detail, hint = db.doctor("origin")
     assert state == "warning" and "another cluster or database" in detail
-    db.paste(hint)
+    db.paste(statement(hint, "SELECT outbox.adopt"))
     wait_until(receiver.accepted, 10, "the adopted event")
     well(db, "origin")
 
@@ -78,7 +89,7 @@ def test_one_event_of_another_origin_among_very_many(db, receiver):
     seen = [(db.doctor("origin")[0], db.value("SELECT not_adopted_events FROM outbox.database_metrics")) for _ in range(4)]
     assert seen == [("warning", 1)] * 4
     assert db.sink("pending, oldest_pending_age IS NOT NULL") == (1, True)
-    db.paste(db.doctor("origin")[2])
+    db.paste(statement(db.doctor("origin")[2], "SELECT outbox.adopt"))
     wait_until(lambda: len(receiver.accepted()) == 2, 10, "the adopted event")
     well(db, "origin")
 

@@ -121,12 +121,11 @@ def test_hints_end_what_they_are_for_whatever_the_name(hostile, attack):
     """They also work."""
     db = hostile
     for check, hint in db.sql("SELECT \"check\", hint FROM outbox.doctor('0 seconds') WHERE hint IS NOT NULL"):
-        if check.removesuffix(attack) in ("sink paused", "sink disabled", "prepared", "secrets", f"sink failed{attack} signature"):
-            db.paste(hint.replace("whsec_…", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+        if check.removesuffix(attack) in ("sink paused", "sink disabled", "prepared", "secrets"):
+            db.paste(hint)
     assert not db.sql("SELECT FROM outbox.stopped_sinks") and not db.sql("SELECT FROM pg_prepared_xacts")
     moved = "SELECT count(*) FROM pg_user_mappings WHERE srvname = %s AND 'url=http://127.0.0.1:1/?token=t0ken' = ANY (umoptions)"
     assert db.value(moved, "secret" + attack) == 1
-    assert db.value("SELECT count(*) FROM pg_user_mappings WHERE srvname = %s", "failed" + attack) == 1
 
 
 def test_no_hint_has_a_name_behind_a_comment(db):

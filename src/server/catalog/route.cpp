@@ -338,7 +338,7 @@ RouteSink *route_require(const char *name, Oid role) {
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for sink \"%s\"", name),
                     errdetail("To name a sink, a role needs USAGE on the foreign server; sinks that take an event by "
                               "their own options need no right."),
-                    errhint("GRANT USAGE ON FOREIGN SERVER %s TO %s; or leave the sink out.", quote_identifier(name),
-                            quote_identifier(GetUserNameFromId(role, false)))));
+                    errhint("GRANT USAGE ON FOREIGN SERVER %s TO %s; -- or leave the sink out",
+                            quote_identifier(name), quote_identifier(GetUserNameFromId(role, false)))));
   return sink;
 }

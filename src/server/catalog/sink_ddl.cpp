@@ -158,9 +158,8 @@ static void warn_of_pending(const char *sink) {
                        "%lld events still wait for the dropped sink \"%s\"", (unsigned long)n, (long long)n, sink),
          errdetail(
              "They are not delivered. outbox.sinks shows the sink in state \"dropped\" while there are such events."),
-         errhint("CREATE SERVER with the same name delivers them, and so does another sink: UPDATE outbox.events "
-                 "SET sink = 'other' WHERE status = 'PENDING' AND sink = %s;",
-                 quote_literal_cstr(sink))));
+         errhint("A sink that is created under this name delivers them. See the check \"lost sink\" of "
+                 "outbox.doctor().")));
 }
 
 void sink_ddl_apply(void) {

@@ -68,7 +68,7 @@ static void check_owner(Oid table) {
        errmsg("permission denied to change owner of table %s", get_rel_name(table)),
        errdetail("All tables of outbox belong to one role. Functions with superuser privileges write to them, so the "
                  "owner of a table could run code with these privileges."),
-       errhint("GRANT what the role needs instead.")));
+       errhint("Instead, GRANT what the role needs.")));
 }
 
 /* Positions must be drawn one by one and upwards to be the order in which events were enqueued. */

@@ -423,10 +423,10 @@ static PayloadType payload_type(FunctionCallInfo fcinfo) {
     return PAYLOAD_JSON;
   ereport(ERROR,
           (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("payload is of type %s, not JSON", format_type_be(type)),
-           type == BYTEAOID ? errhint("Bytes: SELECT outbox.enqueue_bytes(aggregate_type, aggregate_id, event_type, "
-                                      "payload, 'application/avro');")
-                            : errhint("SELECT outbox.enqueue(aggregate_type, aggregate_id, event_type, "
-                                      "to_jsonb(payload));")));
+           type == BYTEAOID ? errhint("For bytes, use outbox.enqueue_bytes(aggregate_type, aggregate_id, event_type, "
+                                      "payload, 'application/avro').")
+                            : errhint("Convert it: outbox.enqueue(aggregate_type, aggregate_id, event_type, "
+                                      "to_jsonb(payload)).")));
   pg_unreachable();
 }
 

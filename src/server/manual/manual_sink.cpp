@@ -25,8 +25,7 @@ static void require_manual(const RouteSink *sink, Oid role) {
     ereport(ERROR,
             (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("the events of sink \"%s\" cannot be claimed", sink->name),
              errdetail("It is of kind outbox_%s: the worker delivers them.", sink->kind),
-             errhint("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual makes a sink whose events you "
-                     "claim.")));
+             errhint("Events of a sink of the wrapper outbox_manual can be claimed.")));
   if (outbox_server_aclcheck(sink->server_oid, role) != ACLCHECK_OK)
     ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for sink \"%s\"", sink->name),
                     errdetail("To claim its events, a role needs USAGE on the foreign server."),

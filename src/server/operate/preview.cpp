@@ -101,8 +101,8 @@ static List *read_messages(const pg_uuid_t *id, const char *sink) {
         ERROR,
         (errcode(ERRCODE_NO_DATA_FOUND), errmsg("there is no event %s", uuid_cstring(id)),
          errdetail("It was delivered and not kept, deleted, never enqueued, or its transaction has not committed."),
-         errhint("SELECT id, sink, status FROM outbox.events ORDER BY position DESC LIMIT 10; delivered events are "
-                 "kept for outbox.retention.")));
+         errhint("SELECT id, sink, status FROM outbox.events ORDER BY position DESC LIMIT 10; -- delivered events "
+                 "are kept for outbox.retention")));
   return reading.messages;
 }
 

@@ -148,7 +148,7 @@ SQL_FUNCTION(outbox_probe) {
 
   if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("arguments of a probe must not be null"),
-                    errhint("SELECT * FROM outbox.probe('name');")));
+                    errhint("Name a sink. The timeout may be left out, and is then 10 seconds.")));
   char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
   int64 ms = timeout_ms(PG_GETARG_INTERVAL_P(1));
   const RouteSink *sink = route_require(name, GetUserId());

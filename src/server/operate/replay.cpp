@@ -121,7 +121,7 @@ static void check_arguments(FunctionCallInfo fcinfo) {
   for (int i = 0; i < 4; i++)
     if (PG_ARGISNULL(i))
       ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
-                      errhint("SELECT outbox.replay('sink', now() - interval '1 hour');")));
+                      errhint("Such as outbox.replay('sink', now() - interval '1 hour').")));
   TimestampTz since = PG_GETARG_TIMESTAMPTZ(1), until = PG_GETARG_TIMESTAMPTZ(2);
   if (since > until)
     ereport(ERROR,
@@ -260,7 +260,7 @@ SQL_FUNCTION(outbox_resend) {
   for (int i = 0; i < 2; i++)
     if (PG_ARGISNULL(i))
       ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
-                      errhint("SELECT outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink');")));
+                      errhint("Such as outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink').")));
   char *sink = text_to_cstring(PG_GETARG_TEXT_PP(1));
   hold_sink_names();
   check_sink(sink);

@@ -124,7 +124,7 @@ static bool is_delivered(const Wait *wait, bool first, Moment now) {
   if (exists && first && is_own())
     ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION), errmsg("event %s is not committed yet", id_text(wait)),
                     errdetail("It was enqueued in this transaction, and is delivered after its COMMIT."),
-                    errhint("COMMIT before you wait.")));
+                    errhint("Wait after the COMMIT.")));
   if (exists && is_dead())
     fail_dead(wait);
   if (exists && now >= wait->until)
@@ -144,7 +144,7 @@ static void refuse_block(const Wait *wait) {
            errmsg("outbox.wait_delivered() cannot run inside a transaction block or a function"),
            own ? errdetail("The event was enqueued in this transaction, and is delivered after its COMMIT.")
                : errdetail("It would hold the transaction's snapshot and locks while it waits."),
-           errhint("COMMIT first, then CALL outbox.wait_delivered('%s') as a statement of its own.", id_text(wait))));
+           errhint("After the COMMIT, as a statement of its own: CALL outbox.wait_delivered('%s');", id_text(wait))));
 }
 
 static void sleep_ms(long ms) {
@@ -169,7 +169,7 @@ SQL_FUNCTION(outbox_wait_delivered) {
   if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                     errmsg("%s must not be null", PG_ARGISNULL(0) ? "the id of an event" : "the timeout"),
-                    errhint("CALL outbox.wait_delivered('id'); waits for 30 seconds.")));
+                    errhint("The timeout may be left out, and is then 30 seconds.")));
   wait.id = *PG_GETARG_UUID_P(0);
   wait.timeout = *PG_GETARG_INTERVAL_P(1);
   if (call == NULL || call->atomic || IsSubTransaction())

@@ -45,7 +45,7 @@ static void look_up_oids(void) {
   HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(events_oid));
   if (!HeapTupleIsValid(tuple) || !OidIsValid(pending_oid) || !OidIsValid(sequence_oid))
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("the tables of extension \"outbox\" are missing"),
-                    errhint("CREATE EXTENSION outbox.")));
+                    errhint("CREATE EXTENSION outbox;")));
   owner_oid = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
   ReleaseSysCache(tuple);
   oids_valid = true;
