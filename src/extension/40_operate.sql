@@ -283,13 +283,18 @@ $$;
 COMMENT ON FUNCTION outbox_internal.sink_retries() IS
   'Part of outbox.sinks: the sinks with pending events that have failed, and the last of their errors (among the first 1,000 such events), from the committed rows.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.mapping_options(server oid) RETURNS text[]
+LANGUAGE c STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_mapping_options';
+COMMENT ON FUNCTION outbox_internal.mapping_options(oid) IS
+  'The names of the options of PUBLIC''s user mapping, for all who see outbox.sinks: also for an owner of the extension who may not read pg_user_mapping; NULL without a mapping.';
+
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
          coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
                    FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
-                   WHERE o.option_name IN ('bootstrap_servers', 'hosts', 'url', 'address', 'path', 'queue_url', 'topic_arn', 'event_bus') AND NOT EXISTS (
-                     SELECT FROM pg_catalog.pg_user_mapping AS m, pg_catalog.pg_options_to_table(m.umoptions) AS u
-                     WHERE m.umserver = s.oid AND m.umuser = 0 AND u.option_name = o.option_name)), '(in the user mapping)') AS target,
+                   WHERE o.option_name IN ('bootstrap_servers', 'hosts', 'url', 'address', 'path', 'queue_url', 'topic_arn', 'event_bus') AND o.option_name <> ALL (coalesce(outbox_internal.mapping_options(s.oid), '{}'))),
+                  '(in the user mapping)') AS target,
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' WHEN retries.server IS NOT NULL THEN 'failing' ELSE 'idle' END END,

@@ -20,6 +20,16 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS 'Part of outbox.doctor(): any text as a literal on one line.';
 
+-- An owner of the extension who is no superuser sees of other roles' sessions only that they exist.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_sessions(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT 'sessions', 'ok', format('Not seen: since when sessions of other roles have had a transaction open. The doctor runs as %s, which lacks that right; so the checks '
+           'locks, row locks, transactions and horizon overlook some.', current_user), format('GRANT pg_read_all_stats TO %I;', current_user)
+  WHERE NOT pg_has_role('pg_read_all_stats', 'USAGE')
+$$;
+COMMENT ON FUNCTION outbox_internal.doctor_sessions(interval) IS 'Part of outbox.doctor(): a row if it may not see the sessions of other roles.';
+
 -- Locks that conflict with the ROW EXCLUSIVE of the worker and of every producer. An autovacuum worker that cuts off a table's end makes way at once.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_locks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

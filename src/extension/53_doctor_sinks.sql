@@ -10,10 +10,9 @@ BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
     SELECT v.*, f.srvoptions, u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
-           h.last_error AS head_error, h.dead, (SELECT array_agg(o.option_name) FROM pg_options_to_table(m.umoptions) AS o) AS mapping
+           h.last_error AS head_error, h.dead, outbox_internal.mapping_options(f.oid) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
-    LEFT JOIN pg_user_mapping AS m ON m.umserver = f.oid AND m.umuser = 0
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
     LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = f.oid
     LEFT JOIN outbox_internal.doctor_heads() AS h ON h.sink = v.name

@@ -84,7 +84,7 @@ BEGIN
     detail := format('PUBLIC may read %s, and with it %s.', s.name, CASE WHEN s.of_secrets THEN 'the secrets of all user mappings' ELSE 'the payloads of events' END);
     hint := format('REVOKE SELECT ON %s FROM PUBLIC;', s.name);
   ELSE
-    SELECT f.srvname AS name, EXISTS (SELECT FROM pg_user_mapping AS m WHERE m.umserver = f.oid AND m.umuser = 0) AS mapped INTO s
+    SELECT f.srvname AS name, outbox_internal.mapping_options(f.oid) IS NOT NULL AS mapped INTO s
     FROM pg_foreign_server AS f JOIN outbox_internal.wrappers AS w ON w.oid = f.srvfdw CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
     WHERE o.option_name = 'url'
       AND o.option_value ~* '://[^/@]*:[^/@]*@|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)=|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
@@ -113,8 +113,8 @@ DECLARE
   part text;
   locked boolean := false;
 BEGIN
-  FOREACH part IN ARRAY ARRAY['library', 'worker', 'locks', 'row_locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
-    CONTINUE WHEN pg_is_in_recovery() AND part IN ('locks', 'row_locks', 'transactions', 'upkeep');
+  FOREACH part IN ARRAY ARRAY['library', 'worker', 'sessions', 'locks', 'row_locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
+    CONTINUE WHEN pg_is_in_recovery() AND part IN ('sessions', 'locks', 'row_locks', 'transactions', 'upkeep');
     IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN -- reads the tables: not behind somebody who has one for himself, or waits for it
       locked := EXISTS (SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
                         WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.pid IS DISTINCT FROM pg_backend_pid()

@@ -74,6 +74,36 @@ def test_nothing_runs_with_more_rights_than_the_owner(demoted, pg, receiver):
     assert {who for who, _ in told} == {"demoted"} and all("superuser" in what or "permission denied" in what for _, what in told)
 
 
+def test_the_doctor_of_an_owner_without_rights(demoted, receiver):
+    """It sees which sinks are signed and which URLs have tokens, without a secret; other roles' sessions only after a
+    GRANT, which it names."""
+    db, found = demoted, {}
+    db.webhook_sink("signed", receiver, SECRET)
+    db.webhook_sink("unsigned", receiver, events="none")
+    db.webhook_sink("token", receiver.url + "?token=t0ken", SECRET, events="none")
+    for _ in range(2):
+        rows = db.sql("SELECT \"check\", status, detail, hint FROM outbox.doctor('0 seconds')")
+        assert [row for row in rows if "could not look" in row[2] or "permission denied" in row[2]] == []
+        found = {row[0]: row[1:] for row in rows}
+        assert "sink signed signature" not in found and found["sink unsigned signature"][0] == "warning"
+        assert found["secrets"][0] == "warning" and "sink token" in found["secrets"][1] and "ALTER USER MAPPING" in found["secrets"][2]
+        assert SECRET not in str(rows) and "t0ken" not in str(rows)
+        if "sessions" in found:
+            state, detail, hint = found["sessions"]
+            assert state == "ok" and "transactions" in detail and hint == "GRANT pg_read_all_stats TO demoted;"
+            db.paste(hint)
+    assert "sessions" not in found
+    db.create_mapping("unsigned", {"bearer_token": "t0ken"})
+    assert db.sql("SELECT name, target FROM outbox.sinks ORDER BY 1")[2] == ("unsigned", receiver.url)
+    db.sql("ALTER USER MAPPING FOR PUBLIC SERVER unsigned OPTIONS (ADD url 'https://crm.example/?token=t0ken')")
+    assert db.value("SELECT target FROM outbox.sinks WHERE name = 'unsigned'") == "(in the user mapping)"
+    with db.connect(autocommit=False, user="postgres") as late:
+        late.execute("SELECT outbox.enqueue('Order', '1', 'none', '{}')")
+        wait_until(lambda: db.doctor("transactions", "0 seconds")[0] == "warning", 10, lambda: str(db.doctor("transactions", "0 seconds")))
+    db.paste("REVOKE pg_read_all_stats FROM demoted")
+    assert db.doctor("sessions")
+
+
 @pytest.fixture
 def mallory(pg, db):
     """A role with the rights that careless administrators grant."""

@@ -27,7 +27,7 @@ void event_check_created_at(const TriggerRow *row);
 void event_check_payload(TriggerRow *row);
 
 /* Raises an error when a sink can never send the event. An event that is too large for some of the sinks is accepted
- * with a warning, and becomes a dead letter there; one that is too large for all is an error. `is_new`: the event is being enqueued,
- * so probable mistakes are errors as well. */
+ * with a warning, and becomes a dead letter there; one that is too large for all is an error. `is_new`: the event is
+ * being enqueued, so probable mistakes are errors as well. */
 void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
                        bool is_new);
