@@ -48,16 +48,26 @@ def phantoms(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def losses(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """Every committed event arrives at each sink, unless it is a dead letter or a user deleted it."""
+    """Every committed event arrives at each of its sinks, unless it is a dead letter or a user deleted it."""
     accepted = {(a.sink, a.id) for a in history.arrivals if a.accepted}
     deleted = history.deleted()
     for event in history.events.values():
-        for sink in sinks if event.committed else ():
+        for sink in (event.sinks or sinks) if event.committed else ():
             status = history.waiting.get((event.id, sink)) or history.waiting.get((event.id, None))
             if status == "PENDING":
                 yield Finding("stuck", f"still pending for {sink}, although all parts are healthy again", (event.id,))
+            elif status == "FAILED" and sink in history.redriven:
+                yield Finding("dead", f"a dead letter of {sink}, which all were redriven", (event.id,))
             elif status is None and (sink, event.id) not in accepted and not {(event.id, sink), (event.id, None)} & deleted:
                 yield Finding("lost", f"committed, never accepted by {sink}, and no longer in the table", (event.id,))
+
+
+def strangers(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
+    """No event arrives at a sink that does not take it, whatever the sinks are called meanwhile."""
+    for arrival in history.arrivals:
+        event = history.events.get(arrival.id)
+        if event and arrival.sink not in (event.sinks or sinks):
+            yield Finding("wrong sink", f"{arrival.sink} got {arrival.where}, which is not for it", (event.id,))
 
 
 def order(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
@@ -146,11 +156,11 @@ def ledger(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
             yield Finding("ledger", f"transaction {t.name} was rolled back, but its ledger row exists", (event.id,))
 
 
-RULES = [ids, phantoms, losses, order, duplicates, runs, contents, ledger]
+RULES = [ids, phantoms, losses, strangers, order, duplicates, runs, contents, ledger]
 
 
 # Faults that hold a request up on its way while another one may be sent, by sink.
-OVERTAKEN = {"kafka": {"pause_broker", "cut_broker"}, "crm": {"cut_endpoint", "endpoint_hangs"}}
+OVERTAKEN = {"kafka": {"pause_broker", "cut_broker", "silent_broker"}, "crm": {"cut_endpoint", "endpoint_hangs", "silent_endpoint"}, "audit": set()}
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------

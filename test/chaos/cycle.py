@@ -7,9 +7,10 @@ from hands import Hands
 from history import Fault, History
 from plan import Plan, Step
 from world import World
-from writers import WRITERS, Writer
+from writers import WRITERS, Few, Writer
 
-HARMLESS = {"change_workers", "set_clock"}  # a fault that the events must not notice
+HARMLESS = {"change_workers", "set_clock", "rename_sink", "swap_sinks", "replace_sink", "recordings_fail", "some_recordings_fail",
+            "long_recordings_fail", "drop_day", "detach_day"}  # a fault that the events must not notice
 AFTER_FAULTS_S = 0.3  # seconds for which the writers continue after the recovery
 
 
@@ -22,9 +23,10 @@ class Cycle:
         self._under_way: dict[int, Fault] = {}
 
     def run(self) -> None:
-        parties = [Writer(self.world.db, self.plan, self.history, n) for n in range(WRITERS)]
+        parties: list[Writer | Hands] = [Writer(self.world.db, self.plan, self.history, n, self.world.alone) for n in range(WRITERS)]
         if self.plan.hands:
             parties.append(Hands(self.world.db, self.plan, self.history))
+        self.world.audit.poisoned = True
         started = time.monotonic()
         for party in parties:
             party.start()
@@ -36,7 +38,7 @@ class Cycle:
             for party in parties:
                 party.finish()
         if self.plan.last:
-            self._break_things([self.plan.last], time.monotonic())
+            self._last(self.plan.last)
         self.drained_in = self.world.drain()
         for begun, ended in self.world.pulse.stalls():
             self.history.faults.append(Fault("the machine stood still", begun, ended, self.world.bound()))
@@ -45,6 +47,14 @@ class Cycle:
         for at, step, which in moments(steps):
             time.sleep(max(0, started + at - time.monotonic()))
             (self._end if which else self._begin)(step)
+
+    def _last(self, step: Step) -> None:
+        self._begin(step)
+        if self.plan.after:
+            few = Few(self.world.db, self.plan, self.history)
+            few.start()
+            few.finish()
+        self._end(step)
 
     def _bound(self, step: Step) -> int:
         return 0 if step.fault in HARMLESS else self.world.bound()

@@ -12,8 +12,10 @@ from outbox_rig.asleep import stop_asleep
 from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import HANG, Mode, status
 from plan import Plan, Step
-from sinks import SINKS
-from world import World
+from outbox_rig.kafka import Kafka
+from sinks import SINKS, STRANGER
+from world import NETWORKS, World
+from writers import own_keys
 
 
 class NothingToHit(Exception):
@@ -104,12 +106,63 @@ def cut(network: str) -> Action:
     return begin
 
 
+# ---- the brokers -----------------------------------------------------------------------------------------------
+
+
+def brokers(world: World, plan: Plan) -> list[Kafka]:
+    """One or all."""
+    all_of_them = [*world.kafka.brokers.values()]
+    return plan.dice("brokers").choice([*([broker] for broker in all_of_them), all_of_them])
+
+
+def kill_broker(world: World, plan: Plan) -> None:
+    for broker in brokers(world, plan):
+        broker.kill()
+
+
+def start_broker(world: World, plan: Plan) -> None:
+    killed = brokers(world, plan)
+    for broker in killed:
+        broker.begin_start()
+    for broker in killed:
+        broker.wait_started()
+
+
+def pause_broker(world: World, plan: Plan) -> None:
+    for broker in brokers(world, plan):
+        broker.pause()
+
+
+def resume_broker(world: World, plan: Plan) -> None:
+    for broker in brokers(world, plan):
+        broker.resume()
+
+
+def silent_broker(world: World, plan: Plan) -> None:
+    """Nothing is in flight to it. Then it is sent a few events, and the other broker refuses some."""
+    world.drain()
+    silent = plan.dice("brokers").choice([*world.kafka.brokers])
+    world.silenced = world.topics.keys_of(silent)
+    world.kafka.brokers[silent].pause()
+
+
+def silent_broker_answers(world: World, plan: Plan) -> None:
+    # The refused events' topic has partitions on the silent broker: it waits.
+    world.wait_for_others("kafka", world.silenced + own_keys())
+    world.kafka.brokers[plan.dice("brokers").choice([*world.kafka.brokers])].resume()
+
+
 # ---- the endpoint ----------------------------------------------------------------------------------------------
 
 
 def restart_endpoint(world: World, plan: Plan) -> None:
     world.endpoint.receiver.stop()
     world.endpoint.receiver.start()
+
+
+def silent_endpoint_answers(world: World, plan: Plan) -> None:
+    world.wait_for_others("crm")
+    world.endpoint.heal()
 
 
 # ---- the clock ---------------------------------------------------------------------------------------------------
@@ -130,15 +183,15 @@ def change_workers(world: World, plan: Plan) -> None:
 
 
 def alter_server(world: World, name: str, plan: Plan) -> None:
-    world.sql(f"ALTER SERVER {name} OPTIONS (SET retry 'exponential 50ms..{400 + plan.cycle % 50}ms')")
+    world.sql(f"ALTER SERVER {world.name(name)} OPTIONS (SET retry 'exponential 50ms..{400 + plan.cycle % 50}ms')")
 
 
 # ---- routes ------------------------------------------------------------------------------------------------------
 
 
 def take(world: World, events: str) -> None:
-    """Both sinks change at once: otherwise an event that is enqueued in between would have one sink."""
-    world.sql("DO $$ BEGIN " + " ".join(f"ALTER SERVER {sink} OPTIONS (SET events '{events}');" for sink in SINKS) + " END $$")
+    """All sinks change at once: otherwise an event that is enqueued in between would have fewer."""
+    world.sql("DO $$ BEGIN " + " ".join(f"ALTER SERVER {world.name(sink)} OPTIONS (SET events '{events}');" for sink in SINKS) + " END $$")
 
 
 def take_none(world: World, plan: Plan) -> None:
@@ -163,6 +216,69 @@ def take_all_behind_a_lock(world: World, plan: Plan) -> None:
     take_all(world, plan)
 
 
+# ---- names -------------------------------------------------------------------------------------------------------
+
+
+def rename_sink(world: World, plan: Plan) -> None:
+    sink = plan.dice("names").choice(SINKS)
+    world.change(f"ALTER SERVER {world.name(sink)} RENAME TO {sink}_{plan.cycle}")
+
+
+def swap_sinks(world: World, plan: Plan) -> None:
+    one, other = (world.name(sink) for sink in plan.dice("names").sample(SINKS, 2))
+    world.change(f"ALTER SERVER {one} RENAME TO passing", f"ALTER SERVER {other} RENAME TO {one}", f"ALTER SERVER passing RENAME TO {other}")
+
+
+def replace_sink(world: World, plan: Plan) -> None:
+    """A new sink gets the former name; nothing is for it."""
+    sink = plan.dice("names").choice(SINKS)
+    name, url = world.name(sink), world.endpoint.receiver.url.replace("/hook", f"/{STRANGER}")
+    world.change(f"ALTER SERVER {name} RENAME TO {sink}_{plan.cycle}",
+                 f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url '{url}', allow_http 'true', allow_networks '{NETWORKS}', events 'none')",
+                 f"COMMENT ON SERVER {name} IS '{STRANGER}'")
+
+
+def drop_stranger(world: World, plan: Plan) -> None:
+    for (name,) in world.sql("SELECT name FROM chaos.sinks WHERE sink = %s", STRANGER):
+        world.sql(f"DROP SERVER IF EXISTS {name}")
+
+
+# ---- recordings --------------------------------------------------------------------------------------------------
+
+
+def keep(keys: str) -> Action:
+    """A trigger lets no event of these keys leave, of one sink."""
+    return lambda world, plan: world.sql("INSERT INTO chaos.kept VALUES (%s, %s)", plan.dice("kept").choice(SINKS), keys) and None
+
+
+def let_go(world: World, plan: Plan) -> None:
+    world.sql("TRUNCATE chaos.kept")
+
+
+def let_go_after_others(world: World, plan: Plan) -> None:
+    world.wait_for_others(plan.dice("kept").choice(SINKS))
+    let_go(world, plan)
+
+
+def _day(world: World) -> tuple[str, int | None]:
+    """Today's partition of delivered events, and its OID if it is there."""
+    return world.sql("SELECT day, to_regclass(day)::oid::bigint FROM concat('outbox.events_sent_', to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) AS day")[0]
+
+
+def drop_day(world: World, plan: Plan) -> None:
+    day, oid = _day(world)
+    while world.sql("SELECT FROM pg_class WHERE oid = %s", oid):
+        world.change(f"DROP TABLE IF EXISTS {day}")
+
+
+def detach_day(world: World, plan: Plan) -> None:
+    """It keeps its name, so that none can be made."""
+    day, oid = _day(world)
+    if oid is None:
+        raise NothingToHit("no day of delivered events")
+    world.change(f"ALTER TABLE outbox.events_sent DETACH PARTITION {day}")
+
+
 FAULTS: dict[str, tuple[Action, Action]] = {
     "kill_worker": (kill_worker, nothing),
     "terminate_worker": (terminate_worker, nothing),
@@ -178,16 +294,26 @@ FAULTS: dict[str, tuple[Action, Action]] = {
     "upgrade_server": (call("upgrade_server"), nothing),
     "cut_broker": (cut("broker_network"), call("broker_network.mend")),
     "cut_endpoint": (cut("endpoint_network"), call("endpoint_network.mend")),
-    "kill_broker": (call("kafka.kill"), call("kafka.start")),
-    "pause_broker": (call("kafka.pause"), call("kafka.resume")),
+    "kill_broker": (kill_broker, start_broker),
+    "pause_broker": (pause_broker, resume_broker),
+    "silent_broker": (silent_broker, silent_broker_answers),
     "endpoint_refuses": (call("endpoint.receiver.stop"), call("endpoint.receiver.start")),
     "endpoint_restarts": (restart_endpoint, nothing),
     "endpoint_hangs": (answer(HANG), call("endpoint.heal")),
+    "silent_endpoint": (answer(HANG), silent_endpoint_answers),
     "endpoint_fails": (answer(status(500)), call("endpoint.heal")),
     "set_clock": (set_clock, nothing),
     "change_workers": (change_workers, nothing),
     "sinks_leave": (take_none, take_all),
     "sinks_leave_behind_a_lock": (take_none, take_all_behind_a_lock),
+    "rename_sink": (rename_sink, nothing),
+    "swap_sinks": (swap_sinks, nothing),
+    "replace_sink": (replace_sink, drop_stranger),
+    "recordings_fail": (keep("%"), let_go),
+    "some_recordings_fail": (keep("%-1"), let_go),
+    "long_recordings_fail": (keep("%"), let_go_after_others),
+    "drop_day": (drop_day, nothing),
+    "detach_day": (detach_day, drop_day),
     "alter_kafka": (lambda world, plan: alter_server(world, "kafka", plan), nothing),
     "alter_webhook": (lambda world, plan: alter_server(world, "crm", plan), nothing),
 }

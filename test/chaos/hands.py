@@ -8,7 +8,8 @@ from history import History, Touch
 from outbox_rig.database import Database
 from plan import Plan
 
-PICK = "SELECT position, id::text, sink FROM outbox.events_pending ORDER BY random() LIMIT %s FOR UPDATE SKIP LOCKED"
+PICK = """SELECT position, id::text, (SELECT s.sink FROM chaos.sinks AS s WHERE s.name = e.sink)
+  FROM outbox.events_pending AS e ORDER BY random() LIMIT %s FOR UPDATE OF e SKIP LOCKED"""
 
 
 class Hands(threading.Thread):
@@ -32,6 +33,7 @@ class Hands(threading.Thread):
                 try:
                     if connection is None or connection.closed:
                         connection = self._db.connect()
+                        connection.execute("SET chaos.by_hand = 'yes'")
                     self._touch(connection)
                 except (psycopg.OperationalError, psycopg.InterfaceError):  # the server was lost
                     if connection:

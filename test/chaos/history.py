@@ -27,6 +27,7 @@ class Event:
     # From the ledger, which is written in the event's (sub)transaction and read after all recoveries:
     committed: bool = False
     n: int | None = None  # the event's number within its key, taken under the lock of the key's row
+    sinks: tuple[str, ...] = ()  # those that take it; none: all
 
 
 @dataclass
@@ -73,6 +74,7 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     waiting: dict[tuple[str, str | None], str] = field(default_factory=dict)  # (id, sink): PENDING or FAILED after the drain
     touches: list[Touch] = field(default_factory=list)
+    redriven: tuple[str, ...] = ()  # sinks all of whose dead letters were redriven in the end, and are healthy
 
     def begin(self, name: str, kind: str, asynchronous: bool = False) -> Transaction:
         transaction = Transaction(name, kind, asynchronous)

@@ -12,10 +12,17 @@ FAULTS = {  # faults by target, with their weights; a cycle hits each target at 
     "settings": {"change_workers": 3, "alter_kafka": 1, "alter_webhook": 1},
     "routes": {"sinks_leave": 1, "sinks_leave_behind_a_lock": 2},
 }
+USERS = {  # what users do to the tables and sinks, beside the faults
+    "names": {"rename_sink": 1, "swap_sinks": 2, "replace_sink": 2},
+    "recordings": {"recordings_fail": 2, "some_recordings_fail": 2, "drop_day": 1, "detach_day": 1},
+}
+BY_USERS = 0.3  # how often each of them happens
+HANGING = {"long_recordings_fail": 1, "silent_broker": 1, "silent_endpoint": 1}  # the other parts' events must move meanwhile
 LASTS = {  # minimum and maximum in seconds; the other faults have no duration
     "kill_server_unflushed": (0.2, 0.6), "kill_broker": (0.1, 0.5), "pause_broker": (0.2, 1.2), "endpoint_refuses": (0.2, 0.8),
     "cut_broker": (0.3, 1.5), "cut_endpoint": (0.3, 1.5), "fill_disk": (0.3, 1.0), "promote_standby": (0.5, 1.0),
     "endpoint_hangs": (0.2, 1.0), "endpoint_fails": (0.2, 0.8), "sinks_leave": (0.1, 0.8), "sinks_leave_behind_a_lock": (0.1, 0.5),
+    "replace_sink": (0.1, 0.5), "recordings_fail": (0.2, 1.0), "some_recordings_fail": (0.5, 1.5), "detach_day": (0.2, 1.0),
 }
 KINDS = {"plain": 40, "rolled_back": 12, "savepoints": 12, "exception": 8, "steps": 5, "bulk": 3, "late": 8, "prepared": 8}
 
@@ -37,6 +44,7 @@ class Plan:
     hands: bool = True  # whether users lock, change and delete pending rows
     steps: list[Step] = field(default_factory=list)
     last: Step | None = None  # faults after the writers have ended, during the drain
+    after: list[str] = field(default_factory=list)  # kinds of the transactions that are made while the last fault lasts
     backlog: int = 0  # the number of bulk transactions with which each writer ends
     drained: float = 0  # the drained share of the backlog at which the last fault hits
 
@@ -51,33 +59,40 @@ def draw(seed: int, cycle: int) -> Plan:
     plan.seconds = dice.uniform(1.0, 1.8)
     plan.asynchronous = dice.choice([0, 0.3, 0.3])
     plan.hands = dice.random() < 0.7
-    kind = dice.choices(["calm", "mixed", "asynchronous", "backlog", "upgrade"], [1, 6, 2, 2, 0.2])[0]
+    plan.kinds |= {"large": 1, "freeing": 5, "echoing": 4}
+    kind = dice.choices(["calm", "mixed", "asynchronous", "backlog", "upgrade", "hanging"], [1, 7, 2, 2, 0.2, 1.5])[0]
     if kind == "mixed":
         for target in dice.sample(sorted(FAULTS), dice.choices([1, 2, 3], [3, 4, 2])[0]):
-            plan.steps.append(_step(dice, target, plan.seconds))
+            plan.steps.append(_step(dice, FAULTS[target], plan.seconds))
     elif kind == "asynchronous":  # no other commit may flush what must not be published before it is flushed
         plan.asynchronous, plan.hands = 1, False
         plan.kinds |= {"prepared": 0}
         plan.steps.append(_of(dice, "kill_server_unflushed", plan.seconds))
         if dice.random() < 0.3:
-            plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
+            plan.steps.append(_step(dice, FAULTS[dice.choice(["broker", "endpoint"])], plan.seconds))
     elif kind == "backlog":  # no other commit may flush the recordings
         plan.asynchronous, plan.hands = 0, False
         plan.backlog, plan.drained = 5, dice.uniform(0.2, 0.6)
         plan.last = Step(0, "kill_server_draining", 0)
         if dice.random() < 0.4:
-            plan.steps.append(_step(dice, dice.choice(["broker", "endpoint"]), plan.seconds))
+            plan.steps.append(_step(dice, FAULTS[dice.choice(["broker", "endpoint"])], plan.seconds))
     elif kind == "upgrade":  # pg_upgrade refuses prepared transactions
         plan.kinds |= {"prepared": 0}
         plan.steps.append(_of(dice, "upgrade_server", plan.seconds))
         if dice.random() < 0.5:
-            plan.steps.append(_step(dice, dice.choice(["broker", "endpoint", "clock"]), plan.seconds))
+            plan.steps.append(_step(dice, FAULTS[dice.choice(["broker", "endpoint", "clock"])], plan.seconds))
+    elif kind == "hanging":
+        plan.last = _step(dice, HANGING, 0)
+        plan.after = ["plain"] * 4 + ["large"] * 3 + ["plain"] * 8
+        if dice.random() < 0.4:
+            plan.steps.append(_step(dice, FAULTS["server"], plan.seconds))
+    if kind in ("calm", "mixed", "hanging"):
+        plan.steps += [_step(dice, actions, plan.seconds) for actions in USERS.values() if dice.random() < BY_USERS]
     plan.steps.sort(key=lambda step: step.at)
     return plan
 
 
-def _step(dice: random.Random, target: str, seconds: float) -> Step:
-    names = FAULTS[target]
+def _step(dice: random.Random, names: dict[str, int], seconds: float) -> Step:
     return _of(dice, dice.choices([*names], [*names.values()])[0], seconds)
 
 

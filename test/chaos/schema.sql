@@ -2,15 +2,19 @@
 -- event's own (sub)transaction. The ledger, read after recovery, says which events exist.
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.aggregates (key text PRIMARY KEY, n bigint NOT NULL DEFAULT 0);
-CREATE TABLE chaos.ledger (id uuid PRIMARY KEY, cycle int NOT NULL, n bigint NOT NULL);
+CREATE TABLE chaos.ledger (id uuid PRIMARY KEY, cycle int NOT NULL, n bigint NOT NULL, key text);
 CREATE INDEX ON chaos.ledger (cycle);
 
-CREATE FUNCTION chaos.emit(cycle int, key text, id uuid) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION chaos.type_of(key text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'Chaos' $$;
+
+CREATE FUNCTION chaos.emit(cycle int, key text, id uuid, event_type text DEFAULT 'chaos.happened', more jsonb DEFAULT '{}',
+                           available_at timestamptz DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE number bigint;
 BEGIN
   UPDATE chaos.aggregates AS a SET n = a.n + 1 WHERE a.key = emit.key RETURNING a.n INTO STRICT number;
-  INSERT INTO chaos.ledger VALUES (id, cycle, number);
-  PERFORM outbox.enqueue('Chaos', key, 'chaos.happened', jsonb_build_object('id', id, 'key', key, 'n', number), id => id);
+  INSERT INTO chaos.ledger VALUES (id, cycle, number, key);
+  PERFORM outbox.enqueue(chaos.type_of(key), key, event_type, jsonb_build_object('id', id, 'key', key, 'n', number) || more, id => id,
+                         available_at => available_at);
   RETURN number;
 END $$;
 
@@ -40,8 +44,8 @@ DECLARE before bigint;
 BEGIN
   UPDATE chaos.aggregates AS a SET n = a.n + cardinality(ids) WHERE a.key = emit_many.key
     RETURNING a.n - cardinality(ids) INTO STRICT before;
-  INSERT INTO chaos.ledger SELECT event, cycle, before + i FROM unnest(ids) WITH ORDINALITY AS e (event, i);
+  INSERT INTO chaos.ledger SELECT event, cycle, before + i, key FROM unnest(ids) WITH ORDINALITY AS e (event, i);
   INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)
-    SELECT event, 'Chaos', key, 'chaos.happened', jsonb_build_object('id', event, 'key', key, 'n', before + i)
+    SELECT event, chaos.type_of(key), key, 'chaos.happened', jsonb_build_object('id', event, 'key', key, 'n', before + i)
     FROM unnest(ids) WITH ORDINALITY AS e (event, i) ORDER BY i;
 END $$;

@@ -1,72 +1,99 @@
-"""What both sinks received, as arrivals."""
+"""What the sinks received, as arrivals."""
 
 import json
 
 import confluent_kafka
 from history import Arrival
-from outbox_rig import Kafka, Receiver
+from outbox_rig import Receiver
+from outbox_rig.kafka_cluster import KafkaCluster
 from outbox_rig.receiver import OK, Delivery, Mode, status
 from outbox_rig.wait import wait_until
+from writers import SHARED_KEYS
 
-SINKS = ("kafka", "crm")  # names of the foreign servers
-TOPIC = "outbox.event.Chaos"
+# The foreign servers, by their first names and comments; the names change. The events that each takes:
+TAKES = {"kafka": {"aggregates": "*"}, "crm": {"aggregates": "*"}, "audit": {"aggregates": "Shared"}}
+SINKS = tuple(TAKES)
+STRANGER = "stranger"  # a sink of a former name: it takes nothing
+BLOCKING = "audit"  # a dead letter blocks its key
+TOPICS = ("outbox.event.Chaos", "outbox.event.Shared")
 PARTITIONS = 6
+PLACES = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
+LARGEST = 30_000  # bytes of a batch
 FLAKY = 0.03  # the share of events that the healthy endpoint refuses at first
+POISONED = 0.005  # the share of events that an endpoint refuses until it is repaired
 
 
-class Topic:
-    """Reads the topic on demand, each partition in order."""
+def takers(key: str) -> tuple[str, ...]:
+    return SINKS if key in SHARED_KEYS else ("kafka", "crm")
 
-    def __init__(self, kafka: Kafka):
-        kafka.create_topic(TOPIC, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+
+class Topics:
+    """Reads the topics on demand, each partition in order."""
+
+    def __init__(self, kafka: KafkaCluster):
+        for topic in TOPICS:
+            kafka.create_topic(topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(LARGEST)}, replicas=1)
         self._kafka = kafka
-        self._next = [0] * PARTITIONS
+        self._next = dict.fromkeys(PLACES, 0)
+        self._found: list[Arrival] = []
+        self._place_of: dict[str, tuple[str, int]] = {}
+
+    def keys_of(self, broker: int) -> list[str]:
+        """The keys whose partitions this broker leads, as far as they have had records."""
+        self._look()
+        leaders = {(topic, number): leader for topic in TOPICS for number, leader in self._kafka.leaders(topic).items()}
+        return [key for key, place in self._place_of.items() if leaders[place] == broker]
 
     def read(self) -> list[Arrival]:
-        """Returns all records since the last call. Uses a new consumer each time: it is not affected by dead
-        brokers, and needs no group."""
+        """Returns all records since the last call."""
+        self._look()
+        found, self._found = self._found, []
+        return found
+
+    def _look(self) -> None:
+        """Uses a new consumer each time: it is not affected by dead brokers, and needs no group."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self._kafka.bootstrap, "group.id": "chaos", "log_level": 0,
                                              "enable.auto.commit": False, "auto.offset.reset": "error",
                                              "topic.metadata.refresh.interval.ms": 500})
-        found: list[Arrival] = []
-        ends: list[int] = []
+        ends: dict[tuple[str, int], int] = {}
 
         def ends_known() -> bool:
             try:
-                while len(ends) < PARTITIONS:
-                    ends.append(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, len(ends)), timeout=2)[1])
+                for place in PLACES[len(ends):]:
+                    ends[place] = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*place), timeout=2)[1]
                 return True
             except confluent_kafka.KafkaException:
                 return False
 
         def all_read() -> bool:
             for message in consumer.consume(1000, 0.05):
-                if message.error() is None and message.offset() >= self._next[message.partition()]:
-                    found.append(self._arrival(message))
-                    self._next[message.partition()] = message.offset() + 1
-            return all(n >= end for n, end in zip(self._next, ends))
+                place = (message.topic(), message.partition())
+                if message.error() is None and message.offset() >= self._next[place]:
+                    self._found.append(self._arrival(message))
+                    self._next[place] = message.offset() + 1
+            return all(self._next[place] >= end for place, end in ends.items())
 
         try:
             wait_until(ends_known, 60, "the broker to tell the end of the topic")
-            consumer.assign([confluent_kafka.TopicPartition(TOPIC, p, n) for p, n in enumerate(self._next)])
-            wait_until(all_read, 60, lambda: f"the topic's end {ends}, at {self._next}")
+            consumer.assign([confluent_kafka.TopicPartition(*place, n) for place, n in self._next.items()])
+            wait_until(all_read, 60, lambda: f"the topics' ends {ends}, at {self._next}")
         finally:
             consumer.close()
-        return found
 
-    @staticmethod
-    def _arrival(message: confluent_kafka.Message) -> Arrival:
+    def _arrival(self, message: confluent_kafka.Message) -> Arrival:
         id = dict(message.headers() or []).get("id")
         body = json.loads(message.value())
+        self._place_of[body["key"]] = (message.topic(), message.partition())
         return Arrival("kafka", id.decode() if id else None, body["key"], body["n"], body["id"], message.timestamp()[1] / 1000, True,
-                       f"offset {message.offset()} of partition {message.partition()}", message.value(), message.partition())
+                       f"offset {message.offset()} of {message.topic()} {message.partition()}", message.value(), message.partition())
 
 
 class Endpoint:
-    """The webhook receiver: it refuses a few events once or twice before it accepts them."""
+    """A webhook receiver: it refuses a few events once or twice before it accepts them, and some until it is repaired."""
 
-    def __init__(self, receiver: Receiver):
-        self.receiver = receiver
+    def __init__(self, sink: str, receiver: Receiver):
+        self._sink, self.receiver = sink, receiver
+        self.poisoned = False
         self._refusals: dict[str, int] = {}
         self._number = 0
         self.heal()
@@ -76,6 +103,8 @@ class Endpoint:
 
     def _answer(self, delivery: Delivery) -> Mode:
         digits = int(delivery.id[:8], 16) if delivery.id else 0
+        if self.poisoned and digits > (1 - POISONED) * 2**32:
+            return status(422)
         if digits < FLAKY * 2**32 and self._refusals.get(delivery.id, 0) < 1 + digits % 2:
             self._refusals[delivery.id] = self._refusals.get(delivery.id, 0) + 1
             return status(422 if digits % 3 else 500)
@@ -91,5 +120,6 @@ class Endpoint:
         self._number += 1
         body = delivery.json()["data"]
         answer = "answered with " + str(delivery.answered) if delivery.answered else "not answered"
-        return Arrival("crm", delivery.id, body["key"], body["n"], body["id"], delivery.at, delivery.accepted(),
+        sink = STRANGER if delivery.path.endswith(STRANGER) else self._sink
+        return Arrival(sink, delivery.id, body["key"], body["n"], body["id"], delivery.at, delivery.accepted(),
                        f"request {self._number}, {answer}", delivery.body)

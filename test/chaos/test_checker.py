@@ -26,6 +26,10 @@ class Story:
         self.history.add(Event(id, key, transaction, undone, committed, n if committed else None))
         return self
 
+    def only_for(self, id: str, *sinks: str) -> "Story":
+        self.history.events[id].sinks = sinks
+        return self
+
     def arrive(self, *ids: str, sinks: tuple[str, ...] = SINKS, accepted: bool = True) -> "Story":
         for id in ids:
             self.clock += 1
@@ -50,6 +54,10 @@ class Story:
 
     def left(self, id: str, sink: str | None, status: str) -> "Story":
         self.history.waiting[id, sink] = status
+        return self
+
+    def redriven(self, sink: str) -> "Story":
+        self.history.redriven = (sink,)
         return self
 
     def deleted(self, id: str, sink: str | None, at: float) -> "Story":
@@ -80,6 +88,7 @@ RIGHT = {
     "a number that was rolled back is used again": Story().event("undone", "k", 3, undone=True, committed=False).arrive(*ALL),
     "a dead letter lets its key go on": Story().arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e2", sinks=("crm",), accepted=False).arrive("e3")
     .left("e2", "crm", "FAILED"),
+    "an event that is not for all sinks": Story().only_for("e2", "kafka").arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e3"),
     "a deleted event may stay away": Story().arrive("e1").arrive("e2", sinks=("kafka",)).arrive("e3").deleted("e2", "crm", 1.5),
     "an event that was deleted while it waited for a sink": Story().arrive("e1", "e3").deleted("e2", None, 1.5),
     "as many duplicates as the bound": Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive(*ALL),
@@ -100,6 +109,9 @@ WRONG = {
     "a refused request is no delivery": (Story(1).arrive("e1", sinks=("kafka",)).arrive("e1", sinks=("crm",), accepted=False), ["lost"]),
     "stuck": (Story().arrive("e1", "e2").arrive("e3", sinks=("crm",)).left("e3", "kafka", "PENDING"), ["stuck"]),
     "stuck without a sink": (Story().arrive("e1", "e2").left("e3", None, "PENDING"), ["stuck"] * 2),
+    "a dead letter of a sink whose dead letters were redriven": (Story().arrive("e1", "e2").arrive("e3", sinks=("kafka",)).left("e3", "crm", "FAILED")
+                                                                 .redriven("crm"), ["dead"]),
+    "at a sink that does not take it": (Story().only_for("e2", "kafka").arrive(*ALL), ["wrong sink"]),
     "phantom": (Story().event("gone", "k", 4, ASYNCHRONOUS, committed=False).arrive(*ALL).arrive("gone", sinks=("crm",)), ["phantom"]),
     "phantom that was refused": (Story().event("gone", "k", 4, ASYNCHRONOUS, committed=False).arrive(*ALL)
                                  .arrive("gone", sinks=("crm",), accepted=False), ["phantom"]),

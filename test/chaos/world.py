@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from history import History
+from history import Event, History, Transaction
 from outbox_rig import Postgres, Rig, wait_until
 from outbox_rig.clock import Clock
 from outbox_rig.database import Database
@@ -17,8 +18,8 @@ from outbox_rig.receiver import SECRET
 from outbox_rig.volume import NotPermitted as NoVolume
 from outbox_rig.volume import Volume
 from pulse import Pulse
-from sinks import Endpoint, Topic
-from writers import all_keys
+from sinks import BLOCKING, TAKES, Endpoint, Topics, takers
+from writers import all_keys, own_keys
 
 MAX_IN_FLIGHT = 40  # small, so that the bound on duplicates is tested
 STUCK_S = 20  # give up when nothing changes for this many seconds although every part is healthy
@@ -26,8 +27,9 @@ STUCK_S = 20  # give up when nothing changes for this many seconds although ever
 # The name tells that a cluster which pg_upgrade has made is the same one.
 SETTINGS = {"outbox.cluster_name": "chaos", "outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s", "max_prepared_transactions": "50",
             "log_min_messages": "debug2"}
+NETWORKS = "127.0.0.0/8, 10.0.0.0/8"
 VOLUME_MB = 2048  # of memory at most; a cycle needs some 2 MB
-SCHEMA = Path(__file__).with_name("schema.sql")
+SCHEMAS = [Path(__file__).with_name(name) for name in ("schema.sql", "triggers.sql")]
 
 
 def _network(rig: Rig) -> Namespace | None:
@@ -58,20 +60,28 @@ class World:
         self.volume = _volume(rig)
         self.standby: Postgres | None = None
         self.pg = rig.postgres(settings=SETTINGS, env=self.clock.env())
-        self.kafka = rig.kafka(jit=False, namespace=self.broker_network, killed=True)
-        self.endpoint = Endpoint(rig.receiver(secret=SECRET, namespace=self.endpoint_network))
-        self.topic = Topic(self.kafka)
+        # Each partition has one replica: what a silent broker leads waits for it.
+        self.kafka = rig.kafka_cluster(brokers=2, properties={"min.insync.replicas": "1"}, namespace=self.broker_network)
+        self.endpoint = Endpoint("crm", rig.receiver(secret=SECRET, namespace=self.endpoint_network))
+        self.audit = Endpoint(BLOCKING, rig.receiver(secret=SECRET))
+        self.topics = Topics(self.kafka)
+        self.alone = threading.Event()  # the writers keep no transaction open
+        self.silenced: list[str] = []  # the keys whose broker is silent
         self.db = Database(self.pg, "chaos")
         if self.volume:
             with self.pg.connect() as admin:
                 admin.execute(_tablespace(self.volume))
         self.db.create("chaos" if self.volume else "pg_default")
-        self.db.sql(SCHEMA.read_text())
-        self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys())
+        for schema in SCHEMAS:
+            self.db.sql(schema.read_text())
+        self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys() + [f"echo-{key}" for key in own_keys()])
         retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12", "events": "*"}
-        self.db.kafka_sink("kafka", self.kafka, **retry)
+        self.db.kafka_sink("kafka", self.kafka, **retry, **TAKES["kafka"])
         # Events are kept for a day, so that both ways of recording a delivery are used.
-        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", allow_networks="127.0.0.0/8, 10.0.0.0/8", **retry)
+        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", allow_networks=NETWORKS, **retry, **TAKES["crm"])
+        self.db.webhook_sink("audit", self.audit.receiver, SECRET, on_dead_letter="block", **retry | {"max_attempts": "4"}, **TAKES["audit"])
+        for sink in TAKES:
+            self.db.sql(f"COMMENT ON SERVER {sink} IS '{sink}'")
         self.workers = self._workers_before = 1
         self.pulse = Pulse()
 
@@ -93,7 +103,31 @@ class World:
 
     def waits_for_its_time(self) -> bool:
         """The row of a failed event contains the time of its next attempt, which is late if the clock was set back."""
-        return self.sql("SELECT EXISTS (SELECT FROM outbox.events_pending WHERE available_at > clock_timestamp())")[0][0]
+        return self.sql("SELECT EXISTS (SELECT FROM outbox.events_pending WHERE available_at BETWEEN clock_timestamp() AND clock_timestamp() + '1 minute')")[0][0]
+
+    def name(self, sink: str) -> str:
+        """The present name of its foreign server."""
+        return self.sql("SELECT name FROM chaos.sinks WHERE sink = %s", sink)[0][0]
+
+    def change(self, *statements: str) -> None:
+        """In one transaction, whose locks wait for those that have enqueued. A lost server may have made it or not."""
+        def made() -> bool:
+            try:
+                with self.db.connect(autocommit=False) as session:
+                    session.execute("SET LOCAL lock_timeout = '300ms'")
+                    for statement in statements:
+                        session.execute(statement)
+            except psycopg.errors.LockNotAvailable:
+                return False
+            except psycopg.OperationalError:
+                pass
+            return True
+
+        self.alone.set()
+        try:
+            wait_until(made, 30, statements[0], 0.05)
+        finally:
+            self.alone.clear()
 
     def set_workers(self, n: int) -> None:
         self._workers_before = max(self._workers_before, self.workers)
@@ -149,20 +183,36 @@ class World:
 
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 
+    def redrive(self) -> None:
+        """The endpoint whose dead letters block their keys takes them now."""
+        self.audit.poisoned = False
+        self.sql("SELECT outbox.redrive(f.id, f.sink) FROM outbox.events_failed AS f JOIN chaos.sinks AS s ON s.name = f.sink WHERE s.sink = %s", BLOCKING)
+
+    def wait_for_others(self, sink: str, keys: list[str] | None = None) -> None:
+        """Until the events of other sinks, or of other keys of this one, are delivered."""
+        def left() -> list[tuple]:
+            self.redrive()
+            return self.sql("SELECT s.sink, e.aggregate_id, e.available_at, e.blocked_by FROM outbox.events_pending AS e LEFT JOIN chaos.sinks AS s ON s.name = e.sink"
+                            " WHERE s.sink IS DISTINCT FROM %s OR e.aggregate_id <> ALL (%s::text[])", sink, keys)
+
+        wait_until(lambda: not left(), STUCK_S, lambda: f"events beside those of {sink} that cannot be delivered: {left()[:10]}")
+
     def drain(self) -> float:
         """Waits until nothing is pending, or nothing changes any more. Returns seconds."""
         started = moved = time.monotonic()
         before = -1
+        self.redrive()
         while (pending := self.pending()) and time.monotonic() < moved + STUCK_S:
             if pending != before or (time.monotonic() > moved + STUCK_S / 2 and self.waits_for_its_time()):
                 before, moved = pending, time.monotonic()
             time.sleep(0.02)
+            self.redrive()
         wait_until(lambda: self.sql("SELECT count(*), min(workers), max(workers) FROM outbox.workers WHERE database = %s", self.db.name)
                    == [(self.workers, self.workers, self.workers)], 90, f"{self.workers} workers", 0.05)
         self._workers_before = self.workers
         # Events that were deleted or given up while in flight may still be at the sinks.
         still = time.monotonic() + 5
-        while self.endpoint.receiver.open_requests and time.monotonic() < still:
+        while self.endpoint.receiver.open_requests + self.audit.receiver.open_requests and time.monotonic() < still:
             time.sleep(0.02)
         return time.monotonic() - started
 
@@ -170,14 +220,23 @@ class World:
         """Assigns arrivals to the cycles of their events and settles this cycle. Returns the cycles with new
         arrivals."""
         touched = {history.cycle}
-        history.settle({str(id): n for id, n in self.sql("SELECT id, n FROM chaos.ledger WHERE cycle = %s", history.cycle)})
+        ledger = {str(id): (n, key) for id, n, key in self.sql("SELECT id, n, key FROM chaos.ledger WHERE cycle = %s", history.cycle)}
+        by_trigger = Transaction("of a recording", "trigger", outcome="unknown")
+        for id in ledger.keys() - history.events.keys():
+            history.add(Event(id, ledger[id][1], by_trigger))
+        for event in history.events.values():
+            event.sinks = takers(event.key)
+        history.settle({id: n for id, (n, _) in ledger.items()})
+        history.redriven = (BLOCKING,)
+        cycle_of.update(dict.fromkeys(history.events, history.cycle))
         # After a synchronous commit, all rows that are checked survive the next crash.
         self.sql("SET synchronous_commit = on")
         self.sql("INSERT INTO chaos.ledger VALUES (gen_random_uuid(), 0, 0)")
         # Read the table first: an event that has left it has arrived.
         history.waiting = {(str(id), sink): status for id, sink, status in self.sql(
-            "SELECT id, sink, coalesce(status, 'PENDING') FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'")}
-        for arrival in self.topic.read() + self.endpoint.read():
+            "SELECT e.id, coalesce(s.sink, e.sink), coalesce(e.status, 'PENDING') FROM outbox.events AS e LEFT JOIN chaos.sinks AS s ON s.name = e.sink"
+            " WHERE e.status IS DISTINCT FROM 'SENT'")}
+        for arrival in self.topics.read() + self.endpoint.read() + self.audit.read():
             cycle = cycle_of.get(arrival.id or arrival.body_id, history.cycle)
             histories[cycle].arrivals.append(arrival)
             touched.add(cycle)

@@ -17,7 +17,11 @@ BULK = 40
 
 
 def all_keys() -> list[str]:
-    return SHARED_KEYS + [f"{writer}-{n}" for writer in range(WRITERS) for n in range(OWN_KEYS)]
+    return SHARED_KEYS + own_keys()
+
+
+def own_keys() -> list[str]:
+    return [f"{writer}-{n}" for writer in range(WRITERS) for n in range(OWN_KEYS)]
 
 
 class Database(Protocol):
@@ -32,8 +36,10 @@ class Open:
 
 
 class Writer(threading.Thread):
-    def __init__(self, db: Database, plan: Plan, history: History, number: int):
+    def __init__(self, db: Database, plan: Plan, history: History, number: int, alone: threading.Event | None = None):
+        """`alone`: while it is set, no transaction stays open."""
         super().__init__(name=f"writer {number}", daemon=True)
+        self._alone = alone or threading.Event()
         self.error: Exception | None = None
         self._db, self._plan, self._history, self._number = db, plan, history, number
         self._dice = plan.dice(self.name)
@@ -136,7 +142,7 @@ class Writer(threading.Thread):
     # ---- kinds of transactions ---------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        due = [o for o in self._open if o.due <= self._clock]
+        due = [o for o in self._open if o.due <= self._clock or self._alone.is_set()]
         if due:
             return self._end(due[0])
         kind = self._dice.choices([*self._plan.kinds], [*self._plan.kinds.values()])[0]
@@ -190,10 +196,36 @@ class Writer(threading.Thread):
             self._connection.execute("SELECT chaos.emit_many(%s, %s, %s::uuid[])", [self._plan.cycle, key, ids])
         self._end_with(t, "COMMIT")
 
+    # ---- with the functions of triggers.sql --------------------------------------------------------------------
+
+    def _own_key(self) -> str | None:
+        return next(iter(self._free_keys(1, shared=False)), None)
+
+    def _large(self) -> None:
+        if key := self._own_key():
+            t = self._begin("large")
+            self._connection.execute("SELECT chaos.emit_large(%s, %s, %s)", [self._plan.cycle, key, self._event(t, key)])
+            self._end_with(t, "COMMIT")
+
+    def _freeing(self) -> None:
+        if key := self._own_key():
+            t = self._begin("freeing")
+            id = self._event(t, key)
+            self._connection.execute("SELECT chaos.emit_freeing(%s, %s, %s, %s)", [self._plan.cycle, key, id, self._event(t, f"sleeps-{id}")])
+            self._end_with(t, "COMMIT")
+
+    def _echoing(self) -> None:
+        if key := self._own_key():
+            t = self._begin("echoing")
+            self._connection.execute("SELECT chaos.emit(%s, %s, %s, 'chaos.echoes')", [self._plan.cycle, key, self._event(t, key)])
+            self._end_with(t, "COMMIT")
+
+    # ---- transactions that stay open ---------------------------------------------------------------------------
+
     def _late(self) -> None:
         """Enqueues now and commits later, after transactions that began later."""
         keys = self._free_keys(self._dice.randint(1, 2), shared=False)
-        if not keys:
+        if not keys or self._alone.is_set():
             return self._plain()
         connection = self._connect()
         t = self._begin("late", connection)
@@ -203,7 +235,7 @@ class Writer(threading.Thread):
 
     def _prepared(self) -> None:
         keys = self._free_keys(self._dice.randint(1, 2), shared=False)
-        if not keys:
+        if not keys or self._alone.is_set():
             return self._plain()
         t = self._begin("prepared")
         for key in keys:
@@ -232,3 +264,23 @@ class Writer(threading.Thread):
             for key in o.keys:
                 self._emit(t, key)
             self._end_with(t, "COMMIT")
+
+
+class Few(Writer):
+    """The transactions that are made while the last fault lasts."""
+
+    def __init__(self, db: Database, plan: Plan, history: History):
+        super().__init__(db, plan, history, 0)
+        self.name = "few"
+        self._dice = plan.dice(self.name)
+        self._count = 1_000_000  # transactions have names of their own
+
+    def run(self) -> None:
+        try:
+            for kind in self._plan.after:
+                self._attempt(getattr(self, f"_{kind}"))
+        except Exception as e:
+            self.error = e
+        finally:
+            if self._connection:
+                self._connection.close()

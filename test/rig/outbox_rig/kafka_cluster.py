@@ -8,6 +8,7 @@ from confluent_kafka import ElectionType, KafkaException, TopicCollection, Topic
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
 from .kafka import Kafka, Member, new_cluster
+from .namespace import Namespace
 from .process import free_port
 from .wait import patient, wait_until
 
@@ -16,7 +17,8 @@ class KafkaCluster:
     """Each member is broker and controller; a topic has a replica on each, and acknowledged records are on at least
     two."""
 
-    def __init__(self, name: str, directory: Path, log: Path, brokers: int = 3, properties: dict[str, str] = {}):
+    def __init__(self, name: str, directory: Path, log: Path, brokers: int = 3, properties: dict[str, str] = {},
+                 namespace: Namespace | None = None):
         cluster, controllers = new_cluster(), {n: free_port() for n in range(1, brokers + 1)}
         shared = {
             "auto.create.topics.enable": "false",
@@ -28,7 +30,7 @@ class KafkaCluster:
             "metadata.max.idle.interval.ms": "200",
         } | properties
         self.brokers = {n: Kafka(f"{name}-{n}", directory / str(n), log.with_stem(f"{log.stem}-{n}"), properties=shared, jit=False,
-                                 member=Member(n, cluster, controllers), heap="256m", killed=True) for n in controllers}
+                                 member=Member(n, cluster, controllers), heap="256m", killed=True, namespace=namespace) for n in controllers}
 
     # ---- life ------------------------------------------------------------------------------------------------
 
