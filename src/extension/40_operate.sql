@@ -300,6 +300,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' WHEN retries.server IS NOT NULL THEN 'failing' ELSE 'idle' END END,
                   CASE WHEN u.since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'recording fails' END,
                   CASE WHEN retries.server IS NOT NULL AND coalesce(st.state, CASE WHEN lib.idle THEN 'idle' END) = 'idle' THEN 'failing' END,
+                  CASE WHEN st.state = 'idle' AND b.due_since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'waiting' END,
                   st.state,
                   CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.idle THEN 'idle' ELSE 'no worker' END) AS state,
          b.pending, b.scheduled, b.blocked, b.estimated,
@@ -322,7 +323,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'One row per sink. state is one of: delivering, idle, failing, recording fails, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
+  'One row per sink. state is one of: delivering, idle, failing, waiting, recording fails, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -346,7 +347,7 @@ COMMENT ON FUNCTION outbox.reset_stats(text) IS
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
 COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials.';
-COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: none of its events is in flight, and events that have failed wait for their next attempt, according to the committed rows. recording fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
+COMMENT ON COLUMN outbox.sinks.state IS 'What the worker is doing with the sink. failing: none of its events is in flight, and events that have failed wait for their next attempt, according to the committed rows. waiting: none is in flight, and one has been due for two seconds (a rate limit, a locked row, an event of another cluster, a worker that stands still: outbox.doctor() may say which). recording fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at is in the future and that have not failed.';
 COMMENT ON COLUMN outbox.sinks.blocked IS 'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';

@@ -79,7 +79,7 @@ BEGIN
       detail := detail || CASE WHEN s.blocked > 0 THEN format(' %s behind them.', outbox_internal.counted(s.blocked, 'waits', 'wait')) ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone, '
                      'which last_error of the same rows tells', s.name);
-    ELSIF s.state = 'idle' AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
+    ELSIF s.state IN ('idle', 'waiting') AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
       status := 'warning';
       detail := format('%s Its oldest event has been due for %s, and nothing is %s.', detail, date_trunc('second', s.oldest_pending_age),
                        CASE WHEN s.kind = 'manual' THEN 'claimed' ELSE 'delivered' END);
