@@ -384,12 +384,12 @@ size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
 }
 
 ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send,
+                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send, const char *topics,
                          ob_error *error) noexcept {
   return guarded(error, static_cast<ob_probe *>(nullptr), [&] {
     return new ob_probe{inside(engine)->probe(name, sink_kind(kind), to_options(options, n),
                                               to_options(mapping, n_mapping), std::chrono::milliseconds(timeout_ms),
-                                              send)};
+                                              send, topics)};
   });
 }
 

@@ -330,12 +330,13 @@ typedef struct ob_probe_step {
 } ob_probe_step;
 
 /* Tries these options on a thread of its own, whether or not a sink with them is open: connects, authenticates, reads
- * metadata and permissions. With `send` it then sends a test event that is marked as one. The probe ends within
- * `timeout_ms` and then makes the engine's descriptor readable. Invalid options are reported as a failed step; NULL
- * with *error filled means that no probe could be started. */
+ * metadata and permissions. With `send` it then sends a test event that is marked as one. `topics` are names,
+ * separated by commas, that a Kafka cluster must have beside those of the options; empty = none. The probe ends
+ * within `timeout_ms` and then makes the engine's descriptor readable. Invalid options are reported as a failed step;
+ * NULL with *error filled means that no probe could be started. */
 typedef struct ob_probe ob_probe;
 ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send,
+                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send, const char *topics,
                          ob_error *error) OB_NOEXCEPT;
 /* Returns true when the probe has ended: `steps` then has *n of its steps, at most `max`. Never waits. */
 bool ob_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) OB_NOEXCEPT;

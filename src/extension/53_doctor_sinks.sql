@@ -6,6 +6,7 @@ AS $$
 DECLARE
   kafka record;
   s record;
+  probe text; -- the statement that shows a failure: whether an endpoint answers, only a request shows
 BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
@@ -19,6 +20,7 @@ BEGIN
     ORDER BY v.name
   LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
+    probe := format('SELECT * FROM outbox.probe(%L%s);', s.name, CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
     detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state, CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
     IF s.unrecorded_since < clock_timestamp() - interval '2 seconds' THEN -- before all others: it is sent again after a restart
       status := 'error';
@@ -48,20 +50,20 @@ BEGIN
         WHEN s.last_error LIKE 'the library of sink kind %' THEN
           'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library that was built for this outbox and PostgreSQL. '
           'No event is lost, and no attempt is spent'
-        WHEN s.state = 'disabled' THEN format('SELECT * FROM outbox.probe(%L); -- the worker is about to record it: run the doctor again', s.name)
-        WHEN s.kind = 'webhook' AND s.last_error LIKE 'HTTP %' THEN
-          format('SELECT * FROM outbox.probe(%L, send => true); -- sends a test event, and explains the answer: 401 and 403 need other credentials in '
-                 'the user mapping, 404 another url. No event is lost, and no attempt is spent', s.name)
-        ELSE format('SELECT * FROM outbox.probe(%L); -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. No event is '
-                    'lost, and no attempt is spent', s.name) END;
+        WHEN s.state = 'disabled' THEN probe || ' -- the worker is about to record it: run the doctor again'
+        WHEN s.kind = 'webhook' THEN
+          probe || ' -- shows the failing step. It sends a test event if it connects, and explains the answer: 401 and 403 need other credentials in '
+                   'the user mapping, 404 another url. No event is lost, and no attempt is spent'
+        WHEN s.kind = 'kafka' THEN probe || ' -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. No event is lost, and no attempt is spent'
+        ELSE probe || ' -- shows the failing step; if none fails, with send => true, which sends a test event. Correct it by ALTER SERVER or ALTER USER MAPPING. '
+                      'No event is lost, and no attempt is spent' END;
     ELSIF s.state = 'degraded' THEN
       status := 'warning';
       detail := format('%s is degraded: %s', s.target, coalesce(s.last_error, 'no error is known'));
       hint := CASE
         WHEN s.last_error LIKE 'topic % does not exist%' AND 'allow_auto_create_topics=false' = ANY (s.srvoptions) THEN
           format('ALTER SERVER %I OPTIONS (SET allow_auto_create_topics ''true''); -- or create the topic; its events are then sent by themselves', s.name)
-        ELSE format('SELECT * FROM outbox.probe(%L); -- shows the failing step. The events are sent by themselves when the cause is gone; '
-                    'no event is lost, and no attempt is spent', s.name) END;
+        ELSE probe || ' -- shows the failing step. The events are sent by themselves when the cause is gone; no event is lost, and no attempt is spent' END;
     ELSIF s.dead THEN
       status := 'warning';
       detail := format('%s %s, the first behind %s: %s', detail, outbox_internal.counted(s.blocked, 'waits behind a dead letter or a failing event of its key',
@@ -84,7 +86,7 @@ BEGIN
       detail := format('%s Its oldest event has been due for %s, and nothing is %s.', detail, date_trunc('second', s.oldest_pending_age),
                        CASE WHEN s.kind = 'manual' THEN 'claimed' ELSE 'delivered' END);
       hint := CASE WHEN s.kind = 'manual' THEN 'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity WHERE query ~ ''outbox\.(claim|n?ack)''; -- does its dispatcher run?'
-              ELSE format('SELECT * FROM outbox.probe(%L); -- unless another check says why', s.name) END;
+              ELSE probe || ' -- unless another check says why' END;
     END IF;
     RETURN NEXT;
 

@@ -12,7 +12,7 @@ bool probe(Worker &worker, const char *kind, const OptionList &options, std::str
   ob_error error{};
   ob_probe *probe = under_test([&] {
     return ob_probe_start(worker.engine(), "main", kind, options.data(), options.size(), nullptr, 0, 10'000, false,
-                          &error);
+                          "", &error);
   });
   if (!probe) {
     if (error.message[0] == '\0')

@@ -152,6 +152,47 @@ def test_a_topic_that_nobody_makes(db, strict, aggregate):
     assert_ok(probe(db, "k"))
 
 
+def test_a_topic_that_the_sink_keeps_the_broker_from_making(db, kafka, aggregate):
+    db.kafka_sink("k", kafka, topic=aggregate, allow_auto_create_topics="false")
+    ok, message, hint = probe(db, "k")["topic"]
+    assert not ok and message.startswith(f'topic "{aggregate}" does not exist, and option allow_auto_create_topics') and hint
+
+
+def test_topics_of_pending_events_that_the_broker_makes(db, kafka, aggregate):
+    """However many; a header names each."""
+    kafka.create_topic(f"{aggregate}.0", 1)
+    db.kafka_sink("k", kafka, topic=aggregate + ".${header.tenant}")
+    db.sql("SELECT outbox.pause('k')")
+    for tenant in range(8):
+        db.enqueue("Order", "1", headers=f'{{"tenant": "{tenant}"}}')
+    steps = probe(db, "k")
+    assert_ok(steps)
+    assert f'topic "{aggregate}.' in steps["topic"][1] and "6 more do not exist; the broker creates them" in steps["topic"][1]
+    assert steps["topics"][1].startswith(f'1 fit "{aggregate}.*"')
+
+
+def test_a_topic_that_only_pending_events_name(db, strict, aggregate):
+    """The option topic has variables: the doctor's hint leads to the topic that the cluster lacks, whatever waits before
+    it."""
+    strict.create_topic(f"outbox.event.{aggregate}", 1)
+    db.kafka_sink("k", strict)
+    db.enqueue(aggregate, "1")
+    wait_until(lambda: db.pending() == 0, 20, "the event to be sent")
+    assert_ok(probe(db, "k"))
+    db.sql("SELECT outbox.pause('k')")
+    db.sql("SELECT outbox.enqueue(%s, n::text, 'e', '{}') FROM generate_series(1, 300) AS n", aggregate)
+    db.enqueue("Missing" + aggregate, "1")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status) VALUES ('No topic/at all', '1', 'e', 'k', 'FAILED')")
+    missing = f'topic "outbox.event.Missing{aggregate}" does not exist and the broker does not create topics'
+    assert probe(db, "k")["topic"][:2] == (False, missing)
+    db.sql("SELECT outbox.resume('k')")
+    hint = wait_until(lambda: (said := db.doctor("sink k")) and "does not exist" in said[1] and said[2], 30, lambda: str(db.doctor("sink k")))
+    assert [message for _, ok, _, message, _ in db.sql(hint) if not ok] == [missing]
+    strict.create_topic(f"outbox.event.Missing{aggregate}", 1)
+    wait_until(lambda: db.pending() == 0, 60, lambda: str(db.complaints()))
+    assert_ok(probe(db, "k"))
+
+
 def test_a_stopped_broker(db, strict):
     """The sink's circuit opens meanwhile, which does not affect the probe."""
     db.kafka_sink("k", strict, topic="t")

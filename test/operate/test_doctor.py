@@ -10,7 +10,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
-from outbox_rig.receiver import OK, SECRET, status
+from outbox_rig.receiver import HANG, OK, SECRET, status
 from outbox_rig.traffic import Traffic
 
 CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "row locks", "transactions", "prepared", "horizon", "routes", "lost sink",
@@ -179,6 +179,18 @@ def test_a_circuit_that_is_open(db, receiver):
     assert "connect" in db.paste(hint)
     receiver.start()
     wait_until(lambda: db.doctor("sink crm")[0] == "ok", 20, "the circuit to close")
+
+
+@pytest.mark.parametrize("mode, words", [(HANG, "timed out|timeout|within"), (status(503), "503"), (status(429), "429")], ids=["silent", "503", "429"])
+def test_the_hint_for_a_failing_endpoint_shows_its_failure(db, receiver, mode, words):
+    """To connect is not enough to see it."""
+    receiver.mode = mode
+    db.webhook_sink("crm", receiver, SECRET, timeout="500ms")
+    for key in "ab":
+        db.enqueue("Order", key)
+    hint = wait_until(lambda: (said := db.doctor("sink crm"))[0] != "ok" and "probe" in said[2] and said[2], 30, lambda: str(db.doctor("sink crm")))
+    failed = [(step, message) for step, ok, _, message, _ in db.sql(hint) if not ok]
+    assert len(failed) == 1 and re.search(words, str(failed)), (hint, failed)
 
 
 def test_a_secret_that_is_missing(db, receiver):

@@ -21,7 +21,7 @@ public:
   Probe(Engine &engine, const char *kind, const OptionList &options, const OptionList &mapping = {},
         int timeout_ms = 10'000, const char *name = "main", bool send = false)
       : engine_(engine), probe_(ob_probe_start(engine.raw(), name, kind, options.data(), options.size(),
-                                               mapping.data(), mapping.size(), timeout_ms, send, &error)) {
+                                               mapping.data(), mapping.size(), timeout_ms, send, "", &error)) {
     EXPECT_NE(probe_, nullptr) << error.message;
   }
   ~Probe() { forget(); }

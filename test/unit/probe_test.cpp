@@ -41,7 +41,7 @@ TEST(Probe, SecretsOfBadOptionsAreNotTold) {
 TEST(Probe, AnUnknownKindStartsNothing) {
   door::Engine engine;
   ob_error error{};
-  EXPECT_EQ(ob_probe_start(engine.raw(), "main", "pigeon", nullptr, 0, nullptr, 0, 1000, false, &error), nullptr);
+  EXPECT_EQ(ob_probe_start(engine.raw(), "main", "pigeon", nullptr, 0, nullptr, 0, 1000, false, "", &error), nullptr);
   EXPECT_NE(error.message[0], '\0');
 }
 

@@ -390,8 +390,8 @@ void Engine::forget(Runner *runner) {
 }
 
 std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,
-                                     milliseconds timeout, bool send) {
-  auto probe = std::make_shared<Probe>(completion_queue_, std::move(name), timeout, send);
+                                     milliseconds timeout, bool send, std::string topics) {
+  auto probe = std::make_shared<Probe>(completion_queue_, std::move(name), timeout, send, std::move(topics));
   std::erase_if(probes_, [](auto &each) { return each.expired(); });
   probes_.push_back(probe);
   background_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {

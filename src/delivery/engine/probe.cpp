@@ -19,9 +19,10 @@ static double ms_between(Probe::Clock::time_point from, Probe::Clock::time_point
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-Probe::Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, milliseconds timeout, bool send)
+Probe::Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, milliseconds timeout, bool send,
+             std::string topics)
     : completion_queue_(std::move(completion_queue)), sink_(std::move(sink)), timeout_(timeout), send_(send),
-      start_(Clock::now()), deadline_(start_ + timeout), step_began_(start_) {}
+      topics_(std::move(topics)), start_(Clock::now()), deadline_(start_ + timeout), step_began_(start_) {}
 
 milliseconds Probe::left() const {
   return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()));

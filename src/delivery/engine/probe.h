@@ -32,7 +32,7 @@ public:
   using Clock = std::chrono::steady_clock;
 
   Probe(std::shared_ptr<CompletionQueue> completion_queue, std::string sink, std::chrono::milliseconds timeout,
-        bool send);
+        bool send, std::string topics);
 
   /* ---- on the probe's thread ---- */
 
@@ -49,6 +49,8 @@ public:
   std::chrono::milliseconds timeout() const { return timeout_; }
   /* Whether to send a test event after all other steps have passed. */
   bool sends() const { return send_; }
+  /* Topics of events that wait, separated by commas. */
+  const std::string &topics() const { return topics_; }
   double ms_since_start(Clock::time_point when) const;
   void passed(std::string name, std::string message, std::string hint = {}, std::optional<double> ms = {});
   void failed(std::string name, std::string message, std::string hint = {}, std::optional<double> ms = {});
@@ -68,6 +70,7 @@ private:
   const std::string sink_;
   const std::chrono::milliseconds timeout_;
   const bool send_;
+  const std::string topics_;
   const Clock::time_point start_, deadline_;
   Clock::time_point step_began_;
   SecretMask secrets_; /* set once the options are known to be valid */

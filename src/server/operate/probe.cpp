@@ -6,9 +6,11 @@
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/shmem/wake.h"
+#include "server/storage/owner_sql.h"
 
 extern "C" {
 #include "access/xlog.h"
+#include "catalog/pg_type.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
@@ -71,7 +73,22 @@ static void report_no_worker(ProbeState state, int64 ms) {
                                 : "See SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers;")));
 }
 
-static ProbeSlot *take_slot(Oid server, int64 ms, bool send) {
+/* The topics of pending events, separated by commas; those that do not fit are left out. */
+static void read_topics(Oid server, char *topics, size_t size) {
+  static const Oid types[] = {OIDOID};
+  static OwnerSql sql = {"SELECT outbox_internal.probe_topics($1)", 1, types, NULL};
+  Datum values[] = {ObjectIdGetDatum(server)};
+
+  OwnerScope scope = owner_enter();
+  owner_execute(&sql, values, NULL);
+  const char *all = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+  strlcpy(topics, all, size);
+  if (strlen(all) >= size)
+    *strrchr(topics, ',') = '\0';
+  owner_leave(scope);
+}
+
+static ProbeSlot *take_slot(Oid server, int64 ms, bool send, const char *topics) {
   SharedState *shared = shared_state();
   ProbeSlot *slot = NULL;
 
@@ -85,6 +102,7 @@ static ProbeSlot *take_slot(Oid server, int64 ms, bool send) {
     slot->database = MyDatabaseId;
     slot->server = server;
     slot->send = send;
+    strlcpy(slot->topics, topics, sizeof(slot->topics));
     slot->until = moment_after(moment_now(), ms);
     slot->latch = MyLatch;
     slot->n_steps = 0;
@@ -162,7 +180,9 @@ SQL_FUNCTION(outbox_probe) {
                  quote_literal_cstr(name))));
   require_workers();
 
-  ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2));
+  char *topics = (char *)palloc(OUTBOX_PROBE_TOPICS_SIZE);
+  read_topics(server, topics, OUTBOX_PROBE_TOPICS_SIZE);
+  ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2), topics);
   ProbeSlot *found = (ProbeSlot *)palloc(sizeof(ProbeSlot));
   PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
   {

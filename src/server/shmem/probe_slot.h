@@ -10,7 +10,9 @@ extern "C" {
 }
 
 #define OUTBOX_MAX_PROBES 64
-#define OUTBOX_MAX_PROBE_STEPS 12
+#define OUTBOX_MAX_PROBE_STEPS 16
+/* The longest name of a topic has 249 characters. */
+#define OUTBOX_PROBE_TOPICS_SIZE 4096
 
 typedef enum ProbeState {
   PROBE_FREE,
@@ -25,9 +27,10 @@ typedef struct ProbeSlot {
   ProbeState state;
   uint64 number; /* of the request; tells a reused slot from the former request */
   Oid database, server;
-  bool send;    /* send a test event */
-  Moment until; /* the deadline */
-  Latch *latch; /* of the session */
+  bool send;                             /* send a test event */
+  char topics[OUTBOX_PROBE_TOPICS_SIZE]; /* of pending events, separated by commas */
+  Moment until;                          /* the deadline */
+  Latch *latch;                          /* of the session */
   int n_steps;
   ob_probe_step steps[OUTBOX_MAX_PROBE_STEPS];
 } ProbeSlot;

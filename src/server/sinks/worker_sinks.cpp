@@ -306,14 +306,14 @@ static void open_sink(SinkEntry *entry, Moment now) {
   }
 }
 
-ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error) {
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, const char *topics, ob_error *error) {
   const SinkOptions *given = &((const SinkEntry *)sink)->given;
 
   memset(error, 0, sizeof(*error));
   if (!owner_may(sink, error))
     return NULL;
   return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                        given->n_mapping, timeout_ms, send, error);
+                        given->n_mapping, timeout_ms, send, topics, error);
 }
 
 /* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */

@@ -48,8 +48,9 @@ struct WorkerSink {
   int n_batch, max_batch;
 };
 
-/* Starts a probe with the sink's options, whether it is open or not. NULL with *error filled when that fails. */
-ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, ob_error *error);
+/* Starts a probe with the sink's options, whether it is open or not; `topics` as in ob_probe_start(). NULL with
+ * *error filled when that fails. */
+ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, const char *topics, ob_error *error);
 
 void worker_sinks_init(ob_engine *engine, int worker_index);
 

@@ -82,7 +82,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *free_probe) {
     return;
   }
   long left = milliseconds_until(moment_now(), slot->until);
-  free_probe->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), slot->send, &error);
+  free_probe->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), slot->send, slot->topics, &error);
   if (free_probe->probe == NULL) {
     slot->n_steps = 1;
     memset((void *)&slot->steps[0], 0, sizeof(slot->steps[0]));

@@ -135,6 +135,11 @@ std::string KafkaConfig::user() const {
   return {};
 }
 
+bool KafkaConfig::lets_topics_be_created() const {
+  auto found = properties_.find("allow.auto.create.topics");
+  return found == properties_.end() || found->second != "false";
+}
+
 /* Throws BadInput if librdkafka refuses. Its threads inherit the blocked signals. */
 static rd_kafka_t *new_kafka(rd_kafka_conf_t *conf) {
   char text[512] = "";

@@ -37,6 +37,8 @@ public:
   std::string user() const;
   /* A glob of the topics that events can go to, with "*" for what depends on the event. */
   std::string topic_glob() const { return maker_.topic_glob(); }
+  /* Whether the sink lets brokers create topics (allow_auto_create_topics), if they do so. */
+  bool lets_topics_be_created() const;
   /* The source of its tokens; null if it has none, librdkafka gets them itself, or the user mapping was not given. */
   const std::shared_ptr<const KafkaTokenSource> &tokens() const { return tokens_; }
   /* A new configuration object for librdkafka. */

@@ -24,7 +24,7 @@ class KafkaProbe {
 public:
   KafkaProbe(const KafkaConfig &config, Probe &probe)
       : probe_(probe), tokens_(config.tokens()), client_(std::make_shared<KafkaClient>(config)),
-        topics_(*client_, probe, config.topic_glob()) {}
+        topics_(*client_, probe, config.topic_glob(), config.lets_topics_be_created()) {}
 
   std::shared_ptr<void> run() {
     if (token() && connect() && cluster()) {

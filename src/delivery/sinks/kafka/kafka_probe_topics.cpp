@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "delivery/base/text.h"
 #include "delivery/sinks/kafka/kafka_library.h"
 
 namespace outbox {
@@ -41,6 +42,7 @@ rd_kafka_resp_err_t KafkaProbeTopics::read() {
     if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       Owned<const rd_kafka_metadata_t> owner(metadata);
       take(metadata);
+      take_missing();
       break;
     }
     client_.poll(Probe::slice);
@@ -64,6 +66,14 @@ void KafkaProbeTopics::take(const rd_kafka_metadata_t *metadata) {
   }
 }
 
+/* Topics of waiting events that the cluster lacks, or does not show to this user. */
+void KafkaProbeTopics::take_missing() {
+  for (std::string_view name : split(probe_.topics(), ','))
+    if (!name.empty() &&
+        std::none_of(topics_.begin(), topics_.end(), [&](const Topic &topic) { return topic.name == name; }))
+      topics_.push_back({std::string(name), RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, 0, 0});
+}
+
 std::string KafkaProbeTopics::who() const {
   return client_.user().empty() ? "the sink" : "user \"" + client_.user() + "\"";
 }
@@ -82,14 +92,24 @@ static std::string rights_hint(const std::string &topic) {
 }
 
 void KafkaProbeTopics::check() {
-  std::vector<std::string> good;
+  std::vector<std::string> good, to_be_created;
   size_t rows = 0;
   for (const Topic &topic : topics_) {
     if (topic.error == RD_KAFKA_RESP_ERR_NO_ERROR && topic.leaderless == 0)
       good.push_back(topic.name);
+    else if (topic.is_missing() && may_create_ && broker_creates_topics() == true)
+      to_be_created.push_back(topic.name);
     else if (++rows <= max_rows)
       explain(topic);
   }
+  if (!to_be_created.empty())
+    probe_.passed("topic",
+                  topic_named(to_be_created[0]) + (to_be_created.size() == 1
+                                                       ? " does not exist; the broker creates it with the first event"
+                                                       : " and " + std::to_string(to_be_created.size() - 1) +
+                                                             " more do not exist; the broker creates them with their "
+                                                             "first events"),
+                  "Create it yourself if its number of partitions matters.");
   if (rows > max_rows)
     probe_.failed("topics",
                   std::to_string(rows) + " of " + std::to_string(topics_.size()) + " topics have a problem");
@@ -101,7 +121,7 @@ void KafkaProbeTopics::check() {
 }
 
 void KafkaProbeTopics::explain(const Topic &topic) {
-  if (topic.error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || topic.error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+  if (topic.is_missing())
     explain_missing(topic.name);
   else if (topic.error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
     probe_.failed("topic", who() + " is not allowed to write to " + topic_named(topic.name) + ", nor even to see it",
@@ -117,14 +137,15 @@ void KafkaProbeTopics::explain(const Topic &topic) {
 }
 
 void KafkaProbeTopics::explain_missing(const std::string &topic) {
-  std::optional<bool> created = broker_creates_topics();
-  if (!created)
+  if (!may_create_)
+    probe_.failed("topic",
+                  topic_named(topic) + " does not exist, and option allow_auto_create_topics keeps the sink from "
+                                       "having it created",
+                  "Create the topic, or set allow_auto_create_topics to true.");
+  else if (!broker_creates_topics())
     probe_.failed("topic",
                   topic_named(topic) + " does not exist, and the broker does not report whether it creates topics",
                   "Create the topic.");
-  else if (*created)
-    probe_.passed("topic", topic_named(topic) + " does not exist; the broker creates it with the first event",
-                  "Create it yourself if its number of partitions matters.");
   else
     probe_.failed("topic", topic_named(topic) + " does not exist and the broker does not create topics",
                   "Create the topic, or set auto.create.topics.enable on the brokers.");
@@ -137,8 +158,15 @@ rd_kafka_event_t *KafkaProbeTopics::wait_for(rd_kafka_queue_t *queue) {
   return nullptr;
 }
 
-/* Returns nothing if the user may not describe the cluster's configuration. */
 std::optional<bool> KafkaProbeTopics::broker_creates_topics() {
+  if (!broker_was_asked_)
+    broker_creates_ = ask_broker();
+  broker_was_asked_ = true;
+  return broker_creates_;
+}
+
+/* Returns nothing if the user may not describe the cluster's configuration. */
+std::optional<bool> KafkaProbeTopics::ask_broker() {
   Owned<rd_kafka_ConfigResource_t> broker(
       rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_BROKER, std::to_string(answering_).c_str()));
   Owned<rd_kafka_queue_t> queue(rd_kafka_queue_new(client_.handle()));

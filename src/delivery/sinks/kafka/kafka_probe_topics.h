@@ -19,9 +19,10 @@ public:
     std::string address; /* host:port as the cluster announces it */
   };
 
-  /* `glob` is KafkaConfig::topic_glob(): one topic, or a pattern for the cluster's topics. */
-  KafkaProbeTopics(KafkaClient &client, Probe &probe, std::string glob)
-      : client_(client), probe_(probe), glob_(std::move(glob)) {}
+  /* `glob` is KafkaConfig::topic_glob(): one topic, or a pattern for the cluster's topics. `may_create` is
+   * KafkaConfig::lets_topics_be_created(). */
+  KafkaProbeTopics(KafkaClient &client, Probe &probe, std::string glob, bool may_create)
+      : client_(client), probe_(probe), glob_(std::move(glob)), may_create_(may_create) {}
 
   /* Reads the cluster's metadata; creates no topic. */
   rd_kafka_resp_err_t read();
@@ -35,14 +36,19 @@ private:
     rd_kafka_resp_err_t error;
     int partitions;
     int leaderless; /* partitions without a leader */
+    bool is_missing() const {
+      return error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || error == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+    }
   };
 
   bool is_one() const { return glob_.find('*') == glob_.npos; }
   std::string who() const;
   void take(const rd_kafka_metadata_t *metadata);
+  void take_missing();
   void explain(const Topic &topic);
   void explain_missing(const std::string &topic);
   std::optional<bool> broker_creates_topics();
+  std::optional<bool> ask_broker();
   void check_rights(const std::vector<std::string> &names);
   void read_rights(const std::vector<std::string> &names);
   void report_good(const std::vector<std::string> &names, const std::string &rights);
@@ -51,9 +57,12 @@ private:
   KafkaClient &client_;
   Probe &probe_;
   const std::string glob_;
+  const bool may_create_;
   std::vector<Broker> brokers_;
   int32_t answering_ = -1; /* the broker that sent the metadata */
   std::vector<Topic> topics_;
+  bool broker_was_asked_ = false;
+  std::optional<bool> broker_creates_; /* not set: it did not say */
 };
 
 }  // namespace outbox
