@@ -63,6 +63,7 @@ struct Dispatch {
   SentDay sent_day;
   Shards shards;
   SinkCursors sink_cursors;
+  bool places_exhausted = false; /* SinkShares::exhausted() of the last refresh */
 
   /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
    * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given

@@ -83,7 +83,8 @@ def test_a_detached_day_that_keeps_its_name_stops_nothing(db, rig, receiver, day
 
 
 def test_a_sink_whose_recording_fails_stops_no_other(db, sinks, setting):
-    """Each sink has its share of outbox.max_in_flight, whether its events are in flight or wait for their recording."""
+    """Each sink has its share of outbox.max_in_flight, and a quarter of it is kept for it whatever another sink's events
+    wait for."""
     bad, good = sinks
     setting("outbox.max_in_flight", "40")
     db.sql(REFUSE)
@@ -93,7 +94,7 @@ def test_a_sink_whose_recording_fails_stops_no_other(db, sinks, setting):
         enqueue(db, "Good", first, first + 99)
         wait_until(lambda: pending(db, "good") == 0, 20, lambda: f"{pending(db, 'good')} events of the other sink to be recorded")
     assert len(good.deliveries) == 300, "nothing is sent twice"
-    assert len(bad.deliveries) <= 40, "a sink whose recording fails claims no more"
+    assert len(bad.deliveries) <= 35, "a sink whose recording fails claims no more"
     db.sql("DROP TRIGGER refuse ON outbox.events_pending")
     wait_until(lambda: db.pending() == 0, 100, lambda: f"the recording of {db.pending()}")
     assert len(bad.deliveries) == 200, "nothing is sent twice"

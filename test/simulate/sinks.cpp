@@ -52,9 +52,11 @@ void Worker::reload_sinks() {
 
 void Worker::refresh_sinks(Now now) {
   const int n = static_cast<int>(sinks_.size());
-  const int share = std::max(1, world_.settings().max_in_flight / n);
+  SinkShares shares(world_.settings().max_in_flight, n);
   const int64_t bytes_share = BYTES_MAX / n;
 
+  for (const WorkerSink &sink : sinks_)
+    shares.add(sink.in_flight, sink.unrecorded);
   for (WorkerSink &sink : sinks_) {
     if ((sink.state == SinkState::CLOSING || sink.state == SinkState::STOPPING) && library_.is_closed(sink.oid))
       sink.state = sink.state == SinkState::CLOSING ? SinkState::CLOSED : SinkState::STOPPED;
@@ -66,13 +68,13 @@ void Worker::refresh_sinks(Now now) {
     if (sink.state == SinkState::OPEN) {
       sink.status = library_.status(sink.oid);
       sink.cursor->early_retry.outage(sink.status.outage_ms, now.wall);
-      const int most = share - sink.in_flight - sink.left;
-      const bool is_tried = sink.in_flight > 0 || sink.unrecorded > sink.left_alone;
-      const int allowed = !Recording::is_stuck(&sink.events) ? most : is_tried ? 0 : std::min(most, 1);
+      const int allowed =
+          shares.may_claim({&sink.events, sink.in_flight, sink.unrecorded, sink.left, sink.left_alone});
       sink.cursor->set_free_slots(std::min(sink.status.credit, allowed),
                                   sink.in_flight == 0 ? bytes_share : bytes_share - sink.bytes_in_flight);
     }
   }
+  d_->places_exhausted = shares.exhausted();
 }
 
 /* ---- shards --------------------------------------------------------------------------------------------------- */

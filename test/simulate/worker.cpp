@@ -149,8 +149,8 @@ bool Worker::transact(Now now, bool record, bool claim) {
   if (record) {
     const int held = d_->in_flight.count();
     const bool room = record_committed();
-    more = more || room ||
-           (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0) && d_->in_flight.count() < held);
+    const bool full = d_->places_exhausted || (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0));
+    more = more || room || (full && d_->in_flight.count() < held);
     record_pause_ = MOMENT_NONE;
     record_failed_ = false;
   }

@@ -14,6 +14,7 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/draining.h"
 #include "dispatch/sink_scan.h"
+#include "dispatch/sink_share.h"
 #include "test/simulate/library.h"
 #include "test/simulate/world.h"
 

@@ -19,6 +19,8 @@
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
+#include "dispatch/sink_share.h"
+
 #include <algorithm>
 
 extern "C" {
@@ -381,22 +383,20 @@ static Moment open_at(const WorkerSink *sink) {
   return sink->state == SINK_MISCONFIGURED ? sink->reopen_at : MOMENT_NONE;
 }
 
-/* How many more events the sink may have in flight. Each sink has its share, so that one that hangs, or whose events
- * cannot be recorded, does not stop the others. Of one whose recording is stuck one event at a time is sent, as it
- * may be only the earlier ones that cannot be recorded. */
-static int free_slots(const WorkerSink *sink, int share) {
-  const int most = share - sink->in_flight - sink->left;
-  const bool is_tried = sink->in_flight > 0 || sink->unrecorded > sink->left_alone;
-  const int allowed = !dispatch::Recording::is_stuck(&sink->events) ? most : is_tried ? 0 : Min(most, 1);
+static int free_slots(dispatch::SinkShares *shares, const WorkerSink *sink) {
+  const int allowed =
+      shares->may_claim({&sink->events, sink->in_flight, sink->unrecorded, sink->left, sink->left_alone});
 
   return Min((int)Min(sink->status.credit, (uint32)INT_MAX), allowed);
 }
 
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
-  int share = Max(1, setting_max_in_flight / Max(1, n_list));
+  dispatch::SinkShares shares(setting_max_in_flight, n_list);
   int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
 
   share_sinks();
+  for (const WorkerSink *sink : worker_sinks_all())
+    shares.add(sink->in_flight, sink->unrecorded);
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
     if (sink_is_closing(sink->state) && ob_sink_closed(sink->handle)) {
@@ -418,11 +418,12 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
       /* One event always fits. */
-      sink->cursor->set_free_slots(free_slots(sink, share),
+      sink->cursor->set_free_slots(free_slots(&shares, sink),
                                    sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
     }
     publish_state(sink, now.wall, waits_for_standby);
   }
+  dispatcher().places_exhausted = shares.exhausted();
   return take_changes();
 }
 

@@ -114,9 +114,11 @@ static void commit_transaction(void) {
   pgstat_report_stat(false); /* autovacuum needs the statistics */
 }
 
-/* Did the claim of this round end because the worker may hold no more events? */
-static bool claim_was_full(void) {
-  return dispatcher().round.free_events <= 0 || dispatcher().round.free_bytes <= 0;
+/* Did the claim of this round, or of a sink, end because the worker may hold no more events? */
+static bool claim_was_full(bool claim) {
+  const dispatch::Round &round = dispatcher().round;
+
+  return dispatcher().places_exhausted || (claim && (round.free_events <= 0 || round.free_bytes <= 0));
 }
 
 static bool any_sink_starved(void) {
@@ -154,7 +156,7 @@ static bool transact(Now now, bool record, bool claim) {
     const int held = in_flight().count();
     const bool room = record_committed(now);
     OUTBOX_SIGNAL_POINT("record.told");
-    more = more || room || (claim && claim_was_full() && in_flight().count() < held); /* there is room now */
+    more = more || room || (claim_was_full(claim) && in_flight().count() < held); /* there is room now */
     worker_succeeded(TASK_RECORD);
   }
   if (claim) {
