@@ -26,7 +26,7 @@ void LockedRows::commit_round() noexcept {
 
 void LockedRows::roll_back_round() noexcept {
   for (size_t i = 0; i < looked_.size(); i++)
-    keep(static_cast<int>(i));
+    put_back(static_cast<int>(i));
   looked_.clear();
 }
 
@@ -74,7 +74,13 @@ bool LockedRows::take_due() noexcept {
   return true;
 }
 
-void LockedRows::keep(int i) noexcept {
+void LockedRows::keep(int i, SinkId sink, uint64_t key_hash) noexcept {
+  looked_[i].sink = sink;
+  looked_[i].key_hash = key_hash;
+  put_back(i);
+}
+
+void LockedRows::put_back(int i) noexcept {
   if (!looked_[i].listed)
     append(looked_[i].position, looked_[i].sink, looked_[i].key_hash);
   looked_[i].listed = true;

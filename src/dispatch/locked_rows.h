@@ -37,8 +37,9 @@ public:
   bool take_due() noexcept;
   int look_count() const noexcept { return static_cast<int>(looked_.size()); }
   const LockedRow &looked(int i) const noexcept { return looked_[i]; }
-  /* The sink had no free space for that row: it goes back into the list. Needs no memory. */
-  void keep(int i) noexcept;
+  /* There was no free space for that row: it goes back into the list, with the sink and key that it has now. Its
+   * former key drains without it. Needs no memory. */
+  void keep(int i, SinkId sink, uint64_t key_hash) noexcept;
 
   /* The lowest position of this key; POSITION_NONE when the list has none. */
   int64_t first_of_key(SinkId sink, uint64_t key_hash) const noexcept;
@@ -50,6 +51,7 @@ public:
   Moment next_moment() const noexcept;
 
 private:
+  void put_back(int i) noexcept;
   void reserve(std::size_t more);
   void append(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
 

@@ -223,8 +223,11 @@ void Worker::rescan_look(std::vector<RescanRow> &list, bool *wanted_again, const
     }
     const bool mine = is_mine(sink, shard_of(row.version->key_hash, position));
     for (RescanRow &item : list)
-      if (item.position == position)
+      if (item.position == position) {
         item.fate = !mine ? RescanRow::OTHERS : verdict == RowVerdict::STOP ? RescanRow::KEEP : RescanRow::DONE;
+        item.sink = sink ? sink->oid : 0;
+        item.key_hash = row.version->key_hash;
+      }
   }
   for (const RescanRow &item : list)
     if (item.fate == RescanRow::GONE)
@@ -257,7 +260,7 @@ void Worker::claim_locked_rows(const Snapshot &snapshot) {
   rescan_look(list, &wanted_again, snapshot);
   for (size_t i = 0; i < list.size(); i++)
     if (list[i].fate == RescanRow::KEEP)
-      rows.keep(static_cast<int>(i));
+      rows.keep(static_cast<int>(i), list[i].sink, list[i].key_hash);
 }
 
 bool Worker::rescan_claim(const Snapshot &snapshot, bool *more) {

@@ -49,6 +49,8 @@ struct RescanRow {
   size_t entry; /* in the queue */
   Xid xact;
   enum { GONE, KEEP, OTHERS, DONE } fate = GONE;
+  SinkId sink = 0; /* of a row that is kept, as it is now */
+  uint64_t key_hash = 0;
 };
 
 enum class DeadLetter : uint8_t { NOT_DEAD, DEAD, DEAD_ELSEWHERE, DEAD_HOLDS };

@@ -81,12 +81,23 @@ TEST(DispatchLockedRows, AKeptRowIsListedOnceWhetherTheRoundCommitsOrNot) {
     rows.begin_round(ROUND_BEGAN);
     ASSERT_TRUE(rows.add(7, 1, 11));
     EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 1000)), Positions{7});
-    rows.keep(0);
+    rows.keep(0, 1, 11);
     EXPECT_EQ(rows.first_of_key(1, 11), 7) << "already in this round";
     committed ? rows.commit_round() : rows.roll_back_round();
     look(&rows, moment_after(ROUND_BEGAN, 2000));
     EXPECT_EQ(rows.look_count(), 1);
   }
+}
+
+/* A user has given it to another sink, which takes no more: the key of its former sink waits for it no longer. */
+TEST(DispatchLockedRows, AKeptRowIsListedWithTheSinkThatItHasNow) {
+  LockedRows rows;
+  rows.begin_round(ROUND_BEGAN);
+  ASSERT_TRUE(rows.add(7, 1, 11));
+  EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 1000)), Positions{7});
+  rows.keep(0, 2, 11);
+  EXPECT_EQ(rows.first_of_key(1, 11), POSITION_NONE);
+  EXPECT_EQ(rows.first_of_key(2, 11), 7);
 }
 
 TEST(DispatchLockedRows, ARolledBackRoundKeepsTheRowsThatItAdded) {

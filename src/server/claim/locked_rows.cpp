@@ -18,5 +18,5 @@ void locked_rows_claim(Snapshot snapshot) {
   rescan_look(&list, snapshot);
   for (int i = 0; i < list.n; i++)
     if (list.rows[i].fate == RescanRow::KEEP)
-      rows.keep(i);
+      rows.keep(i, list.rows[i].sink, list.rows[i].key_hash);
 }

@@ -66,10 +66,12 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
   }
   bool mine = shard_is_mine(sink, dispatch::shard_of(row.key_hash, row.position));
   /* The queue may name a position more than once. */
-  for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++)
-    list->by_position[i]->fate = !mine                         ? RescanRow::OTHERS
-                                 : verdict == RowVerdict::STOP ? RescanRow::KEEP
-                                                               : RescanRow::DONE;
+  for (int i = first_of(list, row.position); i < list->n && list->by_position[i]->position == row.position; i++) {
+    RescanRow *item = list->by_position[i];
+    item->fate = !mine ? RescanRow::OTHERS : verdict == RowVerdict::STOP ? RescanRow::KEEP : RescanRow::DONE;
+    item->sink = sink ? sink->oid : InvalidOid;
+    item->key_hash = row.key_hash;
+  }
   return true;
 }
 

@@ -19,6 +19,8 @@ typedef struct RescanRow {
     OTHERS, /* the row belongs to another worker */
     DONE    /* the row was classified */
   } fate;
+  Oid sink; /* of a row that is kept, as it is now */
+  uint64 key_hash;
 } RescanRow;
 
 typedef struct RescanList {
