@@ -73,36 +73,42 @@ AS $$
 DECLARE
   s record;
 BEGIN
-  "check" := 'secrets'; status := 'ok'; detail := 'PUBLIC cannot read secrets or payloads.';
-  SELECT c.oid::regclass AS name, c.relnamespace = 'pg_catalog'::regnamespace AS of_secrets, a.privilege_type INTO s
-  FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
-  WHERE a.grantee = 0 AND a.privilege_type = 'SELECT'
-    AND (c.oid = 'pg_user_mapping'::regclass OR c.relnamespace = 'outbox'::regnamespace AND c.relname ~ '^events' AND c.relkind IN ('r', 'p'))
-  ORDER BY 2 DESC, 1 LIMIT 1;
-  IF FOUND THEN
+  "check" := 'secrets';
+  FOR s IN
+    SELECT c.oid::regclass AS name, c.relnamespace = 'pg_catalog'::regnamespace AS of_secrets
+    FROM pg_class AS c
+    WHERE (c.oid = 'pg_user_mapping'::regclass OR c.relnamespace = 'outbox'::regnamespace AND c.relname ~ '^events' AND c.relkind IN ('r', 'p'))
+      AND EXISTS (SELECT FROM aclexplode(c.relacl) AS a WHERE a.grantee = 0 AND a.privilege_type = 'SELECT')
+    ORDER BY 2 DESC, 1
+  LOOP
     status := 'error';
     detail := format('PUBLIC may read %s, and with it %s.', s.name, CASE WHEN s.of_secrets THEN 'the secrets of all user mappings' ELSE 'the payloads of events' END);
     hint := format('REVOKE SELECT ON %s FROM PUBLIC;', s.name);
-  ELSE
-    SELECT f.srvname AS name, outbox_internal.mapping_options(f.oid) IS NOT NULL AS mapped INTO s
+    RETURN NEXT;
+  END LOOP;
+  FOR s IN
+    SELECT f.srvname AS name, outbox_internal.mapping_options(f.oid) IS NOT NULL AS mapped
     FROM pg_foreign_server AS f JOIN outbox_internal.wrappers AS w ON w.oid = f.srvfdw CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
     WHERE o.option_name = 'url'
       AND o.option_value ~* '://[^/@]*:[^/@]*@|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)=|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
-    ORDER BY 1 LIMIT 1;
-    IF FOUND THEN
-      status := 'warning';
-      detail := format('The url of sink %s seems to contain a secret, and PUBLIC may read the options of a server.', s.name);
-      hint := format('DO %L; -- moves it into the user mapping; then replace the token, because it was readable',
-        format('DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = ''url'');'
-               ' BEGIN EXECUTE %L; EXECUTE %L || quote_literal(url) || '')''; END', s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
-               format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%surl ', CASE WHEN s.mapped THEN 'ALTER' ELSE 'CREATE' END, s.name,
-                      CASE WHEN s.mapped THEN 'ADD ' ELSE '' END)));
-    END IF;
+    ORDER BY 1
+  LOOP
+    status := 'warning';
+    detail := format('The url of sink %s seems to contain a secret, and PUBLIC may read the options of a server.', s.name);
+    hint := format('DO %L; -- moves it into the user mapping; then replace the token, because it was readable',
+      format('DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = ''url'');'
+             ' BEGIN EXECUTE %L; EXECUTE %L || quote_literal(url) || '')''; END', s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
+             format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%surl ', CASE WHEN s.mapped THEN 'ALTER' ELSE 'CREATE' END, s.name,
+                    CASE WHEN s.mapped THEN 'ADD ' ELSE '' END)));
+    RETURN NEXT;
+  END LOOP;
+  IF status IS NULL THEN
+    status := 'ok'; detail := 'PUBLIC cannot read secrets or payloads.'; hint := NULL;
+    RETURN NEXT;
   END IF;
-  RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.doctor(): secrets and payloads that PUBLIC can read.';
+COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.doctor(): a row for each table and each url by which PUBLIC can read secrets or payloads.';
 
 -- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It
 -- answers whatever happens to its parts: one that fails, or that a lock keeps from looking, is a row too.

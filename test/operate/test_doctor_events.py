@@ -208,4 +208,17 @@ def test_a_token_in_a_url_that_everybody_may_read(db, receiver, secret):
     well(db, "secrets")
     assert "t0ken" not in db.value("SELECT srvoptions::text FROM pg_foreign_server WHERE srvname = 'crm'")
     db.enqueue("Order", "1")
+def test_every_leak_is_named(db, receiver):
+    for name in ("crm", "erp", "fine"):
+        db.webhook_sink(name, receiver.url + ("?token=t0ken" if name != "fine" else ""), SECRET, events="none")
+    db.sql("GRANT SELECT ON outbox.events_pending TO PUBLIC; GRANT SELECT ON pg_user_mapping TO PUBLIC")
+    rows = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'secrets'")
+    told = " ".join(detail for _, detail, _ in rows)
+    assert [state for state, _, _ in rows] == ["error", "error", "warning", "warning"]
+    assert all(words in told for words in ("pg_user_mapping", "outbox.events_pending", "sink crm", "sink erp")) and "sink fine" not in told
+    for _, _, hint in rows:
+        db.paste(hint)
+    assert db.sql("SELECT status FROM outbox.doctor() WHERE \"check\" = 'secrets'") == [("ok",)]
+
+
     wait_until(lambda: receiver.deliveries and receiver.deliveries[0].path.endswith("?token=t0ken"), 10, "the same request")
