@@ -198,7 +198,7 @@ $$;
 COMMENT ON FUNCTION outbox_internal.doctor_events(interval) IS 'Part of outbox.doctor(): waiting events that no worker delivers, and dead letters.';
 
 -- Failing events and dead letters that block their keys, the oldest of each sink. Both are found by partial indexes, also while the table has never been analysed.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean)
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_heads(OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz, OUT last_error text, OUT dead boolean, OUT adopted boolean)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -207,14 +207,14 @@ AS $$
     UNION ALL
     SELECT n.blocked_by FROM holding AS h CROSS JOIN LATERAL (
       SELECT p.blocked_by FROM outbox.events_pending AS p WHERE p.blocked_by IS NOT NULL AND p.blocked_by > h.position ORDER BY p.blocked_by, p.position LIMIT 1) AS n)
-  SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead
+  SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead, h.origin = (SELECT l.origin FROM outbox.library() AS l)
   FROM (SELECT e.sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
-               false AS dead, e.position
+               false AS dead, e.position, e.origin
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
-                SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position FROM outbox.events_pending AS p
+                SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position, p.origin FROM outbox.events_pending AS p
                 WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
         UNION ALL
-        SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position
+        SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position, f.origin
         FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k JOIN outbox.events_failed AS f ON f.position = k.position) AS h
   ORDER BY h.sink, h.dead DESC, h.position
 $$;

@@ -11,7 +11,7 @@ BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
     SELECT v.*, f.srvoptions, u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
-           h.last_error AS head_error, h.dead, outbox_internal.mapping_options(f.oid) AS mapping
+           h.last_error AS head_error, h.dead, h.adopted, outbox_internal.mapping_options(f.oid) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
@@ -72,10 +72,12 @@ BEGIN
                      'DELETE FROM outbox.events the one whose id is in the detail', s.name);
     ELSIF s.failing_heads > 0 THEN
       status := 'warning';
-      detail := format('%s %s and %s behind them; the oldest is %s, after %s, tried again at %s: %s', detail, outbox_internal.counted(s.failing_heads, 'is failing', 'are failing'),
-                       outbox_internal.counted(s.blocked, 'waits', 'wait'), s.id, outbox_internal.counted(s.attempts, 'attempt', 'attempts'), date_trunc('second', s.available_at), coalesce(s.head_error, 'no error is known'));
-      hint := format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
-                     'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id);
+      detail := format('%s %s and %s behind them; the oldest is %s, after %s, %s: %s', detail, outbox_internal.counted(s.failing_heads, 'is failing', 'are failing'),
+                       outbox_internal.counted(s.blocked, 'waits', 'wait'), s.id, outbox_internal.counted(s.attempts, 'attempt', 'attempts'), CASE WHEN s.adopted THEN 'tried again at ' || date_trunc('second', s.available_at) ELSE 'not tried before outbox.adopt()' END,
+                       coalesce(s.head_error, 'no error is known'));
+      hint := CASE WHEN s.adopted THEN format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
+                     'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id)
+              ELSE '-- see check origin' END;
     ELSIF s.failed > 0 THEN
       status := 'warning';
       detail := detail || CASE WHEN s.blocked > 0 THEN format(' %s behind them.', outbox_internal.counted(s.blocked, 'waits', 'wait')) ELSE '' END;

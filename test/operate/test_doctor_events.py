@@ -75,6 +75,20 @@ def test_events_of_another_origin(db, receiver):
     well(db, "origin")
 
 
+def test_a_failing_event_of_another_origin_has_no_next_attempt(db, receiver):
+    """Nothing tries it before outbox.adopt()."""
+    db.webhook_sink("crm", receiver, SECRET)
+    [(event,)] = db.sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, position, sink, origin, attempts, available_at, last_error)"
+                        " VALUES (gen_random_uuid(), 'Order', '1', 'e', 1, 'crm', 42, 3, now() + interval '1 hour', 'HTTP 503') RETURNING id")
+    state, detail, hint = db.doctor("sink crm")
+    assert state == "warning" and "1 is failing" in detail and "HTTP 503" in detail
+    assert "tried again" not in detail and "not tried before outbox.adopt()" in detail and hint.startswith("-- ") and "origin" in hint
+    shown = "SELECT attempts, available_at IS NULL FROM outbox.event_status(%s)"
+    assert db.sql(shown, event) == [(3, True)]
+    db.sql("SELECT outbox.adopt()")
+    assert "tried again at" in db.doctor("sink crm")[1] and db.sql(shown, event) == [(3, False)]
+
+
 def test_one_event_of_another_origin_among_very_many(db, receiver):
     """In a table of thousands of pages: each check finds and counts it."""
     make_large(db)
@@ -194,6 +208,19 @@ def test_secrets_that_everybody_may_read(db, receiver):
         well(db, "secrets")
 
 
+def test_every_leak_is_named(db, receiver):
+    for name in ("crm", "erp", "fine"):
+        db.webhook_sink(name, receiver.url + ("?token=t0ken" if name != "fine" else ""), SECRET, events="none")
+    db.sql("GRANT SELECT ON outbox.events_pending TO PUBLIC; GRANT SELECT ON pg_user_mapping TO PUBLIC")
+    rows = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'secrets'")
+    told = " ".join(detail for _, detail, _ in rows)
+    assert [state for state, _, _ in rows] == ["error", "error", "warning", "warning"]
+    assert all(words in told for words in ("pg_user_mapping", "outbox.events_pending", "sink crm", "sink erp")) and "sink fine" not in told
+    for _, _, hint in rows:
+        db.paste(hint)
+    assert db.sql("SELECT status FROM outbox.doctor() WHERE \"check\" = 'secrets'") == [("ok",)]
+
+
 @pytest.mark.parametrize("secret", [None, SECRET])
 def test_a_token_in_a_url_that_everybody_may_read(db, receiver, secret):
     """The hint moves the token into the user mapping, without showing it."""
@@ -208,17 +235,4 @@ def test_a_token_in_a_url_that_everybody_may_read(db, receiver, secret):
     well(db, "secrets")
     assert "t0ken" not in db.value("SELECT srvoptions::text FROM pg_foreign_server WHERE srvname = 'crm'")
     db.enqueue("Order", "1")
-def test_every_leak_is_named(db, receiver):
-    for name in ("crm", "erp", "fine"):
-        db.webhook_sink(name, receiver.url + ("?token=t0ken" if name != "fine" else ""), SECRET, events="none")
-    db.sql("GRANT SELECT ON outbox.events_pending TO PUBLIC; GRANT SELECT ON pg_user_mapping TO PUBLIC")
-    rows = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'secrets'")
-    told = " ".join(detail for _, detail, _ in rows)
-    assert [state for state, _, _ in rows] == ["error", "error", "warning", "warning"]
-    assert all(words in told for words in ("pg_user_mapping", "outbox.events_pending", "sink crm", "sink erp")) and "sink fine" not in told
-    for _, _, hint in rows:
-        db.paste(hint)
-    assert db.sql("SELECT status FROM outbox.doctor() WHERE \"check\" = 'secrets'") == [("ok",)]
-
-
     wait_until(lambda: receiver.deliveries and receiver.deliveries[0].path.endswith("?token=t0ken"), 10, "the same request")
