@@ -77,6 +77,33 @@ def test_nothing_is_left_in_a_database(server, receiver):
     assert [path for path in server.data.rglob("*outbox*")] == []
 
 
+def test_a_drop_counts_the_events_that_are_lost(db, receiver):
+    """Pending events and dead letters; a rollback keeps them."""
+    def drop(ending: str, role: str | None = None) -> list[tuple]:
+        said = []
+        with db.connect(autocommit=False, **({"user": role} if role else {})) as session:
+            session.add_notice_handler(lambda notice: said.append((notice.severity, notice.message_primary, notice.message_detail)))
+            session.execute("DROP EXTENSION outbox CASCADE")
+            session.execute(ending)
+        return [row for row in said if row[0] == "WARNING"]
+
+    assert drop("ROLLBACK") == []
+    receiver.mode = status(400)
+    db.webhook_sink("crm", receiver, SECRET, max_attempts="1", events="order.*")
+    dead = [db.enqueue("Order", str(n)) for n in range(2)]
+    wait_until(lambda: db.sink("failed") == (len(dead),), 20, lambda: str(db.sink("*")))
+    for _ in range(3):
+        db.enqueue("Invoice", "1", "invoice.sent")
+    warning = ("WARNING", "DROP EXTENSION deletes events that were not delivered", "Pending events: 3; dead letters: 2.")
+    assert drop("ROLLBACK") == [warning]
+    assert db.value("SELECT count(*) FROM outbox.events") == 5
+    with db.role("app"), pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner of extension outbox"):
+        drop("ROLLBACK", "app")
+    assert drop("COMMIT") == [warning]
+    db.sql("CREATE EXTENSION outbox")
+    assert drop("COMMIT") == []
+
+
 def test_make_uninstall_takes_all_that_make_install_brought(tmp_path):
     def files() -> list[str]:
         return [path.name for path in tmp_path.rglob("*") if path.is_file()]

@@ -7,6 +7,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/catalog/sink_ddl.h"
+#include "server/hooks/extension_drop.h"
 #include "server/hooks/restored_day.h"
 #include "server/shmem/shared_state.h"
 
@@ -102,9 +103,11 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
   }
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);
+  const DroppedEvents dropped = extension_drop_count(planned->utilityStmt);
   OUTBOX_FAULT_POINT("ddl.before");
   next(planned, query, read_only_tree, context, params, environment, destination, completion);
   OUTBOX_FAULT_POINT("ddl.done");
+  extension_drop_warn(&dropped);
   sink_ddl_apply();
 }
 
