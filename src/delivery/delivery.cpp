@@ -334,6 +334,13 @@ void ob_sink_begin_slowly(ob_sink *sink) noexcept {
   });
 }
 
+void ob_sink_end_pause(ob_sink *sink) noexcept {
+  guarded(nullptr, false, [&] {
+    inside(sink)->end_pause();
+    return true;
+  });
+}
+
 void ob_sink_close(ob_sink *sink, int grace_ms) noexcept {
   guarded(nullptr, false, [&] {
     inside(sink)->close(std::chrono::milliseconds(grace_ms));
@@ -352,7 +359,7 @@ bool ob_sink_closed(ob_sink *sink) noexcept {
 }
 
 void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
-  *status = {OB_SINK_OK, 0, -1, -1, 0, 0, {}, {}};
+  *status = {OB_SINK_OK, 0, -1, -1, 0, 0, 0, {}, {}};
   guarded(nullptr, false, [&] {
     inside(sink)->status(*status);
     return true;

@@ -108,7 +108,7 @@ typedef struct ob_kind_build {
 
 /* The version of the interface between the core and a kind of sink: everything that `make install` puts into
  * include/server/extension/outbox/. It is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_INTERFACE = 1 };
+enum { OB_KIND_INTERFACE = 2 };
 
 /* Registers a kind from a library of its own: calls `make_kind` if `build` equals the core's, and if that has made a
  * kind of this name. Returns false with *error filled otherwise. Once registered, a kind stays. Main thread. */
@@ -234,6 +234,9 @@ void ob_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) OB_NOE
 /* Starts with one request at a time and then doubles: after a stop, a large backlog must not overload the peer. */
 void ob_sink_begin_slowly(ob_sink *sink) OB_NOEXCEPT;
 
+/* Ends a pause for which the peer has asked (ob_sink_status.paused_ms). */
+void ob_sink_end_pause(ob_sink *sink) OB_NOEXCEPT;
+
 /* Closes the sink. Queued events end as OB_RETURNED at once. Events on the wire get `grace_ms` to finish, then end as
  * OB_RETURNED too (they may have arrived: possible duplicates). Returns immediately; every ticket gets its
  * completion. The pointer is invalid after ob_sink_closed() has returned true. */
@@ -276,6 +279,7 @@ typedef struct ob_sink_status {
   uint32_t credit;       /* how many events the sink takes now; 0 while the circuit is open, 1 or more for probes */
   int64_t outage_ms;     /* time since the first failure of the outage; -1 while the circuit is closed */
   int64_t retry_in_ms;   /* with credit 0: when to ask again; -1 = when a completion arrives */
+  int64_t paused_ms;     /* the peer has asked for a pause, which lasts this long; 0 = it has not */
   uint64_t failed_tries; /* failed attempts and connections since the sink was opened */
   /* All failures by reason since the sink was opened, and their sum. n_failures changes whenever a count does. */
   uint64_t n_failures;

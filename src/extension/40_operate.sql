@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
   OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT failed bigint,
   OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
-  OUT last_error text, OUT last_error_at timestamptz) RETURNS SETOF record
+  OUT last_error text, OUT last_error_at timestamptz, OUT paused_until timestamptz) RETURNS SETOF record
 LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
@@ -299,6 +299,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' WHEN retries.server IS NOT NULL THEN 'failing' ELSE 'idle' END END,
                   CASE WHEN u.since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'recording fails' END,
+                  CASE WHEN st.paused_until IS NOT NULL AND st.state IN ('idle', 'delivering', 'degraded') THEN 'paused by endpoint' END,
                   CASE WHEN retries.server IS NOT NULL AND coalesce(st.state, CASE WHEN lib.idle THEN 'idle' END) = 'idle' THEN 'failing' END,
                   CASE WHEN st.state = 'idle' AND b.due_since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'waiting' END,
                   st.state,
@@ -312,7 +313,8 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(st.rate, 0) AS rate, st.latency_p50, st.latency_p99, coalesce(st.last_error, retries.error) AS last_error,
          CASE WHEN st.last_error IS NULL THEN retries.failed_at ELSE st.last_error_at END AS last_error_at, bound.stats_since,
          b.due, b.failing,
-         CASE WHEN b.due_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age
+         CASE WHEN b.due_since IS NOT NULL THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age,
+         st.paused_until
   FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
   FULL JOIN outbox_internal.sink_backlog() AS b ON b.server = s.oid
   CROSS JOIN outbox.library() AS lib
@@ -323,7 +325,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'One row per sink. state is one of: delivering, idle, failing, waiting, recording fails, degraded, circuit open, paused, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
+  'One row per sink. state is one of: delivering, idle, failing, waiting, recording fails, degraded, circuit open, paused, paused by endpoint, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if the worker stands still. Totals count since stats_since.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -367,6 +369,7 @@ COMMENT ON COLUMN outbox.sinks.last_error_at IS 'The time of that error.';
 COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
 COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt. Events that wait behind them are blocked.';
 COMMENT ON COLUMN outbox.sinks.oldest_due_age IS 'How long the oldest due event has been due. Always exact. Failing and blocked events do not count.';
+COMMENT ON COLUMN outbox.sinks.paused_until IS 'The end of a pause for which the endpoint has asked (Retry-After, RateLimit-Reset), as far as max_pause allows. outbox.resume() ends it. NULL: it has not asked.';
 COMMENT ON COLUMN outbox.sinks.stats_since IS 'The time since which the counters count: the start of the server, the crash of one of its processes, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';

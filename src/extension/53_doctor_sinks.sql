@@ -39,6 +39,11 @@ BEGIN
                        ELSE 'because it had failed for ' || s.reason || ' without a success' END,
                        coalesce(s.error, 'no error is known'), outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L); -- when the cause is gone', s.name);
+    ELSIF s.state = 'paused by endpoint' AND s.pending > 0 AND s.paused_until > clock_timestamp() + patience THEN
+      status := 'warning';
+      detail := format('%s has asked for a pause until %s (Retry-After or RateLimit-Reset): %s.', s.target, date_trunc('second', s.paused_until),
+                       outbox_internal.counted(s.pending, 'event waits', 'events wait'));
+      hint := format('SELECT outbox.resume(%L); -- ends the pause; option max_pause limits such pauses', s.name);
     ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
       status := 'error';
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));

@@ -58,7 +58,7 @@ def test_when_each_answer_is_followed_by_another_attempt(db, paths):
         "s401": (status(401), SLOW), "s403": (status(403), SLOW), "s404": (status(404), SLOW),
         "s302": (redirect(paths.receiver.url), SLOW), "s308": (redirect(paths.receiver.url, 308), SLOW),
         "seconds": (status(503, 120), (120, 120)), "date": (status(429, date), (300, 600)),  # less the time since it was written
-        "capped": (status(502, 200000), (86400, 86400)), "negative": (status(504, -5), STEP),
+        "capped": (status(502, 200000), (3600, 3600)), "negative": (status(504, -5), STEP),
         "malformed": (status(429, "soon"), STEP), "absurd": (status(429, 1700000000), STEP), "past": (status(503, formatdate(0, usegmt=True)), STEP),
     }
     for name, (answer, _) in expected.items():

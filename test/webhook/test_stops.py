@@ -1,11 +1,12 @@
 """Sinks that are stopped permanently: by a user, by a 410, by failing for disable_after; and how they are resumed."""
 
 import time
+from datetime import timedelta
 
 import psycopg
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import HANG, OK, SECRET, status
+from outbox_rig.receiver import HANG, OK, SECRET, Status, status
 
 QUICK = {"retry": "exponential 50ms..100ms", "max_attempts": "1000"}
 WORKERS = "SELECT count(*) FROM outbox.workers WHERE database = current_database()"
@@ -128,6 +129,35 @@ def test_all_workers_stop_and_a_database_at_rest_goes_on(db, endpoint, setting):
     assert state(db) == "paused" and not endpoint.deliveries
     db.sql("SELECT outbox.resume('crm')")
     wait_all(db, endpoint, events)
+
+
+def test_a_pause_that_the_endpoint_asks_for_is_a_state_that_resume_ends(db, endpoint, setting):
+    """A 2xx can ask for it, too."""
+    setting("outbox.worker_idle_timeout", "50ms")
+    endpoint.mode = Status(200, {"RateLimit-Remaining": "0", "RateLimit-Reset": "60000"})
+    db.enqueue("Order", "1")
+    wait_until(lambda: state(db) == "paused by endpoint", 10, lambda: state(db))
+    endpoint.mode = OK
+    waiting = db.enqueue("Order", "1")
+    until = db.value("SELECT paused_until - now() FROM outbox.sinks")
+    assert timedelta(minutes=55) < until <= timedelta(hours=1), "the default of max_pause"
+    check, detail, hint = db.doctor("sink crm")
+    assert check == "warning" and "asked for a pause until" in detail and hint.startswith("SELECT outbox.resume('crm');")
+    assert len(endpoint.deliveries) == 1 and db.value(WORKERS) == 1, "another worker would not know of the pause"
+    assert db.value("SELECT outbox.resume('crm')")
+    wait_until(lambda: endpoint.deliveries[-1].id == waiting, 10, "the event")
+    wait_until(lambda: db.sql("SELECT state, paused_until FROM outbox.sinks") == [("idle", None)], 10, lambda: str(db.sql("SELECT state, paused_until FROM outbox.sinks")))
+    assert db.value("SELECT outbox.resume('crm')") is False
+
+
+def test_a_pause_ends_after_max_pause(db, endpoint):
+    db.sql("ALTER SERVER crm OPTIONS (ADD max_pause '1s', SET retry '1ms')")
+    endpoint.mode = status(503, 3600)
+    failed = db.enqueue("Order", "1")
+    wait_until(lambda: endpoint.deliveries, 10, "the first attempt")
+    endpoint.mode = OK
+    wait_until(lambda: [d.id for d in endpoint.accepted()] == [failed], 10, lambda: str(db.sql("SELECT state, paused_until FROM outbox.sinks")))
+    assert endpoint.deliveries[1].at - endpoint.deliveries[0].at > 0.9
 
 
 def test_410_disables_for_good_until_a_person_resumes(db, endpoint, pg):

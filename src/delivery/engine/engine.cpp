@@ -100,6 +100,8 @@ void Runner::status(ob_sink_status &out) {
     if (Time at = sink_->credit_at(); at > now && at != Time::max())
       out.retry_in_ms = std::chrono::ceil<milliseconds>(at - now).count();
   out.outage_ms = breaker_.is_open() ? std::chrono::ceil<milliseconds>(now - breaker_.outage_began()).count() : -1;
+  Time paused_until = sink_->paused_until();
+  out.paused_ms = paused_until > now ? std::chrono::ceil<milliseconds>(paused_until - now).count() : 0;
   out.failed_tries = failed_tries_;
   out.n_failures = n_failures_;
   std::copy(failures_.begin(), failures_.end(), out.failures);
@@ -121,6 +123,11 @@ void Runner::share(size_t index, size_t of, int64_t *rate_clock) {
 void Runner::begin_slowly() {
   assert(engine_.is_callers_thread());
   sink_->begin_slowly();
+}
+
+void Runner::end_pause() {
+  assert(engine_.is_callers_thread());
+  sink_->end_pause();
 }
 
 bool Runner::next_resumed(std::string &error) {

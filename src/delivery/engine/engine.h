@@ -38,6 +38,7 @@ public:
   void close(std::chrono::milliseconds grace);
   void share(size_t index, size_t of, int64_t *rate_clock);
   void begin_slowly();
+  void end_pause();
   bool next_resumed(std::string &error);
   bool finished() const { return closing_ && outstanding_ == 0; }
   Engine &engine() const { return engine_; }

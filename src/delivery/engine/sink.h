@@ -138,6 +138,9 @@ public:
   virtual void share(size_t /*index*/, size_t /*of*/, int64_t * /*rate_clock*/) {}
   /* Start slowly: a large backlog must not reach the peer at once. */
   virtual void begin_slowly() {}
+  /* The end of a pause for which the peer has asked. A time that is past: it has not. */
+  virtual Time paused_until() const { return Time::min(); }
+  virtual void end_pause() {}
   /* Accepts one event (copies it). Reports exactly one Completion for its ticket later, or returns it. Throws
    * BadInput for an event that cannot be made into a message: the engine rejects it. */
   virtual Submitted submit(const ob_event &event) = 0;

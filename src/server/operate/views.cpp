@@ -38,7 +38,7 @@ static double faded_rate(const SinkStats *stats) {
   return stats->rate * exp(-Max(seconds - 1, 0) / 10);
 }
 
-enum { SINK_COLUMNS = 12, BOUND_COLUMNS = 3 };
+enum { SINK_COLUMNS = 13, BOUND_COLUMNS = 3 };
 
 static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
   Datum values[SINK_COLUMNS];
@@ -62,6 +62,9 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
   nulls[10] = stats->last_error[0] == '\0';
   values[11] = TimestampTzGetDatum(stats->last_error_at);
   nulls[11] = stats->last_error_at == 0;
+  const TimestampTz paused_until = shared_sink_paused_until(stats);
+  values[12] = TimestampTzGetDatum(paused_until);
+  nulls[12] = paused_until == 0;
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -158,6 +161,19 @@ SQL_FUNCTION(outbox_forget_statistics) {
                     errhint("Add outbox to shared_preload_libraries in postgresql.conf and restart the server.")));
   shared_sink_reset(MyDatabaseId, PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0));
   PG_RETURN_VOID();
+}
+
+/* Returns false if the sink's endpoint has not asked for a pause. */
+SQL_FUNCTION(outbox_end_pause) {
+  SinkStats *stats = shared_sink_stats(MyDatabaseId, PG_GETARG_OID(0), false);
+
+  if (stats == NULL)
+    PG_RETURN_BOOL(false);
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  const bool is_paused = shared_sink_paused_until(stats) != 0;
+  stats->pauses_ended += is_paused;
+  LWLockRelease(shared_state()->lock);
+  PG_RETURN_BOOL(is_paused);
 }
 
 /* The wall time of the worker's last loop. It is the same at each call, and is corrected when the clock was set

@@ -49,6 +49,7 @@ static void give_up_slot(const char *step) {
         shared->sinks[i].in_flight[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
         shared->sinks[i].unrecorded[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
         shared->sinks[i].low_watermark[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
+        shared->sinks[i].paused_until[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
       }
     log_slot(step);
     Oid database = own_slot->database;

@@ -70,6 +70,14 @@ void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, 
   LWLockRelease(shared->lock);
 }
 
+TimestampTz shared_sink_paused_until(const SinkStats *stats) {
+  TimestampTz last = 0;
+
+  for (TimestampTz until : stats->paused_until)
+    last = Max(last, until);
+  return last > GetCurrentTimestamp() ? last : 0;
+}
+
 void shared_sink_rate(SinkStats *stats, uint64 delivered, Moment now) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   double seconds = (now.us - stats->rate_at.us) / 1000000.0;

@@ -6,7 +6,7 @@
 
 #include "delivery/delivery.h"
 
-#define OUTBOX_MAX_SINKS 4096     /* 8 MB; further sinks deliver, but have no counters */
+#define OUTBOX_MAX_SINKS 4096     /* 9 MB; further sinks deliver, but have no counters */
 #define OUTBOX_COUNTED_WORKERS 32 /* workers per database with their own counters */
 #define OUTBOX_RECORD_ERROR 256
 
@@ -31,7 +31,10 @@ typedef struct SinkStats {
   uint32 unrecorded[OUTBOX_COUNTED_WORKERS];
   TimestampTz unrecorded_since;
   char record_error[OUTBOX_RECORD_ERROR];
-  int64 turns; /* the workers share the sink's rate limit by it: delivery.h, ob_sink_share() */
+  /* By worker index: the endpoint has asked for a pause until this time; 0 = it has not. */
+  TimestampTz paused_until[OUTBOX_COUNTED_WORKERS];
+  uint32 pauses_ended; /* calls of outbox.resume() that end such pauses */
+  int64 turns;         /* the workers share the sink's rate limit by it: delivery.h, ob_sink_share() */
   uint64 delivered;
   uint64 retried;
   uint64 failed;
@@ -60,6 +63,9 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 /* Stores how many events of the sink a worker cannot record, and why. `stuck`: it does not know that it can record
  * any. Takes the lock when that has changed. */
 void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at);
+
+/* When the last pause ends for which the endpoint has asked one of the workers; 0 = there is none. */
+TimestampTz shared_sink_paused_until(const SinkStats *stats);
 
 /* Adds the number of events delivered since the last call to the rate, which is smoothed over 10 s. The lock must be
  * held exclusively.

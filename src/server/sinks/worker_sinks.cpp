@@ -193,6 +193,8 @@ static void reload_one(const RouteSink *route, uint64 reload) {
       say_not_counted(sink);
     else if (sink->stats->unrecorded_since != 0)
       dispatch::Recording::begin_stuck(&sink->events);
+    if (sink->stats)
+      sink->pauses_ended = sink->stats->pauses_ended;
     shards_add_sink(sink);
   }
   sink->reload = reload;
@@ -334,6 +336,8 @@ static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_stan
   if (stats == NULL || sink->state == SINK_CLOSING || sink->state == SINK_DROPPING)
     return;
   stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
+  const int64 paused_ms = sink->state == SINK_OPEN ? sink->status.paused_ms : 0;
+  stats->paused_until[worker_index % lengthof(stats->paused_until)] = paused_ms > 0 ? now + paused_ms * 1000 : 0;
   shared_sink_unrecorded(stats, worker_index, sink->not_recorded, dispatch::Recording::is_stuck(&sink->events),
                          sink->record_error, now);
   strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
@@ -362,7 +366,8 @@ static void drop_entry(int i) {
   dispatcher().blocked_keys.forget_sink(entry->sink.oid);
   if (SinkStats *stats = entry->sink.stats)
     stats->in_flight[worker_index % OUTBOX_COUNTED_WORKERS] =
-        stats->unrecorded[worker_index % OUTBOX_COUNTED_WORKERS] = 0;
+        stats->unrecorded[worker_index % OUTBOX_COUNTED_WORKERS] =
+            stats->paused_until[worker_index % OUTBOX_COUNTED_WORKERS] = 0;
   if (worker_index == 0)
     shared_sink_forget(MyDatabaseId, entry->sink.oid);
   if (entry->given.context)

@@ -37,6 +37,7 @@ struct WorkerSink {
   char record_error[OUTBOX_RECORD_ERROR];
   int64 bytes_in_flight;
   ob_sink_status status;
+  uint32 pauses_ended;         /* stats->pauses_ended, up to which pauses were ended */
   uint64 failed_tries;         /* status.failed_tries, when it was last looked at */
   uint64 n_failures;           /* status.n_failures, up to which failures were counted */
   uint64 failures[OB_REASONS]; /* status.failures, up to which they were counted */

@@ -125,6 +125,16 @@ static void resume(WorkerSink *sink) {
   sink_cursor_restart(sink);
 }
 
+/* outbox.resume() has marked the sink, whether or not its transaction has committed: after a rollback, the next
+ * change of a sink ends the pause. */
+static void end_pause(WorkerSink *sink) {
+  if (sink->stats == NULL || sink->stats->pauses_ended == sink->pauses_ended)
+    return;
+  sink->pauses_ended = sink->stats->pauses_ended;
+  if (sink->state == SINK_OPEN)
+    ob_sink_end_pause(sink->handle);
+}
+
 void worker_stops_reload(void) {
   Assert(IsTransactionState());
   static Statement read_stopped = {"SELECT sink FROM outbox.stopped_sinks", 0, {}, NULL};
@@ -153,6 +163,7 @@ void worker_stops_reload(void) {
       stop(sinks[i]);
     else if (!found_stopped[i] && sink_is_stopped(sinks[i]->state))
       resume(sinks[i]);
+    end_pause(sinks[i]);
   }
   pfree(found_stopped);
 }

@@ -17,8 +17,9 @@ static bool sinks_are_quiet(void) {
   for (const WorkerSink *sink : worker_sinks_all()) {
     if (sink->state == SINK_STOPPED)
       continue; /* it delivers nothing until a user resumes it */
-    if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->cursor->has_backlog() ||
-        !sink->cursor->late.empty() || sink->cursor->early_retry.going() || blocked_keys().any_draining(sink->oid))
+    if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->status.paused_ms > 0 ||
+        sink->cursor->has_backlog() || !sink->cursor->late.empty() || sink->cursor->early_retry.going() ||
+        blocked_keys().any_draining(sink->oid))
       return false;
   }
   return true;

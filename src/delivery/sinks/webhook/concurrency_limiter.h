@@ -44,6 +44,8 @@ public:
   /* A request that was started at `started` got a response that asked for less; `too_many`: it was 429. */
   void slow_down(Time started, Time now, bool too_many);
   void pause_until(Time until);
+  void end_pause() { paused_until_ = Time(); }
+  Time paused_until() const { return paused_until_; }
   void begin_slowly(Time now);
 
   /* How many events, running and queued, are worth holding: what can be sent within about 4 s. */

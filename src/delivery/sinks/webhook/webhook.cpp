@@ -34,6 +34,8 @@ public:
   Time credit_at() const override { return endpoint_->credit_at(); }
   void share(size_t index, size_t of, int64_t *rate_clock) override { endpoint_->share(index, of, rate_clock); }
   void begin_slowly() override { endpoint_->begin_slowly(); }
+  Time paused_until() const override { return endpoint_->paused_until(); }
+  void end_pause() override { endpoint_->end_pause(*loop_); }
   Submitted submit(const ob_event &event) override {
     if (endpoint_->full())
       return false;

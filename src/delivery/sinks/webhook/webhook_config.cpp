@@ -114,6 +114,8 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
 
   if (auto *value = find_option(server, "rate_limit"))
     config->rate = parse_rate("rate_limit", *value);
+  if (auto *value = find_option(server, "max_pause"))
+    config->max_pause = parse_max_pause("max_pause", *value);
   check_oauth(server, mapping);
   config->knows_mapping = mapping != nullptr;
   if (mapping) {

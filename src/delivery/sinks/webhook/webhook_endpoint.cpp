@@ -55,6 +55,20 @@ void Endpoint::begin_slowly() {
   limiter_.begin_slowly(Clock::now());
 }
 
+Endpoint::Time Endpoint::paused_until() const {
+  std::lock_guard lock(mutex_);
+  return limiter_.paused_until();
+}
+
+/* pump() runs unasked: a timer for the former end of the pause may be pending, and wake() would wait for it. */
+void Endpoint::end_pause(HttpLoop &loop) {
+  {
+    std::lock_guard lock(mutex_);
+    limiter_.end_pause();
+  }
+  until_memory([&] { loop.post([self = shared_from_this()](HttpLoop &on) { self->pump(on); }); });
+}
+
 void Endpoint::push(WebhookRequest request) {
   std::lock_guard lock(mutex_);
   uint64_t key = request.key_hash;

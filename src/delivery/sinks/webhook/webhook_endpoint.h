@@ -63,6 +63,8 @@ public:
   bool full() const;
   void share(size_t index, size_t of, int64_t *rate_clock);
   void begin_slowly();
+  Time paused_until() const;
+  void end_pause(HttpLoop &loop);
   void push(WebhookRequest request);
   void wake(HttpLoop &loop);
   /* Reports the failures since the last call, and returns the events that must not overtake them. Returns false if

@@ -43,6 +43,9 @@ template <auto parse> static void check(const std::string &name, const std::stri
 static milliseconds parse_disable_after(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 365));
 }
+milliseconds parse_max_pause(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
+}
 milliseconds disable_after_of(const Options &server) {
   auto given = server.find("disable_after");
   return given == server.end() ? milliseconds(std::chrono::hours(24 * 5))
@@ -77,6 +80,8 @@ static std::vector<OptionSpec> make_options() {
        "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for ever) to "
        "365d. "
        "Default 5d."},
+      {"max_pause", true, false, false, false, check<parse_max_pause>,
+       "The longest pause for which an answer may ask by Retry-After or RateLimit-Reset: 1s to 1d. Default 1h."},
       {"headers", true, true, false, false, check<parse_headers>,
        "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the user mapping those that "
        "are secrets, without variables."},
