@@ -2,14 +2,22 @@
 -- It rewrites each row: 17 to 22 µs of CPU, 17 s for a million, half of it for index entries. To note an adopted origin once would be cheap, but
 -- whatever is restored or replicated later would be delivered unasked. Only the rows are locked.
 
+CREATE OR REPLACE FUNCTION outbox_internal.reread_settings() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_reread_settings';
+COMMENT ON FUNCTION outbox_internal.reread_settings() IS
+  'Part of outbox.adopt(): reads the configuration files in this session, which the server may not have told of a reload yet.';
+
 CREATE OR REPLACE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  here bigint;
   adopted bigint;
   of_events name;
 BEGIN
+  PERFORM outbox_internal.reread_settings(); -- ALTER SYSTEM and pg_reload_conf() may have set outbox.cluster_name right before
+  here := (SELECT l.origin FROM outbox.library() AS l);
   PERFORM pg_advisory_xact_lock('outbox.events'::regclass::oid::integer, 0); -- a second one would wait for our rows, and we for its
   UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
   GET DIAGNOSTICS adopted = ROW_COUNT;
@@ -29,4 +37,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.adopt() IS
-  'Lets this database deliver events that were enqueued elsewhere: after a restore, a copy or an upgrade into another cluster. Until then they wait. Returns the number of adopted pending events.';
+  'Lets this database deliver events that were enqueued elsewhere: after a restore, a copy or an upgrade into another cluster. Until then they wait. A new outbox.cluster_name counts as soon as it stands in the configuration files. Returns the number of adopted pending events.';

@@ -1,5 +1,8 @@
 """A copy of the whole cluster (pg_basebackup, a disk snapshot) beside production."""
 
+import os
+import signal
+
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -55,3 +58,23 @@ def test_a_physical_clone(rig, production, receiver):
         for key in range(2):
             assert [n for n in receiver.payloads() if isinstance(n, int) and n % 2 == key] == list(range(key, 20, 2))
         copied.disconnect()
+
+
+def test_adopt_under_a_name_that_was_just_set(db, pg, receiver):
+    """As docs/backup-and-upgrade.md has it for pg_upgrade: the session's next statement may come before the server has told it of the reload."""
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", available_at="2099-01-01")
+    try:
+        os.kill(pg.pid, signal.SIGSTOP)  # the postmaster passes no reload on
+        try:
+            db.sql("ALTER SYSTEM SET outbox.cluster_name = 'production'")
+            db.sql("SELECT pg_reload_conf()")
+            assert db.value("SELECT outbox.adopt()") == 1
+        finally:
+            os.kill(pg.pid, signal.SIGCONT)
+        assert db.value("SHOW outbox.cluster_name") == "production"
+        wait_until(lambda: db.doctor("origin")[0] == "ok", 10, lambda: str(db.doctor("origin")))
+        db.sql("UPDATE outbox.events SET available_at = now()")
+        wait_until(lambda: db.pending() == 0, 10, "the worker to deliver it under the new name")
+    finally:
+        pg.reset("outbox.cluster_name")

@@ -9,6 +9,7 @@ extern "C" {
 }
 
 #include "server/base/settings.h"
+#include "server/base/sql_function.h"
 
 bool setting_enabled = true;
 int setting_workers = 1;
@@ -50,6 +51,13 @@ static bool check_networks(char **newval, void **, GucSource) {
 
 void settings_reread(void) {
   ProcessConfigFile(PGC_SIGHUP);
+}
+
+/* For outbox.adopt(): the reload that a session has asked for by pg_reload_conf() reaches it some statements later.
+ */
+SQL_FUNCTION(outbox_reread_settings) {
+  settings_reread();
+  PG_RETURN_VOID();
 }
 
 uint32 settings_idle_hash(void) {
