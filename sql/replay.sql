@@ -110,8 +110,9 @@ SET ROLE regress_outbox_replayer;
 SELECT outbox.replay('regress_a', now() - interval '12 hours');
 RESET ROLE;
 
--- outbox.wait_delivered(): what is not there was delivered. No worker runs here.
+-- outbox.wait_delivered(). No worker runs here.
 CALL outbox.wait_delivered(pg_temp.uuid(99));
+\echo :LAST_ERROR_SQLSTATE
 CALL outbox.wait_delivered(NULL);
 CALL outbox.wait_delivered(pg_temp.uuid(99), NULL);
 \set VERBOSITY default

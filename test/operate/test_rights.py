@@ -101,7 +101,9 @@ def test_an_application_sees_its_own_event_and_no_other(db, dead_letter, receive
             pending = writer.execute("SELECT outbox.enqueue('Order', 3, 'x', '{}')").fetchone()[0]
             assert writer.execute(status_of, [pending]).fetchall() == [("crm", "PENDING", 0, None)]
             assert app.execute(status_of, [pending]).fetchall() == []
-        app.execute(f"CALL outbox.wait_delivered('{pending}')")
+            writer.commit()
+            writer.autocommit = True
+            writer.execute(f"CALL outbox.wait_delivered('{pending}')")
         assert app.execute(status_of, [pending]).fetchall() == []
         everything = str(app.execute("SELECT * FROM outbox.event_status(%s)", [dead_letter]).fetchall())
         assert "FAILED" in everything and not [secret for secret in (PAYLOAD, HEADER, KEY) if secret in everything]

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 
 import psycopg
 import pytest
@@ -57,6 +58,47 @@ def test_it_fails_when_the_event_is_a_dead_letter_or_the_time_is_up(db, receiver
     with pytest.raises(psycopg.Error, match="could not be delivered") as error:
         db.sql("CALL outbox.wait_delivered(%s)", bad)
     assert error.value.sqlstate == "OB001" and "400" in error.value.diag.message_detail and "outbox.redrive" in error.value.diag.message_hint
+
+
+def test_it_fails_for_an_event_that_does_not_exist(db, receiver, setting):
+    """Never enqueued, rolled back with its transaction or savepoint, or delivered and not kept for another session."""
+    def refused(session: psycopg.Connection, event: object) -> str:
+        with pytest.raises(psycopg.Error, match=f"there is no event {event}") as error:
+            session.execute("CALL outbox.wait_delivered(%s)", [event])
+        assert error.value.sqlstate == "OB003"
+        return error.value.diag.message_detail
+
+    db.webhook_sink("crm", receiver, SECRET)
+    enqueue = "SELECT outbox.enqueue('Order', '1', 'e', '{}', dedup_key => %s)"
+    with db.connect() as session, db.connect() as another:
+        assert "never enqueued" in refused(session, uuid.uuid4())
+        with session.transaction(force_rollback=True):
+            rolled_back = session.execute(enqueue, [None]).fetchone()[0]
+        assert refused(session, rolled_back) == "The transaction that enqueued it was rolled back."
+        with session.transaction():
+            kept = session.execute(enqueue, ["k"]).fetchone()[0]
+            with session.transaction(force_rollback=True):
+                undone = session.execute(enqueue, [None]).fetchone()[0]
+        refused(session, undone)
+        for _ in range(2):
+            session.execute("CALL outbox.wait_delivered(%s)", [kept])
+        assert "not kept" in refused(another, kept)
+        assert another.execute(enqueue, ["k"]).fetchone()[0] == kept
+        another.execute("CALL outbox.wait_delivered(%s)", [kept])
+        inserted = session.execute("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'e') RETURNING id").fetchone()[0]
+        session.execute("CALL outbox.wait_delivered(%s)", [inserted])
+        session.execute("BEGIN")
+        prepared = session.execute(enqueue, [None]).fetchone()[0]
+        session.execute("PREPARE TRANSACTION 'wait'")
+        with pytest.raises(psycopg.Error, match="not delivered within") as error:
+            session.execute("CALL outbox.wait_delivered(%s, '50 ms')", [prepared])
+        assert error.value.diag.message_detail == "Its transaction has not ended."
+        session.execute("COMMIT PREPARED 'wait'")
+        session.execute("CALL outbox.wait_delivered(%s)", [prepared])
+        setting("outbox.retention", "1d")
+        later = session.execute(enqueue, [None]).fetchone()[0]
+        session.execute("CALL outbox.wait_delivered(%s)", [later])
+        another.execute("CALL outbox.wait_delivered(%s)", [later])
 
 
 def test_it_can_be_cancelled(db, receiver):

@@ -15,6 +15,7 @@
 #include "server/enqueue/event_check.h"
 #include "server/enqueue/event_insert.h"
 #include "server/enqueue/position.h"
+#include "server/enqueue/session_events.h"
 #include "server/shmem/wake.h"
 #include "server/storage/owner_sql.h"
 
@@ -318,9 +319,11 @@ SQL_FUNCTION(outbox_events_before_insert) {
     ; /* it has all that the row has which waited for the sink */
   else if (!row_has_status(&row, "PENDING"))
     record_event(&row);
-  else if (row_isnull(&row, EV_POSITION))
+  else if (row_isnull(&row, EV_POSITION)) {
     enqueue_event(&row, writer);
-  else
+    if (writer != WRITER_COPY)
+      session_events_add(DatumGetUUIDP(row_get(&row, EV_ID)));
+  } else
     return_event(&row);
   return PointerGetDatum(heap_form_tuple(row.desc, row.values, row.isnull));
 }
@@ -402,8 +405,10 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
     OwnerScope scope = owner_enter();
     bool is_new = dedup_claim(values[EV_DEDUP_KEY], values[EV_ID], id);
     owner_leave(scope);
-    if (!is_new)
+    if (!is_new) {
+      session_events_add_committed(id);
       PG_RETURN_UUID_P(id);
+    }
   }
   event_insert(values, isnull);
   PG_RETURN_UUID_P(id);

@@ -20,10 +20,12 @@ extern "C" {
 
 #include "server/base/clock.h"
 #include "server/base/sql_function.h"
+#include "server/enqueue/session_events.h"
 #include "server/storage/owner_sql.h"
 
 enum { ERRCODE_EVENT_FAILED = MAKE_SQLSTATE('O', 'B', '0', '0', '1') };
 enum { ERRCODE_EVENT_LATE = MAKE_SQLSTATE('O', 'B', '0', '0', '2') };
+enum { ERRCODE_EVENT_UNKNOWN = MAKE_SQLSTATE('O', 'B', '0', '0', '3') };
 
 static const long SHORTEST_MS = 2;
 static const long LONGEST_MS = 1000;
@@ -40,9 +42,14 @@ static OwnerSql select_rows = {
     "ORDER BY failed DESC, attempts DESC",
     1, select_types, NULL};
 
+/* No index has the id: it is read only for an event that another session enqueued. */
+static OwnerSql select_sent = {"SELECT FROM outbox.events_sent AS s WHERE s.id OPERATOR(pg_catalog.=) $1 LIMIT 1", 1,
+                               select_types, NULL};
+
 typedef struct Wait {
   pg_uuid_t id;
   Interval timeout;
+  bool seen; /* a row of the event was in the table */
   Moment began, until;
 } Wait;
 
@@ -109,15 +116,40 @@ static const char *reason(void) {
   return psprintf("It is pending for the sink \"%s\".", sink);
 }
 
-static void fail_late(const Wait *wait) {
+/* A row that is not there was delivered only if there is a proof; `known` is of before the look at the table, because
+ * a transaction may commit meanwhile. True if so; false = wait on. Between owner_enter()
+ * and owner_leave(). */
+static bool judge_missing(const Wait *wait, SessionEvent known) {
+  Datum values[] = {UUIDPGetDatum(&wait->id)};
+
+  if (known == SESSION_EVENT_OPEN)
+    return false;
+  if (known == SESSION_EVENT_COMMITTED ||
+      (known == SESSION_EVENT_UNKNOWN && owner_execute(&select_sent, values, NULL) > 0))
+    return true;
+  bool rolled_back = known == SESSION_EVENT_ROLLED_BACK;
+  ereport(ERROR,
+          (errcode(ERRCODE_EVENT_UNKNOWN), errmsg("there is no event %s", id_text(wait)),
+           rolled_back ? errdetail("The transaction that enqueued it was rolled back.")
+                       : errdetail("This session has not enqueued it. It was delivered and not kept, deleted, rolled "
+                                   "back or never enqueued."),
+           rolled_back ? 0
+                       : errhint("Wait in the session that enqueued the event, or keep delivered events: "
+                                 "outbox.retention.")));
+  pg_unreachable();
+}
+
+static void fail_late(const Wait *wait, bool exists) {
   ereport(ERROR, (errcode(ERRCODE_EVENT_LATE),
                   errmsg("event %s was not delivered within %s", id_text(wait),
                          DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(&wait->timeout)))),
-                  errdetail("%s", reason()), errhint("To find the cause: SELECT * FROM outbox.doctor();")));
+                  errdetail("%s", exists ? reason() : "Its transaction has not ended."),
+                  errhint("To find the cause: SELECT * FROM outbox.doctor();")));
 }
 
 /* Reads the event once. Raises an error if it is a dead letter or the time is up; false = wait on. */
-static bool is_delivered(const Wait *wait, bool first, Moment now) {
+static bool is_delivered(Wait *wait, bool first, Moment now) {
+  SessionEvent known = wait->seen ? SESSION_EVENT_COMMITTED : session_events_find(&wait->id);
   OwnerScope scope = owner_enter();
   bool exists = read_first_row(wait);
 
@@ -127,10 +159,12 @@ static bool is_delivered(const Wait *wait, bool first, Moment now) {
                     errhint("Wait after the COMMIT.")));
   if (exists && is_dead())
     fail_dead(wait);
-  if (exists && now >= wait->until)
-    fail_late(wait);
+  wait->seen |= exists;
+  bool delivered = !exists && judge_missing(wait, known);
+  if (!delivered && now >= wait->until)
+    fail_late(wait, exists);
   owner_leave(scope);
-  return !exists;
+  return delivered;
 }
 
 /* Without this check the COMMIT would raise only "invalid transaction termination". */
@@ -172,6 +206,7 @@ SQL_FUNCTION(outbox_wait_delivered) {
                     errhint("The timeout may be left out, and is then 30 seconds.")));
   wait.id = *PG_GETARG_UUID_P(0);
   wait.timeout = *PG_GETARG_INTERVAL_P(1);
+  wait.seen = false;
   if (call == NULL || call->atomic || IsSubTransaction())
     refuse_block(&wait);
 

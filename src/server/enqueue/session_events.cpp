@@ -1,0 +1,68 @@
+/*
+ * session_events.cpp: a ring of ids, each with the transaction or subtransaction that wrote the row. PostgreSQL knows
+ * how that ended, so no callback at its end is needed.
+ */
+#include "server/enqueue/session_events.h"
+
+extern "C" {
+#include "access/xact.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/xid8.h"
+}
+
+#define MAX_EVENTS 1024
+
+typedef struct Known {
+  pg_uuid_t id;
+  FullTransactionId xact; /* invalid: committed */
+} Known;
+
+static Known *ring = NULL; /* of the session; NULL until it enqueues */
+static uint32 added = 0;
+
+static void add(const pg_uuid_t *id, FullTransactionId xact) {
+  if (ring == NULL)
+    ring = (Known *)MemoryContextAlloc(TopMemoryContext, sizeof(Known) * MAX_EVENTS);
+  Known *slot = &ring[added++ % MAX_EVENTS];
+  slot->id = *id;
+  slot->xact = xact;
+}
+
+void session_events_add(const pg_uuid_t *id) {
+  Assert(TransactionIdIsValid(GetCurrentTransactionIdIfAny()));
+  add(id, GetCurrentFullTransactionId());
+}
+
+void session_events_add_committed(const pg_uuid_t *id) {
+  if (session_events_find(id) == SESSION_EVENT_UNKNOWN)
+    add(id, InvalidFullTransactionId);
+}
+
+static SessionEvent outcome(FullTransactionId xact) {
+  LOCAL_FCINFO(call, 1);
+
+  if (!FullTransactionIdIsValid(xact))
+    return SESSION_EVENT_COMMITTED;
+  InitFunctionCallInfoData(*call, NULL, 1, InvalidOid, NULL, NULL);
+  call->args[0].value = FullTransactionIdGetDatum(xact);
+  call->args[0].isnull = false;
+  Datum said = pg_xact_status(call);
+  if (call->isnull) /* so long ago that PostgreSQL has forgotten it */
+    return SESSION_EVENT_UNKNOWN;
+  const char *status = TextDatumGetCString(said);
+  return strcmp(status, "committed") == 0     ? SESSION_EVENT_COMMITTED
+         : strcmp(status, "in progress") == 0 ? SESSION_EVENT_OPEN
+                                              : SESSION_EVENT_ROLLED_BACK;
+}
+
+SessionEvent session_events_find(const pg_uuid_t *id) {
+  for (uint32 i = 0; i < Min(added, (uint32)MAX_EVENTS); i++) {
+    const Known *slot = &ring[(added - 1 - i) % MAX_EVENTS];
+    if (memcmp(&slot->id, id, sizeof *id) == 0)
+      return outcome(slot->xact);
+  }
+  return SESSION_EVENT_UNKNOWN;
+}
