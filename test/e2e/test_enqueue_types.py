@@ -96,6 +96,24 @@ def test_another_type_is_refused_with_the_call_that_would_do(db, arguments, word
     assert words in refused.value.diag.message_hint
 
 
+def test_the_casts_that_the_page_shows(db):
+    """docs/enqueue.md: types that PostgreSQL converts for no function need a cast in the statement, and then work."""
+    page, event = (ROOT / "docs/enqueue.md").read_text(), uuid.uuid4()
+    key, id = "SELECT outbox.enqueue('Order', $1::text, 'order.paid', $2)", "SELECT outbox.enqueue('Order', $1, 'order.paid', $2, id => $3::uuid)"
+    assert f"`{key}`" in page and f"`{id}`" in page
+    with db.connect() as session:
+        session.adapters.register_dumper(str, VarcharDumper)
+        cursor = psycopg.RawCursor(session)
+        with pytest.raises(psycopg.errors.UndefinedFunction):
+            cursor.execute(key.replace("::text", ""), [Decimal(42), '{"n": 1}'])
+        cursor.execute(key, [Decimal(42), '{"n": 1}'])
+        with pytest.raises(psycopg.errors.UndefinedFunction):
+            cursor.execute(id.replace("::uuid", ""), ["42", '{"n": 1}', str(event)])
+        cursor.execute(id, ["42", '{"n": 1}', str(event)])
+    assert db.sql("SELECT partition_key, payload FROM outbox.events") == [("42", {"n": 1})] * 2
+    assert db.value("SELECT count(*) FROM outbox.events WHERE id = %s", event) == 1
+
+
 def test_json_that_is_none_is_refused(db):
     for payload in ("{n: 1}", ""):
         with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="json"):
