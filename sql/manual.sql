@@ -103,6 +103,14 @@ SELECT pg_temp.claim('x'), pg_temp.nack('x', 1, 'hopeless', give_up => true);
 SELECT event_type, status, attempts, last_error FROM outbox.events;
 DELETE FROM outbox.events;
 
+-- The whole error, up to 8192 bytes, and marked where it is cut; a redrive that comes too late adds to it
+SELECT pg_temp.put('order.a/1', 'order.b/1', 'order.c/2', 'order.d/3');
+SELECT pg_temp.claim('x'), pg_temp.nack('x', 3, repeat('é', 4096), '1 hour'), pg_temp.nack('x', 4, repeat('é', 4097), give_up => true), pg_temp.nack('x', 1, repeat('x', 8192), give_up => true);
+SELECT outbox.redrive(id) FROM outbox.events WHERE event_type = 'order.a' AND status = 'FAILED';
+SELECT pg_temp.claim('y') IS NULL AS none, pg_temp.ack('x'), pg_temp.claim('y') IS NULL AS none;
+SELECT event_type, status, octet_length(last_error) AS bytes, left(last_error, 20) AS first, right(last_error, 8) AS last FROM outbox.events ORDER BY event_type;
+DELETE FROM outbox.events;
+
 -- on_dead_letter 'block': the key waits for a person
 ALTER SERVER regress_mine OPTIONS (ADD on_dead_letter 'block');
 SELECT pg_temp.put('order.a/1', 'order.b/1', 'order.c/2');

@@ -244,6 +244,9 @@ void ob_sink_close(ob_sink *sink, int grace_ms) OB_NOEXCEPT;
 /* Returns true when all tickets of a closing sink are collected, and then frees the sink. */
 bool ob_sink_closed(ob_sink *sink) OB_NOEXCEPT;
 
+/* Bytes of the longest error of an event: of ob_completion.error, and of the table's column last_error. */
+#define OB_ERROR_MAX 8192
+
 /* Why a delivery or a connection failed. Few values, so that they can be labels of a metric. */
 typedef enum ob_reason {
   OB_REASON_NONE, /* no failure, or a failure that another event caused */
@@ -318,7 +321,8 @@ typedef struct ob_completion {
   bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms) */
   int max_attempts;  /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its
                         own */
-  const char *error; /* NULL for OB_SENT; NUL-terminated; valid until the engine's next ob_collect() */
+  const char *error; /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid
+                        until the engine's next ob_collect() */
 } ob_completion;
 
 /* Writes at most `max` completions to `out` and returns their number; never waits. */

@@ -156,7 +156,8 @@ public:
   /* NULL when the ticket's event is no longer in flight. */
   InFlightEvent *find_ticket(uint64_t ticket) const noexcept;
 
-  /* Appends the event to the list of ended ones. `error` is copied; it may be NULL. */
+  /* Appends the event to the list of ended ones. `error` is copied, and shortened while
+   * such texts take much memory; it may be NULL. */
   void end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error, WallTime at) noexcept;
   InFlightEvent *first_ended() const noexcept { return first_ended_; } /* the following ones by event->next */
   /* When the next of them may be recorded: a moment in the past for most, later for rows that another session had
@@ -193,6 +194,8 @@ private:
   void add_chunk();
   void grow_table();
   void append_ended(InFlightEvent *event) noexcept;
+  void keep_error(InFlightEvent *event, const char *error) noexcept;
+  void drop_error(InFlightEvent *event) noexcept;
   InFlightEvent *clear_ended() noexcept;
 
   std::vector<std::unique_ptr<InFlightEvent[]>> chunks_;
@@ -203,6 +206,7 @@ private:
   int n_ended_ = 0;
   int count_ = 0;
   int64_t bytes_ = 0;
+  size_t error_bytes_ = 0; /* of the errors of ended events */
 };
 
 }  // namespace dispatch

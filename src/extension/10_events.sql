@@ -56,7 +56,7 @@ COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued. Defa
 COMMENT ON COLUMN outbox.events.available_at IS 'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once. An INSERT with a time within 5 seconds of the server''s clock stores NULL.';
 COMMENT ON COLUMN outbox.events.attempts IS 'The number of failed deliveries so far.';
 COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter). Changing a dead letter to PENDING does the same as outbox.redrive() with force: the event is sent in order if possible, otherwise late.';
-COMMENT ON COLUMN outbox.events.last_error IS 'The error of the last failed delivery.';
+COMMENT ON COLUMN outbox.events.last_error IS 'The error of the last failed delivery, with the beginning of the peer''s answer. A text of more than 8192 bytes is cut and ends with " [cut]".';
 COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event.';
 COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed.';
 COMMENT ON COLUMN outbox.events.position IS 'The place in the order of delivery, drawn from outbox.events_position by the server, in steps of 10001. The further rows of an event that waited for a sink have the positions after its own.';

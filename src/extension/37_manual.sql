@@ -1,5 +1,5 @@
 -- The work of outbox.claim(), ack() and nack(), in SQL over the tables alone. They call claim_for(), ack_for() and nack_for() as the owner of the tables,
--- and pass the caller's role (src/server/manual/as_owner.cpp). Four functions here are C: they need the delivery library, or shared memory.
+-- and pass the caller's role (src/server/manual/as_owner.cpp). Five functions here are C: they need the delivery library, shared memory, or bytes.
 --
 -- All that is known of claimed events stands in outbox.leases. In an ordered sink a lease is of a key, else of an event. A claim locks the rows of its
 -- events without waiting, and gives up a key where it does not get one of them; that a lease is unique decides the rest. ack() and nack() take the
@@ -32,6 +32,12 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_count_failed';
 COMMENT ON FUNCTION outbox_internal.count_failed(oid, boolean, text) IS 'Part of outbox.nack(): counts one failure for outbox.sinks when the transaction commits, and shows its error at once.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.error_text(error text) RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_error_text';
+COMMENT ON FUNCTION outbox_internal.error_text(text) IS
+  'The text as last_error keeps it: of more than 8192 bytes, the beginning, marked with [cut].';
+
 -- Not an UPDATE of status: one concurrent move to another partition makes everybody's SKIP LOCKED fail.
 CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -40,7 +46,7 @@ AS $$
   INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
     created_at, available_at, position, sink, xact, origin, overtaken_by, attempts, last_error, last_attempt_at, status)
   SELECT g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers, g.partition_key, g.dedup_key, g.seq,
-    g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin, move_to_failed.overtaken_by, move_to_failed.attempts, error, failed_at, 'FAILED'
+    g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin, move_to_failed.overtaken_by, move_to_failed.attempts, outbox_internal.error_text(error), failed_at, 'FAILED'
   FROM gone AS g
 $$;
 COMMENT ON FUNCTION outbox_internal.move_to_failed(bigint, integer, text, timestamptz, bigint) IS 'Part of outbox.ack() and nack(): makes a pending event a dead letter.';
@@ -82,7 +88,7 @@ BEGIN
     ELSE
       UPDATE outbox.events_pending AS e SET
         attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE greatest(e.attempts, 1) END,
-        last_error = record_failure.error, last_attempt_at = failed_at,
+        last_error = outbox_internal.error_text(record_failure.error), last_attempt_at = failed_at,
         available_at = failed_at + coalesce(record_failure.retry_in, outbox_internal.retry_delay(sink.retry, event.attempt)),
         blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by)
       WHERE e.position = lease.position;

@@ -274,7 +274,7 @@ COMMENT ON FUNCTION outbox_internal.sink_claimed() IS
 CREATE OR REPLACE FUNCTION outbox_internal.sink_retries(OUT server oid, OUT error text, OUT failed_at timestamptz) RETURNS SETOF record
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
-  SELECT n.server, f.last_error, f.last_attempt_at FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
+  SELECT n.server, left(f.last_error, 500), f.last_attempt_at FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
     SELECT e.last_error, e.last_attempt_at
     FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
           WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default" LIMIT 1000) AS e

@@ -85,7 +85,7 @@ DECLARE
 BEGIN
   "check" := 'routes'; status := 'ok'; detail := 'Every waiting event has a sink.';
   -- An event with an error could not be read or routed. One of another origin: another check says so.
-  SELECT count(*) FILTER (WHERE w.last_error IS NOT NULL) AS broken, (array_agg(w.last_error ORDER BY w.position) FILTER (WHERE w.last_error IS NOT NULL))[1] AS error,
+  SELECT count(*) FILTER (WHERE w.last_error IS NOT NULL) AS broken, (array_agg(left(w.last_error, 500) ORDER BY w.position) FILTER (WHERE w.last_error IS NOT NULL))[1] AS error,
          count(*) FILTER (WHERE w.taken) AS taken, min(w.created_at) FILTER (WHERE w.taken) AS oldest, count(*) FILTER (WHERE NOT w.taken) AS nobodys INTO waiting
   FROM (SELECT e.position, e.created_at, e.last_error,
                CASE WHEN e.last_error IS NULL THEN outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers) END AS taken
@@ -207,7 +207,7 @@ AS $$
     UNION ALL
     SELECT n.blocked_by FROM holding AS h CROSS JOIN LATERAL (
       SELECT p.blocked_by FROM outbox.events_pending AS p WHERE p.blocked_by IS NOT NULL AND p.blocked_by > h.position ORDER BY p.blocked_by, p.position LIMIT 1) AS n)
-  SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, h.last_error, h.dead, h.origin = (SELECT l.origin FROM outbox.library() AS l)
+  SELECT DISTINCT ON (h.sink) h.sink, h.failing, h.id, h.attempts, h.available_at, left(h.last_error, 500), h.dead, h.origin = (SELECT l.origin FROM outbox.library() AS l)
   FROM (SELECT e.sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position, e.origin
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (

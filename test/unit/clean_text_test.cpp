@@ -1,5 +1,7 @@
 #include "delivery/base/clean_text.h"
 
+#include "delivery/base/text.h"
+
 #include <gtest/gtest.h>
 
 using namespace outbox;
@@ -11,4 +13,23 @@ TEST(CleanText, IsOneLineOfUtf8WithoutControlCharacters) {
             "gr\u00fcn\u00a0\u00a9 \u2027\u2030 \u65e5\u672c \U0001f600");
   EXPECT_EQ(clean_text("\xc2"), "\ufffd");
   EXPECT_EQ(clean_text("\r\n"), "");
+}
+
+TEST(CleanText, ATextThatIsTooLongIsCutAtACharacterAndMarked) {
+  EXPECT_EQ(marked_if_cut("0123456789", 10), "0123456789");
+  EXPECT_EQ(marked_if_cut("0123456789a", 10), "0123 [cut]");
+  EXPECT_EQ(marked_if_cut("012\u65e5\u672c456", 10), "012 [cut]") << "a character of three bytes would need 12";
+  EXPECT_EQ(marked_if_cut(marked_if_cut("0123456789abcdef", 15), 10), "0123 [cut]") << "one mark";
+}
+
+TEST(CleanText, ACharacterThatWasCutIsRemoved) {
+  for (const std::string character : {"\u00fc", "\u65e5", "\U0001f600"})
+    for (size_t length = 1; length < character.size(); length++) {
+      EXPECT_EQ(without_cut_character("a" + character.substr(0, length)), "a") << character << length;
+      EXPECT_EQ(without_cut_character(character.substr(0, length)), "") << character << length;
+      EXPECT_EQ(without_cut_character("a" + character), "a" + character);
+    }
+  EXPECT_EQ(without_cut_character("abc"), "abc");
+  EXPECT_EQ(without_cut_character(""), "");
+  EXPECT_EQ(without_cut_character("\x80\x80\x80\x80"), "\x80\x80\x80\x80") << "no UTF-8 at all";
 }

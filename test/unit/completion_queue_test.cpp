@@ -36,3 +36,21 @@ TEST(CompletionQueue, TextsAreOneLineOfValidUtf8WithoutSecrets) {
   ASSERT_TRUE(queue->take_log(line));
   EXPECT_EQ(std::string(line.text), clean);
 }
+
+TEST(CompletionQueue, AnErrorHasAtMost8KbAndIsMarkedWhereItIsCut) {
+  auto queue = std::make_shared<CompletionQueue>();
+  auto reporter = make_reporter(queue, 1, "crm", {});
+  std::vector<Completion> completions(2);
+  completions[0].error = std::string(OB_ERROR_MAX, 'x');
+  completions[1].error = std::string(OB_ERROR_MAX - 6, '\xff'); /* each becomes U+FFFD, of three bytes */
+
+  reporter->complete(completions);
+  std::list<CompletionQueue::Report> reports;
+  queue->begin();
+  queue->finish(reports);
+  ASSERT_EQ(reports.front().completions.size(), 2U);
+  EXPECT_EQ(reports.front().completions[0].error, completions[0].error);
+  const std::string &cut = reports.front().completions[1].error;
+  EXPECT_EQ(cut.size(), 8190U) << "whole characters";
+  EXPECT_TRUE(cut.ends_with("\ufffd\ufffd [cut]"));
+}

@@ -264,3 +264,21 @@ TEST_F(DispatchInFlight, AJumpBetweenStatesIsAFault) {
   in_flight.give_back(event);
   EXPECT_DEATH(in_flight.give_back(event), "may_follow");
 }
+
+/* Recordings may wait for a lock while thousands of events fail. */
+TEST_F(DispatchInFlight, ErrorsThatWaitTakeLittleMemory) {
+  const std::string error = std::string(8186, 'x') + "\u00fc\u00fc\u00fc";
+  size_t total = 0;
+  for (int64_t position = 1; position <= 10'000; position++)
+    total += std::string(end(position, Outcome::RETRY, error.c_str())->error).size();
+  EXPECT_LT(total, 10U * 1024 * 1024) << "10,000 whole ones take 80 MB";
+  EXPECT_EQ(in_flight.find(1)->error, error);
+  const std::string last = in_flight.find(10'000)->error;
+  EXPECT_TRUE(last.starts_with(std::string(400, 'x')) && last.ends_with("xx [cut]")) << last;
+  EXPECT_LE(last.size(), 512U);
+  EXPECT_STREQ(end(10'001, Outcome::RETRY, "short")->error, "short");
+  for (int64_t position = 1; position <= 10'001; position++)
+    in_flight.recorded(in_flight.find(position));
+  in_flight.committed(1);
+  EXPECT_EQ(end(10'002, Outcome::RETRY, error.c_str())->error, error) << "what was recorded takes no more";
+}

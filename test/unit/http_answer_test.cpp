@@ -144,3 +144,9 @@ TEST(HttpAnswer, RateLimit) {
 }
 
 }  // namespace
+
+TEST(HttpAnswer, ABodyThatIsCutIsMarked) {
+  EXPECT_EQ(classify_answer({.status = 500, .body = "why"}).error, "HTTP 500: why");
+  EXPECT_EQ(classify_answer({.status = 500, .body = "why \xc3", .body_is_cut = true}).error, "HTTP 500: why [cut]");
+  EXPECT_EQ(classify_answer({.status = 500, .body = "", .body_is_cut = true}).error, "HTTP 500");
+}

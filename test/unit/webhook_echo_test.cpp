@@ -21,7 +21,7 @@ void echo(const Options &mapping, const std::vector<std::string> &secrets) {
       EXPECT_TRUE(error.starts_with("HTTP 500: you sent <") && error.ends_with("> to me")) << error;
       /* The beginning of a secret at a cut is not masked. */
       std::string beginning = sent.substr(0, sent.size() - 1);
-      body.set(std::string(1024 - beginning.size(), '.') + sent + "> to me");
+      body.set(std::string(OB_ERROR_MAX - beginning.size(), '.') + sent + "> to me");
       error = crm.send(TestEvent(++ticket, 1)).error;
       echoes::expect_no_part(error, beginning, encoding);
     }

@@ -48,6 +48,24 @@ STEP = (5, 5.5)  # the first delay of the default schedule
 SLOW = (60, 66)
 
 
+def test_a_row_has_the_whole_answer_up_to_8_kb(db, paths):
+    """Views and the log have the beginning of it."""
+    answers = {"whole": "é" * 3500, "longest": "é" * 4091, "cut": "é" * 20000, "blank": "\n" * 5001 + "é" * 20000}
+    start = db.pg.log.stat().st_size
+    for name, body in answers.items():
+        paths.sink(name, status(400, body=body.encode()), max_attempts="1")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == len(answers), 20, lambda: db.sql("SELECT * FROM outbox.events"))
+    error = dict(db.sql("SELECT sink, last_error FROM outbox.events_failed"))
+    assert error["whole"] == "HTTP 400: " + answers["whole"]
+    assert error["longest"] == "HTTP 400: " + answers["longest"] and len(error["longest"].encode()) == 8192
+    assert error["cut"] == "HTTP 400: " + "é" * 4088 + " [cut]" and len(error["cut"].encode()) == 8192
+    assert error["blank"] == "HTTP 400: " + "é" * 1595 + " [cut]"  # of 8192 bytes
+    wait_until(lambda: db.pg.logged(start).count("dead letter after 1 attempt: HTTP 400: éé") == len(answers), 20, lambda: db.pg.logged(start))
+    assert max(len(line.encode()) for line in db.pg.logged(start).splitlines() if "dead letter after" in line) < 1200
+    assert db.value("SELECT max(octet_length(last_error)) FROM outbox.sinks") < 512
+    assert db.value("SELECT max(octet_length(detail)) FROM outbox.doctor()") < 2000
+
+
 def test_when_each_answer_is_followed_by_another_attempt(db, paths):
     """(The first attempts are noted as they fail: some sinks try again before the last one is made.)"""
     db.sql(FAILURES)
@@ -198,5 +216,6 @@ def test_the_answer_stands_in_the_row_made_safe(db, plain):
     db.create_mapping("crm", {"bearer_token": token})
     db.enqueue("Order", "1")
     [(_, _, _, error)] = wait_until(lambda: db.sql(NEXT), 10, "the failure")
-    assert error.startswith("HTTP 500: [31mno \ufffd *** <b>xxx") and error.isprintable() and 900 < len(error) < 1100
+    assert error.startswith("HTTP 500: [31mno \ufffd *** <b>xxx") and error.isprintable()
+    assert 8100 < len(error.encode()) <= 8192 and error.endswith(" [cut]")
     assert len(plain.deliveries) == 1

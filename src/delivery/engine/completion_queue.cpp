@@ -144,7 +144,9 @@ private:
   using What = CompletionQueue::Report::What;
 
   /* Peers and events wrote parts of the text. A table, a view and the log take one line of valid UTF-8. */
-  std::string told(std::string_view text) const { return clean_text(secrets_.masked(text)); }
+  std::string told(std::string_view text) const {
+    return marked_if_cut(clean_text(secrets_.masked(text)), OB_ERROR_MAX);
+  }
   void post(CompletionQueue::Report report) {
     until_memory([&] { completion_queue_->post(std::move(report)); });
   }

@@ -66,7 +66,7 @@ private:
 };
 
 /* Makes the Reporter of a sink. In all texts `secrets` are masked, and what is not one line of valid UTF-8 is
- * replaced. */
+ * replaced, and what is longer than OB_ERROR_MAX is cut and marked. */
 std::shared_ptr<Reporter> make_reporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink,
                                         std::string name, SecretMask secrets);
 

@@ -323,7 +323,7 @@ void Engine::arm_timer() {
 }
 
 /* Returns false when `out` is full; the next call continues at next_in_report_. */
-bool Engine::collect(Runner &runner, const CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
+bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
                      size_t max, size_t &n) {
   switch (report.what) {
   case CompletionQueue::Report::What::Sent:
@@ -335,11 +335,11 @@ bool Engine::collect(Runner &runner, const CompletionQueue::Report &report, Cloc
     return next_in_report_ == report.sent.size();
   case CompletionQueue::Report::What::Completions:
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
-      const Completion &completion = report.completions[next_in_report_];
+      Completion &completion = report.completions[next_in_report_];
+      ob_outcome outcome = runner.on_completion(completion, now);
       const char *error = nullptr;
       if (completion.outcome != Outcome::Sent)
-        error = errors_.emplace_back(completion.error).c_str();
-      ob_outcome outcome = runner.on_completion(completion, now);
+        error = errors_.emplace_back(std::move(completion.error)).c_str();
       bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
       int64_t after_ms = completion.retry_after_ms;
       if (outcome == OB_DEFERRED && after_ms < 0)

@@ -105,7 +105,7 @@ public:
 private:
   friend class Runner;
   Runner *find(uint64_t id);
-  bool collect(Runner &runner, const CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out,
+  bool collect(Runner &runner, CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out,
                size_t max, size_t &n);
   void arm_timer();
   void destroy(std::unique_ptr<Sink> sink) noexcept;

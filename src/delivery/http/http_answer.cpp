@@ -111,8 +111,9 @@ Verdict classify_answer(const HttpAnswer &answer) {
     verdict.error += ": redirect not followed";  // the target may contain a token of the URL, so it is not shown
     return verdict;
   }
-  if (std::string text = clean_text(answer.body); !text.empty())
-    verdict.error += ": " + text;
+  if (std::string text = clean_text(answer.body_is_cut ? without_cut_character(answer.body) : answer.body);
+      !text.empty())
+    (verdict.error += ": " + text) += answer.body_is_cut ? cut_mark : "";
   return verdict;
 }
 

@@ -13,6 +13,7 @@ namespace outbox {
 struct HttpAnswer {
   long status = 0;
   std::string_view body = {};  // the first bytes
+  bool body_is_cut = false;    // it has more
   /* Header fields; empty if absent. */
   std::string_view retry_after = {}, rate_limit_remaining = {}, rate_limit_reset = {};
   bool own_url = false;          // the URL depends on the event, so an error about it is no fault of the endpoint

@@ -44,7 +44,7 @@ struct HttpPeer {
   ClientCertificate client;  // empty at DDL time and for checkers
   SecretMask secrets;        // set by the kind; empty at DDL time and for checkers
   bool http2 = false;        // set by the kind: HTTP/2 only, many requests on one connection
-  size_t kept_body = 1024;   // bytes of an answer's body that are kept
+  size_t kept_body = 1024;   // bytes of an answer's body that are kept; of an error's, at least OB_ERROR_MAX
   const std::shared_ptr<PeerHistory> history = std::make_shared<PeerHistory>();
 
   /* The options that a kind adds to its own: of the server, and of the user mapping. */

@@ -77,7 +77,7 @@ HttpTransfer::HttpTransfer(std::shared_ptr<const HttpPeer> peer, std::string sin
       single_use_(peer_->http2 && !is_https(url_) && !reuses_plain_http2()), easy_(curl_easy_init()) {
   if (!easy_)
     throw std::bad_alloc();
-  body_.reserve(peer_->kept_body);  // reserved here, because the callbacks below must not throw through libcurl
+  body_.reserve(peer_->kept_body);  // what a kind needs of an answer; on_body() must not fail for it
   set_fixed_options(method);
 }
 
@@ -287,10 +287,23 @@ size_t HttpTransfer::on_header(char *data, size_t size, size_t n, void *self) {
   return transfer->header_bytes_ > max_headers ? 0 : size * n;
 }
 
+/* Only a refusal takes more memory than was reserved; without memory for it, its text is cut. */
+void HttpTransfer::keep_body(const char *data, size_t bytes) noexcept {
+  const size_t kept = status() >= 300 ? std::max<size_t>(peer_->kept_body, OB_ERROR_MAX) : peer_->kept_body;
+  const size_t wanted = std::min(bytes, kept - body_.size());
+  try {
+    if (body_.size() + wanted > body_.capacity())
+      body_.reserve(kept);
+    body_.append(data, wanted);
+  } catch (const std::bad_alloc &) {
+    body_.append(data, std::min(wanted, body_.capacity() - body_.size()));
+  }
+}
+
 size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<HttpTransfer *>(self);
   size_t bytes = size * n;
-  transfer->body_.append(data, std::min(bytes, transfer->peer_->kept_body - transfer->body_.size()));
+  transfer->keep_body(data, bytes);
   transfer->body_bytes_ += bytes;
   return transfer->body_bytes_ > std::max(max_body, transfer->peer_->kept_body) ? 0 : bytes;
 }

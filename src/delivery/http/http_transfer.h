@@ -56,7 +56,7 @@ public:
 
   long status() const;
   bool is_http2() const;
-  /* Its first bytes: at most HttpPeer::kept_body. */
+  /* Its first bytes: at most HttpPeer::kept_body, or OB_ERROR_MAX of an error's if that is more. */
   std::string_view body() const { return body_; }
   bool body_is_cut() const { return body_.size() < body_bytes_; }
   /* Empty if it is absent. Several lines of one field are joined to a list. */
@@ -86,6 +86,7 @@ private:
   static int before_request(void *self, char *remote, char *local, int remote_port, int local_port);
   static size_t on_header(char *data, size_t size, size_t n, void *self);
   static size_t on_body(char *data, size_t size, size_t n, void *self);
+  void keep_body(const char *data, size_t bytes) noexcept;
   void set_fixed_options(const std::string &method);
   void set_proxy();
 

@@ -15,12 +15,16 @@ extern "C" {
 }
 
 static Statement read_waiting = {
-    "SELECT " EVENT_ROW_COLUMNS ", last_attempt_at, last_error FROM outbox.events_pending WHERE sink = $1 AND "
+    "SELECT " EVENT_ROW_COLUMNS
+    ", last_attempt_at, pg_catalog.substr(last_error, 1, 288) FROM outbox.events_pending WHERE sink = $1 AND "
     "available_at IS NOT NULL AND blocked_by IS NULL AND (available_at, position) > ($2, $3) "
     "ORDER BY available_at, position LIMIT $4",
     4,
     {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
     NULL};
+
+/* Only the beginning is compared, and read from the TOAST table. */
+static_assert(dispatch::EarlyRetry::REASON_MAX == 288);
 
 typedef struct Visit {
   WorkerSink *sink;

@@ -12,5 +12,6 @@
 
 /* The error, in SQL, of an event that was redriven after a later event of its key was delivered. */
 #define REDRIVEN_TOO_LATE(overtaken_by)                                                                              \
-  "pg_catalog.format('redriven too late: the later event of its key at position %s was delivered meanwhile; "        \
-  "outbox.redrive() with force sends it late', " overtaken_by ") || coalesce('; before that: ' || last_error, '')"
+  "outbox_internal.error_text(pg_catalog.format('redriven too late: the later event of its key at position %s was "  \
+  "delivered meanwhile; "                                                                                            \
+  "outbox.redrive() with force sends it late', " overtaken_by ") || coalesce('; before that: ' || last_error, ''))"

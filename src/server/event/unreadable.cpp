@@ -6,6 +6,7 @@
 #include "server/event/unreadable.h"
 
 #include "server/base/error_class.h"
+#include "server/base/error_text.h"
 
 extern "C" {
 #include "access/xact.h"
@@ -47,8 +48,9 @@ static void attribute_error(const char *error, UnreadableRow *row) {
   row->xmin = xmin_read;
   row->part = part_read;
   row->failures = 0;
-  snprintf(row->error, sizeof(row->error), "the event cannot be %s: %s", part_read == PART_ROUTED ? "routed" : "read",
-           error);
+  const int length = snprintf(row->error, sizeof(row->error),
+                              "the event cannot be %s: ", part_read == PART_ROUTED ? "routed" : "read");
+  copy_error(row->error + length, sizeof(row->error) - length, error);
   unreadable_done();
 }
 

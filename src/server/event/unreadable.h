@@ -32,7 +32,7 @@ typedef struct UnreadableRow {
   TransactionId xmin;
   UnreadablePart part;
   int failures;
-  char error[256];
+  char error[1024];
 } UnreadableRow;
 
 typedef enum UnreadableTry {

@@ -4,6 +4,7 @@
  */
 #include "server/inflight/sink_log.h"
 
+#include "server/base/error_text.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
@@ -211,7 +212,7 @@ void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, Tuple
     return;
   strlcpy(kind->id, DatumGetCString(DirectFunctionCall1(uuid_out, id)), sizeof(kind->id));
   kind->attempts = event->outcome == Outcome::DEFERRED ? 0 : event->attempts + 1;
-  strlcpy(kind->line.text, event->error, sizeof(kind->line.text));
+  copy_error(kind->line.text, sizeof(kind->line.text), event->error);
 }
 
 void sink_log_count_failed(const InFlightEvent *event) {

@@ -19,6 +19,7 @@ extern "C" {
 }
 
 #include "server/base/clock.h"
+#include "server/base/error_text.h"
 #include "server/base/sql_function.h"
 #include "server/enqueue/session_events.h"
 #include "server/storage/owner_sql.h"
@@ -97,7 +98,7 @@ static void fail_dead(const Wait *wait) {
   ereport(ERROR,
           (errcode(ERRCODE_EVENT_FAILED), errmsg("event %s could not be delivered", id_text(wait)),
            errdetail("It is a dead letter of the sink \"%s\", after %s: %s", text_column(W_SINK), failed_attempts(),
-                     text_column(W_LAST_ERROR) ? text_column(W_LAST_ERROR) : "no error known"),
+                     text_column(W_LAST_ERROR) ? shown_error(text_column(W_LAST_ERROR)) : "no error known"),
            errhint("When the cause is gone: SELECT outbox.redrive('%s');", id_text(wait))));
 }
 
@@ -108,7 +109,8 @@ static const char *reason(void) {
   if (sink == NULL)
     return "It is pending, because no sink takes it.";
   if (error)
-    return psprintf("The sink \"%s\" has not taken it yet, after %s: %s", sink, failed_attempts(), error);
+    return psprintf("The sink \"%s\" has not taken it yet, after %s: %s", sink, failed_attempts(),
+                    shown_error(error));
   if (DatumGetBool(column(W_BLOCKED, &isnull)))
     return psprintf("At the sink \"%s\" it waits for an earlier event of its key that has failed.", sink);
   if (time && DatumGetTimestampTz(column(W_AVAILABLE_AT, &isnull)) > GetCurrentTimestamp())

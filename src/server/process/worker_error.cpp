@@ -7,6 +7,7 @@
 #include "server/process/worker_error.h"
 
 #include "server/base/error_class.h"
+#include "server/base/error_text.h"
 
 #include <errno.h>
 
@@ -60,7 +61,7 @@ WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(con
   bool moved = ERRCODE_TO_CATEGORY(code) == ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE);
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
-  strlcpy(last_error, error->message ? error->message : "", sizeof(last_error));
+  copy_error(last_error, sizeof(last_error), error->message ? error->message : "");
   WorkerFault fault = !error_is_of_rows(code)                            ? FAULT_OF_SERVER
                       : is_of_one_row && is_of_one_row(last_error, code) ? FAULT_OF_ONE_ROW
                                                                          : FAULT_OF_ROWS;

@@ -32,6 +32,7 @@ Verdict WebhookTransfer::classify(bool whole_body) const {
   std::string reset = remaining.empty() ? std::string() : header("RateLimit-Reset");
   return classify_answer({.status = status,
                           .body = text,
+                          .body_is_cut = body_is_cut(),
                           .retry_after = retry_after,
                           .rate_limit_remaining = remaining,
                           .rate_limit_reset = reset,

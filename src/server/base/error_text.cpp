@@ -1,0 +1,42 @@
+/* error_text.cpp: the delivery library does the same for its own texts (src/delivery/base/text.h). */
+#include "server/base/error_text.h"
+
+#include "delivery/delivery.h"
+#include "server/base/sql_function.h"
+
+extern "C" {
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+}
+
+static const char MARK[] = " [cut]";
+
+void copy_error(char *to, size_t size, const char *error) {
+  Assert(size >= sizeof(MARK));
+  const size_t length = strlen(error);
+
+  if (length < size) {
+    memcpy(to, error, length + 1);
+    return;
+  }
+  const int kept = pg_mbcliplen(error, (int)length, (int)(size - sizeof(MARK)));
+  memcpy(to, error, kept);
+  memcpy(to + kept, MARK, sizeof(MARK));
+}
+
+const char *shown_error(const char *error) {
+  char *shown = (char *)palloc(SHOWN_ERROR + 1);
+
+  copy_error(shown, SHOWN_ERROR + 1, error);
+  return shown;
+}
+
+SQL_FUNCTION(outbox_error_text) {
+  text *error = PG_GETARG_TEXT_PP(0);
+  char kept[OB_ERROR_MAX + 1];
+
+  if (VARSIZE_ANY_EXHDR(error) <= OB_ERROR_MAX)
+    PG_RETURN_TEXT_P(error);
+  copy_error(kept, sizeof(kept), text_to_cstring(error));
+  PG_RETURN_TEXT_P(cstring_to_text(kept));
+}
