@@ -1,9 +1,11 @@
 """No event is delivered whose commit a crash could undo, and events that are durable anyway cost no extra flush."""
 
+import threading
+
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
-from outbox_rig.receiver import SECRET
+from outbox_rig.receiver import HANG, OK, SECRET
 from outbox_rig.traffic import Traffic
 from wal import nobody_flushes
 
@@ -34,6 +36,49 @@ def test_no_phantom_after_asynchronous_commits(db, pg, receiver):
         wait_until(lambda: traffic.committed >= before + 20, 30, "the writers to go on")
     traffic.drain()
     traffic.check(list(receiver.deliveries), 40000)
+
+
+@pytest.mark.kills_server
+def test_no_phantom_of_a_trigger_in_a_recording(db, pg, receiver):
+    """It enqueues an event in the transaction in which the worker records another one, and which claims the new event too."""
+    receiver.mode = HANG
+    db.webhook_sink("crm", receiver, SECRET, aggregates="Order")
+    db.sql("""CREATE TABLE public.written (n int);
+              CREATE FUNCTION public.echo() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO public.written VALUES (1); PERFORM outbox.enqueue('Order', 'echo', 'echo', '{}'::jsonb); RETURN NULL; END $$;
+              CREATE TRIGGER echo AFTER DELETE ON outbox.events_pending FOR EACH ROW WHEN (OLD.event_type = 'first') EXECUTE FUNCTION public.echo()""")
+
+    def arrived() -> set[str]:
+        return {d.json()["type"] for d in list(receiver.deliveries)}
+
+    def waiting(kind: str) -> int:
+        return db.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = %s AND wait_event_type = 'Lock'", kind)
+
+    db.enqueue("Order", "1", "before")
+    db.enqueue("Order", "2", "first")
+    wait_until(lambda: receiver.open_requests == 2, 20, "both in flight")
+    # The first recording waits for a lock, and the second one, which a commit has met, for another: that commit flushes the first one's.
+    lock = "LOCK TABLE outbox.events_pending IN SHARE ROW EXCLUSIVE MODE"
+    with db.connect(autocommit=False) as one, db.connect(autocommit=False) as other:
+        one.execute(lock)
+        one.execute("SELECT outbox.enqueue('Other', '3', 'after', '{}'::jsonb)")
+        receiver.release(lambda d: OK if d.json()["type"] == "before" else HANG)
+        wait_until(lambda: waiting("outbox worker") == 1, 20, "the worker to wait")
+        receiver.release(lambda d: OK)
+        wait_until(lambda: receiver.open_requests == 0, 20, "the answer")
+        locking = threading.Thread(target=other.execute, args=[lock])
+        locking.start()
+        wait_until(lambda: waiting("client backend") == 1, 20, "the lock to be asked for")
+        one.commit()
+        locking.join()
+        wait_until(lambda: waiting("outbox worker") == 1, 20, "the worker to wait again")
+        other.execute("SELECT outbox.enqueue('Other', '4', 'after', '{}'::jsonb)")
+        other.commit()
+    wait_until(lambda: "echo" in arrived(), 20, arrived)
+    pg.kill()
+    pg.start()
+    db.disconnect()
+    assert db.sql("SELECT n FROM public.written") == [(1,)]
 
 
 def syncs(db) -> int:

@@ -20,6 +20,7 @@ static const uint32 HORIZON_AGE = 1000000;
 
 static TransactionId last_noted = InvalidTransactionId;
 static XLogRecPtr needed = InvalidXLogRecPtr;
+static bool own_needed = false; /* the transaction of the round itself */
 
 /* The synchronous commit of an own transaction flushes every commit record before it. */
 void durable_init(void) {
@@ -41,6 +42,11 @@ void durable_note(TransactionId xmin) {
   if (!TransactionIdIsNormal(xmin) || !TransactionIdPrecedes(xmin, ReadNextTransactionId()))
     return;
   last_noted = xmin;
+  /* A user's trigger has written the row in the recordings of this round: the commit log knows it only later. */
+  if (TransactionIdIsCurrentTransactionId(xmin)) {
+    own_needed = true;
+    return;
+  }
   XLogRecPtr lsn = InvalidXLogRecPtr;
   LWLockAcquire(XactTruncationLock, LW_SHARED); /* truncated parts of the commit log were flushed long ago */
   if (!TransactionIdPrecedes(xmin, OUTBOX_OLDEST_CLOG_XID))
@@ -52,9 +58,12 @@ void durable_note(TransactionId xmin) {
 
 void durable_flush(void) {
   Assert(!IsTransactionState());
+  if (own_needed)
+    needed = Max(needed, XactLastCommitEnd);
   if (needed != InvalidXLogRecPtr)
     XLogFlush(needed);
   needed = InvalidXLogRecPtr;
+  own_needed = false;
   last_noted = InvalidTransactionId;
   if ((uint32)(ReadNextTransactionId() - horizon) > HORIZON_AGE)
     durable_init();
