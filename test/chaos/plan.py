@@ -59,7 +59,7 @@ def draw(seed: int, cycle: int) -> Plan:
     plan.seconds = dice.uniform(1.0, 1.8)
     plan.asynchronous = dice.choice([0, 0.3, 0.3])
     plan.hands = dice.random() < 0.7
-    plan.kinds |= {"large": 1, "freeing": 5, "echoing": 4}
+    plan.kinds |= {"large": 1, "freeing": 5, "echoing": 4, "ahead": 5}
     kind = dice.choices(["calm", "mixed", "asynchronous", "backlog", "upgrade", "hanging"], [1, 7, 2, 2, 0.2, 1.5])[0]
     if kind == "mixed":
         for target in dice.sample(sorted(FAULTS), dice.choices([1, 2, 3], [3, 4, 2])[0]):
@@ -83,7 +83,8 @@ def draw(seed: int, cycle: int) -> Plan:
             plan.steps.append(_step(dice, FAULTS[dice.choice(["broker", "endpoint", "clock"])], plan.seconds))
     elif kind == "hanging":
         plan.last = _step(dice, HANGING, 0)
-        plan.after = ["plain"] * 4 + ["large"] * 3 + ["plain"] * 8
+        # A silent broker gets fewer events than fit in flight; the others get more.
+        plan.after = ["plain"] * 4 + (["large"] * 3 if plan.last.fault == "silent_broker" else ["bulk"] * 6) + ["plain"] * 8
         if dice.random() < 0.4:
             plan.steps.append(_step(dice, FAULTS["server"], plan.seconds))
     if kind in ("calm", "mixed", "hanging"):

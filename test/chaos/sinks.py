@@ -20,7 +20,8 @@ PARTITIONS = 6
 PLACES = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
 LARGEST = 30_000  # bytes of a batch
 FLAKY = 0.03  # the share of events that the healthy endpoint refuses at first
-POISONED = 0.005  # the share of events that an endpoint refuses until it is repaired
+LONG_TEXT = b"abc" + "\u20ac".encode() * 1000  # the answer to a refused request; cut anywhere
+POISONED = 0.01  # the share of events that an endpoint refuses until it is repaired
 
 
 def takers(key: str) -> tuple[str, ...]:
@@ -104,10 +105,10 @@ class Endpoint:
     def _answer(self, delivery: Delivery) -> Mode:
         digits = int(delivery.id[:8], 16) if delivery.id else 0
         if self.poisoned and digits > (1 - POISONED) * 2**32:
-            return status(422)
+            return status(422, body=LONG_TEXT[digits % 4:])
         if digits < FLAKY * 2**32 and self._refusals.get(delivery.id, 0) < 1 + digits % 2:
             self._refusals[delivery.id] = self._refusals.get(delivery.id, 0) + 1
-            return status(422 if digits % 3 else 500)
+            return status(422 if digits % 3 else 500, body=LONG_TEXT[digits % 4:])
         return OK
 
     def read(self) -> list[Arrival]:

@@ -220,6 +220,14 @@ class Writer(threading.Thread):
             self._connection.execute("SELECT chaos.emit(%s, %s, %s, 'chaos.echoes')", [self._plan.cycle, key, self._event(t, key)])
             self._end_with(t, "COMMIT")
 
+    def _ahead(self) -> None:
+        """The application's clock is ahead of the server's, and tells "now" of an event. Another one of the key follows."""
+        if key := self._own_key():
+            t = self._begin("ahead")
+            self._connection.execute("SELECT chaos.emit(%s, %s, %s, available_at => clock_timestamp() + '50 ms')", [self._plan.cycle, key, self._event(t, key)])
+            self._emit(t, key)
+            self._end_with(t, "COMMIT")
+
     # ---- transactions that stay open ---------------------------------------------------------------------------
 
     def _late(self) -> None:
