@@ -27,7 +27,9 @@ TEST(KindLibrary, OfAnotherVersionIsNotCalled) {
   ob_kind_build build = outbox::this_build();
   build.interface++;
   EXPECT_EQ(refusal(build), "the library of sink kind \"pigeon\" was built for another version of outbox "
-                            "It has version 2 of the interface, outbox has version 1.");
+                            "It has version " +
+                                std::to_string(OB_KIND_INTERFACE + 1) + " of the interface, outbox has version " +
+                                std::to_string(OB_KIND_INTERFACE) + ".");
   EXPECT_EQ(made, 0);
 }
 
