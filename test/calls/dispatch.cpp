@@ -75,7 +75,7 @@ private:
   /* ---- claiming ---- */
 
   RowVerdict classify(const TableRow &row, RowScan scan) {
-    const Row facts = {row.position, row.key, row.available_at, row.blocked_by, row.attempts, false, false, {}};
+    const Row facts = {row.position, row.key, row.available_at, row.blocked_by, row.attempts, false, {}};
     RowDecision decision = under_test([&] { return classify_row(*d_, facts, {&sink_, cursor_, true}, scan); });
     if (decision.verdict == RowVerdict::OUT_OF_MEMORY)
       throw OutOfMemory();
@@ -144,7 +144,7 @@ private:
     for (int i = 0; i < rows.look_count(); i++) {
       TableRow *row = find(rows.looked(i).position);
       if (!row->dead && classify(*row, RowScan::RESCAN) == RowVerdict::STOP)
-        rows.keep(i);
+        rows.keep(i, sink_.id, row->key);
     }
   }
 
