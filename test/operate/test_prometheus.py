@@ -165,7 +165,7 @@ IN = 'datname="app",sink="crm"'
 AT = 'job="outbox",instance="exporter:9187"'
 HEALTHY = {f"outbox_{name}{{{IN}}}": "0x120" for name in (
     "due_events", "failing_events", "blocked_events", "oldest_pending_age_seconds", "oldest_due_age_seconds", "dead_letters_total", "sink_circuit_open", "sink_degraded", "sink_paused",
-    "sink_disabled", "sink_misconfigured")} | {
+    "sink_disabled", "sink_misconfigured", "unrecorded_events")} | {
     f"outbox_published_events_total{{{IN}}}": "0+60x120", f'outbox_publish_failures_total{{{IN},reason="http_5xx"}}': "0+6x120",
     'outbox_worker_up{datname="app"}': "1x120", 'outbox_not_adopted_events{datname="app"}': "0x120", 'outbox_unrouted_events{datname="app"}': "0x120",
     'outbox_dropped_sink_events{datname="app"}': "0x120",
@@ -200,6 +200,7 @@ STORIES: list[tuple[dict[str, str | None], dict[int, set[str]]]] = [
     ({"sink_degraded": "1x60"}, {14: set(), 15: {"OutboxSinkDegraded"}}),
     ({"sink_disabled": "1x60"}, {0: set(), 1: {"OutboxSinkDisabled"}, 5: {"OutboxSinkDisabled"} | DOWN}),
     ({"sink_misconfigured": "1x60"}, {1: set(), 2: {"OutboxSinkMisconfigured"}, 5: {"OutboxSinkMisconfigured"} | DOWN}),
+    ({"unrecorded_events": "7x60"}, {1: set(), 2: {"OutboxRecordingFails"}}),
     ({"dropped_sink_events": "7x60"}, {4: set(), 5: {"OutboxSinkDropped"}}),
     ({"not_adopted_events": "7x60"}, {4: set(), 5: {"OutboxNotAdopted"}}),
     ({"unrouted_events": "7x60"}, {14: set(), 15: {"OutboxUnrouted"}}),
