@@ -336,10 +336,12 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
   case CompletionQueue::Report::What::Completions:
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
       Completion &completion = report.completions[next_in_report_];
+      /* Room first: without memory the same completion comes again. */
+      std::string *kept = completion.outcome != Outcome::Sent ? &errors_.emplace_back() : nullptr;
       ob_outcome outcome = runner.on_completion(completion, now);
-      const char *error = nullptr;
-      if (completion.outcome != Outcome::Sent)
-        error = errors_.emplace_back(std::move(completion.error)).c_str();
+      if (kept)
+        *kept = std::move(completion.error);
+      const char *error = kept ? kept->c_str() : nullptr;
       bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
       int64_t after_ms = completion.retry_after_ms;
       if (outcome == OB_DEFERRED && after_ms < 0)
