@@ -30,11 +30,11 @@ public:
   /* For each sink, before any may_claim(). */
   void add(int in_flight, int unrecorded) noexcept { free_ -= std::max(in_flight + unrecorded, kept_); }
 
-  /* At most once for each sink. May be negative. */
-  int may_claim(const SinkHeld &sink) noexcept {
+  /* At most once for each sink, those with a backlog first. `credit`: how many events it takes. May be negative. */
+  int may_claim(const SinkHeld &sink, int credit) noexcept {
     const int most = share_ - sink.in_flight - sink.left;
     const bool is_tried = sink.in_flight > 0 || sink.unrecorded > sink.left_alone;
-    const int allowed = !Recording::is_stuck(sink.events) ? most : is_tried ? 0 : std::min(most, 1);
+    const int allowed = std::min(credit, !Recording::is_stuck(sink.events) ? most : is_tried ? 0 : std::min(most, 1));
     const int own = std::max(0, kept_ - sink.in_flight - sink.unrecorded);
     const int more = std::clamp(allowed - own, 0, std::max(0, free_));
     free_ -= more;

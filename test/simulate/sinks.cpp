@@ -68,12 +68,15 @@ void Worker::refresh_sinks(Now now) {
     if (sink.state == SinkState::OPEN) {
       sink.status = library_.status(sink.oid);
       sink.cursor->early_retry.outage(sink.status.outage_ms, now.wall);
-      const int allowed =
-          shares.may_claim({&sink.events, sink.in_flight, sink.unrecorded, sink.left, sink.left_alone});
-      sink.cursor->set_free_slots(std::min(sink.status.credit, allowed),
-                                  sink.in_flight == 0 ? bytes_share : bytes_share - sink.bytes_in_flight);
     }
   }
+  for (bool with_backlog : {true, false})
+    for (WorkerSink &sink : sinks_)
+      if (sink.state == SinkState::OPEN && sink.cursor->has_backlog() == with_backlog)
+        sink.cursor->set_free_slots(
+            shares.may_claim({&sink.events, sink.in_flight, sink.unrecorded, sink.left, sink.left_alone},
+                             sink.status.credit),
+            sink.in_flight == 0 ? bytes_share : bytes_share - sink.bytes_in_flight);
   d_->places_exhausted = shares.exhausted();
 }
 

@@ -388,16 +388,22 @@ static Moment open_at(const WorkerSink *sink) {
   return sink->state == SINK_MISCONFIGURED ? sink->reopen_at : MOMENT_NONE;
 }
 
-static int free_slots(dispatch::SinkShares *shares, const WorkerSink *sink) {
-  const int allowed =
-      shares->may_claim({&sink->events, sink->in_flight, sink->unrecorded, sink->left, sink->left_alone});
+/* To the sinks with a backlog, or to the others. One event always fits in memory. */
+static void give_places(dispatch::SinkShares *shares, bool with_backlog) {
+  const int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
 
-  return Min((int)Min(sink->status.credit, (uint32)INT_MAX), allowed);
+  for (WorkerSink *sink : worker_sinks_all()) {
+    if (sink->state != SINK_OPEN || sink->cursor->has_backlog() != with_backlog)
+      continue;
+    const int credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
+    sink->cursor->set_free_slots(
+        shares->may_claim({&sink->events, sink->in_flight, sink->unrecorded, sink->left, sink->left_alone}, credit),
+        sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
+  }
 }
 
 SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
   dispatch::SinkShares shares(setting_max_in_flight, n_list);
-  int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
 
   share_sinks();
   for (const WorkerSink *sink : worker_sinks_all())
@@ -422,12 +428,11 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
       count_failures(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
-      /* One event always fits. */
-      sink->cursor->set_free_slots(free_slots(&shares, sink),
-                                   sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
     }
     publish_state(sink, now.wall, waits_for_standby);
   }
+  give_places(&shares, true);
+  give_places(&shares, false);
   dispatcher().places_exhausted = shares.exhausted();
   return take_changes();
 }
