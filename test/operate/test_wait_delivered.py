@@ -101,6 +101,18 @@ def test_it_fails_for_an_event_that_does_not_exist(db, receiver, setting):
         another.execute("CALL outbox.wait_delivered(%s)", [later])
 
 
+def test_a_second_insert_that_was_rolled_back_hides_no_delivery(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET)
+    insert = "INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (%s, 'Order', '1', 'e') ON CONFLICT DO NOTHING"
+    with db.connect() as session:
+        event = uuid.uuid4()
+        session.execute(insert, [event])
+        with session.transaction(force_rollback=True):
+            session.execute(insert, [event])
+        wait_until(lambda: db.pending() == 0, 20, "delivery")
+        session.execute("CALL outbox.wait_delivered(%s)", [event])
+
+
 def test_it_can_be_cancelled(db, receiver):
     receiver.mode = Hang()
     db.webhook_sink("crm", receiver, SECRET)

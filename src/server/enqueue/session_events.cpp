@@ -32,12 +32,13 @@ static void add(const pg_uuid_t *id, FullTransactionId xact) {
 }
 
 void session_events_add(const pg_uuid_t *id) {
-  Assert(TransactionIdIsValid(GetCurrentTransactionIdIfAny()));
   add(id, GetCurrentFullTransactionId());
 }
 
 void session_events_add_committed(const pg_uuid_t *id) {
-  if (session_events_find(id) == SESSION_EVENT_UNKNOWN)
+  const SessionEvent known = session_events_find(id);
+
+  if (known == SESSION_EVENT_UNKNOWN || known == SESSION_EVENT_ROLLED_BACK)
     add(id, InvalidFullTransactionId);
 }
 
@@ -58,11 +59,19 @@ static SessionEvent outcome(FullTransactionId xact) {
                                               : SESSION_EVENT_ROLLED_BACK;
 }
 
+/* An INSERT of the same id that was rolled back says nothing about an earlier one that was committed. */
 SessionEvent session_events_find(const pg_uuid_t *id) {
+  SessionEvent found = SESSION_EVENT_UNKNOWN;
+
   for (uint32 i = 0; i < Min(added, (uint32)MAX_EVENTS); i++) {
     const Known *slot = &ring[(added - 1 - i) % MAX_EVENTS];
-    if (memcmp(&slot->id, id, sizeof *id) == 0)
-      return outcome(slot->xact);
+    if (memcmp(&slot->id, id, sizeof *id) != 0)
+      continue;
+    const SessionEvent one = outcome(slot->xact);
+    if (one == SESSION_EVENT_COMMITTED || one == SESSION_EVENT_OPEN)
+      return one;
+    if (found == SESSION_EVENT_UNKNOWN)
+      found = one;
   }
-  return SESSION_EVENT_UNKNOWN;
+  return found;
 }

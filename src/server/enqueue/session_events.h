@@ -17,7 +17,7 @@ typedef enum SessionEvent {
   SESSION_EVENT_ROLLED_BACK
 } SessionEvent;
 
-/* Remembers an event that the current (sub)transaction enqueues, which has an ID. */
+/* Remembers an event that the current (sub)transaction enqueues. */
 void session_events_add(const pg_uuid_t *id);
 /* Remembers an event that another transaction has enqueued and committed, if the session does not know it. */
 void session_events_add_committed(const pg_uuid_t *id);
