@@ -277,7 +277,8 @@ AS $$
   SELECT n.server, left(f.last_error, 500), f.last_attempt_at FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
     SELECT e.last_error, e.last_attempt_at
     FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
-          WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default" LIMIT 1000) AS e
+          WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default"
+            AND p.origin = (SELECT l.origin FROM outbox.library() AS l) LIMIT 1000) AS e
     ORDER BY e.last_attempt_at DESC NULLS LAST LIMIT 1) AS f
 $$;
 COMMENT ON FUNCTION outbox_internal.sink_retries() IS
