@@ -8,6 +8,8 @@ from history import Arrival, Event, Fault, History
 
 # For this long after the end of a fault its consequences may continue (a hanging request, a sink that closes).
 AFTERMATH = 3.0
+# During these a delivery may be recorded after later ones of its key.
+UNRECORDED = ("recordings_fail", "some_recordings_fail", "long_recordings_fail", "drop_day", "detach_day")
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ def duplicates(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
 
 def runs(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
     """After an event that comes again, the events of its key that the sink had accepted follow without a hole, to the
-    last one. Not after an event whose row a user had locked or changed, which is recorded after later ones; and not
-    where a request of an earlier worker may have been held up on its way (OVERTAKEN). Of the sinks of kinds that are
+    last one. Not after an event whose row a user had locked or changed, or whose recording had failed, which is recorded
+    after later ones; and not where a request of an earlier worker may have been held up on its way (OVERTAKEN). Of the sinks of kinds that are
     extensions nobody knows when an event arrived."""
     by_key: dict[tuple[str, str], list[tuple[Arrival, Event]]] = defaultdict(list)
     for arrival in history.arrivals:
@@ -128,8 +130,11 @@ def runs(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
     for (sink, key), arrivals in by_key.items():
         last: dict[int, int] = {}  # number of an event: index of its last arrival so far
         for index, (arrival, event) in enumerate(arrivals):
-            is_again, last[event.n] = event.n in last, index
-            if not is_again or (sink, event.id) in touched or _may_be_overtaken(history, arrival):
+            before, last[event.n] = last.get(event.n), index
+            if before is None or (sink, event.id) in touched or _may_be_overtaken(history, arrival):
+                continue
+            first = arrivals[before][0].at
+            if any(f.name in UNRECORDED and f.begun <= arrival.at and first <= f.ended + AFTERMATH for f in history.faults):
                 continue
             follows = arrivals[index + 1][1].n if index + 1 < len(arrivals) else float("inf")
             if skipped := sorted(n for n in last if event.n < n < follows):

@@ -130,6 +130,7 @@ WRONG = {
     "the bound of one fault is not lent to another": (Story().arrive("e1", "e2").fault(2.1, 2.2, bound=4).arrive("e3").fault(9, 9.1, bound=100)
                                                       .arrive(*ALL), ["duplicates over the bound"] * 2),
     "a hole": (Story(4).arrive(*ALL).fault(3.1, 3.2).arrive("e1", "e3", "e4"), ["hole"] * 2),
+    "a hole while recordings failed": (Story(4).arrive(*ALL).fault(3.1, 3.2, name="drop_day").arrive("e1", "e3", "e4"), []),
     "a hole at the end": (Story().arrive(*ALL).fault(3.1, 3.2).arrive("e1", sinks=("kafka",)), ["hole"]),
     "a hole before a new event": (Story(4).arrive(*ALL).fault(3.1, 3.2).arrive("e2", sinks=("crm",)).arrive("e4"), ["hole"]),
     "other bytes": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(b"other"), ["other contents"]),
