@@ -101,6 +101,9 @@ class World:
     def pending(self) -> int:
         return self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
 
+    def to_redrive(self) -> int:
+        return self.sql("SELECT count(*) FROM outbox.events_failed AS f JOIN chaos.sinks AS s ON s.name = f.sink WHERE s.sink = %s", BLOCKING)[0][0]
+
     def waits_for_its_time(self) -> bool:
         """The row of a failed event contains the time of its next attempt, which is late if the clock was set back."""
         return self.sql("SELECT EXISTS (SELECT FROM outbox.events_pending WHERE available_at BETWEEN clock_timestamp() AND clock_timestamp() + '1 minute')")[0][0]
@@ -205,7 +208,7 @@ class World:
         started = moved = time.monotonic()
         before = -1
         self.redrive()
-        while (pending := self.pending()) and time.monotonic() < moved + STUCK_S:
+        while (pending := self.pending() + self.to_redrive()) and time.monotonic() < moved + STUCK_S:
             if pending != before or (time.monotonic() > moved + STUCK_S / 2 and self.waits_for_its_time()):
                 before, moved = pending, time.monotonic()
             time.sleep(0.02)
