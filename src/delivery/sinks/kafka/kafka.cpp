@@ -203,8 +203,10 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     }
   }
   reporter_->sent(std::move(sent));
-  if (acknowledged)
+  if (acknowledged) {
     stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
+    clock_went_back_ = false;
+  }
 }
 
 void KafkaSink::on_log(rd_kafka_event_t *event) {
@@ -226,7 +228,7 @@ void KafkaSink::replace_producer(const std::string &cause) {
   reporter_->complete(slots_.release_all(why));
   reporter_->complete(topic_queues_.release(0, true, why.c_str()));
   topics_.forget_in_flight();
-  full_ = draining_ = false;
+  full_ = draining_ = clock_went_back_ = false;
   times_up_when_down_ = 0; /* the next producer counts from 0 */
   old_producers_.destroy(std::move(producer_));
 }

@@ -165,7 +165,7 @@ void KafkaSink::check_stall(Time now) {
  * as long as it is silent, also the events for other brokers; librdkafka itself sends nothing either, until it has
  * renewed its producer id. While no broker is connected, waiting costs nothing and avoids duplicates. */
 void KafkaSink::check_drain(Time now) {
-  if (slots_.used() == 0 || down_ || !producer_ || !(draining_ || producer_->stopped())) {
+  if (slots_.used() == 0 || down_ || !producer_ || !(draining_ || clock_went_back_ || producer_->stopped())) {
     drain_until_ = Time::max();
     return;
   }
@@ -175,19 +175,24 @@ void KafkaSink::check_drain(Time now) {
     return;
   drain_until_ = Time::max();
   std::string why = "a broker has not answered for " + std::to_string(longest_drain.count()) +
-                    " s after an event had failed; " + std::to_string(slots_.used()) +
+                    (clock_went_back_ ? " s after the clock was set back; " : " s after an event had failed; ") +
+                    std::to_string(slots_.used()) +
                     (slots_.used() == 1 ? " event is sent again" : " events are sent again");
   some_are_silent_ = true;
   reporter_->log(OB_LOG_WARNING, "the Kafka producer is replaced: " + why);
   replace_producer(why);
 }
 
-/* While no broker is connected, librdkafka's threads wait for times of the wall clock (its issue 2145). After that
- * clock was set back by an hour they would not connect for an hour, so they are replaced. */
+/* While no broker is connected, or none has given a producer id, librdkafka's threads wait for times of the wall
+ * clock (its issue 2145). After that clock was set back by an hour they would do nothing for an hour, so they are
+ * replaced: at once without a connection, else when nothing is acknowledged for longest_drain. */
 void KafkaSink::check_clock(Time now) {
   const std::chrono::nanoseconds before = std::exchange(wall_ahead_, wall_ahead(now));
 
-  if (down_ && producer_ && wall_ahead_ < before - std::chrono::seconds(1))
+  if (!producer_ || wall_ahead_ >= before - std::chrono::seconds(1))
+    return;
+  clock_went_back_ = true;
+  if (down_)
     fatal_ = "the clock was set back while no broker was connected";
 }
 

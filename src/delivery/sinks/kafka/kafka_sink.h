@@ -116,6 +116,7 @@ private:
   bool draining_ = false;                        /* a batch was refused: accept no event until all have ended */
   static constexpr std::chrono::seconds longest_drain{5};
   Time drain_until_ = Time::max(); /* while it waits for slots: when to replace the producer */
+  bool clock_went_back_ = false;   /* since the last acknowledgement */
   bool some_are_silent_ = false;   /* a drain took too long */
   bool topics_changed_ = false;
   std::string paused_, slow_,
