@@ -45,12 +45,8 @@ static void give_up_slot(const char *step) {
 
   if (own_slot && own_slot->pid == MyProcPid) {
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
-      if (shared->sinks[i].database == own_slot->database) {
-        shared->sinks[i].in_flight[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
-        shared->sinks[i].unrecorded[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
-        shared->sinks[i].low_watermark[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
-        shared->sinks[i].paused_until[own_slot->index % OUTBOX_COUNTED_WORKERS] = 0;
-      }
+      if (shared->sinks[i].database == own_slot->database)
+        shared_sink_worker_left(&shared->sinks[i], own_slot->index);
     log_slot(step);
     Oid database = own_slot->database;
     own_slot->pid = 0;

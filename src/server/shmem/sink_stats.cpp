@@ -70,6 +70,13 @@ void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, 
   LWLockRelease(shared->lock);
 }
 
+void shared_sink_worker_left(SinkStats *stats, int worker) {
+  const int i = worker % OUTBOX_COUNTED_WORKERS;
+
+  stats->in_flight[i] = stats->unrecorded[i] = 0;
+  stats->low_watermark[i] = stats->paused_until[i] = 0;
+}
+
 TimestampTz shared_sink_paused_until(const SinkStats *stats) {
   TimestampTz last = 0;
 

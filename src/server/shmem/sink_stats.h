@@ -64,6 +64,9 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
  * any. Takes the lock when that has changed. */
 void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at);
 
+/* The worker with this index has nothing of the sink any more. */
+void shared_sink_worker_left(SinkStats *stats, int worker);
+
 /* When the last pause ends for which the endpoint has asked one of the workers; 0 = there is none. */
 TimestampTz shared_sink_paused_until(const SinkStats *stats);
 

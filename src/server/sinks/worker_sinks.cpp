@@ -16,6 +16,7 @@
 #include "server/sinks/sink_options.h"
 #include "server/sinks/sink_cursor.h"
 #include "server/sinks/sink_early_retry.h"
+#include "server/sinks/sink_signals.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
@@ -320,54 +321,13 @@ ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, c
                         given->n_mapping, timeout_ms, send, topics, error);
 }
 
-/* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */
-static void publish_state(WorkerSink *sink, TimestampTz now, bool waits_for_standby) {
-  SinkStats *stats = sink->stats;
-  const char *state = sink_is_stopped(sink->state)                 ? "stopped" /* outbox.stopped_sinks says why */
-                      : sink->state == SINK_MISCONFIGURED          ? "misconfigured"
-                      : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
-                      : sink->status.state == OB_SINK_DISABLED     ? "disabled"
-                      : waits_for_standby                          ? "waiting for a synchronous standby"
-                      : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
-                      : sink->in_flight > 0                        ? "delivering"
-                                                                   : "idle";
-  const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
-
-  if (stats == NULL || sink->state == SINK_CLOSING || sink->state == SINK_DROPPING)
-    return;
-  stats->in_flight[worker_index % lengthof(stats->in_flight)] = sink->in_flight;
-  const int64 paused_ms = sink->state == SINK_OPEN ? sink->status.paused_ms : 0;
-  stats->paused_until[worker_index % lengthof(stats->paused_until)] = paused_ms > 0 ? now + paused_ms * 1000 : 0;
-  shared_sink_unrecorded(stats, worker_index, sink->not_recorded, dispatch::Recording::is_stuck(&sink->events),
-                         sink->record_error, now);
-  strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
-  if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
-    shared_sink_error(stats, error, now);
-}
-
-/* Adds the failures since the last call to the counters, by reason. */
-static void count_failures(WorkerSink *sink) {
-  if (sink->status.n_failures == sink->n_failures)
-    return;
-  sink->n_failures = sink->status.n_failures;
-  if (sink->stats) {
-    LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-    for (int reason = 0; reason < OB_REASONS; reason++)
-      sink->stats->failures[reason] += sink->status.failures[reason] - sink->failures[reason];
-    LWLockRelease(shared_state()->lock);
-  }
-  memcpy(sink->failures, sink->status.failures, sizeof(sink->failures));
-}
-
 static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
   OUTBOX_SIGNAL_POINT("sink.forgotten");
   dispatcher().blocked_keys.forget_sink(entry->sink.oid);
-  if (SinkStats *stats = entry->sink.stats)
-    stats->in_flight[worker_index % OUTBOX_COUNTED_WORKERS] =
-        stats->unrecorded[worker_index % OUTBOX_COUNTED_WORKERS] =
-            stats->paused_until[worker_index % OUTBOX_COUNTED_WORKERS] = 0;
+  if (entry->sink.stats)
+    shared_sink_worker_left(entry->sink.stats, worker_index);
   if (worker_index == 0)
     shared_sink_forget(MyDatabaseId, entry->sink.oid);
   if (entry->given.context)
@@ -425,11 +385,11 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
     sink->cursor->set_free_slots(0, 0);
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
-      count_failures(sink);
+      sink_signals_count(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
     }
-    publish_state(sink, now.wall, waits_for_standby);
+    sink_signals_publish(sink, worker_index, now.wall, waits_for_standby);
   }
   give_places(&shares, true);
   give_places(&shares, false);

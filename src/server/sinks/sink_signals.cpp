@@ -1,0 +1,46 @@
+/*
+ * sink_signals.cpp: the state of a sink, its last error and its failures by reason, for outbox.sinks and the metrics.
+ */
+#include "server/sinks/sink_signals.h"
+
+#include "server/sinks/sink_state.h"
+
+#include "dispatch/recording.h"
+
+/* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */
+void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool waits_for_standby) {
+  SinkStats *stats = sink->stats;
+  const char *state = sink_is_stopped(sink->state)                 ? "stopped" /* outbox.stopped_sinks says why */
+                      : sink->state == SINK_MISCONFIGURED          ? "misconfigured"
+                      : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
+                      : sink->status.state == OB_SINK_DISABLED     ? "disabled"
+                      : waits_for_standby                          ? "waiting for a synchronous standby"
+                      : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
+                      : sink->in_flight > 0                        ? "delivering"
+                                                                   : "idle";
+  const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
+
+  if (stats == NULL || sink->state == SINK_CLOSING || sink->state == SINK_DROPPING)
+    return;
+  stats->in_flight[worker % OUTBOX_COUNTED_WORKERS] = sink->in_flight;
+  const int64 paused_ms = sink->state == SINK_OPEN ? sink->status.paused_ms : 0;
+  stats->paused_until[worker % OUTBOX_COUNTED_WORKERS] = paused_ms > 0 ? now + paused_ms * 1000 : 0;
+  shared_sink_unrecorded(stats, worker, sink->not_recorded, dispatch::Recording::is_stuck(&sink->events),
+                         sink->record_error, now);
+  strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
+  if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
+    shared_sink_error(stats, error, now);
+}
+
+void sink_signals_count(WorkerSink *sink) {
+  if (sink->status.n_failures == sink->n_failures)
+    return;
+  sink->n_failures = sink->status.n_failures;
+  if (sink->stats) {
+    LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+    for (int reason = 0; reason < OB_REASONS; reason++)
+      sink->stats->failures[reason] += sink->status.failures[reason] - sink->failures[reason];
+    LWLockRelease(shared_state()->lock);
+  }
+  memcpy(sink->failures, sink->status.failures, sizeof(sink->failures));
+}
