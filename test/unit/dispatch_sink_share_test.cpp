@@ -8,7 +8,7 @@ using dispatch::SinkInFlight;
 using dispatch::SinkShares;
 
 TEST(DispatchSinkShare, AnIdleSinkKeepsAQuarterOfItsShare) {
-  SinkInFlight none;
+  SinkInFlight none{};
   SinkShares shares(1000, 2);
   shares.add(500, 375); /* busy: its ended events are not recorded yet */
   shares.add(0, 0);
@@ -22,7 +22,7 @@ TEST(DispatchSinkShare, AnIdleSinkKeepsAQuarterOfItsShare) {
 }
 
 TEST(DispatchSinkShare, EndedEventsDoNotCountInTheShareUntilARecordingHasLeftThem) {
-  SinkInFlight none;
+  SinkInFlight none{};
   SinkShares shares(1000, 2);
   shares.add(100, 300);
   shares.add(0, 0);
@@ -42,7 +42,7 @@ TEST(DispatchSinkShare, EndedEventsDoNotCountInTheShareUntilARecordingHasLeftThe
 }
 
 TEST(DispatchSinkShare, ASinkWhoseRecordingIsStuckSendsOneAtATime) {
-  SinkInFlight stuck;
+  SinkInFlight stuck{};
   dispatch::Recording::begin_stuck(&stuck);
   SinkShares shares(1000, 2);
   shares.add(0, 3);
@@ -53,7 +53,7 @@ TEST(DispatchSinkShare, ASinkWhoseRecordingIsStuckSendsOneAtATime) {
 }
 
 TEST(DispatchSinkShare, EverySinkGetsAtLeastOnePlace) {
-  SinkInFlight none;
+  SinkInFlight none{};
   SinkShares shares(2, 2);
   shares.add(0, 1);
   shares.add(0, 0);
