@@ -126,7 +126,7 @@ event_type,aggregate_type,headers,payload
 csv,Order,"{""a"": ""b""}","{""n"": 1}"
 \.
 COPY outbox.events FROM stdin WITH (NULL '-');
--	Order	7	whole	{}	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-
+-	Order	7	whole	{}	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-	-
 \.
 SELECT event_type, payload, headers, aggregate_id, partition_key FROM outbox.events ORDER BY position;
 SELECT * FROM pg_temp.events;

@@ -327,6 +327,13 @@ void ob_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) noexce
   });
 }
 
+void ob_sink_keep_acknowledgements(ob_sink *sink, bool keep) noexcept {
+  guarded(nullptr, false, [&] {
+    inside(sink)->keep_acknowledgements(keep);
+    return true;
+  });
+}
+
 void ob_sink_begin_slowly(ob_sink *sink) noexcept {
   guarded(nullptr, false, [&] {
     inside(sink)->begin_slowly();

@@ -108,7 +108,7 @@ typedef struct ob_kind_build {
 
 /* The version of the interface between the core and a kind of sink: everything that `make install` puts into
  * include/server/extension/outbox/. It is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_INTERFACE = 2 };
+enum { OB_KIND_INTERFACE = 3 };
 
 /* Registers a kind from a library of its own: calls `make_kind` if `build` equals the core's, and if that has made a
  * kind of this name. Returns false with *error filled otherwise. Once registered, a kind stays. Main thread. */
@@ -231,6 +231,9 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
  * its part of the rate limit too. May be called again. */
 void ob_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) OB_NOEXCEPT;
 
+/* Whether ob_completion.acknowledgement is wanted. At first it is not: it takes time. May be called again. */
+void ob_sink_keep_acknowledgements(ob_sink *sink, bool keep) OB_NOEXCEPT;
+
 /* Starts with one request at a time and then doubles: after a stop, a large backlog must not overload the peer. */
 void ob_sink_begin_slowly(ob_sink *sink) OB_NOEXCEPT;
 
@@ -319,8 +322,9 @@ typedef struct ob_completion {
   int64_t retry_after_ms; /* the delay that the peer asked for; -1 = none */
   bool suspect;           /* OB_RETRY, but the sink may be to blame: if the circuit opens soon, spend no attempt */
   bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms) */
-  int max_attempts;  /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its
-                        own */
+  int max_attempts; /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its
+                       own */
+  const char *acknowledgement; /* OB_SENT: what the peer has answered; NULL = not kept; otherwise as `error` */
   const char *error; /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid
                         until the engine's next ob_collect() */
 } ob_completion;

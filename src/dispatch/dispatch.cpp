@@ -98,7 +98,7 @@ bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, c
   const Outcome outcome = outcome_of(event, completion, rules);
 
   event->slow_retry = completion.outcome == Outcome::RETRY && completion.slow_retry;
-  in_flight.end(event, outcome, completion.retry_after_ms, completion.error, now.wall);
+  in_flight.end(event, outcome, completion.retry_after_ms, completion.error, now);
   if (completion.suspect)
     recording.suspect_ended(event, now.moment);
   else

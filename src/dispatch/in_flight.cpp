@@ -68,8 +68,9 @@ static void change_state(InFlightEvent *event, EventState next) noexcept {
   event->state = next;
 }
 
-void InFlight::submitted(InFlightEvent *event) noexcept {
+void InFlight::submitted(InFlightEvent *event, Moment now) noexcept {
   change_state(event, EventState::IN_FLIGHT);
+  event->submitted_at = now;
 }
 
 void InFlight::recorded(InFlightEvent *event) noexcept {
@@ -251,12 +252,15 @@ void InFlight::drop_error(InFlightEvent *event) noexcept {
 }
 
 void InFlight::end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error,
-                   WallTime at) noexcept {
+                   Now now) noexcept {
+  const int64_t us = event->state == EventState::IN_FLIGHT ? now.moment.us - event->submitted_at.us : 0;
   change_state(event, EventState::ENDED);
+  event->record_after = MOMENT_NONE;
+  event->took_ms = static_cast<int32_t>(std::clamp<int64_t>(us / 1000, 0, INT32_MAX));
   bytes_ -= event->bytes; /* the delivery library has freed them; recordings that fail must not use up the memory */
   event->outcome = outcome;
-  event->retry_after_ms = retry_after_ms;
-  event->ended_at = at;
+  event->retry_after_ms = static_cast<int32_t>(std::min<int64_t>(retry_after_ms, INT32_MAX));
+  event->ended_at = now.wall;
   if (error)
     keep_error(event, error);
   append_ended(event);

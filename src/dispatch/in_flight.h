@@ -72,10 +72,14 @@ struct alignas(128) InFlightEvent {
   InFlightEvent *next; /* in the free list, or in the list of ended events */
   WallTime due_since;  /* its creation time, or the later time for which it was scheduled */
   WallTime ended_at;
-  Moment record_after; /* another session had locked the row: record it after this moment */
-  int64_t blocked_by;  /* the row's blocked_by when it was claimed */
-  int64_t retry_after_ms;
-  const char *error; /* NULL when it did not fail */
+  union {
+    Moment submitted_at; /* IN_FLIGHT */
+    Moment record_after; /* later: another session had locked the row: record it after this moment */
+  };
+  int64_t blocked_by; /* the row's blocked_by when it was claimed */
+  int32_t retry_after_ms;
+  int32_t took_ms;   /* from its submission to its end */
+  const char *error; /* of a delivered event: the peer's acknowledgement; NULL: there is none */
   SinkId given_to; /* the sink that must still send this event: its row was moved there, and skipped, while it was in
                       flight; 0 = none */
   uint32_t index;
@@ -142,7 +146,7 @@ public:
    * the event. NULL: out of memory. */
   InFlightEvent *claim(const Claimed &claimed) noexcept;
 
-  void submitted(InFlightEvent *event) noexcept;
+  void submitted(InFlightEvent *event, Moment now) noexcept;
 
   /* Frees the event; nothing is recorded for it. */
   void give_back(InFlightEvent *event) noexcept;
@@ -158,7 +162,7 @@ public:
 
   /* Appends the event to the list of ended ones. `error` is copied, and shortened while
    * such texts take much memory; it may be NULL. */
-  void end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error, WallTime at) noexcept;
+  void end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms, const char *error, Now now) noexcept;
   InFlightEvent *first_ended() const noexcept { return first_ended_; } /* the following ones by event->next */
   /* When the next of them may be recorded: a moment in the past for most, later for rows that another session had
    * locked, and for sinks whose recording fails. */

@@ -37,7 +37,9 @@ CREATE TABLE IF NOT EXISTS outbox.events (
   xact xid8 NOT NULL,
   origin bigint NOT NULL,
   overtaken_by bigint,
-  redrive_late boolean
+  redrive_late boolean,
+  application text,
+  acknowledgement text
 ) PARTITION BY LIST (status);
 
 COMMENT ON TABLE outbox.events IS 'The transactional outbox: one row per event and sink. INSERT here, or call outbox.enqueue(), in the transaction that changes your data.';
@@ -65,6 +67,8 @@ COMMENT ON COLUMN outbox.events.blocked_by IS 'Set by the worker: the position o
 COMMENT ON COLUMN outbox.events.xact IS 'Set by the server: the transaction that wrote the row.';
 COMMENT ON COLUMN outbox.events.origin IS 'Set by the server: the cluster and database in which the row was enqueued. Rows of another origin wait for outbox.adopt().';
 COMMENT ON COLUMN outbox.events.overtaken_by IS 'Set by the worker while the event is failing or a dead letter: the position of the first later event of its key that was delivered to this sink.';
+COMMENT ON COLUMN outbox.events.application IS 'Set by the server: application_name of the session that enqueued the event.';
+COMMENT ON COLUMN outbox.events.acknowledgement IS 'Set by the worker when a delivered event is kept: what the sink answered. Kafka: partition and offset; a webhook: the status, and X-Request-Id if the answer has it.';
 COMMENT ON COLUMN outbox.events.redrive_late IS 'Set by outbox.redrive(). true: send the event even after later events of its key (force). false: only before them. NULL: not redriven.';
 
 -- ORMs send explicit NULLs, and partition routing comes before triggers: so PENDING takes NULL too.

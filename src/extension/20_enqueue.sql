@@ -87,7 +87,7 @@ CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
 -- By columns: a WHEN clause that compares them would have to read a TOAST value, which may be damaged.
 CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE
   OF status, sink, created_at, sent_at, aggregate_type, aggregate_id, event_type, payload, payload_bytes, headers, content_type, dedup_key, partition_key,
-     position, xact, origin, blocked_by, overtaken_by, redrive_late ON outbox.events
+     position, xact, origin, blocked_by, overtaken_by, redrive_late, application, acknowledgement ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (

@@ -44,9 +44,9 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   WITH gone AS (DELETE FROM outbox.events_pending AS e WHERE e.position = event RETURNING e.*)
   INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
-    created_at, available_at, position, sink, xact, origin, overtaken_by, attempts, last_error, last_attempt_at, status)
+    created_at, available_at, position, sink, xact, origin, application, overtaken_by, attempts, last_error, last_attempt_at, status)
   SELECT g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers, g.partition_key, g.dedup_key, g.seq,
-    g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin, move_to_failed.overtaken_by, move_to_failed.attempts, outbox_internal.error_text(error), failed_at, 'FAILED'
+    g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin, g.application, move_to_failed.overtaken_by, move_to_failed.attempts, outbox_internal.error_text(error), failed_at, 'FAILED'
   FROM gone AS g
 $$;
 COMMENT ON FUNCTION outbox_internal.move_to_failed(bigint, integer, text, timestamptz, bigint) IS 'Part of outbox.ack() and nack(): makes a pending event a dead letter.';
@@ -71,7 +71,7 @@ BEGIN
     RETURN NULL;
   END IF;
   sink := outbox_internal.manual_sink(record_failure.caller, sink_name);
-  SELECT l.server, l.ordered, l.key_hash, l.single, nullif(greatest(l.overtaken_by, p.position), p.position) AS overtaken_by, p.position, p.n::integer AS n
+  SELECT l.server, l.ordered, l.key_hash, l.single, nullif(greatest(l.overtaken_by, p.position), p.position) AS overtaken_by, p.position, p.id AS event_id, p.n::integer AS n
   INTO lease
   FROM outbox.leases AS l CROSS JOIN unnest(l.ids, l.positions) WITH ORDINALITY AS p (id, position, n)
   WHERE l.token = record_failure.token AND (p.position = record_failure.unreadable OR (record_failure.unreadable IS NULL AND p.id = record_failure.id))
@@ -93,6 +93,10 @@ BEGIN
         blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by)
       WHERE e.position = lease.position;
     END IF;
+    INSERT INTO outbox_internal.failed_attempts (day, event_id, position, sink, attempt, started_at, ended_at, error)
+    SELECT outbox_internal.failure_day(failed_at), lease.event_id, lease.position, sink_name,
+           CASE WHEN record_failure.unreadable IS NULL THEN event.attempt END, NULL, failed_at, left(record_failure.error, 1000)
+    WHERE outbox_internal.has_room_for_failures();
     PERFORM outbox_internal.count_failed(sink.server, dead, record_failure.error);
     later_too := lease.single = 0 AND (NOT dead OR sink.block); -- given back: the retry, or a redrive, comes first
   END IF;
@@ -179,9 +183,9 @@ BEGIN
       DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = sink_name RETURNING e.*),
     kept AS (
       INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq,
-        created_at, available_at, position, sink, xact, origin, overtaken_by, attempts, last_error, last_attempt_at, status, sent_at)
+        created_at, available_at, position, sink, xact, origin, application, overtaken_by, attempts, last_error, last_attempt_at, status, sent_at)
       SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, e.partition_key, e.dedup_key, e.seq,
-        e.created_at, e.available_at, e.position, e.sink, e.xact, e.origin, e.overtaken_by, e.attempts, e.last_error, e.last_attempt_at, 'SENT', acked_at
+        e.created_at, e.available_at, e.position, e.sink, e.xact, e.origin, e.application, e.overtaken_by, e.attempts, e.last_error, e.last_attempt_at, 'SENT', acked_at
       FROM gone AS e)
     SELECT array_agg(outbox_internal.due_since(g.created_at, g.attempts, g.available_at, acked_at)) AS since,
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late

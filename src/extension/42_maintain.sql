@@ -84,11 +84,12 @@ BEGIN
   -- Leases that are long over end with the next claim; those of events and sinks that are gone, here.
   DELETE FROM outbox.leases WHERE ctid = ANY (ARRAY(
     SELECT l.ctid FROM outbox.leases AS l WHERE l.lease_until < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
+  PERFORM outbox_internal.expire_failures();
   RETURN done + outbox_internal.drop_processed_partitions();
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.maintain_days(boolean) IS
-  'Part of outbox.run_maintenance(): creates and drops partitions, and deletes leases that ended a day ago. For a worker, during a restore or while events of another origin wait, it only creates days of outbox.events_sent.';
+  'Part of outbox.run_maintenance(): creates and drops partitions, and deletes leases that ended a day ago and failed attempts of a week ago. For a worker, during a restore or while events of another origin wait, it only creates days of outbox.events_sent.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -241,7 +241,7 @@ private:
     }
     d_->commit_round();
     for (InFlightEvent *event : batch_)
-      d_->in_flight.submitted(event);
+      d_->in_flight.submitted(event, MOMENT_NONE);
     submitted_.insert(submitted_.end(), batch_.begin(), batch_.end());
   }
 

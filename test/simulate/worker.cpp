@@ -115,7 +115,7 @@ int Worker::submit_claimed() {
         continue;
       }
       world_.log(event->position, "worker %d submits it to sink %u", index_, sink.oid);
-      d_->in_flight.submitted(event);
+      d_->in_flight.submitted(event, MOMENT_NONE);
       library_.submit(sink.oid, d_->in_flight.ticket(event), event->position, event->key_hash, event->attempts);
     }
   }

@@ -129,8 +129,8 @@ TEST_F(DispatchClassifyRow, ARowInFlightWhoseKeyHasChangedIsReadAgain) {
 
 TEST_F(DispatchClassifyRow, ARowThatCameBackWhileItsFormerOneIsGoneIsKeptInMind) {
   InFlightEvent *event = claim(10);
-  decisions->in_flight.submitted(event);
-  decisions->in_flight.end(event, Outcome::SENT, -1, nullptr, NOW);
+  decisions->in_flight.submitted(event, MOMENT_NONE);
+  decisions->in_flight.end(event, Outcome::SENT, -1, nullptr, {MOMENT_NONE, NOW});
   decisions->in_flight.gone(event);
   EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
   EXPECT_EQ(event->given_to, SINK);

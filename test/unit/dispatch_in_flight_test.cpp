@@ -26,13 +26,13 @@ protected:
 
   InFlightEvent *submit(int64_t position) {
     InFlightEvent *event = claim(position);
-    in_flight.submitted(event);
+    in_flight.submitted(event, MOMENT_NONE);
     return event;
   }
 
   InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT, const char *error = nullptr) {
     InFlightEvent *event = submit(position);
-    in_flight.end(event, outcome, -1, error, 1000);
+    in_flight.end(event, outcome, -1, error, {MOMENT_NONE, 1000});
     return event;
   }
 
@@ -55,13 +55,14 @@ TEST_F(DispatchInFlight, AnEventIsClaimedSubmittedEndedRecordedAndOver) {
   EXPECT_EQ(event->row.line, 12);
   EXPECT_EQ(in_flight.count(), 1);
   EXPECT_EQ(sink.of_shard[3], 1U);
-  in_flight.submitted(event);
+  in_flight.submitted(event, {1'000'000});
   EXPECT_EQ(event->state, EventState::IN_FLIGHT);
   EXPECT_FALSE(has_ended(event));
-  in_flight.end(event, Outcome::RETRY, 500, "no answer", 1234);
+  in_flight.end(event, Outcome::RETRY, 500, "no answer", {{1'042'000}, 1234});
   EXPECT_EQ(event->state, EventState::ENDED);
   EXPECT_EQ(event->outcome, Outcome::RETRY);
   EXPECT_EQ(event->retry_after_ms, 500);
+  EXPECT_EQ(event->took_ms, 42);
   EXPECT_EQ(event->ended_at, 1234);
   EXPECT_STREQ(event->error, "no answer");
   EXPECT_EQ(in_flight.ended(), 1);
@@ -98,11 +99,11 @@ TEST_F(DispatchInFlight, ATicketNamesOneFlightOnly) {
   InFlightEvent *event = claim(10);
   const uint64_t ticket = in_flight.ticket(event);
   EXPECT_EQ(in_flight.find_ticket(ticket), nullptr) << "it was not submitted";
-  in_flight.submitted(event);
+  in_flight.submitted(event, MOMENT_NONE);
   EXPECT_EQ(in_flight.find_ticket(ticket), event);
   EXPECT_EQ(in_flight.find_ticket(ticket + 1), nullptr);
   EXPECT_EQ(in_flight.find_ticket(ticket + 1'000'000), nullptr);
-  in_flight.end(event, Outcome::SENT, -1, nullptr, 0);
+  in_flight.end(event, Outcome::SENT, -1, nullptr, {MOMENT_NONE, 0});
   EXPECT_EQ(in_flight.find_ticket(ticket), nullptr) << "it ended before";
   in_flight.recorded(event);
   in_flight.committed(1);
@@ -179,7 +180,7 @@ TEST_F(DispatchInFlight, ACommitLeavesWhatWasNotRecordedAndAnAbortAll) {
   EXPECT_EQ(ended(), std::vector<int64_t>{2});
   EXPECT_EQ(in_flight.ended(), 1);
   EXPECT_EQ(in_flight.count(), 1);
-  in_flight.end(submit(4), Outcome::SENT, -1, nullptr, 0);
+  in_flight.end(submit(4), Outcome::SENT, -1, nullptr, {MOMENT_NONE, 0});
   EXPECT_EQ(ended(), (std::vector<int64_t>{2, 4}));
   in_flight.recorded(waiting);
   in_flight.recorded(in_flight.find(4));

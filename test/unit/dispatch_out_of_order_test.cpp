@@ -26,7 +26,7 @@ protected:
 
   InFlightEvent *end(int64_t position, Outcome outcome, uint64_t key_hash = KEY, SinkInFlight *of = nullptr) {
     InFlightEvent *event = claim(position, key_hash, of);
-    in_flight.end(event, outcome, -1, nullptr, 0);
+    in_flight.end(event, outcome, -1, nullptr, {MOMENT_NONE, 0});
     return event;
   }
 

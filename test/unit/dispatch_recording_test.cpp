@@ -26,13 +26,13 @@ protected:
     claimed.sink = to;
     claimed.bytes = 100;
     InFlightEvent *event = decisions->in_flight.claim(claimed);
-    decisions->in_flight.submitted(event);
+    decisions->in_flight.submitted(event, MOMENT_NONE);
     return event;
   }
 
   InFlightEvent *end(int64_t position, Outcome outcome = Outcome::SENT) {
     InFlightEvent *event = submit(position);
-    decisions->in_flight.end(event, outcome, -1, nullptr, 1000);
+    decisions->in_flight.end(event, outcome, -1, nullptr, {MOMENT_NONE, 1000});
     return event;
   }
 

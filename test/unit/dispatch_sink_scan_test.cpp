@@ -111,8 +111,8 @@ protected:
     claimed.key_hash = KEY.key_hash;
     claimed.sink = &sink;
     InFlightEvent *event = decisions->in_flight.claim(claimed);
-    decisions->in_flight.submitted(event);
-    decisions->in_flight.end(event, outcome, -1, nullptr, 0);
+    decisions->in_flight.submitted(event, MOMENT_NONE);
+    decisions->in_flight.end(event, outcome, -1, nullptr, {MOMENT_NONE, 0});
     return event;
   }
 

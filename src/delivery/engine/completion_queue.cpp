@@ -110,7 +110,7 @@ public:
 
   void complete(Completion completion) override {
     until_memory([&] {
-      completion.error = told(completion.error);
+      tell(completion);
       completion_queue_->post(sink_, std::move(completion));
     });
   }
@@ -118,8 +118,7 @@ public:
     if (completions.empty())
       return;
     for (Completion &completion : completions)
-      if (!completion.error.empty())
-        until_memory([&] { completion.error = told(completion.error); });
+      until_memory([&] { tell(completion); });
     post({sink_, What::Completions, std::move(completions), {}, {}});
   }
   void sent(std::vector<uint64_t> tickets) override {
@@ -146,6 +145,11 @@ private:
   /* Peers and events wrote parts of the text. A table, a view and the log take one line of valid UTF-8. */
   std::string told(std::string_view text) const {
     return marked_if_cut(clean_text(secrets_.masked(text)), OB_ERROR_MAX);
+  }
+  void tell(Completion &completion) const {
+    for (std::string *text : {&completion.error, &completion.acknowledgement})
+      if (!text->empty())
+        *text = told(*text);
   }
   void post(CompletionQueue::Report report) {
     until_memory([&] { completion_queue_->post(std::move(report)); });

@@ -120,6 +120,13 @@ void Runner::share(size_t index, size_t of, int64_t *rate_clock) {
   sink_->share(index, of, rate_clock);
 }
 
+void Runner::keep_acknowledgements(bool keep) {
+  assert(engine_.is_callers_thread());
+  if (keep != keeps_acknowledgements_)
+    sink_->keep_acknowledgements(keep);
+  keeps_acknowledgements_ = keep;
+}
+
 void Runner::begin_slowly() {
   assert(engine_.is_callers_thread());
   sink_->begin_slowly();
@@ -330,24 +337,32 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
     for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
       uint64_t ticket = report.sent[next_in_report_];
       runner.on_sent(ticket, now);
-      out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr};
+      out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr, nullptr};
     }
     return next_in_report_ == report.sent.size();
   case CompletionQueue::Report::What::Completions:
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
       Completion &completion = report.completions[next_in_report_];
       /* Room first: without memory the same completion comes again. */
-      std::string *kept = completion.outcome != Outcome::Sent ? &errors_.emplace_back() : nullptr;
+      const bool is_sent = completion.outcome == Outcome::Sent;
+      const bool has_text = !is_sent || (runner.keeps_acknowledgements_ && !completion.acknowledgement.empty());
+      std::string *kept = has_text ? &errors_.emplace_back() : nullptr;
       ob_outcome outcome = runner.on_completion(completion, now);
       if (kept)
-        *kept = std::move(completion.error);
-      const char *error = kept ? kept->c_str() : nullptr;
+        *kept = std::move(is_sent ? completion.acknowledgement : completion.error);
+      const char *text = kept ? kept->c_str() : nullptr;
       bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
       int64_t after_ms = completion.retry_after_ms;
       if (outcome == OB_DEFERRED && after_ms < 0)
         after_ms = runner.breaker_.defer_ms();
-      out[n++] = {completion.ticket,       outcome, after_ms, suspect, completion.slow_retry,
-                  completion.max_attempts, error};
+      out[n++] = {completion.ticket,
+                  outcome,
+                  after_ms,
+                  suspect,
+                  completion.slow_retry,
+                  completion.max_attempts,
+                  is_sent ? text : nullptr,
+                  is_sent ? nullptr : text};
     }
     return next_in_report_ == report.completions.size();
   default:

@@ -37,6 +37,7 @@ public:
   void status(ob_sink_status &out);
   void close(std::chrono::milliseconds grace);
   void share(size_t index, size_t of, int64_t *rate_clock);
+  void keep_acknowledgements(bool keep);
   void begin_slowly();
   void end_pause();
   bool next_resumed(std::string &error);
@@ -75,6 +76,7 @@ private:
   uint64_t failed_tries_ = 0;
   uint64_t n_failures_ = 0;
   std::array<uint64_t, OB_REASONS> failures_{};
+  bool keeps_acknowledgements_ = false;
   bool disabled_ = false;
   bool closing_ = false;
   bool abandoned_ = false;

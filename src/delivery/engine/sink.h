@@ -58,6 +58,7 @@ struct Completion {
   bool slow_retry = false;           /* a retry within seconds is pointless */
   int max_attempts =
       0; /* a dead letter after this many attempts, if the sink's own limit is not smaller; 0 = no limit of its own */
+  std::string acknowledgement = {}; /* of Sent: what the peer has answered, for a person; may be empty */
 };
 
 /* The result of submit(). False: back-pressure, the event was not accepted. True: accepted, a completion follows. A
@@ -136,6 +137,9 @@ public:
   /* This process is number `index` of `of` processes that send to the same peer. `rate_clock` is memory shared by all
    * of them for a rate limit that they keep together; it may be null. Called again when it changes. */
   virtual void share(size_t /*index*/, size_t /*of*/, int64_t * /*rate_clock*/) {}
+  /* Whether the acknowledgements of delivered events are kept. Called again when it changes; at first they are not.
+   */
+  virtual void keep_acknowledgements(bool /*keep*/) {}
   /* Start slowly: a large backlog must not reach the peer at once. */
   virtual void begin_slowly() {}
   /* The end of a pause for which the peer has asked. A time that is past: it has not. */

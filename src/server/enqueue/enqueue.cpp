@@ -94,6 +94,13 @@ static void stamp_transaction(TriggerRow *row) {
   row_set(row, EV_XACT, FullTransactionIdGetDatum(GetTopFullTransactionId()));
 }
 
+static void stamp_application(TriggerRow *row) {
+  if (application_name && application_name[0] != '\0')
+    row_set(row, EV_APPLICATION, CStringGetTextDatum(application_name));
+  else
+    row_set_null(row, EV_APPLICATION);
+}
+
 /* Returns the sinks of the event: the one that it names, or all that take it. */
 static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *headers, EventWriter writer, int *n) {
   if (row_isnull(row, EV_SINK)) {
@@ -244,10 +251,12 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   } else if (!event_is_manual(row)) {
     wake_at_commit();
   }
-  static const EventColumn extension_columns[] = {EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+  static const EventColumn extension_columns[] = {EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE,
+                                                  EV_ACKNOWLEDGEMENT};
   /* A writer that could set these columns could make the event overtake others of its key. */
   for (EventColumn column : extension_columns)
     row_set_null(row, column);
+  stamp_application(row);
   stamp_transaction(row);
   draw_position(row);
   if (n > 1)

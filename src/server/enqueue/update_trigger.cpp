@@ -91,8 +91,8 @@ static void remove_empty_key(const TriggerRow *before, TriggerRow *after) {
  * columns that they have read.
  */
 static void keep_extension_columns(const TriggerRow *before, TriggerRow *after) {
-  static const EventColumn columns[] = {EV_POSITION,   EV_XACT,         EV_ORIGIN,
-                                        EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE};
+  static const EventColumn columns[] = {EV_POSITION,   EV_XACT,         EV_ORIGIN,       EV_APPLICATION,
+                                        EV_BLOCKED_BY, EV_OVERTAKEN_BY, EV_REDRIVE_LATE, EV_ACKNOWLEDGEMENT};
 
   if (IsLogicalWorker() || is_owner(GetUserId()))
     return;

@@ -5,7 +5,7 @@
  * every FOR UPDATE SKIP LOCKED that meets it fail. These columns are copied unchanged: */
 #define MOVED_COLUMNS                                                                                                \
   "id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, "     \
-  "dedup_key, seq, created_at, available_at, position, sink, xact, origin"
+  "dedup_key, seq, created_at, available_at, position, sink, xact, origin, application"
 
 /* The number of attempts plus one, in SQL. The table's owner may have written any number there. */
 #define ONE_MORE_ATTEMPT "least(greatest(attempts, 0), 2147483646) + 1"

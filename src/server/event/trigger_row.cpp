@@ -13,17 +13,17 @@ extern "C" {
 
 /* In the order of EventColumn. */
 const char *const event_column_names[EV_COLUMNS] = {
-    "id",           "aggregate_type", "aggregate_id",  "event_type", "payload", "payload_bytes",
-    "content_type", "headers",        "partition_key", "dedup_key",  "seq",     "created_at",
-    "available_at", "attempts",       "status",        "last_error", "sent_at", "last_attempt_at",
-    "sink",         "blocked_by",     "position",      "xact",       "origin",  "overtaken_by",
-    "redrive_late",
+    "id",           "aggregate_type", "aggregate_id",    "event_type", "payload", "payload_bytes",
+    "content_type", "headers",        "partition_key",   "dedup_key",  "seq",     "created_at",
+    "available_at", "attempts",       "status",          "last_error", "sent_at", "last_attempt_at",
+    "sink",         "blocked_by",     "position",        "xact",       "origin",  "application",
+    "overtaken_by", "redrive_late",   "acknowledgement",
 };
 
 const Oid event_column_types[EV_COLUMNS] = {
     UUIDOID, TEXTOID, TEXTOID,        TEXTOID,        JSONBOID, BYTEAOID, TEXTOID, JSONBOID,       TEXTOID,
     TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID,  TEXTOID,  TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-    TEXTOID, INT8OID, INT8OID,        XID8OID,        INT8OID,  INT8OID,  BOOLOID,
+    TEXTOID, INT8OID, INT8OID,        XID8OID,        INT8OID,  TEXTOID,  INT8OID, BOOLOID,        TEXTOID,
 };
 
 /* The attribute numbers of one relation. */

@@ -34,9 +34,11 @@ typedef enum EventColumn {
   EV_POSITION = EV_GIVEN,
   EV_XACT,
   EV_ORIGIN,
+  EV_APPLICATION,
   EV_ROUTED, /* a further row of a routed event has the columns before this one of the row that waited */
   EV_OVERTAKEN_BY = EV_ROUTED,
   EV_REDRIVE_LATE,
+  EV_ACKNOWLEDGEMENT,
   EV_COLUMNS
 } EventColumn;
 

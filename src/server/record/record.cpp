@@ -274,7 +274,7 @@ bool record_committed(Now now) {
     if (is_recorded(event))
       decision_log(decision_of(event), event->position, sink_of(event)->name,
                    event->outcome == Outcome::DEFERRED ? "no attempt is spent" : NULL, 0);
-    if (is_recorded(event) && event->error) {
+    if (is_recorded(event) && event->outcome != Outcome::SENT && event->error) {
       if (sink_of(event)->stats)
         shared_sink_error(sink_of(event)->stats, event->error, now.wall);
       if (event->state != EventState::GONE)

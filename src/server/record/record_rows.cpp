@@ -6,6 +6,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/event/status_sql.h"
+#include "server/process/worker_slot.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
@@ -17,14 +18,15 @@ extern "C" {
 }
 
 static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
-static Statement keep_sent = {"WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
-                              "INSERT INTO outbox.events (" MOVED_COLUMNS
-                              ", overtaken_by, attempts, last_error, last_attempt_at, status, sent_at) "
-                              "SELECT " MOVED_COLUMNS
-                              ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2 FROM gone",
-                              2,
-                              {TIDARRAYOID, TIMESTAMPTZOID},
-                              NULL};
+static Statement keep_sent = {
+    "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
+    "INSERT INTO outbox.events (" MOVED_COLUMNS
+    ", overtaken_by, attempts, last_error, last_attempt_at, status, sent_at, acknowledgement) "
+    "SELECT " MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2, nullif(a.text, '') "
+    "FROM gone JOIN unnest($3, $4) AS a (at, text) ON a.at = position",
+    4,
+    {TIDARRAYOID, TIMESTAMPTZOID, INT8ARRAYOID, TEXTARRAYOID},
+    NULL};
 static Statement move_to_dead_letters = {
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
@@ -43,6 +45,21 @@ static Statement reschedule = {
     "WHERE e.ctid = f.place",
     6,
     {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
+    NULL};
+
+/* Before their rows are changed. Of a day at most a gigabyte is kept, so that a storm of failures cannot fill the
+ * disk.
+ */
+static Statement keep_failures = {
+    "INSERT INTO outbox_internal.failed_attempts "
+    "(day, event_id, position, sink, attempt, started_at, ended_at, worker, error) "
+    "SELECT outbox_internal.failure_day(f.ended), e.id, e.position, e.sink, CASE WHEN f.spent > 0 "
+    "THEN " ONE_MORE_ATTEMPT " END, f.ended - f.took * interval '1 ms', f.ended, $6, left(f.error, 1000) "
+    "FROM unnest($1, $2, $3, $4, $5) AS f (place, error, ended, took, spent) "
+    "JOIN outbox.events_pending AS e ON e.ctid = f.place "
+    "WHERE outbox_internal.has_room_for_failures()",
+    6,
+    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT4OID},
     NULL};
 
 /* A row that is still there would be taken for recorded, and never be looked at again. */
@@ -74,6 +91,14 @@ static Datum errors_of(const RecordedRows *rows) {
   return text_array(values, rows->n);
 }
 
+static Datum positions_of(const RecordedRows *rows) {
+  int64 *positions = (int64 *)palloc(sizeof(int64) * rows->n);
+
+  for (int i = 0; i < rows->n; i++)
+    positions[i] = rows->events[i]->position;
+  return int8_array(positions, rows->n);
+}
+
 static Datum times_array(Datum *times, int n) {
   return PointerGetDatum(construct_array(times, n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
@@ -84,6 +109,28 @@ static Datum ends_of(const RecordedRows *rows) {
   for (int i = 0; i < rows->n; i++)
     values[i] = TimestampTzGetDatum(rows->events[i]->ended_at);
   return times_array(values, rows->n);
+}
+
+/* A wait is no attempt. */
+static bool is_attempt(const InFlightEvent *event) {
+  return event->outcome != Outcome::DEFERRED;
+}
+
+static void keep_failed_attempts(const RecordedRows *rows) {
+  int64 *took = (int64 *)palloc(sizeof(int64) * rows->n);
+  int64 *spent = (int64 *)palloc(sizeof(int64) * rows->n);
+
+  for (int i = 0; i < rows->n; i++) {
+    took[i] = rows->events[i]->took_ms;
+    spent[i] = is_attempt(rows->events[i]);
+  }
+  Datum values[] = {tid_array(rows->tids, rows->n),
+                    errors_of(rows),
+                    ends_of(rows),
+                    int8_array(took, rows->n),
+                    int8_array(spent, rows->n),
+                    Int32GetDatum(worker_slot()->index)};
+  (void)statement_write(&keep_failures, values, NULL, NULL);
 }
 
 void recorded_rows_delete(const RecordedRows *rows) {
@@ -98,7 +145,8 @@ void recorded_rows_keep(const RecordedRows *rows, Now now) {
   Assert(in_spi());
   if (rows->n == 0)
     return;
-  Datum values[] = {tid_array(rows->tids, rows->n), TimestampTzGetDatum(now.wall)};
+  Datum values[] = {tid_array(rows->tids, rows->n), TimestampTzGetDatum(now.wall), positions_of(rows),
+                    errors_of(rows)};
   OUTBOX_FAULT_POINT("record.before_keep");
   write_rows(&keep_sent, values, rows->n);
 }
@@ -108,15 +156,14 @@ void recorded_rows_move_to_dead_letters(const RecordedRows *rows) {
   Assert(in_spi());
   if (rows->n == 0)
     return;
-  int64 *positions = (int64 *)palloc(sizeof(int64) * rows->n);
   for (int i = 0; i < rows->n; i++) {
     const InFlightEvent *event = rows->events[i];
-    positions[i] = event->position;
     require_memory(dispatcher().dead_letter(event->sink->id, event->key_hash, event->position,
                                             sink_of(event)->common.dead_letters_block));
   }
-  Datum values[] = {tid_array(rows->tids, rows->n), int8_array(positions, rows->n), errors_of(rows), ends_of(rows)};
+  Datum values[] = {tid_array(rows->tids, rows->n), positions_of(rows), errors_of(rows), ends_of(rows)};
   OUTBOX_FAULT_POINT("record.before_dead_letter");
+  keep_failed_attempts(rows);
   write_rows(&move_to_dead_letters, values, rows->n);
 }
 
@@ -140,11 +187,12 @@ void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
     times[i] = TimestampTzGetDatum(next);
     sink_of(event)->cursor->due.expect(next);
     groups[i] = dispatcher().group_behind_blocker(event);
-    spent[i] = event->outcome == Outcome::RETRY; /* a wait is no attempt, but makes the row the head of its key */
+    spent[i] = is_attempt(event); /* a wait too makes the row the head of its key */
   }
   Datum values[] = {
       tid_array(rows->tids, rows->n), errors_of(rows),           ends_of(rows), times_array(times, rows->n),
       int8_array(groups, rows->n),    int8_array(spent, rows->n)};
   OUTBOX_FAULT_POINT("record.before_retry");
+  keep_failed_attempts(rows);
   write_rows(&reschedule, values, rows->n);
 }

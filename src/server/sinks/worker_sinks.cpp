@@ -384,6 +384,7 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
       open_sink((SinkEntry *)sink, now.moment);
     sink->cursor->set_free_slots(0, 0);
     if (sink->state == SINK_OPEN) {
+      ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
       ob_sink_get_status(sink->handle, &sink->status);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);

@@ -41,10 +41,11 @@ static void take_completion(const ob_completion *completion, Now now) {
     claim_return(event);
     return;
   }
+  const char *text = outcome == Outcome::SENT ? completion->acknowledgement : completion->error;
   worker_sink_event_ended(sink, event->bytes);
   require_memory(dispatcher().event_ended(event,
-                                          {outcome, completion->retry_after_ms, completion->error,
-                                           completion->max_attempts, completion->suspect, completion->slow_retry},
+                                          {outcome, completion->retry_after_ms, text, completion->max_attempts,
+                                           completion->suspect, completion->slow_retry},
                                           rules_of(sink), now));
 }
 

@@ -70,8 +70,9 @@ static void hand_over(WorkerSink *sink, bool was_held) {
   }
   int taken = n > 0 && sink->state == SINK_OPEN ? (int)ob_submit(sink->handle, sink->batch, n) : 0;
   OUTBOX_SIGNAL_POINT("submit.taken");
+  const Moment now = moment_now();
   for (int i = 0; i < taken; i++) {
-    in_flight().submitted(sink->batch_events[i]);
+    in_flight().submitted(sink->batch_events[i], now);
     sink->batch_events[i] = NULL;
   }
   for (int i = taken; i < n; i++) {

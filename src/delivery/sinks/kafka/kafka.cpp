@@ -55,6 +55,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
   if (!producer_) {
     try {
       producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd(), some_are_silent_);
+      producer_->keep_offsets(keeps_offsets_);
     } catch (const BadInput &bad) {
       return Completion{event.ticket, event.key_hash, Outcome::SinkDown, -1,
                         std::string(bad.what()) + ": " + bad.detail};
@@ -165,8 +166,19 @@ void KafkaSink::on_event(rd_kafka_event_t *event) {
   }
 }
 
+static Completion acknowledgement(const KafkaSlots::Slot &slot, const KafkaProducer::Stored &at) {
+  Completion completion{slot.ticket, slot.key_hash, Outcome::Sent, -1, {}};
+  completion.acknowledgement = "partition " + std::to_string(at.partition) + ", offset " + std::to_string(at.offset);
+  return completion;
+}
+
 void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
   std::vector<uint64_t> sent;
+  std::vector<Completion> stored;
+  const auto report = [&] { /* keeps the order in which the events ended */
+                            reporter_->sent(std::exchange(sent, {}));
+                            reporter_->complete(std::exchange(stored, {}));
+  };
   bool acknowledged = false;
   for (const KafkaProducer::Ending &ending : endings.all) {
     KafkaSlots::Slot slot;
@@ -182,17 +194,21 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
       reporter_->resumed(std::move(resumed));
     }
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-      if (sent.empty())
-        until_memory([&] { sent.reserve(endings.all.size()); });
-      sent.push_back(slot.ticket);
+      if (ending.at >= 0) {
+        until_memory(
+            [&] { stored.push_back(acknowledgement(slot, endings.stored_at[static_cast<size_t>(ending.at)])); });
+      } else {
+        if (sent.empty())
+          until_memory([&] { sent.reserve(endings.all.size()); });
+        sent.push_back(slot.ticket);
+      }
       down_ = false;
       acknowledged = true;
       continue;
     }
-    reporter_->sent(std::exchange(sent, {})); /* keep the order in which the events ended */
+    report();
     static const KafkaProducer::TopicPartition nowhere{"", -1};
-    const auto &[topic, partition] =
-        ending.failed_at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.failed_at)];
+    const auto &[topic, partition] = ending.at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.at)];
     try {
       on_failure(slot, ending.opaque, ending.error, topic, partition);
     } catch (const std::bad_alloc &) { /* before it was reported: it is sent again */
@@ -202,7 +218,7 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
       return_queued_of(slot.key_hash);
     }
   }
-  reporter_->sent(std::move(sent));
+  report();
   if (acknowledged) {
     stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
     clock_went_back_ = false;

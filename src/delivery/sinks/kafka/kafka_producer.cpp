@@ -60,12 +60,16 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
   if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0)
     ending.error = RD_KAFKA_RESP_ERR__NO_OFFSET;
   std::lock_guard lock(endings_mutex_);
-  if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR)
-    try {
+  try {
+    if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
       endings_.failed_at.push_back({rd_kafka_topic_name(message->rkt), message->partition});
-      ending.failed_at = static_cast<int32_t>(endings_.failed_at.size() - 1);
-    } catch (const std::bad_alloc &) { /* out of memory: the error is reported without topic and partition */
+      ending.at = static_cast<int32_t>(endings_.failed_at.size() - 1);
+    } else if (keeps_offsets_) {
+      endings_.stored_at.push_back({message->offset, message->partition});
+      ending.at = static_cast<int32_t>(endings_.stored_at.size() - 1);
     }
+  } catch (const std::bad_alloc &) { /* out of memory: it is reported without its place */
+  }
   if (endings_.all.empty())
     wake_engine();
   endings_.all.push_back(ending);
@@ -77,6 +81,7 @@ const KafkaProducer::Endings &KafkaProducer::ended() {
   assert(main_.is_current());
   taken_.all.clear();
   taken_.failed_at.clear();
+  taken_.stored_at.clear();
   std::lock_guard lock(endings_mutex_);
   std::swap(taken_, endings_);
   topic_failed_ = false; /* the caller now knows about the topic, and defers its events */

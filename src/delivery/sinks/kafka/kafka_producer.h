@@ -61,16 +61,23 @@ public:
   struct Ending {
     uint64_t opaque;
     rd_kafka_resp_err_t error;
-    int32_t failed_at; /* of a failed message: its index in Endings::failed_at; -1 = unknown */
+    int32_t at; /* its index in Endings::failed_at, or in stored_at; -1 = unknown, or not kept */
   };
   struct TopicPartition {
     std::string topic;
     int32_t partition;
   };
+  struct Stored {
+    int64_t offset;
+    int32_t partition;
+  };
   struct Endings {
     std::vector<Ending> all; /* in the order in which they ended */
     std::vector<TopicPartition> failed_at;
+    std::vector<Stored> stored_at; /* empty without keep_offsets() */
   };
+  /* Whether Endings says where messages were stored. */
+  void keep_offsets(bool keep) { keeps_offsets_ = keep; }
   /* The messages that ended since the last call. Valid until the next call. */
   const Endings &ended();
 
@@ -153,9 +160,10 @@ private:
   int throttled_ms_ = 0; /* written by on_throttle() within poll(): the main thread's */
   /* Set by the interceptor, cleared by resume(). */
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> purged_{false};               /* the queue was purged since the stop */
-  std::atomic<bool> purge_needed_{false};         /* the interceptor could not purge: librdkafka held locks */
-  std::atomic<bool> purge_requested_{false};      /* purge_queued() was called and not all messages have ended */
+  std::atomic<bool> purged_{false};          /* the queue was purged since the stop */
+  std::atomic<bool> purge_needed_{false};    /* the interceptor could not purge: librdkafka held locks */
+  std::atomic<bool> purge_requested_{false}; /* purge_queued() was called and not all messages have ended */
+  std::atomic<bool> keeps_offsets_{false};
   std::atomic<bool> topic_failed_{false};         /* endings_ contains a topic failure */
   std::unordered_map<std::string, Topic> topics_; /* map nodes do not move */
 };

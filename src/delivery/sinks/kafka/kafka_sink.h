@@ -45,6 +45,11 @@ public:
     return config_->max_messages() - static_cast<uint32_t>(taken);
   }
 
+  void keep_acknowledgements(bool keep) override {
+    keeps_offsets_ = keep;
+    if (producer_)
+      producer_->keep_offsets(keep);
+  }
   Submitted submit(const ob_event &event) override;
   void flush() override {
     now_ = std::chrono::steady_clock::now();
@@ -124,6 +129,7 @@ private:
   Time now_ = std::chrono::steady_clock::now();            /* time of the last flush() or poll() */
   Time look_at_{};                                         /* when to look for slow events again */
   std::chrono::nanoseconds wall_ahead_ = wall_ahead(now_); /* of the monotonic clock, at the last check */
+  bool keeps_offsets_ = false;
   bool down_ = false;
   uint64_t times_up_when_down_ =
       0;                  /* the producer's times_up() when the outage began: a larger value shows that it is over */

@@ -33,6 +33,7 @@ public:
   uint32_t credit() const override { return endpoint_->credit(); }
   Time credit_at() const override { return endpoint_->credit_at(); }
   void share(size_t index, size_t of, int64_t *rate_clock) override { endpoint_->share(index, of, rate_clock); }
+  void keep_acknowledgements(bool keep) override { endpoint_->keep_acknowledgements(keep); }
   void begin_slowly() override { endpoint_->begin_slowly(); }
   Time paused_until() const override { return endpoint_->paused_until(); }
   void end_pause() override { endpoint_->end_pause(*loop_); }

@@ -314,12 +314,14 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
     log_refusal(transfer->refusal());
     if (verdict.no_descriptor)
       loop.descriptors_ran_out();
+    std::string acknowledgement =
+        keeps_acknowledgements_ && verdict.outcome == Outcome::Sent ? transfer->acknowledgement() : std::string();
     transfer->clear();
     if (idle_.size() <= active_.size())  // keep no more idle handles than active ones
       idle_.push_back(std::move(transfer));
     if (verdict.outcome == Outcome::Sent) {
       refused_token_.reset();
-      succeed(serial, verdict.pause_ms);
+      succeed(serial, verdict.pause_ms, std::move(acknowledgement));
     } else
       fail(serial, std::move(verdict));
   } catch (const std::bad_alloc &) {  // the ticket must get its completion anyway
@@ -357,7 +359,7 @@ void Endpoint::log_refusal(const Refusal *refusal) {
   last_refused_ = refusal ? refusal->address : std::string();
 }
 
-void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
+void Endpoint::succeed(uint64_t serial, int64_t pause_ms, std::string acknowledgement) {
   Completion completion;
   Time now = Clock::now();
   {
@@ -371,6 +373,7 @@ void Endpoint::succeed(uint64_t serial, int64_t pause_ms) {
     note_pause(lock, pause_ms, now);
     in_flight_.erase(found);
   }
+  completion.acknowledgement = std::move(acknowledgement);
   reporter_->complete(std::move(completion));
 }
 

@@ -62,6 +62,7 @@ public:
   Time credit_at() const;
   bool full() const;
   void share(size_t index, size_t of, int64_t *rate_clock);
+  void keep_acknowledgements(bool keep) { keeps_acknowledgements_ = keep; }
   void begin_slowly();
   Time paused_until() const;
   void end_pause(HttpLoop &loop);
@@ -102,7 +103,7 @@ private:
   void done(HttpLoop &loop, uint64_t serial, CURLcode code);
   bool renew_token(const WebhookTransfer &transfer, CURLcode code);
   void log_refusal(const Refusal *refusal);
-  void succeed(uint64_t serial, int64_t pause_ms);
+  void succeed(uint64_t serial, int64_t pause_ms, std::string acknowledgement);
   void fail(uint64_t serial, Verdict verdict);
   using Locked = std::lock_guard<std::mutex>;  // proves that the caller holds mutex_
   void note_pause(const Locked &locked, int64_t pause_ms, Time now);
@@ -127,6 +128,7 @@ private:
   uint64_t last_serial_ = 0;
   uint64_t outage_ = 0;  // number of outages so far
 
+  std::atomic<bool> keeps_acknowledgements_{false};
   std::atomic<bool> has_news_{
       false};  // failures_ or shedding_ changed; atomic, so that the common "nothing" needs no lock
 

@@ -51,4 +51,10 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
   return verdict;
 }
 
+std::string WebhookTransfer::acknowledgement() const {
+  constexpr size_t longest = 100;
+  const std::string id = header("X-Request-Id");
+  return "HTTP " + std::to_string(status()) + (id.empty() ? "" : ", X-Request-Id " + id.substr(0, longest));
+}
+
 }  // namespace outbox

@@ -17,6 +17,8 @@ public:
   void prepare(WebhookRequest request);
   /* The result of the transfer that ended with `code`. */
   Verdict verdict(CURLcode code) const;
+  /* Of a delivered event: the status, and the endpoint's name for the request if it gave one. */
+  std::string acknowledgement() const;
   /* The access token that the endpoint has refused by 401; null if it has not. */
   std::shared_ptr<const OauthToken> refused_token(CURLcode code) const;
   /* Frees the request, so that an idle handle holds no event. */

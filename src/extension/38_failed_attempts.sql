@@ -1,0 +1,63 @@
+-- The attempts that failed, for outbox.story(). A table of its own and not a column: a row that is delivered at once pays nothing for it.
+-- Eight fixed tables, one per day in turn, of which tomorrow's is emptied as a whole: no partition can be missing when a failure is recorded, and a
+-- dump has none of it.
+
+CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts (
+  day smallint NOT NULL,
+  event_id uuid NOT NULL,
+  position bigint NOT NULL,
+  sink text NOT NULL,
+  attempt integer,
+  started_at timestamptz,
+  ended_at timestamptz NOT NULL,
+  worker integer,
+  error text NOT NULL
+) PARTITION BY LIST (day);
+COMMENT ON TABLE outbox_internal.failed_attempts IS 'Attempts that failed in the last six days, for outbox.story(). The worker and outbox.nack() write it.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.day IS 'The number of the UTC day in which the attempt ended, modulo 8.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.event_id IS 'The event.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.position IS 'The event''s position.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.sink IS 'The sink, by the name that it had.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.attempt IS 'The number of the attempt. NULL: no attempt was spent.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.started_at IS 'When the event was handed to the sink. NULL: a program claimed it.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.ended_at IS 'When the failure was reported.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.worker IS 'The number of the worker. NULL: outbox.nack() said so.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.error IS 'The first 1000 characters of the error.';
+CREATE INDEX IF NOT EXISTS failed_attempts_event ON outbox_internal.failed_attempts (event_id);
+DO $$
+BEGIN
+  FOR day IN 0..7 LOOP
+    EXECUTE format('CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts_%s PARTITION OF outbox_internal.failed_attempts FOR VALUES IN (%1$s)', day);
+    EXECUTE format('COMMENT ON TABLE outbox_internal.failed_attempts_%s IS ''Failed attempts of one day in eight.''', day);
+  END LOOP;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox_internal.failure_day(at timestamptz) RETURNS smallint
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT (floor(date_part('epoch', at) / 86400)::bigint % 8)::smallint $$;
+COMMENT ON FUNCTION outbox_internal.failure_day(timestamptz) IS 'The day of outbox_internal.failed_attempts to which a time belongs.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.has_room_for_failures() RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT pg_relation_size(format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp()))) < 1073741824
+$$;
+COMMENT ON FUNCTION outbox_internal.has_room_for_failures() IS
+  'Whether today''s failed attempts take less than a gigabyte. Above that no more are kept, so that a storm of failures cannot fill the disk.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.expire_failures() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+AS $$
+DECLARE
+  tomorrow text := format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp() + interval '1 day'));
+BEGIN
+  IF pg_relation_size(tomorrow) > 0 THEN
+    EXECUTE format('TRUNCATE %s', tomorrow);
+  END IF;
+EXCEPTION WHEN lock_not_available THEN
+  NULL; -- somebody is reading it: the next run tries again
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.expire_failures() IS
+  'Part of outbox.run_maintenance(): empties the table of tomorrow''s failed attempts, which has those of a week ago.';
