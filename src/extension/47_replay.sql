@@ -6,11 +6,11 @@ AS 'MODULE_PATHNAME', 'outbox_matches_globs';
 COMMENT ON FUNCTION outbox_internal.matches_globs(text, text) IS
   'Whether a text matches one of a comma-separated list of globs, such as ''order.*, customer.created'', as in the options events and aggregates of a sink.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.sink_takes(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.route_refusal(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS text
 LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_sink_takes';
-COMMENT ON FUNCTION outbox_internal.sink_takes(text, text, text, jsonb) IS
-  'Whether a sink takes such events by its options events, aggregates and match.';
+AS 'MODULE_PATHNAME', 'outbox_route_refusal';
+COMMENT ON FUNCTION outbox_internal.route_refusal(text, text, text, jsonb) IS
+  'Part of outbox.replay() and outbox.story(): the name of an option by which the sink does not take such an event. NULL: it takes it.';
 
 CREATE OR REPLACE FUNCTION outbox.replay(sink text, since timestamptz, until timestamptz DEFAULT now(), events text DEFAULT '*') RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -124,10 +124,16 @@ static bool has_headers(const RouteEvent *event, const RouteSink *sink) {
   return true;
 }
 
-bool route_takes(const RouteSink *sink, const RouteEvent *event) {
+const char *route_refusal(const RouteSink *sink, const RouteEvent *event) {
   if (sink->by_headers && (sink->n_headers == 0 || !has_headers(event, sink)))
-    return false;
-  return takes_types(sink, event);
+    return "match";
+  return !route_globs_match(sink->events, event->event_type)           ? "events"
+         : !route_globs_match(sink->aggregates, event->aggregate_type) ? "aggregates"
+                                                                       : NULL;
+}
+
+bool route_takes(const RouteSink *sink, const RouteEvent *event) {
+  return route_refusal(sink, event) == NULL;
 }
 
 typedef struct Takers {

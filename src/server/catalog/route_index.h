@@ -13,6 +13,9 @@ RouteSink **route_takers(const RouteEvent *event, int *n);
 /* Does this sink take the event? */
 bool route_takes(const RouteSink *sink, const RouteEvent *event);
 
+/* The name of an option by which the sink does not take the event: a static string. NULL: it takes it. */
+const char *route_refusal(const RouteSink *sink, const RouteEvent *event);
+
 /* Does one of the globs match the text? */
 bool route_globs_match(char *const *globs, const char *text);
 

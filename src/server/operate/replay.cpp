@@ -45,7 +45,7 @@ static const char *const REPLAY =
     "UNION ALL SELECT " REPLAYED ", false FROM outbox.events_sent AS e "
     "WHERE e.sent_at >= $2 AND e.sent_at < $3 AND e.sink IS DISTINCT FROM $1 "
     "AND outbox_internal.matches_globs(e.event_type, $4) "
-    "AND outbox_internal.sink_takes($1, e.aggregate_type, e.event_type, e.headers) "
+    "AND outbox_internal.route_refusal($1, e.aggregate_type, e.event_type, e.headers) IS NULL "
     "AND NOT EXISTS (SELECT FROM outbox.events_sent AS had WHERE had.sink = $1 AND had.id = e.id)), "
     "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
     "ORDER BY k.id, k.own DESC, k.position) " ENQUEUE_ONCE;
@@ -99,14 +99,17 @@ SQL_FUNCTION(outbox_matches_globs) {
   PG_RETURN_BOOL(route_globs_match(globs->list, text_to_cstring(PG_GETARG_TEXT_PP(0))));
 }
 
-SQL_FUNCTION(outbox_sink_takes) {
+SQL_FUNCTION(outbox_route_refusal) {
   if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
     PG_RETURN_NULL();
   const RouteSink *sink = route_must_find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
   RouteEvent event = {text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2)), NULL, 0};
   if (sink->by_headers && !PG_ARGISNULL(3))
     event.headers = header_list(PG_GETARG_JSONB_P(3), &event.n_headers);
-  PG_RETURN_BOOL(route_takes(sink, &event));
+  const char *refusal = route_refusal(sink, &event);
+  if (refusal == NULL)
+    PG_RETURN_NULL();
+  PG_RETURN_TEXT_P(cstring_to_text(refusal));
 }
 
 /* ---- outbox.replay() --------------------------------------------------------------------------------------- */

@@ -1,0 +1,115 @@
+"""outbox.story(): the way of one event, as a person reads it."""
+
+import re
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET, Status
+
+QUICK = {"retry": "50ms", "max_attempts": "3"}
+
+
+def story(db, event: str) -> list[tuple[str | None, str, str]]:
+    times = [row[0] for row in db.sql("SELECT at FROM outbox.story(%s)", event)]
+    assert times == sorted(times)
+    return [tuple(row) for row in db.sql("SELECT sink, what, detail FROM outbox.story(%s)", event)]
+
+
+def steps(db, event: str, sink: str = "crm") -> list[str]:
+    return [what for name, what, _ in story(db, event) if name == sink]
+
+
+def details(db, event: str, what: str) -> list[str]:
+    return [detail for _, step, detail in story(db, event) if step == what]
+
+
+@pytest.fixture
+def keeps(setting):
+    setting("outbox.retention", "1d")
+
+
+def refuse(receiver, bad: set[str], code: int) -> None:
+    receiver.mode = lambda d: Status(code, body=b"no such customer") if d.id in bad else Status(202, {"X-Request-Id": "r-7"})
+
+
+def test_failed_twice_blocked_and_redriven(db, receiver, keeps):
+    """The first event of a key fails until it is a dead letter, the second waits for it; then the first is redriven."""
+    bad: set[str] = set()
+    refuse(receiver, bad, 503)
+    db.webhook_sink("crm", receiver, SECRET, on_dead_letter="block", **QUICK)
+    db.webhook_sink("other", receiver, SECRET, events="invoice.*")
+    with db.connect(autocommit=False) as session:
+        session.execute("SET application_name = 'shop'")
+        first, second = (str(session.execute("SELECT outbox.enqueue('Order', '42', 'order.paid', '{}')").fetchone()[0]) for _ in range(2))
+        bad.add(first)
+        transaction = session.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
+    wait_until(lambda: "dead letter" in steps(db, first), 20, lambda: str(story(db, first)))
+    assert steps(db, first) == ["routed", "attempt 1 failed", "attempt 2 failed", "attempt 3 failed", "dead letter"]
+    assert details(db, first, "enqueued") == [f'order.paid, Order 42, by transaction {transaction} of application "shop"']
+    assert details(db, first, "not routed") == ["its option events is 'invoice.*'"]
+    (failure,) = details(db, first, "attempt 2 failed")
+    assert re.fullmatch(r"after \d+ ms, worker 0: .*503.*no such customer.*", failure)
+    wait_until(lambda: "a dead letter" in "".join(details(db, second, "waits")), 20, lambda: str(story(db, second)))
+    assert f"for event {first} of the same key, a dead letter: " in details(db, second, "waits")[0]
+
+    bad.clear()
+    db.sql("SELECT outbox.redrive(%s)", first)
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
+    assert steps(db, first)[-2:] == ["attempt 3 failed", "delivered"] and steps(db, second) == ["routed", "delivered"]
+    assert details(db, second, "delivered") == ["HTTP 202, X-Request-Id r-7"]
+    db.sql("SELECT outbox.mark_processed(%s, 'billing')", second)
+    assert details(db, second, "processed") == ['by the handler "billing" of this database']
+
+
+def test_what_an_event_waits_for(db, receiver):
+    unknown = "00000000-0000-7000-8000-000000000000"
+    assert [what for _, what, _ in story(db, unknown)] == ["unknown"]
+    event = db.enqueue("Order", "1")
+    assert details(db, event, "waits") == ["for a sink that takes it"]
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    wait_until(lambda: "routed" in steps(db, event), 20, lambda: str(story(db, event)))
+    assert details(db, event, "waits") == ['for its sink, which is in the state "paused"']
+    later = str(db.value("SELECT outbox.enqueue('Order', '2', 'order.paid', '{}', available_at => now() + interval '1 hour')"))
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: db.pending() == 1, 20, "delivery")
+    assert "the time for which it is scheduled" in details(db, later, "waits")[0]
+    assert [what for _, what, _ in story(db, event)] == ["unknown"], "it is delivered and not kept"
+
+
+def test_a_failure_outlives_the_event(db, receiver):
+    """Delivered and not kept: its failures are still told."""
+    bad: set[str] = set()
+    refuse(receiver, bad, 503)
+    receiver.mode = lambda d: Status(503) if len(receiver.deliveries) < 2 else Status(200)
+    db.webhook_sink("crm", receiver, SECRET, **QUICK)
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, event)))
+    assert [what for _, what, _ in story(db, event)] == ["attempt 1 failed", "gone"]
+
+
+def test_kafka_acknowledges_by_partition_and_offset(db, kafka, aggregate, keeps):
+    db.kafka_sink("crm", kafka)
+    events = [db.enqueue(aggregate, "7") for _ in range(3)]
+    wait_until(lambda: db.pending() == 0, 30, "delivery")
+    places = [re.fullmatch(r"partition (\d+), offset (\d+)", details(db, event, "delivered")[0]).groups() for event in events]
+    assert len({partition for partition, _ in places}) == 1
+    assert [int(offset) - int(places[0][1]) for _, offset in places] == [0, 1, 2]
+
+
+def test_a_program_that_claims(db):
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (retry '1h')")
+    event = db.enqueue("Order", "1")
+    assert details(db, event, "waits") == ["for a program that claims it"]
+    ((token,),) = db.sql("SELECT token FROM outbox.claim('crm')")
+    assert details(db, event, "waits")[0].startswith("for the program that has claimed it until ")
+    db.sql("SELECT outbox.nack(%s, %s, 'no paper')", token, event)
+    assert details(db, event, "attempt 1 failed") == ["outbox.nack(): no paper"]
+    assert "for its next attempt at " in details(db, event, "waits")[0]
+
+
+def test_failures_of_a_week_ago_leave(db, receiver):
+    db.sql("""INSERT INTO outbox_internal.failed_attempts (day, event_id, position, sink, attempt, ended_at, error)
+              SELECT outbox_internal.failure_day(now() + n * interval '1 day'), gen_random_uuid(), 1, 'crm', 1, now(), 'x' FROM generate_series(0, 1) AS n""")
+    db.sql("SELECT outbox.run_maintenance()")
+    assert db.value("SELECT count(*) FROM outbox_internal.failed_attempts") == 1, "only tomorrow's table is emptied"
