@@ -17,6 +17,7 @@ char *setting_cluster_name;
 char *setting_allow_networks;
 int setting_max_in_flight = 40000;
 int setting_max_in_flight_memory = 32 * 1024;
+int setting_notice_after = 5 * 60;
 int setting_poll_interval = 5000;
 int setting_processed_retention = 7 * 24 * 60 * 60;
 int setting_retention = 0;
@@ -107,6 +108,14 @@ void settings_define(void) {
   DefineCustomIntVariable("outbox.max_in_flight_memory", "The maximum memory for the events in flight in a worker.",
                           "Unit: kB. Default: 32MB. Range: 1MB to 1TB.", &setting_max_in_flight_memory, 32 * 1024,
                           1024, 1024 * 1024 * 1024, PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+
+  DefineCustomIntVariable(
+      "outbox.notice_after", "How long a sink may fail or lag before operator events tell of it.",
+      "Sinks whose option events names outbox.* get an event when another sink is disabled, has new dead letters, "
+      "has "
+      "failed for this long, has an event that has been due for this long, or has recovered. Unit: seconds. Default: "
+      "5min. Range: 1s to 1d.",
+      &setting_notice_after, 5 * 60, 1, 24 * 60 * 60, PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.poll_interval", "The time after which an idle worker looks for events by itself.",

@@ -9,6 +9,7 @@ extern char *setting_cluster_name;
 extern char *setting_allow_networks;
 extern int setting_max_in_flight;
 extern int setting_max_in_flight_memory; /* kB */
+extern int setting_notice_after;         /* s */
 extern int setting_poll_interval;        /* ms */
 extern int setting_processed_retention;  /* s */
 extern int setting_retention;            /* s */

@@ -105,9 +105,20 @@ bool route_globs_match(char *const *globs, const char *text) {
   return false;
 }
 
+/* Operator events go only to the sinks that name them, so that a sink which takes every event gets none. */
+static bool takes_event_type(const RouteSink *sink, const char *event_type) {
+  static const char prefix[] = "outbox.";
+
+  if (strncmp(event_type, prefix, strlen(prefix)) != 0)
+    return route_globs_match(sink->events, event_type);
+  for (char *const *glob = sink->events; *glob; glob++)
+    if (strncmp(*glob, prefix, strlen(prefix)) == 0 && fnmatch(*glob, event_type, 0) == 0)
+      return true;
+  return false;
+}
+
 static bool takes_types(const RouteSink *sink, const RouteEvent *event) {
-  return route_globs_match(sink->events, event->event_type) &&
-         route_globs_match(sink->aggregates, event->aggregate_type);
+  return takes_event_type(sink, event->event_type) && route_globs_match(sink->aggregates, event->aggregate_type);
 }
 
 static bool has_header(const RouteEvent *event, const ob_match *wanted) {
@@ -127,7 +138,7 @@ static bool has_headers(const RouteEvent *event, const RouteSink *sink) {
 const char *route_refusal(const RouteSink *sink, const RouteEvent *event) {
   if (sink->by_headers && (sink->n_headers == 0 || !has_headers(event, sink)))
     return "match";
-  return !route_globs_match(sink->events, event->event_type)           ? "events"
+  return !takes_event_type(sink, event->event_type)                    ? "events"
          : !route_globs_match(sink->aggregates, event->aggregate_type) ? "aggregates"
                                                                        : NULL;
 }

@@ -22,12 +22,14 @@ extern "C" {
 
 static const int MAINTAIN_EVERY_MS = 10 * 60 * 1000;
 static const int RETRY_MS = 5000;
+static const int LOOK_EVERY_MS = 10 * 1000;
 
 static const int ROUTE_RETRY_MS = 500;     /* at least */
 static const int ROUTE_TURN_PAUSE_MS = 50; /* another worker routes 1,000 events */
 
 static Moment route_at = MOMENT_NONE;
 static Moment maintain_at = MOMENT_NONE;
+static Moment look_at = MOMENT_NONE; /* at the sinks, for operator events */
 static bool is_first_worker = true;
 
 /* A table whose rows expire one by one. The worker scans it again and again, EXPIRY_BLOCKS pages at a time. */
@@ -128,6 +130,15 @@ static void expire(Expiry *expiry, Moment now) {
   expiry->at = moment_after(now, pause_ms);
 }
 
+/* Often enough for outbox.notice_after. A look takes some milliseconds, and nothing if no sink asks for such events.
+ */
+static void look(Moment now) {
+  const int64 pause_ms = Min((int64)setting_notice_after * 1000 / 2, LOOK_EVERY_MS);
+  const int64 result = call("SELECT outbox_internal.look_at_sinks()");
+
+  look_at = result == 0 ? MOMENT_NEVER : moment_after(now, result < 0 ? Max(pause_ms, RETRY_MS) : pause_ms);
+}
+
 void maintenance_run(Moment now, bool first_worker) {
   Assert(!IsTransactionState());
   is_first_worker = first_worker;
@@ -138,9 +149,15 @@ void maintenance_run(Moment now, bool first_worker) {
     int64 done = call("SELECT outbox_internal.maintain_days(true)");
     maintain_at = moment_after(now, done < 0 ? RETRY_MS : MAINTAIN_EVERY_MS);
   }
+  if (first_worker && now >= look_at)
+    look(now);
   for (Expiry &expiry : expiries)
     if (first_worker && now >= expiry.at)
       expire(&expiry, now);
+}
+
+void maintenance_sinks_changed(void) {
+  look_at = MOMENT_NONE;
 }
 
 void maintenance_day_missing(void) {
@@ -151,7 +168,7 @@ Moment maintenance_next_moment(void) {
   Moment moment = MOMENT_NEVER;
 
   if (is_first_worker) {
-    moment = maintain_at;
+    moment = Min(maintain_at, look_at);
     for (const Expiry &expiry : expiries)
       moment = Min(moment, expiry.at);
   }

@@ -1,7 +1,7 @@
 /*
  * maintenance.h: the worker's tasks besides delivery: routing unrouted events, creating and dropping daily partitions
- * of events_sent, deleting expired dedup keys and processed events. Each runs in a transaction of its own; an error
- * is logged and the task is tried again, while delivery goes on.
+ * of events_sent, deleting expired dedup keys and processed events, telling operators what is wrong with a sink. Each
+ * runs in a transaction of its own; an error is logged and the task is tried again, while delivery goes on.
  */
 #pragma once
 
@@ -10,6 +10,9 @@
 /* Runs the tasks that are due. Every worker routes; the first worker of the database does the rest. Outside a
  * transaction. */
 void maintenance_run(Moment now, bool first_worker);
+
+/* The sinks have changed: another one may ask for operator events. */
+void maintenance_sinks_changed(void);
 
 /* The daily partition for a delivered event is missing: runs that task at the next call. */
 void maintenance_day_missing(void);

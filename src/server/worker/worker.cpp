@@ -101,6 +101,7 @@ static void begin_transaction(void) {
   handle_sink_changes(changes);
   if (changes.reloaded) {
     unrouted_look_at_routes();
+    maintenance_sinks_changed();
     rescan_wanted = true; /* dead letters of a sink whose on_dead_letter is no longer 'block' release their keys */
   }
 }

@@ -1,0 +1,79 @@
+"""Operator events: what is wrong with a sink, told to the sinks that ask for it."""
+
+import pytest
+from outbox_rig import wait_until
+from outbox_rig.receiver import OK, SECRET, Receiver, status
+
+QUICK = {"retry": "50ms", "max_attempts": "1"}
+
+
+@pytest.fixture
+def ops(db, receiver, setting) -> Receiver:
+    """The receiver of the operators' channel."""
+    setting("outbox.notice_after", "2s")
+    db.webhook_sink("ops", receiver, SECRET, events="outbox.*", format="raw", **QUICK)
+    return receiver
+
+
+@pytest.fixture
+def crm(db, rig, ops) -> Receiver:
+    """The receiver of a sink that takes every event."""
+    endpoint = rig.receiver(secret=SECRET)
+    db.webhook_sink("crm", endpoint, SECRET, **QUICK)
+    yield endpoint
+    endpoint.stop()
+
+
+def told(ops: Receiver) -> list[dict]:
+    return [d.json() for d in ops.accepted()]
+
+
+def wait_told(ops: Receiver, said: str) -> dict:
+    wait_until(lambda: any(said in notice["text"] for notice in told(ops)), 30, lambda: f"{said} among {told(ops)}")
+    return next(notice for notice in told(ops) if said in notice["text"])
+
+
+def test_a_sink_is_disabled_and_resumed(db, ops, crm):
+    crm.mode = status(410)
+    db.enqueue("Order", "1")
+    notice = wait_told(ops, 'outbox sink "crm" of database')
+    assert "is disabled" in notice["text"] and notice["state"] == "disabled: 410" and notice["sink"] == "crm"
+    crm.mode = OK
+    db.sql("SELECT outbox.resume('crm')")
+    assert wait_told(ops, "is no longer disabled")["was"] == "disabled"
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    assert len(told(ops)) == 2 and len(crm.accepted()) == 1, "crm takes every event, and got no operator event"
+
+
+def test_dead_letters_are_counted_and_told_once(db, ops, crm):
+    crm.mode = status(400, body=b"no such customer")
+    for n in range(5):
+        db.enqueue("Order", str(n))
+    wait_until(lambda: sum(notice.get("count", 0) for notice in told(ops)) == 5, 30, lambda: f"five: {told(ops)}")
+    assert "no such customer" in told(ops)[0]["text"]
+
+
+def test_a_sink_fails_for_long(db, ops, crm):
+    crm.stop()
+    db.enqueue("Order", "1")
+    notice = wait_told(ops, "is failing")
+    assert notice["state"] == "circuit open" and notice["pending"] == 1
+
+
+def test_no_event_about_its_own_events(db, ops):
+    """The operators' own channel refuses everything."""
+    ops.mode = status(400)
+    db.set_sink("ops", events="outbox.*, order.*")
+    db.enqueue("Order", "1")
+    told_of_one = "SELECT count(*) FROM outbox.events_failed WHERE event_type = 'outbox.sink.dead_letters'"
+    wait_until(lambda: db.value(told_of_one) == 1, 30, "the dead letter of the notice")
+    looked = db.value("SELECT since FROM outbox_internal.conditions WHERE sink = 'ops' AND what = 'dead_letters'")
+    wait_until(lambda: db.value("SELECT since FROM outbox_internal.conditions WHERE sink = 'ops' AND what = 'dead_letters'") > looked, 30, "another look")
+    assert db.value("SELECT count(*) FROM outbox.events_failed") == 2
+
+
+def test_only_sinks_that_name_them(db):
+    db.sql("CREATE SERVER every FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE SERVER named FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*, outbox.sink.disabled')")
+    db.enqueue("outbox.sink", "crm", "outbox.sink.disabled")
+    assert db.sql("SELECT sink FROM outbox.events") == [("named",)]
