@@ -391,7 +391,7 @@ def tests_in(folder: str, title: str, minutes: float, env: dict[str, str] = {}, 
 
 
 SUITES = {
-    "style": Suite("clang-format, ruff, and which folder includes which", command("test/lint", "--style"), 0.5),
+    "style": Suite("clang-format, ruff, which folder includes which, and that calls and fuzz compile", command("test/lint", "--style"), 0.8),
     "lint": Suite("the same, and clang-tidy", command("test/lint"), 7, compiles=True),
     "unit": Suite("GoogleTest: src/delivery and src/dispatch without a server, under ASan and UBSan", unit, 4, unit_again, compiles=True),
     "simulate": Suite("src/dispatch in 2,000 simulated worlds; make simulate draws fresh ones", simulate, 3, compiles=True),
