@@ -43,7 +43,7 @@ EXECUTE save ('01890a5d-ac96-774b-bcce-b302099a8002', 'Order', '2', 'OrderCreate
 EXECUTE save ('01890a5d-ac96-774b-bcce-b302099a8003', 'Order', '3', 'OrderCreated', '{}', NULL, now(), now() + interval '1 hour', 0, 'PENDING', NULL, '', NULL);
 EXECUTE save ('01890a5d-ac96-774b-bcce-b302099a8004', 'Order', '4', 'OrderCreated', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '5', 'OrderCreated') RETURNING id IS NOT NULL AS id, payload, status, attempts, position IS NOT NULL AS position;
--- What is in the table
+-- Columns of the table
 SELECT aggregate_id, payload, headers, partition_key, dedup_key, seq, attempts, status, available_at > now() AS scheduled FROM outbox.events ORDER BY position;
 -- The dispatcher
 BEGIN;
@@ -70,7 +70,7 @@ Order	6	OrderCreated	{}
 EXECUTE save ('01890a5d-ac96-774b-bcce-b302099a8003', 'Order', '3', 'OrderCreated', '{}', NULL, now(), now(), 0, 'PENDING', NULL, NULL, NULL);
 EXECUTE save ('01890a5d-ac96-774b-bcce-b302099a8009', 'Order', '1', 'OrderCreated', '{}', NULL, now(), now(), 0, 'PENDING', 'order-1', NULL, NULL);
 \set VERBOSITY default
--- What no view can do
+-- Statements that no view takes
 INSERT INTO outbox_events (id, aggregate_type, aggregate_id, event_type) VALUES (gen_random_uuid(), 'Order', '9', 'OrderCreated') ON CONFLICT (id) DO NOTHING;
 INSERT INTO outbox_events (id, aggregate_type, aggregate_id, event_type) VALUES ('01890a5d-ac96-774b-bcce-b302099a8003', 'Order', '9', 'OrderCreated') ON CONFLICT DO NOTHING;
 UPDATE outbox_events SET status = 'PROCESSING' WHERE status = 'PENDING';
