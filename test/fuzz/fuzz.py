@@ -2,12 +2,12 @@
 """make fuzz: runs each fuzz target for some seconds, as many side by side as there are processors, and says what they reached.
 
 test/fuzz/fuzz.py [--seconds N | --same] [--minimize] [TARGET]...: 60 seconds each. --same is for the suite `fuzz`: the same executions each time,
-from test/fuzz/inputs/TARGET.txt on, with numbers of executions instead of seconds. Without it, runs also begin with what earlier ones have found, in
+from test/fuzz/inputs.txt on, with numbers of executions instead of seconds. Without it, runs also begin with what earlier ones have found, in
 build/fuzz/corpus/TARGET; --minimize leaves its smallest part that reaches as much. Exit code 1 when a property of a target did not hold: the input is
 printed, and the command that replays it.
 
-inputs/TARGET.txt has the hand-made inputs, one a line: its name, a space, and its bytes as a literal of Python (b'a\\n'). A line that begins with a
-quotation mark is a word of libFuzzer's dictionary."""
+inputs.txt has the hand-made inputs below their [TARGET], one a line: its name, a space, and its bytes as a literal of Python (b'a\\n'). A line that
+begins with a quotation mark is a word of libFuzzer's dictionary."""
 
 import argparse
 import ast
@@ -72,7 +72,8 @@ def fresh(folder: Path) -> Path:
 def unpack(target: str) -> Path:
     """A folder with a file for each hand-made input, and beside it the dictionary, as libFuzzer reads them."""
     folder, words = fresh(OUT / "inputs" / target), ["# libFuzzer refuses an empty dictionary\n"]
-    for line in (HERE / "inputs" / f"{target}.txt").read_text().splitlines():
+    [lines] = re.findall(rf"^\[{target}\]\n((?:[^\[].*\n)*)", (HERE / "inputs.txt").read_text(), re.MULTILINE)
+    for line in lines.splitlines():
         if line.startswith('"'):
             words.append(line + "\n")
         else:
