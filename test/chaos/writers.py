@@ -198,34 +198,29 @@ class Writer(threading.Thread):
 
     # ---- with the functions of triggers.sql --------------------------------------------------------------------
 
-    def _own_key(self) -> str | None:
-        return next(iter(self._free_keys(1, shared=False)), None)
+    def _of_own_key(self, kind: str, *calls: str) -> None:
+        """`calls`: each with the cycle, a key that no other writer has, and an event's id."""
+        for key in self._free_keys(1, shared=False):
+            t = self._begin(kind)
+            for call in calls:
+                self._connection.execute(f"SELECT {call}", [self._plan.cycle, key, self._event(t, key)])
+            self._end_with(t, "COMMIT")
 
     def _large(self) -> None:
-        if key := self._own_key():
-            t = self._begin("large")
-            self._connection.execute("SELECT chaos.emit_large(%s, %s, %s)", [self._plan.cycle, key, self._event(t, key)])
-            self._end_with(t, "COMMIT")
-
-    def _freeing(self) -> None:
-        if key := self._own_key():
-            t = self._begin("freeing")
-            id = self._event(t, key)
-            self._connection.execute("SELECT chaos.emit_freeing(%s, %s, %s, %s)", [self._plan.cycle, key, id, self._event(t, f"sleeps-{id}")])
-            self._end_with(t, "COMMIT")
+        self._of_own_key("large", "chaos.emit_large(%s, %s, %s)")
 
     def _echoing(self) -> None:
-        if key := self._own_key():
-            t = self._begin("echoing")
-            self._connection.execute("SELECT chaos.emit(%s, %s, %s, 'chaos.echoes')", [self._plan.cycle, key, self._event(t, key)])
-            self._end_with(t, "COMMIT")
+        self._of_own_key("echoing", "chaos.emit(%s, %s, %s, 'chaos.echoes')")
 
     def _ahead(self) -> None:
         """The application's clock is ahead of the server's, and tells "now" of an event. Another one of the key follows."""
-        if key := self._own_key():
-            t = self._begin("ahead")
-            self._connection.execute("SELECT chaos.emit(%s, %s, %s, available_at => clock_timestamp() + '50 ms')", [self._plan.cycle, key, self._event(t, key)])
-            self._emit(t, key)
+        self._of_own_key("ahead", "chaos.emit(%s, %s, %s, available_at => clock_timestamp() + '50 ms')", "chaos.emit(%s, %s, %s)")
+
+    def _freeing(self) -> None:
+        for key in self._free_keys(1, shared=False):
+            t = self._begin("freeing")
+            id = self._event(t, key)
+            self._connection.execute("SELECT chaos.emit_freeing(%s, %s, %s, %s)", [self._plan.cycle, key, id, self._event(t, f"sleeps-{id}")])
             self._end_with(t, "COMMIT")
 
     # ---- transactions that stay open ---------------------------------------------------------------------------
