@@ -8,7 +8,7 @@ import threading
 import pytest
 import yaml
 from outbox_rig import wait_until
-from outbox_rig.database import Database
+from outbox_rig.database import module_db
 from outbox_rig.paths import ROOT
 from outbox_rig.process import free_port
 from outbox_rig.prometheus import PROMETHEUS
@@ -24,12 +24,7 @@ ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["gr
 TARGETS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
 
 
-@pytest.fixture(scope="module")
-def db(pg):
-    """One database for the module, with a sink in each state, all with events, and traffic."""
-    database = Database(pg, "metrics").create()
-    yield database
-    database.drop()
+db = module_db
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +35,7 @@ def receiver(rig):
 
 @pytest.fixture(scope="module")
 def traffic(db, receiver):
+    """A sink in each state, all with events, and more events meanwhile."""
     answers = {"dead": status(400), "gone": status(410), "flaky": status(503)}
     receiver.mode = lambda d: answers.get(d.json()["type"], OK)
     for name, options in {"ok": {}, "dead": {"max_attempts": "1"}, "gone": {}, "flaky": {"max_attempts": "50"}, "paused": {}}.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from nginx_log import Attempt, read_attempts
 from outbox_rig import Nginx, Receiver, Rig, wait_until
-from outbox_rig.database import Database
+from outbox_rig.database import Database, module_db
 from outbox_rig.receiver import OK, SECRET, slow
 from senders import Background, Stream
 
@@ -61,12 +61,7 @@ class Faults:
         return read_attempts(self._log, f"/{location}")
 
 
-@pytest.fixture(scope="module")
-def db(pg):
-    db = Database(pg, "peers")
-    db.create()
-    yield db
-    db.drop()
+db = module_db
 
 
 @pytest.fixture(scope="module")

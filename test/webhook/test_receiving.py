@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from outbox_rig import BUILD, Rig, wait_until
-from outbox_rig.database import Database
+from outbox_rig.database import module_db
 from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET
 from outbox_rig.service import Service
@@ -68,11 +68,7 @@ def start(rig: Rig, new_consumer_database, folder):
         service.stop()
 
 
-@pytest.fixture(scope="module")
-def db(pg):
-    db = Database(pg, "receiving").create()
-    yield db
-    db.drop()
+db = module_db
 
 
 def uvicorn(app: str, folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from nginx_log import Attempt, read_attempts
 from outbox_rig import wait_until
 from outbox_rig.certificates import EXPIRED, Authority, self_signed
-from outbox_rig.database import Database
+from outbox_rig.database import Database, module_db
 from outbox_rig.process import free_port
 from outbox_rig.receiver import EMPTY, SECRET, Status
 from senders import Stream
@@ -75,11 +75,7 @@ class Endpoints:
         return attempts
 
 
-@pytest.fixture(scope="module")
-def db(pg):
-    db = Database(pg, "tls_peers").create()
-    yield db
-    db.drop()
+db = module_db
 
 
 @pytest.fixture(scope="module")

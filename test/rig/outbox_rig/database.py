@@ -150,5 +150,13 @@ class Database:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")
 
 
+@pytest.fixture(scope="module")
+def module_db(pg, request):
+    """A database with the extension for all tests of a module that says `db = module_db`."""
+    database = Database(pg, request.module.__name__).create()
+    yield database
+    database.drop()
+
+
 def _pairs(verb: str, options: dict[str, str]) -> sql.Composed:
     return sql.SQL(", ").join(sql.SQL(verb + " {} {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items())

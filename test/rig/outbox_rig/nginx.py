@@ -7,7 +7,6 @@ from pathlib import Path
 
 from .postgres import children
 from .process import Program, free_port
-from .service import listening
 from .wait import wait_until
 
 CONF = """\
@@ -64,11 +63,7 @@ class Nginx(Program):
         if checked.returncode:
             raise RuntimeError(checked.stderr)
         self.run(self._command())
-        wait_until(self._listening, 10, "nginx to listen")
-
-    def _listening(self) -> bool:
-        self._process.must_run()
-        return listening(self.port)
+        self.wait_listening(10)
 
     def reload(self) -> None:
         """`nginx -s reload`, as an administrator does: old workers finish their requests, new ones take over."""

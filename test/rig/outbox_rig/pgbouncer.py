@@ -9,8 +9,6 @@ from pathlib import Path
 
 from .postgres import Postgres
 from .process import Program, free_port
-from .service import listening
-from .wait import wait_until
 
 CONF = """\
 [databases]
@@ -51,11 +49,7 @@ class Pgbouncer(Program):
     def start(self) -> None:
         user = ["-u", "postgres"] if os.getuid() == 0 else []  # PgBouncer refuses to run as root
         self.run([shutil.which("pgbouncer", path=_env()["PATH"]), *user, f"{self.dir}/pgbouncer.ini"])
-        wait_until(self._listens, 20, lambda: f"{self.name} to listen; {self.log} ends:\n{self._process.tail()}")
-
-    def _listens(self) -> bool:
-        self._process.must_run()
-        return listening(self.port)
+        self.wait_listening(20)
 
     def close(self) -> None:
         self.stop()

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from .paths import BUILD
-from .wait import patient
+from .wait import patient, wait_until
 
 _taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # each process locks the bytes of its ports' numbers in this file
 _ours: set[int] = set()
@@ -108,11 +108,21 @@ class Program(Part):
     STOP_S = 10  # after which it is killed
     name: str
     log: Path
+    port: int
     _process: Process | None = None
 
     def run(self, argv: list[str], **options) -> None:
         """`options`: of Process."""
         self._process = Process(self.name, argv, self.log, pid_file=BUILD / "run" / f"{self.name}.pid", **options)
+
+    def wait_listening(self, within: float) -> None:
+        """Until it listens on its port; RuntimeError if it ends before."""
+        def listening() -> bool:
+            self._process.must_run()
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+        wait_until(listening, within, lambda: f"{self.name} to listen; {self.log} ends:\n{self._process.tail()}")
 
     @property
     def pid(self) -> int:

@@ -1,15 +1,8 @@
 """A program that listens on a port, such as a consumer of webhooks."""
 
-import socket
 from pathlib import Path
 
 from .process import Program, free_port
-from .wait import wait_until
-
-
-def listening(port: int) -> bool:
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Service(Program):
@@ -31,11 +24,7 @@ class Service(Program):
         first, self._first = self._first, []
         self.run([*self.argv, *first, *more], env=self._env)
         if listens:
-            wait_until(self._listening, within, f"{self.name} to listen")
-
-    def _listening(self) -> bool:
-        self._process.must_run()
-        return listening(self.port)
+            self.wait_listening(within)
 
     def printed(self) -> str:
         return self.log.read_text(errors="replace")
