@@ -171,9 +171,9 @@ examples:
 	test/run examples
 docs:
 	test/docs/generate
-diagrams: # of src/README.md
+diagrams: # of README.md and src/README.md, from src/diagrams/*.dot
 	test/rig/install diagrams
-	$(foreach source,$(wildcard src/diagrams/*.dot),dot -Tsvg -o $(source:.dot=.svg) $(source) &&) true
+	src/diagrams/draw
 lint:
 	test/lint
 format:

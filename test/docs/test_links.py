@@ -7,7 +7,7 @@ from outbox_rig.paths import ROOT
 
 from page import PAGES
 
-LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+LINK = re.compile(r"""(?:\]\(|\bsrc(?:set)?=")([^)#\s"]*)(#[^)\s]*)?[)"]""")
 
 
 def anchors(text: str) -> set[str]:
