@@ -1,4 +1,4 @@
--- Run once, in $POSTGRES_DB, when the volume is new: the extension, two sinks, and the roles that use them. Passwords and secret are
+-- Run once, in $POSTGRES_DB, when the volume is new: the extension, two sinks, a table of orders, and the roles that use them. Passwords and secret are
 -- those of a machine to try things on: change them with ALTER ROLE and ALTER USER MAPPING.
 CREATE EXTENSION outbox;
 
@@ -14,6 +14,8 @@ COMMIT;
 
 CREATE ROLE app LOGIN PASSWORD 'app';          -- may enqueue, and no more
 GRANT USAGE ON SCHEMA outbox TO app;
+CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text NOT NULL, total numeric NOT NULL);
+GRANT SELECT, INSERT ON orders TO app;         -- what the service writer does
 
 CREATE ROLE metrics LOGIN PASSWORD 'metrics';  -- the exporter
 GRANT pg_monitor TO metrics;

@@ -15,7 +15,7 @@ import yaml
 from outbox_rig import wait_until
 from outbox_rig.kafka import java
 from outbox_rig.namespace import Namespace
-from outbox_rig.paths import BUILD, LOGS, ROOT
+from outbox_rig.paths import BUILD, LOGS, ROOT, pg_config
 from outbox_rig.process import Process
 
 from dockerfile import Build
@@ -136,6 +136,10 @@ class Compose:
                    {"PYTHONPATH": str(ROOT / "test/rig")} | self.environment("receiver"))
         self.healthy("receiver", [python, *service["healthcheck"]["test"][2:]])
 
+    def writer(self) -> None:
+        program, *arguments = SERVICES["writer"]["command"]
+        self.start("writer", [str(pg_config("bindir") / program), *(self.here("writer", each) for each in arguments)])
+
     def exporter(self) -> None:
         self.start("exporter", ["prometheus-postgres-exporter", *(self.here("exporter", each) for each in SERVICES["exporter"]["command"])],
                    self.environment("exporter"))
@@ -148,6 +152,9 @@ class Compose:
         """Values by sink."""
         answer = self.inside("curl", "-s", "-G", "http://prometheus:9090/api/v1/query", "--data-urlencode", f"query={expression}").stdout
         return {each["metric"].get("sink", ""): float(each["value"][1]) for each in json.loads(answer)["data"]["result"]}
+
+    def records(self) -> list[str]:
+        return self.inside("kcat", "-b", "kafka:9092", "-C", "-t", "outbox.event.Order", "-o", "beginning", "-e", "-q", "-f", "%k %s\\n").stdout.splitlines()
 
     def stop(self) -> None:
         for process in reversed(self._processes):
@@ -178,10 +185,13 @@ def test_an_event_arrives_everywhere(compose):
     compose.psql("""SELECT outbox.enqueue('Order', 42, 'order.paid', '{"total": 99.5}')""", user="app")
     received = LOGS / "compose-receiver.log"
     wait_until(lambda: "99.5" in received.read_text() and "done" in received.read_text(), 60, lambda: compose.psql("TABLE outbox.sinks"))
-    records = compose.inside("kcat", "-b", "kafka:9092", "-C", "-t", "outbox.event.Order", "-o", "beginning", "-e", "-q", "-f", "%k %s\\n").stdout
-    assert records == '42 {"total": 99.5}\n'
+    assert compose.records() == ['42 {"total": 99.5}']
     assert compose.psql("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == "2"
     assert compose.psql("""SELECT string_agg("check", ', ') FROM outbox.doctor() WHERE status = 'error'""") == ""
     wait_until(lambda: compose.query("outbox_published_events_total") == {"main": 1, "crm": 1}, 90, lambda: compose.query("outbox_published_events_total"),
                interval=1)
     assert set(compose.query("up").values()) == {1}
+
+    compose.writer()
+    wait_until(lambda: {"1", "2", "3"} <= {record.split()[0] for record in compose.records()} and received.read_text().count("order.placed") >= 3,
+               60, lambda: (LOGS / "compose-writer.log").read_text())

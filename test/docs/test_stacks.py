@@ -1,4 +1,4 @@
-"""The code of each stack in README.md and on the examples' pages is the code that the tests run."""
+"""The code of each stack in examples/README.md and on its own page is the code that the tests run."""
 
 import re
 
@@ -28,6 +28,6 @@ def test_the_lines_that_matter_are_the_examples_own(stack):
         assert any(bare(part) in source for source in sources), part
 
 
-def test_the_readme_shows_the_same():
-    readme = (ROOT / "README.md").read_text()
-    assert STACKS and [stack for stack in STACKS if shown(stack) not in readme or f"(examples/{stack}/README.md)" not in readme] == []
+def test_the_page_of_all_examples_shows_the_same():
+    page = (ROOT / "examples/README.md").read_text()
+    assert STACKS and [stack for stack in STACKS if shown(stack) not in page or f"({stack}/README.md)" not in page] == []
