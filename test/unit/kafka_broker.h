@@ -30,8 +30,8 @@ public:
   void lead(const char *topic, int partition, int broker) {
     rd_kafka_mock_partition_set_leader(cluster_, topic, partition, broker);
   }
-  void stop() { rd_kafka_mock_broker_set_down(cluster_, 1); }
-  void start() { rd_kafka_mock_broker_set_up(cluster_, 1); }
+  void stop(int broker = 1) { rd_kafka_mock_broker_set_down(cluster_, broker); }
+  void start(int broker = 1) { rd_kafka_mock_broker_set_up(cluster_, broker); }
   /* The next `n` produce requests fail with this error. */
   void fail_produce(rd_kafka_resp_err_t error, int n) { fail(0, error, n); }
   /* The next produce requests end with these errors, one after the other. */
@@ -40,6 +40,7 @@ public:
   }
   /* The same for requests with this API key of Kafka's protocol. */
   void fail(int16_t api_key, rd_kafka_resp_err_t error, int n);
+  void pass(int16_t api_key) { rd_kafka_mock_clear_request_errors(cluster_, api_key); }
   /* The next produce request to this broker fails with this error. */
   void fail_produce_at(int broker, rd_kafka_resp_err_t error) {
     rd_kafka_mock_broker_push_request_error_rtts(cluster_, broker, 0, 1, error, 0);

@@ -143,8 +143,11 @@ void KafkaSink::poll() {
     replace_producer(fatal_);
     reporter_->down(std::exchange(fatal_, {}), OB_REASON_OTHER);
   }
-  if (slots_.used() == 0)
+  if (slots_.used() == 0) {
+    if (clock_went_back_)
+      replace_producer("the clock was set back");
     draining_ = false;
+  }
   send_queued();
   topics_changed_ |= topics_.forget_unused(now_);
   check_reconnected(now_);
@@ -219,10 +222,8 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     }
   }
   report();
-  if (acknowledged) {
+  if (acknowledged)
     stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
-    clock_went_back_ = false;
-  }
 }
 
 void KafkaSink::on_log(rd_kafka_event_t *event) {

@@ -157,7 +157,7 @@ void KafkaSink::check_stall(Time now) {
             (slots_.used() == 1 ? "1 event waits for it" : std::to_string(slots_.used()) + " events wait for it"),
         OB_REASON_TIMEOUT);
   } else if (check_at_ == Time::max() || check_at_ <= now) {
-    check_at_ = stall_detector_.stalled_at();
+    check_at_ = std::min(stall_detector_.stalled_at(), now + std::chrono::seconds(1)); /* for check_clock() */
   }
 }
 
@@ -165,7 +165,7 @@ void KafkaSink::check_stall(Time now) {
  * as long as it is silent, also the events for other brokers; librdkafka itself sends nothing either, until it has
  * renewed its producer id. While no broker is connected, waiting costs nothing and avoids duplicates. */
 void KafkaSink::check_drain(Time now) {
-  if (slots_.used() == 0 || down_ || !producer_ || !(draining_ || clock_went_back_ || producer_->stopped())) {
+  if (slots_.used() == 0 || down_ || !producer_ || !(draining_ || producer_->stopped())) {
     drain_until_ = Time::max();
     return;
   }
@@ -178,21 +178,21 @@ void KafkaSink::check_drain(Time now) {
                     (clock_went_back_ ? " s after the clock was set back; " : " s after an event had failed; ") +
                     std::to_string(slots_.used()) +
                     (slots_.used() == 1 ? " event is sent again" : " events are sent again");
-  some_are_silent_ = true;
+  some_are_silent_ |= !clock_went_back_;
   reporter_->log(OB_LOG_WARNING, "the Kafka producer is replaced: " + why);
   replace_producer(why);
 }
 
-/* While no broker is connected, or none has given a producer id, librdkafka's threads wait for times of the wall
- * clock (its issue 2145). After that clock was set back by an hour they would do nothing for an hour, so they are
- * replaced: at once without a connection, else when nothing is acknowledged for longest_drain. */
+/* librdkafka's threads wait for times of the wall clock (its issue 2145), for example for the next attempt to connect
+ * to a broker or to get a producer id. After that clock was set back by an hour they would do nothing for an hour, so
+ * they are replaced: when all events in flight have ended, after longest_drain at the latest, and at once while no
+ * broker is connected. */
 void KafkaSink::check_clock(Time now) {
   const std::chrono::nanoseconds before = std::exchange(wall_ahead_, wall_ahead(now));
 
-  if (!producer_ || wall_ahead_ >= before - std::chrono::seconds(1))
-    return;
-  clock_went_back_ = true;
-  if (down_)
+  clock_went_back_ |= producer_ && wall_ahead_ < before - std::chrono::seconds(1);
+  draining_ |= clock_went_back_;
+  if (clock_went_back_ && down_)
     fatal_ = "the clock was set back while no broker was connected";
 }
 

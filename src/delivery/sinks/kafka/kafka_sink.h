@@ -118,10 +118,10 @@ private:
   ob_reason last_reason_ = OB_REASON_CONNECTION; /* the reason of last_error_ */
   std::string fatal_;                            /* a fatal error: the next poll() replaces the producer */
   bool full_ = false;                            /* librdkafka's queue is full: wait for an ending */
-  bool draining_ = false;                        /* a batch was refused: accept no event until all have ended */
+  bool draining_ = false;                        /* accept no event until all have ended: a batch was refused, or */
+  bool clock_went_back_ = false;                 /* the producer is replaced then */
   static constexpr std::chrono::seconds longest_drain{5};
   Time drain_until_ = Time::max(); /* while it waits for slots: when to replace the producer */
-  bool clock_went_back_ = false;   /* since the last acknowledgement */
   bool some_are_silent_ = false;   /* a drain took too long */
   bool topics_changed_ = false;
   std::string paused_, slow_,

@@ -1,0 +1,122 @@
+/*
+ * The wall clock is set back while a Kafka sink runs. While ClockAhead lives, this program's wall clock is an hour
+ * ahead of the kernel's, so waits for a time of it last an hour longer: as if it were set back right after they
+ * began.
+ */
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <ctime>
+#include <deque>
+#include <thread>
+
+#include "door.h"
+#include "kafka_broker.h"
+
+static std::atomic<time_t> ahead_s;
+
+extern "C" int clock_gettime(clockid_t clock, timespec *time) noexcept {
+  long result = syscall(SYS_clock_gettime, clock, time);
+  if (result == 0 && clock == CLOCK_REALTIME)
+    time->tv_sec += ahead_s;
+  return static_cast<int>(result);
+}
+
+extern "C" int timespec_get(timespec *time, int base) noexcept { /* librdkafka's waits use this one */
+  return clock_gettime(CLOCK_REALTIME, time) == 0 ? base : 0;
+}
+
+namespace {
+
+struct ClockAhead {
+  ClockAhead() { ahead_s = 3600; }
+  ~ClockAhead() {
+    std::this_thread::sleep_for(std::chrono::seconds(1)); /* librdkafka waits by now */
+    ahead_s = 0;
+  }
+};
+
+class KafkaClock : public testing::Test {
+protected:
+  KafkaClock() {
+    broker.create_topic("outbox.event.Order", 1);
+    broker.create_topic("outbox.event.Other", 1);
+  }
+  ob_sink *open() { return engine.open("kafka", {{"bootstrap_servers", broker.address()}}); }
+  bool send(const char *type) {
+    door::Event &event = events.emplace_back();
+    event.ticket = events.size();
+    event.aggregate_type = type;
+    return engine.submit(sink, event);
+  }
+  /* Sends events that are returned again, as the worker does, until all are sent. */
+  bool delivered() {
+    return engine.until(
+        [&] {
+          for (const door::Done &each : std::exchange(engine.done, {}))
+            if (each.outcome == OB_SENT)
+              sent++;
+            else
+              returned.push_back(each.ticket);
+          while (!returned.empty() && engine.submit(sink, events[returned.front() - 1]))
+            returned.pop_front();
+          return sent == events.size();
+        },
+        20'000, 100);
+  }
+  /* The log has so many more lines with this text. */
+  bool logs(std::string_view text, int n) {
+    engine.collect();
+    engine.log.clear();
+    return engine.until(
+        [&] {
+          int found = 0;
+          for (size_t at = 0; (at = engine.log.find(text, at)) != std::string::npos; at++)
+            found++;
+          return found >= n;
+        },
+        20'000, 100);
+  }
+
+  KafkaBroker broker{2};
+  door::Engine engine;
+  ob_sink *sink = nullptr;
+  std::deque<door::Event> events;
+  std::deque<uint64_t> returned;
+  size_t sent = 0;
+};
+
+/* librdkafka's main thread asks for a producer id until it gets one. */
+TEST_F(KafkaClock, DelaysNoProducerId) {
+  constexpr int16_t init_producer_id = 22;
+  broker.fail(init_producer_id, RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS, 1000);
+  sink = open();
+  ASSERT_TRUE(send("Order"));
+  ASSERT_TRUE(logs("GETPID", 3)); /* all connections are there by now */
+  {
+    ClockAhead ahead;
+    ASSERT_TRUE(logs("GETPID", 1));
+  }
+  broker.pass(init_producer_id);
+  EXPECT_TRUE(delivered()) << engine.log;
+}
+
+/* The thread of a broker waits before it connects again, while other brokers acknowledge events. */
+TEST_F(KafkaClock, DelaysNoBrokerThatComesBack) {
+  broker.lead("outbox.event.Other", 0, 2);
+  sink = open();
+  ASSERT_TRUE(send("Order") && send("Other") && delivered());
+  {
+    ClockAhead ahead;
+    broker.stop(2);
+    ASSERT_TRUE(send("Other"));
+  }
+  ASSERT_TRUE(send("Order"));
+  broker.start(2);
+  ASSERT_TRUE(delivered()) << engine.log;
+  EXPECT_EQ(broker.read("outbox.event.Other", 1, 2).size(), 2u) << "it was never sent before";
+}
+
+}  // namespace
