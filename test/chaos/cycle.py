@@ -26,7 +26,6 @@ class Cycle:
         parties: list[Writer | Hands] = [Writer(self.world.db, self.plan, self.history, n, self.world.alone) for n in range(WRITERS)]
         if self.plan.hands:
             parties.append(Hands(self.world.db, self.plan, self.history))
-        self.world.audit.poisoned = True
         started = time.monotonic()
         for party in parties:
             party.start()

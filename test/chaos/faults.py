@@ -15,7 +15,7 @@ from plan import Plan, Step
 from outbox_rig.kafka import Kafka
 from sinks import BLOCKING, SINKS, STRANGER
 from world import NETWORKS, World
-from writers import own_keys
+from writers import SHARED_KEYS, own_keys
 
 
 class NothingToHit(Exception):
@@ -143,17 +143,18 @@ def resume_broker(world: World, plan: Plan) -> None:
 
 
 def silent_broker(world: World, plan: Plan) -> None:
-    """Nothing is in flight to it. Then it is sent a few events, and the other broker refuses some."""
+    """Nothing is in flight to it. Then it is sent a few events, and the other broker refuses some, and leads shared keys, which must go on."""
     world.drain()
-    silent = plan.dice("brokers").choice([*world.kafka.brokers])
-    world.silenced = world.topics.keys_of(silent)
-    world.kafka.brokers[silent].pause()
+    led = {broker: world.topics.keys_of(broker) for broker in world.kafka.brokers}
+    world.silent = plan.dice("brokers").choice([broker for broker, keys in led.items() if set(SHARED_KEYS) - set(keys)])
+    world.silenced = led[world.silent]
+    world.kafka.brokers[world.silent].pause()
 
 
 def silent_broker_answers(world: World, plan: Plan) -> None:
     # The refused events' topic has partitions on the silent broker: it waits.
     world.wait_for_others("kafka", world.silenced + own_keys())
-    world.kafka.brokers[plan.dice("brokers").choice([*world.kafka.brokers])].resume()
+    world.kafka.brokers[world.silent].resume()
 
 
 # ---- the endpoint ----------------------------------------------------------------------------------------------

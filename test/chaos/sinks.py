@@ -6,7 +6,7 @@ import confluent_kafka
 from history import Arrival
 from outbox_rig import Receiver
 from outbox_rig.kafka_cluster import KafkaCluster
-from outbox_rig.receiver import OK, Delivery, Mode, status
+from outbox_rig.receiver import EMPTY, OK, Delivery, Mode, status
 from outbox_rig.wait import wait_until
 from writers import SHARED_KEYS
 
@@ -19,9 +19,10 @@ TOPICS = ("outbox.event.Chaos", "outbox.event.Shared")
 PARTITIONS = 6
 PLACES = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
 LARGEST = 30_000  # bytes of a batch
-FLAKY = 0.03  # the share of events that the healthy endpoint refuses at first
-LONG_TEXT = b"abc" + "\u20ac".encode() * 1000  # the answer to a refused request; cut anywhere
-POISONED = 0.01  # the share of events that an endpoint refuses until it is repaired
+FLAKY = 0.03  # the share of events that a healthy endpoint refuses at first
+REFUSALS = {"crm": (500, 422, 410), "audit": (500, 422)}  # a 410 concerns a URL: only crm has one for each key
+LONG_TEXT = b"abc" + "\u20ac".encode() * 3000  # the answer to a refused request: more than the 8 kB that are kept, so it is cut anywhere
+POISONED = 0.01  # the share of events that audit refuses, or closes the connection at, until they are dead letters
 
 
 def takers(key: str) -> tuple[str, ...]:
@@ -90,11 +91,11 @@ class Topics:
 
 
 class Endpoint:
-    """A webhook receiver: it refuses a few events once or twice before it accepts them, and some until it is repaired."""
+    """A webhook receiver: it refuses a few events once or twice before it accepts them."""
 
     def __init__(self, sink: str, receiver: Receiver):
         self._sink, self.receiver = sink, receiver
-        self.poisoned = False
+        self.repaired: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._number = 0
         self.heal()
@@ -104,11 +105,12 @@ class Endpoint:
 
     def _answer(self, delivery: Delivery) -> Mode:
         digits = int(delivery.id[:8], 16) if delivery.id else 0
-        if self.poisoned and digits > (1 - POISONED) * 2**32:
-            return status(422, body=LONG_TEXT[digits % 4:])
+        if self._sink == BLOCKING and digits > (1 - POISONED) * 2**32 and delivery.id not in self.repaired:
+            return status(422, body=LONG_TEXT[digits % 4:]) if digits % 2 else EMPTY
         if digits < FLAKY * 2**32 and self._refusals.get(delivery.id, 0) < 1 + digits % 2:
             self._refusals[delivery.id] = self._refusals.get(delivery.id, 0) + 1
-            return status(422 if digits % 3 else 500, body=LONG_TEXT[digits % 4:])
+            codes = REFUSALS[self._sink]
+            return status(codes[digits // 4 % len(codes)], body=LONG_TEXT[digits % 4:])
         return OK
 
     def read(self) -> list[Arrival]:

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from history import Event, History, Transaction
 from outbox_rig import Postgres, Rig, wait_until
+from outbox_rig.certificates import Authority
 from outbox_rig.clock import Clock
 from outbox_rig.database import Database
 from outbox_rig.namespace import Namespace
@@ -63,10 +64,13 @@ class World:
         # Each partition has one replica: what a silent broker leads waits for it.
         self.kafka = rig.kafka_cluster(brokers=2, properties={"min.insync.replicas": "1"}, namespace=self.broker_network)
         self.endpoint = Endpoint("crm", rig.receiver(secret=SECRET, namespace=self.endpoint_network))
-        self.audit = Endpoint(BLOCKING, rig.receiver(secret=SECRET))
+        ours = Authority("ours")
+        tls = ours.issue("audit", "127.0.0.1").server_context(clients=Authority("clients"), optional=True)
+        self.audit = Endpoint(BLOCKING, rig.receiver(secret=SECRET, tls=tls))
         self.topics = Topics(self.kafka)
         self.alone = threading.Event()  # the writers keep no transaction open
-        self.silenced: list[str] = []  # the keys whose broker is silent
+        self.silent = 0  # a broker
+        self.silenced: list[str] = []  # the keys that it leads
         self.db = Database(self.pg, "chaos")
         if self.volume:
             with self.pg.connect() as admin:
@@ -78,8 +82,10 @@ class World:
         retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12", "events": "*"}
         self.db.kafka_sink("kafka", self.kafka, **retry, **TAKES["kafka"])
         # Events are kept for a day, so that both ways of recording a delivery are used.
-        self.db.webhook_sink("crm", self.endpoint.receiver, SECRET, timeout="2s", retention="1d", allow_networks=NETWORKS, **retry, **TAKES["crm"])
-        self.db.webhook_sink("audit", self.audit.receiver, SECRET, on_dead_letter="block", **retry | {"max_attempts": "2"}, **TAKES["audit"])
+        self.db.webhook_sink("crm", self.endpoint.receiver.url + "/${aggregate_id}", SECRET, timeout="2s", retention="1d", allow_networks=NETWORKS,
+                             **retry, **TAKES["crm"])
+        self.db.webhook_sink("audit", self.audit.receiver, SECRET, on_dead_letter="block", ca_pem=ours.certificate,
+                             **retry | {"max_attempts": "2"}, **TAKES["audit"])
         for sink in TAKES:
             self.db.sql(f"COMMENT ON SERVER {sink} IS '{sink}'")
         self.workers = self._workers_before = 1
@@ -100,9 +106,6 @@ class World:
 
     def pending(self) -> int:
         return self.sql("SELECT count(*) FROM outbox.events_pending")[0][0]
-
-    def to_redrive(self) -> int:
-        return self.sql("SELECT count(*) FROM outbox.events_failed AS f JOIN chaos.sinks AS s ON s.name = f.sink WHERE s.sink = %s", BLOCKING)[0][0]
 
     def waits_for_its_time(self) -> bool:
         """The row of a failed event contains the time of its next attempt, which is late if the clock was set back."""
@@ -186,10 +189,13 @@ class World:
 
     # ---- the end of a cycle ------------------------------------------------------------------------------------
 
-    def redrive(self) -> None:
-        """The endpoint whose dead letters block their keys takes them now."""
-        self.audit.poisoned = False
-        self.sql("SELECT outbox.redrive(f.id, f.sink) FROM outbox.events_failed AS f JOIN chaos.sinks AS s ON s.name = f.sink WHERE s.sink = %s", BLOCKING)
+    def redrive(self) -> int:
+        """The endpoint whose dead letters block their keys takes them now. Returns their number."""
+        dead = self.sql("SELECT f.id::text, f.sink FROM outbox.events_failed AS f JOIN chaos.sinks AS s ON s.name = f.sink WHERE s.sink = %s", BLOCKING)
+        for letter in dead:
+            self.audit.repaired.add(letter[0])
+            self.sql("SELECT outbox.redrive(%s, %s)", *letter)
+        return len(dead)
 
     def wait_for_others(self, sink: str, keys: list[str] | None = None) -> None:
         """Until the events of other sinks, or of other keys of this one, are delivered; these as long as it has room in flight."""
@@ -207,12 +213,10 @@ class World:
         """Waits until nothing is pending, or nothing changes any more. Returns seconds."""
         started = moved = time.monotonic()
         before = -1
-        self.redrive()
-        while (pending := self.pending() + self.to_redrive()) and time.monotonic() < moved + STUCK_S:
+        while (pending := self.pending() + self.redrive()) and time.monotonic() < moved + STUCK_S:
             if pending != before or (time.monotonic() > moved + STUCK_S / 2 and self.waits_for_its_time()):
                 before, moved = pending, time.monotonic()
             time.sleep(0.02)
-            self.redrive()
         wait_until(lambda: self.sql("SELECT count(*), min(workers), max(workers) FROM outbox.workers WHERE database = %s", self.db.name)
                    == [(self.workers, self.workers, self.workers)], 90, f"{self.workers} workers", 0.05)
         self._workers_before = self.workers
@@ -238,7 +242,8 @@ class World:
         # After a synchronous commit, all rows that are checked survive the next crash.
         self.sql("SET synchronous_commit = on")
         self.sql("INSERT INTO chaos.ledger VALUES (gen_random_uuid(), 0, 0)")
-        self.sql("SELECT last_error FROM outbox.events")  # psycopg takes no text that is cut within a character
+        # Neither upper() nor psycopg takes a text that is cut within a character.
+        self.sql("SELECT upper(last_error) FROM outbox.events UNION ALL SELECT upper(last_error) FROM outbox.sinks")
         # Read the table first: an event that has left it has arrived.
         history.waiting = {(str(id), sink): status for id, sink, status in self.sql(
             "SELECT e.id, coalesce(s.sink, e.sink), coalesce(e.status, 'PENDING') FROM outbox.events AS e LEFT JOIN chaos.sinks AS s ON s.name = e.sink"

@@ -223,6 +223,12 @@ class Writer(threading.Thread):
             self._connection.execute("SELECT chaos.emit_freeing(%s, %s, %s, %s)", [self._plan.cycle, key, id, self._event(t, f"sleeps-{id}")])
             self._end_with(t, "COMMIT")
 
+    def _shared(self) -> None:
+        t = self._begin("shared")
+        for key in SHARED_KEYS:
+            self._emit(t, key)
+        self._end_with(t, "COMMIT")
+
     # ---- transactions that stay open ---------------------------------------------------------------------------
 
     def _late(self) -> None:

@@ -194,8 +194,7 @@ def test_client_certificates(endpoints, db):
 
 
 def test_a_client_certificate_that_is_optional(endpoints, db):
-    context = endpoints.authority.issue("crm", HOST).server_context(clients=endpoints.clients)
-    context.verify_mode = ssl.CERT_OPTIONAL
+    context = endpoints.authority.issue("crm", HOST).server_context(clients=endpoints.clients, optional=True)
     endpoints.add("optional", context)
     step, ok, message, hint = probe(db, "optional")[-1]
     assert (step, ok) == ("TLS", True) and "asks for a client certificate" in message and "ssl_certificate_pem" in hint

@@ -125,9 +125,7 @@ def test_a_connection_that_one_event_ends(rig, pg, poison_is_first):
     """The endpoint asks for a client certificate and takes events without one. At one event it closes the connection
     without an answer: that event fails, and not the sink, whether or not the endpoint has answered before."""
     ours, clients = Authority("ours"), Authority("clients")
-    context = ours.issue("hooks", "127.0.0.1").server_context(clients=clients)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.num_tickets = 0  # a resumed session asks for no certificate
+    context = ours.issue("hooks", "127.0.0.1").server_context(clients=clients, optional=True)
     taken = Status(headers={"Connection": "close"})
     receiver = rig.receiver(secret=SECRET, tls=context, mode=lambda delivery: EMPTY if b"poison" in delivery.body else taken)
     db = Database(pg, "optional_certificate")

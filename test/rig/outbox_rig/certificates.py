@@ -27,9 +27,9 @@ class Certificate:
         """Key and certificates in one text, the format of Kafka's PEM key stores."""
         return self.key + self.certificate
 
-    def server_context(self, clients: "Authority | None" = None, security_level: int | None = None) -> ssl.SSLContext:
-        """A server context with this certificate. `clients`: clients must have a certificate of this authority.
-        `security_level`: OpenSSL's; 0 accepts weak keys."""
+    def server_context(self, clients: "Authority | None" = None, security_level: int | None = None, optional: bool = False) -> ssl.SSLContext:
+        """A server context with this certificate. `clients`: clients must have a certificate of this authority;
+        `optional`: they are asked for it, and may have none. `security_level`: OpenSSL's; 0 accepts weak keys."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         if security_level is not None:
             context.set_ciphers(f"DEFAULT:@SECLEVEL={security_level}")
@@ -39,6 +39,8 @@ class Certificate:
             context.load_cert_chain(file.name)
         if clients:
             context.verify_mode = ssl.CERT_REQUIRED
+            if optional:
+                context.verify_mode, context.num_tickets = ssl.CERT_OPTIONAL, 0  # a resumed session asks for no certificate
             context.load_verify_locations(cadata=clients.certificate)
         return context
 
