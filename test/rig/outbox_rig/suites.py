@@ -309,30 +309,19 @@ def given(*names: str, **defaults: str) -> dict[str, str]:
     return defaults | {name: os.environ[name] for name in (*names, *defaults) if name in os.environ}
 
 
-def chaos(log: Path) -> Result:
-    """First the tests of the checker; then each cycle counts as a test."""
-    result = pytest("chaos", log)
-    result.again.clear()
-    if not result.failed:
-        code = run([sys.executable, "-u", "test/chaos/chaos.py"], given(CYCLES="20", SEED="1"))
-        cycles = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
-        result.passed += cycles.count("ok")
-        result.failed += ["a cycle of chaos"] * cycles.count("FAILED")
-        judge(result, code)
-    return result
-
-
-def power(log: Path) -> Result:
-    """First the tests of the disk; then each cycle counts as a test."""
-    result = pytest("power", log)
-    result.again.clear()
-    if not result.failed:
-        code = run([sys.executable, "-u", "test/power/disks.py"], given(CYCLES="15", SEED="1"))
-        cycles = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
-        result.passed += cycles.count("ok")
-        result.failed += ["a cycle"] * cycles.count("FAILED")
-        judge(result, code)
-    return result
+def in_cycles(folder: str, program: str, cycles: str) -> Callable[[Path], Result]:
+    """First the tests in the folder, of what the program relies on; then each of its cycles counts as a test."""
+    def once(log: Path) -> Result:
+        result = pytest(folder, log)
+        result.again.clear()
+        if not result.failed:
+            code = run([sys.executable, "-u", program], given(CYCLES=cycles, SEED="1"))
+            ends = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
+            result.passed += ends.count("ok")
+            result.failed += [f"a cycle of {folder}"] * ends.count("FAILED")
+            judge(result, code)
+        return result
+    return once
 
 
 def simulate(log: Path) -> Result:
@@ -408,8 +397,8 @@ SUITES = {
     "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes, the same executions each time; make fuzz draws fresh ones", fuzz, 6, compiles=True, needs="fuzz"),
     "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1")),
     "fault-points": Suite("a server that is broken at fault points in the code, a sample of two minutes; make test-faults runs all", fault_points, 4, compiles=True, needs="faults"),
-    "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", chaos, 8, leaves=("rig/chaos",)),
-    "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", power, 3),
+    "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", in_cycles("chaos", "test/chaos/chaos.py", "20"), 8, leaves=("rig/chaos",)),
+    "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", in_cycles("power", "test/power/disks.py", "15"), 3),
     "calls": Suite("src/delivery and src/dispatch: one allocation or call fails, a sample; make test-calls lets each fail", calls, 4, compiles=True),
     "librdkafka": Suite("what depends on librdkafka, with a current one", with_current_librdkafka, 8, compiles=True),
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
