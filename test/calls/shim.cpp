@@ -176,43 +176,69 @@ static bool is_sanitizer(void *caller) {
 /* The next definition of the function that this macro stands in. */
 #define NEXT(name) static const auto next = reinterpret_cast<decltype(&name)>(dlsym(RTLD_NEXT, #name))
 
-#define FAIL_IF(condition, name, error)                                                                              \
-  if ((condition) && fails(Kind::Call, name)) {                                                                      \
-    errno = error;                                                                                                   \
-    return -1;                                                                                                       \
+/* Defines a function that returns `failure` if the condition holds and it is its turn to fail, else what the next
+ * definition returns. */
+#define MAY_FAIL(result, name, parameters, arguments, condition, kind, failure)                                      \
+  result name parameters {                                                                                           \
+    NEXT(name);                                                                                                      \
+    if ((condition) && fails(kind, #name))                                                                           \
+      return failure;                                                                                                \
+    return next arguments;                                                                                           \
   }
+#define SYSTEM_CALL(result, name, parameters, arguments, condition, error)                                           \
+  MAY_FAIL(result, name, parameters, arguments, condition, Kind::Call, (errno = error, -1))
+/* What a library answers when memory is short; called by another library, it does not fail. */
+#define LIBRARY_CALL(result, name, parameters, arguments, failure)                                                   \
+  MAY_FAIL(result, name, parameters, arguments, is_ours(__builtin_return_address(0)), Kind::Allocation, failure)
 
 extern "C" {
 
-int socket(int domain, int type, int protocol) noexcept {
-  NEXT(socket);
-  FAIL_IF(true, "socket", EMFILE)
-  return next(domain, type, protocol);
-}
+SYSTEM_CALL(int, socket, (int domain, int type, int protocol) noexcept, (domain, type, protocol), true, EMFILE)
+SYSTEM_CALL(int, socketpair, (int domain, int type, int protocol, int fds[2]) noexcept, (domain, type, protocol, fds),
+            true, EMFILE)
+SYSTEM_CALL(int, connect, (int fd, const struct sockaddr *address, socklen_t size), (fd, address, size), true,
+            ENETUNREACH)
+SYSTEM_CALL(int, pipe, (int fds[2]) noexcept, (fds), calls::armed && !is_sanitizer(__builtin_return_address(0)),
+            EMFILE)
+SYSTEM_CALL(int, pipe2, (int fds[2], int flags) noexcept, (fds, flags), true, EMFILE)
+SYSTEM_CALL(int, eventfd, (unsigned count, int flags) noexcept, (count, flags), true, EMFILE)
+SYSTEM_CALL(int, timerfd_create, (int clock, int flags) noexcept, (clock, flags), true, EMFILE)
+SYSTEM_CALL(int, epoll_create1, (int flags) noexcept, (flags), true, EMFILE)
+SYSTEM_CALL(int, epoll_ctl, (int epoll, int what, int fd, struct epoll_event *event) noexcept,
+            (epoll, what, fd, event), what == EPOLL_CTL_ADD, ENOMEM)
+SYSTEM_CALL(int, epoll_wait, (int epoll, struct epoll_event *events, int most, int timeout),
+            (epoll, events, most, timeout), true, EINTR)
+SYSTEM_CALL(int, poll, (struct pollfd fds[], nfds_t n, int timeout), (fds, n, timeout), true, EINTR)
+SYSTEM_CALL(int, __poll_chk, (struct pollfd fds[], nfds_t n, int timeout, size_t size), (fds, n, timeout, size), true,
+            EINTR)
+SYSTEM_CALL(ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags), true,
+            ECONNRESET)
+SYSTEM_CALL(ssize_t, sendto,
+            (int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t length),
+            (fd, data, size, flags, to, length), true, ECONNRESET)
+SYSTEM_CALL(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags), true,
+            ECONNRESET)
+SYSTEM_CALL(ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size),
+            (calls::armed && is_socket(fd)), ECONNRESET)
+SYSTEM_CALL(ssize_t, writev, (int fd, const struct iovec *data, int n), (fd, data, n),
+            (calls::armed && is_socket(fd)), ECONNRESET)
+SYSTEM_CALL(ssize_t, recv, (int fd, void *data, size_t size, int flags), (fd, data, size, flags), true, ECONNRESET)
+SYSTEM_CALL(ssize_t, __recv_chk, (int fd, void *data, size_t size, size_t room, int flags),
+            (fd, data, size, room, flags), true, ECONNRESET)
+SYSTEM_CALL(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags), true, ECONNRESET)
+/* Of an eventfd or a pipe: a signal came before there was something to read. */
+SYSTEM_CALL(ssize_t, read, (int fd, void *data, size_t size), (fd, data, size), true,
+            is_socket(fd) ? ECONNRESET : EINTR)
+SYSTEM_CALL(ssize_t, __read_chk, (int fd, void *data, size_t size, size_t room), (fd, data, size, room), true,
+            is_socket(fd) ? ECONNRESET : EINTR)
 
-int socketpair(int domain, int type, int protocol, int fds[2]) noexcept {
-  NEXT(socketpair);
-  FAIL_IF(true, "socketpair", EMFILE)
-  return next(domain, type, protocol, fds);
-}
-
-int connect(int fd, const struct sockaddr *address, socklen_t size) {
-  NEXT(connect);
-  FAIL_IF(true, "connect", ENETUNREACH)
-  return next(fd, address, size);
-}
-
-int pipe(int fds[2]) noexcept {
-  NEXT(pipe);
-  FAIL_IF(calls::armed && !is_sanitizer(__builtin_return_address(0)), "pipe", EMFILE)
-  return next(fds);
-}
-
-int pipe2(int fds[2], int flags) noexcept {
-  NEXT(pipe2);
-  FAIL_IF(true, "pipe2", EMFILE)
-  return next(fds, flags);
-}
+MAY_FAIL(FILE *, fopen, (const char *path, const char *mode), (path, mode), true, Kind::Call,
+         (errno = EMFILE, nullptr))
+MAY_FAIL(FILE *, fopen64, (const char *path, const char *mode), (path, mode), true, Kind::Call,
+         (errno = EMFILE, nullptr))
+MAY_FAIL(int, getaddrinfo,
+         (const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found),
+         (name, service, hints, found), true, Kind::Call, EAI_AGAIN)
 
 int open(const char *path, int flags, ...) {
   NEXT(open);
@@ -220,138 +246,11 @@ int open(const char *path, int flags, ...) {
   va_start(more, flags);
   const auto mode = static_cast<mode_t>(va_arg(more, int));
   va_end(more);
-  FAIL_IF(true, "open", EMFILE)
+  if (fails(Kind::Call, "open")) {
+    errno = EMFILE;
+    return -1;
+  }
   return next(path, flags, mode);
-}
-
-FILE *fopen64(const char *path, const char *mode) {
-  NEXT(fopen64);
-  if (fails(Kind::Call, "fopen")) {
-    errno = EMFILE;
-    return nullptr;
-  }
-  return next(path, mode);
-}
-
-FILE *fopen(const char *path, const char *mode) {
-  NEXT(fopen);
-  if (fails(Kind::Call, "fopen")) {
-    errno = EMFILE;
-    return nullptr;
-  }
-  return next(path, mode);
-}
-
-int eventfd(unsigned count, int flags) noexcept {
-  NEXT(eventfd);
-  FAIL_IF(true, "eventfd", EMFILE)
-  return next(count, flags);
-}
-
-int timerfd_create(int clock, int flags) noexcept {
-  static const auto next = reinterpret_cast<int (*)(int, int)>(dlsym(RTLD_NEXT, "timerfd_create"));
-  FAIL_IF(true, "timerfd_create", EMFILE)
-  return next(clock, flags);
-}
-
-int epoll_create1(int flags) noexcept {
-  NEXT(epoll_create1);
-  FAIL_IF(true, "epoll_create1", EMFILE)
-  return next(flags);
-}
-
-int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event) noexcept {
-  NEXT(epoll_ctl);
-  FAIL_IF(what == EPOLL_CTL_ADD, "epoll_ctl", ENOMEM)
-  return next(epoll, what, fd, event);
-}
-
-int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout) {
-  NEXT(epoll_wait);
-  FAIL_IF(true, "epoll_wait", EINTR)
-  return next(epoll, events, most, timeout);
-}
-
-int poll(struct pollfd *fds, nfds_t n, int timeout) {
-  NEXT(poll);
-  FAIL_IF(true, "poll", EINTR)
-  return next(fds, n, timeout);
-}
-
-int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size) {
-  static const auto next =
-      reinterpret_cast<int (*)(struct pollfd *, nfds_t, int, size_t)>(dlsym(RTLD_NEXT, "__poll_chk"));
-  FAIL_IF(true, "poll", EINTR)
-  return next(fds, n, timeout, size);
-}
-
-ssize_t send(int fd, const void *data, size_t size, int flags) {
-  NEXT(send);
-  FAIL_IF(true, "send", ECONNRESET)
-  return next(fd, data, size, flags);
-}
-
-ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t length) {
-  NEXT(sendto);
-  FAIL_IF(true, "sendto", ECONNRESET)
-  return next(fd, data, size, flags, to, length);
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
-  NEXT(sendmsg);
-  FAIL_IF(true, "sendmsg", ECONNRESET)
-  return next(fd, message, flags);
-}
-
-ssize_t write(int fd, const void *data, size_t size) {
-  NEXT(write);
-  FAIL_IF(calls::armed && is_socket(fd), "write", ECONNRESET)
-  return next(fd, data, size);
-}
-
-ssize_t writev(int fd, const struct iovec *data, int n) {
-  NEXT(writev);
-  FAIL_IF(calls::armed && is_socket(fd), "writev", ECONNRESET)
-  return next(fd, data, n);
-}
-
-ssize_t recv(int fd, void *data, size_t size, int flags) {
-  NEXT(recv);
-  FAIL_IF(true, "recv", ECONNRESET)
-  return next(fd, data, size, flags);
-}
-
-ssize_t __recv_chk(int fd, void *data, size_t size, size_t room, int flags) {
-  static const auto next =
-      reinterpret_cast<ssize_t (*)(int, void *, size_t, size_t, int)>(dlsym(RTLD_NEXT, "__recv_chk"));
-  FAIL_IF(true, "recv", ECONNRESET)
-  return next(fd, data, size, room, flags);
-}
-
-ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
-  NEXT(recvmsg);
-  FAIL_IF(true, "recvmsg", ECONNRESET)
-  return next(fd, message, flags);
-}
-
-/* Of an eventfd or a pipe: a signal came before there was something to read. */
-ssize_t read(int fd, void *data, size_t size) {
-  NEXT(read);
-  FAIL_IF(true, "read", is_socket(fd) ? ECONNRESET : EINTR)
-  return next(fd, data, size);
-}
-
-ssize_t __read_chk(int fd, void *data, size_t size, size_t room) {
-  static const auto next = reinterpret_cast<ssize_t (*)(int, void *, size_t, size_t)>(dlsym(RTLD_NEXT, "__read_chk"));
-  FAIL_IF(true, "read", is_socket(fd) ? ECONNRESET : EINTR)
-  return next(fd, data, size, room);
-}
-
-int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
-  NEXT(getaddrinfo);
-  if (fails(Kind::Call, "getaddrinfo"))
-    return EAI_AGAIN;
-  return next(name, service, hints, found);
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *),
@@ -379,62 +278,24 @@ int thrd_create(thrd_t *thread, thrd_start_t body, void *argument) {
 
 /* ---- what libraries answer when memory is short ---- */
 
-char *strdup(const char *text) noexcept {
-  NEXT(strdup);
-  return is_ours(__builtin_return_address(0)) && fails(Kind::Allocation, "strdup") ? nullptr : next(text);
-}
+/* Without their headers, which replace some of them by macros. */
+constexpr int curl_e_failed_init = 2, curl_e_out_of_memory = 27, curlm_out_of_memory = 3, curlue_out_of_memory = 7;
 
-/* Declared here: their headers replace some of them by macros. */
-void *curl_easy_init();
-void *curl_multi_init();
-void *curl_url();
-void *curl_slist_append(void *list, const char *text);
-int curl_global_init(long flags);
-int curl_easy_setopt(void *easy, int option, ...);
-int curl_multi_add_handle(void *multi, void *easy);
-int curl_url_set(void *url, int part, const char *text, unsigned flags);
-int curl_url_get(const void *url, int part, char **text, unsigned flags);
-void *BIO_new_mem_buf(const void *data, int size);
-void *BIO_new(const void *method);
-void *rd_kafka_new(int type, void *conf, char *text, size_t size);
-
-#define NULL_IF_OURS(name)                                                                                           \
-  if (is_ours(__builtin_return_address(0)) && fails(Kind::Allocation, name))                                         \
-    return nullptr;
-#define CODE_IF_OURS(name, code)                                                                                     \
-  if (is_ours(__builtin_return_address(0)) && fails(Kind::Allocation, name))                                         \
-    return code;
-
-void *curl_easy_init() {
-  NEXT(curl_easy_init);
-  NULL_IF_OURS("curl_easy_init")
-  return next();
-}
-
-void *curl_multi_init() {
-  NEXT(curl_multi_init);
-  NULL_IF_OURS("curl_multi_init")
-  return next();
-}
-
-void *curl_url() {
-  NEXT(curl_url);
-  NULL_IF_OURS("curl_url")
-  return next();
-}
-
-void *curl_slist_append(void *list, const char *text) {
-  NEXT(curl_slist_append);
-  NULL_IF_OURS("curl_slist_append")
-  return next(list, text);
-}
-
-int curl_global_init(long flags) {
-  NEXT(curl_global_init);
-  constexpr int failed_init = 2;
-  CODE_IF_OURS("curl_global_init", failed_init)
-  return next(flags);
-}
+LIBRARY_CALL(char *, strdup, (const char *text) noexcept, (text), nullptr)
+LIBRARY_CALL(void *, curl_easy_init, (), (), nullptr)
+LIBRARY_CALL(void *, curl_multi_init, (), (), nullptr)
+LIBRARY_CALL(void *, curl_url, (), (), nullptr)
+LIBRARY_CALL(void *, curl_slist_append, (void *list, const char *text), (list, text), nullptr)
+LIBRARY_CALL(int, curl_global_init, (long flags), (flags), curl_e_failed_init)
+LIBRARY_CALL(int, curl_multi_add_handle, (void *multi, void *easy), (multi, easy), curlm_out_of_memory)
+LIBRARY_CALL(int, curl_url_set, (void *url, int part, const char *text, unsigned flags), (url, part, text, flags),
+             curlue_out_of_memory)
+LIBRARY_CALL(int, curl_url_get, (const void *url, int part, char **text, unsigned flags), (url, part, text, flags),
+             curlue_out_of_memory)
+LIBRARY_CALL(void *, BIO_new_mem_buf, (const void *data, int size), (data, size), nullptr)
+LIBRARY_CALL(void *, BIO_new, (const void *method), (method), nullptr)
+LIBRARY_CALL(void *, rd_kafka_new, (int type, void *conf, char *text, size_t size), (type, conf, text, size),
+             (snprintf(text, size, "out of memory"), nullptr))
 
 /* The argument is a long, a curl_off_t or a pointer: all have 64 bits and are passed alike. */
 int curl_easy_setopt(void *easy, int option, ...) {
@@ -443,51 +304,9 @@ int curl_easy_setopt(void *easy, int option, ...) {
   va_start(more, option);
   void *value = va_arg(more, void *);
   va_end(more);
-  constexpr int out_of_memory = 27;
-  CODE_IF_OURS("curl_easy_setopt", out_of_memory)
+  if (is_ours(__builtin_return_address(0)) && fails(Kind::Allocation, "curl_easy_setopt"))
+    return curl_e_out_of_memory;
   return next(easy, option, value);
-}
-
-int curl_multi_add_handle(void *multi, void *easy) {
-  NEXT(curl_multi_add_handle);
-  constexpr int out_of_memory = 3;
-  CODE_IF_OURS("curl_multi_add_handle", out_of_memory)
-  return next(multi, easy);
-}
-
-int curl_url_set(void *url, int part, const char *text, unsigned flags) {
-  NEXT(curl_url_set);
-  constexpr int out_of_memory = 7;
-  CODE_IF_OURS("curl_url_set", out_of_memory)
-  return next(url, part, text, flags);
-}
-
-int curl_url_get(const void *url, int part, char **text, unsigned flags) {
-  NEXT(curl_url_get);
-  constexpr int out_of_memory = 7;
-  CODE_IF_OURS("curl_url_get", out_of_memory)
-  return next(url, part, text, flags);
-}
-
-void *BIO_new_mem_buf(const void *data, int size) {
-  NEXT(BIO_new_mem_buf);
-  NULL_IF_OURS("BIO_new_mem_buf")
-  return next(data, size);
-}
-
-void *BIO_new(const void *method) {
-  NEXT(BIO_new);
-  NULL_IF_OURS("BIO_new")
-  return next(method);
-}
-
-void *rd_kafka_new(int type, void *conf, char *text, size_t size) {
-  NEXT(rd_kafka_new);
-  if (is_ours(__builtin_return_address(0)) && fails(Kind::Allocation, "rd_kafka_new")) {
-    snprintf(text, size, "out of memory");
-    return nullptr;
-  }
-  return next(type, conf, text, size);
 }
 
 }  // extern "C"
