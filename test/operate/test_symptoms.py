@@ -1,0 +1,189 @@
+"""docs/operations.md is followed from a symptom to its cure, as an operator would who knows nothing but the page: the checks of the
+section are pasted, the first row of its table whose text they show must name the failure that was made, and its cure makes the events move."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from failures import Stage
+from outbox_rig import wait_until
+from outbox_rig.database import Database
+from outbox_rig.paths import ROOT
+from outbox_rig.receiver import OK, status
+
+PAGE = (ROOT / "docs/operations.md").read_text()
+EVENT = "018f0000-0000-7000-8000-000000000000"  # as on the page, and the sink is crm there too
+SQL = re.compile(r"`((?:SELECT|UPDATE|DELETE|ALTER)\b[^`…]*)`")
+
+
+@dataclass
+class Row:
+    shows: list[str]
+    cure: str
+
+
+class Section:
+    def __init__(self, heading: str):
+        text = re.search(rf"^## {heading}\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)[1]
+        self.checks = "".join(re.findall(r"^```sql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+        cells = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("|")][2:]
+        self.rows = [Row(re.findall(r"`([^`]+)`", shows), cure) for shows, _, cure in cells]
+
+    def row(self, db: Database) -> Row | None:
+        """The first row whose text the checks show."""
+        result = db.paste(self.checks)
+        return next((row for row in self.rows if any(text in result for text in row.shows)), None)
+
+
+SECTIONS = {heading: Section(heading) for heading in re.findall(r"^## (.*)$", PAGE.partition("## One screen")[0], re.MULTILINE)}
+
+
+# ---- what else goes wrong, beside failures.py --------------------------------------------------------------------------
+
+def no_sink_takes_it(stage: Stage, name: str) -> Database:
+    return stage.webhook(name, OK, events="order.*")
+
+
+def transaction_stays_open(stage: Stage, name: str) -> Database:
+    return stage.webhook(name, OK)
+
+
+def event_is_scheduled_in_milliseconds(stage: Stage, name: str) -> Database:
+    db = stage.webhook(name, OK)
+    db.sql("SELECT outbox.enqueue('Order', 'late', 'order.created', '{}', available_at => to_timestamp(extract(epoch FROM now()) * 1000))")
+    return db
+
+
+def event_fails(stage: Stage, name: str) -> Database:
+    return stage.webhook(name, lambda delivery: status(400 if b"poison" in delivery.body else 200), retry="1h")
+
+
+def trigger_refuses_recordings(stage: Stage, name: str) -> Database:
+    db = stage.webhook(name, OK)
+    db.sql("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'is kept'; END $$; "
+           "CREATE TRIGGER keep BEFORE DELETE ON outbox.events_pending FOR EACH ROW EXECUTE FUNCTION keep()")
+    return db
+
+
+def snapshot_is_old(stage: Stage, name: str) -> Database:
+    db = stage.webhook(name, OK)
+    holder = db.connect(autocommit=False)
+    holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    holder.execute("SELECT count(*) FROM outbox.events")
+    stage.undo.append(holder.close)
+    return db
+
+
+def lock_the_tables(stage: Stage, db: Database) -> None:
+    holder = db.connect(autocommit=False)
+    holder.execute("LOCK TABLE outbox.events IN SHARE MODE")  # as CREATE INDEX does
+    stage.undo.append(holder.close)
+    db.sql("SELECT outbox.resume('crm')")
+
+
+def delivery_is_off(stage: Stage, name: str) -> Database:
+    db = stage.webhook(name, OK)
+    db.sql("ALTER SYSTEM SET outbox.enabled = off")
+    db.sql("SELECT pg_reload_conf()")
+    wait_until(lambda: not db.sql("TABLE outbox.workers"), 30, "the workers to end")
+    return db
+
+
+@dataclass
+class Symptom:
+    section: str
+    shows: str  # the text of the page's row
+    make: Callable[[Stage, str], Database] | str  # a function, or a failure of Stage
+    keys: tuple[str, ...] = ("0", "1", "2", "3")  # of the events that are enqueued; the first one is EVENT
+    then: Callable[[Stage, Database], object] | None = None  # happens when they are committed
+    repair: Callable[[Database], object] | None = None  # the part of the cure that is not on the page
+    event_type: str = "order.created"
+
+
+SYMPTOMS = (
+    Symptom("An event is missing", "FAILED", "one_event_is_refused"),
+    Symptom("An event is missing", "because no sink takes", no_sink_takes_it, event_type="refund.created"),
+    Symptom("An event is missing", "enqueued in another cluster or database", "database_was_restored"),
+    Symptom("An event is missing", "that has written events or is about to", transaction_stays_open),
+    Symptom("Events are late", "has been paused", "sink_is_paused"),
+    Symptom("Events are late", "has locked", "row_is_locked"),
+    Symptom("Events are late", "scheduled for more than a year ahead", event_is_scheduled_in_milliseconds),
+    Symptom("Events are late", "tried again at", event_fails),
+    Symptom("Events arrive twice", "Delivered and not recorded", trigger_refuses_recordings,
+            repair=lambda db: db.sql("DROP TRIGGER keep ON outbox.events_pending")),
+    Symptom("Events arrive out of order", "passed by a later event", "one_event_is_refused", keys=("0", "0", "1")),
+    Symptom("The disk is growing", "held a snapshot or a transaction id", snapshot_is_old),
+    Symptom("The database is slow", "producers wait", "sink_is_paused", then=lock_the_tables),
+    Symptom("The worker is gone", "outbox.enabled is off", delivery_is_off),
+    Symptom("A sink is down", "has been disabled", "endpoint_answers_410"),
+    Symptom("A sink is down", "circuit open", "endpoint_answers_401"),
+)
+
+
+@pytest.fixture(scope="module")
+def stage(rig):
+    stage = Stage(rig)
+    yield stage
+    for undo in stage.undo:
+        undo()
+    stage.pg.close()
+
+
+def hint(db: Database, shows: str) -> str | None:
+    rows = db.sql("SELECT hint FROM outbox.doctor('5 seconds') WHERE position(%s in detail) > 0", shows)
+    return rows[0][0] if rows else None
+
+
+@pytest.mark.kills_server  # a trigger's errors are logged on purpose
+@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda symptom: f"{symptom.section}: {symptom.shows}")
+def test_from_a_symptom_to_its_cure(stage, symptom):
+    name, section = f"symptom{SYMPTOMS.index(symptom)}", SECTIONS[symptom.section]
+    db = getattr(stage, symptom.make)(name) if isinstance(symptom.make, str) else symptom.make(stage, name)
+    receiver = stage.receivers[name]
+    producer = db.connect(autocommit=False)
+    for n, key in enumerate(symptom.keys):
+        producer.execute("SELECT outbox.enqueue('Order', %s, %s, %s, id => %s)",
+                         (key, symptom.event_type, '{"poison": true}' if n == 0 else "{}", EVENT if n == 0 else None))
+    if symptom.make is not transaction_stays_open:
+        producer.commit()
+    if symptom.then:
+        symptom.then(stage, db)
+
+    row = wait_until(lambda: (found := section.row(db)) and symptom.shows in found.shows and found, 60,
+                     lambda: f"{symptom.shows}; the checks show:\n{db.paste(section.checks)}")
+
+    receiver.mode = OK  # whatever the page says about endpoints
+    if symptom.make is transaction_stays_open:
+        assert row.cure.startswith("let the application commit")
+        producer.commit()
+    else:
+        if "the hint" in row.cure and not (text := hint(db, symptom.shows)).startswith("--"):
+            shown = db.paste(text)
+            assert symptom.repair is None or "keep" in shown, "the hint shows the trigger"
+        for statement in SQL.findall(row.cure):
+            db.paste(f"{statement};")
+    if symptom.repair:
+        symptom.repair(db)
+    wait_until(lambda: db.pending() == 0 and EVENT in {delivery.id for delivery in receiver.accepted()}, 150, lambda: db.paste(section.checks))
+    wait_until(lambda: section.row(db) is not row, 30, lambda: db.paste(section.checks))
+    producer.close()
+    db.sql("ALTER SYSTEM RESET outbox.enabled")
+
+
+def test_no_symptom_is_seen_where_there_is_none(stage):
+    """A text that a healthy server shows as well would lead every reader to the same row. The event was delivered: it is not in the table."""
+    db = stage.webhook("healthy", OK)
+    stage.enqueue_and_wait(db)
+    expected = {"An event is missing": "(0 rows)", "The worker is gone": "Nothing is due"}
+    for heading, section in SECTIONS.items():
+        row = section.row(db)
+        assert row is None or expected.get(heading) in row.shows or heading == "Events are late" and row is section.rows[-1], heading
+    assert len(SECTIONS) == 8 and all(len(section.rows) >= 4 for section in SECTIONS.values() if section is not SECTIONS["Events arrive twice"])
+
+
+def test_the_texts_of_the_page_are_those_of_the_server():
+    sources = "".join(path.read_text() for pattern in ("extension/*.sql", "server/**/*.cpp") for path in (ROOT / "src").glob(pattern))
+    texts = {text: section for section in SECTIONS.values() for row in section.rows for text in row.shows}
+    assert len(texts) > 30
+    assert [text for text, section in texts.items() if text not in sources + section.checks and text != "(0 rows)"] == []
