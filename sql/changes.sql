@@ -72,7 +72,7 @@ SELECT status, sent_at FROM outbox.events WHERE event_type = 'a.2';
 
 -- To cancel an event that had failed frees what waited behind it; one that had not blocks nothing.
 TRUNCATE outbox.events, outbox_internal.rescan_queue;
-INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, attempts) VALUES ('Order', '1', 'a.failing', 2), ('Order', '2', 'a.fresh', 0);
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, last_attempt_at) VALUES ('Order', '1', 'a.failing', now()), ('Order', '2', 'a.fresh', NULL);
 SELECT position FROM outbox.events WHERE event_type = 'a.failing' \gset failing_
 DELETE FROM outbox.events;
 SELECT array_agg(position) = ARRAY[:failing_position]::bigint[] AS only_the_failing_one FROM outbox_internal.rescan_queue;

@@ -19,10 +19,10 @@ UPDATE outbox.events SET status = 'FAILED', attempts = 10, last_error = 'HTTP 40
   WHERE id IN (pg_temp.uuid(1), pg_temp.uuid(2)) OR sink = 'regress_a' AND id = pg_temp.uuid(3);
 TRUNCATE outbox_internal.rescan_queue;
 
--- Back: attempts begin again, what was said last is kept, so are its place, its time and its dedup key.
+-- Back: attempts begin again, nothing counts as failed, what was said last is kept, so are its place, its time and its dedup key.
 SELECT outbox.redrive(pg_temp.uuid(1), 'regress_a');
 SELECT * FROM pg_temp.rows WHERE event = 1;
-SELECT position = :first AS same_position, last_attempt_at = '2026-01-02' AS same_attempt FROM outbox.events WHERE id = pg_temp.uuid(1) AND sink = 'regress_a';
+SELECT position = :first AS same_position, last_attempt_at IS NULL AS is_new FROM outbox.events WHERE id = pg_temp.uuid(1) AND sink = 'regress_a';
 SELECT DISTINCT position = :first AS recalled FROM outbox_internal.rescan_queue;
 SELECT count(*) AS dedup_keys FROM outbox_internal.dedup;
 

@@ -28,7 +28,7 @@ static const char *no_room(const Round &round, const RowSink &sink) {
  * finds only unmarked rows, so others are marked with group 0, which removes their mark. */
 static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const RowSink &sink) {
   sink.cursor->due.expect(row.available_at);
-  if (sink.ordered && row.attempts > 0) {
+  if (sink.ordered && row.failed) {
     if (!decisions.block_key(sink.id(), row.key_hash, row.position))
       return OUT_OF_MEMORY;
     if (const BlockedKey *key = decisions.blocked_keys.find_before(sink.id(), row.key_hash, row.position)) {

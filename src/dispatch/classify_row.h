@@ -16,7 +16,7 @@ struct Row {
   uint64_t key_hash; /* 0 = no key */
   WallTime available_at;
   int64_t blocked_by; /* the group with which the row is marked, 0 = not marked */
-  int32_t attempts;
+  bool failed;        /* its last delivery failed, whether or not that spent an attempt */
   bool redriven;
   RowHandle handle;
 };

@@ -46,9 +46,9 @@ void EarlyRetry::outage(int64_t outage_ms, WallTime now) noexcept {
 }
 
 bool EarlyRetry::frees(const WaitingRow &row, WallTime now) const noexcept {
-  if (row.attempts == 0 || row.available_at <= now)
+  if (row.tried_at == WALL_TIME_NEVER || row.available_at <= now)
     return false; /* it is merely scheduled; or it is due anyway */
-  if (row.tried_at == WALL_TIME_NEVER || row.error.data() == nullptr)
+  if (row.error.data() == nullptr)
     return false;
   if (row.tried_at > since_ && row.tried_at <= now) /* a later time than now is older: the clock was set back */
     return false;

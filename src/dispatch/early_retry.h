@@ -16,9 +16,8 @@ namespace dispatch {
 
 /* A row that a pass comes across. */
 struct WaitingRow {
-  int32_t attempts;
   WallTime available_at;
-  WallTime tried_at;      /* WALL_TIME_NEVER = it was never tried */
+  WallTime tried_at;      /* WALL_TIME_NEVER = its last delivery did not fail */
   std::string_view error; /* of the last try; data() is nullptr when there is none */
 };
 

@@ -174,6 +174,7 @@ InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
   event->bytes = claimed.bytes;
   event->shard = claimed.shard;
   event->record_failures = 0;
+  event->failed = claimed.failed;
   event->late = claimed.late;
   event->early = event->slow_retry = event->suspect = false;
   event->next = nullptr;

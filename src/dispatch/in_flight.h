@@ -58,7 +58,7 @@ struct alignas(128) InFlightEvent {
   InFlightEvent *next_in_slot; /* chain of the hash table by position */
   RowHandle row;               /* the row version that was claimed */
   uint32_t generation;
-  int32_t attempts; /* failed attempts before this one */
+  int32_t attempts; /* those that were spent before this one */
   uint32_t bytes;
   EventState state;
   Outcome outcome; /* valid in ENDED and later states */
@@ -66,6 +66,7 @@ struct alignas(128) InFlightEvent {
   uint8_t record_failures : 3; /* how often recording this row alone failed the transaction, at most 7 */
   bool late : 1;               /* redriven with force after later events of its key were sent */
   bool early : 1;              /* claimed before available_at, because the cause of its delay is over */
+  bool failed : 1;             /* its last delivery had failed, and it blocked its key */
   bool slow_retry : 1;         /* not to be retried within seconds (ob_retry_delay_ms) */
   bool suspect : 1; /* the sink may be to blame: if the circuit opens before it is recorded, nothing is recorded */
 
@@ -136,6 +137,7 @@ public:
     SinkInFlight *sink;
     RowHandle row;
     int32_t attempts;
+    bool failed;
     uint32_t bytes;
     uint8_t shard;
     int64_t blocked_by;

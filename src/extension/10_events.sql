@@ -56,11 +56,11 @@ COMMENT ON COLUMN outbox.events.dedup_key IS 'A second event with the same key w
 COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number. Default: NULL.';
 COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued. Default: the start of its transaction.';
 COMMENT ON COLUMN outbox.events.available_at IS 'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once. An INSERT with a time within 5 seconds of the server''s clock stores NULL.';
-COMMENT ON COLUMN outbox.events.attempts IS 'The number of failed deliveries so far.';
+COMMENT ON COLUMN outbox.events.attempts IS 'The number of failed attempts so far. A failure that spends no attempt, as for a missing topic, leaves it as it is.';
 COMMENT ON COLUMN outbox.events.status IS 'PENDING, SENT or FAILED (a dead letter). Changing a dead letter to PENDING does the same as outbox.redrive() with force: the event is sent in order if possible, otherwise late.';
 COMMENT ON COLUMN outbox.events.last_error IS 'The error of the last failed delivery, with the beginning of the peer''s answer. A text of more than 8192 bytes is cut and ends with " [cut]".';
 COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event.';
-COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed.';
+COMMENT ON COLUMN outbox.events.last_attempt_at IS 'When delivery last failed, whether or not that spent an attempt. NULL after outbox.redrive().';
 COMMENT ON COLUMN outbox.events.position IS 'The place in the order of delivery, drawn from outbox.events_position by the server, in steps of 10001. The further rows of an event that waited for a sink have the positions after its own.';
 COMMENT ON COLUMN outbox.events.sink IS 'The foreign server to which this row goes. NULL: no sink takes the event yet, and it waits.';
 COMMENT ON COLUMN outbox.events.blocked_by IS 'Set by the worker: the position of the event of the same key for which this row waits. That is a failing event, or a dead letter if on_dead_letter is block.';
@@ -89,7 +89,7 @@ CREATE INDEX IF NOT EXISTS events_pending_sink ON outbox.events_pending (sink CO
 CREATE INDEX IF NOT EXISTS events_pending_unrouted ON outbox.events_pending (position) WHERE sink IS NULL;
 -- With a key's failing and redriven rows the worker finds out what a delivered event has overtaken.
 CREATE INDEX IF NOT EXISTS events_pending_troubled ON outbox.events_pending (sink, pg_catalog.hashtextextended(partition_key, 0), position)
-  WHERE attempts > 0 OR redrive_late IS NOT NULL;
+  WHERE last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL;
 COMMENT ON TABLE outbox.events_pending IS 'Pending events: a small table with many changes.';
 
 CREATE TABLE IF NOT EXISTS outbox.events_failed PARTITION OF outbox.events (

@@ -86,13 +86,13 @@ CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_insert();
 -- By columns: a WHEN clause that compares them would have to read a TOAST value, which may be damaged.
 CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE
-  OF status, sink, created_at, sent_at, aggregate_type, aggregate_id, event_type, payload, payload_bytes, headers, content_type, dedup_key, partition_key,
+  OF status, sink, created_at, sent_at, attempts, aggregate_type, aggregate_id, event_type, payload, payload_bytes, headers, content_type, dedup_key, partition_key,
      position, xact, origin, blocked_by, overtaken_by, redrive_late, application, acknowledgement ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
     OLD.sink IS DISTINCT FROM NEW.sink OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
-    OR OLD.attempts IS DISTINCT FROM NEW.attempts OR OLD.blocked_by IS DISTINCT FROM NEW.blocked_by
+    OR OLD.last_attempt_at IS DISTINCT FROM NEW.last_attempt_at OR OLD.blocked_by IS DISTINCT FROM NEW.blocked_by
     OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin
     OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
   EXECUTE FUNCTION outbox_internal.events_after_update();
@@ -100,7 +100,7 @@ CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
 CREATE OR REPLACE TRIGGER events_after_update_of_waiting AFTER UPDATE OF headers, aggregate_type, event_type ON outbox.events
   FOR EACH ROW WHEN (NEW.sink IS NULL) EXECUTE FUNCTION outbox_internal.events_after_update();
 CREATE OR REPLACE TRIGGER events_after_delete AFTER DELETE ON outbox.events
-  FOR EACH ROW WHEN (OLD.attempts > 0 OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
+  FOR EACH ROW WHEN (OLD.last_attempt_at IS NOT NULL OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
   EXECUTE FUNCTION outbox_internal.events_after_delete();
 
 -- Always: also for what a subscription or a restore writes with session_replication_role = replica. A row that no trigger

@@ -111,7 +111,7 @@ BEGIN
     UPDATE outbox.events AS e SET available_at = now()
     WHERE e.status = 'PENDING' AND e.position = ANY (ARRAY(
       SELECT p.position FROM outbox.events_pending AS p
-      WHERE p.available_at > now() AND p.attempts > 0 AND p.blocked_by IS NULL
+      WHERE p.available_at > now() AND p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL
         AND p.sink = resume.sink
       FOR UPDATE SKIP LOCKED));
   END IF;

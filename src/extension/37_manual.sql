@@ -87,7 +87,7 @@ BEGIN
       PERFORM outbox_internal.move_to_failed(lease.position, event.attempt, record_failure.error, failed_at, coalesce(event.overtaken_by, lease.overtaken_by));
     ELSE
       UPDATE outbox.events_pending AS e SET
-        attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE greatest(e.attempts, 1) END,
+        attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE e.attempts END,
         last_error = outbox_internal.error_text(record_failure.error), last_attempt_at = failed_at,
         available_at = failed_at + coalesce(record_failure.retry_in, outbox_internal.retry_delay(sink.retry, event.attempt)),
         blocked_by = NULL, redrive_late = nullif(e.redrive_late, false), overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by)
@@ -128,10 +128,10 @@ $$;
 COMMENT ON FUNCTION outbox_internal.nack_for(oid, uuid, uuid, text, interval, boolean) IS 'The work of outbox.nack() for its caller.';
 
 -- A user may have postponed an event after it was claimed, to infinity too.
-CREATE OR REPLACE FUNCTION outbox_internal.due_since(created_at timestamptz, attempts integer, available_at timestamptz, acked_at timestamptz) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION outbox_internal.due_since(created_at timestamptz, failed_at timestamptz, available_at timestamptz, acked_at timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT CASE WHEN NOT isfinite(created_at) THEN acked_at ELSE greatest(created_at, CASE WHEN attempts = 0 AND available_at <= acked_at THEN available_at END) END $$;
-COMMENT ON FUNCTION outbox_internal.due_since(timestamptz, integer, timestamptz, timestamptz) IS
+AS $$ SELECT CASE WHEN NOT isfinite(created_at) THEN acked_at ELSE greatest(created_at, CASE WHEN failed_at IS NULL AND available_at <= acked_at THEN available_at END) END $$;
+COMMENT ON FUNCTION outbox_internal.due_since(timestamptz, timestamptz, timestamptz, timestamptz) IS
   'Part of outbox.ack(): the time from which the latency of a delivered event counts.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
@@ -187,14 +187,14 @@ BEGIN
       SELECT e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.content_type, e.headers, e.partition_key, e.dedup_key, e.seq,
         e.created_at, e.available_at, e.position, e.sink, e.xact, e.origin, e.application, e.overtaken_by, e.attempts, e.last_error, e.last_attempt_at, 'SENT', acked_at
       FROM gone AS e)
-    SELECT array_agg(outbox_internal.due_since(g.created_at, g.attempts, g.available_at, acked_at)) AS since,
+    SELECT array_agg(outbox_internal.due_since(g.created_at, g.last_attempt_at, g.available_at, acked_at)) AS since,
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
     INTO deleted FROM gone AS g;
   ELSE
     WITH gone AS (
       DELETE FROM outbox.events_pending AS e WHERE e.position = ANY (claim.events) AND e.sink = sink_name
-      RETURNING e.created_at, e.available_at, e.attempts, e.redrive_late, e.overtaken_by)
-    SELECT array_agg(outbox_internal.due_since(g.created_at, g.attempts, g.available_at, acked_at)) AS since,
+      RETURNING e.created_at, e.available_at, e.last_attempt_at, e.redrive_late, e.overtaken_by)
+    SELECT array_agg(outbox_internal.due_since(g.created_at, g.last_attempt_at, g.available_at, acked_at)) AS since,
            count(*) FILTER (WHERE g.redrive_late AND g.overtaken_by IS NOT NULL) AS late
     INTO deleted FROM gone AS g;
   END IF;
@@ -220,7 +220,7 @@ BEGIN
     UNION ALL
     SELECT FROM outbox.events_pending AS p
     WHERE p.sink = sink_name AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
-      AND (p.attempts > 0 OR p.redrive_late IS NOT NULL)
+      AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
     LIMIT 1) AS e)
   THEN
     UPDATE outbox.events_failed AS f SET overtaken_by = (SELECT min(a.position) FROM unnest(claim.keys, claim.acked) AS a (key, position)
@@ -231,10 +231,10 @@ BEGIN
                                                           WHERE a.key = hashtextextended(p.partition_key, 0) AND a.position > p.position)
     FROM (SELECT a.key, max(a.position) AS bound FROM unnest(claim.keys, claim.acked) AS a (key, position) GROUP BY a.key) AS k
     WHERE p.sink = sink_name AND hashtextextended(p.partition_key, 0) = k.key AND p.position + 0 < k.bound AND p.overtaken_by IS NULL
-      AND (p.attempts > 0 OR p.redrive_late IS NOT NULL);
+      AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL);
     -- Redriven without force, and overtaken just now
     PERFORM outbox_internal.move_to_failed(p.position, p.attempts, format('redriven too late: the later event of its key at position %s was delivered meanwhile; '
-        'outbox.redrive() with force sends it late', p.overtaken_by) || coalesce('; before that: ' || p.last_error, ''), p.last_attempt_at, p.overtaken_by)
+        'outbox.redrive() with force sends it late', p.overtaken_by) || coalesce('; before that: ' || p.last_error, ''), acked_at, p.overtaken_by)
     FROM outbox.events_pending AS p
     WHERE p.sink = sink_name AND hashtextextended(p.partition_key, 0) = ANY (claim.keys) AND p.redrive_late = false AND p.overtaken_by = ANY (claim.acked)
       AND p.position <> ALL (claim.rest);
@@ -306,7 +306,7 @@ BEGIN
                 WHERE l.server = sink.server AND l.ordered = sink.ordered AND l.key_hash = k.key_hash AND l.single = k.single) AS leased,
                CASE WHEN k.single = 0 THEN least( -- an event that failed or was redriven goes first: `ready` has it, or the key waits for it
                  (SELECT min(t.position + 0) FROM outbox.events_pending AS t
-                  WHERE t.sink = sink_name AND hashtextextended(t.partition_key, 0) = k.key_hash AND (t.attempts > 0 OR t.redrive_late IS NOT NULL)
+                  WHERE t.sink = sink_name AND hashtextextended(t.partition_key, 0) = k.key_hash AND (t.last_attempt_at IS NOT NULL OR t.redrive_late IS NOT NULL)
                     AND t.origin = sink.origin AND t.position NOT IN (SELECT r.position FROM ready AS r)),
                  CASE WHEN sink.block THEN (
                    SELECT min(f.position + 0) FROM outbox.events_failed AS f

@@ -169,11 +169,11 @@ BEGIN
     WITH names AS MATERIALIZED (SELECT n.server, NULL AS dropped, n.name FROM outbox_internal.sink_names AS n UNION ALL SELECT NULL, l, l FROM unnest(lost) AS l),
     dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
     rows AS (
-      SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled,
+      SELECT e.sink, count(*) AS n, count(*) FILTER (WHERE e.available_at > at AND e.last_attempt_at IS NULL) AS scheduled,
              count(*) FILTER (WHERE e.blocked_by IS NOT NULL) AS blocked,
-             count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at AND e.attempts > 0) AS failing,
+             count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at AND e.last_attempt_at IS NOT NULL) AS failing,
              count(*) FILTER (WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due,
-             min(CASE WHEN e.available_at IS NULL OR e.attempts > 0 THEN e.created_at
+             min(CASE WHEN e.available_at IS NULL OR e.last_attempt_at IS NOT NULL THEN e.created_at
                       WHEN e.available_at <= at THEN greatest(e.created_at, e.available_at) END) AS since,
              min(greatest(e.created_at, e.available_at)) FILTER (WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) AS due_since
       FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (100) GROUP BY e.sink)
@@ -194,7 +194,7 @@ BEGIN
     UNION ALL SELECT NULL, l, l COLLATE "C", 0 FROM unnest(lost) AS l),
   dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
   sample AS (
-    SELECT e.sink, count(*) * 100 / share AS n, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) * 100 / share AS scheduled,
+    SELECT e.sink, count(*) * 100 / share AS n, count(*) FILTER (WHERE e.available_at > at AND e.last_attempt_at IS NULL) * 100 / share AS scheduled,
            count(*) FILTER (WHERE e.blocked_by IS NOT NULL) * 100 / share AS blocked,
            count(*) FILTER (WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) * 100 / share AS due
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1) GROUP BY e.sink),
@@ -219,10 +219,10 @@ BEGIN
   timed AS (
     SELECT n.name, f.*
     FROM names AS n CROSS JOIN LATERAL (
-      SELECT count(*) AS n, count(*) FILTER (WHERE r.available_at > at AND r.attempts = 0) AS scheduled, count(*) FILTER (WHERE r.available_at <= at) AS due,
-             min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at AND r.attempts = 0) AS since,
+      SELECT count(*) AS n, count(*) FILTER (WHERE r.available_at > at AND r.last_attempt_at IS NULL) AS scheduled, count(*) FILTER (WHERE r.available_at <= at) AS due,
+             min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at AND r.last_attempt_at IS NULL) AS since,
              min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at) AS due_since
-      FROM (SELECT e.created_at, e.available_at, e.attempts FROM outbox.events_pending AS e
+      FROM (SELECT e.created_at, e.available_at, e.last_attempt_at FROM outbox.events_pending AS e
             WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
               AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
             ORDER BY e.sink, e.available_at, e.position LIMIT counted) AS r) AS f),
@@ -230,17 +230,17 @@ BEGIN
     SELECT n.name, f.since
     FROM timed AS n CROSS JOIN LATERAL (
       SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
-      WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.attempts = 0
+      WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.last_attempt_at IS NULL
         AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity') AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f
     WHERE n.since IS NULL AND n.n = counted),
   blocked AS MATERIALIZED (
-    SELECT e.sink, count(*) AS n, count(e.available_at) AS timed, count(*) FILTER (WHERE e.available_at > at AND e.attempts = 0) AS scheduled
-    FROM (SELECT sink, available_at, attempts FROM outbox.events_pending WHERE blocked_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
+    SELECT e.sink, count(*) AS n, count(e.available_at) AS timed, count(*) FILTER (WHERE e.available_at > at AND e.last_attempt_at IS NULL) AS scheduled
+    FROM (SELECT sink, available_at, last_attempt_at FROM outbox.events_pending WHERE blocked_by IS NOT NULL LIMIT counted_apart) AS e GROUP BY e.sink),
   whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM blocked AS h) < counted_apart AS apart),
   failing AS (
     SELECT e.sink, count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at) AS n, min(e.created_at) AS since
-    FROM outbox.events_pending AS e WHERE e.attempts > 0 GROUP BY e.sink),
+    FROM outbox.events_pending AS e WHERE e.last_attempt_at IS NOT NULL GROUP BY e.sink),
   counts AS (
     SELECT n.server, n.dropped, r.n < counted AND t.n < counted AS counted_all, w.apart,
            r.n + t.n + coalesce(h.timed, 0) AS n, t.scheduled + coalesce(h.scheduled, 0) AS scheduled, coalesce(h.n, 0) AS blocked,
@@ -277,7 +277,7 @@ AS $$
   SELECT n.server, left(f.last_error, 500), f.last_attempt_at FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
     SELECT e.last_error, e.last_attempt_at
     FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
-          WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default"
+          WHERE p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default"
             AND p.origin = (SELECT l.origin FROM outbox.library() AS l) LIMIT 1000) AS e
     ORDER BY e.last_attempt_at DESC NULLS LAST LIMIT 1) AS f
 $$;

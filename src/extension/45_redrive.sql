@@ -38,9 +38,9 @@ BEGIN
       -- DELETE and INSERT, as the worker moves rows: an UPDATE of status would make its SKIP LOCKED fail.
       WITH gone AS (DELETE FROM outbox.events_failed AS f WHERE f.position = letter.position RETURNING f.*)
       INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers,
-        partition_key, dedup_key, seq, created_at, position, sink, origin, application, last_error, last_attempt_at, overtaken_by, redrive_late, status)
+        partition_key, dedup_key, seq, created_at, position, sink, origin, application, last_error, overtaken_by, redrive_late, status)
       SELECT g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers,
-        g.partition_key, g.dedup_key, g.seq, g.created_at, g.position, g.sink, g.origin, g.application, g.last_error, g.last_attempt_at,
+        g.partition_key, g.dedup_key, g.seq, g.created_at, g.position, g.sink, g.origin, g.application, g.last_error,
         CASE WHEN letter.ordered THEN g.overtaken_by END, late, 'PENDING'
       FROM gone AS g;
       sent := sent + 1;

@@ -212,7 +212,7 @@ AS $$
                false AS dead, e.position, e.origin
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
                 SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position, p.origin FROM outbox.events_pending AS p
-                WHERE (p.attempts > 0 OR p.redrive_late IS NOT NULL) AND p.attempts > 0 AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
+                WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
         UNION ALL
         SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position, f.origin
         FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k JOIN outbox.events_failed AS f ON f.position = k.position) AS h

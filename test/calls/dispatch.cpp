@@ -75,7 +75,7 @@ private:
   /* ---- claiming ---- */
 
   RowVerdict classify(const TableRow &row, RowScan scan) {
-    const Row facts = {row.position, row.key, row.available_at, row.blocked_by, row.attempts, false, {}};
+    const Row facts = {row.position, row.key, row.available_at, row.blocked_by, row.attempts > 0, false, {}};
     RowDecision decision = under_test([&] { return classify_row(*d_, facts, {&sink_, cursor_, true}, scan); });
     if (decision.verdict == RowVerdict::OUT_OF_MEMORY)
       throw OutOfMemory();
@@ -87,6 +87,7 @@ private:
                                   .sink = &sink_,
                                   .row = {},
                                   .attempts = row.attempts,
+                                  .failed = row.attempts > 0,
                                   .bytes = 100,
                                   .shard = 0,
                                   .blocked_by = row.blocked_by,

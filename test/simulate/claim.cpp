@@ -25,6 +25,7 @@ InFlightEvent *Worker::claim_row(WorkerSink &sink, const Found &row) {
       .sink = &sink.events,
       .row = {static_cast<uint32_t>(row.position), row.line, static_cast<uint32_t>(version.xmin), 0},
       .attempts = version.attempts,
+      .failed = version.tried_at != WALL_TIME_NEVER,
       .bytes = bytes,
       .shard = static_cast<uint8_t>(shard_of(version.key_hash, row.position)),
       .blocked_by = version.blocked_by,
@@ -51,7 +52,7 @@ RowVerdict Worker::classify_at(const Found &row, WallTime available_at, RowScan 
       .key_hash = version.key_hash,
       .available_at = available_at,
       .blocked_by = version.blocked_by,
-      .attempts = version.attempts,
+      .failed = version.tried_at != WALL_TIME_NEVER,
       .redriven = version.redrive != Redrive::NOT,
       .handle = {static_cast<uint32_t>(row.position), row.line, static_cast<uint32_t>(version.xmin), 0},
   };
@@ -87,7 +88,7 @@ void Worker::read_fresh_shards(const Snapshot &snapshot) {
     if (row.version == nullptr || row.version->failed)
       continue;
     const Version &version = *row.version;
-    if (version.available_at != WALL_TIME_BEGIN && version.blocked_by == 0 && version.attempts > 0 &&
+    if (version.available_at != WALL_TIME_BEGIN && version.blocked_by == 0 && version.tried_at != WALL_TIME_NEVER &&
         is_fresh(row, &sink))
       need(d_->block_key(sink->oid, version.key_hash, position));
   }

@@ -39,7 +39,7 @@ GUARDS = {
     "a redriven row without room is marked": ("classify_row.cpp", "return waits_behind ? block_row(", "return false ? block_row("),
     "a marked redriven row blocks nothing": ("dispatch.cpp", "blocked_by != 0 || in_flight.find(position)", "in_flight.find(position)"),
     "due times of this round": ("due_cursor.h", "void begin_read() noexcept { state_.next = WALL_TIME_NEVER; }", "void begin_read() noexcept { state_.next = expected_ = WALL_TIME_NEVER; }"),
-    "a failed row that is not due": ("classify_row.cpp", "if (sink.ordered && row.attempts > 0) {", "if (false) {"),
+    "a failed row that is not due": ("classify_row.cpp", "if (sink.ordered && row.failed) {", "if (false) {"),
     "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return skip(", "  return skip("),
     "a redriven row without room, and the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return {", "  return {"),
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),

@@ -72,7 +72,7 @@ void Worker::record_one(InFlightEvent *event, Disposition disposition, Now now) 
     sink.cursor->due.expect(next);
     const int64_t group = d_->group_behind_blocker(event);
     Version *version = table_.update(event->position, xid());
-    version->attempts = event->outcome == Outcome::RETRY ? version->attempts + 1 : std::max(version->attempts, 1);
+    version->attempts += event->outcome == Outcome::RETRY;
     version->error = "refused";
     version->tried_at = event->ended_at;
     version->available_at = next;
@@ -154,7 +154,7 @@ void Worker::mark_out_of_order(std::vector<InFlightEvent *> &sent, Moment now) {
       const Found row = table_.find(position, snapshot);
       if (row.version == nullptr || row.version->sink != last->sink->id || row.version->key_hash != last->key_hash ||
           row.version->overtaken_by != 0 ||
-          !(row.version->failed || row.version->attempts > 0 || row.version->redrive != Redrive::NOT))
+          !(row.version->failed || row.version->tried_at != WALL_TIME_NEVER || row.version->redrive != Redrive::NOT))
         continue;
       const bool in_order = !row.version->failed && row.version->redrive == Redrive::IN_ORDER;
       need(out.found(d_->in_flight, i,

@@ -159,7 +159,7 @@ bool Worker::scan_early_retry(WorkerSink &sink, const Snapshot &snapshot) {
     const Version &version = *row.version;
     n++;
     const std::string_view error = version.error ? std::string_view(version.error) : std::string_view();
-    if (pass.frees({version.attempts, version.available_at, version.tried_at, error}, d_->round.now.wall)) {
+    if (pass.frees({version.available_at, version.tried_at, error}, d_->round.now.wall)) {
       WorkerSink *its = &sink;
       const RowVerdict verdict = row.position > sink.cursor->position()
                                      ? RowVerdict::STOP

@@ -115,7 +115,7 @@ void Table::crash() {
 
 void Table::note_special(int64_t position, const Version &version) {
   if (version.failed || version.available_at != dispatch::WALL_TIME_BEGIN || version.blocked_by != 0 ||
-      version.attempts > 0 || version.redrive != Redrive::NOT)
+      version.tried_at != dispatch::WALL_TIME_NEVER || version.redrive != Redrive::NOT)
     special_.insert(position);
 }
 

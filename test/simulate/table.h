@@ -119,7 +119,7 @@ public:
   bool is_unmodified(int64_t position, uint16_t line) const;
   Version &version(int64_t position, uint16_t line) { return rows_[position].versions[line]; }
 
-  /* Rows that the scans by index find: with a time, a mark, attempts, a redrive, or in events_failed. */
+  /* Rows that the scans by index find: with a time, a mark, a failure, a redrive, or in events_failed. */
   const std::set<int64_t> &special() const { return special_; }
   /* The rows that a transaction wrote as pending, by position. */
   std::vector<int64_t> rows_of(Xid xact) const;

@@ -194,7 +194,7 @@ void World::change_row(uint64_t drawn) {
   truth_.held(position);
   if (kind == 0) {
     const Found row = table_.find(position, table_.snapshot(xid));
-    const bool tells = row.version->failed || row.version->attempts > 0;
+    const bool tells = row.version->failed || row.version->tried_at != dispatch::WALL_TIME_NEVER;
     if (table_.remove(position, xid)) {
       log(position, "a user deletes %lld", static_cast<long long>(position));
       pending_.push_back({Pending::DELETED, xid, position, 0, 0, false});
@@ -233,6 +233,7 @@ void World::redrive_row(int64_t position, Xid xid, bool force) {
     return;
   version.failed = false;
   version.attempts = 0;
+  version.tried_at = dispatch::WALL_TIME_NEVER;
   version.blocked_by = 0;
   version.available_at = dispatch::WALL_TIME_BEGIN;
   version.redrive = force ? Redrive::LATE : Redrive::IN_ORDER;

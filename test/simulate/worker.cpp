@@ -94,7 +94,7 @@ void Worker::discard_suspected_failures() {
       continue;
     for (InFlightEvent *event = d_->take_suspects(&sink.events), *next = nullptr; event; event = next) {
       next = event->next;
-      if (event->attempts == 0)
+      if (!event->failed)
         d_->blocked_keys.release(sink.oid, event->key_hash, event->position);
       sink.in_flight++;
       sink.bytes_in_flight += event->bytes;

@@ -28,12 +28,12 @@ protected:
 
   void begin_round() { decisions->begin_round({{3'600'000'000}, NOW}, 10, 1000); }
 
-  static Row row(int64_t position, WallTime available_at = 0, int32_t attempts = 0) {
+  static Row row(int64_t position, WallTime available_at = 0, bool failed = false) {
     Row one = {};
     one.position = position;
     one.key_hash = KEY;
     one.available_at = available_at;
-    one.attempts = attempts;
+    one.failed = failed;
     one.handle = {11, 12, 13, 14};
     return one;
   }
@@ -249,7 +249,7 @@ TEST_F(DispatchClassifyRow, ALaterBlockerWhoseTimeHasComeGoesAfterThoseThatHaveY
 }
 
 TEST_F(DispatchClassifyRow, AFailedEventLeadsItsKeyUntilItIsDue) {
-  Row failed = row(10, NOW + 1, 1);
+  Row failed = row(10, NOW + 1, true);
   EXPECT_EQ(classify(failed), RowVerdict::SKIP);
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
@@ -271,7 +271,7 @@ TEST_F(DispatchClassifyRow, AScheduledEventLeadsNothing) {
 
 TEST_F(DispatchClassifyRow, AFailedEventBehindAnotherOneIsMarked) {
   const int64_t group = block(9);
-  Row failed = row(10, NOW + 1, 1);
+  Row failed = row(10, NOW + 1, true);
   EXPECT_EQ(classify(failed), RowVerdict::SKIP);
   EXPECT_EQ(marked(), Groups{group});
   failed.blocked_by = group;
@@ -335,7 +335,7 @@ TEST_F(DispatchClassifyRow, AMarkedRowWaitsAlsoBeforeTheBlocker) {
 /* The early retry marks a failed row that is not due, since its key drains. If a rescan then made it the blocker of
  * its key, it would wait behind itself. */
 TEST_F(DispatchClassifyRow, ARowThatTheRoundHasMarkedIsNotLookedAtAgain) {
-  Row failed = row(10, 0, 1);
+  Row failed = row(10, 0, true);
   cursor.passed(20);
   block(5);
   decisions->blocked_keys.release(5);

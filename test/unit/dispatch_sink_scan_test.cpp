@@ -182,8 +182,8 @@ TEST_F(DispatchDraining, AKeyDrainsOnUntilTheRemovalOfAMarkHasCommitted) {
   row.key_hash = KEY.key_hash;
   row.available_at = SCAN_NOW + 1;
   row.blocked_by = 7;
-  for (const int32_t attempts : {0, 1}) { /* a scheduled event, and a failing one, which blocks the key */
-    row.attempts = attempts;
+  for (const bool failed : {false, true}) { /* a scheduled event, and a failing one, which blocks the key */
+    row.failed = failed;
     decisions->begin_round({{1}, SCAN_NOW}, 10, 1000);
     ASSERT_EQ(classify_row(*decisions, row, {&sink, cursor, true}, RowScan::DRAINING).verdict, RowVerdict::SKIP);
     ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));

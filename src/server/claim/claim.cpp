@@ -36,7 +36,7 @@ extern "C" {
 }
 
 static Statement read_failing = {
-    PENDING_ROWS "available_at IS NOT NULL AND blocked_by IS NULL AND attempts > 0", 0, {}, NULL};
+    PENDING_ROWS "available_at IS NOT NULL AND blocked_by IS NULL AND last_attempt_at IS NOT NULL", 0, {}, NULL};
 static Statement read_groups = {
     "SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
     " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position",

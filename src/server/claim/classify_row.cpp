@@ -29,10 +29,11 @@ static InFlightEvent *claim_row(WorkerSink *sink, const EventRow *row, uint32 by
       .sink = &sink->events,
       .row = handle_of(row),
       .attempts = row->attempts,
+      .failed = event_row_failed(row),
       .bytes = bytes,
       .shard = (uint8)dispatch::shard_of(row->key_hash, row->position),
       .blocked_by = row->blocked_by,
-      .due_since = row->attempts == 0 ? Max(row->created_at, row->available_at) : row->created_at,
+      .due_since = event_row_failed(row) ? row->created_at : Max(row->created_at, row->available_at),
       .late = sink->common.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
   };
   decision_log_shard(claimed.position, sink->name, claimed.shard); /* first: a line of the log can raise an error */
@@ -103,7 +104,7 @@ static RowDecision ask_dispatch(const EventRow *row, RowScan scan, WorkerSink *s
       .key_hash = row->key_hash,
       .available_at = row->available_at,
       .blocked_by = row->blocked_by,
-      .attempts = row->attempts,
+      .failed = event_row_failed(row),
       .redriven = row->redrive != NOT_REDRIVEN,
       .handle = handle_of(row),
   };

@@ -16,7 +16,7 @@ extern "C" {
 
 static Statement read_waiting = {
     "SELECT " EVENT_ROW_COLUMNS
-    ", last_attempt_at, pg_catalog.substr(last_error, 1, 288) FROM outbox.events_pending WHERE sink = $1 AND "
+    ", pg_catalog.substr(last_error, 1, 288) FROM outbox.events_pending WHERE sink = $1 AND "
     "available_at IS NOT NULL AND blocked_by IS NULL AND (available_at, position) > ($2, $3) "
     "ORDER BY available_at, position LIMIT $4",
     4,
@@ -33,13 +33,10 @@ typedef struct Visit {
 } Visit;
 
 static bool is_freed(const WorkerSink *sink, const EventRow *row) {
-  bool never_tried, no_error;
-  const Datum tried_at = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &never_tried);
-  const Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 2, &no_error);
-  dispatch::WaitingRow facts = {row->attempts, row->available_at, DT_NOEND, {}};
+  bool no_error;
+  const Datum error = slot_getattr(row->slot, EVENT_ROW_N_COLUMNS + 1, &no_error);
+  dispatch::WaitingRow facts = {row->available_at, row->failed_at, {}};
 
-  if (!never_tried)
-    facts.tried_at = DatumGetTimestampTz(tried_at);
   if (!no_error) {
     const text *value = DatumGetTextPP(error);
     facts.error = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};

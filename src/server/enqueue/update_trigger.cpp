@@ -74,6 +74,7 @@ static void redrive_by_update(const TriggerRow *before, TriggerRow *after) {
     return;
   }
   row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
+  row_set_null(after, EV_LAST_ATTEMPT_AT);
   if (row_same(before, after, EV_ATTEMPTS))
     row_set(after, EV_ATTEMPTS, Int32GetDatum(0));
   if (row_same(before, after, EV_AVAILABLE_AT))
@@ -85,6 +86,17 @@ static void remove_empty_key(const TriggerRow *before, TriggerRow *after) {
   if (!row_isnull(after, EV_PARTITION_KEY) && !row_same(before, after, EV_PARTITION_KEY) &&
       VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(row_get(after, EV_PARTITION_KEY))) == 0)
     row_set_null(after, EV_PARTITION_KEY);
+}
+
+/* The time of the last attempt says that the event is failing. A user who sets only the number starts the event anew
+ * with 0, and else has tried it. */
+static void follow_attempts(const TriggerRow *before, TriggerRow *after) {
+  if (row_same(before, after, EV_ATTEMPTS) || !row_same(before, after, EV_LAST_ATTEMPT_AT))
+    return;
+  if (DatumGetInt32(row_get(after, EV_ATTEMPTS)) > 0)
+    row_default(after, EV_LAST_ATTEMPT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
+  else
+    row_set_null(after, EV_LAST_ATTEMPT_AT);
 }
 
 /* Only the extension sets these columns. A user's change is undone without an error, because ORMs write back all
@@ -160,8 +172,10 @@ SQL_FUNCTION(outbox_events_before_update) {
   trigger_row_open(&after, trigger->tg_relation, trigger->tg_newtuple);
 
   keep_extension_columns(&before, &after);
-  if (!is_replicated(&before))
+  if (!is_replicated(&before)) {
     remove_empty_key(&before, &after);
+    follow_attempts(&before, &after);
+  }
   if (row_isnull(&after, EV_STATUS))
     row_set(&after, EV_STATUS, CStringGetTextDatum("PENDING"));
   mark_sent_by_time(&before, &after);
@@ -230,7 +244,7 @@ SQL_FUNCTION(outbox_events_after_delete) {
     queue_rescan(position); /* its key may have been blocked by it */
   if (!row_has_status(&row, "PENDING"))
     return PointerGetDatum(NULL);
-  if (DatumGetInt32(row_get(&row, EV_ATTEMPTS)) > 0 && has_worker)
+  if (!row_isnull(&row, EV_LAST_ATTEMPT_AT) && has_worker)
     queue_rescan(position); /* its key was blocked by it */
   if (!row_isnull(&row, EV_DEDUP_KEY))
     dedup_release(row_get(&row, EV_DEDUP_KEY), row_get(&row, EV_ID), position);

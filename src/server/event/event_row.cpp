@@ -42,6 +42,7 @@ enum {
   C_REDRIVE_LATE,
   C_OVERTAKEN_BY,
   C_SEQ,
+  C_LAST_ATTEMPT_AT,
   C_COLUMNS
 };
 
@@ -73,6 +74,7 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   row->available_at = nulls[C_AVAILABLE_AT] ? DT_NOBEGIN : DatumGetTimestampTz(values[C_AVAILABLE_AT]);
   /* The table's owner may have written any number. `attempts + 1` must not overflow. */
   row->attempts = nulls[C_ATTEMPTS] ? 0 : Min(Max(DatumGetInt32(values[C_ATTEMPTS]), 0), PG_INT32_MAX - 1);
+  row->failed_at = nulls[C_LAST_ATTEMPT_AT] ? DT_NOEND : DatumGetTimestampTz(values[C_LAST_ATTEMPT_AT]);
   row->blocked_by = nulls[C_BLOCKED_BY] ? 0 : DatumGetInt64(values[C_BLOCKED_BY]);
   row->redrive = nulls[C_REDRIVE_LATE]                  ? NOT_REDRIVEN
                  : DatumGetBool(values[C_REDRIVE_LATE]) ? REDRIVEN_LATE

@@ -13,8 +13,8 @@ extern "C" {
 #define EVENT_ROW_COLUMNS                                                                                            \
   "ctid, xmin, position, sink, partition_key, available_at, attempts, blocked_by, origin, id, aggregate_type, "      \
   "aggregate_id, event_type, payload, payload_bytes, content_type, headers, created_at, dedup_key, redrive_late, "   \
-  "overtaken_by, seq"
-#define EVENT_ROW_N_COLUMNS 22
+  "overtaken_by, seq, last_attempt_at"
+#define EVENT_ROW_N_COLUMNS 23
 
 #define PENDING_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_pending WHERE "
 
@@ -31,7 +31,8 @@ typedef struct EventRow {
   uint64 key_hash;          /* 0 = no key */
   TimestampTz available_at; /* DT_NOBEGIN = at once */
   int attempts;
-  int64 blocked_by; /* 0 = not blocked */
+  TimestampTz failed_at; /* DT_NOEND = its last delivery did not fail, or it was redriven since */
+  int64 blocked_by;      /* 0 = not blocked */
   Redrive redrive;
   int64 overtaken_by; /* 0 = by no event */
   int64 origin;
@@ -45,6 +46,11 @@ char *event_row_event_type(const EventRow *row);
 ob_header *event_row_headers(const EventRow *row, size_t *n);
 
 void event_row_read(TupleTableSlot *slot, EventRow *row);
+
+/* Did its last delivery fail? Then it blocks its key while it waits; a scheduled event does not. */
+static inline bool event_row_failed(const EventRow *row) {
+  return row->failed_at != DT_NOEND;
+}
 
 /* Is there enough memory to copy the event, here and in the delivery library? Always true below 1 MB. */
 bool event_row_fits(const EventRow *row);

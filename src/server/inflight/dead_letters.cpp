@@ -23,14 +23,17 @@ extern "C" {
 static Statement read_all = {FAILED_ROWS, 0, {}, NULL};
 static Statement read_positions = {FAILED_ROWS " WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
 static Statement read_redriven = {
-    PENDING_ROWS "(attempts > 0 OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL", 0, {}, NULL};
-static Statement read_of_key = {FAILED_ROWS " WHERE " OF_KEY " ORDER BY position", 2, {TEXTOID, INT8OID}, NULL};
-static Statement read_redriven_of_key = {
-    PENDING_ROWS "(attempts > 0 OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL AND blocked_by IS NULL AND "
-                 "available_at IS NULL AND " OF_KEY " ORDER BY position",
-    2,
-    {TEXTOID, INT8OID},
+    PENDING_ROWS "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL",
+    0,
+    {},
     NULL};
+static Statement read_of_key = {FAILED_ROWS " WHERE " OF_KEY " ORDER BY position", 2, {TEXTOID, INT8OID}, NULL};
+static Statement read_redriven_of_key = {PENDING_ROWS "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND "
+                                                      "redrive_late IS NOT NULL AND blocked_by IS NULL AND "
+                                                      "available_at IS NULL AND " OF_KEY " ORDER BY position",
+                                         2,
+                                         {TEXTOID, INT8OID},
+                                         NULL};
 
 static bool stale = false;
 

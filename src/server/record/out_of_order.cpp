@@ -33,7 +33,7 @@ static Statement find_earlier = {
     "SELECT p.position, p.ctid, false, p.redrive_late FROM outbox.events_pending AS p WHERE p.sink = k.sink "
     "AND pg_catalog.hashtextextended(p.partition_key, 0) = k.hash AND p.position < k.bound "
     "AND p.overtaken_by IS NULL "
-    "AND (p.attempts > 0 OR p.redrive_late IS NOT NULL)) AS e",
+    "AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)) AS e",
     3,
     {TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
     NULL};
@@ -57,7 +57,7 @@ static Statement move_to_dead_letters = {
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
     "SELECT " MOVED_COLUMNS ", m.overtaken_by, attempts, " REDRIVEN_TOO_LATE(
-        "m.overtaken_by") ", last_attempt_at, "
+        "m.overtaken_by") ", pg_catalog.now(), "
                           "'FAILED' "
                           "FROM gone JOIN unnest($2, $3) AS m (at, overtaken_by) ON m.at = position",
     3,

@@ -37,7 +37,7 @@ static Statement move_to_dead_letters = {
     NULL};
 static Statement reschedule = {
     "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
-    " ELSE greatest(attempts, 1) END, last_error = f.error, "
+    " ELSE attempts END, last_error = f.error, "
     "last_attempt_at = f.ended, "
     "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
     "redrive_late = nullif(redrive_late, false) "
@@ -187,7 +187,7 @@ void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
     times[i] = TimestampTzGetDatum(next);
     sink_of(event)->cursor->due.expect(next);
     groups[i] = dispatcher().group_behind_blocker(event);
-    spent[i] = is_attempt(event); /* a wait too makes the row the head of its key */
+    spent[i] = is_attempt(event);
   }
   Datum values[] = {
       tid_array(rows->tids, rows->n), errors_of(rows),           ends_of(rows), times_array(times, rows->n),

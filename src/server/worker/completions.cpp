@@ -53,7 +53,7 @@ static void return_suspect(InFlightEvent *event) {
   WorkerSink *sink = sink_of(event);
 
   OUTBOX_SIGNAL_POINT("suspect.returned");
-  if (event->attempts == 0) /* an event that has failed before still blocks its key */
+  if (!event->failed) /* an event that has failed before still blocks its key */
     blocked_keys().release(sink->oid, event->key_hash, event->position);
   worker_sink_event_not_ended(sink, event->bytes);
   claim_return(event);

@@ -40,13 +40,13 @@ static bool must_return(const InFlightEvent *event) {
          (sink->common.ordered && blocked_keys().find_before(sink->oid, event->key_hash, event->position));
 }
 
-/* Is the event the blocker of its key, for which the others wait in the table? Failed attempts alone do not prove it:
+/* Is the event the blocker of its key, for which the others wait in the table? That it has failed does not prove it:
  * the event may have failed while its sink was unordered, or may drain with others after its former blocker has
  * ended. */
 static bool is_blocker(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
   const BlockedKey *key =
-      event->attempts > 0 && sink->common.ordered ? blocked_keys().find(sink->oid, event->key_hash) : NULL;
+      event->failed && sink->common.ordered ? blocked_keys().find(sink->oid, event->key_hash) : NULL;
 
   return key && key->blocker == event->position;
 }
