@@ -37,7 +37,7 @@ BEGIN
       UNION ALL SELECT f.id, f.attempts, NULL, f.last_error, true FROM outbox.events_failed AS f WHERE f.position = event.blocked_by) AS b;
     IF FOUND THEN
       RETURN format('event %s of the same key, %s: %s', blocker.id,
-        CASE WHEN blocker.dead THEN 'a dead letter' ELSE 'which has failed ' || outbox_internal.counted(blocker.attempts, 'time', 'times') END, left(blocker.last_error, 200));
+        CASE WHEN blocker.dead THEN 'a dead letter' WHEN blocker.attempts = 0 THEN 'which waits' ELSE 'which has failed ' || outbox_internal.counted(blocker.attempts, 'time', 'times') END, left(blocker.last_error, 200));
     END IF;
   END IF;
   holders := (SELECT string_agg(h.xid::text, ', ') FROM unnest(outbox_internal.row_holders(event.place)) AS h (xid));
