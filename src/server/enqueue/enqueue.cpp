@@ -80,6 +80,8 @@ static void fill_defaults(TriggerRow *row) {
     row_set(row, EV_ID, new_uuid());
   row_default(row, EV_CREATED_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
   row_default(row, EV_ATTEMPTS, Int32GetDatum(0));
+  if (DatumGetInt32(row_get(row, EV_ATTEMPTS)) > 0) /* it is failing: event_row_failed() looks at this time */
+    row_default(row, EV_LAST_ATTEMPT_AT, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()));
   if (row_isnull(row, EV_STATUS))
     row_set(row, EV_STATUS, CStringGetTextDatum("PENDING"));
 }

@@ -40,7 +40,7 @@ static OwnerSql select_rows = {
     "FROM outbox.events_failed AS f WHERE f.id OPERATOR(pg_catalog.=) $1 "
     "UNION ALL SELECT false, p.sink, p.attempts, p.available_at, p.last_error, p.xact, p.blocked_by IS NOT NULL "
     "FROM outbox.events_pending AS p WHERE p.id OPERATOR(pg_catalog.=) $1 "
-    "ORDER BY failed DESC, attempts DESC, last_error IS NULL",
+    "ORDER BY failed DESC, attempts DESC, last_error",
     1, select_types, NULL};
 
 /* No index has the id: it is read only for an event that another session enqueued. */
