@@ -94,10 +94,12 @@ static std::string rights_hint(const std::string &topic) {
 void KafkaProbeTopics::check() {
   std::vector<std::string> good, to_be_created;
   size_t rows = 0;
+  if (may_create_ && std::any_of(topics_.begin(), topics_.end(), [](const Topic &each) { return each.is_missing(); }))
+    broker_creates_ = ask_broker();
   for (const Topic &topic : topics_) {
     if (topic.error == RD_KAFKA_RESP_ERR_NO_ERROR && topic.leaderless == 0)
       good.push_back(topic.name);
-    else if (topic.is_missing() && may_create_ && broker_creates_topics() == true)
+    else if (topic.is_missing() && broker_creates_ == true)
       to_be_created.push_back(topic.name);
     else if (++rows <= max_rows)
       explain(topic);
@@ -142,7 +144,7 @@ void KafkaProbeTopics::explain_missing(const std::string &topic) {
                   topic_named(topic) + " does not exist, and option allow_auto_create_topics keeps the sink from "
                                        "having it created",
                   "Create the topic, or set allow_auto_create_topics to true.");
-  else if (!broker_creates_topics())
+  else if (!broker_creates_)
     probe_.failed("topic",
                   topic_named(topic) + " does not exist, and the broker does not report whether it creates topics",
                   "Create the topic.");
@@ -156,13 +158,6 @@ rd_kafka_event_t *KafkaProbeTopics::wait_for(rd_kafka_queue_t *queue) {
     if (rd_kafka_event_t *event = rd_kafka_queue_poll(queue, static_cast<int>(Probe::slice.count())))
       return event;
   return nullptr;
-}
-
-std::optional<bool> KafkaProbeTopics::broker_creates_topics() {
-  if (!broker_was_asked_)
-    broker_creates_ = ask_broker();
-  broker_was_asked_ = true;
-  return broker_creates_;
 }
 
 /* Returns nothing if the user may not describe the cluster's configuration. */

@@ -47,7 +47,6 @@ private:
   void take_missing();
   void explain(const Topic &topic);
   void explain_missing(const std::string &topic);
-  std::optional<bool> broker_creates_topics();
   std::optional<bool> ask_broker();
   void check_rights(const std::vector<std::string> &names);
   void read_rights(const std::vector<std::string> &names);
@@ -61,8 +60,7 @@ private:
   std::vector<Broker> brokers_;
   int32_t answering_ = -1; /* the broker that sent the metadata */
   std::vector<Topic> topics_;
-  bool broker_was_asked_ = false;
-  std::optional<bool> broker_creates_; /* not set: it did not say */
+  std::optional<bool> broker_creates_; /* missing topics; not set: it was not asked, or did not say */
 };
 
 }  // namespace outbox
