@@ -21,15 +21,3 @@ TEST(CleanText, ATextThatIsTooLongIsCutAtACharacterAndMarked) {
   EXPECT_EQ(marked_if_cut("012\u65e5\u672c456", 10), "012 [cut]") << "a character of three bytes would need 12";
   EXPECT_EQ(marked_if_cut(marked_if_cut("0123456789abcdef", 15), 10), "0123 [cut]") << "one mark";
 }
-
-TEST(CleanText, ACharacterThatWasCutIsRemoved) {
-  for (const std::string character : {"\u00fc", "\u65e5", "\U0001f600"})
-    for (size_t length = 1; length < character.size(); length++) {
-      EXPECT_EQ(without_cut_character("a" + character.substr(0, length)), "a") << character << length;
-      EXPECT_EQ(without_cut_character(character.substr(0, length)), "") << character << length;
-      EXPECT_EQ(without_cut_character("a" + character), "a" + character);
-    }
-  EXPECT_EQ(without_cut_character("abc"), "abc");
-  EXPECT_EQ(without_cut_character(""), "");
-  EXPECT_EQ(without_cut_character("\x80\x80\x80\x80"), "\x80\x80\x80\x80") << "no UTF-8 at all";
-}

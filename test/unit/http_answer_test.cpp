@@ -147,6 +147,10 @@ TEST(HttpAnswer, RateLimit) {
 
 TEST(HttpAnswer, ABodyThatIsCutIsMarked) {
   EXPECT_EQ(classify_answer({.status = 500, .body = "why"}).error, "HTTP 500: why");
-  EXPECT_EQ(classify_answer({.status = 500, .body = "why \xc3", .body_is_cut = true}).error, "HTTP 500: why [cut]");
+  for (const std::string character : {"\u00fc", "\u65e5", "\U0001f600"})
+    for (size_t length = 1; length <= character.size(); length++)
+      EXPECT_EQ(
+          classify_answer({.status = 500, .body = "why " + character.substr(0, length), .body_is_cut = true}).error,
+          "HTTP 500: why [cut]");
   EXPECT_EQ(classify_answer({.status = 500, .body = "", .body_is_cut = true}).error, "HTTP 500");
 }

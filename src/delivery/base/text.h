@@ -40,18 +40,6 @@ inline std::string shortened(std::string_view text, size_t max = 100) {
   return std::string(text.substr(0, utf8_prefix(text, max)));
 }
 
-/* The text without a UTF-8 character at its end that was cut. */
-inline std::string_view without_cut_character(std::string_view text) {
-  for (size_t length = 1; length <= std::min<size_t>(text.size(), 3); length++) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - length]);
-    if ((byte & 0xC0) == 0x80)
-      continue;
-    const size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return text.substr(0, text.size() - (length < wanted ? length : 0));
-  }
-  return text;
-}
-
 /* Marks a text of which only the beginning is kept. */
 constexpr std::string_view cut_mark = " [cut]";
 

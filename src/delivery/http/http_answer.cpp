@@ -111,7 +111,8 @@ Verdict classify_answer(const HttpAnswer &answer) {
     verdict.error += ": redirect not followed";  // the target may contain a token of the URL, so it is not shown
     return verdict;
   }
-  if (std::string text = clean_text(answer.body_is_cut ? without_cut_character(answer.body) : answer.body);
+  const size_t cut = answer.body_is_cut ? 1 : 0;  // perhaps within its last character, which is left out
+  if (std::string text = clean_text(answer.body.substr(0, utf8_prefix(answer.body, answer.body.size() - cut)));
       !text.empty())
     (verdict.error += ": " + text) += answer.body_is_cut ? cut_mark : "";
   return verdict;
