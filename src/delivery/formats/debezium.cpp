@@ -90,7 +90,7 @@ void Debezium::append_envelope(const ob_event &event, Record &record, std::strin
     out += ',';
     append_json_string(placement.alias, out);
     out += ':';
-    const ob_header *header = placement.field.is_header() ? placement.field.header(event) : nullptr;
+    const ob_header *header = placement.field.header(event);
     ob_text value = field_value(placement.field, event, record);
     if (!value.data) {
       out += "null";

@@ -93,10 +93,8 @@ std::vector<Placement> parse_placements(const std::string &option, const std::st
 ob_text field_value(const Field &field, const ob_event &event, Record &record) {
   if (const ob_text *text = field.text(event))
     return *text;
-  if (field.is_header()) {
-    const ob_header *header = field.header(event);
-    return header ? header->value : ob_text{nullptr, 0};
-  }
+  if (const ob_header *header = field.header(event))
+    return header->value;
   std::string &text = record.text();
   return field.append(event, text) ? as_text(text) : ob_text{nullptr, 0};
 }
@@ -118,19 +116,14 @@ HeaderList::HeaderList(const std::vector<Placement> &placements, std::vector<std
   }
 }
 
-static bool has_header(const ob_event &event, std::string_view name) {
-  return std::any_of(event.headers, event.headers + event.n_headers,
-                     [name](const ob_header &header) { return view(header.name) == name; });
-}
-
 void HeaderList::write_placed(const ob_event &event, Record &record, bool nulls) const {
   for (const Placement &placement : placed_) {
-    if (placement.is_default && has_header(event, placement.alias))
+    if (placement.is_default && find_header(event, placement.alias))
       continue;
     ob_text value = field_value(placement.field, event, record);
     if (!value.data && !nulls)
       continue;
-    const ob_header *header = placement.field.is_header() ? placement.field.header(event) : nullptr;
+    const ob_header *header = placement.field.header(event);
     record.add_header(placement.alias, value);
     record.headers.back().binary = header && header->binary;
   }

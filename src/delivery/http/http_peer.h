@@ -24,7 +24,7 @@ struct ClientCertificate {
   bool is_given() const { return !certificate_pem.empty(); }
 };
 
-/* What a sink's transfers have learnt about their peer since the sink was opened. Any thread. */
+/* Facts about the peer that a sink's transfers have learnt since the sink was opened. Any thread. */
 struct PeerHistory {
   std::atomic<bool> answered{false};
   /* Connections without an answer that the peer closed after asking in vain for a client certificate, without an

@@ -54,8 +54,12 @@ bool reuses_plain_http2() {
   return curl_version_info(CURLVERSION_NOW)->version_num >= fixed;
 }
 
-bool has_authorities_file() {
-  return curl_version_info(CURLVERSION_NOW)->cainfo != nullptr;
+/* Of a sink's own authorities, only those count. Otherwise the system's file is enough (keep_authorities()). */
+void set_authorities(CURL *easy, const std::string &own, CURLoption blob, CURLoption folder) {
+  if (!own.empty())
+    set_blob(easy, blob, own);
+  if (!own.empty() || curl_version_info(CURLVERSION_NOW)->cainfo)
+    set(easy, folder, static_cast<char *>(nullptr));
 }
 
 /* libcurl (7.87 and later) reads the system's file of authorities once and keeps it, unless a folder is set too: then
@@ -116,10 +120,7 @@ void HttpTransfer::set_fixed_options(const std::string &method) {
   set(easy, CURLOPT_WRITEDATA, this);
   tls_.attach(easy);
   keep_authorities(easy);
-  if (!peer_->ca_pem.empty())
-    set_blob(easy, CURLOPT_CAINFO_BLOB, peer_->ca_pem);
-  if (!peer_->ca_pem.empty() || has_authorities_file())  // of a sink's own authorities, only those count
-    set(easy, CURLOPT_CAPATH, static_cast<char *>(nullptr));
+  set_authorities(easy, peer_->ca_pem, CURLOPT_CAINFO_BLOB, CURLOPT_CAPATH);
   if (const ClientCertificate &client = peer_->client; client.is_given()) {
     set_blob(easy, CURLOPT_SSLCERT_BLOB, client.certificate_pem);
     set_blob(easy, CURLOPT_SSLKEY_BLOB, client.key_pem);
@@ -142,10 +143,7 @@ void HttpTransfer::set_proxy() {
     set(easy, CURLOPT_PROXYUSERNAME, proxy.username.c_str());
     set(easy, CURLOPT_PROXYPASSWORD, proxy.password.c_str());
   }
-  if (!peer_->ca_pem.empty())
-    set_blob(easy, CURLOPT_PROXY_CAINFO_BLOB, peer_->ca_pem);
-  if (!peer_->ca_pem.empty() || has_authorities_file())
-    set(easy, CURLOPT_PROXY_CAPATH, static_cast<char *>(nullptr));
+  set_authorities(easy, peer_->ca_pem, CURLOPT_PROXY_CAINFO_BLOB, CURLOPT_PROXY_CAPATH);
 }
 
 void HttpTransfer::add_line(const std::string &line) {

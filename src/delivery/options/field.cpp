@@ -74,9 +74,9 @@ std::string_view Field::closest_match(std::string_view name, std::vector<std::st
   return outbox::closest_match(name, names);
 }
 
-const ob_header *Field::header(const ob_event &event) const {
+const ob_header *find_header(const ob_event &event, std::string_view name) {
   for (size_t i = 0; i < event.n_headers; i++)
-    if (view(event.headers[i].name) == name_)
+    if (view(event.headers[i].name) == name)
       return &event.headers[i];
   return nullptr;
 }

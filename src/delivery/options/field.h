@@ -12,6 +12,9 @@
 
 namespace outbox {
 
+/* Null if the event has no header of this name. */
+const ob_header *find_header(const ob_event &event, std::string_view name);
+
 class Field {
 public:
   /* Returns false if there is no such field. Also accepts Debezium's column names. */
@@ -27,8 +30,8 @@ public:
 
   /* For a text column, the event's text; otherwise null. */
   const ob_text *text(const ob_event &event) const { return kind_ == Text ? &(event.*text_) : nullptr; }
-  /* For a header field, the event's header; null if the event has none of that name. */
-  const ob_header *header(const ob_event &event) const;
+  /* For a header field, the event's header; otherwise null, as if the event had none of that name. */
+  const ob_header *header(const ob_event &event) const { return is_header() ? find_header(event, name_) : nullptr; }
 
   bool is_header() const { return kind_ == Header; }
   bool is_number() const { return kind_ == Seq || kind_ == Position; }
