@@ -19,9 +19,7 @@ TEST(KafkaProbe, TopicsThatFitATemplate) {
   KafkaBroker broker;
   for (const char *topic : {"outbox.event.Order", "outbox.event.Customer", "other"})
     broker.create_topic(topic, 1);
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", broker.address()}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", broker.address()}});
   EXPECT_TRUE(has(probe.step("topics").message, "2 fit")) << probe.text();
   EXPECT_FALSE(has(probe.step("topics").message, "other")) << probe.text();
 }
@@ -30,9 +28,7 @@ TEST(KafkaProbe, ATopicThatMayNotBeSeen) {
   KafkaBroker broker;
   broker.create_topic("secret", 0); /* real brokers show no partition of it; librdkafka 2.8 crashes if there is one */
   broker.topic_error("secret", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", broker.address()}, {"topic", "secret"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", broker.address()}, {"topic", "secret"}});
   EXPECT_FALSE(probe.step("topic").ok);
   EXPECT_TRUE(has(probe.step("topic").message, "not allowed to write to topic \"secret\"")) << probe.text();
 }
@@ -41,9 +37,7 @@ TEST(KafkaProbe, NoProducerIdWithoutTheRight) {
   KafkaBroker broker;
   broker.create_topic("orders", 1);
   broker.fail(22 /* InitProducerId */, RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, 5);
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", broker.address()}, {"topic", "orders"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", broker.address()}, {"topic", "orders"}});
   EXPECT_FALSE(probe.step("producer id").ok);
   EXPECT_TRUE(has(probe.step("producer id").message, "authorization failed")) << probe.text();
   EXPECT_TRUE(probe.step("topic").ok) << probe.text();
@@ -51,10 +45,8 @@ TEST(KafkaProbe, NoProducerIdWithoutTheRight) {
 
 TEST(KafkaProbe, NobodyListens) {
   DeadPort port;
-  door::Engine engine;
   auto start = Clock::now();
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", port.host_port.c_str()}}, {}, 600'000);
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", port.host_port.c_str()}}, 600'000);
   EXPECT_LT(Clock::now() - start, 60s) << "it is known at once";
   ASSERT_EQ(probe.steps.size(), 1u) << probe.text();
   EXPECT_TRUE(has(probe.step("connect").message, "connection refused")) << probe.text();
@@ -62,9 +54,7 @@ TEST(KafkaProbe, NobodyListens) {
 }
 
 TEST(KafkaProbe, ANameThatDoesNotResolve) {
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", "no-such-host.invalid:9092"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", "no-such-host.invalid:9092"}});
   ASSERT_EQ(probe.steps.size(), 1u) << probe.text();
   EXPECT_TRUE(has(probe.step("connect").message, "host name \"no-such-host.invalid\" cannot be resolved"))
       << probe.text();
@@ -73,9 +63,7 @@ TEST(KafkaProbe, ANameThatDoesNotResolve) {
 TEST(KafkaProbe, ABlackHoleEndsInTime) {
   DeadPort port;
   ASSERT_EQ(listen(port.fd, 16), 0);
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", port.host_port.c_str()}}, {}, 1'000);
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", port.host_port.c_str()}}, 1'000);
   EXPECT_TRUE(probe.step("connect").ok);
   EXPECT_TRUE(has(probe.step("answer").message, "did not answer within 1000 ms")) << probe.text();
 }
@@ -85,9 +73,7 @@ TEST(KafkaProbe, AGoodTopicAndOneOfTheBootstrapServersWillDo) {
   DeadPort port;
   broker.create_topic("orders", 3);
   std::string servers = port.host_port + "," + broker.address();
-  door::Engine engine;
-  door::Probe probe(engine, "kafka", {{"bootstrap_servers", servers.c_str()}, {"topic", "orders"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka", {{"bootstrap_servers", servers.c_str()}, {"topic", "orders"}});
   EXPECT_TRUE(probe.ok()) << probe.text();
   EXPECT_TRUE(has(probe.step("topic").message, "\"orders\" has 3 partitions")) << probe.text();
   probe.step("connect"), probe.step("cluster"), probe.step("producer id"), probe.step("brokers");
@@ -114,10 +100,8 @@ TEST(KafkaProbe, WhichBrokerATextIsAbout) {
 }
 
 TEST(KafkaProbe, OptionsThatDoNotGoTogether) {
-  door::Engine engine;
-  door::Probe probe(engine, "kafka",
-                    {{"bootstrap_servers", "b:1"}, {"security_protocol", "ssl"}, {"ssl_cipher_suites", "none"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("kafka",
+                         {{"bootstrap_servers", "b:1"}, {"security_protocol", "ssl"}, {"ssl_cipher_suites", "none"}});
   ASSERT_EQ(probe.steps.size(), 1u) << probe.text();
   EXPECT_TRUE(has(probe.step("options").message, "librdkafka refuses the options")) << probe.text();
 }

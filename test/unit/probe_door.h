@@ -71,4 +71,13 @@ private:
   ob_probe *probe_;
 };
 
+/* With an engine of its own, and ended. */
+struct EndedProbe : private Engine, Probe {
+  EndedProbe(const char *kind, const OptionList &options, int timeout_ms = 10'000, const char *name = "main",
+             bool send = false)
+      : Probe(static_cast<Engine &>(*this), kind, options, {}, timeout_ms, name, send) {
+    EXPECT_TRUE(end());
+  }
+};
+
 }  // namespace door

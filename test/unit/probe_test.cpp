@@ -11,9 +11,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 TEST(Probe, TellsItsSteps) {
-  door::Engine engine;
-  door::Probe probe(engine, "memory", {});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("memory", {});
   ASSERT_EQ(probe.steps.size(), 1u);
   EXPECT_TRUE(probe.steps[0].ok);
   EXPECT_STREQ(probe.steps[0].name, "connect");
@@ -21,9 +19,7 @@ TEST(Probe, TellsItsSteps) {
 }
 
 TEST(Probe, OptionsThatDoNotParseAreAStepThatFailed) {
-  door::Engine engine;
-  door::Probe probe(engine, "memory", {{"capacity", "many"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("memory", {{"capacity", "many"}});
   ASSERT_EQ(probe.steps.size(), 1u);
   EXPECT_FALSE(probe.steps[0].ok);
   EXPECT_STREQ(probe.steps[0].name, "options");
@@ -31,9 +27,7 @@ TEST(Probe, OptionsThatDoNotParseAreAStepThatFailed) {
 }
 
 TEST(Probe, SecretsOfBadOptionsAreNotTold) {
-  door::Engine engine;
-  door::Probe probe(engine, "memory", {{"token", "hush"}});
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("memory", {{"token", "hush"}});
   ASSERT_EQ(probe.steps.size(), 1u);
   EXPECT_EQ(std::string(probe.steps[0].message).find("hush"), std::string::npos) << probe.steps[0].message;
 }
@@ -46,9 +40,7 @@ TEST(Probe, AnUnknownKindStartsNothing) {
 }
 
 TEST(Probe, AKindThatSendsNoTestEventSaysSo) {
-  door::Engine engine;
-  door::Probe probe(engine, "memory", {}, {}, 10'000, "main", true);
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("memory", {}, 10'000, "main", true);
   ASSERT_EQ(probe.steps.size(), 2u);
   EXPECT_TRUE(probe.steps[0].ok);
   EXPECT_FALSE(probe.steps[1].ok);
@@ -56,11 +48,9 @@ TEST(Probe, AKindThatSendsNoTestEventSaysSo) {
 }
 
 TEST(Probe, EndsWhenItsTimeIsUp) {
-  door::Engine engine;
   memory::control("slow").probe_hangs = true;
   auto start = Clock::now();
-  door::Probe probe(engine, "memory", {}, {}, 300, "slow");
-  ASSERT_TRUE(probe.end());
+  door::EndedProbe probe("memory", {}, 300, "slow");
   EXPECT_GE(Clock::now() - start, 300ms);
   ASSERT_EQ(probe.steps.size(), 1u);
   EXPECT_FALSE(probe.steps[0].ok);
