@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bad_input.h"
 #include "fault_server.h"
 
 using namespace outbox;
@@ -173,12 +174,7 @@ TEST(AwsCredentials, AServiceThatDoesNotAnswerIsNotWaitedForLong) {
 TEST(AwsCredentials, TheOptionsNameOneSource) {
   Options keys{{"aws_access_key_id", "AKIAIOSFODNN7EXAMPLE"}, {"aws_secret_access_key", "s"}};
   auto refusal = [](const Options &server, const Options &mapping) {
-    try {
-      (void)aws::parse_credentials(server, &mapping, "aws_");
-    } catch (const BadInput &bad) {
-      return std::string(bad.what());
-    }
-    return std::string();
+    return std::string(bad_input_of([&] { return aws::parse_credentials(server, &mapping, "aws_"); }).what());
   };
   EXPECT_EQ(refusal({}, keys), "");
   EXPECT_EQ(aws::parse_credentials({}, nullptr, "aws_"), nullptr);

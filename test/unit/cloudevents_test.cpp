@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "delivery/options/options.h"
+#include "bad_input.h"
 #include "door.h"
 
 using namespace outbox;
@@ -35,12 +36,8 @@ protected:
     return nlohmann::json::parse(record.value.data, record.value.data + record.value.len);
   }
   std::string check() {
-    try {
-      CloudEvents(CloudEvents::Mode::Binary, Template::parse("source", source), {}, binding).check(event.raw());
-    } catch (const BadInput &bad) {
-      return bad.what();
-    }
-    return "";
+    CloudEvents format(CloudEvents::Mode::Binary, Template::parse("source", source), {}, binding);
+    return bad_input_of([&] { format.check(event.raw()); }).what();
   }
 
   CloudEvents::Binding binding = CloudEvents::Binding::Kafka;

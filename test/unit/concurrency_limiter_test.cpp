@@ -11,6 +11,8 @@
 #include "delivery/http/connection_quota.h"
 #include "delivery/options/options.h"
 
+#include "bad_input.h"
+
 using namespace outbox;
 using namespace std::chrono_literals;
 using Time = ConcurrencyLimiter::Time;
@@ -80,14 +82,8 @@ TEST(RateLimit, IsANumberPerATime) {
     EXPECT_EQ(rate.per, per) << text;
   }
   for (const char *bad : {"", "100", "/s", "100/", "0/s", "-1/s", "1.5/s", "100/y", "100 per s", "100/s/s", "1e3/s",
-                          "1/0s", "1/2d", "1000000/s", "99999999999999999999/s", "100/-1s"}) {
-    try {
-      parse_rate("rate_limit", bad);
-      ADD_FAILURE() << bad;
-    } catch (const BadInput &error) {
-      EXPECT_NE(error.hint.find("100/s"), std::string::npos) << bad;
-    }
-  }
+                          "1/0s", "1/2d", "1000000/s", "99999999999999999999/s", "100/-1s"})
+    EXPECT_NE(bad_input_of([&] { parse_rate("rate_limit", bad); }).hint.find("100/s"), std::string::npos) << bad;
 }
 
 /* Two processes that share the endpoint; one has ten times as many requests; their threads wake up late. */

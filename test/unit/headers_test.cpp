@@ -2,19 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "bad_input.h"
+
 using outbox::BadInput;
 using outbox::check_header;
 
 namespace {
 
 std::string refusal(std::string_view name, std::string_view value) {
-  try {
-    check_header(name, value);
-    return "";
-  } catch (const BadInput &bad) {
-    EXPECT_EQ(bad.kind, OB_BAD_VALUE);
-    return bad.what();
-  }
+  BadInput bad = outbox::bad_input_of([&] { check_header(name, value); });
+  EXPECT_EQ(bad.kind, *bad.what() ? OB_BAD_VALUE : OB_OK);
+  return bad.what();
 }
 
 TEST(Headers, OrdinaryOnesPass) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "delivery/base/uuid.h"
+#include "bad_input.h"
 #include "door.h"
 
 using namespace outbox;
@@ -42,15 +43,11 @@ protected:
 
   /* The error for these options, or for this event with them. */
   static std::string error_of(const std::function<void()> &body, std::string *rest = nullptr) {
-    try {
-      body();
-    } catch (const BadInput &bad) {
-      EXPECT_EQ(bad.kind, OB_BAD_VALUE);
-      if (rest)
-        *rest = bad.detail + " " + bad.hint;
-      return bad.what();
-    }
-    return "";
+    BadInput bad = bad_input_of(body);
+    EXPECT_EQ(bad.kind, *bad.what() ? OB_BAD_VALUE : OB_OK);
+    if (rest)
+      *rest = bad.detail + " " + bad.hint;
+    return bad.what();
   }
   static std::string refused(const Options &options, std::string *rest = nullptr) {
     return error_of([&] { KafkaRecordMaker maker(options); }, rest);

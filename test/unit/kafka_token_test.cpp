@@ -7,6 +7,7 @@
 
 #include "delivery/base/base64.h"
 #include "delivery/sinks/kafka/kafka_config.h"
+#include "bad_input.h"
 #include "door.h"
 #include "fault_server.h"
 #include "probe_door.h"
@@ -35,13 +36,9 @@ const Options keys{{"aws_access_key_id", "AKIAIOSFODNN7EXAMPLE"}, {"aws_secret_a
 
 /* The message and subject of the BadInput. */
 std::string refusal(const Options &server, const Options *mapping) {
-  try {
-    KafkaConfig config(server, mapping);
-  } catch (const BadInput &bad) {
-    EXPECT_NE(bad.detail, "");
-    return bad.what();
-  }
-  return {};
+  BadInput bad = bad_input_of([&] { KafkaConfig config(server, mapping); });
+  EXPECT_EQ(bad.detail.empty(), *bad.what() == '\0');
+  return bad.what();
 }
 
 door::OptionList list(const Options &options) {

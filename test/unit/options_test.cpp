@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "bad_input.h"
 #include "probe_door.h"
 
 using namespace std::chrono_literals;
@@ -13,14 +14,10 @@ using outbox::BadInput;
 namespace {
 
 std::string detail_of(const std::function<void()> &parse) {
-  try {
-    parse();
-    return "accepted";
-  } catch (const BadInput &bad) {
-    EXPECT_EQ(bad.kind, OB_BAD_VALUE);
-    EXPECT_EQ(bad.subject, "option");
-    return bad.detail;
-  }
+  BadInput bad = outbox::bad_input_of(parse);
+  EXPECT_EQ(bad.kind, OB_BAD_VALUE);
+  EXPECT_EQ(bad.subject, "option");
+  return bad.detail;
 }
 
 TEST(Options, Booleans) {

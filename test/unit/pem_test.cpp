@@ -8,6 +8,7 @@
 
 #include <chrono>
 
+#include "bad_input.h"
 #include "authority.h"
 #include "delivery/sinks/kafka/kafka_config.h"
 
@@ -42,12 +43,7 @@ std::string pkcs12(int iterations) {
 /* The DETAIL of the refusal; empty if the key is accepted. */
 std::string refusal(const std::string &key) {
   const auto began = std::chrono::steady_clock::now();
-  std::string detail;
-  try {
-    check_key_pem("ssl_key_pem", key);
-  } catch (const BadInput &bad) {
-    detail = bad.detail;
-  }
+  std::string detail = bad_input_of([&] { check_key_pem("ssl_key_pem", key); }).detail;
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1)) << "the password was derived";
   EXPECT_EQ(ERR_peek_error(), 0u);
   return detail;

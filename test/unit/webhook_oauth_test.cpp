@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "delivery/sinks/webhook/webhook_config.h"
+#include "bad_input.h"
 #include "webhook_fixture.h"
 #include "patience.h"
 
@@ -38,12 +39,7 @@ struct TokenPeer {
 const Options secret{{"oauth_client_secret", "hush-hush-hush"}};
 
 std::string refusal(const Options &server, const Options *mapping) {
-  try {
-    (void)SinkKind::find("webhook")->parse(server, mapping);
-  } catch (const BadInput &bad) {
-    return bad.what();
-  }
-  return {};
+  return bad_input_of([&] { return SinkKind::find("webhook")->parse(server, mapping); }).what();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "delivery/options/options.h"
 #include "delivery/http/url_parts.h"
+#include "bad_input.h"
 #include "door.h"
 
 using namespace outbox;
@@ -13,15 +14,13 @@ namespace {
 
 /* Detail and hint of the error; empty if the URL is accepted. */
 std::string refusal(const std::string &url) {
-  try {
-    WebhookUrl::parse("url", url);
-  } catch (const BadInput &bad) {
-    EXPECT_EQ(bad.subject, "url");
-    EXPECT_STREQ(bad.what(), bad.detail.empty() ? bad.what() : "invalid value for option \"url\"") << url;
-    EXPECT_FALSE(bad.hint.empty()) << url;
-    return bad.detail + " " + bad.hint;
-  }
-  return "";
+  BadInput bad = bad_input_of([&] { return WebhookUrl::parse("url", url); });
+  if (bad.kind == OB_OK)
+    return "";
+  EXPECT_EQ(bad.subject, "url");
+  EXPECT_STREQ(bad.what(), bad.detail.empty() ? bad.what() : "invalid value for option \"url\"") << url;
+  EXPECT_FALSE(bad.hint.empty()) << url;
+  return bad.detail + " " + bad.hint;
 }
 
 std::string rendered(const std::string &url, door::Event &event) {
