@@ -61,7 +61,8 @@ def publish(results: Path) -> None:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}")
-    print(f"published: {PAGE}, {', '.join(path.name for path in plots)}")
+    print(f"published: {PAGE}, {', '.join(path.name for path in plots)}\n"
+          "The five figures at its head and in README.md are written by hand; test/docs/test_readme.py says which differ from the table.")
 
 
 if __name__ == "__main__":
