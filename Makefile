@@ -27,7 +27,7 @@ REGRESS_OPTS = --encoding=UTF8 --outputdir=$(or $(REGRESS_OUTPUT),build/regress)
 ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --encoding=UTF8 --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),build/isolation)
 
-EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES)) outbox.so
+EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES)) outbox.so liboutbox_sink.a
 
 # The loadable module is C++: no LLVM bitcode, and only the entry points that PostgreSQL looks up are visible.
 override with_llvm = no
@@ -65,9 +65,8 @@ src/server/%.o: src/server/%.cpp
 	  -isystem $(shell $(PG_CONFIG) --includedir-server) -D_GNU_SOURCE -DOUTBOX_VERSION=\"$(OUTBOX_VERSION)\" -c -o $@ $<
 src/dispatch/%.o: src/dispatch/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
-# A kind of sink in a library of its own calls the delivery library's classes (exports.map).
 src/delivery/%.o: src/delivery/%.cpp
-	$(CXX) $(OUTBOX_CXXFLAGS) -fvisibility=default -fno-semantic-interposition $(NO_ASSERTS) -c -o $@ $<
+	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
 -include $(OBJS:.o=.d)
 src/server/base/library_version.o: outbox.control
 
@@ -89,19 +88,24 @@ INBOX_PARTS = src/extension/inbox/before.sql src/extension/41_days.sql src/exten
 outbox_inbox.sql: $(INBOX_PARTS)
 	@cat $^ > $@.part && mv $@.part $@
 
-# For kinds of sink in libraries of their own (docs/new-sink.md): the headers of the delivery library without its sinks, a Makefile, and a
-# test, which is left out where only src was copied to.
-KIT = src/kit/kind.mk src/kit/kind_module.c $(sort $(shell find src/delivery -name '*.h' -not -path '*/sinks/*'))
+# For kinds of sink in libraries of their own (docs/new-sink.md): the delivery library without its sinks as headers and a static archive, a
+# Makefile, and a test, which is left out where only src was copied to.
+KIT = src/kit/kind.mk src/kit/kind_module.c src/kit/exports.map $(sort $(shell find src/delivery -name '*.h' -not -path '*/sinks/*'))
 KIT_TEST = $(wildcard test/sink/*.py $(addprefix test/chaos/,checker.py history.py plan.py writers.py schema.sql))
+KIT_ARCHIVE = liboutbox_sink.a
+all: $(KIT_ARCHIVE)
+$(KIT_ARCHIVE): $(patsubst %.cpp,%.o,$(filter-out src/delivery/delivery.cpp src/delivery/sinks/%,$(DELIVERY_SOURCES)))
+	rm -f $@ && $(AR) $(AROPT) $@ $^ && strip --strip-debug $@
 KIT_FOLDER = $(DESTDIR)$(includedir_server)/extension/outbox
 kit_place = $(patsubst kit/%,%,$(1:src/%=%))
 install: install-kit
-install-kit:
+install-kit: $(KIT_ARCHIVE)
+	$(INSTALL_DATA) -D $(KIT_ARCHIVE) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)
 	$(foreach file,$(KIT),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/$(call kit_place,$(file)) &&) true
 	$(foreach file,$(KIT_TEST),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
 uninstall: uninstall-kit
 uninstall-kit:
-	rm -rf $(KIT_FOLDER)
+	rm -rf $(KIT_FOLDER) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)
 
 # The kinds of sink in sinks/ whose client library is there. Each is an extension of its own, built against the outbox that is installed.
 SINKS = $(or $(KINDS),$(patsubst sinks/%/Makefile,%,$(wildcard sinks/*/Makefile)))

@@ -99,20 +99,10 @@ void ob_set_database(const char *name) OB_NOEXCEPT;
 bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
                       ob_error *error) OB_NOEXCEPT;
 
-/* What decides whether C++ code of two libraries can work together. */
-typedef struct ob_kind_build {
-  uint32_t interface;   /* OB_KIND_INTERFACE */
-  uint32_t cxx_abi;     /* __GXX_ABI_VERSION, by which classes are laid out */
-  char cxx_library[40]; /* such as "libstdc++ (C++11 strings)" */
-} ob_kind_build;
-
-/* The version of the interface between the core and a kind of sink: everything that `make install` puts into
- * include/server/extension/outbox/. It is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_INTERFACE = 3 };
-
-/* Registers a kind from a library of its own: calls `make_kind` if `build` equals the core's, and if that has made a
- * kind of this name. Returns false with *error filled otherwise. Once registered, a kind stays. Main thread. */
-bool ob_kind_register(const char *kind, const ob_kind_build *build, void (*make_kind)(void),
+/* Registers a kind from a library of its own (kind.h) if it fits this outbox and this PG_VERSION_NUM. Returns false
+ * with *error filled otherwise; nothing of the library is called then. Once registered, a kind stays. Main thread. */
+struct ob_sink_kind;
+bool ob_kind_register(const char *kind, const struct ob_sink_kind *library, int pg_version,
                       ob_error *error) OB_NOEXCEPT;
 /* From now on each function that is given this kind fails with *why. Main thread. */
 void ob_kind_unavailable(const char *kind, const ob_error *why) OB_NOEXCEPT;
@@ -322,8 +312,8 @@ typedef struct ob_completion {
   int64_t retry_after_ms; /* the delay that the peer asked for; -1 = none */
   bool suspect;           /* OB_RETRY, but the sink may be to blame: if the circuit opens soon, spend no attempt */
   bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms) */
-  int max_attempts; /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its
-                       own */
+  int max_attempts;  /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its
+                        own */
   const char *acknowledgement; /* OB_SENT: what the peer has answered; NULL = not kept; otherwise as `error` */
   const char *error; /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid
                         until the engine's next ob_collect() */

@@ -4,16 +4,16 @@
 PG_CONFIG ?= pg_config
 OUTBOX_KIT := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 OBJS += outbox_kind_module.o
+# The kit is a static archive, so a kind shares no C++ with outbox.so: only its entry points are visible (delivery/kind.h).
 override PG_CXXFLAGS += -std=c++20 -fvisibility=hidden -I$(OUTBOX_KIT)
-# outbox.so is loaded before the kind: it is beside it, unless the server has loaded it already.
-override SHLIB_LINK += -L$(shell $(PG_CONFIG) --pkglibdir) -l:outbox.so -Wl,-rpath,'$$ORIGIN' -lstdc++
+override SHLIB_LINK := $(shell $(PG_CONFIG) --pkglibdir)/liboutbox_sink.a $(SHLIB_LINK) -lstdc++ -lpthread -Wl,--version-script=$(OUTBOX_KIT)/exports.map
 override with_llvm = no
 
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 outbox_kind_module.o: $(OUTBOX_KIT)/kind_module.c
-	$(COMPILE.c) -o $@ $<
+	$(COMPILE.c) -I$(OUTBOX_KIT) -DOUTBOX_KIND_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(EXTENSION).control)"' -o $@ $<
 
 PEER ?= peer.py
 .PHONY: sink-test

@@ -1,20 +1,25 @@
 /*
  * kind_module.c: what makes a kind of sink a library that PostgreSQL loads. It is compiled into each kind by kind.mk,
- * apart from the kind's C++, which never sees PostgreSQL's headers. The checks of options are those of the core: it
- * calls the SinkKind in this library.
+ * apart from the kind's C++, which never sees PostgreSQL's headers. The validator is the core's: it calls the check of
+ * options in this library.
  */
 #include "postgres.h"
 
 #include "fmgr.h"
 
+#include "delivery/kind.h"
+
 PG_MODULE_MAGIC;
 
-/* PostgreSQL looks for this function in the libraries that this one needs as well, and would run outbox's again. */
-PGDLLEXPORT void _PG_init(void);
+/* From OUTBOX_SINK_KIND(). */
+extern const ob_sink_kind *outbox_make_sink_kind(const char *version, int pg_version);
 
-void
-_PG_init(void)
+PGDLLEXPORT const ob_sink_kind *_PG_outbox_sink_kind_init(void);
+
+const ob_sink_kind *
+_PG_outbox_sink_kind_init(void)
 {
+	return outbox_make_sink_kind(OUTBOX_KIND_VERSION, PG_VERSION_NUM);
 }
 
 PGDLLEXPORT Datum outbox_kind_validator(PG_FUNCTION_ARGS);

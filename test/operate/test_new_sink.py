@@ -47,6 +47,26 @@ def make(tree: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def build_variant(tree: Path, name: str, *changes: tuple[str, str]) -> Path:
+    """The page's extension with other code. Returns its library, which is not installed."""
+    variant = tree / name
+    variant.mkdir()
+    for file, text in blocks().items():
+        for old, new in changes if file == "file.cpp" else ():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (variant / file).write_text(text)
+    make(variant, "CXXFLAGS=-O0")
+    return variant / "outbox_file.so"
+
+
+def put(library: Path, installation: dict[str, Path]) -> None:
+    """As a package does: the running processes keep the file that they have loaded."""
+    part = installation["pkglibdir"] / "part"
+    shutil.copy2(library, part)
+    part.rename(installation["pkglibdir"] / "outbox_file.so")
+
+
 @pytest.fixture(scope="module")
 def installation(tree):
     """A PostgreSQL of its own, so that no other test sees the new library: it finds its files relative to its
@@ -78,7 +98,7 @@ def place(tree):
 
 @pytest.fixture(scope="module")
 def db(rig, installation):
-    pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, bindir=installation["bindir"])
+    pg = rig.postgres(settings={"outbox.poll_interval": "1s", "outbox.worker_idle_timeout": "0"}, bindir=installation["bindir"])
     with pg.connect() as admin:
         admin.execute("CREATE DATABASE made")
     db = Database(pg, "made")
@@ -199,26 +219,51 @@ def test_a_library_that_is_missing_stops_its_sinks_only(db, installation, place,
     assert db.doctor("sink audit")[0] == "ok"
 
 
+def wrong_field(change: str) -> tuple[str, str]:
+    """Instead of OUTBOX_SINK_KIND(): the struct with one wrong field."""
+    return "OUTBOX_SINK_KIND(outbox::FileKind)", f"""extern "C" const ob_sink_kind *outbox_make_sink_kind(const char *version, int pg_version) noexcept {{
+  static const auto &kind = *new outbox::FileKind;
+  static ob_sink_kind made = *outbox::name_this_library(kind, version, pg_version);
+  {change};
+  return &made;
+}}"""
+
+
 def test_a_library_that_was_built_for_another_version(db, tree, installation, place):
-    """Its kind is never called: its classes may be laid out in another way."""
-    kit, other, library = tree / "other" / "kit", tree / "other", installation["pkglibdir"] / "outbox_file.so"
-    shutil.copytree(pg_config("includedir-server") / "extension/outbox", kit)
-    for name, text in blocks().items():
-        (other / name).write_text(re.sub("^include .*$", "include kit/kind.mk", text, flags=re.MULTILINE) if name == "Makefile" else text)
-    header = kit / "delivery/delivery.h"
-    header.write_text(re.sub(r"OB_KIND_INTERFACE = (\d+)", lambda match: f"OB_KIND_INTERFACE = {int(match[1]) + 1}", header.read_text()))
-    make(other)
-    library.rename(library.with_suffix(".fits"))
-    shutil.copy2(other / "outbox_file.so", library)
-    db.disconnect()
-    db.pg.restart()
-    late = db.enqueue("Order", "9", "order.late")
+    """Its kind is never called: its struct may be laid out in another way."""
+    put(build_variant(tree, "other", wrong_field("made.interface++")), installation)
     is_misconfigured(db, 'the library of sink kind "file" was built for another version of outbox')
+    late = db.enqueue("Order", "9", "order.late")
+    db.disconnect()  # a session, too, keeps what it has loaded
     refused(db, "CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "was built for another version of outbox")
-    library.with_suffix(".fits").rename(library)
-    db.paste(db.doctor("sink audit")[2])
-    db.disconnect()  # the session, too, keeps what it has loaded
+    put(installation["pkglibdir"] / "citext.so", installation)  # a library that is no kind of sink
+    is_misconfigured(db, 'could not find function "_PG_outbox_sink_kind_init"')
+    put(tree / "outbox_file.so", installation)
+    db.disconnect()
     all_written(place, [late], db)
+
+
+def test_only_c_crosses_the_border(tree):
+    """A kind and outbox share no C++ symbol, so neither calls the other's."""
+    listed = subprocess.run(["nm", "-D", tree / "outbox_file.so", pg_config("pkglibdir") / "outbox.so"], capture_output=True, text=True, check=True).stdout
+    kind, core = (set(re.findall(r"^.{16} (?:[TDBRVWu]) (\S+)$", part, re.MULTILINE)) for part in listed.split("outbox.so:"))
+    assert kind == {"Pg_magic_func", "pg_finfo_outbox_kind_validator", "outbox_kind_validator", "_PG_outbox_sink_kind_init"}
+    assert not {name for name in core if name.startswith("_Z")}
+    assert "6outbox" not in listed
+
+
+def test_databases_with_different_versions_of_a_kind(db, installation, place):
+    """One of them is restored from a dump of the other. Both have the same library."""
+    (installation["sharedir"] / "extension/outbox_file--1.0--1.1.sql").write_text("COMMENT ON FOREIGN DATA WRAPPER outbox_file IS 'newer';")
+    db.sql("CREATE DATABASE restored")
+    restored, programs = Database(db.pg, "restored"), pg_config("bindir")
+    dump = subprocess.run([programs / "pg_dump", db.dsn], capture_output=True, check=True).stdout
+    subprocess.run([programs / "psql", "-qXv", "ON_ERROR_STOP=1", restored.dsn], input=dump, capture_output=True, check=True)
+    restored.sql("ALTER EXTENSION outbox_file UPDATE TO '1.1'")
+    for each in db, restored, db:
+        all_written(place, [each.enqueue("Order", "9", "order.late")], each)
+    restored.disconnect()
+    db.sql("DROP DATABASE restored WITH (FORCE)")
 
 
 def test_the_extension_of_a_kind_is_dropped_with_its_sinks(db, place):

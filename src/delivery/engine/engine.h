@@ -20,17 +20,18 @@
 #include "delivery/engine/probe.h"
 #include "delivery/engine/background_jobs.h"
 #include "delivery/engine/sink.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 
 class Engine;
 
 /* An open sink with its circuit breaker and counters: what an ob_sink points to. */
-class Runner {
+class Runner : public ob_handle {
 public:
   Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config,
          bool blocks_on_dead_letter)
-      : engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)),
+      : ob_handle{}, engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)),
         blocks_on_dead_letter_(blocks_on_dead_letter) {}
 
   size_t submit(const ob_event *events, size_t n);

@@ -1,40 +1,31 @@
 /*
  * kind_library.h: for a kind of sink in a library of its own. Its C++ file ends with OUTBOX_SINK_KIND(Class), which
- * the core looks up when it has loaded the library. The kind is made only after the check that both libraries were
- * built alike.
+ * makes the struct that outbox asks for (delivery/kind.h).
  */
 #pragma once
 
 #include "delivery/engine/sink.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 
-/* What this header is compiled with. */
-constexpr ob_kind_build this_build() {
-#ifdef _LIBCPP_VERSION
-  return {OB_KIND_INTERFACE, __GXX_ABI_VERSION, "libc++"};
-#elif _GLIBCXX_USE_CXX11_ABI
-  return {OB_KIND_INTERFACE, __GXX_ABI_VERSION, "libstdc++"};
-#else
-  return {OB_KIND_INTERFACE, __GXX_ABI_VERSION, "libstdc++ with the strings of C++98"};
-#endif
-}
+/* Throws BadInput if the library with this kind of sink does not fit this one, or has another kind. */
+void check_kind_fits(const std::string &kind, const ob_sink_kind *library, int pg_version);
 
-/* Throws BadInput if a library that was built so cannot work with this one. */
-void check_kind_build(const std::string &kind, const ob_kind_build &build);
-/* Throws BadInput if the list of kinds has none of this name. */
-void check_kind_was_made(const std::string &kind);
+/* The struct of the kinds that are linked with this code. */
+const ob_sink_kind *kinds_of_this_library() noexcept;
+/* The same, for a library with one kind. */
+const ob_sink_kind *name_this_library(const SinkKind &kind, const char *version, int pg_version) noexcept;
 
 }  // namespace outbox
 
-/* Class is a SinkKind with a constructor without arguments. */
+/* Class is a SinkKind with a constructor without arguments. kind_module.c calls the function. */
 #define OUTBOX_SINK_KIND(Class)                                                                                      \
-  extern "C" {                                                                                                       \
-  __attribute__((visibility("default"))) const ob_kind_build *outbox_kind_build() noexcept {                         \
-    static constexpr ob_kind_build build = outbox::this_build();                                                     \
-    return &build;                                                                                                   \
-  }                                                                                                                  \
-  __attribute__((visibility("default"))) void outbox_kind_make() {                                                   \
-    [[maybe_unused]] static const auto *const kind = new Class; /* NOLINT(bugprone-macro-parentheses): a type */     \
-  }                                                                                                                  \
+  extern "C" const ob_sink_kind *outbox_make_sink_kind(const char *version, int pg_version) noexcept {               \
+    try {                                                                                                            \
+      static const auto &kind = *new Class; /* NOLINT(bugprone-macro-parentheses): a type */                         \
+      return outbox::name_this_library(kind, version, pg_version);                                                   \
+    } catch (...) {                                                                                                  \
+      return nullptr;                                                                                                \
+    }                                                                                                                \
   }

@@ -11,7 +11,7 @@
  * for a lock that another thread holds for long. A sink starts its threads with start_thread() (thread.h), which
  * blocks signals in them.
  * Units: lengths in bytes, times in milliseconds unless the name says otherwise.
- * Errors: BadInput for what a user can correct, std::exception for the rest; delivery.cpp turns both into an
+ * Errors: BadInput for what a user can correct, std::exception for the rest; kind_functions.cpp turns both into an
  * ob_error. A sink reports how events end; it throws from submit() only before it has accepted the event.
  */
 #pragma once

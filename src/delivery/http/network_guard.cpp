@@ -175,15 +175,15 @@ std::optional<Refusal> NetworkGuard::check(const std::string &address) const {
   return host ? check(*host) : Refusal{address, "is no internet address", "?"};
 }
 
-}  // namespace outbox
-
-void ob_set_networks(const char *list) noexcept {
+void set_networks(const char *list) noexcept {
   try {
-    std::vector<outbox::Network> networks;
+    std::vector<Network> networks;
     if (list && list[0] != '\0')
-      networks = outbox::parse_networks("outbox.allow_networks", list);
-    std::lock_guard lock(outbox::for_all().mutex);
-    outbox::for_all().networks = std::move(networks);
+      networks = parse_networks("outbox.allow_networks", list);
+    std::lock_guard lock(for_all().mutex);
+    for_all().networks = std::move(networks);
   } catch (...) {  // out of memory: keep the former networks
   }
 }
+
+}  // namespace outbox

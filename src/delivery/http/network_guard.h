@@ -41,5 +41,7 @@ private:
 /* The networks of the setting outbox.allow_networks, which all webhooks may reach in addition to their own option.
  * Any thread. */
 std::vector<Network> networks_for_all();
+/* ob_set_networks() for the code of this library. */
+void set_networks(const char *list) noexcept;
 
 }  // namespace outbox

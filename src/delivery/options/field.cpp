@@ -125,11 +125,11 @@ bool Field::append(const ob_event &event, std::string &out) const {
   return false;
 }
 
-}  // namespace outbox
-
-void ob_set_database(const char *name) noexcept {
+void set_database(const char *name) noexcept {
   try {
-    outbox::database() = name;
+    database() = name;
   } catch (const std::bad_alloc &) { /* out of memory: templates with ${database} report a missing value */
   }
 }
+
+}  // namespace outbox

@@ -51,4 +51,7 @@ private:
   std::string name_;
 };
 
+/* ob_set_database() for the code of this library. */
+void set_database(const char *name) noexcept;
+
 }  // namespace outbox

@@ -5,15 +5,18 @@
  */
 #include "server/catalog/kind_library.h"
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
 
 extern "C" {
 #include "access/xact.h"
 #include "utils/memutils.h"
 }
-
-typedef const ob_kind_build *(*BuildFunction)(void);
-typedef void (*MakeFunction)(void);
 
 /* A kind that is not available. */
 typedef struct MissingKind {
@@ -23,6 +26,43 @@ typedef struct MissingKind {
 } MissingKind;
 static MissingKind *missing = NULL; /* in TopMemoryContext, for the life of the process */
 
+/* A file that was loaded, as it was then. */
+typedef struct LoadedFile {
+  struct LoadedFile *next;
+  struct stat was;
+  char path[MAXPGPATH];
+} LoadedFile;
+static LoadedFile *loaded_files = NULL; /* in TopMemoryContext */
+static const int WRITTEN_FOR_S = 2;     /* a file that has not changed for so long is complete */
+
+/* Also one that does not fit: it is kept as well. */
+static void remember_file(void *handle) {
+  struct link_map *info;
+  struct stat now;
+
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &info) != 0 || stat(info->l_name, &now) != 0)
+    return;
+  for (const LoadedFile *file = loaded_files; file; file = file->next)
+    if (strcmp(file->path, info->l_name) == 0)
+      return;
+  LoadedFile *added = (LoadedFile *)MemoryContextAllocZero(TopMemoryContext, sizeof(LoadedFile));
+  added->was = now;
+  strlcpy(added->path, info->l_name, sizeof(added->path));
+  added->next = loaded_files;
+  loaded_files = added;
+}
+
+bool kind_library_replaced(void) {
+  for (const LoadedFile *file = loaded_files; file; file = file->next) {
+    struct stat now;
+    if (stat(file->path, &now) == 0 && now.st_ctime < time(NULL) - WRITTEN_FOR_S &&
+        (now.st_dev != file->was.st_dev || now.st_ino != file->was.st_ino || now.st_size != file->was.st_size ||
+         now.st_mtime != file->was.st_mtime))
+      return true;
+  }
+  return false;
+}
+
 static void keep_error(const ErrorData *from, const char *kind, ob_error *error) {
   error->kind = OB_INTERNAL;
   snprintf(error->message, sizeof error->message, "the library of sink kind \"%s\" cannot be loaded", kind);
@@ -31,16 +71,26 @@ static void keep_error(const ErrorData *from, const char *kind, ob_error *error)
            "Install the package of outbox_%s that was built for the installed outbox and PostgreSQL.", kind);
 }
 
-/* An error while a library is loaded leaves nothing behind that a transaction's abort would have to clean. */
+/* An error while a library is loaded leaves nothing behind that a transaction's abort would have to clean. Signals
+ * are blocked for the threads that the library may start. */
 static bool load(const char *kind, const char *file, ob_error *error) {
   MemoryContext caller = CurrentMemoryContext;
-  volatile BuildFunction build = NULL;
-  volatile MakeFunction make = NULL;
+  volatile bool loaded = false;
+  const ob_sink_kind *volatile library = NULL;
+  sigset_t all, before;
 
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   PG_TRY();
   {
-    build = (BuildFunction)(void *)load_external_function(file, "outbox_kind_build", true, NULL);
-    make = (MakeFunction)(void *)load_external_function(file, "outbox_kind_make", true, NULL);
+    void *handle;
+    ob_kind_init init = (ob_kind_init)(void *)load_external_function(file, OB_KIND_INIT, false, &handle);
+    remember_file(handle);
+    if (init == NULL)
+      ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+                      errmsg("could not find function \"%s\" in file \"%s\"", OB_KIND_INIT, file)));
+    library = init();
+    loaded = true;
   }
   PG_CATCH();
   {
@@ -51,7 +101,8 @@ static bool load(const char *kind, const char *file, ob_error *error) {
     FreeErrorData(raised);
   }
   PG_END_TRY();
-  return make != NULL && ob_kind_register(kind, build(), make, error);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error);
 }
 
 static MissingKind **find_missing(const char *kind) {

@@ -3,10 +3,13 @@
 
 #include "server/base/server.h"
 
-/* Loads the file and registers the kind in it, once per process. Never fails: when the library cannot be loaded or
- * does not fit, each function of the delivery library that is given this kind reports why. `file` is as in pg_proc:
- * "$libdir/outbox_file". Main thread. */
+/* Loads the file and registers the kind in it, once per process. Never fails: when the library cannot be loaded,
+ * does not fit, each function of the delivery library that is given this kind reports why. `file` is that of the validator in pg_proc: "$libdir/outbox_file". Main thread. */
 void kind_library_load(const char *kind, const char *file);
 
 /* Tries again what could not be loaded: the file may be there now. */
 void kind_library_retry(const char *kind);
+
+/* Has another file taken the place of a library that this process has loaded? The process keeps what it has loaded,
+ * so only a new one has the new library. False while the new file is being written. */
+bool kind_library_replaced(void);

@@ -10,6 +10,7 @@
 #include "server/base/fault_point.h"
 #include "server/base/origin.h"
 #include "server/base/settings.h"
+#include "server/catalog/kind_library.h"
 #include "server/claim/claim.h"
 #include "server/claim/low_watermark.h"
 #include "server/claim/late_commits.h"
@@ -62,6 +63,8 @@ static const int LAST_RECORDING_MS = 2000;
 static const long CLOCK_CHECK_MS = 5000;
 /* The longest sleep while events wait until the WAL of recordings is safe: nothing tells the worker of it. */
 static const long WAL_CHECK_MS = 100;
+/* How often the files of loaded libraries are looked at. */
+static const int LIBRARIES_MS = 10000;
 
 extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);
 
@@ -271,6 +274,19 @@ static void reload_settings(void) {
   claims_wanted = true;
 }
 
+/* Of the files of kinds of sink. */
+static void look_for_replaced_libraries(Moment now) {
+  static Moment looked_at = MOMENT_NONE;
+
+  if (!moment_is_past(looked_at, now, LIBRARIES_MS))
+    return;
+  looked_at = now;
+  if (kind_library_replaced()) {
+    ShutdownRequestPending = true;
+    why_told_to_end = "restarts because the library of a kind of sink was replaced";
+  }
+}
+
 static void report_activity(void) {
   worker_slot_report_activity(worker_waits_for_lock()      ? "waiting for a lock"
                               : submit_is_stalled()        ? "waiting for a synchronous standby"
@@ -376,6 +392,7 @@ static void one_loop(void) {
   low_watermark_publish(now, rescan_wanted);
   OUTBOX_FAULT_POINT("loop.end");
   sink_log_flush(now, false);
+  look_for_replaced_libraries(now);
   report_activity();
 }
 

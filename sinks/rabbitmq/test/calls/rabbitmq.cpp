@@ -12,7 +12,7 @@
 #include "sinks/rabbitmq/amqp_frames.h"
 #include "test/calls/scenario.h"
 
-extern "C" void outbox_kind_make();
+extern "C" const struct ob_sink_kind *outbox_make_sink_kind(const char *version, int pg_version) noexcept;
 
 namespace calls {
 namespace {
@@ -23,7 +23,7 @@ using outbox::rabbitmq::FrameReader;
 
 constexpr int rabbit_keys = 3, rabbit_events = 3;
 
-[[maybe_unused]] const bool made = (outbox_kind_make(), true);
+[[maybe_unused]] const bool made = outbox_make_sink_kind("1.0", 150000) != nullptr;
 
 /* What happens to the n-th message, counted over all connections. */
 enum class Fate { Ack, AckAll, Nack, Return, CloseChannel, HangUp, Ignore };
