@@ -89,6 +89,11 @@ SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_end_pause';
 COMMENT ON FUNCTION outbox_internal.end_pause(oid) IS 'Part of outbox.resume(): ends a pause for which the endpoint has asked, when the workers learn at commit of a change of outbox.stopped_sinks. Returns false if there is none.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.forget_crashes(server oid) RETURNS boolean LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_forget_crashes';
+COMMENT ON FUNCTION outbox_internal.forget_crashes(oid) IS 'Part of outbox.resume(): lets the workers open a sink again, within ten seconds, that has crashed twice while it was opened. Returns false if it has not.';
+
 CREATE OR REPLACE FUNCTION outbox.resume(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -100,6 +105,9 @@ BEGIN
   DELETE FROM outbox.stopped_sinks AS s WHERE s.sink = resume.sink RETURNING s.state INTO was;
   IF was IS NULL AND outbox_internal.end_pause((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink)) THEN
     RETURN true; -- the DELETE tells the workers, also of no row
+  END IF;
+  IF outbox_internal.forget_crashes((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink)) AND was IS NULL THEN
+    RETURN true;
   END IF;
   IF was IS NULL THEN
     RAISE NOTICE 'sink "%" is neither paused nor disabled', resume.sink
@@ -119,4 +127,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.resume(text) IS
-  'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. It also ends a pause for which the endpoint has asked. Returns false, with a notice, if the sink was neither paused nor disabled. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. It also ends a pause for which the endpoint has asked, and lets the workers open a sink again that crashed twice while it was opened. Returns false, with a notice, if the sink was neither paused nor disabled. The caller need not own the server: GRANT EXECUTE is enough.';

@@ -252,6 +252,47 @@ def test_only_c_crosses_the_border(tree):
     assert "6outbox" not in listed
 
 
+def test_a_kind_that_crashes_when_it_is_opened_stops_after_the_second_crash(db, tree, installation, place, receiver):
+    """A worker that crashes restarts the cluster, so this must not go on for ever."""
+    cause, since = place / "crash", db.pg.log.stat().st_size
+    cause.touch()
+    db.sql("DROP SERVER IF EXISTS crm CASCADE")
+    db.webhook_sink("crm", receiver, SECRET)
+    made = "    return std::make_unique<BatchSink>("
+    put(build_variant(tree, "crashing", (made, f'    if (access("{cause}", F_OK) == 0)\n      abort();\n' + made)), installation)
+
+    def is_stopped() -> bool:
+        try:
+            return db.sink("state", "audit") == ("misconfigured",) and db.sink("last_error", "audit")[0].startswith("crashed twice while it was opened")
+        except psycopg.OperationalError:  # by a crash
+            db.disconnect()
+            return False
+    wait_until(is_stopped, 120, lambda: db.pg.logged(since)[-2000:])
+    state, detail, hint = db.doctor("sink audit")
+    assert state == "error" and "crashed twice" in detail and hint.startswith("SELECT outbox.resume('audit')")
+    late = db.enqueue("Order", "9", "order.late")
+    wait_until(lambda: late in {delivery.id for delivery in receiver.accepted()}, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    db.pg.restart()  # it is remembered
+    db.disconnect()
+    wait_until(is_stopped, 60, lambda: db.pg.logged(since)[-2000:])
+    assert db.pg.logged(since).count("was terminated by signal 6") == 2
+
+    cause.unlink()
+    assert db.value("SELECT outbox.resume('audit')") is True
+    all_written(place, [late], db)
+    assert db.value("SELECT outbox.resume('audit')") is False
+
+
+def test_a_replaced_library_is_loaded_by_a_new_worker(db, tree, installation, place):
+    old = db.sql("SELECT pid FROM outbox.workers")
+    put(build_variant(tree, "newer", ('"{\\"id\\":', '"{\\"version\\":2,\\"id\\":')), installation)
+    wait_until(lambda: db.sql("SELECT pid FROM outbox.workers") not in ([], old), 60, lambda: db.sql("SELECT * FROM outbox.workers"))
+    late = db.enqueue("Order", "9", "order.late")
+    all_written(place, [late], db)
+    assert events(place / "audit.ndjson")[-1]["version"] == 2
+    put(tree / "outbox_file.so", installation)
+
+
 def test_databases_with_different_versions_of_a_kind(db, installation, place):
     """One of them is restored from a dump of the other. Both have the same library."""
     (installation["sharedir"] / "extension/outbox_file--1.0--1.1.sql").write_text("COMMENT ON FOREIGN DATA WRAPPER outbox_file IS 'newer';")

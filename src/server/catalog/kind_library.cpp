@@ -5,6 +5,8 @@
  */
 #include "server/catalog/kind_library.h"
 
+#include "server/catalog/crash_mark.h"
+
 #include "delivery/kind.h"
 
 #include <dlfcn.h>
@@ -22,6 +24,7 @@ extern "C" {
 typedef struct MissingKind {
   struct MissingKind *next;
   char kind[NAMEDATALEN];
+  Oid validator;
   char file[MAXPGPATH];
 } MissingKind;
 static MissingKind *missing = NULL; /* in TopMemoryContext, for the life of the process */
@@ -73,12 +76,16 @@ static void keep_error(const ErrorData *from, const char *kind, ob_error *error)
 
 /* An error while a library is loaded leaves nothing behind that a transaction's abort would have to clean. Signals
  * are blocked for the threads that the library may start. */
-static bool load(const char *kind, const char *file, ob_error *error) {
+static bool load(const char *kind, Oid validator, const char *file, ob_error *error) {
   MemoryContext caller = CurrentMemoryContext;
   volatile bool loaded = false;
   const ob_sink_kind *volatile library = NULL;
   sigset_t all, before;
 
+  if (!crash_mark_leave(validator)) {
+    crash_mark_error(error);
+    return false;
+  }
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   PG_TRY();
@@ -102,6 +109,7 @@ static bool load(const char *kind, const char *file, ob_error *error) {
   }
   PG_END_TRY();
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  crash_mark_remove(validator);
   return loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error);
 }
 
@@ -113,16 +121,17 @@ static MissingKind **find_missing(const char *kind) {
   return at;
 }
 
-static void add_missing(const char *kind, const char *file) {
+static void add_missing(const char *kind, Oid validator, const char *file) {
   MissingKind *added = (MissingKind *)MemoryContextAllocZero(TopMemoryContext, sizeof(MissingKind));
 
   strlcpy(added->kind, kind, sizeof(added->kind));
+  added->validator = validator;
   strlcpy(added->file, file, sizeof(added->file));
   added->next = missing;
   missing = added;
 }
 
-void kind_library_load(const char *kind, const char *file) {
+void kind_library_load(const char *kind, Oid validator, const char *file) {
   Assert(IsTransactionState());
   MissingKind **at = find_missing(kind);
   ob_error error;
@@ -130,10 +139,10 @@ void kind_library_load(const char *kind, const char *file) {
   if (ob_kind_is_registered(kind))
     return;
   memset(&error, 0, sizeof(error));
-  if (!load(kind, file, &error)) {
+  if (!load(kind, validator, file, &error)) {
     ob_kind_unavailable(kind, &error);
     if (*at == NULL)
-      add_missing(kind, file);
+      add_missing(kind, validator, file);
   } else if (*at) {
     MissingKind *found = *at;
     *at = found->next;
@@ -147,6 +156,6 @@ void kind_library_retry(const char *kind) {
   if (found) {
     char file[MAXPGPATH];
     strlcpy(file, found->file, sizeof(file));
-    kind_library_load(kind, file);
+    kind_library_load(kind, found->validator, file);
   }
 }

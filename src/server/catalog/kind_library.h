@@ -4,8 +4,9 @@
 #include "server/base/server.h"
 
 /* Loads the file and registers the kind in it, once per process. Never fails: when the library cannot be loaded,
- * does not fit, each function of the delivery library that is given this kind reports why. `file` is that of the validator in pg_proc: "$libdir/outbox_file". Main thread. */
-void kind_library_load(const char *kind, const char *file);
+ * does not fit, or has crashed twice (crash_mark.h), each function of the delivery library that is given this kind
+ * reports why. `file` is that of the validator in pg_proc: "$libdir/outbox_file". Main thread. */
+void kind_library_load(const char *kind, Oid validator, const char *file);
 
 /* Tries again what could not be loaded: the file may be there now. */
 void kind_library_retry(const char *kind);

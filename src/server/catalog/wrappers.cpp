@@ -74,7 +74,7 @@ static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
     ours = in_own_library || strcmp(symbol, "outbox_validator") == 0;
     strlcpy(kind, NameStr(proc->proname), strlen(NameStr(proc->proname)) - strlen(VALIDATOR_SUFFIX) + 1);
     if (in_own_library)
-      kind_library_load(kind, file);
+      kind_library_load(kind, validator, file);
   }
   ReleaseSysCache(tuple);
   return ours;

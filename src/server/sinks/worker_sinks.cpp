@@ -9,6 +9,7 @@
 #include "server/base/grow.h"
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
+#include "server/catalog/crash_mark.h"
 #include "server/catalog/kind_library.h"
 #include "server/catalog/route.h"
 #include "server/sinks/dispatcher.h"
@@ -76,6 +77,7 @@ void worker_sinks_init(ob_engine *engine_, int worker_index_) {
 
   engine = engine_;
   worker_index = worker_index_;
+  crash_marks_init(worker_index);
   control.keysize = NAMEDATALEN;
   control.entrysize = sizeof(SinkEntry);
   control.hcxt = TopMemoryContext;
@@ -273,18 +275,33 @@ static void share_sinks(void) {
       share_sink(list[i]);
 }
 
+/* Returns NULL with *error filled. */
+static ob_sink *open_handle(const SinkEntry *entry, ob_error *error) {
+  const WorkerSink *sink = &entry->sink;
+  const SinkOptions *given = &entry->given;
+
+  memset(error, 0, sizeof(*error));
+  kind_library_retry(sink->kind);
+  if (!owner_may(sink, error))
+    return NULL;
+  if (!crash_mark_leave(sink->oid)) {
+    crash_mark_error(error);
+    return NULL;
+  }
+  ob_sink *handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
+                                 given->n_mapping, error);
+  crash_mark_remove(sink->oid);
+  return handle;
+}
+
 static void open_sink(SinkEntry *entry, Moment now) {
   WorkerSink *sink = &entry->sink;
   ob_error error;
 
   OUTBOX_FAULT_POINT("sink.before_open");
-  memset(&error, 0, sizeof(error));
-  kind_library_retry(sink->kind);
   sink->failed_tries = sink->n_failures = 0;
   memset(sink->failures, 0, sizeof(sink->failures));
-  if (owner_may(sink, &error))
-    sink->handle = ob_sink_open(engine, sink->name, sink->kind, entry->given.options, entry->given.n_options,
-                                entry->given.mapping, entry->given.n_mapping, &error);
+  sink->handle = open_handle(entry, &error);
   if (sink->handle) {
     sink->open_error[0] = '\0';
     share_sink(sink);
@@ -328,8 +345,10 @@ static void drop_entry(int i) {
   dispatcher().blocked_keys.forget_sink(entry->sink.oid);
   if (entry->sink.stats)
     shared_sink_worker_left(entry->sink.stats, worker_index);
-  if (worker_index == 0)
+  if (worker_index == 0) {
     shared_sink_forget(MyDatabaseId, entry->sink.oid);
+    (void)crash_marks_forget(entry->sink.oid);
+  }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
   dispatcher().sink_cursors.remove(entry->sink.cursor);

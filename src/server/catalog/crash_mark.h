@@ -1,0 +1,23 @@
+/*
+ * crash_mark.h: keeps code of a kind of sink that crashes from restarting the cluster for ever. A worker leaves a
+ * mark while it calls such code; a mark that is still there in a later worker was left by a crash. After the second
+ * crash the code is not called again until outbox.resume().
+ */
+#pragma once
+
+#include "server/base/server.h"
+
+#include "delivery/delivery.h"
+
+/* The marks of each worker are its own. Without a call, as in a session, marks are only read. */
+void crash_marks_init(int worker_index);
+
+/* Before code is called on behalf of `object`, a server or a validator, of this database. Returns false when that has
+ * crashed twice: do not call it. Otherwise crash_mark_remove() must follow. */
+bool crash_mark_leave(Oid object);
+/* What to report then. */
+void crash_mark_error(ob_error *error);
+void crash_mark_remove(Oid object);
+
+/* Removes the marks of all workers. Returns false if the object had crashed twice in none. */
+bool crash_marks_forget(Oid object);
