@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,35 @@ TEST(KindLibrary, ThatFitsIsRegisteredOnceAndItsFunctionsAreCalled) {
   EXPECT_TRUE(ob_check_options("dove", OB_SERVER, nullptr, 0, true, nullptr));
   ob_set_database("store");
   EXPECT_EQ(calls, (std::vector<std::string>{"shop", "dove", "store"}));
+}
+
+bool blocks_signals() {
+  sigset_t now;
+  pthread_sigmask(SIG_BLOCK, nullptr, &now);
+  return sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGURG) == 1;
+}
+
+/* Threads that a kind's client library starts there inherit the mask. */
+TEST(KindLibrary, OpensWithSignalsBlocked) {
+  static bool blocked_for_sink, blocked_for_probe;
+  static ob_sink_kind &library = *new ob_sink_kind(fitting("swan"));
+  library.sink_open = [](ob_engine *, const char *, const char *, const ob_option *, size_t, const ob_option *,
+                         size_t, ob_error *) noexcept -> ob_sink * {
+    blocked_for_sink = blocks_signals();
+    return nullptr;
+  };
+  library.probe_start = [](ob_engine *, const char *, const char *, const ob_option *, size_t, const ob_option *,
+                           size_t, int, bool, const char *, ob_error *) noexcept -> ob_probe * {
+    blocked_for_probe = blocks_signals();
+    return nullptr;
+  };
+  ASSERT_TRUE(ob_kind_register("swan", &library, PG_VERSION, nullptr));
+  ob_engine *engine = ob_engine_open(nullptr);
+  EXPECT_EQ(ob_sink_open(engine, "lake", "swan", nullptr, 0, nullptr, 0, nullptr), nullptr);
+  EXPECT_EQ(ob_probe_start(engine, "lake", "swan", nullptr, 0, nullptr, 0, 1000, false, "", nullptr), nullptr);
+  EXPECT_TRUE(ob_engine_close(engine, 1000));
+  EXPECT_TRUE(blocked_for_sink && blocked_for_probe);
+  EXPECT_FALSE(blocks_signals());
 }
 
 }  // namespace
