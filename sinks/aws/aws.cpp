@@ -16,7 +16,7 @@ public:
           const std::shared_ptr<Reporter> &reporter)
       : signer_(std::make_shared<Signer>(config, reporter)),
         sender_(name, std::shared_ptr<const HttpPeer>(config, &config->peer),
-                std::make_shared<Protocol>(config, signer_), reporter) {}
+                std::make_shared<Protocol>(config, signer_, reporter), reporter) {}
 
   uint32_t credit() const override { return signer_->is_ready() ? sender_.credit() : 0; }
   Submitted submit(const ob_event &event) override {

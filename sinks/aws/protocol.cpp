@@ -1,11 +1,14 @@
 /* protocol.cpp: a message of the sender is an entry of a batch, whose size is what AWS counts. */
 #include "protocol.h"
 
+#include <utility>
+
 #include "judgement.h"
 
 namespace outbox::aws_sink {
 
 static constexpr int64_t deferred_ms = 1000; /* for throttled entries */
+static constexpr std::chrono::minutes known_for{1};
 
 HttpMessage Protocol::render(const ob_event &event) const {
   Entry entry = config_->maker.make(event);
@@ -18,21 +21,46 @@ HttpMessage Protocol::render(const ob_event &event) const {
 }
 
 HttpCall Protocol::call(const std::vector<HttpMessage> &messages) const {
-  std::vector<const Fields *> entries;
-  entries.reserve(messages.size());
-  for (const HttpMessage &message : messages)
-    entries.push_back(&message.parts);
-  Content content = batch_request(config_->target, entries);
+  const auto now = Clock::now();
+  Content content;
+  if (config_->target.may_be_void() && now >= ask_at_) {
+    content = question(config_->target);
+    if (ask_at_ != Clock::time_point()) /* the bus was there: the other requests go on meanwhile */
+      ask_at_ = now + known_for;
+  } else {
+    std::vector<const Fields *> entries;
+    entries.reserve(messages.size());
+    for (const HttpMessage &message : messages)
+      entries.push_back(&message.parts);
+    content = batch_request(config_->target, entries);
+  }
   HttpCall call;
   call.headers = signer_->sign(content);
   call.body = std::move(content.body);
   return call;
 }
 
+/* What the answer to a question says. Without the right to ask, nothing shows whether the bus is there. */
+bool Protocol::may_send(const HttpTransfer &answer) const {
+  const std::string body(answer.body());
+  const Target &target = config_->target;
+  const Fault fault = fault_of(target, {answer.status(), body, answer.header("x-amzn-errortype")});
+  const bool denied = !fault.is_none() && cause_of(fault) == Cause::Denied;
+  if (denied && std::exchange(may_ask_, false))
+    reporter_->log(OB_LOG_WARNING,
+                   "it is not known whether " + target.name + " is there, because the sink may not ask: allow " +
+                       right_to_ask(target.service) + "; AWS drops events for a bus that is not there");
+  const bool there = fault.is_none() || denied;
+  ask_at_ = there ? Clock::now() + known_for : Clock::time_point();
+  return there;
+}
+
 HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
                               const std::vector<HttpMessage> &messages) const {
   if (code != CURLE_OK)
     return {{{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}}, false};
+  if (asks_for_bus(answer.sent()) && may_send(answer))
+    return {{{Outcome::Returned, "not sent yet: the sink has asked whether its event bus is there"}}, false};
   auto judged = [&](const std::string &body) {
     return aws_sink::judge(config_->target, messages.size(),
                            {answer.status(), body, answer.header("x-amzn-errortype")});

@@ -1,5 +1,11 @@
-/* protocol.h: requests of AWS and their answers, for the HTTP sender. */
+/*
+ * protocol.h: requests of AWS and their answers, for the HTTP sender. EventBridge acknowledges events for a bus that
+ * does not exist, and drops them. So the sink asks whether its bus is there before it sends the first events, and
+ * again when the last answer is a minute old: the events of such a request are returned, and sent by the next one.
+ */
 #pragma once
+
+#include <chrono>
 
 #include <memory>
 
@@ -10,8 +16,9 @@ namespace outbox::aws_sink {
 
 class Protocol final : public HttpProtocol {
 public:
-  Protocol(std::shared_ptr<const AwsConfig> config, std::shared_ptr<Signer> signer)
-      : config_(std::move(config)), signer_(std::move(signer)) {}
+  Protocol(std::shared_ptr<const AwsConfig> config, std::shared_ptr<Signer> signer,
+           std::shared_ptr<Reporter> reporter)
+      : config_(std::move(config)), signer_(std::move(signer)), reporter_(std::move(reporter)) {}
 
   const std::string &url() const override { return config_->target.url; }
   size_t most_messages() const override { return most_entries; }
@@ -22,8 +29,15 @@ public:
                       const std::vector<HttpMessage> &messages) const override;
 
 private:
+  using Clock = std::chrono::steady_clock;
+  bool may_send(const HttpTransfer &answer) const;
+
   const std::shared_ptr<const AwsConfig> config_;
   const std::shared_ptr<Signer> signer_;
+  const std::shared_ptr<Reporter> reporter_;
+  /* Of the HTTP loop's thread. */
+  mutable Clock::time_point ask_at_{}; /* for the bus */
+  mutable bool may_ask_ = true;
 };
 
 }  // namespace outbox::aws_sink

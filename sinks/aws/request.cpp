@@ -77,4 +77,8 @@ Content question(const Target &target) {
   return {json_member("Name", target.id) + "}", json_headers(target.service, "DescribeEventBus")};
 }
 
+bool asks_for_bus(std::string_view body) {
+  return body.starts_with("{\"Name\":");
+}
+
 }  // namespace outbox::aws_sink

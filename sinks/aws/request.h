@@ -22,5 +22,7 @@ struct Content {
 Content batch_request(const Target &target, const std::vector<const Fields *> &entries);
 /* Asks whether the target is there; needs one more right than sending does. */
 Content question(const Target &target);
+/* Whether this is the body of a question to EventBridge. */
+bool asks_for_bus(std::string_view body);
 
 }  // namespace outbox::aws_sink

@@ -208,6 +208,10 @@ void check_endpoint(const std::string &name, const std::string &value) {
     throw_bad_value(name, value, "Expected scheme, host and perhaps a port, without a path.", endpoint_example);
 }
 
+bool Target::may_be_void() const {
+  return service == Service::EventBridge && id != "default" && !id.ends_with(":event-bus/default");
+}
+
 const char *Target::signing_name() const {
   return service == Service::Sqs ? "sqs" : service == Service::Sns ? "sns" : "events";
 }

@@ -22,6 +22,8 @@ struct Target {
   std::string host;   /* as in the header Host */
   bool fifo = false;
 
+  /* AWS acknowledges what is sent to a target that does not exist, and drops it. */
+  bool may_be_void() const;
   /* The service's name in a signature. */
   const char *signing_name() const;
   /* The option that names the target. */

@@ -48,14 +48,52 @@ def test_a_missing_queue_is_waited_for(db, moto, front, name):
 def test_a_missing_topic_or_bus(db, moto, front, name, kind, code):
     queue = moto.queue(name)
     db.aws_sink("aws", front.url, **({"topic_arn": f"arn:aws:sns:eu-central-1:123456789012:{name}"} if kind == "topic" else {"event_bus": name}))
+def takes_everything(request):
+    """EventBridge acknowledges events for a bus that does not exist, and drops them: https://github.com/aws/aws-cli/issues/9186"""
+    if request.operation != "PutEvents":
+        return None
+    return Answer(200, json.dumps({"FailedEntryCount": 0, "Entries": [{"EventId": str(n)} for n in range(request.size)]}).encode(), {})
+
+
+def test_a_bus_that_was_deleted(db, moto, front, name):
+    """By somebody, while the worker was not there: its first request asks."""
+    db.aws_sink("aws", front.url, event_bus=moto.bus(name, moto.queue(name)))
+    many(db, 1, 1)
+    all_is_sent(db)
+    moto.events.remove_targets(Rule="all", EventBusName=name, Ids=["1"])
+    moto.events.delete_rule(Name="all", EventBusName=name)
+    moto.events.delete_event_bus(Name=name)
+    front.answer = takes_everything
+    db.sql("SELECT pg_terminate_backend(pid, 30000) FROM outbox.workers")
+    many(db, 20, 10)
+    state_is(db, "circuit open", "ResourceNotFound")
+    no_attempt_is_spent(db)
+    assert db.pending() == 20
+
+
+def test_a_bus_that_may_not_be_asked_for(db, moto, front, name):
+    """Events are sent; the server's log says what nobody can see."""
+    queue = moto.queue(name)
+    db.aws_sink("aws", front.url, event_bus=moto.bus(name, queue))
+    front.answer = lambda request: error("AccessDeniedException", "not authorized to perform: events:DescribeEventBus") if request.operation == "DescribeEventBus" else None
+    many(db, 20, 10)
+    queue.read(20)
+    all_is_sent(db)
+    assert "allow events:DescribeEventBus" in db.pg.log.read_text()
+
+
     many(db, 20, 10)
     state_is(db, "circuit open", code)
     no_attempt_is_spent(db)
+    if kind == "bus":
+        front.answer = takes_everything
     moto.topic(name, queue) if kind == "topic" else moto.bus(name, queue)
     queue.read(20)
     all_is_sent(db)
 
+    front.answer = lambda request: Answer(503, b"", {})  # until the target leads to the queue: what comes before is dropped
 
+    front.answer = lambda request: None
 def test_a_killed_service_that_forgets_its_queue(db, make_moto, name):
     moto = make_moto()
     queue = moto.queue(name)
@@ -123,7 +161,7 @@ def test_an_entry_of_a_bus_fails(db, moto, front, name):
     failed = []
 
     def answer(request):
-        if failed or len(entries := request.json["Entries"]) < 2:
+        if failed or len(entries := request.json.get("Entries", [])) < 2:
             return None
         failed.append(json.loads(entries[1]["Detail"])["n"])
         moto.events.put_events(Entries=[entry | {"Time": int(entry["Time"])} for entry in entries[:1] + entries[2:]])

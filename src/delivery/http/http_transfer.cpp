@@ -169,6 +169,7 @@ void HttpTransfer::prepare(const std::string &url, const HttpHeaders &headers, s
   set(handle(), CURLOPT_HTTPHEADER, headers_.get());
   if (!url.empty())
     set(handle(), CURLOPT_URL, url.c_str());
+  sent_ = body;
   set(handle(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   set(handle(), CURLOPT_POSTFIELDS, body.data()); /* NOLINT(bugprone-suspicious-stringview-data-usage): with a size */
 }

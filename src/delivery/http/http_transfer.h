@@ -52,6 +52,9 @@ public:
   /* Why the peer has not answered; nothing if it has. The caller masks secrets. */
   std::optional<Verdict> no_answer(CURLcode code) const;
 
+  /* The body of the request. */
+  std::string_view sent() const { return sent_; }
+
   // ---- the answer, if no_answer() is nothing; all of it has arrived if the code is CURLE_OK ----
 
   long status() const;
@@ -101,6 +104,7 @@ private:
   const std::string sink_, url_;
   const bool single_use_;  // each request has a connection of its own
   std::unique_ptr<curl_slist, Cleanup> headers_;
+  std::string_view sent_;
   std::string body_;
   size_t header_bytes_ = 0;
   size_t body_bytes_ = 0;
