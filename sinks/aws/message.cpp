@@ -182,11 +182,11 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
     add("Subject", subject, entry);
     entry.size += subject.size();
   }
-  if (fifo_) {
-    const std::string_view key = view(event.key), id(record.id_text, sizeof record.id_text);
+  const std::string_view key = view(event.key), id(record.id_text, sizeof record.id_text);
+  if (fifo_ || (service_ == Service::Sqs && !key.empty())) /* the group makes standard queues fair queues */
     add("MessageGroupId", key.empty() ? std::string(id) : group_of(key), entry);
+  if (fifo_)
     add("MessageDeduplicationId", id, entry);
-  }
 }
 
 // ---- EventBridge ----

@@ -33,7 +33,7 @@ def test_debezium(db, moto, front, name):
     [entry] = request.json["Entries"]
     assert entry["MessageBody"] == '{"a": [1, 2.50, "ä"]}'
     assert entry["MessageAttributes"] == {"id": {"DataType": "String", "StringValue": id}, "tenant": {"DataType": "String", "StringValue": "eu"}}
-    assert "MessageGroupId" not in entry
+    assert entry["MessageGroupId"] == "7" and "MessageDeduplicationId" not in entry, "the group of a fair queue"
 
 
 def test_an_envelope_for_a_bus(db, moto, front, name):
