@@ -1,7 +1,7 @@
 /*
- * message.cpp: one function makes the message for submitting, for the check at enqueue time (which has no payload,
- * only its length) and for previews. SQS and SNS take text and at most ten attributes; EventBridge takes a JSON
- * object, and no attributes.
+ * message.cpp: one function makes the message for submitting, for the check at enqueue time (which leaves the payload
+ * out, and looks at its text alone) and for previews. SQS and SNS take text and at most ten attributes; EventBridge
+ * takes a JSON object, and no attributes.
  */
 #include "message.h"
 
@@ -61,6 +61,14 @@ void check_no_control(const char *option, std::string_view text) {
     throw BadInput(OB_BAD_VALUE, option,
                    "option \"" + std::string(option) + "\" makes a text with control characters", {},
                    "Change the option, or what the event has for it.");
+}
+
+void check_detail(std::string_view detail) {
+  const size_t begin = detail.find_first_not_of(" \t\r\n");
+  if (begin == detail.npos || detail[begin] != '{')
+    throw BadInput(OB_BAD_VALUE, "payload", "the detail of an event of EventBridge must be a JSON object",
+                   "The format writes another value.",
+                   "Give the event a payload that is an object, or use format 'cloudevents-structured'.");
 }
 
 void refuse_unless(Service wanted, Service service, const Options &server, const char *name, const char *only) {
@@ -202,11 +210,8 @@ void MessageMaker::make_bus_event(const ob_event &event, const Record &record, b
                    "Such sources are those of AWS itself.",
                    "Write other text before the variable in option \"source\".");
   const std::string_view detail = view(record.value);
-  if (with_payload &&
-      (detail.find_first_not_of(" \t\r\n") == detail.npos || detail[detail.find_first_not_of(" \t\r\n")] != '{'))
-    throw BadInput(OB_BAD_VALUE, "payload", "the detail of an event of EventBridge must be a JSON object",
-                   "The format writes another value.",
-                   "Give the event a payload that is an object, or use format 'cloudevents-structured'.");
+  if (with_payload)
+    check_detail(detail);
   const std::string resource = "urn:uuid:" + std::string(record.id_text, sizeof record.id_text);
   add("Source", source, entry);
   add("DetailType", detail_type, entry);
@@ -251,6 +256,12 @@ size_t MessageMaker::check(const ob_event &event) const {
     throw BadInput(OB_BAD_VALUE, "payload_bytes", "AWS takes no raw bytes as a message", "A message is text.",
                    "Use format 'cloudevents-structured', which writes them as base64, or encode them yourself.");
   const bool reads = format_->reads_payload(event);
+  if (event.payload.data && !event.payload_is_bytes) {
+    if (service_ != Service::EventBridge)
+      check_body(view(event.payload));
+    else if (!reads)
+      check_detail(view(event.payload));
+  }
   ob_event without = event;
   constexpr std::string_view some = "{}";
   if (event.payload.data)
@@ -267,11 +278,6 @@ size_t MessageMaker::check(const ob_event &event) const {
 
 void MessageMaker::check_new(const ob_event &event) const {
   format_->check_new(event);
-}
-
-size_t MessageMaker::max_payload(size_t size) const {
-  size_t times = format_->shrinks();
-  return times == 0 || size > SIZE_MAX / times ? SIZE_MAX : size * times;
 }
 
 }  // namespace outbox::aws_sink

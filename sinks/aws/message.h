@@ -35,10 +35,9 @@ public:
 
   /* Throws BadInput if the event cannot be sent with these options. */
   Entry make(const ob_event &event) const;
-  /* The check at enqueue time, when only the payload's length is known. Returns the least size of the message. */
+  /* The check at enqueue time. Returns the least size of the message. */
   size_t check(const ob_event &event) const;
   void check_new(const ob_event &event) const;
-  size_t max_payload(size_t size) const;
 
 private:
   struct Attribute {

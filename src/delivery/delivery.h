@@ -169,7 +169,7 @@ bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error
  * such as a NULL payload for a sink whose options do not allow tombstones. */
 bool ob_checker_check_new(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
 /* The largest payload that can be sent, in bytes (SIZE_MAX = no limit), so that the caller need not render larger
- * ones. */
+ * ones. 0: the checks read the text of each payload. */
 size_t ob_checker_max_payload(const ob_checker *checker) OB_NOEXCEPT;
 void ob_checker_close(ob_checker *checker) OB_NOEXCEPT;
 

@@ -170,16 +170,27 @@ def test_events_for_a_topic_and_a_bus_are_checked(db):
     refused(db, enqueue().replace("'x'", "repeat('x', 129)").replace("headers => '{}'", "headers => '{\"source\": \"s\"}'"), "at most 128")
 
 
-def test_what_only_the_payload_shows(db, moto, front, name):
-    """The payload is read when the event is sent: a detail that is no object, and characters that are none of XML, are dead letters."""
+def test_the_text_of_a_payload_is_checked(db, moto, front, name):
+    """Characters that are none of XML 1.0, and a detail that is no object. U+10FFFE is one of XML, and its last bytes are like those of U+FFFE."""
     queue = moto.queue(name)
     db.aws_sink("aws", front.url, queue_url=queue.url, aggregates="Queue")
     db.aws_sink("bus", front.url, event_bus=moto.bus(name, queue), aggregates="Bus")
-    db.sql("SELECT outbox.enqueue('Bus', '1', 'x', '[]'); SELECT outbox.enqueue('Queue', '1', 'x', to_jsonb(U&'\\FFFE'::text))")
-    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 2, 30)
-    texts = {row[0] for row in db.sql("SELECT last_error FROM outbox.events")}
-    assert any("must be a JSON object" in text for text in texts) and any("cannot be sent to AWS" in text for text in texts)
-    assert not front.sends()
+    for character in ("FFFE", "FFFF"):
+        refused(db, rf"SELECT outbox.enqueue('Queue', '1', 'x', jsonb_build_object('a', repeat('x', 500), 'b', U&'\{character}'::text))", "payload cannot be sent to AWS", "\\u escapes")
+    refused(db, "SELECT outbox.enqueue('Bus', '1', 'x', '[]')", "must be a JSON object")
+    db.sql(r"SELECT outbox.enqueue('Queue', '1', 'x', jsonb_build_object('a', U&'\+10FFFE\FFFD\0009'::text)), outbox.enqueue('Bus', '1', 'x', jsonb_build_object('b', U&'\FFFE'::text))")
+    assert {json.loads(message["Body"]).get("a") for message in queue.read(2)} == {"\U0010FFFE\uFFFD\t", None}
+
+
+def test_a_payload_that_an_update_brings(db, moto, front, name):
+    """An UPDATE of the payload is not checked: such an event is a dead letter."""
+    db.aws_sink("aws", front.url, queue_url=moto.queue(name).url)
+    db.sql("SELECT outbox.pause('aws')")
+    db.sql("SELECT outbox.enqueue('Order', '1', 'x', '{}')")
+    db.sql(r"UPDATE outbox.events SET payload = to_jsonb(U&'\FFFE'::text)")
+    db.sql("SELECT outbox.resume('aws')")
+    wait_until(lambda: db.sql("SELECT status FROM outbox.events") == [("FAILED",)], 30)
+    assert "cannot be sent to AWS" in db.value("SELECT last_error FROM outbox.events") and not front.sends()
 
 
 def steps(db, name: str = "aws", send: bool = False) -> dict[str, tuple]:

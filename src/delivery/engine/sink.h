@@ -106,7 +106,7 @@ class SinkConfig {
 public:
   virtual ~SinkConfig() = default;
   /* Throws BadInput if the event can never be sent with these options. Reads only the length of the payload, so that
-   * a caller need not render it. */
+   * a caller need not render it, unless max_payload() is 0. */
   virtual void check_event(const ob_event &event) const = 0;
   /* Called after check_event() while an event is enqueued, and never again. Throws BadInput if the event could be
    * sent but is probably a mistake. Events that are already in the table are sent regardless. */

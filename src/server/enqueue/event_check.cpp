@@ -239,8 +239,8 @@ void event_check(TriggerRow *row, EventHeaders *headers) {
   event_check_payload(row);
 }
 
-/* Sinks check only the payload's length. A jsonb is rendered only when its size may be near the limit: its binary
- * form is seldom smaller than a quarter of its text. */
+/* Most sinks check only the payload's length. A jsonb is rendered only when its size may be near the limit, which is
+ * 0 for a sink that checks the text: its binary form is seldom smaller than a quarter of its text. */
 static ob_text payload_of(const TriggerRow *row, size_t limit) {
   EventColumn column = row_isnull(row, EV_PAYLOAD) ? EV_PAYLOAD_BYTES : EV_PAYLOAD;
 
