@@ -167,6 +167,16 @@ def test_masstransits_rider_gets_plain_json_and_a_message_id(db, kafka, consume)
     assert headers == {}
 
 
+def test_a_consumer_can_hand_records_to_nservicebus(db, kafka, consume):
+    """https://docs.particular.net/nservicebus/messaging/headers: those that an endpoint needs, as texts."""
+    found = record(db, kafka, consume, "nservicebus_kafka", "orders-nservicebus")
+    assert json.loads(found.value) == {"OrderId": 42, "Total": 99.5} and found.key == "42"
+    headers = {name: value.decode() for name, value in found.headers}
+    uuid.UUID(headers.pop("NServiceBus.MessageId"))
+    assert headers == {"NServiceBus.EnclosedMessageTypes": "Shop.Contracts.OrderPaid", "NServiceBus.ContentType": "application/json",
+                       "NServiceBus.MessageIntent": "Publish"}
+
+
 def test_openoutbox_writers_and_readers_need_no_change(db, kafka, consume):
     """https://open-outbox.dev/concepts/table-schema and the relay's internal/publishers/kafka.go: topic event_type, key partition_key, and
     the header X-Event-ID beside the event's own."""
@@ -193,4 +203,4 @@ def test_every_recipe_is_tested():
     """Each CREATE SERVER of the page is named by a test, here or with the sink's own tests."""
     tests = "".join(path.read_text() for path in (Path(__file__), ROOT / "sinks/rabbitmq/test/test_recipes.py"))
     sinks = re.findall(r"CREATE SERVER (\w+) ", PAGE.read_text())
-    assert len(sinks) == 8 and [sink for sink in sinks if f'"{sink}"' not in tests] == []
+    assert len(sinks) == 9 and [sink for sink in sinks if f'"{sink}"' not in tests] == []
