@@ -82,8 +82,9 @@ typedef struct ob_event {
   ob_text payload;      /* NULL = tombstone; JSON text, or raw bytes when payload_is_bytes */
   ob_text content_type; /* of raw bytes; NULL for JSON */
   bool payload_is_bytes;
-  int attempt; /* 1 for the first try */
+  int attempt; /* 1 for the first try; failures that spend no attempt do not count */
   bool alone;  /* no other event of its key is in flight, and none is submitted until this one has ended */
+  bool failed; /* its last delivery failed, whether or not that spent an attempt */
   const ob_header *headers;
   size_t n_headers;
 } ob_event;

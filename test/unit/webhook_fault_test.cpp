@@ -132,8 +132,8 @@ TEST(WebhookFault, ARefusedConnectionIsTheSinksFault) {
   EXPECT_EQ(crm.send(TestEvent(5, 1)).outcome, Outcome::SinkDown);  // a probe comes to the same result
 }
 
-/* libcurl retries by itself on a new connection, and keeps its text about the broken one if that fails. */
-TEST(WebhookFault, AKeptConnectionThatBreaksWhereNoneIsTakenAnymoreIsNamed) {
+/* libcurl would send the request again by itself. */
+TEST(WebhookFault, AKeptConnectionThatBreaksWhereNoneIsTakenAnymoreCostsNoAttempt) {
   FaultServer *server = nullptr;
   FaultServer peer([&](const HttpRequest &, Peer &to) {
     if (server->requests() == 1)
@@ -147,8 +147,9 @@ TEST(WebhookFault, AKeptConnectionThatBreaksWhereNoneIsTakenAnymoreIsNamed) {
   WebhookHarness crm(WebhookHarness::local(peer));
   EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::Sent);
   Completion completion = crm.send(TestEvent(2, 1));
-  EXPECT_EQ(completion.outcome, Outcome::SinkDown);
-  EXPECT_EQ(completion.error, "the connection broke, and a new one failed (Connection refused)");
+  EXPECT_EQ(completion.outcome, Outcome::Deferred);
+  EXPECT_EQ(completion.error, "a kept connection broke before an answer");
+  EXPECT_EQ(completion.reason, OB_REASON_CONNECTION);
 }
 
 TEST(WebhookFault, AnUnknownHostIsTheSinksFault) {
@@ -253,12 +254,19 @@ TEST(WebhookFault, AConnectionThatIsBeingClosedIsReplaced) {
   });
   WebhookHarness crm(WebhookHarness::local(peer));
   for (uint64_t n = 1; n <= 1000; ++n) {
-    Completion completion = crm.send(TestEvent(n, 1));
+    TestEvent event(n, 1);
+    Completion completion = crm.send(event);
+    if (completion.outcome == Outcome::Deferred) {
+      event.event.failed = true;
+      completion = crm.send(event);
+    }
     ASSERT_EQ(completion.outcome, Outcome::Sent) << n << ": " << completion.error;
   }
 }
 
-TEST(WebhookFault, AConnectionThatThePeerClosesBetweenRequestsIsReplaced) {
+/* The peer may have handled the request before it closed the connection, so an attempt is one request. The first one
+ * costs nothing; the next one goes over a new connection. */
+TEST(WebhookFault, AKeptConnectionThatThePeerClosesCostsNoAttemptOnce) {
   for (bool reset : {false, true}) {
     std::atomic<int> last{-1};
     FaultServer peer([&](const HttpRequest &request, Peer &to) {
@@ -270,11 +278,41 @@ TEST(WebhookFault, AConnectionThatThePeerClosesBetweenRequestsIsReplaced) {
       return false;
     });
     WebhookHarness crm(WebhookHarness::local(peer));
-    for (uint64_t n = 1; n <= 5; ++n) {
-      Completion completion = crm.send(TestEvent(n, 1));
-      EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
+    EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::Sent);
+    for (uint64_t n = 2; n <= 4; ++n) {
+      TestEvent event(n, 1);
+      Completion completion = crm.send(event);
+      EXPECT_EQ(completion.outcome, Outcome::Deferred) << completion.error;
+      EXPECT_EQ(completion.retry_after_ms, 0) << "at once";
+      EXPECT_EQ(peer.requests(), 2 * static_cast<int>(n) - 2) << "one request per attempt";
+      event.event.failed = true;
+      EXPECT_EQ(crm.send(event).outcome, Outcome::Sent);
+      EXPECT_EQ(peer.connections(), static_cast<int>(n));
     }
-    EXPECT_EQ(peer.connections(), 5);
-    EXPECT_EQ(peer.requests(), 9);  // four of them twice, with the same id
+    TestEvent again(5, 1);
+    again.event.failed = true;
+    again.event.attempt = 2;
+    EXPECT_EQ(crm.send(again).outcome, Outcome::RetryBlameSink) << "it has failed before, and may be the cause";
+    EXPECT_EQ(peer.requests(), 8);
+  }
+}
+
+/* As if the answer and the end of the connection met each other on the way. */
+TEST(WebhookFault, AConnectionIsNotUsedForLongerThanThePeerKeepsIt) {
+  struct Case {
+    const char *header;
+    std::chrono::milliseconds idle;
+    int connections;
+  };
+  for (const Case &each :
+       {Case{"Keep-Alive: timeout=3, max=100\r\n", std::chrono::milliseconds(2100), 2},
+        Case{"Keep-Alive: timeout=20\r\n", std::chrono::milliseconds(4100), 1},
+        Case{"", std::chrono::milliseconds(1000), 1}, Case{"", std::chrono::milliseconds(4100), 2}}) {
+    FaultServer peer([&](const HttpRequest &, Peer &to) { return to.answer(200, each.header); });
+    WebhookHarness crm(WebhookHarness::local(peer));
+    EXPECT_EQ(crm.send(TestEvent(1, 1)).outcome, Outcome::Sent);
+    std::this_thread::sleep_for(each.idle);
+    EXPECT_EQ(crm.send(TestEvent(2, 1)).outcome, Outcome::Sent);
+    EXPECT_EQ(peer.connections(), each.connections) << each.header << each.idle.count();
   }
 }

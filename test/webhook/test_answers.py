@@ -160,23 +160,29 @@ def keep_connections(db, receiver, n: int) -> None:
     wait_until(lambda: db.pending() == 0, 20, "their recording")
 
 
-def test_an_attempt_is_at_most_two_requests(db, receiver):
-    """The endpoint closes every connection without an answer. The second request uses a new connection, not another kept one."""
+def test_an_attempt_is_one_request(db, receiver):
+    """The endpoint closes every connection without an answer. On a kept connection that costs no attempt and is tried again at once, on a new
+    connection, where it costs one."""
     db.webhook_sink("crm", receiver, SECRET, concurrency="8", retry="1h")
     keep_connections(db, receiver, 8)
     event = db.enqueue("Order", "x")
     wait_until(lambda: db.sql(NEXT), 20, "the end of the attempt")
     assert sum(delivery.id == event for delivery in receiver.deliveries) == 2
-    assert db.sql("SELECT reason, publish_failures_total FROM outbox.failure_metrics") == [("connection", 1)]
+    assert db.sql("SELECT reason, publish_failures_total FROM outbox.failure_metrics") == [("connection", 2)], "each request is a failure of its own"
+    assert db.sql(NEXT)[0][1] == 1
 
 
-def test_a_rate_limit_counts_the_second_request_of_an_attempt(db, receiver):
-    db.webhook_sink("crm", receiver, SECRET, rate_limit="1/2s", retry="1h")
+def test_a_kept_connection_that_breaks_costs_no_attempt(db, receiver):
+    """A rate limit counts the next request too."""
+    db.webhook_sink("crm", receiver, SECRET, rate_limit="1/2s", max_attempts="1", retention="1h")
     keep_connections(db, receiver, 1)
     event = db.enqueue("Order", "x")
-    wait_until(lambda: db.sql(NEXT), 20, "the end of the attempt")
-    assert sum(delivery.id == event for delivery in receiver.deliveries) == 1, "the next one would be too early"
-    assert db.sql(NEXT)[0][3] == "the connection broke before an answer"
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE last_error = 'a kept connection broke before an answer'") == 1, 20, "the failure")
+    receiver.mode = OK
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    assert db.sql("SELECT attempts, status FROM outbox.events WHERE id = %s", event) == [(0, "SENT")]
+    first, second = (delivery.at for delivery in receiver.deliveries if delivery.id == event)
+    assert second - first > 1.8
 
 
 def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):

@@ -30,7 +30,22 @@ struct PeerHistory {
   /* Connections without an answer that the peer closed after asking in vain for a client certificate, without an
    * alert, one after the other. */
   std::atomic<int> hang_ups{0};
+  /* For how long a connection without a request is kept, in whole seconds rounded down, as libcurl counts. Many peers
+   * close theirs after 5 s without saying so; one that names a time in Keep-Alive is believed. */
+  std::atomic<long> kept_s{3};
 };
+
+/* What the request may do with a kept connection, which the peer can close at any moment: whether it has read the
+ * request first is not known. In this order, if a request has several events. */
+enum class KeptConnection {
+  FREE,    /* use it; if it breaks without an answer, that costs no attempt */
+  COUNTED, /* use it; if it breaks, that costs an attempt: the event has failed before, and may be the cause */
+  NONE     /* the event's last delivery ended so */
+};
+
+inline KeptConnection kept_connection_for(const ob_event &event) {
+  return !event.failed ? KeptConnection::FREE : event.attempt > 1 ? KeptConnection::COUNTED : KeptConnection::NONE;
+}
 
 /* Immutable once it is parsed, but for the history. */
 struct HttpPeer {

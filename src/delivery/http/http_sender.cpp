@@ -196,7 +196,10 @@ void HttpSender::Requests::start() {
       request.transfer = std::make_unique<HttpTransfer>(peer_, name_, protocol_->url());
     }
     request.call = protocol_->call(request.messages);
-    request.transfer->prepare(request.call.url, request.call.headers, request.call.body);
+    KeptConnection kept = KeptConnection::FREE;
+    for (const HttpMessage &message : request.messages)
+      kept = std::max(kept, message.kept);
+    request.transfer->prepare(request.call.url, request.call.headers, request.call.body, kept);
     run(active_.begin());
     return;
   } catch (const std::bad_alloc &) {
@@ -217,7 +220,7 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
   assert(loop_.is_loop_thread());
   bool again = false;
   try {
-    if (request->transfer->retry_on_new_connection(code)) {
+    if (request->transfer->needs_new_connection(code)) {
       run(request);
       return;
     }
@@ -247,7 +250,7 @@ HttpJudgement HttpSender::Requests::judge(Request &request, CURLcode code) {
     loop_.descriptors_ran_out();
     pause(failure->pause_ms);
   }
-  return {{{failure->outcome, peer_->secrets.masked(failure->error), failure->reason}}};
+  return {{{failure->outcome, peer_->secrets.masked(failure->error), failure->reason, failure->retry_after_ms}}};
 }
 
 /* Takes no memory but for texts, which are left out if there is none. */
@@ -350,6 +353,7 @@ Submitted HttpSender::submit(const ob_event &event) {
   HttpMessage message = protocol_->render(event);
   message.ticket = event.ticket;
   message.key_hash = event.key_hash;
+  message.kept = kept_connection_for(event);
   requests_->handover().push(std::move(message));
   return true;
 }

@@ -26,6 +26,7 @@ struct HttpMessage {
 
   /* Set by the sender. */
   uint64_t ticket = 0, key_hash = 0;
+  KeptConnection kept = KeptConnection::FREE;
   size_t size() const {
     size_t bytes = sizeof(HttpMessage);
     for (const std::string &part : parts)
@@ -79,7 +80,8 @@ public:
  * keep alive.
  *
  * A request without an answer: a refused connection, an unknown name, a failed TLS handshake and the network guard
- * are SinkDown; a connection that breaks after the request was begun, and a timeout, are RetryBlameSink.
+ * are SinkDown; a connection that breaks after the request was begun, and a timeout, are RetryBlameSink. If it was a
+ * kept connection, the first time is Deferred.
  */
 class HttpSender final : public Sink {
 public:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <new>
 #include <system_error>
 
@@ -155,9 +156,10 @@ void HttpTransfer::add_line(const std::string &line) {
 }
 
 void HttpTransfer::prepare(const std::string &url, const HttpHeaders &headers, std::string_view body,
-                           const HttpHeaders &more_headers) {
-  reset(false);
-  retried_ = false;
+                           KeptConnection kept, const HttpHeaders &more_headers) {
+  reset(kept == KeptConnection::NONE && !peer_->http2);  // the requests of a broken HTTP/2 connection share a new one
+  kept_ = kept;
+  set(handle(), CURLOPT_MAXAGE_CONN, peer_->history->kept_s.load());
 
   headers_.reset();
   add_line("Expect:");  // do not wait for "100 Continue" before a large body
@@ -190,7 +192,7 @@ void HttpTransfer::reset(bool fresh_connection) {
   body_.clear();
   header_bytes_ = body_bytes_ = 0;
   head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
-  stopped_repeat_ = hung_up_ = false;
+  stopped_repeat_ = hung_up_ = lost_ = false;
   refusal_.reset();
   tls_.clear();
   error_[0] = '\0';
@@ -200,30 +202,31 @@ void HttpTransfer::reset(bool fresh_connection) {
 /* A peer that insists on a client certificate closes the connection after an alert, which a reset may overtake. Until
  * it has answered a request, a closed connection is therefore held against the missing certificate; but not many
  * times without an alert, because an event may be the cause that comes first each time. */
-bool HttpTransfer::misses_certificate(bool lost) {
+bool HttpTransfer::misses_certificate() {
   constexpr int most_hang_ups = 5;
   PeerHistory &history = *peer_->history;
   if (header_bytes_ > 0)
     history.answered = true;
   if (tls_.refused_by_alert())
     history.hang_ups = 0;
-  bool closed = requested_ && lost && header_bytes_ == 0 && !tls_.refused_by_alert();
+  bool closed = lost_ && !tls_.refused_by_alert();
   if (!closed || history.answered || !tls_.asked_for_client_certificate() || peer_->client.is_given())
     return false;
   return history.hang_ups++ < most_hang_ups;
 }
 
-/* With HTTP/2 all requests of a broken connection are started again, and share a new one. */
-bool HttpTransfer::retry_on_new_connection(CURLcode code) {
-  bool lost = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
-              (code == CURLE_HTTP2 && peer_->http2) || stopped_repeat_;
-  bool dead = requested_ && lost && header_bytes_ == 0;
-  bool is_refused = refusal() != nullptr;
-  hung_up_ = misses_certificate(lost);
-  if (retried_ || socket_wanted_ || (!dead && !is_refused) || (dead && may_repeat_ && !may_repeat_()))
+bool HttpTransfer::is_lost(CURLcode code) const {
+  return requested_ && header_bytes_ == 0 &&
+         (code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
+          (code == CURLE_HTTP2 && peer_->http2) || stopped_repeat_);
+}
+
+bool HttpTransfer::needs_new_connection(CURLcode code) {
+  lost_ = is_lost(code);
+  hung_up_ = misses_certificate();
+  if (socket_wanted_ || refusal() == nullptr)
     return false;
-  reset(is_refused || !peer_->http2);
-  retried_ = true;
+  reset(true);
   return true;
 }
 
@@ -242,6 +245,8 @@ template <typename Address> bool HttpTransfer::may_connect(Address address) noex
 /* Checks the address of the actual connection: after an earlier check a name could resolve to another address. */
 curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr *address) {
   auto *transfer = static_cast<HttpTransfer *>(self);
+  if (transfer->stops_repeat())
+    return CURL_SOCKET_BAD;
   transfer->socket_wanted_ = true;
   if (!transfer->may_connect(&address->addr))
     return CURL_SOCKET_BAD;
@@ -251,16 +256,6 @@ curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr 
   return transfer->socket_;
 }
 
-/* May libcurl send the request again by itself? It does so up to five times when reused connections break without an
- * answer, and then often takes another reused one. Only a new one is taken here; with HTTP/2 the requests of a broken
- * connection share one. */
-bool HttpTransfer::repeats_by_itself() {
-  stopped_repeat_ = retried_ || (!socket_wanted_ && !peer_->http2) || (may_repeat_ && !may_repeat_());
-  if (stopped_repeat_)
-    return false;
-  return retried_ = true;
-}
-
 /* Checks a reused connection, which may have been opened by a sink with other permissions. */
 int HttpTransfer::before_request(void *self, char *remote, char *, int, int) {
   auto *transfer = static_cast<HttpTransfer *>(self);
@@ -268,10 +263,21 @@ int HttpTransfer::before_request(void *self, char *remote, char *, int, int) {
     transfer->socket_allowed_ = false;
     return CURL_PREREQFUNC_ABORT;
   }
-  if (transfer->requested_ && !transfer->repeats_by_itself())
+  if (transfer->stops_repeat())
     return CURL_PREREQFUNC_ABORT;
   transfer->requested_ = true;
   return CURL_PREREQFUNC_OK;
+}
+
+/* "Keep-Alive: timeout=5": the time counts for the peer from its answer on, so a second is left for the way. */
+void HttpTransfer::note_keep_alive(std::string_view line) {
+  constexpr std::string_view parameter = "timeout=";
+  constexpr long most_s = 118, rounded_down_s = 1, margin_s = 1;
+  long timeout_s = 0;
+  if (size_t at = line.find(parameter); at != line.npos)
+    std::from_chars(line.data() + at + parameter.size(), line.data() + line.size(), timeout_s);
+  if (timeout_s > 0)
+    peer_->history->kept_s = std::clamp(timeout_s - rounded_down_s - margin_s, 1L, most_s);
 }
 
 /* Detects a complete head. libcurl takes a connection that ends within the head for a response without a body. The
@@ -283,6 +289,9 @@ size_t HttpTransfer::on_header(char *data, size_t size, size_t n, void *self) {
   const std::string_view line(data, size * n);
   if (line == "\r\n" || line == "\n")
     transfer->head_complete_ |= transfer->status() >= 200;
+  constexpr std::string_view keep_alive = "keep-alive:";
+  if (same_name(line.substr(0, keep_alive.size()), keep_alive))
+    transfer->note_keep_alive(line);
   return transfer->header_bytes_ > max_headers ? 0 : size * n;
 }
 
@@ -420,25 +429,24 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
     verdict.reason = OB_REASON_TLS;
     verdict.error = tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")";
   } else {
-    /* A reused connection may have taken the request before it broke; curl then tried a new one by itself. */
-    bool refused = code == CURLE_COULDNT_CONNECT;
-    verdict.outcome = requested_ && !refused ? Outcome::RetryBlameSink : Outcome::SinkDown;
-    verdict.reason = stopped_repeat_ ? OB_REASON_CONNECTION : reason_of(code);
+    const bool is_free = lost_ && !socket_wanted_ && kept_ == KeptConnection::FREE;
+    verdict.outcome = is_free ? Outcome::Deferred : requested_ ? Outcome::RetryBlameSink : Outcome::SinkDown;
+    verdict.retry_after_ms = is_free ? 0 : -1;
+    verdict.reason = lost_ ? OB_REASON_CONNECTION : reason_of(code);
     if (header_bytes_ > max_headers)
       verdict.error = "the answer's headers are too long";
     else if (code == CURLE_OK)
       verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
-    else if (stopped_repeat_)
-      verdict.error = "the connection broke before an answer";
-    else if (requested_ && refused)  // libcurl's text would still be about the broken connection
-      verdict.error = "the connection broke, and a new one failed";
+    else if (lost_ && !socket_wanted_)
+      verdict.error = "a kept connection broke before an answer";
     else
       verdict.error = error_[0] ? error_ : curl_easy_strerror(code);
     if (requested_ && tls_.asked_for_client_certificate() && !peer_->client.is_given())
       verdict.error += ". The endpoint asked for a client certificate, and there is none: ssl_certificate_pem and "
                        "ssl_key_pem in PUBLIC's user mapping";
     long os_error = 0;
-    if (refused && curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
+    if (code == CURLE_COULDNT_CONNECT && !requested_ &&
+        curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
       verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
   }
   return verdict;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,22 +32,18 @@ public:
   /* Prepares the handle for a request; an empty `url` is that of the constructor. The body must live until the
    * transfer has ended. */
   void prepare(const std::string &url, const HttpHeaders &headers, std::string_view body,
-               const HttpHeaders &more_headers = {});
+               KeptConnection kept = KeptConnection::FREE, const HttpHeaders &more_headers = {});
   /* Instead of prepare(): the handle only opens a new connection and sends nothing. */
   void prepare_connect_only(std::chrono::milliseconds timeout);
-  /* `may` is asked before a second request of the same attempt, while the transfer runs. */
-  void ask_before_repeating(std::function<bool()> may) { may_repeat_ = std::move(may); }
   /* While the transfer runs: whether TCP is connected. libcurl tells only after TLS. */
   bool connected() const;
   CURL *handle() const { return easy_.get(); }
 
   // ---- after the transfer has ended with `code` ----
 
-  /* To be called once, before the others. Returns true if the request failed because of a reused connection: the peer
-   * closed it at that moment without a byte of an answer (libcurl retries only some of these cases), or it leads to
-   * an address that this sink may not use. The handle can then be started again and will use another connection. One
-   * attempt is at most two requests, those that libcurl starts by itself included. */
-  bool retry_on_new_connection(CURLcode code);
+  /* To be called once, before the others. Returns true if no request was sent because the kept connection leads to an
+   * address that this sink may not use. The handle can then be started again and will use another connection. */
+  bool needs_new_connection(CURLcode code);
   /* Why the peer has not answered; nothing if it has. The caller masks secrets. */
   std::optional<Verdict> no_answer(CURLcode code) const;
 
@@ -86,6 +81,9 @@ private:
   };
 
   static curl_socket_t open_socket(void *self, curlsocktype purpose, curl_sockaddr *address);
+  /* Is libcurl about to send the request again? It does so up to five times when kept connections break without an
+   * answer. The peer may have handled the request, so the next one is another attempt. */
+  bool stops_repeat() { return stopped_repeat_ = requested_; }
   static int before_request(void *self, char *remote, char *local, int remote_port, int local_port);
   static size_t on_header(char *data, size_t size, size_t n, void *self);
   static size_t on_body(char *data, size_t size, size_t n, void *self);
@@ -95,10 +93,11 @@ private:
 
   template <typename Address> bool may_connect(Address address) noexcept;
   void reset(bool fresh_connection);
-  bool repeats_by_itself();
   void add_line(const std::string &line);
   std::string field(const char *name, unsigned origin) const;
-  bool misses_certificate(bool lost);
+  void note_keep_alive(std::string_view line);
+  bool misses_certificate();
+  bool is_lost(CURLcode code) const;
 
   const std::shared_ptr<const HttpPeer> peer_;
   const std::string sink_, url_;
@@ -110,11 +109,11 @@ private:
   size_t body_bytes_ = 0;
   bool head_complete_ = false;  // the head of the final response has arrived completely
   bool requested_ = false;      // the request was begun on a connection, so a failure may be the event's fault
-  bool socket_wanted_ = false;  // a new connection was attempted; false: an idle one was used
+  bool socket_wanted_ = false;  // a new connection was attempted; false: a kept one was used
   bool socket_allowed_ = false;
-  bool retried_ = false;         // the second request of the attempt was started, or a refused connection replaced
   bool stopped_repeat_ = false;  // libcurl was about to send the request again, and was stopped
-  std::function<bool()> may_repeat_;
+  bool lost_ = false;            // the connection broke after the request was begun, without a byte of an answer
+  KeptConnection kept_ = KeptConnection::FREE;
   bool hung_up_ = false;                    // the peer closed the connection, and seems to miss a client certificate
   bool no_descriptor_ = false;              // the process had no descriptor for a socket
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last socket that was opened

@@ -241,6 +241,7 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
   event->dedup_key = copy_varlena(row, C_DEDUP_KEY);
   event->content_type = copy_varlena(row, C_CONTENT_TYPE);
   event->attempt = row->attempts + 1;
+  event->failed = event_row_failed(row);
   if (!nulls[C_PAYLOAD_BYTES]) {
     event->payload_is_bytes = true;
     event->payload = copy_varlena(row, C_PAYLOAD_BYTES);

@@ -34,8 +34,6 @@ public:
 
   /* Returns true if another request may start while `running` ones run, and counts it as started. */
   bool start(size_t running, Time now);
-  /* Returns true if a running request may be sent once more now, and counts that for the option `rate_limit`. */
-  bool repeat(Time now) { return now >= paused_until_ && (!rate_ || rate_->take(now)); }
   /* After start() has returned false: when it may return true although no request has ended. Time::max(): not before
    * one ends. */
   Time next(size_t running, Time now) const;

@@ -252,13 +252,6 @@ bool Endpoint::may_start(HttpLoop &loop, Time now) {
   return false;
 }
 
-/* May a request that broke its connection be sent again now? */
-bool Endpoint::may_repeat() {
-  Time now = Clock::now();
-  std::lock_guard lock(mutex_);
-  return limiter_.repeat(now);
-}
-
 void Endpoint::pump_at(HttpLoop &loop, Time when) {
   assert(loop.is_loop_thread());
   if (when >= pump_at_)
@@ -279,7 +272,6 @@ void Endpoint::start(HttpLoop &loop, uint64_t serial, WebhookRequest request) {
   std::unique_ptr<WebhookTransfer> transfer;
   if (idle_.empty()) {
     transfer = std::make_unique<WebhookTransfer>(config_, name_);
-    transfer->ask_before_repeating([this] { return may_repeat(); });
   } else {
     transfer = std::move(idle_.back());
     idle_.pop_back();
@@ -304,7 +296,7 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
   assert(loop.is_loop_thread());
   auto transfer = std::move(active_.extract(serial).mapped());
   try {
-    if (transfer->retry_on_new_connection(code)) {
+    if (transfer->needs_new_connection(code)) {
       run(loop, serial, std::move(transfer));
       return;
     }
@@ -406,7 +398,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
     limiter_.slow_down(started, now, verdict.too_many);
   note_pause(lock, verdict.pause_ms, now);
   if (outage != outage_ && (verdict.outcome == Outcome::RetryBlameSink || verdict.outcome == Outcome::Refused ||
-                            verdict.outcome == Outcome::SinkDown))
+                            verdict.outcome == Outcome::SinkDown || verdict.outcome == Outcome::Deferred))
     verdict.outcome = Outcome::Returned;
   halted_ = halted_ || verdict.outcome == Outcome::SinkDown || verdict.gone;
   failures_.push_back({{ticket, key, verdict.outcome, verdict.retry_after_ms, std::move(verdict.error),

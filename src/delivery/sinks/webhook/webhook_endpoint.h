@@ -96,7 +96,6 @@ private:
 
   void pump(HttpLoop &loop);
   bool may_start(HttpLoop &loop, Time now);
-  bool may_repeat();
   void pump_at(HttpLoop &loop, Time when);
   void start(HttpLoop &loop, uint64_t serial, WebhookRequest request);
   void run(HttpLoop &loop, uint64_t serial, std::unique_ptr<WebhookTransfer> transfer);

@@ -115,6 +115,7 @@ WebhookRequest WebhookConfig::render(const ob_event &event) const {
   WebhookRequest request;
   request.ticket = event.ticket;
   request.key_hash = event.key_hash;
+  request.kept = kept_connection_for(event);
   request.id = uuid_text(event.id);
   if (target.has_variables())
     request.url = target.render(event);

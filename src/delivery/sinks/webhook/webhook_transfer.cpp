@@ -13,7 +13,7 @@ WebhookTransfer::WebhookTransfer(const std::shared_ptr<const WebhookConfig> &con
 
 void WebhookTransfer::prepare(WebhookRequest request) {
   request_ = std::move(request);
-  HttpTransfer::prepare(request_.url, request_.headers, request_.body,
+  HttpTransfer::prepare(request_.url, request_.headers, request_.body, request_.kept,
                         config_->attempt_headers(request_, time(nullptr)));
 }
 
