@@ -47,10 +47,15 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
                                     {{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}});
   if (const std::string *value = find_option(server, "max_message_bytes"))
     max_message_bytes_ = parse_max_message_bytes("max_message_bytes", *value);
-  if (const std::string *value = find_option(server, "headers"))
-    headers_ = parse_metadata("headers", *value);
-  for (auto &[name, value] : headers_)
+  const std::string *headers = find_option(server, "headers");
+  const HttpHeaders given = headers ? parse_metadata("headers", *headers) : HttpHeaders();
+  for (auto &[name, value] : given) {
     refuse_credential("headers", "Metadata", name, value);
+    if (value.find("${") == value.npos)
+      headers_.emplace_back(name, value);
+    else
+      event_headers_.emplace_back(lower(name), Template::parse("headers", value));
+  }
   if (!mapping)
     return;
 
@@ -59,7 +64,7 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
   if (const std::string *token = find_option(*mapping, "bearer_token"))
     secret_headers_.emplace_back("authorization", "Bearer " + *token);
   for (auto &[name, value] : secret_headers_)
-    if (find_header(headers_, name))
+    if (find_header(given, name))
       throw BadInput(OB_BAD_VALUE, "headers", "metadata \"" + name + "\" is given twice",
                      "Option \"headers\" of the server and the user mapping both make it.", "Leave one of them out.");
   secrets = secrets_of(*mapping);
@@ -72,6 +77,7 @@ void GrpcConfig::check_event(const ob_event &event) const {
                        std::to_string(max_message_bytes_) + " are allowed.",
                    "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "
                    "to the data.");
+  (void)event_metadata(event);
 }
 
 HttpHeaders GrpcConfig::fixed_metadata() const {
@@ -83,9 +89,25 @@ HttpHeaders GrpcConfig::fixed_metadata() const {
   return metadata;
 }
 
+HttpHeaders GrpcConfig::event_metadata(const ob_event &event) const {
+  HttpHeaders metadata = metadata_of(event);
+  for (auto &[name, value] : event_headers_) {
+    std::string text;
+    if (!value.render(event, text))
+      continue;
+    if (!is_metadata_value(text))
+      throw BadInput(OB_BAD_VALUE, "headers",
+                     "value of metadata \"" + name + "\" has other characters than printable ASCII",
+                     "Option \"headers\" of the sink makes it of the event's " + value.variables() + ".",
+                     "Change the event, or let the server read the value from the message.");
+    metadata.emplace_back(name, std::move(text));
+  }
+  return metadata;
+}
+
 HttpMessage GrpcConfig::render(const ob_event &event) const {
   HttpMessage message{.parts = {framed(message_of(form_, event))}};
-  for (auto &[name, value] : metadata_of(event)) {
+  for (auto &[name, value] : event_metadata(event)) {
     message.parts.push_back(name);
     message.parts.push_back(value);
   }
@@ -117,7 +139,7 @@ Preview GrpcConfig::preview(const ob_event &event, int64_t) const {
   parts.push_back(bytes_part("metadata", "accept", "*/*")); /* libcurl's own, as is the length */
   for (auto &[name, value] : fixed_metadata())
     parts.push_back(bytes_part("metadata", lower(name), value));
-  for (auto &[name, value] : metadata_of(event))
+  for (auto &[name, value] : event_metadata(event))
     parts.push_back(bytes_part("metadata", name, value));
   if (!knows_mapping_)
     parts.push_back(text_part("metadata", "authorization", "(Bearer ***, when the user mapping has bearer_token)"));

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "delivery/engine/sink.h"
 #include "delivery/http/http_sender.h"
+#include "delivery/options/template.h"
 #include "grpc_message.h"
 
 namespace outbox::grpc {
@@ -25,6 +28,8 @@ public:
 
   /* The metadata that does not depend on the event. */
   HttpHeaders fixed_metadata() const;
+  /* The metadata that does. Throws BadInput for a value that cannot be sent. */
+  HttpHeaders event_metadata(const ob_event &event) const;
   const std::string &method() const { return method_; }
   const std::string &origin() const { return origin_; }
   bool sends_payload_bytes() const { return form_ == MessageForm::PayloadBytes; }
@@ -34,6 +39,7 @@ private:
   MessageForm form_ = MessageForm::Event;
   size_t max_message_bytes_ = 4'194'304; /* what gRPC's libraries receive unless they are told otherwise */
   HttpHeaders headers_, secret_headers_;
+  std::vector<std::pair<std::string, Template>> event_headers_; /* of option headers, those with variables */
   bool knows_mapping_ = false;
 };
 

@@ -64,8 +64,8 @@ std::vector<OptionSpec> make_options() {
       {"max_message_bytes", true, false, false, false, check_max_message_bytes,
        "Largest message in bytes, at most what the server receives: 1024 to 2147483647. Default 4194304."},
       {"headers", true, true, false, false, check_metadata,
-       "Metadata of each call, a flat JSON object: '{\"x-tenant\": \"42\"}'. In the user mapping those that are "
-       "secrets."},
+       "Metadata of each call, a flat JSON object: '{\"x-tenant\": \"${header.tenant}\"}'. In the user mapping those "
+       "that are secrets, without variables."},
       {"bearer_token", false, true, true, false, check_bearer_token,
        "Sent as the metadata 'authorization: Bearer ...'."},
   };

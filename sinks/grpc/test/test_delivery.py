@@ -58,7 +58,7 @@ def test_an_event_is_a_call(db, service):
 
 
 def test_the_preview_is_what_arrives(db, service):
-    db.grpc_sink("grpc", service, {"bearer_token": "a-token"}, headers='{"x-tenant": "eu"}')
+    db.grpc_sink("grpc", service, {"bearer_token": "a-token"}, headers='{"x-tenant": "eu", "X-Type": "${event_type}"}')
     db.sql("SELECT outbox.pause('grpc')")
     id = db.enqueue("Order", "7", "order.created", '{"a": [1, 2.50, "ä"]}', headers='{"tenant": "eu", "tracestate": "a=1"}')
     preview = db.sql("SELECT part, name, value, bytes FROM outbox.preview(%s, 'grpc')", id)
@@ -72,6 +72,20 @@ def test_the_preview_is_what_arrives(db, service):
     hidden = ("authorization", "te", "content-type", "grpc-timeout")  # the first is masked, gRPC shows no application the others
     assert {name: value for name, value in metadata.items() if name not in hidden} == {name: value for name, value in call.metadata.items() if name not in hidden}
     assert metadata["authorization"] == "(Bearer ***)" and metadata["grpc-timeout"] == "15000m"
+
+
+def test_metadata_with_variables(db, service):
+    """It is of the event; without a value it is left out, and a value that cannot be sent is refused when it is enqueued."""
+    db.grpc_sink("grpc", service, headers='{"X-Tenant": "${header.tenant}", "x-route": "${aggregate_type}/${event_type}", "x-api-key": "${header.key}"}')
+    db.enqueue("Order", "1", "order.made", headers='{"tenant": "eu", "key": "k"}')
+    db.enqueue("Order", "2", "order.paid")
+    found = {call.event.key: {name: value for name, value in call.metadata.items() if name.startswith("x-")} for call in service.wait_for(2)}
+    assert found == {"1": {"x-tenant": "eu", "x-route": "Order/order.made", "x-api-key": "k"}, "2": {"x-route": "Order/order.paid"}}
+    with pytest.raises(psycopg.Error, match='unknown variable "tenant"'):
+        db.sql("ALTER SERVER grpc OPTIONS (SET headers '{\"x-tenant\": \"${tenant}\"}')")
+    with pytest.raises(psycopg.Error, match='metadata "x-tenant" has other characters than printable ASCII'):
+        db.enqueue("Order", "3", "order.made", headers='{"tenant": "Köln"}')
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'") == 0
 
 
 def test_our_bytes_are_those_of_protoc(db, service):
