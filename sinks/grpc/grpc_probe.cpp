@@ -36,6 +36,18 @@ std::optional<Status> called(HttpTransfer &transfer, const char *step, Probe &pr
   return status_of(transfer, code);
 }
 
+/* curl #15943 removed the field, #17128 sends it again. */
+void name_libcurl_without_te(Probe &probe) {
+  constexpr unsigned first = 0x080c00, first_fixed = 0x080e00;
+  const curl_version_info_data *libcurl = curl_version_info(CURLVERSION_NOW);
+  if (libcurl->version_num >= first && libcurl->version_num < first_fixed)
+    probe.failed(
+        "libcurl",
+        std::string("libcurl ") + libcurl->version + " removes \"te: trailers\" from calls, which gRPC requires",
+        "Install libcurl 8.14.0 or later, or one before 8.12.0, and restart PostgreSQL. Until then many servers "
+        "and proxies refuse calls.");
+}
+
 bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   HttpTransfer transfer(config, probe.sink(), config->url());
   HttpCall call = config->call({{.parts = {framed({})}}});
@@ -85,6 +97,7 @@ void send(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
 
 void probe_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   init_libcurl();
+  name_libcurl_without_te(probe);
   HttpProbe connection(config, config->url(), probe);
   if (connection.connects() && speaks_grpc(config, probe) && probe.sends())
     send(config, probe);

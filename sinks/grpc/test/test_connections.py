@@ -1,12 +1,18 @@
 """TLS, credentials, options and probes."""
 
+from pathlib import Path
+
 import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
+from outbox_rig.preload import compiled
 from outbox_rig.process import free_port
 
+from conftest import GrpcDatabase
 from test_delivery import state_is
+
+HERE = Path(__file__).parent
 
 
 def probe(db, send: bool = False) -> dict[str, tuple]:
@@ -53,6 +59,25 @@ def test_a_missing_method(db, service):
     db.grpc_sink("grpc", service, method="/missing.Service/Method")
     steps = probe(db, True)
     assert steps["gRPC"][0] and not steps["call"][0] and "option method" in steps["call"][2]
+
+
+# Named by the probe: a libcurl that takes "te: trailers" away, and how the server answers then.
+STRIPS = {0x080b01: False, 0x080c00: True, 0x080c01: True, 0x080d00: True, 0x080e00: False}
+
+
+@pytest.mark.parametrize("version", STRIPS)
+def test_a_libcurl_that_removes_te_is_named(rig, service, version):
+    """The library says that it is this version; the metadata arrives all the same, so the other steps pass."""
+    with rig.postgres(env={"LD_PRELOAD": str(compiled(HERE / "curl_version.c")), "CURL_VERSION_NUM": str(version)}) as pg:
+        db = GrpcDatabase(pg, "te")
+        db.create()
+        db.sql("CREATE EXTENSION outbox_grpc")
+        db.grpc_sink("grpc", service)
+        steps = probe(db)
+        assert steps["gRPC"][0] and ("libcurl" in steps) == STRIPS[version], steps
+        if STRIPS[version]:
+            ok, message, hint = steps["libcurl"]
+            assert not ok and f"libcurl {version >> 16}.{version >> 8 & 255}.{version & 255} " in message and "te: trailers" in message and "8.14" in hint
 
 
 def test_nobody_listens(db, service):
