@@ -6,13 +6,16 @@
 
 #include <charconv>
 
+#include "delivery/base/base64.h"
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
+#include "protobuf.h"
 
 namespace outbox::grpc {
 namespace {
 
 constexpr size_t longest_text = 1000;
+constexpr int64_t longest_delay_ms = 3'600'000; /* that a server may ask for */
 
 int digit(char c) {
   return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
@@ -29,6 +32,44 @@ int64_t number(std::string_view text, int64_t fallback) {
 std::string field(const HttpTransfer &answer, const char *name) {
   std::string value = answer.trailer(name);
   return value.empty() ? answer.header(name) : value;
+}
+
+std::string_view bytes_of(std::string_view message, uint64_t number) {
+  std::string_view found;
+  for (ProtobufReader reader(message); reader.next();)
+    if (reader.number() == number)
+      found = reader.bytes();
+  return found;
+}
+
+/* Of a google.protobuf.Duration: seconds = 1, nanos = 2. -1 if it is negative. */
+int64_t duration_ms(std::string_view duration) {
+  int64_t seconds = 0, nanos = 0;
+  for (ProtobufReader reader(duration); reader.next();)
+    if (reader.number() <= 2)
+      (reader.number() == 1 ? seconds : nanos) = static_cast<int64_t>(reader.varint());
+  if (seconds < 0 || nanos < 0)
+    return -1;
+  return std::min(seconds, longest_delay_ms / 1000) * 1000 + std::min<int64_t>(nanos, 999'999'999) / 1'000'000;
+}
+
+/* The retry_delay = 1 of a google.rpc.RetryInfo among the details = 3 of a google.rpc.Status. Each of them is an Any:
+ * type_url = 1, value = 2. -1 if there is none. */
+int64_t retry_delay_ms(std::string_view base64) {
+  std::string status;
+  append_base64_decoded(base64, status);
+  for (ProtobufReader reader(status); reader.next();)
+    if (reader.number() == 3 && bytes_of(reader.bytes(), 1).ends_with("/google.rpc.RetryInfo"))
+      if (std::string_view delay = bytes_of(bytes_of(reader.bytes(), 2), 1); !delay.empty())
+        return duration_ms(delay);
+  return -1;
+}
+
+/* What the server asks for, by the trailer of gRPC's retries or by the detail of Google's error model. */
+int64_t asked_delay_ms(const HttpTransfer &answer) {
+  const int64_t pushback = number(field(answer, "grpc-retry-pushback-ms"), -1);
+  const int64_t delay = pushback >= 0 ? pushback : retry_delay_ms(field(answer, "grpc-status-details-bin"));
+  return std::min(delay, longest_delay_ms);
 }
 
 /* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */
@@ -107,7 +148,7 @@ Status status_of(const HttpTransfer &answer, CURLcode code) {
     const int64_t n = number(given, -1);
     status.code = n >= 0 && n < static_cast<int64_t>(code_rules().size()) ? static_cast<Code>(n) : Code::Unknown;
     status.text = percent_decoded(field(answer, "grpc-message"));
-    status.pushback_ms = std::max<int64_t>(number(field(answer, "grpc-retry-pushback-ms"), -1), -1);
+    status.delay_ms = asked_delay_ms(answer);
     return status;
   }
   if (status.http != 200) {
@@ -144,7 +185,7 @@ const char *remedy(Code code) {
 
 HttpEnd end_of(const Status &status, const SecretMask &secrets) {
   const CodeRule &rule = code_rules().at(static_cast<size_t>(status.code));
-  HttpEnd end{.outcome = rule.outcome, .reason = rule.reason, .retry_after_ms = status.pushback_ms};
+  HttpEnd end{.outcome = rule.outcome, .reason = rule.reason, .retry_after_ms = status.delay_ms};
   if (end.outcome == Outcome::Sent)
     return {};
   if (is_too_large(status)) {

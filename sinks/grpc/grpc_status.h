@@ -47,7 +47,7 @@ struct Status {
   Code code = Code::Unknown;
   std::string text; /* the server's, or what is wrong with the answer */
   long http = 200;
-  int64_t pushback_ms = -1; /* grpc-retry-pushback-ms; -1 = none */
+  int64_t delay_ms = -1; /* until the next attempt, as the server asks for; -1 = it does not */
 };
 Status status_of(const HttpTransfer &answer, CURLcode code);
 

@@ -2,7 +2,7 @@
 
   python server.py PORT FOLDER [OPTION]...: name=number, options of gRPC's server; or tls, with certificate.pem, key.pem and authority.pem in FOLDER
 
-FOLDER/calls has a line of JSON per call. FOLDER/behaviour, if it is there, is JSON: `code`, `text`, `trailers`, `sleep` (seconds); with `keys` it is
+FOLDER/calls has a line of JSON per call. FOLDER/behaviour, if it is there, is JSON: `code`, `text`, `trailers` (those with -bin in hex), `sleep` (seconds); with `keys` it is
 for events of these keys only, with `times` for the first so many calls of each event."""
 
 import collections
@@ -45,7 +45,8 @@ def main(port: str, folder: Path, options: list[str]) -> None:
                 "user": [name.decode() for name in context.peer_identities() or []], "code": behaviour.get("code", "OK")}
         os.write(calls, json.dumps(line).encode() + b"\n")
         time.sleep(behaviour.get("sleep", 0))
-        context.set_trailing_metadata(tuple(behaviour.get("trailers", {}).items()))
+        context.set_trailing_metadata(tuple((name, bytes.fromhex(value) if name.endswith("-bin") else value)
+                                            for name, value in behaviour.get("trailers", {}).items()))
         if "code" in behaviour and behaviour["code"] != "OK":
             context.abort(grpc.StatusCode[behaviour["code"]], behaviour.get("text", ""))
         return b""

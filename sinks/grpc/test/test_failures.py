@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
 from outbox_rig import wait_until
 from outbox_rig.writers import Writers
 
@@ -45,12 +47,43 @@ def test_the_table_of_the_page_is_that_of_the_code():
     assert table == [(name, outcomes[outcome], why) for name, outcome, why in rules]
 
 
-def test_pushback_is_the_time_of_the_next_attempt(db, service):
-    service.behave(code="RESOURCE_EXHAUSTED", text="slow down", trailers={"grpc-retry-pushback-ms": "40000"}, times=1)
+def details(seconds: int) -> str:
+    """google.rpc.Status in hex, with a detail of another type and RetryInfo."""
+    info = Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=field(1, Duration(seconds=seconds).SerializeToString()))
+    other = Any(type_url="type.googleapis.com/google.rpc.DebugInfo", value=field(2, b"a queue is full"))
+    return (b"\x08\x08" + field(2, b"slow down") + field(3, other.SerializeToString()) + field(3, info.SerializeToString())).hex()
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+@pytest.mark.parametrize("trailers", [{"grpc-retry-pushback-ms": "40000"}, {"grpc-status-details-bin": details(40)}], ids=str)
+def test_the_server_sets_the_time_of_the_next_attempt(db, service, trailers):
+    service.behave(code="RESOURCE_EXHAUSTED", text="slow down", trailers=trailers, times=1)
     db.grpc_sink("grpc", service, retry="100ms")
     id = db.enqueue("Order", "1")
     wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND attempts = 1", id), 20, sinks(db))
     assert db.value("SELECT extract(epoch FROM available_at - now()) FROM outbox.events WHERE id = %s", id) > 20
+
+
+@pytest.mark.parametrize("trailers", [{"grpc-retry-pushback-ms": str(2**63 - 1)}, {"grpc-status-details-bin": details(2**38)}], ids=str)
+def test_the_server_cannot_put_an_event_off_for_ever(db, service, trailers):
+    service.behave(code="UNAVAILABLE", trailers=trailers, times=1)
+    db.grpc_sink("grpc", service, retry="100ms")
+    id = db.enqueue("Order", "1")
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND attempts = 1", id), 20, sinks(db))
+    assert 3000 < db.value("SELECT extract(epoch FROM available_at - now()) FROM outbox.events WHERE id = %s", id) <= 3600
+
+
+@pytest.mark.parametrize("broken", ["1a", "1a05ff", "1a7f0a", "0b", "ff" * 12, details(40)[:-2], details(-5), "1a2b" + details(40)[:20]])
+def test_details_that_are_no_delay(db, service, broken):
+    """They are left out: the event is tried again as `retry` says."""
+    service.behave(code="RESOURCE_EXHAUSTED", text="slow down", trailers={"grpc-status-details-bin": broken}, times=1)
+    db.grpc_sink("grpc", service, retry="100ms")
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert len(service.read()) == 2
 
 
 def test_a_failing_event_delays_its_own_key_only(db, service):
