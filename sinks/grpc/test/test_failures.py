@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from outbox_rig import wait_until
+from outbox_rig.process import free_port
 from outbox_rig.writers import Writers
 
 from test_delivery import first_deliveries_in_order, many, sinks, state_is
@@ -84,6 +85,45 @@ def test_details_that_are_no_delay(db, service, broken):
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 20, sinks(db))
     assert len(service.read()) == 2
+
+
+def test_a_status_in_the_headers(db, rig):
+    """An answer without a message has its status in the headers; nginx sends no trailers."""
+    port = free_port()
+    nginx = rig.nginx(http=f"""server {{ listen 127.0.0.1:{port} http2; default_type application/grpc; client_max_body_size 1m;
+        location /outbox.v1.Sink/ {{ add_header grpc-status 3 always; add_header grpc-message "no%20such%20order" always; return 200; }}
+        location /busy. {{ add_header grpc-status 8 always; add_header grpc-retry-pushback-ms 40000 always; return 200; }} }}""")
+    try:
+        for name, method in (("grpc", "/outbox.v1.Sink/Publish"), ("busy", "/busy.Sink/Publish")):
+            db._create_server(name, "outbox_grpc", {"url": f"http://127.0.0.1:{port}", "method": method, "allow_http": "true",
+                                                    "allow_networks": "127.0.0.0/8", "retry": "100ms"})
+        db.enqueue("Order", "1")
+        found = wait_until(lambda: (rows := db.sql("SELECT sink, status, last_error, available_at > now() + interval '20s' FROM outbox.events"
+                                                   " WHERE attempts > 0 ORDER BY sink")) and len(rows) == 2 and rows, 20, sinks(db))
+        assert found == [("busy", "PENDING", "RESOURCE_EXHAUSTED", True), ("grpc", "FAILED", "INVALID_ARGUMENT: no such order", None)]
+    finally:
+        nginx.stop()
+
+
+def worker_memory(db) -> int:
+    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
+    return int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) // 1024
+
+
+def test_memory_is_bounded_while_the_server_hangs(db, service):
+    """300 MB of events wait; the sink holds at most 64 MiB of messages, and libcurl a copy of none."""
+    db.grpc_sink("grpc", service, timeout="2min")
+    db.enqueue("Order", "first")
+    service.wait_for(1)
+    before = worker_memory(db)
+    service.freeze()
+    try:
+        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', 1000000))) FROM generate_series(1, 300) AS n")
+        wait_until(lambda: db.sink("in_flight", "grpc")[0] >= 30, 30, sinks(db))
+        assert db.sink("in_flight", "grpc")[0] <= 70 and worker_memory(db) - before < 200, (before, worker_memory(db))
+    finally:
+        service.thaw()
+    wait_until(lambda: db.pending() == 0, 60, sinks(db))
 
 
 def test_a_failing_event_delays_its_own_key_only(db, service):

@@ -54,6 +54,12 @@ def test_the_table_of_options_is_complete(db):
     assert len(own) >= 16 and own == table
 
 
+def test_the_pages_proto_is_the_one_that_the_tests_compile():
+    [shown] = re.findall(r"```protobuf\n(.*?)```", PAGE, re.DOTALL)
+    assert (HERE / "sink.proto").read_text().count("message ") == shown.count("message ")
+    assert re.sub(r"^ *//.*\n", "", (HERE / "sink.proto").read_text(), flags=re.MULTILINE).endswith(shown)
+
+
 def test_the_example_works_once_per_event(db, example):
     address, first = example()
     db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url 'http://{address}', allow_http 'true', allow_networks '127.0.0.0/8', retry '100ms', max_attempts '1000')")
