@@ -4,7 +4,9 @@ import asyncio
 import time
 from typing import NamedTuple
 
+from nats.errors import ConnectionClosedError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+from nats.js.errors import ServiceUnavailableError
 from outbox_rig.wait import patient
 
 from nats_server import Server
@@ -43,7 +45,16 @@ class Stream:
         self.server.run(lambda js: js.purge_stream(self.name))
 
     def count(self) -> int:
-        return self.server.run(lambda js: js.stream_info(self.name)).state.messages
+        return self._again(lambda js: js.stream_info(self.name), time.monotonic() + patient(60)).state.messages
+
+    def _again(self, work, deadline: float):
+        """What `work` returns. It begins anew while a cluster chooses a leader, and when the server has ended a connection that reads too slowly."""
+        while True:
+            try:
+                return self.server.run(work)
+            except (ConnectionClosedError, ServiceUnavailableError):
+                if time.monotonic() > deadline:
+                    raise
 
     def read(self, n: int, seconds: float = 60) -> list[Message]:
         """Reads until `n` messages have arrived in all."""
@@ -62,7 +73,7 @@ class Stream:
                     assert time.monotonic() < deadline, f"{len(self.messages)} of {n} messages arrived"
                 await asyncio.sleep(0)
 
-        self.server.run(work)
+        self._again(work, deadline)
         return self.messages
 
     def read_all(self) -> list[Message]:
