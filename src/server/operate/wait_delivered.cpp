@@ -133,8 +133,8 @@ static bool judge_missing(const Wait *wait, SessionEvent known) {
   ereport(ERROR,
           (errcode(ERRCODE_EVENT_UNKNOWN), errmsg("there is no event %s", id_text(wait)),
            rolled_back ? errdetail("The transaction that enqueued it was rolled back.")
-                       : errdetail("This session has not enqueued it. It was delivered and not kept, deleted, rolled "
-                                   "back or never enqueued."),
+                       : errdetail("It is not among the last 1024 events that this session enqueued. It was delivered "
+                                   "and not kept, deleted, rolled back or never enqueued."),
            rolled_back ? 0
                        : errhint("Wait in the session that enqueued the event, or keep delivered events: "
                                  "outbox.retention.")));
