@@ -2,8 +2,10 @@
 references of errors say."""
 
 import json
+import re
 import time
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
@@ -37,6 +39,8 @@ def test_a_missing_queue_is_waited_for(db, moto, front, name):
     many(db, 50, 10)
     state_is(db, "circuit open", "QueueDoesNotExist")
     assert f'make queue "{name}" in region eu-central-1' in db.sink("last_error", "aws")[0]
+    [(status, detail, hint)] = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'sink aws'")
+    assert status == "error" and "make queue" in detail and "outbox.probe('aws')" in hint
     no_attempt_is_spent(db)
     messages = moto.queue(name).read(50)
     assert in_order(messages) == 0
@@ -125,6 +129,26 @@ def test_a_service_that_hangs(db, make_moto, name):
         moto.thaw()
     wait_until(lambda: db.pending() == 0, 60, sinks(db))
     assert {body["n"] for body in bodies(queue.messages + queue.take())} == set(range(120))
+
+
+def test_memory_is_bounded_while_the_service_hangs(db, make_moto, name):
+    """What the sink and the worker hold of large events, whatever their number: 200 MB."""
+    moto = make_moto()
+    queue = moto.queue(name)
+    db.aws_sink("aws", moto.url, queue_url=queue.url, timeout="1min")
+    many(db, 1, 1)
+    queue.read(1)
+    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
+    rss = lambda: int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) // 1024  # noqa: E731
+    before = rss()
+    moto.freeze()
+    try:
+        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', 200000))) FROM generate_series(1, 1000) AS n")
+        wait_until(lambda: db.sink("in_flight", "aws")[0] >= 100, 30, sinks(db))
+        assert db.sink("in_flight", "aws")[0] <= 400 and rss() - before < 200, (before, rss(), db.sink("in_flight", "aws"))
+    finally:
+        moto.thaw()
+    wait_until(lambda: db.pending() == 0, 120, sinks(db))
 
 
 def test_one_message_of_a_batch_fails(db, moto, front, name):

@@ -62,6 +62,7 @@ def test_a_vhost(db, broker, exchange):
     assert "set_permissions" in db.sink("last_error", "rabbit")[0]
     steps = probe(db)
     assert steps["login"][0] and not steps["vhost"][0]
+    assert db.value("SELECT attempts FROM outbox.events") == 0
     broker.ctl("set_permissions", "-p", "shop", "guest", ".*", ".*", ".*")
     state_is(db, "degraded", f'exchange "{exchange}" does not exist in vhost "shop"')
 
@@ -84,6 +85,17 @@ def test_several_hosts_and_the_first_one_dead(db, broker, exchange):
     assert db.sink("state", "rabbit") in [("idle",), ("delivering",)]
     steps = db.sql("SELECT step, ok, message FROM outbox.probe('rabbit')")
     assert [(step, ok) for step, ok, _ in steps][:3] == [("connect", False), ("resolve", False), ("connect", True)]
+
+
+def test_the_next_host_when_one_dies(db, broker, make_broker, exchange):
+    """The brokers know nothing of each other, so the queues show which of them got what."""
+    other = make_broker()
+    theirs, ours = Queue(other, exchange), Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{other.port}, 127.0.0.1:{broker.port}")
+    delivers(db, theirs)
+    other.kill()
+    delivers(db, ours)
+    assert db.sink("state", "rabbit") in [("idle",), ("delivering",)]
 
 
 def test_no_broker(db, broker, exchange):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -35,19 +36,20 @@ def first_deliveries_in_order(messages) -> int:
 
 
 class Steady(Writers):
-    """Enqueues events of 50 keys until it is stopped."""
+    """Enqueues events of 50 keys until it is stopped, at most `most` of them: a broker may take minutes to start."""
 
     def __init__(self, db):
         super().__init__(1)
-        self.db, self.n = db, 0
+        self.db, self.n, self.most = db, 0, 10_000
 
     def write(self, writer: int) -> None:
         with self.db.connect() as session:
-            while not self.stopping.is_set():
+            while not self.stopping.wait(0.005):
+                if self.n >= self.most:
+                    continue
                 session.execute("SELECT outbox.enqueue('Order', (n %% 50)::text, 'order.made', jsonb_build_object('key', (n %% 50)::text, 'n', n))"
                                 " FROM generate_series(%s::int, %s::int) AS n", [self.n, self.n + 99])
                 self.n += 100
-                self.stopping.wait(0.005)
 
 
 def test_a_killed_broker_loses_nothing(db, broker, exchange):
@@ -60,8 +62,8 @@ def test_a_killed_broker_loses_nothing(db, broker, exchange):
         state_is(db, "circuit open")
         assert "was lost" in db.sink("last_error", "rabbit")[0] or "refused" in db.sink("last_error", "rabbit")[0]
         broker.start()
-        enough = traffic.n + 2000
-        wait_until(lambda: traffic.n > enough, 60)
+        traffic.most = traffic.n + 2000
+        wait_until(lambda: traffic.n >= traffic.most, 60)
     wait_until(lambda: db.pending() == 0, 120, sinks(db))
     messages = queue.read(queue.count())
     assert {json.loads(body)["n"] for _, _, body in messages} == set(range(traffic.n))
@@ -118,6 +120,8 @@ def test_a_missing_exchange_is_waited_for(db, broker, exchange):
     db.rabbit_sink("rabbit", broker, exchange=exchange + "-${header.where}", max_attempts="2", retry="10ms")
     db.sql("SELECT outbox.enqueue('Order', 'a', 'order.made', jsonb_build_object('key', 'a', 'n', n), headers => '{\"where\": \"late\"}') FROM generate_series(1, 50) AS n")
     state_is(db, "degraded", f'exchange "{exchange}-late" does not exist')
+    [(status, detail, hint)] = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'sink rabbit'")
+    assert status == "warning" and "declare it, or correct option exchange" in detail and "outbox.probe('rabbit')" in hint
     db.sql("SELECT outbox.enqueue('Order', 'b', 'order.made', jsonb_build_object('key', 'b', 'n', n), headers => '{\"where\": \"there\"}') FROM generate_series(1, 50) AS n")
     assert [json.loads(body)["n"] for _, _, body in other.read(50)] == list(range(1, 51))
     assert db.sql("SELECT max(attempts), count(*) FROM outbox.events WHERE payload->>'key' = 'a'") == [(0, 50)], "no attempt is spent"
@@ -198,6 +202,25 @@ def test_a_broker_that_hangs(db, broker, exchange):
     wait_until(lambda: db.pending() == 0, 60, sinks(db))
     queue.read(len(messages) + queue.count())
     assert {json.loads(body)["n"] for _, _, body in queue.messages} == set(range(1100))
+
+
+def test_memory_is_bounded_while_the_broker_hangs(db, broker, exchange):
+    """What the sink and the worker hold of large events, whatever their number: 300 MB."""
+    queue = Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, exchange=exchange)
+    many(db, 1, 1)
+    queue.read(1)
+    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
+    rss = lambda: int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) // 1024  # noqa: E731
+    before = rss()
+    broker.freeze()
+    try:
+        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', 1000000))) FROM generate_series(1, 300) AS n")
+        wait_until(lambda: db.sink("in_flight", "rabbit")[0] >= 30, 30, sinks(db))
+        assert db.sink("in_flight", "rabbit")[0] <= 80 and rss() - before < 200, (before, rss(), db.sink("in_flight", "rabbit"))
+    finally:
+        broker.thaw()
+    wait_until(lambda: db.pending() == 0, 60, sinks(db))
 
 
 def test_a_quorum_queue(db, broker, exchange):
