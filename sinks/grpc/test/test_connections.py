@@ -1,5 +1,6 @@
 """TLS, credentials, options and probes."""
 
+import re
 from pathlib import Path
 
 import psycopg
@@ -59,6 +60,15 @@ def test_a_missing_method(db, service):
     db.grpc_sink("grpc", service, method="/missing.Service/Method")
     steps = probe(db, True)
     assert steps["gRPC"][0] and not steps["call"][0] and "option method" in steps["call"][2]
+
+
+def test_the_doctor_and_the_metrics_tell_of_a_wrong_method(db, service):
+    db.grpc_sink("grpc", service, method="/missing.Service/Method")
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'order.made', '1') FROM generate_series(1, 20) AS n")
+    state_is(db, "circuit open", "UNIMPLEMENTED")
+    status, detail, hint = db.doctor("sink grpc")
+    assert status == "error" and "Correct option method" in detail and "outbox.probe('grpc')" in hint
+    assert re.search(r'^outbox_sink_circuit_open\{.*sink="grpc".*\} 1$', db.value("SELECT outbox.metrics()"), re.MULTILINE)
 
 
 # Named by the probe: a libcurl that takes "te: trailers" away, and how the server answers then.
