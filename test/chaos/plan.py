@@ -84,7 +84,7 @@ def draw(seed: int, cycle: int) -> Plan:
     elif kind == "hanging":
         plan.last = _step(dice, HANGING, 0)
         # A silent broker gets fewer events than fit in flight, also after the other one has refused some; the other faults get more.
-        plan.after = ["plain"] * 2 + ["large"] * 3 + ["rolled_back"] * 4 + ["shared"] * 2 if plan.last.fault == "silent_broker" else \
+        plan.after = ["every"] + ["large"] * 4 + ["rolled_back"] * 4 + ["every"] if plan.last.fault == "silent_broker" else \
             ["plain"] * 4 + ["bulk"] * 6 + ["plain"] * 8
         if dice.random() < 0.4:
             plan.steps.append(_step(dice, FAULTS["server"], plan.seconds))

@@ -223,9 +223,10 @@ class Writer(threading.Thread):
             self._connection.execute("SELECT chaos.emit_freeing(%s, %s, %s, %s)", [self._plan.cycle, key, id, self._event(t, f"sleeps-{id}")])
             self._end_with(t, "COMMIT")
 
-    def _shared(self) -> None:
-        t = self._begin("shared")
-        for key in SHARED_KEYS:
+    def _every(self) -> None:
+        """Of one writer's keys, and the shared ones."""
+        t = self._begin("every")
+        for key in self._free_keys(OWN_KEYS + len(SHARED_KEYS)):
             self._emit(t, key)
         self._end_with(t, "COMMIT")
 
