@@ -48,10 +48,6 @@ def test_a_missing_queue_is_waited_for(db, moto, front, name):
     state_is(db, "idle")
 
 
-@pytest.mark.parametrize("kind, code", [("topic", "NotFound"), ("bus", "ResourceNotFound")])
-def test_a_missing_topic_or_bus(db, moto, front, name, kind, code):
-    queue = moto.queue(name)
-    db.aws_sink("aws", front.url, **({"topic_arn": f"arn:aws:sns:eu-central-1:123456789012:{name}"} if kind == "topic" else {"event_bus": name}))
 def takes_everything(request):
     """EventBridge acknowledges events for a bus that does not exist, and drops them: https://github.com/aws/aws-cli/issues/9186"""
     if request.operation != "PutEvents":
@@ -86,18 +82,22 @@ def test_a_bus_that_may_not_be_asked_for(db, moto, front, name):
     assert "allow events:DescribeEventBus" in db.pg.log.read_text()
 
 
+@pytest.mark.parametrize("kind, code", [("topic", "NotFound"), ("bus", "ResourceNotFound")])
+def test_a_missing_topic_or_bus(db, moto, front, name, kind, code):
+    queue = moto.queue(name)
+    if kind == "bus":
+        front.answer = takes_everything
+    db.aws_sink("aws", front.url, **({"topic_arn": f"arn:aws:sns:eu-central-1:123456789012:{name}"} if kind == "topic" else {"event_bus": name}))
     many(db, 20, 10)
     state_is(db, "circuit open", code)
     no_attempt_is_spent(db)
-    if kind == "bus":
-        front.answer = takes_everything
+    front.answer = lambda request: Answer(503, b"", {})  # until the target leads to the queue: what comes before is dropped
     moto.topic(name, queue) if kind == "topic" else moto.bus(name, queue)
+    front.answer = lambda request: None
     queue.read(20)
     all_is_sent(db)
 
-    front.answer = lambda request: Answer(503, b"", {})  # until the target leads to the queue: what comes before is dropped
 
-    front.answer = lambda request: None
 def test_a_killed_service_that_forgets_its_queue(db, make_moto, name):
     moto = make_moto()
     queue = moto.queue(name)
