@@ -130,14 +130,14 @@ static bool judge_missing(const Wait *wait, SessionEvent known) {
       (known == SESSION_EVENT_UNKNOWN && owner_execute(&select_sent, values, NULL) > 0))
     return true;
   bool rolled_back = known == SESSION_EVENT_ROLLED_BACK;
-  ereport(ERROR,
-          (errcode(ERRCODE_EVENT_UNKNOWN), errmsg("there is no event %s", id_text(wait)),
-           rolled_back ? errdetail("The transaction that enqueued it was rolled back.")
-                       : errdetail("It is not among the last 1024 events that this session enqueued. It was delivered "
-                                   "and not kept, deleted, rolled back or never enqueued."),
-           rolled_back ? 0
-                       : errhint("Wait in the session that enqueued the event, or keep delivered events: "
-                                 "outbox.retention.")));
+  ereport(ERROR, (errcode(ERRCODE_EVENT_UNKNOWN), errmsg("there is no event %s", id_text(wait)),
+                  rolled_back
+                      ? errdetail("The transaction that enqueued it was rolled back.")
+                      : errdetail("It is not among the last 1024 events that this session enqueued. It was delivered "
+                                  "and not kept, deleted, rolled back or never enqueued."),
+                  rolled_back ? 0
+                              : errhint("Wait in the session that enqueued the event, or keep delivered events: "
+                                        "outbox.retention.")));
   pg_unreachable();
 }
 
