@@ -11,6 +11,8 @@ from peers import Arrival  # noqa: E402
 from nats_server import Server  # noqa: E402
 from streams import Stream  # noqa: E402
 
+SUBJECTS = ["outbox.event.>"]
+
 
 class Peer:
     extension = "outbox_nats"
@@ -18,7 +20,7 @@ class Peer:
     def __init__(self, directory: Path):
         self.server = Server("sink-test", directory / "nats", directory / "nats.log")
         self.server.start()
-        self.stream = Stream(self.server, "events", ["outbox.event.>"])
+        self.stream = Stream(self.server, "events", SUBJECTS)
         self.refusals = 0
 
     def statements(self) -> list[str]:
@@ -43,14 +45,14 @@ class Peer:
     def refuse(self) -> None:
         """In turns: the stream takes other subjects, or is full."""
         self.refusals += 1
-        if self.refusals % 2:
-            self.stream.subjects = ["elsewhere"]
-            self.stream.update()
-        else:
+        self.stream.subjects = ["elsewhere"]
+        self.stream.update()
+        if self.refusals % 2 == 0:  # nothing arrives meanwhile: the server would delete what is above the new limit
+            self.stream.subjects = SUBJECTS
             self.stream.update(max_msgs=max(1, self.stream.count()), discard="new")
 
     def accept(self) -> None:
-        self.stream.subjects = ["outbox.event.>"]
+        self.stream.subjects = SUBJECTS
         self.stream.update(max_msgs=-1, discard="old")
 
     def restart(self) -> None:

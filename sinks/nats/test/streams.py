@@ -44,8 +44,11 @@ class Stream:
     def purge(self) -> None:
         self.server.run(lambda js: js.purge_stream(self.name))
 
+    def _state(self):
+        return self._again(lambda js: js.stream_info(self.name), time.monotonic() + patient(60)).state
+
     def count(self) -> int:
-        return self._again(lambda js: js.stream_info(self.name), time.monotonic() + patient(60)).state.messages
+        return self._state().messages
 
     def _again(self, work, deadline: float):
         """What `work` returns. It begins anew while a cluster chooses a leader, and when the server has ended a connection that reads too slowly."""
@@ -77,4 +80,4 @@ class Stream:
         return self.messages
 
     def read_all(self) -> list[Message]:
-        return self.read(self.count())
+        return self.read(self._state().last_seq)  # also of those that were deleted after they were read
