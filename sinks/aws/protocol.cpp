@@ -1,6 +1,9 @@
 /* protocol.cpp: a message of the sender is an entry of a batch, whose size is what AWS counts. */
 #include "protocol.h"
 
+#include <curl/curl.h>
+
+#include <chrono>
 #include <utility>
 
 #include "judgement.h"
@@ -55,6 +58,12 @@ bool Protocol::may_send(const HttpTransfer &answer) const {
   return there;
 }
 
+static Signer::Time began(const HttpTransfer &answer) {
+  curl_off_t microseconds = 0;
+  curl_easy_getinfo(answer.handle(), CURLINFO_TOTAL_TIME_T, &microseconds);
+  return std::chrono::steady_clock::now() - std::chrono::microseconds(microseconds);
+}
+
 HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
                               const std::vector<HttpMessage> &messages) const {
   if (code != CURLE_OK)
@@ -72,7 +81,7 @@ HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
   if (judgement.whole == Cause::Clock)
     more = signer_->correct_clock(answer.header("Date"));
   if (judgement.whole == Cause::Expired)
-    more = signer_->expired();
+    more = signer_->expired(began(answer));
   HttpJudgement made;
   for (Verdict &verdict : judgement.verdicts) {
     HttpEnd &end = made.ends.emplace_back();

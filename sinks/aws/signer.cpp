@@ -80,8 +80,10 @@ void Signer::fetched() {
 Signer::Credentials Signer::current() const {
   std::lock_guard lock(mutex_);
   if (chain_)
-    if (Credentials now = chain_->now().value)
+    if (Credentials now = chain_->now().value; now && now != last_) {
       last_ = std::move(now);
+      last_since_ = std::chrono::steady_clock::now();
+    }
   return last_;
 }
 
@@ -93,9 +95,15 @@ std::string Signer::without_secrets(std::string_view text, bool cut) const {
   return masked(*config_, *current(), text, cut);
 }
 
-std::string Signer::expired() {
+std::string Signer::expired(Time began) {
   if (!chain_)
     return {};
+  (void)current();
+  {
+    std::lock_guard lock(mutex_);
+    if (began < last_since_)
+      return {}; /* another request had said so before, and there are newer ones */
+  }
   auto now = chain_->now();
   chain_->refused(now.value);
   return now.error;

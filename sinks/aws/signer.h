@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,8 +44,10 @@ public:
   /* AWS repeats some of what it was sent. */
   std::string without_secrets(std::string_view text, bool cut) const;
 
-  /* AWS takes the credentials for expired. Returns why there are no newer ones, empty if that is unknown. */
-  std::string expired();
+  using Time = std::chrono::steady_clock::time_point;
+  /* AWS takes the credentials of a request that began then for expired. Returns why there are no newer ones, empty if
+   * that is unknown, or if there are some since the request began. */
+  std::string expired(Time began);
   /* AWS takes the time of a signature for wrong; `date`: the header of its answer. Returns what is wrong with the
    * clock, empty if that is unknown. */
   std::string correct_clock(const std::string &date);
@@ -58,8 +61,9 @@ private:
   const std::shared_ptr<const AwsConfig> config_;
   const std::shared_ptr<Reporter> reporter_;
   std::atomic<int64_t> ahead_{0}; /* AWS's clock, in seconds before this machine's */
-  mutable std::mutex mutex_;      /* guards last_ */
+  mutable std::mutex mutex_;      /* guards the next two */
   mutable Credentials last_;
+  mutable Time last_since_{};
   bool granted_ = false, down_ = false;              /* of the thread that fetches */
   std::unique_ptr<Renewed<aws::Credentials>> chain_; /* last: its thread uses the members above */
 };
