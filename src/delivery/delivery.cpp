@@ -140,7 +140,7 @@ private:
 
 }  // namespace
 
-static Engines *inside(ob_engine *engine) {
+static Engines *engines_of(ob_engine *engine) {
   return reinterpret_cast<Engines *>(engine);
 }
 
@@ -259,8 +259,8 @@ int ob_engine_fd(const ob_engine *engine) noexcept {
 }
 
 bool ob_engine_close(ob_engine *engine, int timeout_ms) noexcept {
-  bool gone = inside(engine)->close(std::chrono::milliseconds(timeout_ms));
-  delete inside(engine);
+  bool gone = engines_of(engine)->close(std::chrono::milliseconds(timeout_ms));
+  delete engines_of(engine);
   return gone;
 }
 
@@ -269,7 +269,7 @@ ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, con
                       const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
   const ob_sink_kind &library = library_of(kind);
   SignalsBlocked blocked;
-  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return inside(engine)->of(library); });
+  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return engines_of(engine)->of(library); });
   return own ? library.sink_open(own, name, kind, options, n, mapping, n_mapping, error) : nullptr;
 }
 
@@ -310,7 +310,7 @@ size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
 }
 
 size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) noexcept {
-  return inside(engine)->collect(out, max);
+  return engines_of(engine)->collect(out, max);
 }
 
 ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
@@ -318,7 +318,7 @@ ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, 
                          ob_error *error) noexcept {
   const ob_sink_kind &library = library_of(kind);
   SignalsBlocked blocked;
-  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return inside(engine)->of(library); });
+  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return engines_of(engine)->of(library); });
   return own ? library.probe_start(own, name, kind, options, n, mapping, n_mapping, timeout_ms, send, topics, error)
              : nullptr;
 }
@@ -332,7 +332,7 @@ void ob_probe_finish(ob_probe *probe) noexcept {
 }
 
 bool ob_next_log(ob_engine *engine, ob_log_line *line) noexcept {
-  return inside(engine)->next_log(line);
+  return engines_of(engine)->next_log(line);
 }
 
 /* ---- what concerns no kind ---- */
